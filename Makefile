@@ -1,0 +1,93 @@
+# Penstock. `make help` lists what there is to do. Every goal works as the first command typed after a clone.
+SHELL := /bin/bash
+CARGO_TARGET_DIR ?= $(CURDIR)/target
+override CARGO_TARGET_DIR := $(abspath $(CARGO_TARGET_DIR))
+export CARGO_TARGET_DIR
+PREFIX ?= /usr/local
+DESTDIR ?=
+CFLAGS ?= -O2 -g
+# rustup may have been installed by setup.sh in this very run.
+CARGO = $$( [ -x "$$HOME/.cargo/bin/cargo" ] && echo "$$HOME/.cargo/bin/cargo" || echo cargo )
+BIN := $(CARGO_TARGET_DIR)/release
+PROGRAMS := $(CARGO_TARGET_DIR)/programs
+CC_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(CFLAGS)
+
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+setup: ## install what is missing to build and to test (Debian packages, .venv, Rust where it is absent)
+	@tools/setup.sh build test
+
+setup-build:
+	@tools/setup.sh build
+
+build: setup-build rust programs ## penstock, penstockd, libpenstock_opencl.so and the C programs
+
+rust:
+	@$(CARGO) build --release --quiet --workspace
+
+programs: $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench
+
+$(PROGRAMS)/matmul: $(wildcard examples/matmul/*.[ch])
+	@mkdir -p $(@D)
+	@$(CC) $(CC_FLAGS) -o $@ $(filter %.c,$^) -lOpenCL -lpthread -lm
+
+$(PROGRAMS)/clbench: bench/clbench.c bench/measures.c bench/clbench.h
+	@mkdir -p $(@D)
+	@$(CC) $(CC_FLAGS) -o $@ $(filter %.c,$^) -lOpenCL
+
+$(PROGRAMS)/limits: bench/limits.c
+	@mkdir -p $(@D)
+	@$(CC) $(CC_FLAGS) -o $@ $(filter %.c,$^) -lpthread
+
+$(PROGRAMS)/penstock-bench: bench/run.py
+	@mkdir -p $(@D)
+	@install -m 755 $< $@
+
+demo: setup-demo rust programs ## the matrix product on a pool of two nodes, beside the same program on local PoCL
+	@$(BIN)/penstock demo
+
+setup-demo:
+	@tools/setup.sh build test
+
+test: ## all tests: installs, builds, runs; the last line counts them (about 10 minutes)
+	@tools/test.sh
+
+test-programs: setup build ## the slow real programs on all pools: clpeak, OpenMM, OpenCV (about 5 minutes), LAMMPS (a build of 10 minutes)
+	@tools/setup.sh programs
+	@tools/lammps.sh
+	@tools/test.sh --only programs --lane slow
+
+bench: setup build ## measure the pool beside local PoCL; writes target/bench/ (about 5 minutes)
+	@$(PROGRAMS)/penstock-bench --output $(CARGO_TARGET_DIR)/bench
+
+faults: setup build ## end clients, workers and daemons 100 times each in the middle of their work (about 10 minutes)
+	@tests/faults/run.py --times 100
+
+fuzz: ## every decoder for 5 minutes each (needs nightly Rust and cargo-fuzz)
+	@tools/fuzz.sh
+
+lint: ## formatting and clippy, as the tests ask for them
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+
+install: ## copy what `make build` made to PREFIX (default /usr/local)
+	@[ -x $(BIN)/penstock ] || { echo "nothing to install: run \`make build\` first" >&2; exit 1; }
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock $(DESTDIR)$(PREFIX)/include/CL
+	install -m 755 $(BIN)/penstock $(BIN)/penstockd $(DESTDIR)$(PREFIX)/bin
+	install -m 644 $(BIN)/libpenstock_opencl.so $(DESTDIR)$(PREFIX)/lib/penstock
+	install -m 755 $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench $(DESTDIR)$(PREFIX)/lib/penstock
+	for header in include/CL/*.h; do [ ! -e $$header ] || install -m 644 $$header $(DESTDIR)$(PREFIX)/include/CL; done
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	$(BIN)/penstock man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(BIN)/penstock completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/penstock
+	$(BIN)/penstock completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_penstock
+	$(BIN)/penstock completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/penstock.fish
+
+clean: ## remove what was built; .venv and .cache stay
+	@rm -rf $(CARGO_TARGET_DIR)
+
+.PHONY: help setup setup-build setup-demo build rust programs demo test test-programs bench faults fuzz lint install clean

@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+"""Measures the pool beside the local OpenCL platform: the same programs, in turn, in one session.
+
+Every round runs `clbench` on the local platform, on a node behind a Unix socket, and on a node behind TCP, so that a
+change of the machine's mood touches all of them. What is told are the medians of the rounds and their ratios, beside
+the limits of the machine (`limits`). Writes benchmarks.json and benchmarks.md into the output folder.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform as machine
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+# The bars of the project: (row, kind of pool, limit, what it is compared with). "most" and "least" are of the ratio.
+BARS = {
+    ("launch and finish, median", "unix"): ("most", 1.5),
+    ("10,000 kernels in order", "unix"): ("least", 0.7),
+    ("2,000 x (write 64 B + kernel), a pair", "unix"): ("most", 2.0),
+    ("blocking write 4 B", "unix"): ("most", 1.5),
+    ("blocking read 4 B", "unix"): ("most", 1.5),
+    ("write, kernel, read back 64 B", "unix"): ("most", 1.5),
+    ("write, kernel, read back 64 KiB", "unix"): ("most", 1.5),
+    ("blocking write 16 MiB", "unix"): ("least", 0.5),
+    ("blocking read 16 MiB", "unix"): ("least", 0.5),
+    ("map, write, unmap 4 KiB", "unix"): ("most", 2.0),
+    ("start-up: platforms, devices, first context", "unix"): ("most", 2.0),
+    ("blocking write 16 MiB", "tcp"): ("of TCP loopback: stream", 0.8),
+    ("blocking read 16 MiB", "tcp"): ("of TCP loopback: stream", 0.8),
+}
+# In these both sides sleep between calls: one more wake-up of a core than locally is allowed.
+WAKES = {"launch and finish, median", "launch and finish after 2 ms of rest, median", "blocking write 4 B",
+         "blocking read 4 B", "write, kernel, read back 64 B", "write, kernel, read back 64 KiB",
+         "map, write, unmap 4 KiB"}
+
+
+def find(name, *folders):
+    for folder in folders:
+        if folder and (Path(folder) / name).exists():
+            return (Path(folder) / name).resolve()
+    sys.exit(f"penstock-bench: {name} not found in {', '.join(str(f) for f in folders if f)}; run `make build`")
+
+
+class Places:
+    """Where the programs are: beside this one, or in the build folder."""
+
+    def __init__(self):
+        target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target"))
+        programs = [os.environ.get("PENSTOCK_PROGRAMS"), HERE, target / "programs"]
+        self.clbench, self.limits, self.matmul = (find(n, *programs) for n in ("clbench", "limits", "matmul"))
+        given = os.environ.get("PENSTOCK")
+        beside = [given and Path(given).parent, os.environ.get("PENSTOCK_BIN"), HERE.parent / "release", HERE.parent.parent / "bin",
+                  target / "release"]
+        self.penstock = Path(given) if given else find("penstock", *beside)
+        library = os.environ.get("PENSTOCK_LIB")
+        bin_folder = self.penstock.parent
+        self.library = Path(library) if library else find("libpenstock_opencl.so", bin_folder, bin_folder.parent / "lib/penstock")
+
+
+class Pool:
+    """Daemons on this host, ended with the program."""
+
+    def __init__(self, places, folder):
+        self.places, self.folder, self.daemons = places, Path(folder), []
+        self.key = self.folder / "key"
+        (self.folder / "vendors").mkdir(parents=True)
+        (self.folder / "vendors/penstock.icd").write_text(f"{places.library}\n")
+        self.base = dict(os.environ, PENSTOCK_KEY=str(self.key))
+        subprocess.run([places.penstock, "key", "--create"], env=self.base, check=True, stdout=subprocess.DEVNULL)
+
+    def serve(self, listen, core=None, **variables):
+        command = [str(self.places.penstock), "serve", "--listen", listen]
+        if core is not None:
+            command = ["taskset", "-c", str(core)] + command
+        log = open(self.folder / f"daemon-{len(self.daemons)}.log", "w")
+        daemon = subprocess.Popen(command, env=dict(self.base, **variables), stdout=subprocess.PIPE, stderr=log, text=True)
+        self.daemons.append(daemon)
+        timer = threading.Timer(10, daemon.kill)
+        timer.start()
+        line = daemon.stdout.readline()
+        timer.cancel()
+        if not line.startswith("listening on "):
+            sys.exit(f"penstock-bench: `penstock serve --listen {listen}` did not start:\n{Path(log.name).read_text()[-2000:]}")
+        return line.removeprefix("listening on ").strip()
+
+    def env(self, *addresses):
+        vendors = str(self.folder / "vendors")
+        return dict(self.base, OCL_ICD_VENDORS=vendors, OPENCL_VENDOR_PATH=vendors, PENSTOCK_NODES=",".join(addresses))
+
+    def stop(self):
+        for daemon in self.daemons:
+            daemon.send_signal(signal.SIGTERM)
+        for daemon in self.daemons:
+            try:
+                daemon.wait(5)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+
+
+def run_json(command, env, limit_s=300):
+    done = subprocess.run([str(part) for part in command], env=env, capture_output=True, text=True, timeout=limit_s)
+    if done.returncode != 0:
+        sys.exit(f"penstock-bench: {' '.join(str(p) for p in command)} ended with {done.returncode}\n{done.stdout[-500:]}{done.stderr[-2000:]}")
+    return json.loads(done.stdout)
+
+
+def rows_of(result):
+    return {row["name"]: (row["unit"], row["value"]) for row in result["rows"]}
+
+
+def processes_below(pid):
+    """The process and all its children, with their memory and threads."""
+    found, waiting = [], [pid]
+    while waiting:
+        at = waiting.pop()
+        # A process that has just ended has no memory to tell of.
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            status = dict(line.split(":", 1) for line in Path(f"/proc/{at}/status").read_text().splitlines() if ":" in line)
+            found.append({"pid": at, "name": status["Name"].strip(), "threads": int(status["Threads"]),
+                          "bytes": 1024 * int(status["VmRSS"].split()[0])})
+            for task in Path(f"/proc/{at}/task").iterdir():
+                waiting += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def footprint(places, pool, address):
+    """Memory and threads of the daemon at rest, and of the worker with one client in the middle of its work."""
+    daemon = pool.daemons[0].pid
+    at_rest = processes_below(daemon)
+    known = {process["pid"]: process for process in at_rest}
+    client = subprocess.Popen([places.clbench, "--only", "launch"], env=pool.env(address), stdout=subprocess.DEVNULL)
+    best, end = [], time.monotonic() + 20
+    while client.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+        now = processes_below(daemon)
+        if sum(p["bytes"] for p in now) >= sum(p["bytes"] for p in best):
+            best = now
+    client.wait()
+    worker = max(best[1:], key=lambda p: p["bytes"] - known.get(p["pid"], {"bytes": 0})["bytes"], default=None)
+    return {"daemon": at_rest[0] if at_rest else None, "at_rest": at_rest, "worker": worker}
+
+
+def pinned_product(places, pool, quick):
+    """The matrix product on two nodes of one core each, and on each of the two devices alone and local."""
+    size = ["--n", "1024", "--slice", "128"] if quick else ["--n", "2048", "--slice", "256"]
+    one = {"POCL_MAX_PTHREAD_COUNT": "1"}
+    first = pool.serve(f"unix:{pool.folder}/pinned.sock", core=0, **one)
+    second = pool.serve("tcp:127.0.0.1:0", core=1, **one)
+    env = dict(os.environ, **one)
+    alone, together, pooled = [], [], []
+    for _ in range(1 if quick else 3):
+        commands = [["taskset", "-c", str(core), str(places.matmul), *size, "--json", "--no-check"] for core in (0, 1)]
+        alone.append([run_json(command, env)["gflops"] for command in commands])
+        # Both at once: two busy cores of one machine share its memory and its clock.
+        running = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for command in commands]
+        together.append([json.loads(process.communicate()[0])["gflops"] for process in running])
+        pooled.append(run_json([places.matmul, *size, "--json"], pool.env(first, second)))
+    pooled.sort(key=lambda result: result["gflops"])
+    result = pooled[len(pooled) // 2]
+    alone = [statistics.median(column) for column in zip(*alone)]
+    together = [statistics.median(column) for column in zip(*together)]
+    return {"local_alone": alone, "local_together": together, "pool": result["gflops"],
+            "of_sum_alone": result["gflops"] / sum(alone), "of_sum_together": result["gflops"] / sum(together),
+            "devices": result["devices"], "n": result["n"], "slice": result["slice"]}
+
+
+def measure(places, pool, arguments):
+    kinds = {"local": dict(os.environ, POCL_DEVICES="pthread")}
+    addresses = {"unix": pool.serve(f"unix:{pool.folder}/node.sock", POCL_DEVICES="pthread"),
+                 "tcp": pool.serve("tcp:127.0.0.1:0", POCL_DEVICES="pthread")}
+    kinds.update({kind: pool.env(address) for kind, address in addresses.items()})
+    options = ["--quick"] if arguments.quick else []
+    results = {kind: [] for kind in kinds}
+    for number in range(arguments.rounds):
+        order = list(kinds)
+        for kind in order[number % 3:] + order[:number % 3]:
+            say(f"round {number + 1} of {arguments.rounds}: {kind}")
+            results[kind].append(run_json([places.clbench, *options], kinds[kind]))
+    say("between two devices")
+    results["two local devices"] = [run_json([places.clbench, "--only", "migrate", *options], dict(os.environ, POCL_DEVICES="pthread pthread"))]
+    results["two nodes"] = [run_json([places.clbench, "--only", "migrate", *options], pool.env(addresses["unix"], addresses["tcp"]))]
+    say("memory and threads")
+    memory = footprint(places, pool, addresses["unix"])
+    say("matrix product on two nodes")
+    product = pinned_product(places, pool, arguments.quick) if (os.cpu_count() or 1) >= 2 else None
+    say("limits of the machine")
+    limits = run_json([places.limits], dict(os.environ))
+    return summarise(results, limits, memory, product, arguments)
+
+
+def summarise(results, limits, memory, product, arguments):
+    medians = {}
+    for kind, runs in results.items():
+        tables = [rows_of(run) for run in runs]
+        for name in tables[0]:
+            values = [table[name][1] for table in tables if name in table]
+            medians.setdefault(name, {"unit": tables[0][name][0]})[kind] = {
+                "median": statistics.median(values), "least": min(values), "most": max(values)}
+    limit_rows = rows_of(limits)
+    wake_s = limit_rows.get("wake a sleeping core", ("s", 0))[1]
+    bars = []
+    for (name, kind), (how, bar) in BARS.items():
+        row = medians.get(name)
+        if not row or kind not in row or "local" not in row:
+            continue
+        here, there = row["local"]["median"], row[kind]["median"]
+        if how == "most":
+            # "where both sides sleep between calls, one more wake-up of a core than locally is allowed and stated"
+            ratio = there / here
+            less_wake = max(0.0, there - wake_s) / here if name in WAKES and ratio > bar else None
+            bars.append({"row": name, "pool": kind, "ratio": ratio, "less_one_wake_up": less_wake, "bar": f"<= {bar}",
+                         "met": (ratio if less_wake is None else less_wake) <= bar})
+        elif how == "least":
+            bars.append({"row": name, "pool": kind, "ratio": there / here, "less_one_wake_up": None, "bar": f">= {bar}", "met": there / here >= bar})
+        else:
+            limit = limit_rows[how.removeprefix("of ")][1]
+            bars.append({"row": name, "pool": kind, "ratio": there / limit, "less_one_wake_up": None,
+                         "bar": f">= {bar} {how}", "met": there / limit >= bar})
+    if product:
+        bars.append({"row": "matrix product on two nodes", "pool": "unix + tcp", "ratio": product["of_sum_together"], "less_one_wake_up": None,
+                     "bar": ">= 0.9 of the sum of the local rates", "met": product["of_sum_together"] >= 0.9})
+    first = results["local"][0]
+    return {"machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "system": machine.platform(), "platform": first["version"],
+                        "device": first["device"]},
+            "rounds": arguments.rounds, "quick": arguments.quick, "date": time.strftime("%Y-%m-%d"),
+            "rows": medians, "limits": {name: {"unit": unit, "value": value} for name, (unit, value) in limit_rows.items()},
+            "memory": memory, "product": product, "bars": bars}
+
+
+def cpu_name():
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return machine.machine()
+
+
+def figure(unit, value):
+    if unit == "s":
+        return f"{value * 1e6:.1f} µs" if value < 1e-3 else f"{value * 1e3:.2f} ms"
+    if unit == "B/s":
+        return f"{value / 1e9:.2f} GB/s"
+    if unit == "/s":
+        return f"{value:,.0f} /s"
+    if unit == "B":
+        return f"{value / 1e6:.1f} MB"
+    return f"{value:g}"
+
+
+def markdown(report):
+    m, out = report["machine"], []
+    out.append("# Benchmarks\n")
+    out.append(f"Measured on {report['date']} with `make bench`: {m['cores']} cores ({m['cpu']}), {m['system']}. "
+               f"Local: {m['platform'].strip()}, device {m['device']}. Medians of {report['rounds']} round(s), local and pool in turn. "
+               "Ratio: pool to local; for times less is better, for rates more.\n")
+    out.append("| measure | local | pool, Unix socket | ratio | pool, TCP loopback | ratio |\n|---|---|---|---|---|---|")
+    for name, row in report["rows"].items():
+        if "local" not in row:
+            continue
+        cells = [name, figure(row["unit"], row["local"]["median"])]
+        for kind in ("unix", "tcp"):
+            there = row.get(kind)
+            cells += [figure(row["unit"], there["median"]), f"{there['median'] / row['local']['median']:.2f}"] if there else ["–", "–"]
+        out.append("| " + " | ".join(cells) + " |")
+    moves = {name: row for name, row in report["rows"].items() if "two nodes" in row}
+    if any("move" in name for name in moves):
+        out.append("\n| migration | two local devices | two nodes |\n|---|---|---|")
+        for name, row in moves.items():
+            if name.startswith("move"):
+                local = row.get("two local devices")
+                out.append(f"| {name} | {figure('s', local['median']) if local else '–'} | {figure('s', row['two nodes']['median'])} |")
+    out.append("\n| limit of this machine | |\n|---|---|")
+    out += [f"| {name} | {figure(row['unit'], row['value'])} |" for name, row in report["limits"].items()]
+    out.append("\n| process | memory | threads |\n|---|---|---|")
+    client = report["rows"]
+    out.append(f"| client (clbench, start) | {figure('B', client['memory of the client']['unix']['median'])} (local: {figure('B', client['memory of the client']['local']['median'])}) "
+               f"| {client['threads of the client']['unix']['median']:g} (local: {client['threads of the client']['local']['median']:g}) |")
+    for label, process in (("daemon at rest", report["memory"]["daemon"]), ("worker with one client", report["memory"]["worker"])):
+        if process:
+            out.append(f"| {label} | {figure('B', process['bytes'])} | {process['threads']} |")
+    if report["product"]:
+        p = report["product"]
+        out.append(f"\nMatrix product, n = {p['n']}, slice = {p['slice']}, two nodes of one pinned core each: {p['pool']:.2f} GFLOP/s; the two devices locally: "
+                   f"{p['local_alone'][0]:.2f} and {p['local_alone'][1]:.2f} alone, {p['local_together'][0]:.2f} and {p['local_together'][1]:.2f} at the same time. "
+                   f"That is {100 * p['of_sum_together']:.0f} % of the sum at the same time, {100 * p['of_sum_alone']:.0f} % of the sum alone.")
+    wake = report["limits"].get("wake a sleeping core", {"value": 0})["value"]
+    out.append(f"\nBars. Where both sides sleep between calls, one more wake-up of a core than locally ({figure('s', wake)} here) is allowed; it is named where it was needed.\n")
+    out.append("| measure | pool | ratio | bar | |\n|---|---|---|---|---|")
+    for bar in report["bars"]:
+        bare = f" ({bar['less_one_wake_up']:.2f} less one wake-up)" if bar["less_one_wake_up"] is not None else ""
+        out.append(f"| {bar['row']} | {bar['pool']} | {bar['ratio']:.2f}{bare} | {bar['bar']} | {'met' if bar['met'] else '**missed**'} |")
+    return "\n".join(out) + "\n"
+
+
+def say(text):
+    print(f"penstock-bench: {text}", file=sys.stderr)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="penstock-bench", description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--quick", action="store_true", help="one round with fewer samples: to see that all works")
+    parser.add_argument("--rounds", type=int, help="how often each pool is measured (default 5; quick: 1)")
+    parser.add_argument("--output", type=Path, help="folder for benchmarks.json and benchmarks.md")
+    arguments = parser.parse_args()
+    arguments.rounds = arguments.rounds or (1 if arguments.quick else 5)
+    places = Places()
+    folder = Path(tempfile.mkdtemp(prefix="penstock-bench."))
+    pool = None
+    try:
+        pool = Pool(places, folder)
+        report = measure(places, pool, arguments)
+    finally:
+        if pool:
+            pool.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    text = markdown(report)
+    if arguments.output:
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        (arguments.output / "benchmarks.json").write_text(json.dumps(report, indent=1) + "\n")
+        (arguments.output / "benchmarks.md").write_text(text)
+    print(json.dumps(report, indent=1) if arguments.json else text)
+    missed = sum(not bar["met"] for bar in report["bars"])
+    print(f"{len(report['bars']) - missed} of {len(report['bars'])} bars met", file=sys.stderr if arguments.json else sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_penstock_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_penstock_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_penstock_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_penstock_using_subcommand
+    set -l cmd (__fish_penstock_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c penstock -n "__fish_penstock_needs_command" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_needs_command" -s V -l version -d 'Print version'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "serve" -d 'Offer the devices of this host: run its daemon until it is interrupted'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "devices" -d 'List the devices of the pool, as `penstock run` shows them'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "run" -d 'Run an OpenCL program on the pool'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "status" -d 'Show what the daemons of the pool do'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "bench" -d 'Measure the pool beside the local OpenCL platform'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "demo" -d 'Run a matrix product on a pool of two nodes on this host, and beside it locally'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "key" -d 'Show or make the key that nodes and clients need over TCP'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "completions" -d 'Write the completions for a shell to standard output'
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Where to listen: unix:PATH, tcp:HOST:PORT, or local for the user\'s own socket. Can be given several times [default: local]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l allow-user -d 'Serve this user too, by name or number, on Unix sockets. Can be given several times [default: only the own user]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l log -d 'How to write the log, to standard error' -r -f -a "text\t'Lines for people'
+json\t'One JSON object a line'"
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -l ends-with-parent -d 'End when the process that started this one ends'
+complete -c penstock -n "__fish_penstock_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c penstock -n "__fish_penstock_using_subcommand devices" -l nodes -d 'The nodes to ask, instead of the configured ones' -r
+complete -c penstock -n "__fish_penstock_using_subcommand devices" -l json -d 'Write JSON'
+complete -c penstock -n "__fish_penstock_using_subcommand devices" -l no-local -d 'Leave out the devices of this host, unless its daemon is one of the nodes'
+complete -c penstock -n "__fish_penstock_using_subcommand devices" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand run" -l nodes -d 'The nodes to use, instead of the configured ones' -r
+complete -c penstock -n "__fish_penstock_using_subcommand run" -l no-local -d 'Leave out the devices of this host, unless its daemon is one of the nodes'
+complete -c penstock -n "__fish_penstock_using_subcommand run" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand status" -l nodes -d 'The nodes to ask, instead of the configured ones' -r
+complete -c penstock -n "__fish_penstock_using_subcommand status" -l json -d 'Write JSON'
+complete -c penstock -n "__fish_penstock_using_subcommand status" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand bench" -l output -d 'Write benchmarks.json and benchmarks.md there' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand bench" -l json -d 'Write JSON'
+complete -c penstock -n "__fish_penstock_using_subcommand bench" -l quick -d 'Take fewer samples: less than a minute, and less exact'
+complete -c penstock -n "__fish_penstock_using_subcommand bench" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand demo" -l output -d 'Where to write the timelines' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand demo" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand key" -l create -d 'Make a new key, unless there is one'
+complete -c penstock -n "__fish_penstock_using_subcommand key" -l path -d 'Print only the path of the key file'
+complete -c penstock -n "__fish_penstock_using_subcommand key" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand completions" -s h -l help -d 'Print help'

@@ -1,0 +1,115 @@
+//! OpenCL's C types, constants and function pointers ([`generated`], made by `tools/gen-cl-sys.sh` from the Khronos
+//! headers of OpenCL 3.0), and what those headers do not have. Nothing here links to a library.
+//!
+//! Each kind of handle is a pointer to a type of its own, so a `cl_mem` can not be given where a `cl_event` belongs.
+
+#[allow(
+    missing_docs,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    unused_qualifications,
+    clippy::all,
+    clippy::pedantic,
+    reason = "C's names and shapes"
+)]
+pub mod generated;
+
+pub use generated::*;
+
+// -- ICD 2.0 of the loader (cl_khr_icd 2.0), newer than the headers ----------------------------------------------------
+
+/// What the slots of `clGetPlatformIDs` and `clUnloadCompiler` hold in the dispatch table of an ICD 2.0 driver. It is
+/// no function, so such a table can not be a [`cl_icd_dispatch`]; see [`slot`].
+pub const CL_ICD2_TAG_KHR: usize = 0x4F50_454E_434C_3331;
+/// The name under which an ICD 2.0 driver gives its functions to the loader.
+pub const CL_ICD_GET_FUNCTION: &std::ffi::CStr = c"clIcdGetFunctionAddressForPlatformKHR";
+/// The name under which an ICD 2.0 driver takes the loader's dispatch data.
+pub const CL_ICD_SET_DISPATCH_DATA: &std::ffi::CStr = c"clIcdSetPlatformDispatchDataKHR";
+
+/// Type of `clIcdGetFunctionAddressForPlatformKHR`.
+#[allow(non_camel_case_types, reason = "C's name")]
+pub type clIcdGetFunctionAddressForPlatformKHR_fn = Option<
+    unsafe extern "C" fn(platform: cl_platform_id, name: *const std::ffi::c_char) -> *mut std::ffi::c_void,
+>;
+/// Type of `clIcdSetPlatformDispatchDataKHR`.
+#[allow(non_camel_case_types, reason = "C's name")]
+pub type clIcdSetPlatformDispatchDataKHR_fn =
+    Option<unsafe extern "C" fn(platform: cl_platform_id, data: *mut std::ffi::c_void) -> cl_int>;
+
+/// Type of `clGetKernelSuggestedLocalWorkSizeKHR` (`cl_khr_suggested_local_work_size`; core from OpenCL 3.1 on, there
+/// without the suffix).
+#[allow(non_camel_case_types, reason = "C's name")]
+pub type clGetKernelSuggestedLocalWorkSizeKHR_t = Option<
+    unsafe extern "C" fn(
+        queue: cl_command_queue,
+        kernel: cl_kernel,
+        work_dim: cl_uint,
+        global_work_offset: *const usize,
+        global_work_size: *const usize,
+        suggested_local_work_size: *mut usize,
+    ) -> cl_int,
+>;
+
+/// Slots of the loader's dispatch table.
+pub const SLOTS: usize = size_of::<cl_icd_dispatch>() / size_of::<usize>();
+
+/// The slot of a function in the dispatch table: `slot!(clFinish)`.
+#[macro_export]
+macro_rules! slot {
+    ($function:ident) => {
+        ::core::mem::offset_of!($crate::cl_icd_dispatch, $function) / ::core::mem::size_of::<usize>()
+    };
+}
+
+// -- Constants that the headers of early 2023 do not have ---------------------------------------------------------------
+
+/// `cl_khr_kernel_clock`.
+pub const CL_DEVICE_KERNEL_CLOCK_CAPABILITIES_KHR: cl_device_info = 0x1076;
+/// `cl_khr_command_buffer`: properties of queues that it takes.
+pub const CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR: cl_device_info = 0x129A;
+/// `cl_khr_command_buffer_multi_device`.
+pub const CL_DEVICE_COMMAND_BUFFER_NUM_SYNC_DEVICES_KHR: cl_device_info = 0x12AB;
+/// `cl_khr_command_buffer_multi_device`. A list of handles: not for another process.
+pub const CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR: cl_device_info = 0x12AC;
+/// `cl_ext_float_atomics`.
+pub const CL_DEVICE_SINGLE_FP_ATOMIC_CAPABILITIES_EXT: cl_device_info = 0x4231;
+/// `cl_ext_float_atomics`.
+pub const CL_DEVICE_DOUBLE_FP_ATOMIC_CAPABILITIES_EXT: cl_device_info = 0x4232;
+/// `cl_ext_float_atomics`.
+pub const CL_DEVICE_HALF_FP_ATOMIC_CAPABILITIES_EXT: cl_device_info = 0x4233;
+/// `cl_nv_device_attribute_query`.
+pub const CL_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT_NV: cl_device_info = 0x4007;
+/// `cl_nv_device_attribute_query`.
+pub const CL_DEVICE_PCI_BUS_ID_NV: cl_device_info = 0x4008;
+/// `cl_nv_device_attribute_query`.
+pub const CL_DEVICE_PCI_SLOT_ID_NV: cl_device_info = 0x4009;
+/// `cl_nv_device_attribute_query`.
+pub const CL_DEVICE_PCI_DOMAIN_ID_NV: cl_device_info = 0x400A;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_a_slot_for_every_core_function() {
+        // 114 core functions up to 3.0; the rest of the table are slots of extensions.
+        assert_eq!(CORE_FUNCTIONS.len(), 114);
+        assert_eq!(slot!(clGetPlatformIDs), 0);
+        assert_eq!(slot!(clSetContextDestructorCallback), SLOTS - 1);
+        let source = include_str!("generated.rs");
+        let table = source.split_once("pub struct _cl_icd_dispatch {").unwrap().1.split_once('}').unwrap().0;
+        assert_eq!(table.matches("pub ").count(), SLOTS);
+        for (name, _) in CORE_FUNCTIONS {
+            assert!(table.contains(&format!("pub {name}:")), "{name} has no slot");
+        }
+    }
+
+    #[test]
+    fn handles_are_of_different_types() {
+        use std::any::TypeId;
+        assert_ne!(TypeId::of::<cl_mem>(), TypeId::of::<cl_event>());
+        assert_ne!(TypeId::of::<cl_context>(), TypeId::of::<cl_command_queue>());
+    }
+}

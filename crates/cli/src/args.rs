@@ -1,0 +1,227 @@
+//! What can be typed after `penstock`. The man pages and completions are made from this.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+// What follows the options in the help, and becomes sections of the man pages: see `pages`.
+
+const AFTER_ALL: &str = "\
+Environment:
+The pool's nodes come from the first of these that names any: PENSTOCK_NODES (unix:PATH,tcp:HOST:PORT,... or local, or \
+none), the file ~/.config/penstock/pool.toml, SLURM_JOB_NODELIST, the own daemon if it runs.
+PENSTOCK_KEY names the key file, PENSTOCK_PLATFORMS=pool|node says how the pool is shown, PENSTOCK_TIMEOUT_MS how long a \
+node may take to answer, PENSTOCK_LOG=1 lets the library and the embedded daemon write messages.
+
+Exit status:
+0 done; 1 it failed; 2 the command line or the configuration is wrong; 3 no node answers.
+`penstock run` exits as its program does, or with 125 if the pool could not be set up, 126 if the program cannot be \
+executed, 127 if it is not found.";
+
+const AFTER_SERVE: &str = "\
+Examples:
+  penstock serve
+  penstock serve --listen local --listen tcp:0.0.0.0:7367
+  penstock serve --listen unix:/run/gpus/sock --allow-user alice --allow-user bob
+
+Security:
+Whoever may use a daemon can run programs as the user that started it. Over TCP both sides must have the same key file: \
+see `penstock key`. TCP is not encrypted.";
+
+const AFTER_RUN: &str = "\
+Examples:
+  penstock run -- clinfo -l
+  penstock run --nodes tcp:gpu01,tcp:gpu02 -- ./program --its-option
+
+Nodes:
+With no node configured, a daemon for the devices of this host is started and ends with the program. It is added too if none of the \
+nodes is on this host, unless --no-local is given. A node that does not answer is named on standard error and left out.
+
+Exit status:
+That of the program, which has this command's process id and gets its signals; 125 if the pool could not be set up, \
+126 if the program cannot be executed, 127 if it is not found.";
+
+const AFTER_KEY: &str = "\
+Examples:
+  penstock key --create
+  scp -p \"$(penstock key --path)\" gpu01:.config/penstock/key";
+
+const AFTER_DEMO: &str = "\
+Examples:
+  penstock demo
+  penstock demo --output /tmp -- --n 2048";
+
+/// One program, every accelerator of the cluster: unmodified OpenCL programs use the devices of all nodes
+#[derive(Debug, Parser)]
+#[command(name = "penstock", version, after_help = AFTER_ALL, max_term_width = 100)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Offer the devices of this host: run its daemon until it is interrupted
+    #[command(after_help = AFTER_SERVE)]
+    Serve(ServeArgs),
+    /// List the devices of the pool, as `penstock run` shows them
+    Devices(DevicesArgs),
+    /// Run an OpenCL program on the pool
+    #[command(after_help = AFTER_RUN, override_usage = "penstock run [OPTIONS] [--] PROGRAM [ARGS]...")]
+    Run(RunArgs),
+    /// Show what the daemons of the pool do
+    Status(StatusArgs),
+    /// Measure the pool beside the local OpenCL platform
+    Bench(BenchArgs),
+    /// Run a matrix product on a pool of two nodes on this host, and beside it locally
+    #[command(after_help = AFTER_DEMO)]
+    Demo(DemoArgs),
+    /// Show or make the key that nodes and clients need over TCP
+    #[command(after_help = AFTER_KEY)]
+    Key(KeyArgs),
+    /// Write the man pages into a directory
+    #[command(hide = true)]
+    Man(ManArgs),
+    /// Write the completions for a shell to standard output
+    Completions(CompletionsArgs),
+    /// Stay with a program, serve its local devices, and tidy up behind it
+    #[command(hide = true)]
+    Guard(GuardArgs),
+}
+
+/// `penstock serve`.
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    /// Where to listen: unix:PATH, tcp:HOST:PORT, or local for the user's own socket. Can be given several times
+    /// [default: local]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<String>,
+    /// Serve this user too, by name or number, on Unix sockets. Can be given several times [default: only the own user]
+    #[arg(long, value_name = "USER")]
+    pub allow_user: Vec<String>,
+    /// How to write the log, to standard error
+    #[arg(long, value_enum, default_value_t = LogForm::Text)]
+    pub log: LogForm,
+    /// End when the process that started this one ends
+    #[arg(long, hide = true)]
+    pub ends_with_parent: bool,
+}
+
+/// Form of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogForm {
+    /// Lines for people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// `penstock devices`.
+#[derive(Args, Debug)]
+pub struct DevicesArgs {
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The nodes to ask, instead of the configured ones
+    #[arg(long, value_name = "LIST")]
+    pub nodes: Option<String>,
+    /// Leave out the devices of this host, unless its daemon is one of the nodes
+    #[arg(long)]
+    pub no_local: bool,
+}
+
+/// `penstock status`.
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The nodes to ask, instead of the configured ones
+    #[arg(long, value_name = "LIST")]
+    pub nodes: Option<String>,
+}
+
+/// `penstock run`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// The nodes to use, instead of the configured ones
+    #[arg(long, value_name = "LIST")]
+    pub nodes: Option<String>,
+    /// Leave out the devices of this host, unless its daemon is one of the nodes
+    #[arg(long)]
+    pub no_local: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// `penstock bench`.
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Take fewer samples: less than a minute, and less exact
+    #[arg(long)]
+    pub quick: bool,
+    /// Write benchmarks.json and benchmarks.md there
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+}
+
+/// `penstock demo`.
+#[derive(Args, Debug)]
+pub struct DemoArgs {
+    /// Where to write the timelines
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub output: PathBuf,
+    /// Arguments for the program, instead of its small defaults
+    #[arg(last = true, value_name = "ARGS")]
+    pub program_args: Vec<OsString>,
+}
+
+/// `penstock key`.
+#[derive(Args, Debug)]
+pub struct KeyArgs {
+    /// Make a new key, unless there is one
+    #[arg(long)]
+    pub create: bool,
+    /// Print only the path of the key file
+    #[arg(long)]
+    pub path: bool,
+}
+
+/// `penstock man`.
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// The directory, which must be there
+    pub directory: PathBuf,
+}
+
+/// `penstock completions`.
+#[derive(Args, Debug)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `penstock guard`: see [`crate::run::guard`].
+#[derive(Args, Debug)]
+pub struct GuardArgs {
+    /// The process to stay with
+    #[arg(long)]
+    pub pid: i32,
+    /// The private directory, removed at the end
+    #[arg(long)]
+    pub directory: PathBuf,
+    /// Run a daemon in that directory
+    #[arg(long)]
+    pub serve: bool,
+    /// Do not go into the background first
+    #[arg(long)]
+    pub here: bool,
+}

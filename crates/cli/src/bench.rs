@@ -1,0 +1,27 @@
+//! `penstock bench`: the pool beside the local OpenCL platform.
+
+use std::process::{Command, ExitCode};
+
+use crate::args::BenchArgs;
+use crate::failure::Failure;
+use crate::programs;
+
+/// The program that measures.
+const PROGRAM: &str = "penstock-bench";
+
+/// Runs the program that measures.
+pub fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
+    let mut command = Command::new(programs::find(PROGRAM)?);
+    command.env("PENSTOCK", std::env::current_exe().map_err(Failure::file("penstock".as_ref(), "find"))?);
+    if args.json {
+        command.arg("--json");
+    }
+    if args.quick {
+        command.arg("--quick");
+    }
+    if let Some(directory) = &args.output {
+        command.arg("--output").arg(directory);
+    }
+    programs::finish(&mut command, "the measurement")?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,179 @@
+//! `penstock devices`: the devices of the pool.
+
+use std::process::ExitCode;
+
+use penstock_client::Pool;
+use penstock_client::config::{Config, NodeAddress};
+use penstock_link::{Address, Key};
+use penstock_wire::describe::{self, DeviceDescription, NodeDescription, PlatformDescription};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::args::DevicesArgs;
+use crate::failure::Failure;
+use crate::run::{Found, configured, find_nodes};
+use crate::table::{self, Table};
+
+const CL_PLATFORM_NAME: u32 = 0x0902;
+const CL_DEVICE_TYPE: u32 = 0x1000;
+const CL_DEVICE_MAX_COMPUTE_UNITS: u32 = 0x1002;
+const CL_DEVICE_GLOBAL_MEM_SIZE: u32 = 0x101F;
+const CL_DEVICE_NAME: u32 = 0x102B;
+const CL_DEVICE_VERSION: u32 = 0x102F;
+
+const CL_DEVICE_TYPES: [(u64, &str); 4] =
+    [(1 << 2, "GPU"), (1 << 3, "accelerator"), (1 << 1, "CPU"), (1 << 4, "custom")];
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Device {
+    node: String,
+    address: String,
+    /// Its index in the node, over all platforms.
+    index: u32,
+    platform: String,
+    name: String,
+    r#type: &'static str,
+    compute_units: u64,
+    memory_bytes: u64,
+    version: String,
+}
+
+/// Shows every device of the pool.
+pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
+    let config = configured(args.nodes.as_deref())?;
+    // The directory is held until the end: the daemon for the local devices is in it.
+    let Found { nodes, silent, directory: _directory } = find_nodes(&config, args.no_local)?;
+    let addresses: Vec<Address> = nodes.iter().map(|node| node.address.clone()).collect();
+    let pool = Pool::open(&addresses, key_for(&config)?.as_ref(), config.timeout);
+    for (address, error) in pool.absent() {
+        eprintln!("penstock: node {address} does not answer: {error}");
+    }
+    let devices: Vec<Device> =
+        pool.nodes().iter().flat_map(|node| of_node(node.address(), node.description())).collect();
+    if args.json {
+        let absent = pool.absent().iter().map(|(address, error)| (address.to_string(), error.to_string()));
+        let silent = silent
+            .iter()
+            .filter_map(|probed| Some((probed.node.to_string(), probed.answer.as_ref().err()?.to_string())));
+        let absent: Vec<_> = silent
+            .chain(absent)
+            .map(|(address, error)| json!({ "address": address, "error": error }))
+            .collect();
+        table::print(&format!("{:#}\n", json!({ "devices": devices, "absent": absent })))?;
+    } else if !pool.nodes().is_empty() {
+        table::print(&as_table(&devices, &nodes).render(table::terminal_width()))?;
+    }
+    if pool.nodes().is_empty() { Err(Failure::NoneAnswers) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// The key, if any node needs it. A key that nobody needs may be unusable.
+fn key_for(config: &Config) -> Result<Option<Key>, Failure> {
+    let over_tcp = |node: &NodeAddress| matches!(node.address, Address::Tcp { .. });
+    match &config.key {
+        Some(path) if config.nodes.iter().any(over_tcp) => Ok(Some(Key::load(path)?)),
+        _ => Ok(None),
+    }
+}
+
+fn of_node(address: &Address, node: &NodeDescription) -> Vec<Device> {
+    let devices =
+        node.platforms.iter().flat_map(|platform| platform.devices.iter().map(move |it| (platform, it)));
+    devices.map(|(platform, device)| describe_device(address.to_string(), node, platform, device)).collect()
+}
+
+fn describe_device(
+    address: String,
+    node: &NodeDescription,
+    platform: &PlatformDescription,
+    device: &DeviceDescription,
+) -> Device {
+    let number = |name| describe::find(&device.info, name).map_or(0, number);
+    let types = number(CL_DEVICE_TYPE);
+    Device {
+        node: node.host.clone(),
+        address,
+        index: device.index,
+        platform: text(describe::find(&platform.info, CL_PLATFORM_NAME)),
+        name: text(describe::find(&device.info, CL_DEVICE_NAME)),
+        r#type: CL_DEVICE_TYPES.iter().find(|(bit, _)| types & bit != 0).map_or("unknown", |(_, name)| name),
+        compute_units: number(CL_DEVICE_MAX_COMPUTE_UNITS),
+        memory_bytes: number(CL_DEVICE_GLOBAL_MEM_SIZE),
+        version: text(describe::find(&device.info, CL_DEVICE_VERSION)),
+    }
+}
+
+fn as_table(devices: &[Device], nodes: &[NodeAddress]) -> Table {
+    let mut table =
+        Table::new(&["NODE", "ADDRESS", "PLATFORM", "DEVICE", "TYPE", ">UNITS", ">MEMORY", "VERSION"]);
+    for device in devices {
+        let node = nodes.iter().find(|node| node.to_string() == device.address);
+        // "OpenCL<space><major_version.minor_version><space><vendor-specific information>" (CL_DEVICE_VERSION)
+        let version: Vec<_> = device.version.split(' ').take(2).collect();
+        table.row(vec![
+            device.node.clone(),
+            node.map_or_else(|| device.address.clone(), table::address),
+            device.platform.clone(),
+            device.name.clone(),
+            device.r#type.to_owned(),
+            device.compute_units.to_string(),
+            table::bytes(device.memory_bytes),
+            version.join(" "),
+        ]);
+    }
+    table
+}
+
+/// A driver's text, which ends with a zero.
+fn text(bytes: Option<&[u8]>) -> String {
+    let bytes = bytes.unwrap_or_default();
+    String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).trim().to_owned()
+}
+
+/// A driver's number: 4 or 8 bytes, in this host's order.
+fn number(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    for (to, from) in word.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    u64::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_described_by_what_its_driver_says() {
+        let node = NodeDescription {
+            host: "gpu01".into(),
+            boot: String::new(),
+            worker: 1,
+            version: "0.1.0".into(),
+            addresses: vec![],
+            platforms: vec![PlatformDescription {
+                info: vec![(CL_PLATFORM_NAME, b"Some Platform\0".to_vec())],
+                devices: vec![DeviceDescription {
+                    index: 3,
+                    info: vec![
+                        (CL_DEVICE_TYPE, 5u64.to_le_bytes().to_vec()),
+                        (CL_DEVICE_NAME, b"Some GPU \0".to_vec()),
+                        (CL_DEVICE_MAX_COMPUTE_UNITS, 80u32.to_le_bytes().to_vec()),
+                        (CL_DEVICE_GLOBAL_MEM_SIZE, (8u64 << 30).to_le_bytes().to_vec()),
+                    ],
+                    shares_host_memory: false,
+                }],
+            }],
+        };
+        let devices = of_node(&"tcp:gpu01:7367".parse().unwrap(), &node);
+        assert_eq!(
+            as_table(&devices, &[]).render(None).lines().nth(1),
+            Some("gpu01  tcp:gpu01:7367  Some Platform  Some GPU  GPU      80   8 GiB")
+        );
+        assert_eq!((devices[0].index, devices[0].version.as_str()), (3, ""));
+    }
+
+    #[test]
+    fn answers_of_any_length_are_numbers() {
+        assert_eq!((number(&[]), number(&[1, 0, 0, 0]), number(&[0, 1, 0, 0, 0, 0, 0, 0, 9])), (0, 1, 256));
+    }
+}

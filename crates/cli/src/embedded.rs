@@ -1,0 +1,129 @@
+//! Daemons that this command runs for somebody: `penstock serve` as a child process.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use crate::failure::Failure;
+use crate::serve::LISTENING;
+
+/// Makes the daemon's log visible; whoever runs a program does not want to see it otherwise.
+pub const LOG_VARIABLE: &str = "PENSTOCK_LOG";
+
+/// A daemon that has been told to end has its workers to end; then it is made to end.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// A daemon's start is a new process, a bind and the start of a first worker: some seconds on a full machine.
+const START_MAX: Duration = Duration::from_secs(20);
+
+/// A running daemon. It is ended when this is dropped, and ends by itself when this process ends.
+#[derive(Debug)]
+pub struct Embedded {
+    child: Child,
+    address: String,
+}
+
+impl Embedded {
+    /// Starts a daemon that listens on `listen`, with `variables` added to its environment, and waits until it does.
+    /// Its log goes to `log`, unless it was asked for.
+    pub fn start(listen: &str, variables: &[(&str, &Path)], log: PathBuf) -> Result<Self, Failure> {
+        let mut command = Command::new(std::env::current_exe().map_err(failure)?);
+        command.args(["serve", "--ends-with-parent", "--listen", listen]).envs(variables.iter().copied());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let log = std::env::var_os(LOG_VARIABLE).is_none().then_some(log);
+        if let Some(log) = &log {
+            command.stderr(File::create(log).map_err(Failure::file(log, "write"))?);
+        }
+        let child = command.spawn().map_err(failure)?;
+        let mut daemon = Self { child, address: String::new() };
+        match daemon
+            .child
+            .stdout
+            .take()
+            .ok_or_else(|| "its output is not there".into())
+            .and_then(await_listening)
+        {
+            Ok(address) => {
+                daemon.address = address;
+                Ok(daemon)
+            }
+            Err(reason) => {
+                // Ended first, so that its log is complete.
+                drop(daemon);
+                let text = log.and_then(|log| fs::read_to_string(log).ok()).unwrap_or_default();
+                let said = text.lines().last().map(|line| line.trim_start_matches("penstock: ").to_owned());
+                Err(Failure::Embedded(said.unwrap_or(reason)))
+            }
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+impl Drop for Embedded {
+    /// Asks the daemon to end, waits, insists.
+    fn drop(&mut self) {
+        // A child that has not been waited for: the number is still its own.
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let ended = pid.is_some_and(|pid| {
+            _ = kill_process(pid, Signal::TERM);
+            pidfd_open(pid, PidfdFlags::empty())
+                .is_ok_and(|fd| wait_until_ready(&fd, Some(END_MAX)).unwrap_or(false))
+        });
+        if !ended {
+            _ = self.child.kill();
+        }
+        _ = self.child.wait();
+    }
+}
+
+/// Reads what the daemon prints until it says where it listens, and no longer than [`START_MAX`].
+fn await_listening(mut stdout: ChildStdout) -> Result<String, String> {
+    let deadline = Instant::now() + START_MAX;
+    let mut said = Vec::new();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if !wait_until_ready(&stdout, Some(left)).map_err(|error| error.to_string())? {
+            return Err(format!("it was not ready within {} s", START_MAX.as_secs()));
+        }
+        let mut piece = [0; 256];
+        let length = stdout.read(&mut piece).map_err(|error| error.to_string())?;
+        if length == 0 {
+            return Err("it ended at once".into());
+        }
+        said.extend_from_slice(piece.get(..length).unwrap_or_default());
+        let text = String::from_utf8_lossy(&said);
+        let whole = text.rfind('\n').and_then(|end| text.get(..end)).unwrap_or_default();
+        if let Some(address) = whole.lines().find_map(|line| line.strip_prefix(LISTENING)) {
+            return Ok(address.to_owned());
+        }
+    }
+}
+
+/// Waits until there is something to read, or, for a process's file, until it has ended. Whether there was in time.
+pub fn wait_until_ready(file: impl AsFd, patience: Option<Duration>) -> Result<bool, Failure> {
+    let deadline = patience.map(|patience| Instant::now() + patience);
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(&file, PollFlags::IN)], left.as_ref()) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(failure(error.into())),
+        }
+    }
+}
+
+fn failure(error: std::io::Error) -> Failure {
+    Failure::Embedded(error.to_string())
+}

@@ -1,0 +1,50 @@
+//! `penstock key`: the key that nodes and clients prove to each other over TCP.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use penstock_client::config::Config;
+use penstock_link::Key;
+
+use crate::args::KeyArgs;
+use crate::failure::Failure;
+use crate::table;
+
+/// Shows where the key is and whether it is usable; makes one if asked to.
+pub fn key(args: &KeyArgs) -> Result<ExitCode, Failure> {
+    let path = key_path()?;
+    if args.create && !path.exists() {
+        Key::create(&path)?;
+        if !args.path {
+            table::print(&format!(
+                "Made a new key: {0}\nCopy it to the same place on every node and client of the pool, for example:\n  \
+                 ssh NODE 'umask 077; mkdir -p ~/.config/penstock; cat > ~/.config/penstock/key' < {0}\n\
+                 Whoever can read it can use all devices of the pool and see what runs there.\n",
+                path.display()
+            ))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    if args.path {
+        table::print(&format!("{}\n", path.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !path.exists() {
+        return Err(Failure::Missing {
+            what: "the pool's key",
+            looked: vec![path],
+            remedy: "make one with `penstock key --create`, or copy it from another node of the pool",
+        });
+    }
+    Key::load(&path)?;
+    table::print(&format!("{}: a key that only its owner can read\n", path.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The key's file: the configured one, else the default one, there or not.
+pub fn key_path() -> Result<PathBuf, Failure> {
+    Ok(match Config::load()?.key {
+        Some(path) => path,
+        None => Key::default_path()?,
+    })
+}

@@ -1,0 +1,52 @@
+//! The command `penstock`: the daemon of a node, and what a person does with a pool.
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod demo;
+mod devices;
+mod embedded;
+mod failure;
+mod key;
+mod pages;
+mod programs;
+mod run;
+mod serve;
+mod status;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Cli, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    // The daemon starts this program again for each of its workers. Those take their orders from it and not from a person.
+    if std::env::args_os().nth(1).is_some_and(|word| word == "worker") {
+        return penstock_daemon::worker_main();
+    }
+    match obey(Cli::parse().command) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("penstock: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn obey(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Serve(args) => serve::serve(&args),
+        Command::Devices(args) => devices::devices(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Status(args) => status::status(&args),
+        Command::Bench(args) => bench::bench(&args),
+        Command::Demo(args) => demo::demo(&args),
+        Command::Key(args) => key::key(&args),
+        Command::Man(args) => pages::man(&args.directory),
+        Command::Completions(args) => pages::completions(args.shell),
+        Command::Guard(args) => run::guard::guard(&args),
+    }
+}

@@ -1,0 +1,60 @@
+//! Where `libpenstock_opencl.so` is.
+
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Names the library, for those who keep it elsewhere.
+const LIBRARY_VARIABLE: &str = "PENSTOCK_LIB";
+
+const LIBRARY_NAME: &str = "libpenstock_opencl.so";
+
+/// The prefix that a package was built for.
+const PREFIX: Option<&str> = option_env!("PENSTOCK_PREFIX");
+
+/// Finds the library and gives its absolute path, as the entry for the ICD loader needs it.
+pub fn find() -> Result<PathBuf, Failure> {
+    if let Some(path) = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+    {
+        return std::path::absolute(&path).ok().filter(|path| path.is_file()).ok_or(Failure::Missing {
+            what: LIBRARY_NAME,
+            looked: vec![path],
+            remedy: "let the variable PENSTOCK_LIB name it, or unset it",
+        });
+    }
+    let looked = candidates(std::env::current_exe().ok().as_deref().and_then(Path::parent));
+    match looked.iter().find(|path| path.is_file()) {
+        Some(path) => Ok(path.clone()),
+        None => Err(Failure::Missing {
+            what: LIBRARY_NAME,
+            looked,
+            remedy: "install it there, or let the variable PENSTOCK_LIB name it",
+        }),
+    }
+}
+
+/// Beside the executable (as cargo builds it), then where packages put it.
+fn candidates(bin: Option<&Path>) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    if let Some(bin) = bin {
+        folders.push(bin.to_path_buf());
+        if let Some(prefix) = bin.parent() {
+            folders.push(prefix.join("lib/penstock"));
+            folders.push(prefix.join("lib"));
+        }
+    }
+    folders.extend(PREFIX.map(|prefix| Path::new(prefix).join("lib/penstock")));
+    folders.into_iter().map(|folder| folder.join(LIBRARY_NAME)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_looked_for_beside_the_executable_and_in_its_prefix() {
+        let found = candidates(Some(Path::new("/opt/penstock/bin")));
+        assert_eq!(found[0], Path::new("/opt/penstock/bin/libpenstock_opencl.so"));
+        assert_eq!(found[1], Path::new("/opt/penstock/lib/penstock/libpenstock_opencl.so"));
+    }
+}

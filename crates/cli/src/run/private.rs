@@ -1,0 +1,160 @@
+//! A directory that only this user can look into, for one run of one program.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use penstock_client::config::Surroundings;
+
+use crate::failure::Failure;
+
+/// Start of the names of these directories.
+const NAME: &str = "run-";
+
+/// A Unix socket's path has at most 107 bytes; below the base come `/run-1234567-89abcdef/node.sock`, 31 bytes, and more
+/// for process ids of 64 bits.
+const BASE_BYTES_MAX: usize = 64;
+
+/// A directory as young as this may be one that somebody is just making.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// The directory, held: as long as it lives (or its file is open), nobody else removes it.
+#[derive(Debug)]
+pub struct PrivateDirectory {
+    path: PathBuf,
+    // Locked, shared with the guard.
+    _hold: File,
+}
+
+impl PrivateDirectory {
+    /// Makes a new one, and removes those that were left behind by processes that were ended with their guards.
+    pub fn create(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
+        let base = base(surroundings)?;
+        sweep(&base);
+        let mut random = [0; 4];
+        // Not a secret: only to not meet what an earlier process of the same number left behind.
+        _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+        let random = u32::from_ne_bytes(random);
+        let path = base.join(format!("{NAME}{}-{random:08x}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&path).map_err(Failure::file(&path, "make"))?;
+        Self::hold(path)
+    }
+
+    /// Holds the directory that another process of the same run has made.
+    pub fn hold(path: PathBuf) -> Result<Self, Failure> {
+        let hold = File::open(&path).map_err(Failure::file(&path, "open"))?;
+        hold.lock_shared().map_err(Failure::file(&path, "lock"))?;
+        Ok(Self { path, _hold: hold })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a new file in it.
+    pub fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
+        let path = self.path.join(name);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(Failure::file(&path, "write"))
+    }
+
+    /// Removes it with all that is in it.
+    pub fn remove(self) {
+        // Nobody to tell, and the next run tries again.
+        _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The directory to make it in.
+fn base(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
+    let usual = surroundings.runtime_directory();
+    if usual.as_os_str().len() <= BASE_BYTES_MAX && make_private(&usual, surroundings).is_ok() {
+        return Ok(usual);
+    }
+    let uid = rustix::process::getuid().as_raw();
+    let other = PathBuf::from(format!("/tmp/penstock-{uid}"));
+    make_private(&other, surroundings)?;
+    Ok(other)
+}
+
+fn make_private(path: &Path, surroundings: &Surroundings<'_>) -> Result<(), Failure> {
+    if let Err(error) = DirBuilder::new().mode(0o700).create(path)
+        && error.kind() != std::io::ErrorKind::AlreadyExists
+    {
+        return Err(Failure::file(path, "make")(error));
+    }
+    if surroundings.is_private(path) {
+        return Ok(());
+    }
+    Err(Failure::Argument {
+        argument: path.display().to_string(),
+        reason: "others can write to this directory; remove it, or set XDG_RUNTIME_DIR to one of your own"
+            .into(),
+    })
+}
+
+/// Removes directories that nobody holds.
+fn sweep(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else { return };
+    for entry in
+        entries.flatten().filter(|entry| entry.file_name().as_encoded_bytes().starts_with(NAME.as_bytes()))
+    {
+        let old = entry.metadata().is_ok_and(|about| {
+            about.is_dir()
+                && about
+                    .modified()
+                    .is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > YOUNG))
+        });
+        if old && File::open(entry.path()).is_ok_and(|hold| hold.try_lock().is_ok()) {
+            _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_holds_is_swept() {
+        let base = std::env::temp_dir().join(format!("penstock-sweep-{}", std::process::id()));
+        fs::create_dir_all(&base).unwrap();
+        let make = |name: &str| {
+            let path = base.join(name);
+            fs::create_dir(&path).unwrap();
+            let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+            File::open(&path).unwrap().set_modified(hour_ago).unwrap();
+            path
+        };
+        let (held, left, other) = (make("run-1-a"), make("run-2-b"), make("other"));
+        let young = base.join("run-3-c");
+        fs::create_dir(&young).unwrap();
+        let hold = PrivateDirectory::hold(held.clone()).unwrap();
+        sweep(&base);
+        assert!(held.exists() && young.exists() && other.exists() && !left.exists());
+        drop(hold);
+        sweep(&base);
+        assert!(!held.exists());
+        fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn it_is_private_and_goes_away() {
+        let runtime = std::env::temp_dir().join(format!("penstock-private-{}", std::process::id()));
+        fs::create_dir_all(&runtime).unwrap();
+        let uid = rustix::process::getuid().as_raw();
+        let runtime_text = runtime.clone().into_os_string();
+        let surroundings =
+            Surroundings::new("h", uid, |name| (name == "XDG_RUNTIME_DIR").then(|| runtime_text.clone()));
+        let directory = PrivateDirectory::create(&surroundings).unwrap();
+        let path = directory.path().to_path_buf();
+        assert!(path.starts_with(&runtime));
+        directory.write("a", "b").unwrap();
+        directory.remove();
+        assert!(!path.exists());
+        fs::remove_dir_all(&runtime).unwrap();
+    }
+}

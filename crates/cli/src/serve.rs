@@ -1,0 +1,95 @@
+//! `penstock serve`: the daemon of this host.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::process::{Command, ExitCode};
+
+use penstock_client::config::{Config, Surroundings, Where, nodes};
+use penstock_daemon::{Log, Options};
+use penstock_link::Address;
+
+use crate::args::{LogForm, ServeArgs};
+use crate::failure::Failure;
+use crate::table;
+
+/// Start of the line that tells where the daemon listens, on standard output. The guard of `penstock run` waits for it.
+pub const LISTENING: &str = "listening on ";
+
+/// Runs the daemon until it is told to end.
+pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
+    let listen = addresses(&args.listen)?;
+    let options = Options {
+        allow_users: args.allow_user.iter().map(|user| user_number(user)).collect::<Result<_, _>>()?,
+        key: Config::load()?.key,
+        log: match args.log {
+            LogForm::Text => Log::Text,
+            LogForm::Json => Log::Json,
+        },
+        ends_with_parent: args.ends_with_parent,
+        listen,
+    };
+    penstock_daemon::serve(options, announce).map_err(|error| Failure::Daemon(error.to_string()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn announce(addresses: &[Address]) {
+    let lines: String = addresses.iter().map(|address| format!("{LISTENING}{address}\n")).collect();
+    // A daemon whose output nobody reads is as good as another.
+    _ = table::print(&lines);
+}
+
+/// Where to listen; the directory of the user's own socket is made if it is not there.
+fn addresses(listen: &[String]) -> Result<Vec<Address>, Failure> {
+    let surroundings = Surroundings::of_process();
+    let list = if listen.is_empty() { "local".to_owned() } else { listen.join(",") };
+    let nodes = nodes::read_list_at(&list, &Where::Argument("--listen"), &surroundings)?;
+    if nodes.iter().any(|node| node.name == "local") {
+        let directory = surroundings.runtime_directory();
+        let made = DirBuilder::new().mode(0o700).recursive(true).create(&directory);
+        made.map_err(Failure::file(&directory, "make"))?;
+        if !surroundings.is_private(&directory) {
+            return Err(Failure::Argument {
+                argument: directory.display().to_string(),
+                reason:
+                    "others can write to this directory; remove it, or listen elsewhere (--listen unix:PATH)"
+                        .into(),
+            });
+        }
+    }
+    Ok(nodes.into_iter().map(|node| node.address).collect())
+}
+
+/// The number of a user. `id` also knows the users of a directory service, which no file of this host lists.
+fn user_number(user: &str) -> Result<u32, Failure> {
+    if let Ok(number) = user.parse() {
+        return Ok(number);
+    }
+    let unknown = |reason: String| Failure::Argument { argument: format!("--allow-user {user}"), reason };
+    let said = Command::new("id").args(["-u", "--", user]).output();
+    let said = said.map_err(|error| unknown(format!("cannot ask `id`: {error}; give the user's number")))?;
+    let number = String::from_utf8_lossy(&said.stdout).trim().parse().ok().filter(|_| said.status.success());
+    number.ok_or_else(|| unknown("there is no such user; give a name or number that `id` knows".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_known_by_name_and_number() {
+        assert_eq!(user_number("root").unwrap(), 0);
+        assert_eq!(user_number("4000000000").unwrap(), 4_000_000_000);
+        let error = user_number("no-such-user").unwrap_err().to_string();
+        assert!(error.starts_with("--allow-user no-such-user: there is no such user"), "{error}");
+        assert!(user_number("--help").is_err());
+    }
+
+    #[test]
+    fn addresses_may_leave_out_the_port() {
+        let listen = ["tcp:0.0.0.0".to_owned(), "unix:/a".to_owned()];
+        let found: Vec<String> = addresses(&listen).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["tcp:0.0.0.0:7367", "unix:/a"]);
+        let error = addresses(&["gpu01".to_owned()]).unwrap_err().to_string();
+        assert!(error.starts_with("argument --listen: `gpu01`"), "{error}");
+    }
+}

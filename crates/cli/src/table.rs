@@ -1,0 +1,180 @@
+//! Tables that fit the terminal.
+
+use std::io::Write as _;
+
+use penstock_client::config::NodeAddress;
+
+use crate::failure::Failure;
+
+/// No column is made narrower than this to fit the terminal.
+const WIDTH_MIN: usize = 6;
+
+/// Between two columns.
+const GAP: &str = "  ";
+
+/// A table: a head and rows of as many cells.
+#[derive(Debug)]
+pub struct Table {
+    head: Vec<&'static str>,
+    right: Vec<bool>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table. Columns whose name starts with `>` are flushed right.
+    pub fn new(columns: &[&'static str]) -> Self {
+        let right = columns.iter().map(|name| name.starts_with('>')).collect();
+        Self {
+            head: columns.iter().map(|name| name.trim_start_matches('>')).collect(),
+            right,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
+    }
+
+    /// The text; lines are at most `width` characters, if that is possible.
+    pub fn render(&self, width: Option<usize>) -> String {
+        let widths = self.widths(width);
+        let mut text = String::new();
+        let head: Vec<String> = self.head.iter().map(|name| (*name).to_owned()).collect();
+        for row in std::iter::once(&head).chain(&self.rows) {
+            let mut line = String::new();
+            for ((cell, &width), &right) in row.iter().zip(&widths).zip(&self.right) {
+                let cell = cut(cell, width);
+                let blank = " ".repeat(width.saturating_sub(cell.chars().count()));
+                if !line.is_empty() {
+                    line.push_str(GAP);
+                }
+                line.push_str(&if right { blank + &cell } else { cell + &blank });
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    fn widths(&self, fit: Option<usize>) -> Vec<usize> {
+        let widest =
+            |column: usize| self.rows.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max();
+        let mut widths: Vec<usize> = (0..)
+            .zip(&self.head)
+            .map(|(column, name)| name.chars().count().max(widest(column).unwrap_or_default()))
+            .collect();
+        let Some(fit) = fit else { return widths };
+        let gaps = GAP.len() * widths.len().saturating_sub(1);
+        // The widest column gives way first.
+        while widths.iter().sum::<usize>() + gaps > fit {
+            match widths.iter_mut().max().filter(|width| **width > WIDTH_MIN) {
+                Some(width) => *width -= 1,
+                None => break,
+            }
+        }
+        widths
+    }
+}
+
+/// Names come from other hosts: what would steer the terminal must not reach it.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Width of the terminal that standard output goes to; none where it goes elsewhere.
+pub fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|&width| width > 0)
+}
+
+/// Prints `text`. A reader that has gone (`| head`) is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Output(error)),
+        _ => Ok(()),
+    }
+}
+
+/// The address of a node, as short as it is clear.
+pub fn address(node: &NodeAddress) -> String {
+    if node.name == "local" { node.name.clone() } else { node.to_string() }
+}
+
+/// Bytes as a person reads them.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut unit = "B";
+    let mut tenths = u128::from(count) * 10;
+    for next in UNITS {
+        if tenths < 10_240 {
+            break;
+        }
+        tenths /= 1024;
+        unit = next;
+    }
+    if unit == "B" || tenths % 10 == 0 {
+        return format!("{} {unit}", tenths / 10);
+    }
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&["NODE", "DEVICE", ">UNITS"]);
+        table.row(vec!["a".into(), "a very long name of a device".into(), "8".into()]);
+        table.row(vec!["gpu02".into(), "x".into(), "1024".into()]);
+        table
+    }
+
+    #[test]
+    fn columns_line_up() {
+        assert_eq!(
+            table().render(None),
+            "NODE   DEVICE                        UNITS\n\
+             a      a very long name of a device      8\n\
+             gpu02  x                              1024\n"
+        );
+    }
+
+    #[test]
+    fn the_widest_column_gives_way() {
+        let text = table().render(Some(30));
+        assert!(text.lines().all(|line| line.chars().count() <= 30), "{text}");
+        assert!(text.contains("a very long nam…"), "{text}");
+        // Too narrow for any table: no line is lost, none is made empty.
+        assert_eq!(table().render(Some(1)).lines().count(), 3);
+    }
+
+    #[test]
+    fn names_cannot_steer_the_terminal() {
+        let mut table = Table::new(&["A"]);
+        table.row(vec!["\x1b[2J\n".into()]);
+        assert_eq!(table.render(None), "A\n\u{fffd}[2J\u{fffd}\n");
+    }
+
+    #[test]
+    fn bytes_are_short() {
+        for (count, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536 << 20, "1.5 GiB"),
+            (8 << 30, "8 GiB"),
+            (u64::MAX, "16383.9 PiB"),
+        ] {
+            assert_eq!(bytes(count), text);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The command with a real daemon. Devices are whatever OpenCL platforms this host has; a test that needs one says so where there is none.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A home of its own for each test.
+struct Home {
+    path: PathBuf,
+}
+
+impl Home {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("penstock-daemon-{}-{name}", std::process::id()));
+        _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(path.join("run")).unwrap();
+        fs::write(path.join("library.so"), "").unwrap();
+        Self { path }
+    }
+
+    fn penstock(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+        for name in
+            ["PENSTOCK_NODES", "PENSTOCK_KEY", "PENSTOCK_LOG", "SLURM_JOB_NODELIST", "XDG_CONFIG_HOME"]
+        {
+            command.env_remove(name);
+        }
+        command.env("HOME", &self.path).env("XDG_RUNTIME_DIR", self.path.join("run"));
+        command.env("PENSTOCK_LIB", self.path.join("library.so")).env("PENSTOCK_TIMEOUT_MS", "20000");
+        command.args(args);
+        command
+    }
+
+    /// Starts a daemon and waits until it listens; the addresses it tells.
+    fn serve(&self, listen: &[&str]) -> Daemon {
+        let mut args = vec!["serve"];
+        args.extend(listen.iter().flat_map(|address| ["--listen", address]));
+        let mut child = self.penstock(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let addresses = (0..listen.len().max(1)).map(|_| {
+            let line = lines.next().expect("the daemon ended").unwrap();
+            line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned()
+        });
+        let addresses = addresses.collect();
+        Daemon { child, addresses }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+struct Daemon {
+    child: Child,
+    addresses: Vec<String>,
+}
+
+impl Daemon {
+    fn end(&mut self, signal: &str) -> std::process::ExitStatus {
+        Command::new("kill").args(["-s", signal, &self.child.id().to_string()]).status().unwrap();
+        wait(&mut self.child)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+fn wait(child: &mut Child) -> std::process::ExitStatus {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match child.try_wait().unwrap() {
+            Some(status) => return status,
+            None => assert!(Instant::now() < deadline, "it does not end"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Processes with `path` in their environment or command line, but this one's.
+fn processes_of(path: &Path) -> usize {
+    let has = |file: PathBuf| {
+        fs::read(file).is_ok_and(|text| String::from_utf8_lossy(&text).contains(&*path.to_string_lossy()))
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    all.filter(|process| has(process.join("environ")) || has(process.join("cmdline"))).count()
+}
+
+fn assert_no_process(home: &Home) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while processes_of(&home.path) > 0 {
+        assert!(Instant::now() < deadline, "processes are left");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_daemon_listens_answers_and_ends() {
+    let home = Home::new("serve");
+    let mut daemon = home.serve(&[]);
+    let socket = home.path.join("run/penstock/penstockd.sock");
+    assert_eq!(daemon.addresses, [format!("unix:{}", socket.display())]);
+    let output = home.penstock(&["status"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let second = home.penstock(&["serve"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).contains("another process serves"), "{}", stderr(&second));
+    assert!(daemon.end("TERM").success());
+    assert!(!socket.exists(), "the socket is left");
+    assert_no_process(&home);
+    let output = home.penstock(&["status"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn tcp_needs_the_key_on_both_sides() {
+    let home = Home::new("tcp");
+    assert!(home.penstock(&["key", "--create"]).output().unwrap().status.success());
+    let daemon = home.serve(&["tcp:127.0.0.1:0"]);
+    let ask = |home: &Home| home.penstock(&["status", "--nodes", &daemon.addresses[0]]).output().unwrap();
+    let output = ask(&home);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let stranger = Home::new("tcp-stranger");
+    let output = ask(&stranger);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("key"), "{}", stderr(&output));
+    assert!(stranger.penstock(&["key", "--create"]).output().unwrap().status.success());
+    let output = ask(&stranger);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("another key"), "{}", stderr(&output));
+}
+
+#[test]
+fn devices_are_listed() {
+    let home = Home::new("devices");
+    let daemon = home.serve(&[]);
+    let output = home.penstock(&["devices", "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let devices = json["devices"].as_array().unwrap();
+    if devices.is_empty() {
+        eprintln!("SKIPPED: this host has no OpenCL platform, so there are no devices to look at");
+        return;
+    }
+    for device in devices {
+        assert_eq!(device["address"], daemon.addresses[0].as_str());
+        assert!(
+            device["compute_units"].as_u64() > Some(0) && device["memory_bytes"].as_u64() > Some(0),
+            "{device}"
+        );
+        assert!(device["version"].as_str().unwrap().starts_with("OpenCL "), "{device}");
+    }
+    let output = home.penstock(&["devices"]).output().unwrap();
+    assert_eq!(stdout(&output).lines().count(), devices.len() + 1);
+}
+
+#[test]
+fn without_configuration_a_daemon_comes_and_goes_with_the_program() {
+    let home = Home::new("embedded");
+    let script = "test -S ${PENSTOCK_NODES#unix:} && echo $PENSTOCK_NODES; exit 3";
+    let output = home.penstock(&["run", "--", "sh", "-c", script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(
+        stdout(&output).starts_with(&format!("unix:{}/run/penstock/run-", home.path.display())),
+        "{}",
+        stdout(&output)
+    );
+    assert_eq!(stderr(&output), "");
+    assert_no_process(&home);
+    assert_eq!(fs::read_dir(home.path.join("run/penstock")).unwrap().count(), 0, "files are left");
+}
+
+#[test]
+fn devices_of_this_host_are_listed_without_configuration() {
+    let home = Home::new("devices-alone");
+    let output = home.penstock(&["devices"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).starts_with("NODE"), "{}", stdout(&output));
+    let output = home.penstock(&["devices", "--no-local"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert_no_process(&home);
+    assert_eq!(fs::read_dir(home.path.join("run/penstock")).unwrap().count(), 0, "files are left");
+}
+
+#[test]
+fn nothing_is_left_of_a_program_that_is_killed() {
+    let home = Home::new("killed");
+    let mut child = home
+        .penstock(&["run", "--", "sh", "-c", "echo up; exec sleep 60"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_no_process(&home);
+    assert_eq!(fs::read_dir(home.path.join("run/penstock")).unwrap().count(), 0, "files are left");
+}
+
+#[test]
+fn the_own_daemon_is_used_if_it_runs() {
+    let home = Home::new("own");
+    let daemon = home.serve(&[]);
+    let output = home.penstock(&["run", "--", "sh", "-c", "echo $PENSTOCK_NODES"]).output().unwrap();
+    assert_eq!(stdout(&output).trim_end(), daemon.addresses[0], "{}", stderr(&output));
+}
+
+#[test]
+fn an_allocation_without_daemons_still_has_the_devices_of_this_host() {
+    let home = Home::new("slurm");
+    let config = home.path.join(".config/penstock");
+    fs::create_dir_all(&config).unwrap();
+    // Port 1 is nobody's.
+    fs::write(config.join("pool.toml"), "port = 1\n").unwrap();
+    assert!(home.penstock(&["key", "--create"]).output().unwrap().status.success());
+    let run = || {
+        let mut command = home.penstock(&["run", "--", "sh", "-c", "echo $PENSTOCK_NODES"]);
+        command.env("SLURM_JOB_NODELIST", "127.0.0.[1-2]");
+        command
+    };
+    let output = run().output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("/run-"), "{}", stdout(&output));
+    assert_eq!(stderr(&output).lines().count(), 2, "{}", stderr(&output));
+    // A list of one's own is taken at its word.
+    let output = run().env("PENSTOCK_NODES", "tcp:127.0.0.1:1").output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("no node of the pool answers"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_socket_that_nobody_serves_is_no_obstacle() {
+    let home = Home::new("stale");
+    let mut daemon = home.serve(&[]);
+    daemon.end("KILL");
+    let output = home.penstock(&["run", "--", "sh", "-c", "echo $PENSTOCK_NODES"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("/run-"), "{}", stdout(&output));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    let _again = home.serve(&[]);
+}
+
+#[test]
+fn the_embedded_daemon_ends_if_its_guard_is_killed() {
+    let home = Home::new("guard");
+    let mut child = home
+        .penstock(&["run", "--", "sh", "-c", "echo up; exec sleep 60"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let guard = guard_of(&home).expect("there is no guard");
+    Command::new("kill").args(["-s", "KILL", &guard]).status().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    // The program itself is not touched.
+    while processes_of(&home.path) > 1 {
+        assert!(Instant::now() < deadline, "the daemon stays");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn guard_of(home: &Home) -> Option<String> {
+    fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let line = String::from_utf8_lossy(&fs::read(entry.path().join("cmdline")).ok()?).into_owned();
+        let ours = line.contains("\0guard\0") && line.contains(&*home.path.to_string_lossy());
+        ours.then(|| entry.file_name().to_string_lossy().into_owned())
+    })
+}

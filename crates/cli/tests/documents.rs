@@ -1,0 +1,97 @@
+//! The documents name only files that exist, and all dependencies are accounted for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All Markdown files of the root and of `docs/`.
+fn documents() -> Vec<(PathBuf, String)> {
+    let folders = [root(), root().join("docs")];
+    let files =
+        folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()));
+    let documents = files.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    documents.map(|path| (path.clone(), fs::read_to_string(&path).unwrap())).collect()
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    for (path, text) in documents() {
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let outside = target.contains("://") || target.is_empty();
+            let there = outside || path.parent().unwrap().join(target).exists();
+            assert!(there, "{}: there is no {target}", path.display());
+        }
+    }
+}
+
+#[test]
+fn files_that_the_architecture_names_exist() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let names = text
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| name.contains('/') && !name.contains([' ', '*', '~']));
+    let mut count = 0;
+    for name in names {
+        let there = [root(), root().join("crates")].iter().any(|base| base.join(name).exists());
+        // `session/` and the like: folders of the crate that the line is about.
+        let inside = fs::read_dir(root().join("crates")).unwrap().flatten();
+        let there = there || inside.map(|it| it.path().join("src").join(name)).any(|path| path.exists());
+        assert!(there, "ARCHITECTURE.md: there is no {name}");
+        count += 1;
+    }
+    assert!(count > 20, "only {count} files found: the search is broken");
+}
+
+#[test]
+fn every_dependency_is_accounted_for() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let listed = fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
+    let section = manifest.split("[workspace.dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+    let names: Vec<_> = section.lines().filter_map(|line| Some(line.split_once(" = ")?.0.trim())).collect();
+    assert!(names.len() > 10, "only {names:?}: the search is broken");
+    for name in names.iter().filter(|name| !name.starts_with("penstock-")) {
+        assert!(listed.contains(&format!("`{name}`")), "docs/dependencies.md has no line for {name}");
+    }
+    for line in listed.lines().filter(|line| line.starts_with("| `")) {
+        for name in line.split('|').nth(1).unwrap().split('`').skip(1).step_by(2) {
+            assert!(
+                names.contains(&name),
+                "docs/dependencies.md has a line for {name}, which Cargo.toml does not have"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_variable_is_documented() {
+    let documented = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
+    let mut folders: Vec<_> =
+        fs::read_dir(root().join("crates")).unwrap().flatten().map(|it| it.path().join("src")).collect();
+    let mut count = 0;
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            for rest in text.split("\"PENSTOCK_").skip(1) {
+                // Only whole strings are names: "PENSTOCK" alone is the magic of the protocol.
+                let Some(name) = rest.split('"').next().filter(|name| is_name(name)) else { continue };
+                let there = documented.contains(&format!("`PENSTOCK_{name}`"));
+                assert!(there, "{}: docs/configuration.md does not tell of PENSTOCK_{name}", path.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 5, "only {count} variables found: the search is broken");
+}
+
+fn is_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+}

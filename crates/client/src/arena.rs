@@ -1,0 +1,157 @@
+//! Buffers in memory that client and worker share: where devices compute on the host's memory, and the node is this host.
+
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use penstock_link::Arena;
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, Id, Payload};
+use range_alloc::RangeAllocator;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Buffers take whole pages, so that none shares one with another.
+const PAGE_BYTES: u64 = 4096;
+
+/// From this size on the pages of a released buffer are given back to the system; smaller ones are likely to be used
+/// again, and giving back and faulting in a page costs more than writing it.
+const DISCARD_BYTES_MIN: u64 = 256 << 10;
+
+/// The shared memory of one session.
+pub(crate) struct Shared {
+    arena: Arc<Arena>,
+    parts: Mutex<Parts>,
+}
+
+struct Parts {
+    free: RangeAllocator<u64>,
+    /// Of buffers that the program has released, but the worker may still use.
+    leaving: FxHashMap<u64, Range<u64>>,
+    /// Buffers that the worker has nothing of, although the program has not released them: it could not make them.
+    refused: FxHashSet<u64>,
+}
+
+/// A buffer's part of the shared memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    shared: Arc<Shared>,
+    range: Range<u64>,
+}
+
+impl Shared {
+    pub(crate) fn new(arena: Arc<Arena>) -> Arc<Self> {
+        let free = RangeAllocator::new(0..arena.bytes() as u64 / PAGE_BYTES * PAGE_BYTES);
+        Arc::new(Self {
+            arena,
+            parts: Mutex::new(Parts { free, leaving: FxHashMap::default(), refused: FxHashSet::default() }),
+        })
+    }
+
+    /// Takes a part for a buffer; nothing if there is none so large.
+    pub(crate) fn take(self: &Arc<Self>, size: u64) -> Option<Part> {
+        let range = self.parts().free.allocate_range(size.checked_next_multiple_of(PAGE_BYTES)?).ok()?;
+        Some(Part { shared: self.clone(), range })
+    }
+
+    /// The program has released the buffer `mem`. Its part is free when the worker says that it has none of it left.
+    pub(crate) fn leave(&self, mem: Id<kind::Mem>, part: Part) {
+        let mut parts = self.parts();
+        if parts.refused.remove(&mem.get()) {
+            self.clear(&part.range);
+            parts.free.free_range(part.range);
+        } else {
+            parts.leaving.insert(mem.get(), part.range);
+        }
+    }
+
+    /// The worker has nothing left of a buffer.
+    pub(crate) fn gone(&self, mem: Id<kind::Mem>) {
+        let mut parts = self.parts();
+        let Some(range) = parts.leaving.remove(&mem.get()) else {
+            parts.refused.insert(mem.get());
+            return;
+        };
+        self.clear(&range);
+        parts.free.free_range(range);
+    }
+
+    /// What is free is zero: a new buffer's content is the same wherever it lives.
+    fn clear(&self, range: &Range<u64>) {
+        static ZEROS: [u8; 4096] = [0; 4096];
+        let size = range.end - range.start;
+        if size >= DISCARD_BYTES_MIN {
+            self.arena.discard(range.start, size);
+        } else {
+            for page in (range.start..range.end).step_by(ZEROS.len()) {
+                self.arena.write(page, &ZEROS);
+            }
+        }
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Part {
+    /// Where it begins in the arena.
+    pub(crate) fn offset(&self) -> u64 {
+        self.range.start
+    }
+
+    /// Where `size` bytes from `offset` on are in this process.
+    pub(crate) fn pointer(&self, offset: u64, size: u64) -> Option<NonNull<u8>> {
+        let size = usize::try_from(size).ok()?;
+        self.shared.arena.pointer(self.place(offset, size)?, size as u64)
+    }
+
+    /// Copies bytes in. `false`: they do not fit.
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> bool {
+        self.place(offset, bytes.len()).is_some_and(|place| self.shared.arena.write(place, bytes))
+    }
+
+    /// Copies bytes out. `false`: there are not so many.
+    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.place(offset, into.len()).is_some_and(|place| self.shared.arena.read(place, into))
+    }
+
+    /// `size` bytes from `offset` on, as a payload.
+    pub(crate) fn payload(&self, offset: u64, size: u64) -> PartPayload<'_> {
+        PartPayload { part: self, offset, left: size }
+    }
+
+    fn place(&self, offset: u64, size: usize) -> Option<u64> {
+        let start = self.range.start.checked_add(offset)?;
+        (start.checked_add(size as u64)? <= self.range.end).then_some(start)
+    }
+}
+
+/// Bytes of a part that somebody takes as if they came over the link.
+pub(crate) struct PartPayload<'a> {
+    part: &'a Part,
+    offset: u64,
+    left: u64,
+}
+
+impl Payload for PartPayload<'_> {
+    fn left(&self) -> u64 {
+        self.left
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> Result<(), FrameError> {
+        let count = into.len() as u64;
+        if count > self.left || !self.part.read(self.offset, into) {
+            return Err(FrameError::PayloadTooShort);
+        }
+        self.offset += count;
+        self.left -= count;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("bytes", &self.arena.bytes()).finish_non_exhaustive()
+    }
+}

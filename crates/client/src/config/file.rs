@@ -1,0 +1,116 @@
+//! The file of the pool, `~/.config/penstock/pool.toml`:
+//!
+//! ```toml
+//! nodes = ["local", "tcp:gpu01", "tcp:gpu02:7400"]
+//! key = "key"            # beside this file
+//! platforms = "pool"     # or "node"
+//! timeout_ms = 3000
+//! port = 7367            # of nodes that Slurm names
+//! ```
+//! Every entry may be left out. A key that is not known is an error: it is most likely a typing error.
+
+use std::io::Read as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{
+    ConfigError, NodeAddress, PORT_DEFAULT, Platforms, Surroundings, TIMEOUT_MS_DEFAULT, Where, nodes,
+    platforms, timeout,
+};
+
+/// Length of the file, in bytes: 1,024 addresses of 255 characters, twice.
+pub const BYTES_MAX: u64 = 512 << 10;
+
+/// What the file says, with what holds where it says nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolFile {
+    /// The nodes; none if they come from elsewhere.
+    pub nodes: Vec<NodeAddress>,
+    /// The key's file.
+    pub key: Option<PathBuf>,
+    /// How the pool is shown.
+    pub platforms: Platforms,
+    /// How long a node may take to open its link.
+    pub timeout: Duration,
+    /// The port of nodes that Slurm names.
+    pub port: u16,
+}
+
+impl Default for PoolFile {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            key: None,
+            platforms: Platforms::default(),
+            timeout: Duration::from_millis(TIMEOUT_MS_DEFAULT),
+            port: PORT_DEFAULT,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    #[serde(default)]
+    nodes: Vec<Spanned<String>>,
+    key: Option<String>,
+    platforms: Option<Spanned<String>>,
+    timeout_ms: Option<Spanned<u64>>,
+    port: Option<u16>,
+}
+
+/// Reads the file at `path`; none if there is none.
+///
+/// # Errors
+/// When it cannot be read, is too long or not understood.
+pub fn read(path: &Path, surroundings: &Surroundings<'_>) -> Result<Option<PoolFile>, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable { path: path.to_path_buf(), source };
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let mut text = String::new();
+    // One byte more than allowed, to see that there is more.
+    file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(ConfigError::TooLong { path: path.to_path_buf() });
+    }
+    parse(&text, path, surroundings).map(Some)
+}
+
+/// Reads the text of the file that is (or might be) at `path`.
+///
+/// # Errors
+/// When it is not understood.
+pub fn parse(text: &str, path: &Path, surroundings: &Surroundings<'_>) -> Result<PoolFile, ConfigError> {
+    let at = |span: Range<usize>| Where::File(path.to_path_buf(), Some(line_of(text, span.start)));
+    let raw: Raw = toml::from_str(text).map_err(|error| ConfigError::Syntax {
+        place: error.span().map_or_else(|| Where::File(path.to_path_buf(), None), at),
+        message: error.message().lines().collect::<Vec<_>>().join(", "),
+    })?;
+    let base = path.parent().unwrap_or(Path::new("/"));
+    let mut pool = PoolFile::default();
+    for item in raw.nodes {
+        let place = at(item.span());
+        let node = nodes::read(item.get_ref(), &place, base, surroundings)?;
+        nodes::add(&mut pool.nodes, node, &place)?;
+    }
+    pool.key = raw.key.map(|key| surroundings.expand(&key, base));
+    if let Some(value) = raw.platforms {
+        pool.platforms = platforms(value.get_ref(), &at(value.span()))?;
+    }
+    if let Some(ms) = raw.timeout_ms {
+        pool.timeout = timeout(*ms.get_ref(), &at(ms.span()))?;
+    }
+    pool.port = raw.port.unwrap_or(pool.port);
+    Ok(pool)
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|&byte| byte == b'\n').count() + 1
+}

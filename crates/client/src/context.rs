@@ -1,0 +1,146 @@
+//! Devices that share memory objects, over any nodes and platforms.
+
+use std::fmt;
+use std::sync::Arc;
+
+use penstock_wire::calls::to_worker;
+use penstock_wire::id::kind;
+use penstock_wire::{Id, U32, U64, frame};
+
+use crate::error::Result;
+use crate::pool::Device;
+use crate::session::Session;
+
+/// A set of devices that share memory objects, programs and events.
+pub struct Context {
+    places: Vec<Place>,
+}
+
+/// A platform of a node, with those of the context's devices that belong to it: one context of a driver. Memory is shared
+/// by the driver within a place, and moved by us between places.
+pub struct Place {
+    pub(crate) id: Id<kind::Context>,
+    pub(crate) session: Arc<Session>,
+    platform: u32,
+    devices: Vec<Arc<Device>>,
+}
+
+impl Context {
+    /// A context over `devices`. Where they are on several nodes, waits once until the workers have met.
+    ///
+    /// # Errors
+    /// When a node is lost. A driver's refusal is found by the first call that waits.
+    pub fn new(devices: &[Arc<Device>]) -> Result<Arc<Self>> {
+        let mut places: Vec<Place> = Vec::new();
+        for device in devices {
+            match places.iter_mut().find(|place| place.is_for(device)) {
+                Some(place) if place.devices.iter().any(|known| Arc::ptr_eq(known, device)) => {}
+                Some(place) => place.devices.push(device.clone()),
+                None => places.push(Place {
+                    id: crate::next_id(),
+                    session: device.session().clone(),
+                    platform: device.platform(),
+                    devices: vec![device.clone()],
+                }),
+            }
+        }
+        for place in &places {
+            let indices: Vec<u32> = place.devices.iter().map(|device| device.index()).collect();
+            let call = to_worker::CreateContext { context: place.id, platform: U32::new(place.platform) };
+            place.session.send(&call, &[], &frame::encode(&indices))?;
+        }
+        let mut sessions: Vec<_> = places.iter().map(|place| &place.session).collect();
+        sessions.dedup_by_key(|session| session.node());
+        if let [first, _, ..] = sessions.as_slice()
+            && let Some(peers) = first.peers()
+        {
+            peers.link(&sessions);
+        }
+        Ok(Arc::new(Self { places }))
+    }
+
+    /// Its places.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Whether a driver alone keeps its memory coherent.
+    pub fn is_single(&self) -> bool {
+        self.places.len() == 1
+    }
+
+    /// Index of the place that `device` belongs to. A sub-device belongs to its parent's place.
+    pub fn place_of(&self, device: &Device) -> Option<usize> {
+        self.places.iter().position(|place| place.is_for(device))
+    }
+
+    /// `clGetSupportedImageFormats`: what all places support. Waits for the workers.
+    ///
+    /// # Errors
+    /// The driver's code.
+    pub fn image_formats(&self, flags: u64, image_type: u32) -> Result<Vec<(u32, u32)>> {
+        let mut common: Option<Vec<(u32, u32)>> = None;
+        for place in &self.places {
+            let call = to_worker::ImageFormats {
+                request: Id::NONE,
+                context: place.id,
+                flags: U64::new(flags),
+                image_type: U32::new(image_type),
+            };
+            let formats = place.session.request(call, &[]).wait()?;
+            match &mut common {
+                None => common = Some(formats),
+                Some(common) => common.retain(|format| formats.contains(format)),
+            }
+        }
+        Ok(common.unwrap_or_default())
+    }
+}
+
+impl Place {
+    fn is_for(&self, device: &Device) -> bool {
+        self.session.node() == device.node() && self.platform == device.platform()
+    }
+
+    /// The devices of the context that are here.
+    pub fn devices(&self) -> &[Arc<Device>] {
+        &self.devices
+    }
+
+    /// The session with the place's worker.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// The result of making an object here. That the node is lost is no failure of an object that other nodes have as well:
+    /// commands here report it.
+    pub(crate) fn unless_lost(&self, made: Result<()>) -> Result<()> {
+        if self.session.is_lost() { Ok(()) } else { made }
+    }
+
+    /// The name of this place's part of the context on the wire.
+    pub fn id(&self) -> Id<kind::Context> {
+        self.id
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        for place in &self.places {
+            // A lost session has released everything.
+            _ = place.session.send(&to_worker::ReleaseContext { context: place.id }, &[], &[]);
+        }
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("places", &self.places).finish()
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("id", &self.id).field("devices", &self.devices).finish_non_exhaustive()
+    }
+}

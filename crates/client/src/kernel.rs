@@ -1,0 +1,378 @@
+//! Kernels, with their arguments, and samplers.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use penstock_wire::args::{self, Arg};
+use penstock_wire::calls::to_worker;
+use penstock_wire::describe::KernelDescription;
+use penstock_wire::id::kind;
+use penstock_wire::{Id, U32, U64, frame};
+
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::pool::Device;
+use crate::program::Program;
+use crate::queue::{Access, Queue};
+
+/// A sampler.
+#[derive(Debug)]
+pub struct Sampler {
+    context: Arc<Context>,
+    ids: Vec<Id<kind::Sampler>>,
+}
+
+impl Sampler {
+    /// `clCreateSamplerWithProperties`; `properties` without the last 0.
+    ///
+    /// # Errors
+    /// When a node is lost.
+    pub fn new(context: &Arc<Context>, properties: &[u64]) -> Result<Arc<Self>> {
+        let mut ids = Vec::new();
+        for place in context.places() {
+            let sampler = crate::next_id();
+            let call = to_worker::CreateSampler { sampler, context: place.id };
+            place.unless_lost(place.session.send(&call, &[], &frame::encode(&properties.to_vec())))?;
+            ids.push(sampler);
+        }
+        Ok(Arc::new(Self { context: context.clone(), ids }))
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        for (place, sampler) in self.context.places().iter().zip(&self.ids) {
+            // A lost session has released everything.
+            _ = place.session.send(&to_worker::ReleaseSampler { sampler: *sampler }, &[], &[]);
+        }
+    }
+}
+
+/// A value that a program gave a kernel's argument.
+#[derive(Clone, Debug)]
+pub enum ArgValue {
+    /// Bytes, as the device sees them.
+    Bytes(Box<[u8]>),
+    /// A buffer, image or pipe; none for `NULL`.
+    Memory(Option<Arc<Memory>>),
+    /// A sampler.
+    Sampler(Arc<Sampler>),
+    /// So many bytes of local memory.
+    Local(u64),
+    /// An address in shared virtual memory, and the allocation that it is in.
+    Svm {
+        /// The address.
+        address: u64,
+        /// The allocation; none for `NULL` or an address that is no allocation of ours.
+        memory: Option<Arc<Memory>>,
+    },
+    /// A queue on the device.
+    Queue(Arc<Queue>),
+}
+
+impl ArgValue {
+    /// Whether a worker need not hear of the change.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Bytes(a), Self::Bytes(b)) => a == b,
+            (Self::Memory(Some(a)), Self::Memory(Some(b))) => Arc::ptr_eq(a, b),
+            (Self::Memory(None), Self::Memory(None)) => true,
+            (Self::Sampler(a), Self::Sampler(b)) => Arc::ptr_eq(a, b),
+            (Self::Local(a), Self::Local(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+/// A kernel object: a function of a program, with arguments.
+pub struct Kernel {
+    program: Arc<Program>,
+    description: Arc<KernelDescription>,
+    ids: Vec<Id<kind::Kernel>>,
+    args: Mutex<Args>,
+}
+
+/// The arguments of a kernel object.
+#[derive(Debug)]
+pub(crate) struct Args {
+    values: Vec<Slot>,
+    /// What the kernel reaches beside its arguments (`CL_KERNEL_EXEC_INFO_SVM_PTRS`).
+    beside: Vec<Arc<Memory>>,
+    /// Counts the changes.
+    version: u64,
+    /// The version that each place has.
+    sent: Vec<u64>,
+    /// The changes, encoded for the next launch; kept to be used again.
+    scratch: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+struct Slot {
+    value: Option<ArgValue>,
+    version: u64,
+    read_only: bool,
+}
+
+/// `CL_KERNEL_ARG_ADDRESS_CONSTANT`.
+const ADDRESS_CONSTANT: u32 = 0x119C;
+/// `CL_KERNEL_ARG_TYPE_CONST`.
+const TYPE_CONST: u64 = 1 << 0;
+/// `CL_KERNEL_ARG_ACCESS_READ_ONLY`.
+const ACCESS_READ_ONLY: u32 = 0x11A0;
+/// `CL_MEM_READ_ONLY`.
+const MEM_READ_ONLY: u64 = 1 << 2;
+
+impl Kernel {
+    /// `clCreateKernel` of a built program.
+    ///
+    /// # Errors
+    /// When a node is lost.
+    pub fn new(program: &Arc<Program>, description: Arc<KernelDescription>) -> Result<Arc<Self>> {
+        let mut ids = Vec::new();
+        for (place, id) in program.context().places().iter().zip(program.ids()) {
+            let kernel = crate::next_id();
+            if !id.is_none() {
+                let call = to_worker::CreateKernel { kernel, program: *id };
+                place.unless_lost(place.session.send(&call, &[], description.name.as_bytes()))?;
+            }
+            ids.push(kernel);
+        }
+        let values = description.args.iter().map(|arg| Slot {
+            value: None,
+            version: 0,
+            read_only: description.arg_info
+                && (arg.address == ADDRESS_CONSTANT
+                    || arg.type_qualifier & TYPE_CONST != 0
+                    || arg.access == ACCESS_READ_ONLY),
+        });
+        let args = Args {
+            values: values.collect(),
+            beside: Vec::new(),
+            version: 0,
+            sent: vec![0; ids.len()],
+            scratch: Vec::new(),
+        };
+        Ok(Arc::new(Self { program: program.clone(), description, ids, args: Mutex::new(args) }))
+    }
+
+    /// `clCloneKernel`: a new object with the same arguments.
+    ///
+    /// # Errors
+    /// When a node is lost.
+    pub fn duplicate(&self) -> Result<Arc<Self>> {
+        let copy = Self::new(&self.program, self.description.clone())?;
+        {
+            let (mut to, from) = (copy.args(), self.args());
+            to.values.clone_from(&from.values);
+            to.beside.clone_from(&from.beside);
+            to.version = from.version;
+        }
+        Ok(copy)
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// What is known of it.
+    pub fn description(&self) -> &Arc<KernelDescription> {
+        &self.description
+    }
+
+    /// Sets an argument. It goes to a worker with the next launch there.
+    pub fn set(&self, index: usize, value: ArgValue) {
+        let mut args = self.args();
+        let version = args.version + 1;
+        let Some(slot) = args.values.get_mut(index) else { return };
+        if slot.value.as_ref().is_some_and(|known| known.is_same(&value)) {
+            return;
+        }
+        // Dropped without the lock: it may be the last reference to something.
+        let old = slot.value.replace(value);
+        slot.version = version;
+        args.version = version;
+        drop(args);
+        drop(old);
+    }
+
+    /// Sets an argument to bytes; what is the same as before is not sent again, and room is used again.
+    pub fn set_bytes(&self, index: usize, bytes: &[u8]) {
+        let mut args = self.args();
+        let version = args.version + 1;
+        let Some(slot) = args.values.get_mut(index) else { return };
+        match &mut slot.value {
+            Some(ArgValue::Bytes(known)) if **known == *bytes => return,
+            Some(ArgValue::Bytes(known)) if known.len() == bytes.len() => known.copy_from_slice(bytes),
+            value => *value = Some(ArgValue::Bytes(bytes.into())),
+        }
+        slot.version = version;
+        args.version = version;
+    }
+
+    /// Whether all arguments are set.
+    pub fn is_ready(&self) -> bool {
+        self.args().values.iter().all(|slot| slot.value.is_some())
+    }
+
+    /// Calls `look` with the value of each argument, in order.
+    pub fn look_at_args(&self, mut look: impl FnMut(usize, Option<&ArgValue>)) {
+        for (index, slot) in self.args().values.iter().enumerate() {
+            look(index, slot.value.as_ref());
+        }
+    }
+
+    /// `clSetKernelExecInfo`. Waits for the workers. `reaches`: allocations that the kernel uses beside its arguments, if
+    /// that is what this call tells.
+    ///
+    /// # Errors
+    /// The driver's code.
+    pub fn set_exec_info(&self, name: u32, value: &[u8], reaches: Option<Vec<Arc<Memory>>>) -> Result<()> {
+        for (place, kernel) in self.program.context().places().iter().zip(&self.ids) {
+            let call =
+                to_worker::SetKernelExecInfo { request: Id::NONE, kernel: *kernel, name: U32::new(name) };
+            place.session.request(call, value).wait()?;
+        }
+        if let Some(reaches) = reaches {
+            self.args().beside = reaches;
+        }
+        Ok(())
+    }
+
+    /// `clGetKernelSubGroupInfo`. Waits for the worker. `output`: how many bytes the caller has room for.
+    ///
+    /// # Errors
+    /// The driver's code.
+    pub fn sub_group_info(&self, device: &Device, name: u32, input: &[u8], output: usize) -> Result<Vec<u8>> {
+        let call = to_worker::KernelSubGroupInfo {
+            request: Id::NONE,
+            kernel: self.id_for(device)?,
+            device: U32::new(device.index()),
+            name: U32::new(name),
+            output: U32::new(u32::try_from(output).unwrap_or(u32::MAX)),
+        };
+        device.session().request(call, input).wait()
+    }
+
+    /// `clGetKernelWorkGroupInfo` as the driver answers it now, with the arguments as they are. Waits for the worker.
+    ///
+    /// # Errors
+    /// The driver's code.
+    pub fn work_group_info(&self, device: &Device, name: u32) -> Result<Vec<u8>> {
+        let kernel = self.id_for(device)?;
+        let call = to_worker::KernelWorkGroupInfo {
+            request: Id::NONE,
+            kernel,
+            device: U32::new(device.index()),
+            name: U32::new(name),
+        };
+        let mut args = self.args();
+        let changed = args.changed_for(self.program.context(), device)?;
+        device.session().request(call, changed).wait()
+    }
+
+    /// `clGetKernelSuggestedLocalWorkSizeKHR`. Waits for the worker.
+    ///
+    /// # Errors
+    /// The driver's code.
+    pub fn suggested_local_size(
+        &self,
+        queue: &Queue,
+        dims: u32,
+        offset: [u64; 3],
+        global: [u64; 3],
+    ) -> Result<[u64; 3]> {
+        let call = to_worker::SuggestedLocalSize {
+            request: Id::NONE,
+            queue: queue.id(),
+            kernel: self.id_at(queue.place()),
+            dims: U32::new(dims),
+            offset: offset.map(U64::new),
+            global: global.map(U64::new),
+        };
+        let mut args = self.args();
+        let changed = args.changed(queue.place())?;
+        queue.session().request(call, changed).wait()
+    }
+
+    pub(crate) fn id_at(&self, place: usize) -> Id<kind::Kernel> {
+        self.ids.get(place).copied().unwrap_or(Id::NONE)
+    }
+
+    fn id_for(&self, device: &Device) -> Result<Id<kind::Kernel>> {
+        let place = self.program.context().place_of(device);
+        place
+            .map(|place| self.id_at(place))
+            .ok_or_else(|| Error::Config("the device does not belong to the kernel's context".into()))
+    }
+
+    pub(crate) fn args(&self) -> MutexGuard<'_, Args> {
+        self.args.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Args {
+    /// The memory that a launch uses. A kernel may write whatever is not said to be constant.
+    pub(crate) fn uses(&self) -> Vec<(Arc<Memory>, Access)> {
+        let access = |memory: &Memory, read_only: bool| {
+            if read_only || memory.flags() & MEM_READ_ONLY != 0 { Access::Read } else { Access::Write }
+        };
+        let args = self.values.iter().filter_map(|slot| match &slot.value {
+            Some(ArgValue::Memory(Some(memory)) | ArgValue::Svm { memory: Some(memory), .. }) => {
+                Some((memory.clone(), access(memory, slot.read_only)))
+            }
+            _ => None,
+        });
+        args.chain(self.beside.iter().map(|memory| (memory.clone(), access(memory, false)))).collect()
+    }
+
+    /// The arguments that changed since the last call for this place, encoded.
+    pub(crate) fn changed(&mut self, place: usize) -> Result<&[u8]> {
+        self.scratch.clear();
+        let Some(sent) = self.sent.get_mut(place) else { return Ok(&self.scratch) };
+        if *sent == self.version {
+            return Ok(&self.scratch);
+        }
+        for (index, slot) in (0u32..).zip(&self.values) {
+            let Some(value) = slot.value.as_ref().filter(|_| slot.version > *sent) else { continue };
+            let arg = match value {
+                ArgValue::Bytes(bytes) => Arg::Bytes(bytes),
+                ArgValue::Memory(memory) => {
+                    Arg::Mem(memory.as_ref().map_or(Id::NONE, |memory| memory.id_at(place)))
+                }
+                ArgValue::Sampler(sampler) => {
+                    Arg::Sampler(sampler.ids.get(place).copied().unwrap_or(Id::NONE))
+                }
+                ArgValue::Local(size) => Arg::Local(*size),
+                ArgValue::Svm { address, .. } => Arg::Svm(*address),
+                ArgValue::Queue(queue) => Arg::Queue(queue.id()),
+            };
+            args::write(&mut self.scratch, index, arg)?;
+        }
+        *sent = self.version;
+        Ok(&self.scratch)
+    }
+
+    fn changed_for(&mut self, context: &Context, device: &Device) -> Result<&[u8]> {
+        match context.place_of(device) {
+            Some(place) => self.changed(place),
+            None => Ok(&[]),
+        }
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        for (place, kernel) in self.program.context().places().iter().zip(&self.ids) {
+            // A lost session has released everything.
+            _ = place.session.send(&to_worker::ReleaseKernel { kernel: *kernel }, &[], &[]);
+        }
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel").field("name", &self.description.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,48 @@
+//! One process's view of the pool, for every face: nodes and devices, sessions, objects, residency, completion.
+//!
+//! What is here knows nothing of C: the faces check what programs give them and turn errors into codes; this crate keeps
+//! the promises of the protocol. Nothing waits for a worker but [`Event::wait`], [`Queue::finish`] and the few calls
+//! that say so.
+//!
+//! * [`Pool`], [`Node`], [`Device`]: who is there.
+//! * [`Session`]: one link to one worker. Whoever waits, receives for all.
+//! * [`Context`]: devices, sorted into [`Place`]s, each a platform of a node.
+//! * [`Memory`]: buffers and images with a copy in each place that needed one, and which copies are current.
+//! * [`Queue`], [`Event`]: commands, and their completion.
+//! * [`Program`], [`Kernel`], [`Sampler`]: what commands use.
+#![forbid(unsafe_code)]
+
+mod arena;
+mod command;
+pub mod config;
+mod context;
+pub mod error;
+mod event;
+mod image;
+mod kernel;
+mod memory;
+mod peer;
+mod pool;
+mod program;
+mod progress;
+mod queue;
+mod residency;
+mod session;
+mod transfer;
+
+pub use context::{Context, Place};
+pub use error::Error;
+pub use event::{Event, Times};
+pub use kernel::{ArgValue, Kernel, Sampler};
+pub use memory::{ImageShape, Memory, MemoryKind};
+pub use pool::{Device, Node, Pool, set_printer};
+pub use program::{Input, KernelInfo, Program};
+pub use queue::{Access, Queue, Range, Rect, Want};
+pub use session::{Pending, Session, Target};
+
+/// The next number for an object; see [`penstock_wire::Id`].
+pub(crate) fn next_id<K>() -> penstock_wire::Id<K> {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    penstock_wire::Id::new(NEXT.fetch_add(1, Ordering::Relaxed))
+}

@@ -1,0 +1,373 @@
+//! Buffers, images and pipes: one object for the program, a copy in each place that needed one.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use penstock_wire::calls::to_worker;
+use penstock_wire::describe::ImageDescription;
+use penstock_wire::id::kind;
+use penstock_wire::{Id, U32, U64, frame};
+
+use crate::arena::Part;
+use crate::context::Context;
+use crate::error::Result;
+use crate::residency::Copies;
+
+/// A memory object.
+pub struct Memory {
+    context: Arc<Context>,
+    kind: MemoryKind,
+    flags: u64,
+    size: u64,
+    /// What this is a part or a view of.
+    parent: Option<Arc<Memory>>,
+    origin: u64,
+    /// Its name in each place.
+    ids: Vec<Id<kind::Mem>>,
+    /// Where it has been made.
+    created: Mutex<Vec<bool>>,
+    copies: Mutex<Copies>,
+    /// Its part of the memory that client and worker share, if it lives there.
+    part: Option<Part>,
+}
+
+/// What kind of memory object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MemoryKind {
+    /// A buffer or sub-buffer.
+    Buffer,
+    /// An image.
+    Image(ImageShape),
+    /// A pipe.
+    Pipe {
+        /// Bytes of a packet.
+        packet_size: u32,
+        /// Packets that it holds.
+        packets_max: u32,
+    },
+    /// Shared virtual memory at this address in the client and in each worker.
+    Svm {
+        /// The address.
+        address: u64,
+        /// Its alignment in bytes.
+        alignment: u32,
+    },
+}
+
+/// An image's description, and how many bytes a pixel has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ImageShape {
+    /// As the program gave it, but for pitches.
+    pub description: ImageDescription,
+    /// Bytes of a pixel.
+    pub pixel_size: u64,
+    /// Width, height and depth of all of it, in OpenCL's order: array size where the image has one.
+    pub extent: [u64; 3],
+}
+
+impl Memory {
+    /// A buffer of `size` bytes with the content `init`, or zero. `flags` are `cl_mem_flags` without those of host pointers.
+    ///
+    /// # Errors
+    /// When a node is lost.
+    pub fn buffer(context: &Arc<Context>, flags: u64, size: u64, init: Option<&[u8]>) -> Result<Arc<Self>> {
+        Self::new(context.clone(), MemoryKind::Buffer, flags, size, None, 0, init)
+    }
+
+    /// A part of a buffer.
+    ///
+    /// # Errors
+    /// When a node is lost.
+    pub fn sub_buffer(parent: &Arc<Memory>, flags: u64, origin: u64, size: u64) -> Result<Arc<Self>> {
+        Self::new(parent.context.clone(), MemoryKind::Buffer, flags, size, Some(parent.clone()), origin, None)
+    }
+
+    /// An image, or a view of `parent` as an image. `init`: all pixels, rows and slices without gaps.
+    ///
+    /// # Errors
+    /// When a node is lost.
+    pub fn image(
+        context: &Arc<Context>,
+        flags: u64,
+        shape: ImageShape,
+        parent: Option<Arc<Memory>>,
+        init: Option<&[u8]>,
+    ) -> Result<Arc<Self>> {
+        let size = shape.extent.iter().product::<u64>() * shape.pixel_size;
+        Self::new(context.clone(), MemoryKind::Image(shape), flags, size, parent, 0, init)
+    }
+
+    /// A pipe.
+    ///
+    /// # Errors
+    /// When a node is lost.
+    pub fn pipe(context: &Arc<Context>, flags: u64, packet_size: u32, packets_max: u32) -> Result<Arc<Self>> {
+        let size = u64::from(packet_size) * u64::from(packets_max);
+        Self::new(context.clone(), MemoryKind::Pipe { packet_size, packets_max }, flags, size, None, 0, None)
+    }
+
+    /// Shared virtual memory at an address that the face has reserved. Waits for the workers.
+    ///
+    /// # Errors
+    /// When a worker can not take the address.
+    pub fn svm(
+        context: &Arc<Context>,
+        flags: u64,
+        size: u64,
+        alignment: u32,
+        address: u64,
+    ) -> Result<Arc<Self>> {
+        let memory =
+            Self::object(context.clone(), MemoryKind::Svm { address, alignment }, flags, size, None, 0);
+        // At once everywhere: the address must be free in each worker.
+        for (index, (place, id)) in context.places().iter().zip(&memory.ids).enumerate() {
+            let call = to_worker::AllocSvm {
+                request: Id::NONE,
+                mem: *id,
+                context: place.id,
+                flags: U64::new(flags),
+                size: U64::new(size),
+                alignment: U32::new(alignment),
+                address: U64::new(address),
+            };
+            place.session.request(call, &[]).wait()?;
+            // Noted at once, so that it is released there if another place refuses.
+            memory.note_created(index);
+        }
+        Ok(Arc::new(memory))
+    }
+
+    fn object(
+        context: Arc<Context>,
+        kind: MemoryKind,
+        flags: u64,
+        size: u64,
+        parent: Option<Arc<Memory>>,
+        origin: u64,
+    ) -> Self {
+        let places = context.places().len();
+        let ids = (0..places).map(|_| crate::next_id()).collect();
+        let created = Mutex::new(vec![false; places]);
+        Self {
+            context,
+            kind,
+            flags,
+            size,
+            parent,
+            origin,
+            ids,
+            created,
+            copies: Mutex::new(Copies::new(places, size)),
+            part: None,
+        }
+    }
+
+    fn new(
+        context: Arc<Context>,
+        kind: MemoryKind,
+        flags: u64,
+        size: u64,
+        parent: Option<Arc<Memory>>,
+        origin: u64,
+        init: Option<&[u8]>,
+    ) -> Result<Arc<Self>> {
+        let single = context.is_single();
+        let mut memory = Self::object(context, kind, flags, size, parent, origin);
+        if single {
+            memory.part = memory.take_part();
+            memory.create_in(0)?;
+            match (init, &memory.part) {
+                (Some(init), Some(part)) => _ = part.write(0, init),
+                (Some(init), None) => memory.init_at(0, 0, size, init)?,
+                (None, _) => {}
+            }
+        } else if let Some(init) = init {
+            // Which places need it is not known yet.
+            memory.copies().set_initial(init.into());
+        }
+        Ok(Arc::new(memory))
+    }
+
+    /// Makes the object in a place, after what it is a part of, unless it is there.
+    pub(crate) fn create_in(&self, place: usize) -> Result<()> {
+        if let Some(parent) = &self.parent {
+            parent.create_in(place)?;
+        }
+        // Held while it is sent: no other thread may use the object before.
+        let mut created = self.created();
+        match created.get_mut(place) {
+            Some(created) if !*created => {
+                *created = true;
+                self.create_at(place)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn note_created(&self, place: usize) {
+        if let Some(created) = self.created().get_mut(place) {
+            *created = true;
+        }
+    }
+
+    fn created(&self) -> MutexGuard<'_, Vec<bool>> {
+        self.created.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn create_at(&self, place: usize) -> Result<()> {
+        let Some((at, mem)) = self.context.places().get(place).zip(self.ids.get(place)) else {
+            return Ok(());
+        };
+        let (context, mem, flags) = (at.id, *mem, U64::new(self.flags));
+        if let Some(part) = &self.part {
+            let (size, offset) = (U64::new(self.size), U64::new(part.offset()));
+            let call = to_worker::CreateSharedBuffer { mem, context, flags, size, offset };
+            return at.session.send(&call, &[], &[]);
+        }
+        match (&self.kind, &self.parent) {
+            (MemoryKind::Buffer, None) => {
+                let call = to_worker::CreateBuffer { mem, context, flags, size: U64::new(self.size) };
+                at.session.send(&call, &[], &[])
+            }
+            (MemoryKind::Buffer, Some(parent)) => {
+                let (parent, origin, size) =
+                    (parent.id_at(place), U64::new(self.origin), U64::new(self.size));
+                at.session.send(&to_worker::CreateSubBuffer { mem, parent, flags, origin, size }, &[], &[])
+            }
+            (MemoryKind::Image(shape), parent) => {
+                let parent = parent.as_ref().map_or(Id::NONE, |parent| parent.id_at(place));
+                let call = to_worker::CreateImage { mem, context, flags, parent };
+                at.session.send(&call, &[], &frame::encode(&shape.description))
+            }
+            (MemoryKind::Pipe { packet_size, packets_max }, _) => {
+                let (packet_size, packets_max) = (U32::new(*packet_size), U32::new(*packets_max));
+                at.session.send(
+                    &to_worker::CreatePipe { mem, context, flags, packet_size, packets_max },
+                    &[],
+                    &[],
+                )
+            }
+            // Made everywhere when it was allocated.
+            (MemoryKind::Svm { .. }, _) => Ok(()),
+        }
+    }
+
+    /// Gives the object, or of a buffer `start..end`, its content in a place: that part of `bytes`. No command may use it
+    /// there.
+    pub(crate) fn init_at(&self, place: usize, start: u64, end: u64, bytes: &[u8]) -> Result<()> {
+        let Some((at, mem)) = self.context.places().get(place).zip(self.ids.get(place)) else {
+            return Ok(());
+        };
+        match &self.kind {
+            MemoryKind::Image(shape) => {
+                let region = shape.extent.map(|extent| U64::new(extent.max(1)));
+                at.session.send(
+                    &to_worker::InitImage { mem: *mem, origin: [U64::ZERO; 3], region },
+                    &[],
+                    bytes,
+                )
+            }
+            _ => {
+                let part = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+                let part = part.and_then(|(start, end)| bytes.get(start..end)).unwrap_or_default();
+                at.session.send(&to_worker::InitBuffer { mem: *mem, offset: U64::new(start) }, &[], part)
+            }
+        }
+    }
+
+    /// Shared memory for it, where the only place is on this host and its devices work on the host's memory.
+    fn take_part(&self) -> Option<Part> {
+        let place = self.context.places().first()?;
+        let fits = matches!(self.kind, MemoryKind::Buffer)
+            && self.parent.is_none()
+            && place.devices().iter().all(|device| device.shares_host_memory());
+        if fits { place.session().arena()?.take(self.size) } else { None }
+    }
+
+    /// The shared memory that it lives in, and where in it.
+    pub(crate) fn shared_place(&self) -> Option<(&Part, u64)> {
+        match (&self.part, &self.parent, &self.kind) {
+            (Some(part), ..) => Some((part, 0)),
+            (None, Some(parent), MemoryKind::Buffer) => {
+                let (part, origin) = parent.shared_place()?;
+                Some((part, origin + self.origin))
+            }
+            _ => None,
+        }
+    }
+
+    /// Where its content is in this process, if it is: the device works on the same memory. Valid as long as this object.
+    pub fn shared_pointer(&self) -> Option<NonNull<u8>> {
+        let (part, offset) = self.shared_place()?;
+        part.pointer(offset, self.size)
+    }
+
+    /// The context that it belongs to.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> &MemoryKind {
+        &self.kind
+    }
+
+    /// Its size in bytes; for an image that of all pixels.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// `cl_mem_flags`, without those of host pointers.
+    pub fn flags(&self) -> u64 {
+        self.flags
+    }
+
+    /// What it is a part or a view of.
+    pub fn parent(&self) -> Option<&Arc<Memory>> {
+        self.parent.as_ref()
+    }
+
+    /// Where it begins in what it is a part of.
+    pub(crate) fn origin(&self) -> u64 {
+        self.origin
+    }
+
+    /// Its name in a place.
+    pub(crate) fn id_at(&self, place: usize) -> Id<kind::Mem> {
+        self.ids.get(place).copied().unwrap_or(Id::NONE)
+    }
+
+    /// The object whose copies are tracked for this one.
+    pub(crate) fn root(&self) -> &Self {
+        self.parent.as_ref().map_or(self, |parent| parent.root())
+    }
+
+    pub(crate) fn copies(&self) -> MutexGuard<'_, Copies> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some((part, place)) = self.part.take().zip(self.context.places().first())
+            && let Some(arena) = place.session().arena()
+        {
+            // Before the worker hears of the release, and may answer.
+            arena.leave(self.id_at(0), part);
+        }
+        let created = self.created.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for ((at, id), created) in self.context.places().iter().zip(&self.ids).zip(created) {
+            if *created {
+                // A lost session has released everything.
+                _ = at.session.send(&to_worker::ReleaseMem { mem: *id }, &[], &[]);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("kind", &self.kind).field("size", &self.size).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,110 @@
+//! Links between the workers of one client, so that data and events go from node to node without passing the client.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_wire::calls::to_worker;
+use penstock_wire::describe::PeerInvitation;
+use penstock_wire::hello::TICKET_BYTES;
+use penstock_wire::id::kind;
+use penstock_wire::{Id, frame};
+use rustc_hash::FxHashMap;
+
+use crate::pool::Node;
+use crate::session::Session;
+
+/// Which workers have links.
+pub(crate) struct Peers {
+    reach: Vec<Reach>,
+    /// Whether the workers of two nodes (lower index first) have a link; absent: not tried yet.
+    links: Mutex<FxHashMap<(usize, usize), bool>>,
+}
+
+/// What one node offers others.
+struct Reach {
+    boot: String,
+    addresses: Vec<String>,
+}
+
+impl Peers {
+    pub(crate) fn new(nodes: &[Arc<Node>]) -> Self {
+        let reach = nodes.iter().map(|node| {
+            let mut addresses = node.description().addresses.clone();
+            let own = node.address().to_string();
+            if !addresses.contains(&own) {
+                addresses.push(own);
+            }
+            Reach { boot: node.description().boot.clone(), addresses }
+        });
+        Self { reach: reach.collect(), links: Mutex::default() }
+    }
+
+    /// The name under which the worker of `from` knows the one of `to`, if they have a link.
+    pub(crate) fn between(&self, from: &Arc<Session>, to: &Arc<Session>) -> Option<Id<kind::Peer>> {
+        let linked = *self.links.lock().unwrap_or_else(PoisonError::into_inner).get(&pair(from, to))?;
+        linked.then(|| peer_id(to))
+    }
+
+    /// Makes the links among all of `sessions` that are not there yet. Waits for the workers, once for each pair.
+    pub(crate) fn link(&self, sessions: &[&Arc<Session>]) {
+        for (at, a) in sessions.iter().enumerate() {
+            for b in &sessions[at + 1..] {
+                let key = pair(a, b);
+                // Held while the link is made: a second context must not make it again.
+                let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+                if key.0 != key.1 && !links.contains_key(&key) {
+                    let linked = wanted() && (self.connect(a, b) || self.connect(b, a));
+                    links.insert(key, linked);
+                }
+            }
+        }
+    }
+
+    /// Has the worker of `from` open a link to the one of `to`.
+    fn connect(&self, from: &Arc<Session>, to: &Arc<Session>) -> bool {
+        let Some(ticket) = random_ticket() else { return false };
+        let admit = to_worker::AdmitPeer { request: Id::NONE, peer: peer_id(from) };
+        if to.request(admit, &ticket).wait().is_err() {
+            return false;
+        }
+        let invitation = PeerInvitation { addresses: self.addresses(from, to), ticket };
+        let connect = to_worker::ConnectPeer { request: Id::NONE, peer: peer_id(to) };
+        from.request(connect, &frame::encode(&invitation)).wait().is_ok()
+    }
+
+    /// Addresses of `to` that `from` may reach: Unix sockets only on the same host, and those first.
+    fn addresses(&self, from: &Session, to: &Session) -> Vec<String> {
+        let (Some(here), Some(there)) = (self.reach.get(from.node()), self.reach.get(to.node())) else {
+            return Vec::new();
+        };
+        let (unix, other): (Vec<_>, Vec<_>) =
+            there.addresses.iter().cloned().partition(|it| it.starts_with("unix:"));
+        let unix = if here.boot == there.boot { unix } else { Vec::new() };
+        unix.into_iter().chain(other).collect()
+    }
+}
+
+/// `PENSTOCK_PEERS=off`: everything between nodes goes through the client, as where they can not reach each other.
+fn wanted() -> bool {
+    std::env::var_os("PENSTOCK_PEERS").is_none_or(|value| value != "off")
+}
+
+fn pair(a: &Session, b: &Session) -> (usize, usize) {
+    (a.node().min(b.node()), a.node().max(b.node()))
+}
+
+fn peer_id(of: &Session) -> Id<kind::Peer> {
+    Id::new(of.node() as u64 + 1)
+}
+
+fn random_ticket() -> Option<[u8; TICKET_BYTES]> {
+    let mut ticket = [0; TICKET_BYTES];
+    let count = rustix::rand::getrandom(&mut ticket, rustix::rand::GetRandomFlags::empty()).ok()?;
+    (count == TICKET_BYTES).then_some(ticket)
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peers").field("nodes", &self.reach.len()).finish_non_exhaustive()
+    }
+}

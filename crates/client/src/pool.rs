@@ -1,0 +1,323 @@
+//! The pool: its nodes and their devices.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use penstock_link::{Address, Key, Side, Stream};
+use penstock_wire::calls::{to_client, to_worker};
+use penstock_wire::describe::{self, DeviceDescription, Info, NodeDescription, Timers};
+use penstock_wire::hello::{Role, feature};
+use penstock_wire::{U32, frame, limits};
+
+use crate::error::{Error, Result};
+use crate::peer::Peers;
+use crate::session::Session;
+
+/// All devices that a program may use, on all their nodes.
+#[derive(Debug)]
+pub struct Pool {
+    nodes: Vec<Arc<Node>>,
+    absent: Vec<(Address, Error)>,
+    // Sessions know it by a weak reference.
+    _peers: Arc<Peers>,
+}
+
+/// One host with a daemon.
+pub struct Node {
+    index: usize,
+    address: Address,
+    description: NodeDescription,
+    session: Arc<Session>,
+    devices: OnceLock<Vec<Arc<Device>>>,
+}
+
+/// One accelerator.
+pub struct Device {
+    node: usize,
+    host: Arc<str>,
+    address: Arc<str>,
+    session: Arc<Session>,
+    platform: u32,
+    index: u32,
+    info: Info,
+    shares_host_memory: bool,
+    parent: Option<Arc<Device>>,
+}
+
+impl Pool {
+    /// Opens a session with each of `addresses`, all at once, each within `patience`. Nodes that do not answer are left
+    /// out; [`Pool::absent`] names them.
+    pub fn open(addresses: &[Address], key: Option<&Key>, patience: Duration) -> Self {
+        let deadline = Instant::now() + patience;
+        let opened: Vec<_> = thread::scope(|scope| {
+            let open = |address| move || open_node(address, key, deadline);
+            // One node, the common case, needs no thread.
+            if let [address] = addresses {
+                return vec![open(address)()];
+            }
+            let threads: Vec<_> = addresses.iter().map(|address| scope.spawn(open(address))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
+        });
+        let mut nodes = Vec::new();
+        let mut absent = Vec::new();
+        for (address, opened) in addresses.iter().zip(opened) {
+            match opened {
+                Ok((stream, features, description)) => {
+                    let index = nodes.len();
+                    match Node::new(index, address, stream, features, description) {
+                        Ok(node) => nodes.push(Arc::new(node)),
+                        Err(error) => absent.push((address.clone(), error)),
+                    }
+                }
+                Err(error) => absent.push((address.clone(), error)),
+            }
+        }
+        let peers = Arc::new(Peers::new(&nodes));
+        for node in &nodes {
+            node.session.set_peers(Arc::downgrade(&peers));
+        }
+        Self { nodes, absent, _peers: peers }
+    }
+
+    /// The nodes that answered, in the order of their addresses.
+    pub fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
+    }
+
+    /// The nodes that did not answer, and why.
+    pub fn absent(&self) -> &[(Address, Error)] {
+        &self.absent
+    }
+
+    /// All devices of all nodes, in their order.
+    pub fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
+        self.nodes.iter().flat_map(|node| node.devices())
+    }
+}
+
+fn panicked() -> Error {
+    Error::Config("a thread that opened a session panicked".into())
+}
+
+fn open_node(
+    address: &Address,
+    key: Option<&Key>,
+    deadline: Instant,
+) -> Result<(Stream, u64, NodeDescription)> {
+    let unreachable =
+        |reason| Error::Unreachable { address: address.to_string().into(), reason: Arc::new(reason) };
+    let opened = penstock_link::open(address, Role::Client, None, key, deadline).map_err(unreachable)?;
+    let stream = opened.stream;
+    let mut size = [0; 4];
+    stream.read_exact_until(&mut size, deadline).map_err(unreachable)?;
+    let size = u32::from_le_bytes(size) as usize;
+    if size > limits::DESCRIPTION_BYTES_MAX {
+        return Err(Error::Frame(penstock_wire::FrameError::PayloadTooLarge {
+            name: "the node's description",
+            got: size as u64,
+            max: limits::DESCRIPTION_BYTES_MAX as u64,
+        }));
+    }
+    let mut bytes = vec![0; size];
+    stream.read_exact_until(&mut bytes, deadline).map_err(unreachable)?;
+    Ok((stream, opened.features, frame::decode("the node's description", &bytes)?))
+}
+
+impl Node {
+    fn new(
+        index: usize,
+        address: &Address,
+        stream: Stream,
+        features: u64,
+        description: NodeDescription,
+    ) -> Result<Self> {
+        // An arena is addresses and descriptors for nothing where no device works on the host's memory.
+        let shares =
+            description.platforms.iter().flat_map(|it| &it.devices).any(|device| device.shares_host_memory);
+        let features = if shares { features } else { features & !feature::SHARED_ARENA };
+        let link =
+            penstock_link::establish(stream, features, Side::Client, to_client::check).map_err(|reason| {
+                Error::Unreachable { address: address.to_string().into(), reason: Arc::new(reason) }
+            })?;
+        let session = Session::new(index, description.host.as_str().into(), link);
+        Ok(Self { index, address: address.clone(), description, session, devices: OnceLock::new() })
+    }
+
+    /// Its index in the pool.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Its host name.
+    pub fn host(&self) -> &str {
+        &self.description.host
+    }
+
+    /// Where its daemon was reached.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// What it told of itself.
+    pub fn description(&self) -> &NodeDescription {
+        &self.description
+    }
+
+    /// The connection to its worker.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Its devices, over all platforms.
+    pub fn devices(&self) -> &[Arc<Device>] {
+        self.devices.get_or_init(|| {
+            let host: Arc<str> = self.description.host.as_str().into();
+            let address: Arc<str> = self.address.to_string().into();
+            let platforms = (0..).zip(&self.description.platforms);
+            let devices =
+                platforms.flat_map(|(index, platform)| platform.devices.iter().map(move |it| (index, it)));
+            devices
+                .map(|(platform, description)| {
+                    Arc::new(Device {
+                        node: self.index,
+                        host: host.clone(),
+                        address: address.clone(),
+                        session: self.session.clone(),
+                        platform,
+                        index: description.index,
+                        info: description.info.clone(),
+                        shares_host_memory: description.shares_host_memory,
+                        parent: None,
+                    })
+                })
+                .collect()
+        })
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("host", &self.host())
+            .field("address", &self.address.to_string())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// Index of its node in the pool.
+    pub fn node(&self) -> usize {
+        self.node
+    }
+
+    /// Host name of its node.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Address of its node's daemon.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Index of its platform in the node.
+    pub fn platform(&self) -> u32 {
+        self.platform
+    }
+
+    /// Its index in the node, over all platforms.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The connection to its node's worker.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// The driver's answer to query `name` of `clGetDeviceInfo`.
+    pub fn info(&self, name: u32) -> Option<&[u8]> {
+        describe::find(&self.info, name)
+    }
+
+    /// All answers of the driver to `clGetDeviceInfo`.
+    pub fn all_info(&self) -> &Info {
+        &self.info
+    }
+
+    /// Whether its kernels see the worker's memory.
+    pub fn shares_host_memory(&self) -> bool {
+        self.shares_host_memory
+    }
+
+    /// The device that it is a part of.
+    pub fn parent(&self) -> Option<&Arc<Device>> {
+        self.parent.as_ref()
+    }
+
+    /// `clCreateSubDevices`. Waits for the worker.
+    ///
+    /// # Errors
+    /// The driver's code.
+    pub fn partition(self: &Arc<Self>, properties: &[i64]) -> Result<Vec<Arc<Device>>> {
+        let call =
+            to_worker::CreateSubDevices { request: penstock_wire::Id::NONE, device: U32::new(self.index) };
+        let parts: Vec<DeviceDescription> =
+            self.session.request(call, &frame::encode(&properties.to_vec())).wait()?;
+        Ok(parts
+            .into_iter()
+            .map(|part| {
+                Arc::new(Device {
+                    node: self.node,
+                    host: self.host.clone(),
+                    address: self.address.clone(),
+                    session: self.session.clone(),
+                    platform: self.platform,
+                    index: part.index,
+                    info: part.info,
+                    shares_host_memory: part.shares_host_memory,
+                    parent: Some(self.clone()),
+                })
+            })
+            .collect())
+    }
+
+    /// `clGetDeviceAndHostTimer`. Waits for the worker.
+    ///
+    /// # Errors
+    /// The driver's code.
+    pub fn timers(&self) -> Result<Timers> {
+        let call = to_worker::DeviceTimer { request: penstock_wire::Id::NONE, device: U32::new(self.index) };
+        self.session.request(call, &[]).wait()
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").field("host", &self.host).field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+type Printer = fn(&[u8]);
+
+static PRINTER: RwLock<Option<Printer>> = RwLock::new(None);
+
+/// Sets what prints the output of kernels. Default: Rust's standard output; a face whose programs buffer their own output
+/// elsewhere sets its own, so that the order stays right.
+pub fn set_printer(printer: Printer) {
+    *PRINTER.write().unwrap_or_else(PoisonError::into_inner) = Some(printer);
+}
+
+pub(crate) fn print(bytes: &[u8]) {
+    use std::io::Write;
+    match *PRINTER.read().unwrap_or_else(PoisonError::into_inner) {
+        Some(printer) => printer(bytes),
+        None => {
+            let mut out = std::io::stdout().lock();
+            // Nobody to tell if standard output is closed.
+            _ = out.write_all(bytes).and_then(|()| out.flush());
+        }
+    }
+}

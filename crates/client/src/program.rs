@@ -1,0 +1,352 @@
+//! Programs: built in all places at once, reported whole, so that every question about them is answered here.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use penstock_wire::calls::to_worker;
+use penstock_wire::describe::{BuildOrder, BuildReport, BuiltInKernels, Info, KernelDescription};
+use penstock_wire::id::kind;
+use penstock_wire::{Id, Request, Status, U32, frame};
+
+use crate::context::{Context, Place};
+use crate::error::Result;
+use crate::pool::Device;
+use crate::session::Pending;
+
+/// A program.
+pub struct Program {
+    context: Arc<Context>,
+    /// Its name in each place; none where it does not exist.
+    ids: Vec<Id<kind::Program>>,
+    built: Mutex<Built>,
+}
+
+/// What the last builds reported.
+#[derive(Default)]
+struct Built {
+    devices: Vec<((usize, u32), Info)>,
+    kernels: Vec<Arc<KernelDescription>>,
+    info: Info,
+}
+
+/// An input of a compilation or link: for a header, with the name under which it is included.
+pub type Input<'a> = (&'a str, &'a Arc<Program>);
+
+impl Program {
+    /// `clCreateProgramWithSource`.
+    ///
+    /// # Errors
+    /// When a node is lost.
+    pub fn with_source(context: &Arc<Context>, source: &[u8]) -> Result<Arc<Self>> {
+        Self::one_way(context, |place, program| {
+            let call = to_worker::CreateProgramWithSource { program, context: place.id };
+            place.session.send(&call, &[], source)
+        })
+    }
+
+    /// `clCreateProgramWithIL`.
+    ///
+    /// # Errors
+    /// When a node is lost.
+    pub fn with_il(context: &Arc<Context>, il: &[u8]) -> Result<Arc<Self>> {
+        Self::one_way(context, |place, program| {
+            let call = to_worker::CreateProgramWithIl { program, context: place.id };
+            place.session.send(&call, &[], il)
+        })
+    }
+
+    fn one_way(
+        context: &Arc<Context>,
+        create: impl Fn(&Place, Id<kind::Program>) -> Result<()>,
+    ) -> Result<Arc<Self>> {
+        let mut ids = Vec::new();
+        for place in context.places() {
+            let id = crate::next_id();
+            create(place, id)?;
+            ids.push(id);
+        }
+        Ok(Self::new(context, ids))
+    }
+
+    fn new(context: &Arc<Context>, ids: Vec<Id<kind::Program>>) -> Arc<Self> {
+        Arc::new(Self { context: context.clone(), ids, built: Mutex::default() })
+    }
+
+    /// `clCreateProgramWithBinary`: the program, and the status of each binary in order. Waits for the workers.
+    ///
+    /// # Errors
+    /// The driver's code where it made no program.
+    pub fn with_binaries(
+        context: &Arc<Context>,
+        binaries: &[(&Arc<Device>, &[u8])],
+    ) -> Result<(Arc<Self>, Vec<Status>)> {
+        let mut ids = vec![Id::NONE; context.places().len()];
+        let mut statuses = vec![Status::OK; binaries.len()];
+        for (index, place) in context.places().iter().enumerate() {
+            let here: Vec<usize> =
+                (0..binaries.len()).filter(|at| context.place_of(binaries[*at].0) == Some(index)).collect();
+            if here.is_empty() {
+                continue;
+            }
+            let payload: Vec<_> = here.iter().map(|at| (binaries[*at].0.index(), binaries[*at].1)).collect();
+            let program = crate::next_id();
+            let call = to_worker::CreateProgramWithBinary { request: Id::NONE, program, context: place.id };
+            let answers = place.session.request(call, &frame::encode(&payload)).wait()?;
+            for (at, answer) in here.into_iter().zip(answers) {
+                statuses[at] = Status(answer);
+            }
+            ids[index] = program;
+        }
+        Ok((Self::new(context, ids), statuses))
+    }
+
+    /// `clCreateProgramWithBuiltInKernels`. Waits for the workers.
+    ///
+    /// # Errors
+    /// The driver's code.
+    pub fn with_built_in_kernels(
+        context: &Arc<Context>,
+        devices: &[Arc<Device>],
+        names: &str,
+    ) -> Result<Arc<Self>> {
+        let mut ids = vec![Id::NONE; context.places().len()];
+        for (index, place) in context.places().iter().enumerate() {
+            let here = devices_at(context, index, devices);
+            if here.is_empty() {
+                continue;
+            }
+            let program = crate::next_id();
+            let call =
+                to_worker::CreateProgramWithBuiltInKernels { request: Id::NONE, program, context: place.id };
+            let payload = frame::encode(&BuiltInKernels { devices: here, names: names.into() });
+            place.session.request(call, &payload).wait()?;
+            ids[index] = program;
+        }
+        Ok(Self::new(context, ids))
+    }
+
+    /// `clBuildProgram`, in all places at once. Waits for the workers, as long as it takes.
+    ///
+    /// # Errors
+    /// The driver's code; logs are there also then.
+    pub fn build(&self, devices: &[Arc<Device>], options: &str) -> Result<()> {
+        self.make(devices, options, &[], |program| to_worker::BuildProgram { request: Id::NONE, program })
+    }
+
+    /// `clCompileProgram`. Waits as [`Program::build`].
+    ///
+    /// # Errors
+    /// As [`Program::build`].
+    pub fn compile(&self, devices: &[Arc<Device>], options: &str, headers: &[Input<'_>]) -> Result<()> {
+        self.make(devices, options, headers, |program| to_worker::CompileProgram {
+            request: Id::NONE,
+            program,
+        })
+    }
+
+    fn make<C: Request<Reply = BuildReport>>(
+        &self,
+        devices: &[Arc<Device>],
+        options: &str,
+        inputs: &[Input<'_>],
+        call: impl Fn(Id<kind::Program>) -> C,
+    ) -> Result<()> {
+        let mut pending = Vec::new();
+        for (index, (place, id)) in self.context.places().iter().zip(&self.ids).enumerate() {
+            let here = devices_at(&self.context, index, devices);
+            if here.is_empty() || id.is_none() {
+                continue;
+            }
+            let order = order(here, options, inputs, index);
+            pending.push((index, place.session.request(call(*id), &frame::encode(&order))));
+        }
+        self.collect(pending)
+    }
+
+    /// `clLinkProgram`: the program, and how it went. Waits as [`Program::build`].
+    ///
+    /// # Errors
+    /// When a node is lost.
+    pub fn link(
+        context: &Arc<Context>,
+        devices: &[Arc<Device>],
+        options: &str,
+        inputs: &[&Arc<Program>],
+    ) -> Result<(Arc<Self>, Result<()>)> {
+        let inputs: Vec<Input<'_>> = inputs.iter().map(|program| ("", *program)).collect();
+        let mut ids = vec![Id::NONE; context.places().len()];
+        let mut pending = Vec::new();
+        for (index, place) in context.places().iter().enumerate() {
+            let here = devices_at(context, index, devices);
+            if here.is_empty() {
+                continue;
+            }
+            let program = crate::next_id();
+            let call = to_worker::LinkProgram { request: Id::NONE, program, context: place.id };
+            let order = order(here, options, &inputs, index);
+            pending.push((index, place.session.request(call, &frame::encode(&order))));
+            ids[index] = program;
+        }
+        let program = Self::new(context, ids);
+        let linked = program.collect(pending);
+        Ok((program, linked))
+    }
+
+    /// Takes the reports of all places; the first failure is the result.
+    fn collect(&self, pending: Vec<(usize, Pending<BuildReport>)>) -> Result<()> {
+        let mut result = Ok(());
+        let mut kernels: Option<Vec<Arc<KernelDescription>>> = None;
+        for (place, pending) in pending {
+            let node: Arc<str> =
+                self.context.places().get(place).map_or("", |at| at.devices()[0].host()).into();
+            let (status, report) = pending.wait_report()?;
+            if let Err(status) = status.ok() {
+                result = result.and(Err(crate::Error::Refused { node, status }));
+            }
+            let mut built = self.built();
+            for (device, info) in report.devices {
+                built.devices.retain(|(known, _)| *known != (place, device));
+                built.devices.push(((place, device), info));
+            }
+            built.info = report.info;
+            kernels = Some(merge(kernels.unwrap_or_default(), report.kernels, place));
+        }
+        if let Some(kernels) = kernels {
+            self.built().kernels = kernels;
+        }
+        result
+    }
+
+    /// The driver's answer to query `name` of `clGetProgramBuildInfo`; none before a build for this device.
+    pub fn build_info(&self, device: &Device, name: u32) -> Option<Vec<u8>> {
+        let place = self.context.place_of(device)?;
+        let built = self.built();
+        let info = built.devices.iter().find(|(known, _)| *known == (place, device.index()))?;
+        penstock_wire::describe::find(&info.1, name).map(<[u8]>::to_vec)
+    }
+
+    /// The driver's answer to query `name` of `clGetProgramInfo`, where a build decides it.
+    pub fn info(&self, name: u32) -> Option<Vec<u8>> {
+        penstock_wire::describe::find(&self.built().info, name).map(<[u8]>::to_vec)
+    }
+
+    /// The kernels of the executable; none unless it has been built.
+    pub fn kernels(&self) -> Vec<Arc<KernelDescription>> {
+        self.built().kernels.clone()
+    }
+
+    /// The device's binary, for each device of the program that has one. Waits for the workers.
+    ///
+    /// # Errors
+    /// The driver's code.
+    pub fn binaries(&self) -> Result<Vec<(Arc<Device>, Vec<u8>)>> {
+        let mut binaries = Vec::new();
+        for (place, id) in self.context.places().iter().zip(&self.ids) {
+            if id.is_none() {
+                continue;
+            }
+            let call = to_worker::ProgramBinaries { request: Id::NONE, program: *id };
+            for (index, binary) in place.session.request(call, &[]).wait()? {
+                if let Some(device) = place.devices().iter().find(|device| device.index() == index) {
+                    binaries.push((device.clone(), binary));
+                }
+            }
+        }
+        Ok(binaries)
+    }
+
+    /// `clSetProgramSpecializationConstant`. Waits for the workers.
+    ///
+    /// # Errors
+    /// The driver's code.
+    pub fn set_spec_constant(&self, spec_id: u32, value: &[u8]) -> Result<()> {
+        for (place, program) in self.context.places().iter().zip(&self.ids) {
+            let call = to_worker::SetSpecConstant {
+                request: Id::NONE,
+                program: *program,
+                spec_id: U32::new(spec_id),
+            };
+            place.session.request(call, value).wait()?;
+        }
+        Ok(())
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    pub(crate) fn ids(&self) -> &[Id<kind::Program>] {
+        &self.ids
+    }
+
+    fn built(&self) -> MutexGuard<'_, Built> {
+        self.built.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds what another place knows of the same kernels. The devices' numbers are kept apart by their place.
+fn merge(
+    mut known: Vec<Arc<KernelDescription>>,
+    more: Vec<KernelDescription>,
+    place: usize,
+) -> Vec<Arc<KernelDescription>> {
+    for mut kernel in more {
+        for (device, _) in &mut kernel.work_group {
+            *device = device_key(place, *device);
+        }
+        match known.iter_mut().find(|it| it.name == kernel.name) {
+            Some(it) => Arc::make_mut(it).work_group.extend(kernel.work_group),
+            None => known.push(Arc::new(kernel)),
+        }
+    }
+    known
+}
+
+/// A device's number in a merged [`KernelDescription::work_group`]: nodes number their devices alike. 16 bits each hold
+/// 65,536 places and devices.
+const fn device_key(place: usize, device: u32) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "a context over 65,536 places is not made")]
+    let place = place as u32;
+    (place << 16) | (device & 0xffff)
+}
+
+impl KernelInfo for KernelDescription {
+    fn work_group_info(&self, context: &Context, device: &Device, name: u32) -> Option<&[u8]> {
+        let key = device_key(context.place_of(device)?, device.index());
+        let (_, info) = self.work_group.iter().find(|(known, _)| *known == key)?;
+        penstock_wire::describe::find(info, name)
+    }
+}
+
+/// Questions about a kernel's numbers on a device of a context.
+pub trait KernelInfo {
+    /// The driver's answer to query `name` of `clGetKernelWorkGroupInfo`, for a kernel without arguments set.
+    fn work_group_info(&self, context: &Context, device: &Device, name: u32) -> Option<&[u8]>;
+}
+
+fn order(devices: Vec<u32>, options: &str, inputs: &[Input<'_>], place: usize) -> BuildOrder {
+    let id = |program: &Program| program.ids.get(place).map_or(0, |id| id.get());
+    let programs = inputs.iter().map(|(name, program)| ((*name).to_owned(), id(program))).collect();
+    BuildOrder { devices, options: options.to_owned(), programs }
+}
+
+/// Node-wide indices of those of `devices` that belong to a place.
+fn devices_at(context: &Context, place: usize, devices: &[Arc<Device>]) -> Vec<u32> {
+    devices.iter().filter(|it| context.place_of(it) == Some(place)).map(|it| it.index()).collect()
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        for (place, program) in self.context.places().iter().zip(&self.ids).filter(|(_, id)| !id.is_none()) {
+            // A lost session has released everything.
+            _ = place.session.send(&to_worker::ReleaseProgram { program: *program }, &[], &[]);
+        }
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program").field("ids", &self.ids).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,580 @@
+//! One link to one worker, and everything that is on its way over it.
+//!
+//! Whoever waits, receives: the thread that waits first takes the receiver and serves every frame, also those for others,
+//! until its own is there. So a blocking call costs no hand-over between threads of the client. Only where nobody waits but
+//! somebody wants to hear (a callback, an event relayed to another node) does a thread of our own receive.
+
+mod incoming;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread;
+use std::time::Instant;
+
+use penstock_link::{LinkError, Patience, Received, Receiver, Sender};
+use penstock_wire::calls::{to_client, to_worker};
+use penstock_wire::id::kind;
+use penstock_wire::{Call, FrameError, Id, Payload, Request, Status, frame};
+use rustc_hash::FxHashMap;
+
+use crate::arena;
+use crate::error::{Error, Result};
+use crate::event::{Event, Times};
+use crate::peer::Peers;
+use incoming::Incoming;
+
+/// Where the bytes of a read go: memory of the program, known to the face alone.
+pub trait Target: Send {
+    /// Takes all of `payload` to `offset` of the read's own range.
+    ///
+    /// # Errors
+    /// When the payload does not fit the range, or the link broke.
+    fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError>;
+}
+
+impl Target for Arc<Mutex<Vec<u8>>> {
+    fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError> {
+        let mut bytes = self.lock().unwrap_or_else(PoisonError::into_inner);
+        let range = usize::try_from(offset).ok().zip(usize::try_from(payload.left()).ok());
+        let (start, count) = range.ok_or(FrameError::PayloadTooShort)?;
+        let end = start.checked_add(count).ok_or(FrameError::PayloadTooShort)?;
+        payload.read(bytes.get_mut(start..end).ok_or(FrameError::PayloadTooShort)?)
+    }
+}
+
+/// Released events that are collected before the worker hears of them. 64 ids are one small frame, and an event kept for
+/// that long is some 200 bytes in the worker.
+const RELEASES_PER_FRAME: usize = 64;
+
+/// As many as fit [`penstock_wire::limits::SMALL_BYTES_MAX`].
+const RELEASES_PER_FRAME_MAX: usize = 8192;
+
+/// Commands with events between two looks for their ends. So many ends are 300 KB, which the link itself holds.
+const COMMANDS_PER_POLL: usize = 4096;
+
+/// How often somebody who only uses shared memory asks whether the worker still lives: a dead one is noticed well
+/// within a second, and the question costs 0.3 µs.
+const LOOK_EVERY_MS: u64 = 100;
+
+/// One client's connection to one node.
+pub struct Session {
+    node: usize,
+    name: Arc<str>,
+    sender: Sender,
+    receiver: Mutex<Receiver>,
+    turn: Mutex<Turn>,
+    /// Followers: wait for their own completion, or for the receiver.
+    served: Condvar,
+    /// The session's own thread waits for being needed.
+    needed: Condvar,
+    interests: AtomicUsize,
+    /// A sender waits for room, so the session's own thread receives.
+    relieved: AtomicBool,
+    /// Commands with events, to know when to look for their ends.
+    commands: AtomicUsize,
+    open: Mutex<Open>,
+    released: Mutex<Vec<u64>>,
+    lost: AtomicBool,
+    opened_at: Instant,
+    look_at_ms: AtomicU64,
+    peers: OnceLock<Weak<Peers>>,
+    arena: Option<Arc<arena::Shared>>,
+    context_errors: Mutex<Option<ContextErrors>>,
+}
+
+type ContextErrors = Box<dyn Fn(Id<kind::Context>, &str) + Send + Sync>;
+
+#[derive(Default)]
+struct Turn {
+    receiving: bool,
+    followers: usize,
+    thread_started: bool,
+}
+
+/// What is on its way.
+#[derive(Default)]
+struct Open {
+    events: FxHashMap<u64, Event>,
+    reads: FxHashMap<u64, Box<dyn Target>>,
+    requests: FxHashMap<u64, Arc<Answer>>,
+    /// Why the session is lost, once it is.
+    lost: Option<Arc<str>>,
+}
+
+#[derive(Default)]
+struct Answer {
+    /// Read without the lock by whoever waits.
+    there: AtomicBool,
+    value: Mutex<Option<(Status, Vec<u8>)>>,
+}
+
+/// A request on its way. Dropping it forgets the answer.
+#[must_use]
+pub struct Pending<R> {
+    session: Arc<Session>,
+    name: &'static str,
+    answer: Arc<Answer>,
+    reply: std::marker::PhantomData<fn() -> R>,
+}
+
+impl Session {
+    pub(crate) fn new(node: usize, name: Arc<str>, (sender, receiver): (Sender, Receiver)) -> Arc<Self> {
+        let session = Arc::new(Self {
+            node,
+            name,
+            arena: sender.arena().map(|arena| arena::Shared::new(arena.clone())),
+            sender,
+            receiver: Mutex::new(receiver),
+            turn: Mutex::default(),
+            served: Condvar::new(),
+            needed: Condvar::new(),
+            interests: AtomicUsize::new(0),
+            relieved: AtomicBool::new(false),
+            commands: AtomicUsize::new(0),
+            open: Mutex::default(),
+            released: Mutex::default(),
+            lost: AtomicBool::new(false),
+            opened_at: Instant::now(),
+            look_at_ms: AtomicU64::new(LOOK_EVERY_MS),
+            peers: OnceLock::new(),
+            context_errors: Mutex::new(None),
+        });
+        let stalled = Arc::downgrade(&session);
+        session.sender.on_stall(move || {
+            if let Some(session) = stalled.upgrade() {
+                session.relieve();
+            }
+        });
+        session
+    }
+
+    /// Index of the node in the pool.
+    pub fn node(&self) -> usize {
+        self.node
+    }
+
+    /// The memory that this process and the worker share.
+    pub(crate) fn arena(&self) -> Option<&Arc<arena::Shared>> {
+        self.arena.as_ref()
+    }
+
+    /// Whether the worker is gone.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Whether this process may use the memory that it shares with the worker: a forked child may not, and what a dead
+    /// worker has left is not the device's.
+    pub(crate) fn is_usable(&self) -> bool {
+        if self.is_lost() {
+            return false;
+        }
+        let now_ms = u64::try_from(self.opened_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let due = now_ms >= self.look_at_ms.load(Ordering::Relaxed);
+        let checked = if due { self.sender.check_peer() } else { self.sender.check() };
+        if due {
+            self.look_at_ms.store(now_ms.saturating_add(LOOK_EVERY_MS), Ordering::Relaxed);
+        }
+        match checked {
+            Ok(()) => true,
+            Err(error) => {
+                self.lose(&error);
+                false
+            }
+        }
+    }
+
+    /// Tells of errors that a driver reports through a context (`pfn_notify`).
+    pub fn on_context_error(&self, tell: impl Fn(Id<kind::Context>, &str) + Send + Sync + 'static) {
+        *lock(&self.context_errors) = Some(Box::new(tell));
+    }
+
+    pub(crate) fn set_peers(&self, peers: Weak<Peers>) {
+        _ = self.peers.set(peers);
+    }
+
+    // -- sending -------------------------------------------------------------------------------------------------
+
+    /// Sends a call. It may wait in a batch until [`Session::flush`] or any wait.
+    ///
+    /// # Errors
+    /// When the session is lost, or the call is over a limit.
+    pub fn send<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], payload: &[u8]) -> Result<()> {
+        let sent = self.sender.send(call, waits, payload);
+        self.end_relief();
+        sent.map_err(|error| self.not_sent(&error))
+    }
+
+    /// As [`Session::send`], with a payload in pieces that are `bytes` long together.
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub fn send_pieces<C: Call>(
+        &self,
+        call: &C,
+        waits: &[Id<kind::Event>],
+        bytes: u64,
+        pieces: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Result<()> {
+        let sent = self.sender.send_pieces(call, waits, bytes, pieces);
+        self.end_relief();
+        sent.map_err(|error| self.not_sent(&error))
+    }
+
+    /// Lets the worker see all calls so far.
+    ///
+    /// # Errors
+    /// When the session is lost.
+    pub fn flush(&self) -> Result<()> {
+        let flushed = self.sender.flush();
+        self.end_relief();
+        flushed.map_err(|error| self.lose(&error))
+    }
+
+    /// A sender waits for room. The worker may take nothing before it is rid of what it has for us (a gigabyte of reads that nobody
+    /// has waited for yet), so the session's own thread takes it meanwhile.
+    fn relieve(self: &Arc<Self>) {
+        if !self.relieved.swap(true, Ordering::AcqRel) {
+            self.add_interest();
+        }
+    }
+
+    fn end_relief(&self) {
+        if self.relieved.load(Ordering::Relaxed) && self.relieved.swap(false, Ordering::AcqRel) {
+            self.drop_interest();
+        }
+    }
+
+    /// Sends a call that is answered.
+    pub fn request<C: Request>(self: &Arc<Self>, mut call: C, payload: &[u8]) -> Pending<C::Reply> {
+        let id = crate::next_id();
+        call.set_request(id);
+        let answer = Arc::new(Answer::default());
+        // Known before it is sent: the answer may come at once. A lost session is noticed by the wait.
+        if self.opened(|open| open.requests.insert(id.get(), answer.clone())).is_ok()
+            && let Err(error) = self.send(&call, &[], payload)
+        {
+            lock(&self.open).requests.remove(&id.get());
+            answer.set(error.status(), Vec::new());
+        }
+        Pending { session: self.clone(), name: C::NAME, answer, reply: std::marker::PhantomData }
+    }
+
+    /// Makes an event known before its command is sent.
+    ///
+    /// # Errors
+    /// When the session is lost.
+    pub(crate) fn expect(&self, event: &Event) -> Result<()> {
+        self.opened(|open| open.events.insert(event.0.id.get(), event.clone())).map(drop)
+    }
+
+    /// As [`Session::expect`], with where the bytes of the read go.
+    ///
+    /// # Errors
+    /// When the session is lost.
+    pub(crate) fn expect_read(&self, event: &Event, target: Box<dyn Target>) -> Result<()> {
+        self.opened(|open| {
+            open.events.insert(event.0.id.get(), event.clone());
+            open.reads.insert(event.0.id.get(), target);
+        })
+    }
+
+    fn opened<R>(&self, open: impl FnOnce(&mut Open) -> R) -> Result<R> {
+        let mut guard = lock(&self.open);
+        match &guard.lost {
+            Some(reason) => Err(Error::Lost { node: self.name.clone(), reason: reason.clone() }),
+            None => Ok(open(&mut guard)),
+        }
+    }
+
+    /// Nobody can ask for this event any more.
+    pub(crate) fn release_event(&self, event: Id<kind::Event>) {
+        if self.is_lost() {
+            return;
+        }
+        let mut released = lock(&self.released);
+        released.push(event.get());
+        if released.len() >= RELEASES_PER_FRAME {
+            let mut ids = std::mem::take(&mut *released);
+            drop(released);
+            let more = ids.split_off(ids.len().min(RELEASES_PER_FRAME_MAX));
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+            // Without waiting: this may be the thread that takes what a waiting sender's worker must be rid of first. A lost
+            // session has released everything.
+            if !matches!(self.sender.try_send(&to_worker::ReleaseEvents {}, &[], &bytes), Ok(false)) {
+                ids.clear();
+            }
+            if !(ids.is_empty() && more.is_empty()) {
+                lock(&self.released).extend(ids.into_iter().chain(more));
+            }
+        }
+    }
+
+    /// Has this session's worker tell `other`'s when `event` ends. `false` if the workers have no link.
+    pub(crate) fn tell_peer(self: &Arc<Self>, event: Id<kind::Event>, other: &Arc<Self>) -> bool {
+        let Some(peer) = self.peer(other) else { return false };
+        // Flushed, because the other worker may be waited for without another word to this one.
+        self.send(&to_worker::TellPeer { event, peer }, &[], &[]).is_ok() && self.flush().is_ok()
+    }
+
+    pub(crate) fn peers(&self) -> Option<Arc<Peers>> {
+        self.peers.get()?.upgrade()
+    }
+
+    /// The name under which this session's worker knows `other`'s, if they have a link.
+    pub(crate) fn peer(self: &Arc<Self>, other: &Arc<Self>) -> Option<Id<kind::Peer>> {
+        self.peers()?.between(self, other)
+    }
+
+    // -- receiving -----------------------------------------------------------------------------------------------
+
+    /// Waits until `done`, which something that this session receives makes true, or its loss.
+    pub(crate) fn wait(self: &Arc<Self>, done: &dyn Fn() -> bool) {
+        // A failure has ended everything that could be waited for.
+        _ = self.flush();
+        self.serve_until(done);
+    }
+
+    /// As [`Session::wait`], for who has sent nothing.
+    fn serve_until(self: &Arc<Self>, done: &dyn Fn() -> bool) {
+        while !done() {
+            if !self.take_turn(done) {
+                return;
+            }
+            let mut receiver = lock(&self.receiver);
+            while !done() && !self.is_lost() {
+                self.receive(&mut receiver, Patience::Forever);
+            }
+            drop(receiver);
+            self.end_turn();
+            if self.is_lost() {
+                return;
+            }
+        }
+    }
+
+    /// Receives what has come already, now and then: a program that sends on and never waits must not leave all completions
+    /// to its worker's memory. To be called after each command with an event, without locks.
+    pub(crate) fn poll_now_and_then(self: &Arc<Self>) {
+        if self.commands.fetch_add(1, Ordering::Relaxed) % COMMANDS_PER_POLL == COMMANDS_PER_POLL - 1 {
+            self.poll();
+        }
+    }
+
+    /// Receives what has come already.
+    pub fn poll(self: &Arc<Self>) {
+        let mut turn = lock(&self.turn);
+        if turn.receiving || self.is_lost() {
+            return;
+        }
+        turn.receiving = true;
+        drop(turn);
+        // Without waiting: nobody else receives meanwhile. What fails is noticed below.
+        _ = self.sender.flush_soon();
+        let mut receiver = lock(&self.receiver);
+        while self.receive(&mut receiver, Patience::Never) {}
+        drop(receiver);
+        self.end_turn();
+    }
+
+    /// Becomes the one that receives; `false` if `done` came true before.
+    fn take_turn(&self, done: &dyn Fn() -> bool) -> bool {
+        let mut turn = lock(&self.turn);
+        loop {
+            if done() || self.is_lost() {
+                return false;
+            }
+            if !turn.receiving {
+                turn.receiving = true;
+                return true;
+            }
+            turn.followers += 1;
+            turn = self.served.wait(turn).unwrap_or_else(PoisonError::into_inner);
+            turn.followers -= 1;
+        }
+    }
+
+    fn end_turn(&self) {
+        let mut turn = lock(&self.turn);
+        turn.receiving = false;
+        let followers = turn.followers;
+        drop(turn);
+        if followers > 0 {
+            self.served.notify_all();
+        } else if self.interests.load(Ordering::Acquire) > 0 {
+            self.needed.notify_one();
+        }
+    }
+
+    /// Serves one frame, if one comes in time.
+    fn receive(self: &Arc<Self>, receiver: &mut Receiver, patience: Patience) -> bool {
+        let mut incoming = Incoming { session: self };
+        let received = receiver
+            .receive(patience, &mut |frame, payload| to_client::dispatch(&mut incoming, frame, payload));
+        match received {
+            Ok(Received::Frame) => true,
+            Ok(Received::TimedOut) => false,
+            Err(error) => {
+                self.lose(&error);
+                false
+            }
+        }
+    }
+
+    fn served(&self) {
+        if lock(&self.turn).followers > 0 {
+            self.served.notify_all();
+        }
+    }
+
+    /// Somebody wants to hear of something although nobody waits.
+    pub(crate) fn add_interest(self: &Arc<Self>) {
+        if self.interests.fetch_add(1, Ordering::AcqRel) > 0 {
+            return;
+        }
+        let mut turn = lock(&self.turn);
+        if !turn.thread_started {
+            let session = Arc::downgrade(self);
+            let thread = thread::Builder::new().name(format!("penstock-{}", self.name));
+            turn.thread_started = thread.spawn(move || receive_for_others(&session)).is_ok();
+        }
+        drop(turn);
+        self.needed.notify_one();
+    }
+
+    pub(crate) fn drop_interest(&self) {
+        self.interests.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    // -- loss ----------------------------------------------------------------------------------------------------
+
+    /// A call could not be sent: it was over a limit, or the session is lost.
+    fn not_sent(&self, error: &LinkError) -> Error {
+        match error {
+            LinkError::Frame(error) if *error != FrameError::Broken => Error::Frame(error.clone()),
+            error => self.lose(error),
+        }
+    }
+
+    /// Ends everything that is on its way, once.
+    fn lose(&self, error: &LinkError) -> Error {
+        let reason: Arc<str> = error.to_string().into();
+        let open = {
+            let mut open = lock(&self.open);
+            if let Some(reason) = &open.lost {
+                return Error::Lost { node: self.name.clone(), reason: reason.clone() };
+            }
+            std::mem::replace(&mut *open, Open { lost: Some(reason.clone()), ..Open::default() })
+        };
+        self.lost.store(true, Ordering::Release);
+        // The link of a forked child is its parent's.
+        if !matches!(error, LinkError::Forked) {
+            self.sender.close();
+        }
+        for event in open.events.into_values() {
+            event.end(Status::NODE_LOST, Times::default());
+        }
+        for answer in open.requests.into_values() {
+            answer.set(Status::NODE_LOST, Vec::new());
+        }
+        // Under the lock, so that nobody falls asleep between the look at `lost` and the wait.
+        drop(lock(&self.turn));
+        self.served.notify_all();
+        self.needed.notify_all();
+        Error::Lost { node: self.name.clone(), reason }
+    }
+
+    fn refused(&self, status: Status) -> Error {
+        match &lock(&self.open).lost {
+            Some(reason) => Error::Lost { node: self.name.clone(), reason: reason.clone() },
+            None => Error::Refused { node: self.name.clone(), status },
+        }
+    }
+}
+
+/// Ends the link in an orderly way; the worker sees the hang-up and leaves.
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.sender.close();
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("node", &self.name)
+            .field("lost", &self.is_lost())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The session's own thread.
+fn receive_for_others(session: &Weak<Session>) {
+    loop {
+        let Some(session) = session.upgrade() else { return };
+        if session.is_lost() {
+            return;
+        }
+        if session.interests.load(Ordering::Acquire) > 0 {
+            _ = session.sender.flush_soon();
+            session.serve_until(&|| session.interests.load(Ordering::Acquire) == 0);
+            continue;
+        }
+        let turn = lock(&session.turn);
+        if session.interests.load(Ordering::Acquire) == 0 && !session.is_lost() {
+            // Looks up now and then, so that the thread ends with its session.
+            let pause = std::time::Duration::from_secs(5);
+            drop(session.needed.wait_timeout(turn, pause));
+        }
+    }
+}
+
+impl Answer {
+    fn set(&self, status: Status, bytes: Vec<u8>) {
+        *lock(&self.value) = Some((status, bytes));
+        self.there.store(true, Ordering::Release);
+    }
+}
+
+impl<R: serde::de::DeserializeOwned> Pending<R> {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// When the worker refused, or is lost.
+    pub fn wait(self) -> Result<R> {
+        let (status, bytes) = self.raw();
+        if status.is_error() {
+            return Err(self.session.refused(status));
+        }
+        frame::decode(self.name, &bytes).map_err(Error::Frame)
+    }
+
+    /// Waits for an answer that says something also when its status is an error: the report of a build.
+    ///
+    /// # Errors
+    /// When the worker is lost, or answered nothing but a status.
+    pub fn wait_report(self) -> Result<(Status, R)> {
+        let (status, bytes) = self.raw();
+        if bytes.is_empty() {
+            return Err(self.session.refused(status));
+        }
+        Ok((status, frame::decode(self.name, &bytes).map_err(Error::Frame)?))
+    }
+
+    fn raw(&self) -> (Status, Vec<u8>) {
+        self.session.wait(&|| self.answer.there.load(Ordering::Acquire));
+        lock(&self.answer.value).take().unwrap_or((Status::NODE_LOST, Vec::new()))
+    }
+}
+
+impl<R> fmt::Debug for Pending<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("call", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code of ours panics while it holds one of these; if it did, the data would still be whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,135 @@
+//! Serves the frames that a worker sends.
+
+use std::sync::Arc;
+
+use penstock_link::LinkError;
+use penstock_wire::calls::{Serve, to_client};
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, Id, Payload, Status};
+
+use super::{Session, lock};
+use crate::event::Times;
+
+/// Serves what the worker tells.
+pub(super) struct Incoming<'a> {
+    pub(super) session: &'a Arc<Session>,
+}
+
+impl Serve<to_client::Reply> for Incoming<'_> {
+    fn serve(
+        &mut self,
+        call: &to_client::Reply,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let bytes = payload.read_all()?;
+        if let Some(answer) = lock(&self.session.open).requests.remove(&call.request.get()) {
+            answer.set(Status(call.status.get()), bytes);
+        }
+        self.session.served();
+        Ok(())
+    }
+}
+
+impl Serve<to_client::EventDone> for Incoming<'_> {
+    fn serve(
+        &mut self,
+        call: &to_client::EventDone,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let event = {
+            let mut open = lock(&self.session.open);
+            open.reads.remove(&call.event.get());
+            open.events.remove(&call.event.get())
+        };
+        if let Some(event) = event {
+            let times = Times {
+                queued: call.queued.get(),
+                submitted: call.submitted.get(),
+                started: call.started.get(),
+                ended: call.ended.get(),
+                completed: call.completed.get(),
+            };
+            event.end(Status(call.status.get()), times);
+            self.session.served();
+        }
+        Ok(())
+    }
+}
+
+impl Serve<to_client::ReadData> for Incoming<'_> {
+    fn serve(
+        &mut self,
+        call: &to_client::ReadData,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        // Taken out while the bytes come, so that senders are not held up by a long copy.
+        let target = lock(&self.session.open).reads.remove(&call.event.get());
+        let Some(mut target) = target else { return Ok(()) };
+        target.take(call.offset.get(), payload)?;
+        let mut open = lock(&self.session.open);
+        if open.events.contains_key(&call.event.get()) {
+            open.reads.insert(call.event.get(), target);
+        }
+        Ok(())
+    }
+}
+
+impl Serve<to_client::Output> for Incoming<'_> {
+    fn serve(
+        &mut self,
+        _: &to_client::Output,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        crate::pool::print(&payload.read_all()?);
+        Ok(())
+    }
+}
+
+impl Serve<to_client::ContextError> for Incoming<'_> {
+    fn serve(
+        &mut self,
+        call: &to_client::ContextError,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let text = String::from_utf8_lossy(&payload.read_all()?).into_owned();
+        let (session, context) = (self.session.clone(), call.context);
+        crate::progress::call_back(Box::new(move || {
+            if let Some(tell) = &*lock(&session.context_errors) {
+                tell(context, &text);
+            }
+        }));
+        Ok(())
+    }
+}
+
+impl Serve<to_client::Fault> for Incoming<'_> {
+    fn serve(
+        &mut self,
+        _: &to_client::Fault,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let text = String::from_utf8_lossy(&payload.read_all()?).into_owned();
+        self.session.lose(&LinkError::Fault(text));
+        Ok(())
+    }
+}
+
+impl Serve<to_client::MemGone> for Incoming<'_> {
+    fn serve(
+        &mut self,
+        call: &to_client::MemGone,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        if let Some(arena) = &self.session.arena {
+            arena.gone(call.mem);
+        }
+        Ok(())
+    }
+}

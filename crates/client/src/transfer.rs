@@ -1,0 +1,162 @@
+//! Moving a memory object's content from one place to another: from worker to worker, or, where they have no link,
+//! through the client.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use penstock_wire::calls::to_worker;
+use penstock_wire::id::kind;
+use penstock_wire::{Id, Status, U64};
+
+use crate::command::wire_waits;
+use crate::error::Result;
+use crate::event::Event;
+use crate::memory::{Memory, MemoryKind};
+use crate::queue::Range;
+use crate::session::Session;
+
+/// A transfer that has been started.
+pub(crate) struct Moved {
+    /// Ends when the source may change again.
+    pub(crate) departure: Event,
+    /// Ends when the content has arrived.
+    pub(crate) arrival: Event,
+}
+
+/// Starts moving a part of `memory` (of anything but a buffer, all of it) from one place to another, after what each of
+/// them waits for.
+pub(crate) fn start(
+    memory: &Memory,
+    part: Range,
+    (source, source_waits): (usize, &[Event]),
+    (target, target_waits): (usize, &[Event]),
+) -> Result<Moved> {
+    let places = memory.context().places();
+    let (Some(from), Some(to)) = (places.get(source), places.get(target)) else {
+        return Ok(Moved {
+            departure: Event::ended(Status::INVALID_CONTEXT),
+            arrival: Event::ended(Status::INVALID_CONTEXT),
+        });
+    };
+    let same_node = from.session().node() == to.session().node();
+    let peers = if same_node {
+        Some((Id::NONE, Id::NONE))
+    } else {
+        from.session().peer(to.session()).zip(to.session().peer(from.session()))
+    };
+    let (receiver, sender) = peers.unwrap_or((Id::NONE, Id::NONE));
+    let from =
+        End { session: from.session(), mem: memory.id_at(source), waits: source_waits, other: receiver };
+    let to = End { session: to.session(), mem: memory.id_at(target), waits: target_waits, other: sender };
+    match peers {
+        Some(_) => direct(part, &from, &to),
+        None => Ok(relayed(memory, part, &from, &to)),
+    }
+}
+
+/// One side of a transfer.
+struct End<'a> {
+    session: &'a Arc<Session>,
+    mem: Id<kind::Mem>,
+    waits: &'a [Event],
+    /// The other side's name on this one.
+    other: Id<kind::Peer>,
+}
+
+fn direct(part: Range, from: &End<'_>, to: &End<'_>) -> Result<Moved> {
+    let (transfer, offset, size) = (crate::next_id(), U64::new(part.offset), U64::new(part.size));
+    let arrival = Event::of_command(to.session, None);
+    to.session.expect(&arrival)?;
+    let (mem, event, peer) = (to.mem, arrival.0.id, to.other);
+    let receive = to_worker::ReceiveMem { mem, event, transfer, peer, offset, size };
+    to.session.send(&receive, &wire_waits(to.waits, to.session), &[])?;
+
+    let departure = Event::of_command(from.session, None);
+    from.session.expect(&departure)?;
+    let (mem, event, peer) = (from.mem, departure.0.id, from.other);
+    let send = to_worker::SendMem { mem, event, transfer, peer, offset, size };
+    from.session.send(&send, &wire_waits(from.waits, from.session), &[])?;
+    // The target's worker waits for this one, and nobody may flush it again.
+    from.session.flush()?;
+    Ok(Moved { departure, arrival })
+}
+
+/// Through the client, by a thread of its own: slow, but it works where nodes do not reach each other.
+fn relayed(memory: &Memory, part: Range, from: &End<'_>, to: &End<'_>) -> Moved {
+    let moved = Moved { departure: Event::user(), arrival: Event::user() };
+    let job = Relay {
+        part,
+        image: match memory.kind() {
+            MemoryKind::Image(shape) => Some(shape.extent.map(|extent| U64::new(extent.max(1)))),
+            _ => None,
+        },
+        from: from.session.clone(),
+        source: from.mem,
+        source_waits: from.waits.to_vec(),
+        to: to.session.clone(),
+        target: to.mem,
+        target_waits: to.waits.to_vec(),
+    };
+    let (departure, arrival) = (moved.departure.clone(), moved.arrival.clone());
+    let spawned = thread::Builder::new().name("penstock-relay".into()).spawn(move || {
+        let status = job.run(&departure).err().map_or(Status::OK, |error| error.status());
+        departure.set_status(status);
+        arrival.set_status(status);
+    });
+    if spawned.is_err() {
+        moved.departure.set_status(Status::OUT_OF_RESOURCES);
+        moved.arrival.set_status(Status::OUT_OF_RESOURCES);
+    }
+    moved
+}
+
+struct Relay {
+    part: Range,
+    image: Option<[U64; 3]>,
+    from: Arc<Session>,
+    source: Id<kind::Mem>,
+    source_waits: Vec<Event>,
+    to: Arc<Session>,
+    target: Id<kind::Mem>,
+    target_waits: Vec<Event>,
+}
+
+impl Relay {
+    fn run(&self, departure: &Event) -> Result<()> {
+        let refused = |status| crate::Error::Refused { node: "client".into(), status };
+        let size = usize::try_from(self.part.size).map_err(|_| refused(Status::OUT_OF_HOST_MEMORY))?;
+        settle(&self.source_waits);
+        let bytes = Arc::new(Mutex::new(vec![0; size]));
+        let fetched = Event::of_command(&self.from, None);
+        self.from.expect_read(&fetched, Box::new(bytes.clone()))?;
+        let (transfer, offset, size) = (Id::NONE, U64::new(self.part.offset), U64::new(self.part.size));
+        // Without a transfer the content comes to the client, as a read's does.
+        let call = to_worker::SendMem {
+            mem: self.source,
+            event: fetched.0.id,
+            transfer,
+            peer: Id::NONE,
+            offset,
+            size,
+        };
+        self.from.send(&call, &[], &[])?;
+        fetched.wait().ok().map_err(refused)?;
+        departure.set_status(Status::OK);
+        settle(&self.target_waits);
+        let bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mem = self.target;
+        match self.image {
+            Some(region) => {
+                self.to.send(&to_worker::InitImage { mem, origin: [U64::ZERO; 3], region }, &[], &bytes)
+            }
+            None => self.to.send(&to_worker::InitBuffer { mem, offset }, &[], &bytes),
+        }
+    }
+}
+
+/// Waits until all have ended; how does not matter.
+fn settle(events: &[Event]) {
+    for event in events {
+        _ = event.wait();
+    }
+}

@@ -1,0 +1,57 @@
+//! penstockd: the daemon alone, as `penstock serve`.
+#![forbid(unsafe_code)]
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use penstock_daemon::Options;
+use penstock_link::Address;
+
+const USAGE: &str = "\
+usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT]... [--key FILE] [--allow-user UID]... [--log text|json]
+                 [--ends-with-parent]";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1).peekable();
+    if args.peek().is_some_and(|arg| arg == "worker") {
+        return penstock_daemon::worker_main();
+    }
+    let served = options(args)
+        .and_then(|options| penstock_daemon::serve(options, announce).map_err(|error| error.to_string()));
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("penstockd: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options::default();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
+        match arg.as_str() {
+            "--listen" => options.listen.push(value()?.parse().map_err(|error| format!("{error}"))?),
+            "--key" => options.key = Some(value()?.into()),
+            "--allow-user" => {
+                let user = value()?;
+                options.allow_users.push(user.parse().map_err(|_| format!("`{user}` is no user's number"))?);
+            }
+            "--log" => options.log = value()?.parse()?,
+            "--ends-with-parent" => options.ends_with_parent = true,
+            "--help" | "-h" => return Err(USAGE.to_owned()),
+            _ => return Err(format!("unknown option {arg}\n{USAGE}")),
+        }
+    }
+    Ok(options)
+}
+
+fn announce(addresses: &[Address]) {
+    let mut out = std::io::stdout().lock();
+    for address in addresses {
+        // A daemon whose output nobody reads serves as well.
+        _ = writeln!(out, "listening on {address}");
+    }
+    _ = out.flush();
+}

@@ -1,0 +1,21 @@
+//! penstockd: the daemon of a node, and the worker that serves one client.
+//!
+//! * [`serve`] is the daemon: it accepts, asks who is there, and hands each client to a worker that waits for it.
+//! * [`worker_main`] is a worker: the same executable again, one process for each client, the only one that touches drivers.
+//! * [`session`] are the worker's handlers, one for each call of the protocol.
+#![deny(unsafe_code)]
+
+mod daemon;
+mod door;
+pub mod log;
+mod message;
+pub mod node;
+pub mod session;
+mod status;
+mod sys;
+mod worker;
+mod workers;
+
+pub use daemon::{Error, Options, serve, serve_until};
+pub use log::Log;
+pub use worker::worker_main;

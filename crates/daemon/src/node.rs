@@ -1,0 +1,91 @@
+//! What a worker finds on its node: the drivers' platforms and devices, and their description for clients.
+
+use std::fmt;
+
+use penstock_device as device;
+use penstock_wire::describe::{DeviceDescription, NodeDescription, PlatformDescription};
+use penstock_wire::{frame, limits};
+
+/// The platforms and devices that a worker can drive.
+pub struct Node {
+    platforms: Vec<device::Platform>,
+    devices: Vec<device::Device>,
+    description: NodeDescription,
+}
+
+impl Node {
+    /// Loads the drivers and asks them everything. A node without a driver has no platforms; `Err` says why beside it.
+    pub fn find(addresses: Vec<String>) -> (Self, Option<device::LoadError>) {
+        match device::Driver::load() {
+            Ok(driver) => (Self::of(driver.platforms(), addresses), None),
+            Err(error) => (Self::of(Vec::new(), addresses), Some(error)),
+        }
+    }
+
+    fn of(platforms: Vec<device::Platform>, addresses: Vec<String>) -> Self {
+        let mut devices: Vec<device::Device> = Vec::new();
+        let mut described = Vec::new();
+        for platform in &platforms {
+            let mut description = PlatformDescription { info: platform.info(), devices: Vec::new() };
+            for (device, index) in platform.devices().into_iter().zip((0..).skip(devices.len())) {
+                let (info, shares_host_memory) = (device.info(), device.shares_host_memory());
+                description.devices.push(DeviceDescription { index, info, shares_host_memory });
+            }
+            devices.extend(platform.devices());
+            described.push(description);
+        }
+        let description = NodeDescription {
+            host: host(),
+            boot: boot(),
+            worker: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            addresses,
+            platforms: described,
+        };
+        Self { platforms, devices, description }
+    }
+
+    /// Its platforms.
+    pub fn platforms(&self) -> &[device::Platform] {
+        &self.platforms
+    }
+
+    /// Its devices, over all platforms.
+    pub fn devices(&self) -> &[device::Device] {
+        &self.devices
+    }
+
+    /// What clients are told.
+    pub fn description(&self) -> &NodeDescription {
+        &self.description
+    }
+
+    /// The description as it travels before any call: length and content. Devices beyond the limit are left out.
+    pub fn encoded(&self) -> Vec<u8> {
+        let mut description = self.description.clone();
+        let mut bytes = frame::encode(&description);
+        while bytes.len() > limits::DESCRIPTION_BYTES_MAX && description.platforms.pop().is_some() {
+            bytes = frame::encode(&description);
+        }
+        // At most DESCRIPTION_BYTES_MAX, which fits.
+        let length = u32::try_from(bytes.len()).unwrap_or_default();
+        [length.to_le_bytes().as_slice(), &bytes].concat()
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("devices", &self.devices.len()).finish_non_exhaustive()
+    }
+}
+
+/// The host's name.
+pub(crate) fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The kernel's boot id: processes with the same one are on the same host.
+fn boot() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}

@@ -1,0 +1,233 @@
+//! What all commands have in common, and the commands that move nothing between link and device.
+
+use std::sync::Arc;
+
+use penstock_device as device;
+use penstock_device::{Rect, Want};
+use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, Id, Payload, Status, U64, frame};
+
+use super::event::Event;
+use super::queue::{Mark, Queue};
+use super::table::Table;
+use super::{Objects, Session, Shared, triple};
+
+/// The names in every command.
+#[derive(Clone, Copy)]
+pub(crate) struct Names<'a> {
+    pub(crate) queue: Id<kind::Queue>,
+    pub(crate) event: Id<kind::Event>,
+    pub(crate) waits: &'a [Id<kind::Event>],
+}
+
+/// What a command is given: the objects, its queue, its wait list as the device knows it, and whether it has an event.
+pub(crate) struct Order<'a> {
+    pub(crate) objects: &'a mut Objects,
+    pub(crate) queue: &'a device::Queue,
+    pub(crate) waits: &'a [&'a device::Event],
+    /// Whether the client named any events, also such as have ended.
+    listed: bool,
+    pub(crate) want: Want,
+}
+
+impl Order<'_> {
+    /// A marker or barrier: without a wait list it would wait for all commands before it, and a list of events that have all
+    /// ended is none of that kind.
+    fn listed_only(
+        &self,
+        enqueue: impl FnOnce(&device::Queue, &[&device::Event], Want) -> Result<Option<device::Event>, Status>,
+    ) -> Result<Option<device::Event>, Status> {
+        if !self.listed || !self.waits.is_empty() || !self.queue.is_out_of_order() {
+            return enqueue(self.queue, self.waits, self.want);
+        }
+        let ended = device::Event::user(self.queue.context())?;
+        ended.complete(Status::OK)?;
+        enqueue(self.queue, &[&ended], self.want)
+    }
+}
+
+impl Session {
+    /// Serves a command that is one command of the device.
+    pub(super) fn command(
+        &mut self,
+        names: Names<'_>,
+        enqueue: impl FnOnce(Order<'_>) -> Result<Option<device::Event>, Status>,
+    ) -> Result<(), FrameError> {
+        let event = self.shared.events.announce(names.event)?;
+        let Some((queue, waits)) = prepare(&self.shared, &mut self.queues, names, event.as_ref()) else {
+            return Ok(());
+        };
+        let want = queue.want(event.is_some());
+        let waits: Vec<&device::Event> = waits.iter().collect();
+        let passed = queue.pass_gate();
+        let listed = !names.waits.is_empty();
+        let order = Order { objects: &mut self.objects, queue: &queue.device, waits: &waits, listed, want };
+        match passed.and_then(|()| enqueue(order)) {
+            Ok(native) => {
+                let mark = queue.count();
+                match (event, native) {
+                    (Some(event), Some(native)) => {
+                        queue.set_last(&event);
+                        follow(&self.shared, event, &native, mark);
+                    }
+                    (None, Some(native)) => queue.set_last_native(native, mark),
+                    (_, None) => {}
+                }
+            }
+            Err(status) => refuse(&self.shared, Some(queue), event.as_ref(), status),
+        }
+        self.note_unflushed(names.queue);
+        Ok(())
+    }
+}
+
+/// The queue of a command, and its wait list as the device knows it. `None`: the command has failed, and that is told.
+pub(crate) fn prepare<'a>(
+    shared: &Arc<Shared>,
+    queues: &'a mut Table<kind::Queue, Queue>,
+    names: Names<'_>,
+    event: Option<&Arc<Event>>,
+) -> Option<(&'a mut Queue, Vec<device::Event>)> {
+    let queue = match queues.get_mut(names.queue) {
+        Ok(queue) => queue,
+        Err(status) => {
+            refuse(shared, None, event, status);
+            return None;
+        }
+    };
+    match shared.events.natives(names.waits, queue.device.context()) {
+        Ok(waits) => {
+            if let Some(event) = event.filter(|_| !waits.is_empty()) {
+                shared.events.note_waits(event, names.waits);
+            }
+            Some((queue, waits))
+        }
+        Err(Status::WAIT_LIST_FAILED) => {
+            fail_in_order(shared, queue, event);
+            None
+        }
+        Err(status) => {
+            refuse(shared, Some(queue), event, status);
+            None
+        }
+    }
+}
+
+/// Has the driver end `event` with its own.
+pub(crate) fn follow(shared: &Arc<Shared>, event: Arc<Event>, native: &device::Event, mark: Mark) {
+    event.set_native(native);
+    let shared = shared.clone();
+    native.on_complete(Box::new(move |status, times| {
+        shared.end_command(&event, status, times, Some(mark));
+    }));
+}
+
+/// A command that could not be given to the device: its event ends so; without one, the next finish tells.
+pub(crate) fn refuse(
+    shared: &Arc<Shared>,
+    queue: Option<&mut Queue>,
+    event: Option<&Arc<Event>>,
+    status: Status,
+) {
+    match (event, queue) {
+        (Some(event), _) => shared.end_event(event, status, device::Times::default()),
+        (None, Some(queue)) => queue.fail(status),
+        (None, None) => {}
+    }
+}
+
+/// A command whose wait list has failed: it does not run, and ends when its turn has come.
+fn fail_in_order(shared: &Arc<Shared>, queue: &mut Queue, event: Option<&Arc<Event>>) {
+    let status = Status::WAIT_LIST_FAILED;
+    let Some(event) = event else { return queue.fail(status) };
+    let turn = if queue.in_order && !queue.is_idle() { queue.marker().ok() } else { None };
+    let Some((turn, mark)) = turn else { return refuse(shared, Some(queue), Some(event), status) };
+    queue.set_last(event);
+    let (shared, event) = (shared.clone(), event.clone());
+    turn.on_complete(Box::new(move |_, _| {
+        shared.end_command(&event, status, device::Times::default(), Some(mark));
+    }));
+}
+
+macro_rules! commands {
+    ($($name:ident |$call:ident, $order:ident, $payload:ident| $enqueue:expr;)*) => {$(
+        impl Serve<to_worker::$name> for Session {
+            fn serve(
+                &mut self,
+                $call: &to_worker::$name,
+                waits: &[Id<kind::Event>],
+                $payload: &mut dyn Payload,
+            ) -> Result<(), FrameError> {
+                let bytes = $payload.read_all()?;
+                let $payload = bytes.as_slice();
+                let names = Names { queue: $call.queue, event: $call.event, waits };
+                self.command(names, |$order| {
+                    let _: &[u8] = $payload;
+                    $enqueue
+                })
+            }
+        }
+    )*};
+}
+
+commands! {
+    CopyBuffer |call, order, bytes| {
+        let (source, target) = (order.objects.mems.get(call.source)?, order.objects.mems.get(call.target)?);
+        let (from, to, size) = (call.source_offset.get(), call.target_offset.get(), call.size.get());
+        order.queue.copy(source, from, target, to, size, order.waits, order.want)
+    };
+    CopyBufferRect |call, order, bytes| {
+        let (source, target) = (order.objects.mems.get(call.source)?, order.objects.mems.get(call.target)?);
+        let from = rect(call.source_origin, call.source_row_pitch, call.source_slice_pitch);
+        let to = rect(call.target_origin, call.target_row_pitch, call.target_slice_pitch);
+        order.queue.copy_rect(source, &from, target, &to, triple(call.region), order.waits, order.want)
+    };
+    FillBuffer |call, order, bytes| {
+        let mem = order.objects.mems.get(call.mem)?;
+        order.queue.fill(mem, bytes, call.offset.get(), call.size.get(), order.waits, order.want)
+    };
+    CopyImage |call, order, bytes| {
+        let (source, target) = (order.objects.mems.get(call.source)?, order.objects.mems.get(call.target)?);
+        let (from, to) = (triple(call.source_origin), triple(call.target_origin));
+        order.queue.copy_image(source, from, target, to, triple(call.region), order.waits, order.want)
+    };
+    CopyImageToBuffer |call, order, bytes| {
+        let (source, target) = (order.objects.mems.get(call.source)?, order.objects.mems.get(call.target)?);
+        let (origin, region, offset) = (triple(call.origin), triple(call.region), call.target_offset.get());
+        order.queue.copy_image_to_buffer(source, origin, region, target, offset, order.waits, order.want)
+    };
+    CopyBufferToImage |call, order, bytes| {
+        let (source, target) = (order.objects.mems.get(call.source)?, order.objects.mems.get(call.target)?);
+        let (origin, region, offset) = (triple(call.origin), triple(call.region), call.source_offset.get());
+        order.queue.copy_buffer_to_image(source, offset, target, origin, region, order.waits, order.want)
+    };
+    FillImage |call, order, bytes| {
+        let mem = order.objects.mems.get(call.mem)?;
+        let colour: &[u8; 16] = bytes.try_into().map_err(|_| Status::INVALID_VALUE)?;
+        order.queue.fill_image(mem, colour, triple(call.origin), triple(call.region), order.waits, order.want)
+    };
+    Marker |call, order, bytes| order.listed_only(device::Queue::marker);
+    Barrier |call, order, bytes| order.listed_only(device::Queue::barrier);
+}
+
+impl Serve<to_worker::Migrate> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::Migrate,
+        waits: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let ids: Vec<u64> = frame::decode("Migrate", &payload.read_all()?)?;
+        self.command(Names { queue: call.queue, event: call.event, waits }, |order| {
+            let mems = ids.iter().map(|id| order.objects.mems.get(Id::new(*id)));
+            let mems = mems.collect::<Result<Vec<_>, _>>()?;
+            order.queue.migrate(&mems, call.flags.get(), order.waits, order.want)
+        })
+    }
+}
+
+/// A rectangle's place in a buffer.
+pub(crate) fn rect(origin: [U64; 3], row_pitch: U64, slice_pitch: U64) -> Rect {
+    Rect { origin: triple(origin), row_pitch: row_pitch.get(), slice_pitch: slice_pitch.get() }
+}

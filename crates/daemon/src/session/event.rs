@@ -1,0 +1,476 @@
+//! Events: the completion of commands of this worker, and of what ends elsewhere but is waited for here.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use penstock_device as device;
+use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, I32, Id, Payload, Status, U64, limits};
+use rustc_hash::FxHashMap;
+
+use super::queue::Mark;
+use super::{Session, Shared};
+
+/// An event that has not ended; all final states are 0 or negative.
+const OPEN: i32 = 1;
+
+/// All events of a session that can still be asked for.
+#[derive(Default)]
+pub(crate) struct Events {
+    table: Mutex<FxHashMap<Id<kind::Event>, Arc<Event>>>,
+}
+
+/// One event.
+pub(crate) struct Event {
+    id: Id<kind::Event>,
+    /// Whether a command of this worker ends it; then the client is told.
+    own: bool,
+    /// Whether it is the end of a transfer to this worker.
+    arrival: AtomicBool,
+    /// For one that ends elsewhere: the peer that tells its end, or none.
+    teller: AtomicU64,
+    /// [`OPEN`] or the final status.
+    status: AtomicI32,
+    links: Mutex<Links>,
+}
+
+/// What hangs on an event until it ends.
+#[derive(Default)]
+struct Links {
+    /// The device's event, for wait lists in the same device context.
+    native: Option<device::Event>,
+    /// User events that stand for this event in other device contexts.
+    bridges: Vec<device::Event>,
+    followers: Vec<Follower>,
+    /// What its command waits for. Some drivers run a command although an event that it waited for has failed, and call
+    /// that a success.
+    waits: Vec<Arc<Event>>,
+    /// The client has released it, but something here waits for its end.
+    released: bool,
+}
+
+type Follower = Box<dyn FnOnce(Status) + Send>;
+
+impl Events {
+    /// The event of a command: there before its command is tried, because others may already wait for it.
+    pub(crate) fn announce(&self, id: Id<kind::Event>) -> Result<Option<Arc<Event>>, FrameError> {
+        if id.is_none() {
+            return Ok(None);
+        }
+        let mut table = lock(&self.table);
+        if table.len() >= limits::EVENTS_PER_SESSION_MAX {
+            return Err(FrameError::Limit("EVENTS_PER_SESSION_MAX"));
+        }
+        let event = Arc::new(Event::new(id, true));
+        match table.insert(id, event.clone()) {
+            None => Ok(Some(event)),
+            Some(_) => Err(FrameError::BadId("an event")),
+        }
+    }
+
+    /// An event that ends elsewhere. It may have ended before this is said: workers and client use different links.
+    fn expect(&self, id: Id<kind::Event>) -> Result<Arc<Event>, FrameError> {
+        if id.is_none() {
+            return Err(FrameError::BadId("an event"));
+        }
+        let mut table = lock(&self.table);
+        if table.len() >= limits::EVENTS_PER_SESSION_MAX && !table.contains_key(&id) {
+            return Err(FrameError::Limit("EVENTS_PER_SESSION_MAX"));
+        }
+        Ok(table.entry(id).or_insert_with(|| Arc::new(Event::new(id, false))).clone())
+    }
+
+    pub(crate) fn get(&self, id: Id<kind::Event>) -> Option<Arc<Event>> {
+        lock(&self.table).get(&id).cloned()
+    }
+
+    /// Ends an expected event. Whoever is told twice is told the same.
+    pub(crate) fn resolve(&self, id: Id<kind::Event>, status: Status) -> Result<(), FrameError> {
+        let event = self.expect(id)?;
+        if event.own {
+            return Err(FrameError::BadId("an expected event"));
+        }
+        event.end(status);
+        if lock(&event.links).released {
+            lock(&self.table).remove(&id);
+        }
+        Ok(())
+    }
+
+    /// A peer is lost: so are the ends that it would have told.
+    pub(crate) fn lose(&self, peer: Id<kind::Peer>) {
+        let lost =
+            |event: &Event| event.teller.load(Ordering::Acquire) == peer.get() && event.ended().is_none();
+        let lost: Vec<Id<kind::Event>> =
+            lock(&self.table).values().filter(|event| lost(event)).map(|event| event.id).collect();
+        for id in lost {
+            // It is expected, so nothing is wrong with resolving it.
+            _ = self.resolve(id, Status::NODE_LOST);
+        }
+    }
+
+    fn release(&self, id: Id<kind::Event>) {
+        let mut table = lock(&self.table);
+        let Some(event) = table.get(&id) else { return };
+        // An expected event that is open must be found when its end is told: commands may wait for it.
+        let keep = {
+            let mut links = lock(&event.links);
+            links.released = true;
+            !event.own && event.ended().is_none()
+        };
+        if !keep {
+            table.remove(&id);
+        }
+    }
+
+    /// Notes what the command of `event` waits for.
+    pub(crate) fn note_waits(&self, event: &Event, waits: &[Id<kind::Event>]) {
+        let open = waits.iter().filter_map(|id| self.get(*id)).filter(|it| it.ended() != Some(Status::OK));
+        lock(&event.links).waits = open.collect();
+    }
+
+    /// The events of a wait list that are still open, as events of `context`.
+    ///
+    /// "CL_INVALID_EVENT_WAIT_LIST ... if event objects in event_wait_list are not valid events." The client has checked
+    /// that; what is unknown here is reported as the invalid event it is.
+    pub(crate) fn natives(
+        &self,
+        waits: &[Id<kind::Event>],
+        context: &device::Context,
+    ) -> Result<Vec<device::Event>, Status> {
+        if waits.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut natives = Vec::with_capacity(waits.len());
+        for id in waits {
+            let event = self.get(*id).ok_or(Status::INVALID_EVENT)?;
+            match event.ended() {
+                Some(status) if status.is_error() => return Err(Status::WAIT_LIST_FAILED),
+                Some(_) => {}
+                None => natives.extend(event.native_in(context)?),
+            }
+        }
+        Ok(natives)
+    }
+
+    /// Calls `then` when all of `waits` have ended: with the failure if one failed. In any thread; it must not block.
+    pub(crate) fn when_all(
+        &self,
+        waits: &[Id<kind::Event>],
+        then: impl FnOnce(Result<(), Status>) + Send + 'static,
+    ) {
+        type Then = Box<dyn FnOnce(Result<(), Status>) + Send>;
+        struct Countdown {
+            left: usize,
+            failure: Result<(), Status>,
+            then: Option<Then>,
+        }
+        // One more than the events, for this function itself.
+        let countdown =
+            Countdown { left: waits.len() + 1, failure: Ok(()), then: Some(Box::new(then) as Then) };
+        let countdown = Arc::new(Mutex::new(countdown));
+        let step = |countdown: &Mutex<Countdown>, ended: Result<(), Status>| {
+            let mut state = lock(countdown);
+            state.left = state.left.saturating_sub(1);
+            if ended.is_err() {
+                state.failure = ended;
+            }
+            if state.left == 0
+                && let Some(then) = state.then.take()
+            {
+                let failure = state.failure;
+                drop(state);
+                then(failure);
+            }
+        };
+        for id in waits {
+            match self.get(*id) {
+                Some(event) => {
+                    let countdown = countdown.clone();
+                    event.follow(move |status| {
+                        step(&countdown, status.ok().map_err(|_| Status::WAIT_LIST_FAILED));
+                    });
+                }
+                None => step(&countdown, Err(Status::INVALID_EVENT)),
+            }
+        }
+        step(&countdown, Ok(()));
+    }
+}
+
+impl Event {
+    fn new(id: Id<kind::Event>, own: bool) -> Self {
+        Self {
+            id,
+            own,
+            arrival: AtomicBool::new(false),
+            teller: AtomicU64::new(0),
+            status: AtomicI32::new(OPEN),
+            links: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> Id<kind::Event> {
+        self.id
+    }
+
+    /// It is the end of a transfer to this worker.
+    pub(crate) fn set_arrival(&self) {
+        self.arrival.store(true, Ordering::Release);
+    }
+
+    /// Whether it is a transfer that did not bring its content.
+    pub(crate) fn is_failed_arrival(&self) -> bool {
+        self.arrival.load(Ordering::Acquire) && self.ended().is_some_and(Status::is_error)
+    }
+
+    /// The final status, if it has ended.
+    pub(crate) fn ended(&self) -> Option<Status> {
+        let status = self.status.load(Ordering::Acquire);
+        (status <= 0).then_some(Status(status))
+    }
+
+    /// Makes the device's event known, so that commands of the same device context wait for it without us.
+    pub(crate) fn set_native(&self, native: &device::Event) {
+        let mut links = lock(&self.links);
+        if self.ended().is_none() {
+            links.native = Some(native.clone());
+        }
+    }
+
+    /// An event of `context` that ends with this one; `None` if this one has ended meanwhile.
+    fn native_in(&self, context: &device::Context) -> Result<Option<device::Event>, Status> {
+        let mut links = lock(&self.links);
+        match self.ended() {
+            Some(status) if status.is_error() => return Err(Status::WAIT_LIST_FAILED),
+            Some(_) => return Ok(None),
+            None => {}
+        }
+        let known =
+            links.native.iter().chain(&links.bridges).find(|event| event.context_id() == context.id());
+        if let Some(known) = known {
+            return Ok(Some(known.clone()));
+        }
+        let bridge = device::Event::user(context)?;
+        links.bridges.push(bridge.clone());
+        Ok(Some(bridge))
+    }
+
+    /// Calls `follower` with the final status: now, if it has ended. It must not block.
+    pub(crate) fn follow(&self, follower: impl FnOnce(Status) + Send + 'static) {
+        let mut links = lock(&self.links);
+        match self.ended() {
+            None => links.followers.push(Box::new(follower)),
+            Some(status) => {
+                drop(links);
+                follower(status);
+            }
+        }
+    }
+
+    /// Ends it here, once: what waits in the devices and those who follow.
+    pub(crate) fn end(&self, status: Status) {
+        let links = {
+            let mut links = lock(&self.links);
+            if self.ended().is_some() {
+                return;
+            }
+            self.status.store(status.0.min(0), Ordering::Release);
+            let released = links.released;
+            std::mem::replace(&mut *links, Links { released, ..Links::default() })
+        };
+        // Without the lock: the driver may call back from within.
+        for bridge in links.bridges {
+            // A bridge that can not be ended belongs to a context that is gone.
+            _ = bridge.complete(Status(status.0.min(0)));
+        }
+        for follower in links.followers {
+            follower(status);
+        }
+    }
+}
+
+impl Shared {
+    /// Ends the event of a command: tells the client, then whoever waits here.
+    pub(crate) fn end_event(self: &Arc<Self>, event: &Arc<Event>, status: Status, times: device::Times) {
+        self.end_command(event, status, times, None);
+    }
+
+    /// As [`Shared::end_event`], for a command that tells of its queue's progress.
+    pub(crate) fn end_command(
+        self: &Arc<Self>,
+        event: &Arc<Event>,
+        status: Status,
+        times: device::Times,
+        mark: Option<Mark>,
+    ) {
+        let waits = std::mem::take(&mut lock(&event.links).waits);
+        let failed = |wait: &Arc<Event>| wait.ended().is_some_and(Status::is_error);
+        // "... if the execution status of any of the events in event_wait_list is a negative integer value", the command has
+        // failed, whatever the driver made of it.
+        let status =
+            if waits.iter().any(failed) && !status.is_error() { Status::WAIT_LIST_FAILED } else { status };
+        if !status.is_error()
+            && let Some(open) = waits.iter().find(|wait| wait.ended().is_none()).cloned()
+        {
+            // The device has ended it, but how is not known before what it waited for is.
+            let (shared, event) = (self.clone(), event.clone());
+            lock(&event.links).waits = waits;
+            return open.follow(move |_| shared.end_command(&event, status, times, mark));
+        }
+        // The client first: a finish that finds the queue idle is answered at once, and must not come before this.
+        self.tell_event(event, status, times);
+        if let Some(mark) = mark {
+            mark.reach();
+        }
+        event.end(status);
+    }
+
+    /// Tells the client that a command has ended.
+    pub(crate) fn tell_event(&self, event: &Event, status: Status, times: device::Times) {
+        self.drain_output();
+        let call = to_client::EventDone {
+            event: event.id,
+            status: I32::new(status.0.min(0)),
+            queued: U64::new(times.queued),
+            submitted: U64::new(times.submitted),
+            started: U64::new(times.started),
+            ended: U64::new(times.ended),
+            completed: U64::new(times.completed),
+        };
+        self.outbox.post(&call, &[], penstock_link::Body::None);
+    }
+}
+
+impl Serve<to_worker::ReleaseEvents> for Session {
+    fn serve(
+        &mut self,
+        _: &to_worker::ReleaseEvents,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let bytes = payload.read_all()?;
+        let (ids, []) = bytes.as_chunks::<8>() else {
+            return Err(FrameError::BadPayload("ReleaseEvents"));
+        };
+        for id in ids {
+            self.shared.events.release(Id::new(u64::from_le_bytes(*id)));
+        }
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::ExpectEvent> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ExpectEvent,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let (shared, peer) = (&self.shared, call.peer);
+        let event = shared.events.expect(call.event)?;
+        event.teller.store(peer.get(), Ordering::Release);
+        // Lost before or after this was noted: one of both sees it.
+        if !peer.is_none() && !shared.peers.has(peer) && event.ended().is_none() {
+            shared.events.resolve(call.event, Status::NODE_LOST)?;
+        }
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::ResolveEvent> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ResolveEvent,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.shared.events.resolve(call.event, Status(call.status.get()))
+    }
+}
+
+impl Serve<to_worker::TellPeer> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::TellPeer,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let (shared, peer, event) = (self.shared.clone(), call.peer, call.event);
+        let tell = move |status: Status| {
+            shared.peers.post(peer, move |outbox| {
+                let call = to_peer::PeerEvent { event, status: I32::new(status.0.min(0)) };
+                outbox.post(&call, &[], penstock_link::Body::None);
+            });
+        };
+        match self.shared.events.get(event) {
+            Some(event) => event.follow(tell),
+            None => tell(Status::INVALID_EVENT),
+        }
+        Ok(())
+    }
+}
+
+/// Locks; no code of ours panics while it holds one of these, and if it did, the data would still be whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn id(raw: u64) -> Id<kind::Event> {
+        Id::new(raw)
+    }
+
+    #[test]
+    fn an_end_told_before_it_is_expected_is_kept() {
+        let events = Events::default();
+        events.resolve(id(5), Status(-7)).unwrap();
+        assert_eq!(events.expect(id(5)).unwrap().ended(), Some(Status(-7)));
+        events.release(id(5));
+        assert!(events.get(id(5)).is_none());
+    }
+
+    #[test]
+    fn an_expected_event_is_found_although_released() {
+        let events = Events::default();
+        let (told, heard) = mpsc::channel();
+        events.expect(id(1)).unwrap().follow(move |status| told.send(status).unwrap());
+        events.release(id(1));
+        events.resolve(id(1), Status::OK).unwrap();
+        assert_eq!(heard.recv(), Ok(Status::OK));
+        assert!(events.get(id(1)).is_none());
+    }
+
+    #[test]
+    fn when_all_waits_for_all_and_tells_a_failure() {
+        let events = Events::default();
+        for raw in 1..=3 {
+            events.expect(id(raw)).unwrap();
+        }
+        let (told, heard) = mpsc::channel();
+        events.when_all(&[id(1), id(2), id(3)], move |ended| told.send(ended).unwrap());
+        events.resolve(id(1), Status::OK).unwrap();
+        events.resolve(id(3), Status(-5)).unwrap();
+        assert!(heard.try_recv().is_err());
+        events.resolve(id(2), Status::OK).unwrap();
+        assert_eq!(heard.recv(), Ok(Err(Status::WAIT_LIST_FAILED)));
+        let (told, heard) = mpsc::channel();
+        events.when_all(&[], move |ended| told.send(ended).unwrap());
+        assert_eq!(heard.recv(), Ok(Ok(())));
+    }
+
+    #[test]
+    fn ids_of_events_are_used_once() {
+        let events = Events::default();
+        events.announce(id(1)).unwrap();
+        assert!(events.announce(id(1)).is_err());
+        assert!(events.announce(Id::NONE).unwrap().is_none());
+        assert!(events.resolve(id(1), Status::OK).is_err(), "only its command ends an own event");
+    }
+}

@@ -1,0 +1,43 @@
+//! Images: making them. Their content travels as that of buffers, see `read.rs` and `write.rs`.
+
+use penstock_device as device;
+use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::describe::ImageDescription;
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, Id, Payload, frame};
+
+use super::Session;
+
+impl Serve<to_worker::CreateImage> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::CreateImage,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.mems.vacant(call.mem)?;
+        let description: ImageDescription = frame::decode("CreateImage", &payload.read_all()?)?;
+        let make = || {
+            let context = self.objects.contexts.get(call.context)?;
+            let parent = if call.parent.is_none() { None } else { Some(self.objects.mems.get(call.parent)?) };
+            device::Mem::image(context, call.flags.get(), &description, parent)
+        };
+        let made = make();
+        self.objects.mems.insert(call.mem, made)
+    }
+}
+
+impl Serve<to_worker::ImageFormats> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ImageFormats,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let context = self.objects.contexts.get(call.context);
+        let formats =
+            context.and_then(|context| context.image_formats(call.flags.get(), call.image_type.get()));
+        self.shared.reply(call.request, &formats);
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! Kernels: making them, asking, and launching.
+
+use penstock_device as device;
+use penstock_device::{Kernel, Range};
+use penstock_wire::args::{self, Arg};
+use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, Id, Payload, Status, limits};
+
+use super::command::Names;
+use super::queue::Queue;
+use super::table::Table;
+use super::{Objects, Session, triple};
+
+impl Objects {
+    /// Sets the arguments that came beside a call.
+    fn set_args(
+        &self,
+        kernel: &Kernel,
+        queues: &dyn Fn(Id<kind::Queue>) -> Result<device::Queue, Status>,
+        args: &Args,
+    ) -> Result<(), Status> {
+        for (index, arg) in args.iter() {
+            match arg {
+                Arg::Bytes(bytes) => kernel.set(index, device::Arg::Bytes(bytes))?,
+                Arg::Mem(id) if id.is_none() => kernel.set(index, device::Arg::Mem(None))?,
+                Arg::Mem(id) => kernel.set(index, device::Arg::Mem(Some(self.mems.get(id)?)))?,
+                Arg::Sampler(id) => kernel.set(index, device::Arg::Sampler(self.samplers.get(id)?))?,
+                Arg::Local(bytes) => kernel.set(index, device::Arg::Local(bytes))?,
+                Arg::Svm(address) => kernel.set(index, device::Arg::Svm(address))?,
+                Arg::Queue(id) => kernel.set(index, device::Arg::Queue(&queues(id)?))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The arguments beside a call, decoded.
+struct Args {
+    bytes: Vec<u8>,
+}
+
+impl Args {
+    /// Takes them from the payload; all are checked before the first is used.
+    fn take(payload: &mut dyn Payload) -> Result<Self, FrameError> {
+        let bytes = if payload.left() == 0 { Vec::new() } else { payload.read_all()? };
+        for arg in args::read(&bytes) {
+            arg?;
+        }
+        Ok(Self { bytes })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u32, Arg<'_>)> {
+        args::read(&self.bytes).filter_map(Result::ok)
+    }
+
+    /// The queues that are arguments, which almost no kernel has: looked up before the launch borrows its own.
+    fn queues(
+        &self,
+        queues: &Table<kind::Queue, Queue>,
+    ) -> Vec<(Id<kind::Queue>, Result<device::Queue, Status>)> {
+        let ids = self.iter().filter_map(|(_, arg)| if let Arg::Queue(id) = arg { Some(id) } else { None });
+        ids.map(|id| (id, queues.get(id).map(|queue| queue.device.clone()))).collect()
+    }
+}
+
+fn find(
+    known: &[(Id<kind::Queue>, Result<device::Queue, Status>)],
+    id: Id<kind::Queue>,
+) -> Result<device::Queue, Status> {
+    let found = known.iter().find(|(known, _)| *known == id);
+    found.map_or(Err(Status::INVALID_COMMAND_QUEUE), |(_, queue)| queue.clone())
+}
+
+impl Serve<to_worker::LaunchKernel> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::LaunchKernel,
+        waits: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let args = Args::take(payload)?;
+        let queues = args.queues(&self.queues);
+        // Arguments stay with the kernel object, also where this launch fails: the client sends each change once.
+        let set = self
+            .objects
+            .kernels
+            .get(call.kernel)
+            .and_then(|kernel| self.objects.set_args(kernel, &|id| find(&queues, id), &args));
+        self.command(Names { queue: call.queue, event: call.event, waits }, |order| {
+            set?;
+            let kernel = order.objects.kernels.get(call.kernel)?;
+            let local = (call.has_local.get() != 0).then(|| triple(call.local));
+            let range = Range::checked(call.dims.get(), triple(call.offset), triple(call.global), local)?;
+            order.queue.launch(kernel, &range, order.waits, order.want)
+        })
+    }
+}
+
+impl Serve<to_worker::CreateKernel> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::CreateKernel,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.kernels.vacant(call.kernel)?;
+        let name =
+            String::from_utf8(payload.read_all()?).map_err(|_| FrameError::BadPayload("CreateKernel"))?;
+        let program = self.objects.programs.get(call.program);
+        let made = program.and_then(|program| Kernel::new(program.device()?, &name));
+        self.objects.kernels.insert(call.kernel, made)
+    }
+}
+
+impl Serve<to_worker::CloneKernel> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::CloneKernel,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.kernels.vacant(call.kernel)?;
+        let made = self.objects.kernels.get(call.source).and_then(Kernel::duplicate);
+        self.objects.kernels.insert(call.kernel, made)
+    }
+}
+
+impl Serve<to_worker::ReleaseKernel> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ReleaseKernel,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.kernels.remove(call.kernel);
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::SetKernelExecInfo> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::SetKernelExecInfo,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let value = payload.read_all()?;
+        let kernel = self.objects.kernels.get(call.kernel);
+        let set = kernel.and_then(|kernel| kernel.set_exec_info(call.name.get(), &value));
+        self.shared.reply(call.request, &set);
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::KernelSubGroupInfo> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::KernelSubGroupInfo,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let input = payload.read_all()?;
+        let ask = || {
+            let kernel = self.objects.kernels.get(call.kernel)?;
+            let device = self.objects.device(call.device.get())?;
+            let output = usize::try_from(call.output.get()).map_err(|_| Status::INVALID_VALUE)?;
+            // "... if size in bytes specified by param_value_size is ..." larger than any answer, it is garbage.
+            if u64::from(call.output.get()) > limits::SMALL_BYTES_MAX {
+                return Err(Status::INVALID_VALUE);
+            }
+            kernel.sub_group_info(device, call.name.get(), &input, output)
+        };
+        self.shared.reply(call.request, &ask());
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::SuggestedLocalSize> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::SuggestedLocalSize,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let args = Args::take(payload)?;
+        let queues = args.queues(&self.queues);
+        let ask = || {
+            let kernel = self.objects.kernels.get(call.kernel)?;
+            let queue = self.queues.get(call.queue)?;
+            self.objects.set_args(kernel, &|id| find(&queues, id), &args)?;
+            let range = Range::checked(call.dims.get(), triple(call.offset), triple(call.global), None)?;
+            kernel.suggested_local_size(&queue.device, &range)
+        };
+        self.shared.reply(call.request, &ask());
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::KernelWorkGroupInfo> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::KernelWorkGroupInfo,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let args = Args::take(payload)?;
+        let queues = args.queues(&self.queues);
+        let ask = || {
+            let kernel = self.objects.kernels.get(call.kernel)?;
+            let device = self.objects.device(call.device.get())?;
+            self.objects.set_args(kernel, &|id| find(&queues, id), &args)?;
+            kernel.work_group_info(device, call.name.get())
+        };
+        self.shared.reply(call.request, &ask());
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! Buffers, sub-buffers, pipes and samplers.
+
+use penstock_device as device;
+use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, Id, Payload, frame};
+
+use super::Session;
+
+impl Serve<to_worker::CreateBuffer> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::CreateBuffer,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.mems.vacant(call.mem)?;
+        let context = self.objects.contexts.get(call.context);
+        let made =
+            context.and_then(|context| device::Mem::buffer(context, call.flags.get(), call.size.get()));
+        self.objects.mems.insert(call.mem, made)
+    }
+}
+
+impl Serve<to_worker::CreateSubBuffer> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::CreateSubBuffer,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.mems.vacant(call.mem)?;
+        let parent = self.objects.mems.get(call.parent);
+        let made = parent.and_then(|parent| {
+            device::Mem::sub_buffer(parent, call.flags.get(), call.origin.get(), call.size.get())
+        });
+        self.objects.mems.insert(call.mem, made)
+    }
+}
+
+impl Serve<to_worker::CreatePipe> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::CreatePipe,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.mems.vacant(call.mem)?;
+        let context = self.objects.contexts.get(call.context);
+        let made = context.and_then(|context| {
+            device::Mem::pipe(context, call.flags.get(), call.packet_size.get(), call.packets_max.get())
+        });
+        self.objects.mems.insert(call.mem, made)
+    }
+}
+
+impl Serve<to_worker::ReleaseMem> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ReleaseMem,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.mems.remove(call.mem);
+        self.objects.svm.forget(call.mem);
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::CreateSampler> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::CreateSampler,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.samplers.vacant(call.sampler)?;
+        let properties: Vec<u64> = frame::decode("CreateSampler", &payload.read_all()?)?;
+        let context = self.objects.contexts.get(call.context);
+        let made = context.and_then(|context| device::Sampler::new(context, &properties));
+        self.objects.samplers.insert(call.sampler, made)
+    }
+}
+
+impl Serve<to_worker::ReleaseSampler> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ReleaseSampler,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.objects.samplers.remove(call.sampler);
+        Ok(())
+    }
+}

@@ -1,0 +1,313 @@
+//! Links to the other workers of the same client.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use penstock_link::{Address, Key, LinkError, Outbox, Patience, Receiver, Sender, Side, Stream};
+use penstock_wire::calls::{Serve, to_peer, to_worker};
+use penstock_wire::describe::PeerInvitation;
+use penstock_wire::hello::{Role, TICKET_BYTES};
+use penstock_wire::id::kind;
+use penstock_wire::limits::HELLO_MS_MAX;
+use penstock_wire::{FrameError, Id, Payload, Status, frame, limits};
+use rustc_hash::FxHashMap;
+
+use super::event::lock;
+use super::{Session, Shared};
+
+/// What a worker needs to reach others and to be reached.
+#[derive(Clone, Default)]
+pub struct PeerSetup {
+    /// The pool's key, for other nodes over TCP.
+    pub key: Option<Arc<Key>>,
+    /// The way to the daemon.
+    pub admissions: Option<Arc<dyn Admissions>>,
+}
+
+/// Who lets peers in: the daemon, which has the listening sockets.
+pub trait Admissions: Send + Sync {
+    /// Asks that whoever brings this ticket is handed to this worker. The answer comes by [`Shared::admitted`]. `false`:
+    /// nobody can be asked.
+    fn admit(&self, ticket: &[u8; TICKET_BYTES]) -> bool;
+}
+
+/// Peers in one session at most: each is a link with a thread. The nodes of a large cluster.
+const PEERS_MAX: usize = 1024;
+
+/// What is kept to be said to a peer that is not there yet: as much as there are events. A client has its workers linked
+/// before it lets one tell the other anything.
+const JOBS_MAX: usize = limits::EVENTS_PER_SESSION_MAX;
+
+/// The other workers.
+#[derive(Default)]
+pub(crate) struct Peers {
+    setup: PeerSetup,
+    table: Mutex<FxHashMap<Id<kind::Peer>, Peer>>,
+    tickets: Mutex<FxHashMap<[u8; TICKET_BYTES], Admission>>,
+}
+
+enum Peer {
+    /// Not there yet: what shall be said to it.
+    Awaited(Vec<Job>),
+    Linked(Outbox),
+    Lost,
+}
+
+type Job = Box<dyn FnOnce(&Outbox) + Send>;
+
+struct Admission {
+    peer: Id<kind::Peer>,
+    /// Answered when the daemon knows the ticket.
+    request: Id<kind::Request>,
+}
+
+impl Peers {
+    pub(crate) fn new(setup: PeerSetup) -> Self {
+        Self { setup, ..Self::default() }
+    }
+
+    /// Says something to a peer, now or when it is there. To one that is lost nothing is said: its client knows.
+    pub(crate) fn post(&self, peer: Id<kind::Peer>, job: impl FnOnce(&Outbox) + Send + 'static) {
+        let mut table = lock(&self.table);
+        match table.get_mut(&peer) {
+            Some(Peer::Awaited(jobs)) if jobs.len() < JOBS_MAX => jobs.push(Box::new(job)),
+            Some(Peer::Linked(outbox)) => {
+                let outbox = outbox.clone();
+                drop(table);
+                job(&outbox);
+            }
+            // Dropped outside the lock: it may hold memory on its way.
+            Some(Peer::Awaited(_) | Peer::Lost) | None => drop(table),
+        }
+    }
+
+    /// Whether something can be said to a peer, now or later.
+    pub(crate) fn has(&self, peer: Id<kind::Peer>) -> bool {
+        matches!(lock(&self.table).get(&peer), Some(Peer::Awaited(_) | Peer::Linked(_)))
+    }
+
+    fn expect(&self, peer: Id<kind::Peer>) -> Result<(), FrameError> {
+        let mut table = lock(&self.table);
+        match table.get(&peer) {
+            // The client tries the other direction where one did not come about.
+            Some(Peer::Awaited(_)) => return Ok(()),
+            Some(Peer::Linked(_)) => return Err(FrameError::BadId("a peer")),
+            Some(Peer::Lost) | None if peer.is_none() => return Err(FrameError::BadId("a peer")),
+            Some(Peer::Lost) | None => {}
+        }
+        if table.len() >= PEERS_MAX {
+            return Err(FrameError::Limit("PEERS_MAX"));
+        }
+        table.insert(peer, Peer::Awaited(Vec::new()));
+        Ok(())
+    }
+
+    /// Says to a peer that is there now what has waited for it, before anything else.
+    fn link(&self, peer: Id<kind::Peer>, outbox: &Outbox) {
+        loop {
+            let jobs = match lock(&self.table).get_mut(&peer) {
+                Some(Peer::Awaited(jobs)) if !jobs.is_empty() => std::mem::take(jobs),
+                // Lost already: its reader was faster.
+                Some(Peer::Lost) | None => return outbox.close(),
+                Some(state) => {
+                    *state = Peer::Linked(outbox.clone());
+                    return;
+                }
+            };
+            // Without the lock: a job may end events, and who follows those may post.
+            for job in jobs {
+                job(outbox);
+            }
+        }
+    }
+
+    fn set(&self, peer: Id<kind::Peer>, state: Peer) -> Option<Peer> {
+        lock(&self.table).insert(peer, state)
+    }
+
+    /// Ends all links.
+    pub(crate) fn close(&self) {
+        let peers = std::mem::take(&mut *lock(&self.table));
+        for peer in peers.into_values() {
+            if let Peer::Linked(outbox) = peer {
+                outbox.close();
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// The daemon knows a ticket.
+    pub fn admitted(&self, ticket: &[u8; TICKET_BYTES]) {
+        let request = lock(&self.peers.tickets).get(ticket).map(|admission| admission.request);
+        if let Some(request) = request {
+            self.reply(request, &Ok(()));
+        }
+    }
+
+    /// Another worker has come with a ticket.
+    pub fn arrived(self: &Arc<Self>, ticket: &[u8; TICKET_BYTES], stream: Stream) {
+        // A ticket is good once.
+        let admission = lock(&self.peers.tickets).remove(ticket);
+        let Some(admission) = admission else { return };
+        let linked = penstock_link::establish(stream, 0, Side::Worker, to_peer::check);
+        match linked.and_then(|link| self.link_peer(admission.peer, link)) {
+            Ok(()) => {}
+            Err(error) => {
+                self.complain("a peer did not come", &error);
+                self.lose_peer(admission.peer);
+            }
+        }
+    }
+
+    /// A link to a peer stands.
+    pub(crate) fn link_peer(
+        self: &Arc<Self>,
+        peer: Id<kind::Peer>,
+        (sender, receiver): (Sender, Receiver),
+    ) -> Result<(), LinkError> {
+        let outbox = Outbox::new(sender);
+        let shared = self.clone();
+        let serve = move || shared.serve_peer(peer, receiver);
+        thread::Builder::new()
+            .name("peer".into())
+            .spawn(serve)
+            .map_err(|source| LinkError::System { doing: "starting a thread for a peer", source })?;
+        self.peers.link(peer, &outbox);
+        Ok(())
+    }
+
+    fn serve_peer(self: &Arc<Self>, peer: Id<kind::Peer>, mut receiver: Receiver) {
+        let mut from = FromPeer { shared: self, peer };
+        let error = loop {
+            let received = receiver.receive(Patience::Forever, &mut |frame, payload| {
+                to_peer::dispatch(&mut from, frame, payload)
+            });
+            if let Err(error) = received {
+                break error;
+            }
+        };
+        match error {
+            // It has ended with the client, most likely; this session is about to.
+            LinkError::Closed => {}
+            error => self.complain("a peer is lost", &error),
+        }
+        self.lose_peer(peer);
+    }
+
+    fn lose_peer(self: &Arc<Self>, peer: Id<kind::Peer>) {
+        if let Some(Peer::Linked(outbox)) = self.peers.set(peer, Peer::Lost) {
+            outbox.close();
+        }
+        self.transfers.lose(self, peer);
+        self.events.lose(peer);
+    }
+
+    /// Opens a link to the worker that an invitation names.
+    fn open_peer(
+        self: &Arc<Self>,
+        peer: Id<kind::Peer>,
+        invitation: &PeerInvitation,
+    ) -> Result<(), LinkError> {
+        let mut failure = LinkError::Closed;
+        for address in &invitation.addresses {
+            let opened = address.parse::<Address>().and_then(|address| {
+                let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
+                let key = self.peers.setup.key.as_deref();
+                let opened =
+                    penstock_link::open(&address, Role::Peer, Some(invitation.ticket), key, deadline)?;
+                penstock_link::establish(opened.stream, 0, Side::Client, to_peer::check)
+            });
+            match opened {
+                Ok(link) => return self.link_peer(peer, link),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+}
+
+/// Serves what another worker says.
+struct FromPeer<'a> {
+    shared: &'a Arc<Shared>,
+    peer: Id<kind::Peer>,
+}
+
+impl Serve<to_peer::PeerEvent> for FromPeer<'_> {
+    fn serve(
+        &mut self,
+        call: &to_peer::PeerEvent,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.shared.events.resolve(call.event, Status(call.status.get()))
+    }
+}
+
+impl Serve<to_peer::TransferData> for FromPeer<'_> {
+    fn serve(
+        &mut self,
+        call: &to_peer::TransferData,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.shared.transfer_came(call.transfer, Status(call.status.get()), self.peer, payload)
+    }
+}
+
+impl Serve<to_worker::ConnectPeer> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ConnectPeer,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let invitation: PeerInvitation = frame::decode("ConnectPeer", &payload.read_all()?)?;
+        self.shared.peers.expect(call.peer)?;
+        let (shared, request, peer) = (self.shared.clone(), call.request, call.peer);
+        let connect = move || match shared.open_peer(peer, &invitation) {
+            Ok(()) => shared.reply(request, &Ok(())),
+            Err(error) => {
+                shared.complain("no link to a peer", &error);
+                shared.lose_peer(peer);
+                shared.reply::<()>(request, &Err(Status::NODE_LOST));
+            }
+        };
+        if thread::Builder::new().name("connect".into()).spawn(connect).is_err() {
+            self.shared.lose_peer(call.peer);
+            self.shared.reply::<()>(call.request, &Err(Status::OUT_OF_RESOURCES));
+        }
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::AdmitPeer> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::AdmitPeer,
+        _: &[Id<kind::Event>],
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let ticket = payload.read_all()?.try_into().map_err(|_| FrameError::BadPayload("AdmitPeer"))?;
+        let peers = &self.shared.peers;
+        peers.expect(call.peer)?;
+        let admission = Admission { peer: call.peer, request: call.request };
+        if lock(&peers.tickets).insert(ticket, admission).is_some() {
+            return Err(FrameError::BadPayload("a ticket that was told before"));
+        }
+        if !peers.setup.admissions.as_ref().is_some_and(|daemon| daemon.admit(&ticket)) {
+            lock(&peers.tickets).remove(&ticket);
+            self.shared.lose_peer(call.peer);
+            self.shared.reply::<()>(call.request, &Err(Status::INVALID_OPERATION));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for PeerSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeerSetup").field("key", &self.key.is_some()).finish_non_exhaustive()
+    }
+}

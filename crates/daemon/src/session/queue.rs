@@ -1,0 +1,301 @@
+//! Queues: making them, and knowing when one has nothing outstanding.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use penstock_device as device;
+use penstock_device::Want;
+use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, Id, Payload, Status};
+
+use super::event::{Event, lock};
+use super::read::Sending;
+use super::{Session, Shared};
+
+/// `CL_QUEUE_PROFILING_ENABLE`.
+const PROFILING: u64 = 1 << 1;
+
+/// So many commands after a finish have an event although nobody asked for one. Who finishes after each few commands then
+/// waits for the last of them; a marker behind it would cost another turn of the device's thread (66 µs instead of 34
+/// for a launch and its finish). Who enqueues many does without: events cost 2 µs each in PoCL.
+const EVENTS_AFTER_FINISH: u64 = 4;
+
+/// A command queue, and what the session knows of its progress without asking the driver.
+pub(crate) struct Queue {
+    pub(crate) device: device::Queue,
+    pub(crate) in_order: bool,
+    pub(crate) profiling: bool,
+    /// Number of the last command given to the device.
+    serial: u64,
+    /// Number of the last command before the last finish.
+    finished: u64,
+    /// The last command that is known to have ended, and with it all before it.
+    reached: Arc<Progress>,
+    /// The last command of an in-order queue, if it has an event: who finishes can follow it.
+    last: Option<Last>,
+    /// Reads that go out of home memory without a copy: later commands must not change it before it is sent.
+    sending: Vec<Arc<Sending>>,
+    /// First failure since the last finish of a command that named no event.
+    failure: Option<Status>,
+    /// Whether commands were given to the driver since the last flush.
+    pub(crate) dirty: bool,
+}
+
+/// The event of an in-order queue's last command.
+enum Last {
+    /// One that the client knows.
+    Event(Arc<Event>),
+    /// One that only the driver knows.
+    Native(device::Event, Mark),
+}
+
+/// How far a queue has come.
+#[derive(Default)]
+pub(crate) struct Progress(AtomicU64);
+
+impl Progress {
+    pub(crate) fn reach(&self, serial: u64) {
+        self.0.fetch_max(serial, Ordering::AcqRel);
+    }
+}
+
+impl Queue {
+    fn new(device: device::Queue, properties: u64) -> Self {
+        Self {
+            in_order: !device.is_out_of_order(),
+            profiling: properties & PROFILING != 0,
+            device,
+            serial: 0,
+            finished: 0,
+            reached: Arc::default(),
+            last: None,
+            sending: Vec::new(),
+            failure: None,
+            dirty: false,
+        }
+    }
+
+    /// Whether every command so far is known to have ended.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.can_be_read() && self.sending.iter().all(|sending| sending.is_sent())
+    }
+
+    /// Whether nothing changes memory any more: every command so far has ended, but for reads that are being sent.
+    pub(crate) fn can_be_read(&self) -> bool {
+        self.reached.0.load(Ordering::Acquire) >= self.serial
+    }
+
+    /// Numbers a command that has been given to the device. What comes back tells its end.
+    pub(crate) fn count(&mut self) -> Mark {
+        self.serial += 1;
+        self.dirty = true;
+        self.last = None;
+        Mark { progress: self.reached.clone(), serial: self.serial, in_order: self.in_order }
+    }
+
+    /// Whether the next command shall have an event.
+    pub(crate) fn want(&self, asked: bool) -> Want {
+        let soon = self.in_order && self.serial - self.finished < EVENTS_AFTER_FINISH;
+        if asked || soon { Want::Event } else { Want::Nothing }
+    }
+
+    /// The last command is this event's.
+    pub(crate) fn set_last(&mut self, event: &Arc<Event>) {
+        if self.in_order {
+            self.last = Some(Last::Event(event.clone()));
+        }
+    }
+
+    /// The last command has this event, which nobody but a finish will ask for.
+    pub(crate) fn set_last_native(&mut self, native: device::Event, mark: Mark) {
+        if self.in_order {
+            self.last = Some(Last::Native(native, mark));
+        }
+    }
+
+    /// Notes a read that goes out of home memory from now on.
+    pub(crate) fn set_sending(&mut self, sending: Arc<Sending>, event: &Arc<Event>) {
+        self.sending.retain(|sending| !sending.is_sent());
+        self.sending.push(sending);
+        self.set_last(event);
+    }
+
+    /// Before a command: it must not overtake a read that is being sent.
+    pub(crate) fn pass_gate(&mut self) -> Result<(), Status> {
+        if self.sending.is_empty() {
+            return Ok(());
+        }
+        let mut gates = Vec::new();
+        for sending in std::mem::take(&mut self.sending) {
+            gates.extend(sending.gate(self.device.context())?);
+        }
+        if !gates.is_empty() {
+            let gates: Vec<&device::Event> = gates.iter().collect();
+            self.device.barrier(&gates, Want::Nothing)?;
+            self.count();
+        }
+        Ok(())
+    }
+
+    /// Keeps the failure of a command that named no event, for the next finish.
+    pub(crate) fn fail(&mut self, status: Status) {
+        self.failure.get_or_insert(status);
+    }
+
+    /// An event that ends when all commands so far have ended.
+    pub(crate) fn marker(&mut self) -> Result<(device::Event, Mark), Status> {
+        self.pass_gate()?;
+        let marker = self.device.marker(&[], Want::Event)?.ok_or(Status::OUT_OF_RESOURCES)?;
+        let mut mark = self.count();
+        // "If event_wait_list is NULL, then this particular command waits until all previous enqueued commands to
+        // command_queue have completed": so it tells of all, out of order too.
+        mark.in_order = true;
+        Ok((marker, mark))
+    }
+
+    pub(crate) fn flush(&mut self) {
+        if std::mem::take(&mut self.dirty)
+            && let Err(status) = self.device.flush()
+        {
+            self.fail(status);
+        }
+    }
+}
+
+/// A command's place in its queue.
+pub(crate) struct Mark {
+    progress: Arc<Progress>,
+    serial: u64,
+    /// Whether its end tells the end of all before it.
+    in_order: bool,
+}
+
+impl Mark {
+    /// The command has ended.
+    pub(crate) fn reach(&self) {
+        if self.in_order {
+            self.progress.reach(self.serial);
+        }
+    }
+}
+
+impl Session {
+    /// Gives the devices all commands so far.
+    pub(super) fn flush_queues(&mut self) {
+        for id in std::mem::take(&mut self.unflushed) {
+            if let Ok(queue) = self.queues.get_mut(id) {
+                queue.flush();
+            }
+        }
+    }
+
+    /// Notes that a queue has commands that the device may not have been given.
+    pub(super) fn note_unflushed(&mut self, id: Id<kind::Queue>) {
+        if self.queues.get(id).is_ok_and(|queue| queue.dirty) && !self.unflushed.contains(&id) {
+            self.unflushed.push(id);
+        }
+    }
+
+    fn finish(&mut self, request: Id<kind::Request>, id: Id<kind::Queue>) -> Result<(), Status> {
+        let queue = self.queues.get_mut(id)?;
+        let shared = self.shared.clone();
+        let failure = queue.failure.take();
+        queue.finished = queue.serial;
+        let answer = move |shared: &Shared| {
+            shared.drain_output();
+            shared.reply(request, &failure.map_or(Ok(()), Err));
+        };
+        if queue.is_idle() {
+            answer(&shared);
+            return Ok(());
+        }
+        match queue.last.take() {
+            Some(Last::Event(last)) => {
+                queue.flush();
+                last.follow(move |_| answer(&shared));
+            }
+            Some(Last::Native(last, mark)) => {
+                queue.flush();
+                last.on_complete(Box::new(move |_, _| {
+                    mark.reach();
+                    answer(&shared);
+                }));
+            }
+            None => {
+                let (marker, mark) = queue.marker()?;
+                queue.flush();
+                marker.on_complete(Box::new(move |_, _| {
+                    mark.reach();
+                    answer(&shared);
+                }));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::CreateQueue> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::CreateQueue,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.queues.vacant(call.queue)?;
+        let make = || {
+            let context = self.objects.contexts.get(call.context)?;
+            let device = self.objects.device(call.device.get())?;
+            device::Queue::new(context, device, call.properties.get(), call.size.get())
+        };
+        let queue = make().map(|device| Queue::new(device, call.properties.get()));
+        if let Ok(queue) = &queue {
+            lock(&self.shared.queues).insert(call.queue, queue.device.clone());
+        }
+        self.queues.insert(call.queue, queue)
+    }
+}
+
+impl Serve<to_worker::ReleaseQueue> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ReleaseQueue,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        if let Some(mut queue) = self.queues.remove(call.queue) {
+            // "clReleaseCommandQueue performs an implicit flush to issue any previously queued OpenCL commands."
+            queue.flush();
+            lock(&self.shared.queues).remove(&call.queue);
+        }
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::Flush> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::Flush,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        if let Ok(queue) = self.queues.get_mut(call.queue) {
+            queue.flush();
+        }
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::Finish> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::Finish,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        if let Err(status) = self.finish(call.request, call.queue) {
+            self.shared.reply::<()>(call.request, &Err(status));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,355 @@
+//! Reads: from the device to the client.
+//!
+//! A small read of an idle queue is a copy out of home memory. A large one goes from home memory straight to the link; the
+//! queue's next command is then held back by a gate until it is sent. All others go through staged pieces.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use penstock_device as device;
+use penstock_device::{HomeBytes, Staged, Times, Want};
+use penstock_link::Body;
+use penstock_wire::calls::{Serve, to_client, to_worker};
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, Id, Payload, Status, U64};
+
+use super::command::{Names, prepare, rect, refuse};
+use super::event::{Event, lock};
+use super::pieces::{Area, PIECE_BYTES_MAX};
+use super::queue::{Mark, Queue};
+use super::{Session, Shared, triple};
+
+/// Reads up to this size are copied rather than sent from where they are: a copy of 64 KiB takes some 5 µs, as much as the
+/// marker and the gate that sending in place needs.
+const COPIED_BYTES_MAX: u64 = 64 << 10;
+
+/// Home memory on its way to the client.
+pub(crate) struct Sending {
+    /// What must still happen: the bytes are sent; the end of the read is told.
+    left: AtomicUsize,
+    sent: AtomicBool,
+    hangs: Mutex<Hangs>,
+}
+
+/// What happens when it is sent.
+struct Hangs {
+    gate: Option<device::Event>,
+    then: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Sending {
+    fn new(then: impl FnOnce() + Send + 'static) -> Arc<Self> {
+        let hangs = Mutex::new(Hangs { gate: None, then: Some(Box::new(then)) });
+        Arc::new(Self { left: AtomicUsize::new(2), sent: AtomicBool::new(false), hangs })
+    }
+
+    pub(crate) fn is_sent(&self) -> bool {
+        self.sent.load(Ordering::Acquire)
+    }
+
+    /// A user event that ends when all is sent; `None` if it is.
+    pub(crate) fn gate(&self, context: &device::Context) -> Result<Option<device::Event>, Status> {
+        let mut hangs = lock(&self.hangs);
+        if self.is_sent() {
+            return Ok(None);
+        }
+        let gate = device::Event::user(context)?;
+        hangs.gate = Some(gate.clone());
+        Ok(Some(gate))
+    }
+
+    fn step(&self) {
+        if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let (gate, then) = {
+            let mut hangs = lock(&self.hangs);
+            self.sent.store(true, Ordering::Release);
+            (hangs.gate.take(), hangs.then.take())
+        };
+        if let Some(then) = then {
+            then();
+        }
+        if let Some(gate) = gate {
+            // A gate of a context that is gone holds nothing back.
+            _ = gate.complete(Status::OK);
+        }
+    }
+}
+
+/// The body of a frame that is home memory itself.
+struct InPlace {
+    bytes: HomeBytes,
+    sending: Arc<Sending>,
+}
+
+impl AsRef<[u8]> for InPlace {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
+
+impl Drop for InPlace {
+    fn drop(&mut self) {
+        self.sending.step();
+    }
+}
+
+/// The body of a frame that is a staged piece.
+pub(crate) struct Piece(pub(crate) Staged);
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Session {
+    fn read(
+        &mut self,
+        names: Names<'_>,
+        mem: Id<kind::Mem>,
+        area: impl FnOnce(&device::Mem) -> Result<Area, Status>,
+    ) -> Result<(), FrameError> {
+        // The bytes are sent under the event's name.
+        let event = self.shared.events.announce(names.event)?.ok_or(FrameError::BadId("a read's event"))?;
+        let Some((queue, waits)) = prepare(&self.shared, &mut self.queues, names, Some(&event)) else {
+            return Ok(());
+        };
+        let checked = self.objects.mems.get(mem).and_then(|mem| Ok((mem, area(mem)?)));
+        let (mem, area) = match checked {
+            Ok(checked) => checked,
+            Err(status) => {
+                refuse(&self.shared, Some(queue), Some(&event), status);
+                return Ok(());
+            }
+        };
+        let waits: Vec<&device::Event> = waits.iter().collect();
+        let read = Read { shared: &self.shared, queue, event: &event, mem, area };
+        if let Err(status) = read.start(&waits)? {
+            refuse(&self.shared, None, Some(&event), status);
+        }
+        self.note_unflushed(names.queue);
+        Ok(())
+    }
+}
+
+struct Read<'a> {
+    shared: &'a Arc<Shared>,
+    queue: &'a mut Queue,
+    event: &'a Arc<Event>,
+    mem: &'a device::Mem,
+    area: Area,
+}
+
+impl Read<'_> {
+    fn start(mut self, waits: &[&device::Event]) -> Result<Result<(), Status>, FrameError> {
+        if self.area.bytes == 0 {
+            return Ok(self.queue.pass_gate().and_then(|()| self.nothing(waits)));
+        }
+        // Where times are asked for, they are the device's own.
+        if !self.queue.profiling
+            && let Some(offset) = self.area.linear()
+        {
+            let idle = waits.is_empty() && self.queue.can_be_read();
+            if idle && self.area.bytes <= COPIED_BYTES_MAX {
+                self.shared.wait_for_room(self.area.bytes)?;
+                if self.copy(offset) {
+                    return Ok(Ok(()));
+                }
+            }
+            if self.queue.in_order
+                && self.area.bytes > COPIED_BYTES_MAX
+                && let Some(bytes) = self.mem.home_bytes(offset, self.area.bytes)
+            {
+                return Ok(self.in_place(bytes, idle, waits));
+            }
+        }
+        if let Err(status) = self.queue.pass_gate() {
+            return Ok(Err(status));
+        }
+        self.in_pieces(waits)
+    }
+
+    /// A read of no bytes only takes its turn.
+    fn nothing(&mut self, waits: &[&device::Event]) -> Result<(), Status> {
+        let marker = self.queue.device.marker(waits, Want::Event)?.ok_or(Status::OUT_OF_RESOURCES)?;
+        let mark = self.queue.count();
+        self.queue.set_last(self.event);
+        super::command::follow(self.shared, self.event.clone(), &marker, mark);
+        Ok(())
+    }
+
+    /// Copies out of home memory, at once.
+    fn copy(&self, offset: u64) -> bool {
+        let Some(home) = self.mem.home() else { return false };
+        let Ok(size) = usize::try_from(self.area.bytes) else { return false };
+        let Ok(mut bytes) = Staged::new(size) else { return false };
+        if home.read(offset, &mut bytes).is_err() {
+            return false;
+        }
+        let call = to_client::ReadData { event: self.event.id(), offset: U64::ZERO };
+        self.shared.outbox.post(&call, &[], Body::Shared(Box::new(Piece(bytes))));
+        self.shared.end_event(self.event, Status::OK, Times::default());
+        true
+    }
+
+    /// Sends home memory itself, now or when its turn has come.
+    fn in_place(&mut self, bytes: HomeBytes, idle: bool, waits: &[&device::Event]) -> Result<(), Status> {
+        let event = self.event.clone();
+        let sending = Sending::new(move || event.end(Status::OK));
+        let body = InPlace { bytes, sending: sending.clone() };
+        if idle {
+            send_in_place(self.shared, self.event, body);
+            self.queue.set_sending(sending, self.event);
+            return Ok(());
+        }
+        // Not behind the gate: a read may overtake the sending of another one.
+        let turn = self.queue.device.marker(waits, Want::Event)?.ok_or(Status::OUT_OF_RESOURCES)?;
+        let mark = self.queue.count();
+        self.queue.set_sending(sending, self.event);
+        let (shared, event) = (self.shared.clone(), self.event.clone());
+        turn.on_complete(Box::new(move |status, times| {
+            mark.reach();
+            if status.is_error() {
+                // Told first: dropping the body ends the event as if it had been sent.
+                shared.end_event(&event, status, times);
+                body.sending.step();
+                drop(body);
+            } else {
+                send_in_place(&shared, &event, body);
+            }
+        }));
+        Ok(())
+    }
+
+    /// Reads pieces into staged memory; each is sent while the next is read.
+    fn in_pieces(self, waits: &[&device::Event]) -> Result<Result<(), Status>, FrameError> {
+        let pieces: Vec<_> = self.area.pieces(PIECE_BYTES_MAX).collect();
+        let gather = Arc::new(Gather::new(self.shared.clone(), self.event.clone(), pieces.len()));
+        let last = pieces.len().saturating_sub(1);
+        for (at, piece) in pieces.iter().enumerate() {
+            self.shared.wait_for_room(piece.bytes)?;
+            let reading = match self.area.read(&self.queue.device, self.mem, piece, waits) {
+                Ok(reading) => reading,
+                Err(status) => {
+                    // Those before it are under way: the event ends with the last of them.
+                    gather.fail(status, pieces.len() - at);
+                    break;
+                }
+            };
+            let mark = self.queue.count();
+            if self.queue.in_order && at == last {
+                self.event.set_native(reading.event());
+            }
+            let (gather, offset) = (gather.clone(), piece.offset);
+            reading.on_complete(Box::new(move |status, times, bytes| {
+                gather.arrived(offset, status, times, bytes, mark);
+            }));
+            if at < last {
+                // The device starts while more pieces are enqueued.
+                self.queue.flush();
+            }
+        }
+        self.queue.set_last(self.event);
+        Ok(Ok(()))
+    }
+}
+
+fn send_in_place(shared: &Shared, event: &Arc<Event>, body: InPlace) {
+    let sending = body.sending.clone();
+    let call = to_client::ReadData { event: event.id(), offset: U64::ZERO };
+    shared.outbox.post(&call, &[], Body::Shared(Box::new(body)));
+    shared.tell_event(event, Status::OK, Times::default());
+    sending.step();
+}
+
+/// The pieces of one read.
+struct Gather {
+    shared: Arc<Shared>,
+    event: Arc<Event>,
+    state: Mutex<Gathered>,
+}
+
+struct Gathered {
+    left: usize,
+    status: Status,
+    times: Option<Times>,
+}
+
+impl Gather {
+    fn new(shared: Arc<Shared>, event: Arc<Event>, pieces: usize) -> Self {
+        Self { shared, event, state: Mutex::new(Gathered { left: pieces, status: Status::OK, times: None }) }
+    }
+
+    fn arrived(&self, offset: u64, status: Status, times: Times, bytes: Staged, mark: Mark) {
+        if !status.is_error() {
+            let call = to_client::ReadData { event: self.event.id(), offset: U64::new(offset) };
+            self.shared.outbox.post(&call, &[], Body::Shared(Box::new(Piece(bytes))));
+        }
+        let mut state = lock(&self.state);
+        let so_far = state.times.get_or_insert(times);
+        so_far.queued = so_far.queued.min(times.queued);
+        so_far.submitted = so_far.submitted.min(times.submitted);
+        so_far.started = so_far.started.min(times.started);
+        so_far.ended = so_far.ended.max(times.ended);
+        so_far.completed = so_far.completed.max(times.completed);
+        self.step(state, status, 1);
+        // Last: a finish that finds the queue idle is answered at once, and must not come before the bytes.
+        mark.reach();
+    }
+
+    /// `pieces` will not come.
+    fn fail(&self, status: Status, pieces: usize) {
+        self.step(lock(&self.state), status, pieces);
+    }
+
+    fn step(&self, mut state: std::sync::MutexGuard<'_, Gathered>, status: Status, pieces: usize) {
+        if status.is_error() && !state.status.is_error() {
+            state.status = status;
+        }
+        state.left = state.left.saturating_sub(pieces);
+        if state.left == 0 {
+            let (status, times) = (state.status, state.times.unwrap_or_default());
+            drop(state);
+            self.shared.end_event(&self.event, status, times);
+        }
+    }
+}
+
+impl Serve<to_worker::ReadBuffer> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ReadBuffer,
+        waits: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let names = Names { queue: call.queue, event: call.event, waits };
+        self.read(names, call.mem, |mem| Area::bytes(mem, call.offset.get(), call.size.get()))
+    }
+}
+
+impl Serve<to_worker::ReadBufferRect> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ReadBufferRect,
+        waits: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let names = Names { queue: call.queue, event: call.event, waits };
+        let from = rect(call.origin, call.row_pitch, call.slice_pitch);
+        self.read(names, call.mem, |mem| Area::rect(mem, from, triple(call.region)))
+    }
+}
+
+impl Serve<to_worker::ReadImage> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ReadImage,
+        waits: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let names = Names { queue: call.queue, event: call.event, waits };
+        self.read(names, call.mem, |mem| Area::image(mem, triple(call.origin), triple(call.region)))
+    }
+}

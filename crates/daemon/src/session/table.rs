@@ -1,0 +1,78 @@
+//! Objects by the ids that the client chose.
+
+use penstock_wire::{FrameError, Id, Status, limits};
+use rustc_hash::FxHashMap;
+
+/// Objects of one kind. One that could not be made stays as its status, which then every use reports: making is one-way.
+pub(crate) struct Table<K, T> {
+    objects: FxHashMap<Id<K>, Result<T, Status>>,
+    /// What a use of an unknown id reports.
+    missing: Status,
+    name: &'static str,
+}
+
+impl<K, T> Table<K, T> {
+    pub(crate) fn new(name: &'static str, missing: Status) -> Self {
+        Self { objects: FxHashMap::default(), missing, name }
+    }
+
+    /// Adds an object, or why it could not be made.
+    pub(crate) fn insert(&mut self, id: Id<K>, object: Result<T, Status>) -> Result<(), FrameError> {
+        self.vacant(id)?;
+        self.objects.insert(id, object);
+        Ok(())
+    }
+
+    /// Checks that an object can be added under this id, before the effort of making it.
+    pub(crate) fn vacant(&self, id: Id<K>) -> Result<(), FrameError> {
+        if id.is_none() || self.objects.contains_key(&id) {
+            return Err(FrameError::BadId(self.name));
+        }
+        if self.objects.len() >= limits::OBJECTS_PER_SESSION_MAX {
+            return Err(FrameError::Limit("OBJECTS_PER_SESSION_MAX"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, id: Id<K>) -> Result<&T, Status> {
+        self.objects.get(&id).ok_or(self.missing)?.as_ref().map_err(|status| *status)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: Id<K>) -> Result<&mut T, Status> {
+        self.objects.get_mut(&id).ok_or(self.missing)?.as_mut().map_err(|status| *status)
+    }
+
+    /// Forgets an object. An unknown id is no error: releasing changes nothing then.
+    pub(crate) fn remove(&mut self, id: Id<K>) -> Option<T> {
+        self.objects.remove(&id)?.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_wire::id::kind;
+
+    use super::*;
+
+    fn table() -> Table<kind::Mem, u32> {
+        Table::new("a memory object", Status::INVALID_MEM_OBJECT)
+    }
+
+    #[test]
+    fn a_failed_object_reports_why() {
+        let mut table = table();
+        table.insert(Id::new(1), Err(Status::MEM_OBJECT_ALLOCATION_FAILURE)).unwrap();
+        assert_eq!(table.get(Id::new(1)), Err(Status::MEM_OBJECT_ALLOCATION_FAILURE));
+        assert_eq!(table.get(Id::new(2)), Err(Status::INVALID_MEM_OBJECT));
+    }
+
+    #[test]
+    fn ids_are_used_once_at_a_time() {
+        let mut table = table();
+        table.insert(Id::new(1), Ok(7)).unwrap();
+        assert_eq!(table.insert(Id::new(1), Ok(8)), Err(FrameError::BadId("a memory object")));
+        assert_eq!(table.insert(Id::NONE, Ok(8)), Err(FrameError::BadId("a memory object")));
+        assert_eq!(table.remove(Id::new(1)), Some(7));
+        assert_eq!(table.remove(Id::new(1)), None);
+    }
+}

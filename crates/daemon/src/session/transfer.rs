@@ -1,0 +1,414 @@
+//! Transfers: the content of a memory object from one place to another: to another worker, to another platform of this
+//! one, or (for the client to relay) to the client.
+//!
+//! Both ends wait for their own wait lists, in software: a transfer's place is in no queue, and a queue of its own would let
+//! one transfer wait for another.
+
+use std::sync::{Arc, Mutex};
+
+use penstock_device as device;
+use penstock_device::{HomeBytes, Staged, Times, Want};
+use penstock_link::Body;
+use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, I32, Id, Payload, Status, U64, limits};
+use rustc_hash::FxHashMap;
+
+use super::event::{Event, lock};
+use super::pieces::Area;
+use super::read::Piece;
+use super::write::into_home;
+use super::{Session, Shared};
+
+/// Transfers to this worker.
+#[derive(Default)]
+pub(crate) struct Transfers {
+    table: Mutex<FxHashMap<Id<kind::Transfer>, Incoming>>,
+}
+
+/// A transfer of which one end is known.
+#[derive(Default)]
+struct Incoming {
+    /// Where it goes, once that has been said.
+    target: Option<Target>,
+    /// Whether the target's wait list has ended.
+    ready: bool,
+    /// What came before it could be used.
+    content: Option<Result<Content, Status>>,
+}
+
+struct Target {
+    mem: device::Mem,
+    area: Area,
+    event: Arc<Event>,
+    peer: Id<kind::Peer>,
+}
+
+/// Content of a memory object, on its way.
+enum Content {
+    Staged(Staged),
+    /// The source's own memory, in this process.
+    Home(HomeBytes),
+}
+
+impl AsRef<[u8]> for Content {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Staged(bytes) => bytes,
+            Self::Home(bytes) => bytes.as_ref(),
+        }
+    }
+}
+
+impl Transfers {
+    /// A peer is lost: so are the transfers that it would have sent.
+    pub(crate) fn lose(&self, shared: &Arc<Shared>, peer: Id<kind::Peer>) {
+        let lost: Vec<Incoming> = {
+            let mut table = lock(&self.table);
+            let of_peer = |it: &Incoming| {
+                it.content.is_none() && it.target.as_ref().is_some_and(|target| target.peer == peer)
+            };
+            let ids: Vec<_> = table.iter().filter(|(_, it)| of_peer(it)).map(|(id, _)| *id).collect();
+            ids.iter().filter_map(|id| table.remove(id)).collect()
+        };
+        for target in lost.into_iter().filter_map(|it| it.target) {
+            shared.end_event(&target.event, Status::NODE_LOST, Times::default());
+        }
+    }
+
+    /// Whether there is room for one more.
+    fn check_room(&self) -> Result<(), FrameError> {
+        if lock(&self.table).len() >= limits::OBJECTS_PER_SESSION_MAX {
+            return Err(FrameError::Limit("OBJECTS_PER_SESSION_MAX"));
+        }
+        Ok(())
+    }
+
+    /// Staged bytes that wait for their targets.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        let staged = |incoming: &Incoming| match &incoming.content {
+            Some(Ok(Content::Staged(bytes))) => bytes.len() as u64,
+            _ => 0,
+        };
+        lock(&self.table).values().map(staged).sum()
+    }
+
+    /// Changes what is known of a transfer; takes it out when nothing is missing.
+    fn update(&self, id: Id<kind::Transfer>, change: impl FnOnce(&mut Incoming)) -> Option<Incoming> {
+        let mut table = lock(&self.table);
+        let incoming = table.entry(id).or_default();
+        change(incoming);
+        let whole = incoming.target.is_some() && incoming.ready && incoming.content.is_some();
+        if whole { table.remove(&id) } else { None }
+    }
+
+    /// Takes out a transfer whose bytes can go where they belong at once.
+    fn take_ready(&self, id: Id<kind::Transfer>) -> Option<Target> {
+        let mut table = lock(&self.table);
+        let ready = table.get(&id).is_some_and(|it| it.ready && it.target.is_some());
+        if ready { table.remove(&id).and_then(|it| it.target) } else { None }
+    }
+}
+
+impl Shared {
+    /// The content of a transfer comes from a peer.
+    pub(super) fn transfer_came(
+        self: &Arc<Self>,
+        id: Id<kind::Transfer>,
+        status: Status,
+        peer: Id<kind::Peer>,
+        payload: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        if status.is_error() {
+            self.deliver(id, Err(status));
+            return Ok(());
+        }
+        if let Some(target) = self.transfers.take_ready(id) {
+            if payload.left() != target.area.bytes || target.peer != peer {
+                self.end_event(&target.event, Status::INVALID_VALUE, Times::default());
+                return Ok(());
+            }
+            if let Some(filled) = into_home(&target.mem, &target.area, payload) {
+                let status = if filled.is_ok() { Status::OK } else { Status::NODE_LOST };
+                self.end_event(&target.event, status, Times::default());
+                return filled;
+            }
+            let whole = Incoming { target: Some(target), ready: true, content: None };
+            lock(&self.transfers.table).insert(id, whole);
+        }
+        self.transfers.check_room()?;
+        // Not used yet, or not at once. What is not announced must not make this worker take any amount of memory.
+        let size = payload.left();
+        if size > limits::STAGED_BYTES_MAX {
+            self.deliver(id, Err(Status::OUT_OF_RESOURCES));
+            return Ok(());
+        }
+        self.wait_for_transfer_room(size)?;
+        let staged = usize::try_from(size).map_err(|_| Status::OUT_OF_HOST_MEMORY).and_then(Staged::new);
+        match staged {
+            Ok(mut bytes) => {
+                payload.read(&mut bytes)?;
+                self.deliver(id, Ok(Content::Staged(bytes)));
+            }
+            Err(status) => self.deliver(id, Err(status)),
+        }
+        Ok(())
+    }
+
+    /// The content of a transfer is here.
+    fn deliver(self: &Arc<Self>, id: Id<kind::Transfer>, content: Result<Content, Status>) {
+        if let Some(whole) = self.transfers.update(id, |it| it.content = Some(content)) {
+            self.store(whole);
+        }
+    }
+
+    /// Writes content that is here to where it goes.
+    fn store(self: &Arc<Self>, whole: Incoming) {
+        let (Some(target), Some(content)) = (whole.target, whole.content) else { return };
+        let event = target.event.clone();
+        let stored = content.and_then(|content| self.write_content(target, content));
+        if let Err(status) = stored {
+            self.end_event(&event, status, Times::default());
+        }
+    }
+
+    fn write_content(self: &Arc<Self>, target: Target, content: Content) -> Result<(), Status> {
+        let Target { mem, area, event, .. } = target;
+        if content.as_ref().len() as u64 != area.bytes {
+            return Err(Status::INVALID_VALUE);
+        }
+        if let (Some(home), Some(offset)) = (mem.home(), area.linear()) {
+            home.write(offset, content.as_ref())?;
+            self.end_event(&event, Status::OK, Times::default());
+            return Ok(());
+        }
+        let staged = match content {
+            Content::Staged(staged) => staged,
+            Content::Home(bytes) => {
+                let mut staged = Staged::new(bytes.as_ref().len())?;
+                staged.copy_from_slice(bytes.as_ref());
+                staged
+            }
+        };
+        let queue = mem.context().transfer_queue()?;
+        let written = area.write(&queue, &mem, &area.whole(), staged, &[], Want::Event)?;
+        let written = written.ok_or(Status::OUT_OF_RESOURCES)?;
+        let shared = self.clone();
+        written.on_complete(Box::new(move |status, times| shared.end_event(&event, status, times)));
+        queue.flush()
+    }
+
+    /// The wait list of a transfer's source has ended.
+    fn send_content(self: &Arc<Self>, departure: Departure, waited: Result<(), Status>) {
+        let source = waited.and_then(|()| departure.take());
+        let shared = self.clone();
+        match source {
+            Ok(Source::Home(bytes)) => departure.go(&shared, Ok(Content::Home(bytes)), Times::default()),
+            Ok(Source::Reading(reading)) => reading.on_complete(Box::new(move |status, times, bytes| {
+                departure.go(&shared, status.ok().map(|()| Content::Staged(bytes)), times);
+            })),
+            Err(status) => departure.go(&shared, Err(status), Times::default()),
+        }
+    }
+}
+
+/// A transfer from this worker.
+struct Departure {
+    mem: device::Mem,
+    area: Area,
+    event: Arc<Event>,
+    transfer: Id<kind::Transfer>,
+    peer: Id<kind::Peer>,
+}
+
+enum Source {
+    Home(HomeBytes),
+    Reading(device::Reading),
+}
+
+/// A body whose end tells that its source may change again.
+struct Departing {
+    content: Content,
+    shared: Arc<Shared>,
+    event: Arc<Event>,
+}
+
+impl AsRef<[u8]> for Departing {
+    fn as_ref(&self) -> &[u8] {
+        self.content.as_ref()
+    }
+}
+
+impl Drop for Departing {
+    fn drop(&mut self) {
+        self.shared.end_event(&self.event, Status::OK, Times::default());
+    }
+}
+
+impl Departure {
+    /// The source's content: its own memory, or a read of it.
+    fn take(&self) -> Result<Source, Status> {
+        let home = self.area.linear().and_then(|offset| self.mem.home_bytes(offset, self.area.bytes));
+        if let Some(bytes) = home {
+            return Ok(Source::Home(bytes));
+        }
+        let queue = self.mem.context().transfer_queue()?;
+        let reading = self.area.read(&queue, &self.mem, &self.area.whole(), &[])?;
+        queue.flush()?;
+        Ok(Source::Reading(reading))
+    }
+
+    fn go(self, shared: &Arc<Shared>, content: Result<Content, Status>, times: Times) {
+        if self.transfer.is_none() {
+            self.go_to_client(shared, content, times);
+        } else if self.peer.is_none() {
+            self.go_to_neighbour(shared, content, times);
+        } else {
+            self.go_to_peer(shared, content);
+        }
+    }
+
+    /// As a read of the client.
+    fn go_to_client(self, shared: &Arc<Shared>, content: Result<Content, Status>, times: Times) {
+        let status = content.as_ref().err().copied().unwrap_or(Status::OK);
+        if let Ok(content) = content {
+            let call = to_client::ReadData { event: self.event.id(), offset: U64::ZERO };
+            let body: Box<dyn AsRef<[u8]> + Send> = match content {
+                Content::Staged(bytes) => Box::new(Piece(bytes)),
+                Content::Home(bytes) => Box::new(bytes),
+            };
+            shared.outbox.post(&call, &[], Body::Shared(body));
+        }
+        shared.end_event(&self.event, status, times);
+    }
+
+    /// To another platform of this worker.
+    fn go_to_neighbour(self, shared: &Arc<Shared>, content: Result<Content, Status>, times: Times) {
+        let status = content.as_ref().err().copied().unwrap_or(Status::OK);
+        let content = match content {
+            // The target may not be ready for long, and the source must be free to change: a copy, unless it goes at once.
+            Ok(Content::Home(bytes)) => match shared.transfers.take_ready(self.transfer) {
+                Some(target) => {
+                    let whole = Incoming {
+                        target: Some(target),
+                        ready: true,
+                        content: Some(Ok(Content::Home(bytes))),
+                    };
+                    shared.store(whole);
+                    return shared.end_event(&self.event, status, times);
+                }
+                None => copied(bytes.as_ref()).map(Content::Staged),
+            },
+            other => other,
+        };
+        shared.deliver(self.transfer, content);
+        shared.end_event(&self.event, status, times);
+    }
+
+    fn go_to_peer(self, shared: &Arc<Shared>, content: Result<Content, Status>) {
+        let status = content.as_ref().err().copied().unwrap_or(Status::OK);
+        if !shared.peers.has(self.peer) {
+            return shared.end_event(&self.event, Status::NODE_LOST, Times::default());
+        }
+        let call = to_peer::TransferData { transfer: self.transfer, status: I32::new(status.0) };
+        match content {
+            Ok(content) => {
+                let body = Departing { content, shared: shared.clone(), event: self.event };
+                shared
+                    .peers
+                    .post(self.peer, move |outbox| outbox.post(&call, &[], Body::Shared(Box::new(body))));
+            }
+            Err(_) => {
+                shared.peers.post(self.peer, move |outbox| outbox.post(&call, &[], Body::None));
+                shared.end_event(&self.event, status, Times::default());
+            }
+        }
+    }
+}
+
+fn copied(bytes: &[u8]) -> Result<Staged, Status> {
+    let mut staged = Staged::new(bytes.len())?;
+    staged.copy_from_slice(bytes);
+    Ok(staged)
+}
+
+impl Serve<to_worker::SendMem> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::SendMem,
+        waits: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.shared.transfers.check_room()?;
+        let event =
+            self.shared.events.announce(call.event)?.ok_or(FrameError::BadId("a transfer's event"))?;
+        let (transfer, peer) = (call.transfer, call.peer);
+        let checked = self
+            .objects
+            .mems
+            .get(call.mem)
+            .and_then(|mem| Ok((mem.clone(), Area::content(mem, call.offset.get(), call.size.get())?)));
+        let shared = self.shared.clone();
+        match checked {
+            Ok((mem, area)) => {
+                let departure = Departure { mem, area, event, transfer, peer };
+                let arrivals: Vec<_> = waits.iter().filter_map(|id| self.shared.events.get(*id)).collect();
+                self.shared.events.when_all(waits, move |_| {
+                    // A command that failed leaves some content; a transfer that failed leaves none.
+                    let failed = arrivals.iter().any(|event| event.is_failed_arrival());
+                    let waited = if failed { Err(Status::WAIT_LIST_FAILED) } else { Ok(()) };
+                    shared.send_content(departure, waited);
+                });
+            }
+            Err(status) => {
+                // The other end must not wait for what does not come.
+                if peer.is_none() && !transfer.is_none() {
+                    shared.deliver(transfer, Err(status));
+                } else {
+                    let call = to_peer::TransferData { transfer, status: I32::new(status.0) };
+                    shared.peers.post(peer, move |outbox| outbox.post(&call, &[], Body::None));
+                }
+                shared.end_event(&event, status, Times::default());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::ReceiveMem> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ReceiveMem,
+        waits: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.shared.transfers.check_room()?;
+        let event =
+            self.shared.events.announce(call.event)?.ok_or(FrameError::BadId("a transfer's event"))?;
+        event.set_arrival();
+        let (transfer, peer) = (call.transfer, call.peer);
+        let checked = self
+            .objects
+            .mems
+            .get(call.mem)
+            .and_then(|mem| Ok((mem.clone(), Area::content(mem, call.offset.get(), call.size.get())?)));
+        let shared = self.shared.clone();
+        let gone = !peer.is_none() && !shared.peers.has(peer);
+        match checked {
+            Ok(_) if gone => shared.end_event(&event, Status::NODE_LOST, Times::default()),
+            Ok((mem, area)) => {
+                let target = Target { mem, area, event, peer };
+                shared.transfers.update(transfer, |it| it.target = Some(target));
+                // Commands that used the target before must have ended, well or not: all of it is new afterwards.
+                self.shared.events.when_all(waits, move |_| {
+                    let whole = shared.transfers.update(transfer, |it| it.ready = true);
+                    if let Some(whole) = whole {
+                        shared.store(whole);
+                    }
+                });
+            }
+            Err(status) => shared.end_event(&event, status, Times::default()),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! What a daemon tells of itself, as JSON.
+
+use std::sync::atomic::Ordering;
+
+use penstock_wire::limits;
+use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
+
+impl Daemon {
+    /// Sessions, workers, devices, limits.
+    pub(crate) fn status(&self) -> Value {
+        let workers = self.workers();
+        let session = |session: crate::workers::Session| {
+            json!({
+                "worker": session.worker,
+                "client": session.client,
+                "seconds": session.since.elapsed().as_secs(),
+            })
+        };
+        let sessions: Vec<Value> = workers.sessions().into_iter().map(session).collect();
+        json!({
+            "host": crate::node::host(),
+            "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "protocol": limits::PROTOCOL_VERSION,
+            "uptime_s": self.started.elapsed().as_secs(),
+            "addresses": self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "sessions": sessions,
+            "spare_workers": workers.spare(),
+            "starting_workers": workers.starting(),
+            "waiting_clients": workers.waiting,
+            "refused": self.refused.load(Ordering::Relaxed),
+            "devices": workers.devices,
+            "problem": workers.problem,
+            "limits": {
+                "sessions": limits::SESSIONS_PER_DAEMON_MAX,
+                "pending_hellos": limits::PENDING_HELLOS_MAX,
+                "objects_per_session": limits::OBJECTS_PER_SESSION_MAX,
+                "events_per_session": limits::EVENTS_PER_SESSION_MAX,
+                "staged_bytes": limits::STAGED_BYTES_MAX,
+            },
+        })
+    }
+}

@@ -1,0 +1,222 @@
+//! A worker's process: made ready before it has a client, gone with it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use penstock_link::{Key, LinkError, Patience, Side, Stream};
+use penstock_wire::calls::to_worker;
+use penstock_wire::hello::TICKET_BYTES;
+use penstock_wire::limits::HELLO_MS_MAX;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+
+use crate::log::Logger;
+use crate::message::{Control, ToDaemon, ToWorker};
+use crate::node::Node;
+use crate::session::{Admissions, Output, PeerSetup, Session, Shared};
+
+/// After its client's hang-up a worker tries so long to end in order; then it ends whatever its drivers do.
+const END_MAX: Duration = Duration::from_millis(300);
+
+/// Runs a worker: a process that [`crate::serve`] started with the argument `worker`.
+pub fn worker_main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            Logger::default().of_worker().warn("a worker could not start", &[("error", &error)]);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> io::Result<()> {
+    crate::sys::unblock_signals();
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let control = Arc::new(Control::of(take_stdin()?));
+    crate::sys::offer_to_oom_killer();
+    // If the daemon ended before it could be asked to take us along, its socket has closed.
+    let Ok(Some((ToWorker::Start { addresses, key, log }, _))) = control.receive(Patience::Forever) else {
+        return Ok(());
+    };
+    let log = Logger::new(log).of_worker();
+    end_at_panic(log.clone());
+    let output = Output::capture()?;
+    let (node, problem) = Node::find(addresses);
+    let mut problem = problem.map(|problem| problem.to_string());
+    let description = node.encoded();
+    let devices: Vec<String> = node.devices().iter().map(penstock_device::Device::name).collect();
+    if devices.is_empty() {
+        problem.get_or_insert_with(|| {
+            "the OpenCL loader finds no devices; is a driver installed (clinfo -l)?".into()
+        });
+    }
+    let key = match key.as_deref().map(Key::load).transpose() {
+        Ok(key) => key.map(Arc::new),
+        Err(error) => {
+            log.warn("no key for other nodes", &[("error", &error)]);
+            None
+        }
+    };
+    if control.send(&ToDaemon::Ready { devices, problem }, None).is_err() {
+        return Ok(());
+    }
+    let Ok(Some((ToWorker::Client { features }, Some(socket)))) = control.receive(Patience::Forever) else {
+        return Ok(());
+    };
+    let setup = PeerSetup { key, admissions: Some(Arc::new(Daemon(control.clone()))) };
+    let client = Client { socket, features, description };
+    serve(client, &node, &control, setup, output, log)
+}
+
+/// A defect in any thread ends this worker, and so its session: nobody must wait for a thread that is gone.
+fn end_at_panic(log: Logger) {
+    std::panic::set_hook(Box::new(move |what| {
+        log.warn("a defect ends the session", &[("panic", what)]);
+        crate::sys::exit_now(101)
+    }));
+}
+
+/// The control socket is the standard input that the daemon gave us; drivers get an empty one.
+fn take_stdin() -> io::Result<OwnedFd> {
+    let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let null = std::fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    Ok(control)
+}
+
+struct Client {
+    socket: OwnedFd,
+    features: u64,
+    description: Vec<u8>,
+}
+
+fn serve(
+    client: Client,
+    node: &Node,
+    control: &Arc<Control>,
+    setup: PeerSetup,
+    output: Arc<Output>,
+    log: Logger,
+) -> io::Result<()> {
+    // Seen beside the thread that serves: that one may be inside a driver when the client ends.
+    let watched = rustix::io::fcntl_dupfd_cloexec(&client.socket, 3)?;
+    let (ended, end) = mpsc::channel();
+    let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
+    thread::scope(|scope| {
+        let (started, start) = mpsc::channel();
+        let log_of_session = log.clone();
+        let bell = &bell;
+        let session = move || {
+            let why = match open(client, node, setup, output, log_of_session) {
+                Ok((session, receiver)) => {
+                    // Nobody asks for the session only after the end of this process.
+                    _ = started.send(session.shared());
+                    session.run(receiver)
+                }
+                Err(error) => error,
+            };
+            _ = ended.send(why);
+            // The counter is far from full.
+            _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+        };
+        thread::Builder::new().name("session".into()).spawn_scoped(scope, session)?;
+        let hung_up = watch(&watched, control, bell, &start, &end);
+        let why = match hung_up {
+            Watched::Ended(why) => Some(why),
+            Watched::HungUp => end.recv_timeout(END_MAX).ok(),
+        };
+        let why = why
+            .map_or_else(|| "the client hung up while a driver was busy".to_owned(), |why| why.to_string());
+        log.info("the session ends", &[("why", &why)]);
+        _ = control.send(&ToDaemon::Ended(why), None);
+        // Not by returning: drivers' own ends wait for kernels, and may crash.
+        crate::sys::exit_now(0)
+    })
+}
+
+/// Describes the node to the client, and makes the link.
+fn open(
+    client: Client,
+    node: &Node,
+    setup: PeerSetup,
+    output: Arc<Output>,
+    log: Logger,
+) -> Result<(Session, penstock_link::Receiver), LinkError> {
+    let stream = Stream::from_fd(client.socket)?;
+    let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
+    stream.write_all_until(&client.description, deadline)?;
+    let (sender, receiver) =
+        penstock_link::establish(stream, client.features, Side::Worker, to_worker::check)?;
+    Ok((Session::new(node, sender, setup, Some(output), log), receiver))
+}
+
+enum Watched {
+    /// The client or the daemon is gone.
+    HungUp,
+    /// The session has ended by itself.
+    Ended(LinkError),
+}
+
+/// Serves the daemon until the client, the daemon, or the session is gone.
+fn watch(
+    client: &OwnedFd,
+    control: &Control,
+    bell: &OwnedFd,
+    start: &mpsc::Receiver<Arc<Shared>>,
+    end: &mpsc::Receiver<LinkError>,
+) -> Watched {
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::RDHUP;
+    let mut session = None;
+    loop {
+        let mut fds = [
+            PollFd::new(client, PollFlags::RDHUP),
+            PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),
+            PollFd::new(bell, PollFlags::IN),
+        ];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return Watched::HungUp,
+        }
+        let [client, daemon, _] = fds.map(|fd| fd.revents());
+        if let Ok(why) = end.try_recv() {
+            return Watched::Ended(why);
+        }
+        if client.intersects(gone) {
+            return Watched::HungUp;
+        }
+        if !daemon.is_empty() {
+            let Ok(message) = control.receive::<ToWorker>(Patience::Never) else { return Watched::HungUp };
+            if session.is_none() {
+                session = start.recv_timeout(END_MAX).ok();
+            }
+            if let (Some(session), Some((message, socket))) = (&session, message) {
+                hear(session, message, socket);
+            }
+        }
+    }
+}
+
+fn hear(session: &Arc<Shared>, message: ToWorker, socket: Option<OwnedFd>) {
+    match (message, socket) {
+        (ToWorker::Admitted(ticket), _) => session.admitted(&ticket),
+        (ToWorker::Peer(ticket), Some(socket)) => {
+            if let Ok(stream) = Stream::from_fd(socket) {
+                session.arrived(&ticket, stream);
+            }
+        }
+        // A daemon of this very executable says nothing else here.
+        _ => {}
+    }
+}
+
+/// The daemon, as far as sessions need it.
+struct Daemon(Arc<Control>);
+
+impl Admissions for Daemon {
+    fn admit(&self, ticket: &[u8; TICKET_BYTES]) -> bool {
+        self.0.send(&ToDaemon::Admit(*ticket), None).is_ok()
+    }
+}

@@ -1,0 +1,261 @@
+//! The loader's functions, found by name at run time, and the two shapes that all of OpenCL's calls have: a code, or a
+//! handle with a code beside it.
+
+use std::ffi::{CString, c_void};
+use std::sync::OnceLock;
+
+use penstock_cl_sys::{CL_SUCCESS, CORE_FUNCTIONS, SLOTS, cl_icd_dispatch, cl_int, slot};
+use penstock_wire::status::Status;
+
+/// An answer of a driver to a query, in bytes: as much as a reply may carry (a program's binaries are the largest).
+const ANSWER_BYTES_MAX: usize = 512 << 20;
+
+/// Functions of the loader in the shape of its own dispatch table; what it does not have is `None`.
+pub(super) struct Functions {
+    table: cl_icd_dispatch,
+}
+
+// SAFETY: the table is never changed, and its pointers (among them the `void *` of Direct3D's slots) are to code.
+unsafe impl Send for Functions {}
+// SAFETY: as above.
+unsafe impl Sync for Functions {}
+
+static LOADED: OnceLock<Functions> = OnceLock::new();
+static NONE: Functions = Functions::from_slots([std::ptr::null(); SLOTS]);
+
+impl Functions {
+    const fn from_slots(slots: [*const c_void; SLOTS]) -> Self {
+        // SAFETY: the table is SLOTS pointers, functions or none; each slot holds the function of that slot's name, or null.
+        Self { table: unsafe { std::mem::transmute::<[*const c_void; SLOTS], cl_icd_dispatch>(slots) } }
+    }
+
+    /// Takes every core function that `find` finds, for the life of the process.
+    pub(super) fn load(find: &dyn Fn(&CString) -> Option<*const c_void>) {
+        let mut slots = [std::ptr::null(); SLOTS];
+        for &(name, slot) in NEEDED {
+            debug_assert!(CORE_FUNCTIONS.iter().any(|&(core, _)| core == name), "{name} is no core function");
+            if let (Ok(name), Some(place)) = (CString::new(name), slots.get_mut(slot)) {
+                *place = find(&name).unwrap_or(std::ptr::null());
+            }
+        }
+        let _ = LOADED.set(Self::from_slots(slots));
+    }
+
+    pub(super) fn get() -> &'static cl_icd_dispatch {
+        &LOADED.get().unwrap_or(&NONE).table
+    }
+}
+
+macro_rules! needed {
+    ($($name:ident),* $(,)?) => { &[$((stringify!($name), slot!($name))),*] };
+}
+
+/// The functions that this crate calls.
+const NEEDED: &[(&str, usize)] = needed![
+    clGetPlatformIDs,
+    clGetPlatformInfo,
+    clGetDeviceIDs,
+    clGetDeviceInfo,
+    clCreateSubDevices,
+    clReleaseDevice,
+    clCreateContext,
+    clReleaseContext,
+    clCreateCommandQueue,
+    clCreateCommandQueueWithProperties,
+    clReleaseCommandQueue,
+    clCreateBuffer,
+    clCreateSubBuffer,
+    clCreateImage,
+    clCreatePipe,
+    clReleaseMemObject,
+    clSetMemObjectDestructorCallback,
+    clGetSupportedImageFormats,
+    clGetImageInfo,
+    clCreateSampler,
+    clCreateSamplerWithProperties,
+    clReleaseSampler,
+    clCreateProgramWithSource,
+    clCreateProgramWithBinary,
+    clCreateProgramWithBuiltInKernels,
+    clCreateProgramWithIL,
+    clReleaseProgram,
+    clBuildProgram,
+    clCompileProgram,
+    clLinkProgram,
+    clSetProgramSpecializationConstant,
+    clUnloadPlatformCompiler,
+    clGetProgramInfo,
+    clGetProgramBuildInfo,
+    clCreateKernel,
+    clCloneKernel,
+    clReleaseKernel,
+    clSetKernelArg,
+    clSetKernelArgSVMPointer,
+    clSetKernelExecInfo,
+    clGetKernelInfo,
+    clGetKernelArgInfo,
+    clGetKernelWorkGroupInfo,
+    clGetKernelSubGroupInfo,
+    clWaitForEvents,
+    clGetEventInfo,
+    clCreateUserEvent,
+    clReleaseEvent,
+    clSetUserEventStatus,
+    clSetEventCallback,
+    clGetEventProfilingInfo,
+    clFlush,
+    clFinish,
+    clEnqueueReadBuffer,
+    clEnqueueReadBufferRect,
+    clEnqueueWriteBuffer,
+    clEnqueueWriteBufferRect,
+    clEnqueueFillBuffer,
+    clEnqueueCopyBuffer,
+    clEnqueueCopyBufferRect,
+    clEnqueueReadImage,
+    clEnqueueWriteImage,
+    clEnqueueFillImage,
+    clEnqueueCopyImage,
+    clEnqueueCopyImageToBuffer,
+    clEnqueueCopyBufferToImage,
+    clEnqueueMigrateMemObjects,
+    clEnqueueNDRangeKernel,
+    clEnqueueMarkerWithWaitList,
+    clEnqueueBarrierWithWaitList,
+    clGetExtensionFunctionAddressForPlatform,
+    clGetDeviceAndHostTimer,
+];
+
+/// The loader's function, or `CL_INVALID_OPERATION` where it has none of this name.
+macro_rules! function {
+    ($name:ident) => {
+        $crate::opencl::api::Functions::get().$name.ok_or(penstock_wire::status::Status::INVALID_OPERATION)
+    };
+}
+pub(super) use function;
+
+/// What a call's code says.
+pub(super) fn check(code: cl_int) -> Result<(), Status> {
+    if code == CL_SUCCESS { Ok(()) } else { Err(failure(code)) }
+}
+
+/// A code as a failure. A positive one is none of OpenCL's; it must not pass for a success.
+fn failure(code: cl_int) -> Status {
+    if code < 0 { Status(code) } else { Status::OUT_OF_RESOURCES }
+}
+
+/// The handle that a call made, or its code.
+pub(super) fn made<T>(handle: *mut T, code: cl_int) -> Result<*mut T, Status> {
+    check(code)?;
+    // A driver that reports success must give a handle; one that does not has a defect that must not become ours.
+    if handle.is_null() { Err(Status::OUT_OF_RESOURCES) } else { Ok(handle) }
+}
+
+/// Makes an owner of one reference to an OpenCL object, which it gives back when dropped.
+macro_rules! owned {
+    ($(#[$doc:meta])* $name:ident($handle:ty), $release:ident) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(super) struct $name($handle);
+
+        // SAFETY: OpenCL's objects may be used from any thread; what is not safe by itself (a kernel's arguments) is
+        // behind a lock.
+        unsafe impl Send for $name {}
+        // SAFETY: as above.
+        unsafe impl Sync for $name {}
+
+        impl $name {
+            /// Takes over one reference, which the caller has.
+            pub(super) fn take(handle: $handle) -> Self {
+                Self(handle)
+            }
+
+            pub(super) fn raw(&self) -> $handle {
+                self.0
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                if let Ok(release) = $crate::opencl::api::function!($release) {
+                    // SAFETY: the reference is ours, and given back once.
+                    let _ = unsafe { release(self.0) };
+                }
+            }
+        }
+    };
+}
+pub(super) use owned;
+
+/// The answer of a `clGet*Info`, which is asked first for its size and then for its bytes. `ask` gets size, place and the
+/// place of the true size.
+pub(super) fn query(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> Result<Vec<u8>, Status> {
+    let mut size = 0;
+    check(ask(0, std::ptr::null_mut(), &mut size))?;
+    if size > ANSWER_BYTES_MAX {
+        return Err(Status::OUT_OF_HOST_MEMORY);
+    }
+    let mut bytes = vec![0; size];
+    if size > 0 {
+        let mut written = size;
+        check(ask(size, bytes.as_mut_ptr().cast(), &mut written))?;
+        bytes.truncate(written);
+    }
+    Ok(bytes)
+}
+
+/// A number of fixed size asked of a `clGet*Info`.
+pub(super) fn number<T: Number>(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> Result<T, Status> {
+    let mut value = T::default();
+    check(ask(size_of::<T>(), (&raw mut value).cast(), std::ptr::null_mut()))?;
+    Ok(value)
+}
+
+/// Numbers that any bytes make a value of.
+pub(super) trait Number: Default + Copy {}
+impl Number for u32 {}
+impl Number for i32 {}
+impl Number for u64 {}
+impl Number for usize {}
+
+/// The text of an answer, without its final NUL.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
+}
+
+/// A length or offset of a peer as the size type of this machine.
+pub(super) fn size(value: u64) -> Result<usize, Status> {
+    usize::try_from(value).map_err(|_| Status::INVALID_VALUE)
+}
+
+/// How many there are, as OpenCL counts.
+pub(super) fn count(length: usize) -> Result<u32, Status> {
+    u32::try_from(length).map_err(|_| Status::INVALID_VALUE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_needed_function_is_a_core_function() {
+        for (name, _) in NEEDED {
+            assert!(CORE_FUNCTIONS.iter().any(|(core, _)| core == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_loaded_is_refused() {
+        assert!(NONE.table.clFinish.is_none());
+        assert_eq!(check(-5), Err(Status(-5)));
+        assert!(check(7).is_err());
+        assert!(made(std::ptr::null_mut::<u8>(), 0).is_err());
+    }
+
+    #[test]
+    fn text_ends_at_the_nul() {
+        assert_eq!(text(b"abc\0def"), "abc");
+        assert_eq!(text(b""), "");
+    }
+}

@@ -1,0 +1,211 @@
+//! Devices and sub-devices.
+
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+
+use penstock_cl_sys::{
+    CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR, CL_DEVICE_LOCAL_MEM_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
+    CL_DEVICE_MEM_BASE_ADDR_ALIGN, CL_DEVICE_NAME, CL_DEVICE_PARENT_DEVICE, CL_DEVICE_PARENT_DEVICE_EXT,
+    CL_DEVICE_PLATFORM, CL_DEVICE_QUEUE_PROPERTIES, cl_device_id,
+};
+use penstock_wire::describe::{Info, Timers};
+use penstock_wire::status::Status;
+
+use super::api::{self, function};
+use super::platform::Platform;
+use super::probe;
+
+/// Where `clGetDeviceInfo` has queries: core; command buffers; termination, semaphores and external memory; vendors'
+/// (NVIDIA, AMD, EXT, Qualcomm, SPIR, Intel, ARM). Whole ranges are asked, so that a query that Penstock has never heard of is
+/// answered too; a driver refuses what it does not know.
+const QUERIES: &[std::ops::RangeInclusive<u32>] = &[
+    0x1000..=0x107F,
+    0x1298..=0x12BF,
+    0x2031..=0x2035,
+    0x204C..=0x2053,
+    0x4000..=0x40CF,
+    0x40E0..=0x40E1,
+    0x4100..=0x41DF,
+    0x4200..=0x425F,
+];
+
+/// Answers that are handles, which mean nothing in another process.
+const HANDLES: &[u32] = &[
+    CL_DEVICE_PLATFORM,
+    CL_DEVICE_PARENT_DEVICE,
+    CL_DEVICE_PARENT_DEVICE_EXT,
+    CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR,
+];
+
+/// Sub-devices that one partition may make: a driver with more has a defect.
+const SUB_DEVICES_MAX: u32 = 1 << 16;
+
+/// A device or sub-device. Cheap to clone; equal if it is the same device.
+#[derive(Clone, Debug)]
+pub struct Device(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    handle: Handle,
+    platform: Platform,
+    /// A sub-device counts references; a root device lives as long as its platform.
+    is_sub_device: bool,
+    shares_host_memory: OnceLock<bool>,
+    must_not_wait: OnceLock<bool>,
+    limits: OnceLock<Limits>,
+}
+
+/// What is asked of a device with each buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// `CL_DEVICE_MAX_MEM_ALLOC_SIZE`.
+    pub(super) allocation: u64,
+    /// `CL_DEVICE_MEM_BASE_ADDR_ALIGN`, in bytes.
+    pub(super) alignment: usize,
+    /// `CL_DEVICE_LOCAL_MEM_SIZE`.
+    pub(super) local: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Handle(cl_device_id);
+// SAFETY: a device may be used from any thread.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw() == other.raw()
+    }
+}
+impl Eq for Device {}
+impl Hash for Device {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.raw().hash(state);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.is_sub_device
+            && let Ok(release) = function!(clReleaseDevice)
+        {
+            // SAFETY: the reference that clCreateSubDevices gave is ours, and given back once.
+            let _ = unsafe { release(self.handle.0) };
+        }
+    }
+}
+
+impl Device {
+    pub(super) fn root(platform: &Platform, handle: cl_device_id) -> Self {
+        Self::from_handle(platform, handle, false)
+    }
+
+    fn from_handle(platform: &Platform, handle: cl_device_id, is_sub_device: bool) -> Self {
+        Self(Arc::new(Inner {
+            handle: Handle(handle),
+            platform: platform.clone(),
+            is_sub_device,
+            shares_host_memory: OnceLock::new(),
+            must_not_wait: OnceLock::new(),
+            limits: OnceLock::new(),
+        }))
+    }
+
+    pub(super) fn raw(&self) -> cl_device_id {
+        self.0.handle.0
+    }
+
+    /// Its platform.
+    pub fn platform(&self) -> &Platform {
+        &self.0.platform
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.ask(CL_DEVICE_NAME).map(|bytes| api::text(&bytes)).unwrap_or_default()
+    }
+
+    /// Answers of `clGetDeviceInfo`, for `DeviceDescription::info`; handles are left out.
+    pub fn info(&self) -> Info {
+        let numbers = QUERIES.iter().cloned().flatten().filter(|name| !HANDLES.contains(name));
+        numbers.filter_map(|name| Some((name, self.ask(name).ok()?))).collect()
+    }
+
+    /// Whether kernels and this process see the same memory: found by trying, once.
+    pub fn shares_host_memory(&self) -> bool {
+        *self.0.shares_host_memory.get_or_init(|| probe::shares_host_memory(self))
+    }
+
+    /// `clCreateSubDevices`. `properties` come without the last 0.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn sub_devices(&self, properties: &[i64]) -> Result<Vec<Self>, Status> {
+        let split = function!(clCreateSubDevices)?;
+        let mut list = Vec::with_capacity(properties.len() + 1);
+        for &property in properties {
+            list.push(isize::try_from(property).map_err(|_| Status::INVALID_VALUE)?);
+        }
+        list.push(0);
+        let mut count = 0;
+        // SAFETY: the list of properties ends with 0; no sub-devices are asked for, only how many there will be.
+        api::check(unsafe { split(self.raw(), list.as_ptr(), 0, std::ptr::null_mut(), &mut count) })?;
+        let mut handles = vec![std::ptr::null_mut(); count.min(SUB_DEVICES_MAX) as usize];
+        let places = api::count(handles.len())?;
+        // SAFETY: the list of properties ends with 0, and there are as many places as are named.
+        api::check(unsafe {
+            split(self.raw(), list.as_ptr(), places, handles.as_mut_ptr(), std::ptr::null_mut())
+        })?;
+        let handles = handles.into_iter().filter(|handle| !handle.is_null());
+        Ok(handles.map(|handle| Self::from_handle(self.platform(), handle, true)).collect())
+    }
+
+    /// `clGetDeviceAndHostTimer`.
+    ///
+    /// # Errors
+    /// The driver's; `CL_INVALID_OPERATION` where it has no such clock.
+    pub fn timers(&self) -> Result<Timers, Status> {
+        self.platform().needs(2, 1)?;
+        let get = function!(clGetDeviceAndHostTimer)?;
+        let (mut device, mut host) = (0, 0);
+        // SAFETY: both places live through the call.
+        api::check(unsafe { get(self.raw(), &mut device, &mut host) })?;
+        Ok(Timers { device, host })
+    }
+
+    pub(super) fn ask(&self, name: u32) -> Result<Vec<u8>, Status> {
+        let get = function!(clGetDeviceInfo)?;
+        // SAFETY: `query` gives a place of the size it names.
+        api::query(|size, value, true_size| unsafe { get(self.raw(), name, size, value, true_size) })
+    }
+
+    pub(super) fn number<T: api::Number>(&self, name: u32) -> Result<T, Status> {
+        let get = function!(clGetDeviceInfo)?;
+        // SAFETY: `number` gives a place of the size it names.
+        api::number(|size, value, true_size| unsafe { get(self.raw(), name, size, value, true_size) })
+    }
+
+    pub(super) fn queue_properties(&self) -> u64 {
+        self.number(CL_DEVICE_QUEUE_PROPERTIES).unwrap_or(0)
+    }
+
+    /// Whether commands must not be enqueued before what they wait for has ended. PoCL's `basic` device runs a command on
+    /// the thread that ends the event it waited for, inside a lock that the command needs: that thread then hangs for ever.
+    /// Oclgrind runs commands within `clFlush`, which then waits for ever.
+    pub fn must_not_wait(&self) -> bool {
+        *self.0.must_not_wait.get_or_init(|| match self.platform().name().as_str() {
+            "Portable Computing Language" => self.name().starts_with("basic"),
+            "Oclgrind" => true,
+            _ => false,
+        })
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        *self.0.limits.get_or_init(|| Limits {
+            allocation: self.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE).unwrap_or(0),
+            alignment: self.number::<u32>(CL_DEVICE_MEM_BASE_ADDR_ALIGN).unwrap_or(0) as usize / 8,
+            local: self.number(CL_DEVICE_LOCAL_MEM_SIZE).unwrap_or(0),
+        })
+    }
+}

@@ -1,0 +1,215 @@
+//! Events: how a command ended, and when.
+
+use std::sync::{Arc, TryLockError};
+
+use penstock_cl_sys::{
+    CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_COMPLETE, CL_PROFILING_COMMAND_END,
+    CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_START, CL_PROFILING_COMMAND_SUBMIT, cl_event,
+};
+use penstock_wire::status::Status;
+
+use super::api::{self, function, owned};
+use super::context::Context;
+use super::queue::Queue;
+use super::watch::{self, Inside};
+
+owned!(
+    /// One reference to a `cl_event`.
+    OwnedEvent(cl_event),
+    clReleaseEvent
+);
+
+/// What PoCL gives a command that fails because another one did. As a code it is `CL_DEVICE_NOT_FOUND`, which no command
+/// ends with.
+const POCL_FAILED: i32 = -1;
+
+/// When a command's phases were, in ns of the device's clock; all 0 where the queue does not profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// `CL_PROFILING_COMMAND_QUEUED`.
+    pub queued: u64,
+    /// `CL_PROFILING_COMMAND_SUBMIT`.
+    pub submitted: u64,
+    /// `CL_PROFILING_COMMAND_START`.
+    pub started: u64,
+    /// `CL_PROFILING_COMMAND_END`.
+    pub ended: u64,
+    /// `CL_PROFILING_COMMAND_COMPLETE`.
+    pub completed: u64,
+}
+
+/// The completion of one command, or a user event. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Event(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    raw: OwnedEvent,
+    context: Context,
+    profiles: bool,
+    /// Whether its command had a wait list.
+    waited: bool,
+}
+
+impl Event {
+    /// Takes over the event of a command of `queue`.
+    pub(super) fn of_command(raw: cl_event, queue: &Queue, waited: bool) -> Self {
+        let (context, profiles) = (queue.context().clone(), queue.profiles());
+        Self(Arc::new(Inner { raw: OwnedEvent::take(raw), context, profiles, waited }))
+    }
+
+    /// Takes over an event without times.
+    pub(super) fn of_context(raw: cl_event, context: &Context) -> Self {
+        Self(Arc::new(Inner {
+            raw: OwnedEvent::take(raw),
+            context: context.clone(),
+            profiles: false,
+            waited: false,
+        }))
+    }
+
+    /// `clCreateUserEvent`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn user(context: &Context) -> Result<Self, Status> {
+        let create = function!(clCreateUserEvent)?;
+        let mut code = 0;
+        // SAFETY: the context lives.
+        let raw = unsafe { create(context.raw(), &mut code) };
+        Ok(Self::of_context(api::made(raw, code)?, context))
+    }
+
+    /// `clSetUserEventStatus`: [`Status::OK`] or a failure. Whatever waits for the event, directly or not, then ends with
+    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`. May be called from anywhere, also from a completion.
+    ///
+    /// # Errors
+    /// The driver's, so `CL_INVALID_OPERATION` the second time.
+    pub fn complete(&self, status: Status) -> Result<(), Status> {
+        if !status.is_error() {
+            return self.set_status(Status::OK);
+        }
+        let context = &self.0.context;
+        context.note_user_event_failed();
+        // Not to be waited for: who enqueues may be below us on this very stack, inside the driver, or wait for a
+        // completion that we are part of.
+        match context.failing().try_write() {
+            Ok(_nobody_enqueues) => self.set_status(status)?,
+            Err(TryLockError::Poisoned(_)) => self.set_status(status)?,
+            Err(TryLockError::WouldBlock) => {
+                watch::fail_later(self.clone(), status);
+                return Ok(());
+            }
+        }
+        watch::look_for_failures();
+        Ok(())
+    }
+
+    /// As [`Self::complete`] with a failure, where waiting is no danger.
+    pub(super) fn fail_now(&self, status: Status) {
+        {
+            let _nobody_enqueues = loop {
+                match self.0.context.failing().try_write() {
+                    Ok(guard) => break guard,
+                    Err(TryLockError::Poisoned(guard)) => break guard.into_inner(),
+                    // Enqueuing takes microseconds. A waiting writer would make later readers wait, of whom one may hold
+                    // the lock already, further down its stack.
+                    Err(TryLockError::WouldBlock) => std::thread::sleep(std::time::Duration::from_micros(50)),
+                }
+            };
+            let _ = self.set_status(status);
+        }
+        watch::look_for_failures();
+    }
+
+    fn set_status(&self, status: Status) -> Result<(), Status> {
+        let set = function!(clSetUserEventStatus)?;
+        let _inside = Inside::enter();
+        // SAFETY: the event lives.
+        api::check(unsafe { set(self.raw(), status.0) })
+    }
+
+    pub(super) fn raw(&self) -> cl_event {
+        self.0.raw.raw()
+    }
+
+    /// The number of its context, see [`Context::id`].
+    pub fn context_id(&self) -> u64 {
+        self.0.context.id()
+    }
+
+    /// How its command stands: positive (`CL_QUEUED`, `CL_SUBMITTED`, `CL_RUNNING`) while it has not ended.
+    pub fn status(&self) -> Status {
+        let Ok(get) = function!(clGetEventInfo) else { return Status::INVALID_OPERATION };
+        // SAFETY: the event lives, and `number` gives a place of the size it names.
+        let code = api::number::<i32>(|size, value, true_size| unsafe {
+            get(self.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS, size, value, true_size)
+        });
+        match code {
+            // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the execution status of any of the events in the wait list is
+            // a negative integer value": PoCL 3.1 has a code of its own for it, Oclgrind hands on the first failure's.
+            Ok(code)
+                if code < 0
+                    && (self.0.waited || code == POCL_FAILED)
+                    && self.0.context.has_failed_user_event() =>
+            {
+                Status::WAIT_LIST_FAILED
+            }
+            Ok(code) => Status(code),
+            Err(status) => status,
+        }
+    }
+
+    /// When its command's phases were.
+    pub fn times(&self) -> Times {
+        if !self.0.profiles {
+            return Times::default();
+        }
+        let ended = self.time(CL_PROFILING_COMMAND_END);
+        let completed = self.time(CL_PROFILING_COMMAND_COMPLETE);
+        Times {
+            queued: self.time(CL_PROFILING_COMMAND_QUEUED),
+            submitted: self.time(CL_PROFILING_COMMAND_SUBMIT),
+            started: self.time(CL_PROFILING_COMMAND_START),
+            ended,
+            // A driver older than 2.0 does not know it: there, no kernel has children that end later.
+            completed: if completed == 0 { ended } else { completed },
+        }
+    }
+
+    fn time(&self, name: u32) -> u64 {
+        let Ok(get) = function!(clGetEventProfilingInfo) else { return 0 };
+        // SAFETY: the event lives, and `number` gives a place of the size it names.
+        api::number(|size, value, true_size| unsafe { get(self.raw(), name, size, value, true_size) })
+            .unwrap_or(0)
+    }
+
+    /// Blocks until it has ended.
+    ///
+    /// # Errors
+    /// How its command failed.
+    pub fn wait(&self) -> Result<(), Status> {
+        let wait = function!(clWaitForEvents)?;
+        let list = [self.raw()];
+        let waited = {
+            let _inside = Inside::enter();
+            // SAFETY: the list has one event, which lives.
+            api::check(unsafe { wait(1, list.as_ptr()) })
+        };
+        let status = self.status();
+        if status.is_error() { Err(status) } else { waited }
+    }
+
+    /// Calls `done` once when the event has ended, well or not: in a thread of the driver or a helper's, or in this one
+    /// before this returns. It must not block. The queue must be flushed, or it may never be called.
+    pub fn on_complete(&self, done: Box<dyn FnOnce(Status, Times) + Send>) {
+        watch::on_complete(self, done);
+    }
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw() == other.raw()
+    }
+}
+impl Eq for Event {}

@@ -1,0 +1,260 @@
+//! Memory of this process that kernels work on: no copy lies between link and device.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use penstock_wire::status::Status;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use super::memory::Mem;
+
+/// From this size on huge pages pay: a fault then clears 2 MiB at once instead of 4 KiB.
+const HUGE_BYTES_MIN: usize = 4 << 20;
+
+/// Memory of this process that somebody lends for a buffer, and gets back when this is dropped.
+///
+/// # Safety
+/// From [`HostMemory::range`] on so many bytes are mapped, for reading and writing, until the value is dropped.
+pub unsafe trait HostMemory: Send + Sync {
+    /// Where it begins, and how many bytes it has.
+    fn range(&self) -> (NonNull<u8>, usize);
+}
+
+/// Pages of this process: own ones, zero when made, unmapped when dropped; or lent ones.
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+    lent: Option<Box<dyn HostMemory>>,
+}
+
+// SAFETY: the pages belong to the mapping alone; whoever shares it copies through raw pointers.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// `bytes` zero bytes, anywhere.
+    pub(crate) fn zeroed(bytes: usize) -> Result<Self, Status> {
+        // SAFETY: without an address the kernel chooses pages that nobody uses.
+        let pages = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        };
+        let start = pages.ok().and_then(|pages| NonNull::new(pages.cast()));
+        Ok(Self::of(start.ok_or(Status::OUT_OF_HOST_MEMORY)?, bytes))
+    }
+
+    /// `bytes` zero bytes at `address`, a whole page's, if nothing is there.
+    pub(crate) fn zeroed_at(address: usize, bytes: usize) -> Result<Self, Status> {
+        let wanted = std::ptr::with_exposed_provenance_mut(address);
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: FIXED_NOREPLACE fails where anything is mapped, so no memory of this process is touched.
+        let pages =
+            unsafe { rustix::mm::mmap_anonymous(wanted, bytes, ProtFlags::READ | ProtFlags::WRITE, flags) };
+        let start = pages.ok().and_then(|pages| NonNull::new(pages.cast()));
+        let mapping = Self::of(start.ok_or(Status::MEM_OBJECT_ALLOCATION_FAILURE)?, bytes);
+        // A kernel older than 4.17 takes the address as a mere wish.
+        if mapping.address().addr() == address {
+            Ok(mapping)
+        } else {
+            Err(Status::MEM_OBJECT_ALLOCATION_FAILURE)
+        }
+    }
+
+    fn of(start: NonNull<u8>, bytes: usize) -> Self {
+        if bytes >= HUGE_BYTES_MIN {
+            // SAFETY: the range is the mapping. The advice is only about speed, so its failure does not matter.
+            let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        }
+        Self { start, bytes, lent: None }
+    }
+
+    /// Memory that somebody lends.
+    pub(crate) fn lent(memory: Box<dyn HostMemory>) -> Self {
+        let (start, bytes) = memory.range();
+        Self { start, bytes, lent: Some(memory) }
+    }
+
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Copies bytes from `offset` on. Panics where the caller did not check the range.
+    pub(crate) fn read(&self, offset: usize, into: &mut [u8]) {
+        assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.bytes));
+        // SAFETY: the range was checked above; `into` is no part of the mapping, of which no reference exists.
+        unsafe { std::ptr::copy_nonoverlapping(self.address().add(offset), into.as_mut_ptr(), into.len()) }
+    }
+
+    /// Copies bytes to `offset` on. Panics where the caller did not check the range.
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.bytes));
+        // SAFETY: the range was checked above; `bytes` is no part of the mapping, of which no reference exists.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.address().add(offset), bytes.len()) }
+    }
+}
+
+impl std::fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mapping")
+            .field("start", &self.start)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.lent.is_some() {
+            return;
+        }
+        // SAFETY: the pages are ours, and whoever drops the mapping has no pointer to them left.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Home memory of a buffer or sub-buffer: the bytes that kernels see. Kernels may change them at any time, so they are
+/// only ever copied, through raw pointers; no reference to them is handed out.
+#[derive(Debug)]
+pub struct Home<'a> {
+    start: NonNull<u8>,
+    bytes: usize,
+    owner: PhantomData<&'a Mapping>,
+}
+
+impl<'a> Home<'a> {
+    /// Part of a mapping; `None` where it does not lie within.
+    pub(super) fn part(mapping: NonNull<u8>, mapped: usize, offset: usize, bytes: usize) -> Option<Self> {
+        offset.checked_add(bytes).filter(|&end| end <= mapped)?;
+        // SAFETY: the offset lies within the mapping, as checked.
+        let start = unsafe { mapping.add(offset) };
+        Some(Self { start, bytes, owner: PhantomData::<&'a Mapping> })
+    }
+
+    /// Copies bytes from `offset` on.
+    ///
+    /// # Errors
+    /// `CL_INVALID_VALUE` where they do not lie within the buffer.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Status> {
+        let place = self.place(offset, into.len())?;
+        // SAFETY: the range lies within the buffer, as checked; `into` is no part of it.
+        unsafe { std::ptr::copy_nonoverlapping(place, into.as_mut_ptr(), into.len()) }
+        Ok(())
+    }
+
+    /// Copies `bytes` to `offset` on.
+    ///
+    /// # Errors
+    /// `CL_INVALID_VALUE` where they do not lie within the buffer.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Status> {
+        let place = self.place(offset, bytes.len())?;
+        // SAFETY: the range lies within the buffer, as checked; `bytes` is no part of it.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) }
+        Ok(())
+    }
+
+    /// Has `fill` put `size` bytes at `offset`, straight from where they come from. `None` where they do not lie within the
+    /// buffer.
+    ///
+    /// A kernel that works on the same bytes meanwhile, which OpenCL leaves undefined, makes them any bytes: they are plain
+    /// bytes to everybody here, and the program that did it is the only one that sees them.
+    pub fn fill<E>(
+        &self,
+        offset: u64,
+        size: u64,
+        fill: &mut dyn FnMut(&mut [u8]) -> Result<(), E>,
+    ) -> Option<Result<(), E>> {
+        let length = usize::try_from(size).ok()?;
+        let place = self.place(offset, length).ok()?;
+        // SAFETY: the range lies within the buffer, as checked, and stays mapped while `self` borrows its owner.
+        Some(fill(unsafe { std::slice::from_raw_parts_mut(place, length) }))
+    }
+
+    /// Address and length, for system calls that copy to or from them.
+    pub fn range(&self) -> (*mut u8, usize) {
+        (self.start.as_ptr(), self.bytes)
+    }
+
+    fn place(&self, offset: u64, length: usize) -> Result<*mut u8, Status> {
+        let offset = usize::try_from(offset).map_err(|_| Status::INVALID_VALUE)?;
+        let end = offset.checked_add(length).ok_or(Status::INVALID_VALUE)?;
+        if end > self.bytes {
+            return Err(Status::INVALID_VALUE);
+        }
+        // SAFETY: the offset lies within the buffer, as checked.
+        Ok(unsafe { self.start.as_ptr().add(offset) })
+    }
+}
+
+/// Bytes of a buffer's home memory, on their way to somebody. They keep the buffer.
+#[derive(Debug)]
+pub struct HomeBytes {
+    mem: Mem,
+    offset: u64,
+    length: usize,
+}
+
+impl HomeBytes {
+    /// `None` where the buffer has no home memory, or not these bytes.
+    pub(super) fn of(mem: &Mem, offset: u64, size: u64) -> Option<Self> {
+        let length = usize::try_from(size).ok()?;
+        mem.home()?.place(offset, length).ok()?;
+        Some(Self { mem: mem.clone(), offset, length })
+    }
+}
+
+impl AsRef<[u8]> for HomeBytes {
+    fn as_ref(&self) -> &[u8] {
+        let place = self.mem.home().and_then(|home| home.place(self.offset, self.length).ok());
+        let Some(place) = place else { return &[] };
+        // SAFETY: the range was checked, and stays mapped while `self` keeps the buffer. What a kernel writes to it meanwhile,
+        // which OpenCL leaves undefined, makes them other plain bytes.
+        unsafe { std::slice::from_raw_parts(place, self.length) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_zero_and_keeps_what_is_written() {
+        let mapping = Mapping::zeroed(1 << 16).unwrap();
+        let mut bytes = [1; 16];
+        mapping.read(100, &mut bytes);
+        assert_eq!(bytes, [0; 16]);
+        mapping.write((1 << 16) - 4, &[1, 2, 3, 4]);
+        mapping.read((1 << 16) - 16, &mut bytes);
+        assert_eq!(bytes[12..], [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn an_address_that_is_taken_is_refused() {
+        let first = Mapping::zeroed(1 << 16).unwrap();
+        let address = first.address().addr();
+        assert!(Mapping::zeroed_at(address, 4096).is_err());
+        drop(first);
+        let again = Mapping::zeroed_at(address, 4096).unwrap();
+        assert_eq!(again.address().addr(), address);
+        assert!(Mapping::zeroed_at(0, 4096).is_err());
+    }
+
+    #[test]
+    fn nothing_beyond_the_buffer_is_touched() {
+        let mapping = Mapping::zeroed(4096).unwrap();
+        let home = Home::part(mapping.start, mapping.bytes, 1024, 1024).unwrap();
+        assert!(home.write(1020, &[0; 5]).is_err());
+        assert!(home.read(u64::MAX, &mut [0; 2]).is_err());
+        assert!(home.write(1020, &[7; 4]).is_ok());
+        assert!(Home::part(mapping.start, mapping.bytes, 4000, 100).is_none());
+        assert!(Home::part(mapping.start, mapping.bytes, usize::MAX, 2).is_none());
+    }
+}

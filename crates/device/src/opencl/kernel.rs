@@ -1,0 +1,423 @@
+//! Kernel objects.
+
+use std::ffi::{CString, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use penstock_cl_sys::{
+    CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_ADDRESS_LOCAL,
+    CL_KERNEL_ARG_ADDRESS_PRIVATE, CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_NAME,
+    CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_NUM_ARGS, cl_kernel,
+};
+use penstock_wire::describe::ArgDescription;
+use penstock_wire::limits;
+use penstock_wire::status::Status;
+
+use super::api::{self, function, owned};
+use super::command::Range;
+use super::device::Device;
+use super::memory::{self, Mem};
+use super::program::Program;
+use super::queue::Queue;
+use super::sampler::Sampler;
+
+owned!(
+    /// One reference to a `cl_kernel`.
+    OwnedKernel(cl_kernel),
+    clReleaseKernel
+);
+
+const INVALID_ARG_INDEX: Status = Status(penstock_cl_sys::CL_INVALID_ARG_INDEX);
+const INVALID_ARG_SIZE: Status = Status(penstock_cl_sys::CL_INVALID_ARG_SIZE);
+const INVALID_ARG_VALUE: Status = Status(penstock_cl_sys::CL_INVALID_ARG_VALUE);
+const INVALID_KERNEL_ARGS: Status = Status(penstock_cl_sys::CL_INVALID_KERNEL_ARGS);
+const INVALID_KERNEL_NAME: Status = Status(penstock_cl_sys::CL_INVALID_KERNEL_NAME);
+
+/// The value of a kernel argument.
+#[derive(Clone, Copy, Debug)]
+pub enum Arg<'a> {
+    /// A value, as the device sees it.
+    Bytes(&'a [u8]),
+    /// A memory object, or none (`NULL`).
+    Mem(Option<&'a Mem>),
+    /// A sampler.
+    Sampler(&'a Sampler),
+    /// So many bytes of local memory.
+    Local(u64),
+    /// An address in shared virtual memory.
+    Svm(u64),
+    /// A queue on the device.
+    Queue(&'a Queue),
+}
+
+/// What an argument is, as far as the driver tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    /// A handle or value: there is no argument info.
+    Unknown,
+    /// Its size, where its type is one of OpenCL's own.
+    Value(Option<usize>),
+    Memory,
+    Local,
+    Sampler,
+    Queue,
+}
+
+/// A kernel object. A clone is the same object, see [`Kernel::duplicate`].
+#[derive(Clone, Debug)]
+pub struct Kernel(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    raw: OwnedKernel,
+    program: Program,
+    /// "clSetKernelArg is not safe to be called from any thread on the same kernel object": held while arguments are set, and
+    /// while the kernel is enqueued.
+    args: Mutex<Args>,
+}
+
+/// What is known of a kernel's arguments.
+#[derive(Debug, Default)]
+pub(super) struct Args {
+    takes: Vec<Takes>,
+    /// The driver keeps no reference to memory that is set, so a launch must look whether it is still there.
+    mems: Vec<Option<Weak<memory::Inner>>>,
+    /// Local memory that is given as arguments, by place.
+    locals: Vec<(usize, u64)>,
+    /// Keeps memory while a launch is enqueued; here so that its room is used again.
+    held: Vec<Mem>,
+}
+
+impl Kernel {
+    /// `clCreateKernel`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn new(program: &Program, name: &str) -> Result<Self, Status> {
+        let create = function!(clCreateKernel)?;
+        let name = CString::new(name).map_err(|_| INVALID_KERNEL_NAME)?;
+        let mut code = 0;
+        // SAFETY: the program lives; the name ends with NUL.
+        let raw = unsafe { create(program.raw(), name.as_ptr(), &mut code) };
+        let raw = OwnedKernel::take(api::made(raw, code)?);
+        let kernel = Self(Arc::new(Inner { raw, program: program.clone(), args: Mutex::default() }));
+        let takes = kernel.takes();
+        *kernel.args() = Args { mems: vec![None; takes.len()], takes, ..Args::default() };
+        Ok(kernel)
+    }
+
+    /// `clCloneKernel`: another kernel object with the same arguments.
+    ///
+    /// # Errors
+    /// The driver's; `CL_INVALID_OPERATION` before OpenCL 2.1.
+    pub fn duplicate(&self) -> Result<Self, Status> {
+        self.0.program.context().platform().needs(2, 1)?;
+        let clone = function!(clCloneKernel)?;
+        let args = self.args();
+        let mut code = 0;
+        // SAFETY: the kernel lives.
+        let raw = unsafe { clone(self.raw(), &mut code) };
+        let raw = OwnedKernel::take(api::made(raw, code)?);
+        let (takes, mems, locals) = (args.takes.clone(), args.mems.clone(), args.locals.clone());
+        let args = Args { takes, mems, locals, held: Vec::new() };
+        Ok(Self(Arc::new(Inner { raw, program: self.0.program.clone(), args: Mutex::new(args) })))
+    }
+
+    /// `clSetKernelArg`, `clSetKernelArgSVMPointer`.
+    ///
+    /// # Errors
+    /// The driver's; `CL_INVALID_ARG_VALUE` for a value where the driver would take it for a handle.
+    pub fn set(&self, index: u32, arg: Arg<'_>) -> Result<(), Status> {
+        let mut args = self.args();
+        let place = usize::try_from(index).map_err(|_| INVALID_ARG_INDEX)?;
+        let &takes = args.takes.get(place).ok_or(INVALID_ARG_INDEX)?;
+        let fits = match arg {
+            Arg::Bytes(bytes) => match takes {
+                // "CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type": PoCL 3.1 does not look.
+                Takes::Value(Some(size)) if size != bytes.len() => return Err(INVALID_ARG_SIZE),
+                // Before OpenCL C 2.0 a program may call a type of its own `queue_t`.
+                Takes::Queue => bytes.len() != size_of::<cl_kernel>(),
+                takes => matches!(takes, Takes::Value(_)),
+            },
+            Arg::Mem(_) | Arg::Svm(_) => matches!(takes, Takes::Memory),
+            Arg::Sampler(_) => matches!(takes, Takes::Sampler),
+            Arg::Local(_) => matches!(takes, Takes::Local),
+            Arg::Queue(_) => matches!(takes, Takes::Queue),
+        };
+        if !fits && takes != Takes::Unknown {
+            return Err(INVALID_ARG_VALUE);
+        }
+        self.set_raw(index, arg)?;
+        if let Some(slot) = args.mems.get_mut(place) {
+            *slot = if let Arg::Mem(Some(mem)) = arg { Some(Arc::downgrade(&mem.0)) } else { None };
+        }
+        if let Arg::Local(bytes) = arg {
+            args.locals.retain(|(known, _)| *known != place);
+            args.locals.push((place, bytes));
+        }
+        Ok(())
+    }
+
+    fn set_raw(&self, index: u32, arg: Arg<'_>) -> Result<(), Status> {
+        match arg {
+            Arg::Bytes([]) => Err(INVALID_ARG_SIZE),
+            Arg::Bytes(bytes) => self.set_value(index, bytes.len(), bytes.as_ptr().cast()),
+            Arg::Mem(mem) => self.set_handle(index, mem.map_or(std::ptr::null_mut(), Mem::raw)),
+            Arg::Sampler(sampler) => self.set_handle(index, sampler.raw()),
+            Arg::Queue(queue) => self.set_handle(index, queue.raw()),
+            Arg::Local(bytes) => self.set_value(index, api::size(bytes)?, std::ptr::null()),
+            Arg::Svm(address) => {
+                self.0.program.context().platform().needs(2, 0)?;
+                let set = function!(clSetKernelArgSVMPointer)?;
+                let address = std::ptr::with_exposed_provenance::<c_void>(api::size(address)?);
+                // SAFETY: the driver keeps the address; what kernels do with it is as wild as any pointer of theirs.
+                api::check(unsafe { set(self.raw(), index, address) })
+            }
+        }
+    }
+
+    fn set_handle<T>(&self, index: u32, handle: *mut T) -> Result<(), Status> {
+        self.set_value(index, size_of::<*mut T>(), (&raw const handle).cast())
+    }
+
+    fn set_value(&self, index: u32, size: usize, value: *const c_void) -> Result<(), Status> {
+        let set = function!(clSetKernelArg)?;
+        // SAFETY: the value has its size, or is null for local memory; the driver copies it. The caller holds the lock.
+        api::check(unsafe { set(self.raw(), index, size, value) })
+    }
+
+    /// `clSetKernelExecInfo`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn set_exec_info(&self, name: u32, value: &[u8]) -> Result<(), Status> {
+        self.0.program.context().platform().needs(2, 0)?;
+        let set = function!(clSetKernelExecInfo)?;
+        let _args = self.args();
+        // SAFETY: the kernel lives, and the value has its size.
+        api::check(unsafe { set(self.raw(), name, value.len(), value.as_ptr().cast()) })
+    }
+
+    /// `clGetKernelWorkGroupInfo`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn work_group_info(&self, device: &Device, name: u32) -> Result<Vec<u8>, Status> {
+        let get = function!(clGetKernelWorkGroupInfo)?;
+        // SAFETY: kernel and device live, and `query` gives a place of the size it names.
+        api::query(|size, value, true_size| unsafe {
+            get(self.raw(), device.raw(), name, size, value, true_size)
+        })
+    }
+
+    /// `clGetKernelSubGroupInfo`, with room for so many bytes of output.
+    ///
+    /// # Errors
+    /// The driver's; `CL_INVALID_OPERATION` where it has no sub-groups.
+    pub fn sub_group_info(
+        &self,
+        device: &Device,
+        name: u32,
+        input: &[u8],
+        output_bytes: usize,
+    ) -> Result<Vec<u8>, Status> {
+        self.0.program.context().platform().needs(2, 1)?;
+        if output_bytes as u64 > limits::SMALL_BYTES_MAX {
+            return Err(Status::INVALID_VALUE);
+        }
+        let get = function!(clGetKernelSubGroupInfo)?;
+        let mut output = vec![0; output_bytes];
+        let mut true_size = 0;
+        let start = if input.is_empty() { std::ptr::null() } else { input.as_ptr() };
+        // SAFETY: kernel and device live; input and output have their sizes.
+        api::check(unsafe {
+            get(
+                self.raw(),
+                device.raw(),
+                name,
+                input.len(),
+                start.cast(),
+                output.len(),
+                output.as_mut_ptr().cast(),
+                &mut true_size,
+            )
+        })?;
+        output.truncate(true_size);
+        Ok(output)
+    }
+
+    /// `clGetKernelSuggestedLocalWorkSizeKHR`.
+    ///
+    /// # Errors
+    /// The driver's; `CL_INVALID_OPERATION` where it does not suggest any.
+    pub fn suggested_local_size(&self, queue: &Queue, range: &Range) -> Result<[u64; 3], Status> {
+        const NAME: &std::ffi::CStr = c"clGetKernelSuggestedLocalWorkSizeKHR";
+        let platform = self.0.program.context().platform();
+        let find = function!(clGetExtensionFunctionAddressForPlatform)?;
+        // SAFETY: the platform lives, the name ends with NUL.
+        let address = unsafe { find(platform.raw(), NAME.as_ptr()) };
+        if address.is_null() {
+            return Err(Status::INVALID_OPERATION);
+        }
+        // SAFETY: the extension gives the function of this name this type.
+        let suggest = unsafe {
+            std::mem::transmute::<*mut c_void, penstock_cl_sys::clGetKernelSuggestedLocalWorkSizeKHR_t>(
+                address,
+            )
+        };
+        let suggest = suggest.ok_or(Status::INVALID_OPERATION)?;
+        let args = self.args();
+        let mut local = [1_usize; 3];
+        // SAFETY: queue and kernel live, and the lists have three entries, of which the driver reads `dims`.
+        let code = unsafe {
+            suggest(
+                queue.raw(),
+                self.raw(),
+                range.dims(),
+                range.offset().as_ptr(),
+                range.global().as_ptr(),
+                local.as_mut_ptr(),
+            )
+        };
+        drop(args);
+        api::check(code)?;
+        Ok(local.map(|size| size as u64))
+    }
+
+    pub(super) fn raw(&self) -> cl_kernel {
+        self.0.raw.raw()
+    }
+
+    pub(super) fn args(&self) -> MutexGuard<'_, Args> {
+        self.0.args.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn ask(&self, name: u32) -> Result<Vec<u8>, Status> {
+        let get = function!(clGetKernelInfo)?;
+        // SAFETY: the kernel lives, and `query` gives a place of the size it names.
+        api::query(|size, value, true_size| unsafe { get(self.raw(), name, size, value, true_size) })
+    }
+
+    pub(super) fn arg_count(&self) -> usize {
+        let bytes = self.ask(CL_KERNEL_NUM_ARGS).unwrap_or_default();
+        let count = bytes.first_chunk().map_or(0, |&bytes| u32::from_ne_bytes(bytes));
+        count.min(limits::ARG_INDEX_MAX) as usize
+    }
+
+    /// `clGetKernelArgInfo` of every argument, if there is any.
+    pub(super) fn arg_descriptions(&self) -> Option<Vec<ArgDescription>> {
+        (0..self.arg_count()).map(|index| self.arg_description(api::count(index).ok()?).ok()).collect()
+    }
+
+    fn arg_description(&self, index: u32) -> Result<ArgDescription, Status> {
+        // The names are only missing where the compiler did not keep them; what matters is the address space.
+        Ok(ArgDescription {
+            address: self.arg_number(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER)?,
+            access: self.arg_number(index, CL_KERNEL_ARG_ACCESS_QUALIFIER)?,
+            type_qualifier: self.arg_number(index, CL_KERNEL_ARG_TYPE_QUALIFIER)?,
+            type_name: self.arg_text(index, CL_KERNEL_ARG_TYPE_NAME),
+            name: self.arg_text(index, CL_KERNEL_ARG_NAME),
+        })
+    }
+
+    fn arg_number<T: api::Number>(&self, index: u32, name: u32) -> Result<T, Status> {
+        let get = function!(clGetKernelArgInfo)?;
+        // SAFETY: the kernel lives, and `number` gives a place of the size it names.
+        api::number(|size, value, true_size| unsafe { get(self.raw(), index, name, size, value, true_size) })
+    }
+
+    fn arg_text(&self, index: u32, name: u32) -> String {
+        let Ok(get) = function!(clGetKernelArgInfo) else { return String::new() };
+        // SAFETY: the kernel lives, and `query` gives a place of the size it names.
+        let answer = api::query(|size, value, true_size| unsafe {
+            get(self.raw(), index, name, size, value, true_size)
+        });
+        answer.map(|bytes| api::text(&bytes)).unwrap_or_default()
+    }
+
+    fn takes(&self) -> Vec<Takes> {
+        let Some(args) = self.arg_descriptions() else { return vec![Takes::Unknown; self.arg_count()] };
+        let takes = |arg: &ArgDescription| match arg.address {
+            CL_KERNEL_ARG_ADDRESS_LOCAL => Takes::Local,
+            CL_KERNEL_ARG_ADDRESS_PRIVATE => match arg.type_name.as_str() {
+                "sampler_t" => Takes::Sampler,
+                "queue_t" => Takes::Queue,
+                // Images and pipes should be global, but not all drivers say so. Nothing else has an access qualifier.
+                _ if arg.access != CL_KERNEL_ARG_ACCESS_NONE => Takes::Memory,
+                name => Takes::Value(value_bytes(name)),
+            },
+            _ => Takes::Memory,
+        };
+        args.iter().map(takes).collect()
+    }
+}
+
+impl Args {
+    /// Whether the local memory among the arguments is more than a device has. "CL_OUT_OF_RESOURCES if there is a failure to
+    /// queue the execution instance of kernel ... because of insufficient resources": PoCL 3.1 aborts instead.
+    pub(super) fn check_local(&self, device: &Device) -> Result<(), Status> {
+        if self.locals.is_empty() {
+            return Ok(());
+        }
+        let all = self.locals.iter().try_fold(0_u64, |sum, (_, bytes)| sum.checked_add(*bytes));
+        if all.is_some_and(|all| all <= device.limits().local) {
+            Ok(())
+        } else {
+            Err(Status::OUT_OF_RESOURCES)
+        }
+    }
+
+    /// Keeps all memory arguments until [`Self::let_go`].
+    pub(super) fn hold(&mut self) -> Result<(), Status> {
+        for mem in self.mems.iter().flatten() {
+            match mem.upgrade() {
+                Some(mem) => self.held.push(Mem(mem)),
+                None => {
+                    self.let_go();
+                    return Err(INVALID_KERNEL_ARGS);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn let_go(&mut self) {
+        self.held.clear();
+    }
+}
+
+/// Size of a value of one of OpenCL's own scalar and vector types.
+fn value_bytes(type_name: &str) -> Option<usize> {
+    let name = type_name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let scalar = match name {
+        "char" | "uchar" => 1,
+        "short" | "ushort" | "half" => 2,
+        "int" | "uint" | "float" => 4,
+        "long" | "ulong" | "double" => 8,
+        _ => return None,
+    };
+    let lanes = match type_name.get(name.len()..)? {
+        "" => 1,
+        "2" => 2,
+        // "a 3-component vector has the size of a 4-component one"
+        "3" | "4" => 4,
+        "8" => 8,
+        "16" => 16,
+        _ => return None,
+    };
+    Some(scalar * lanes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::value_bytes;
+
+    #[test]
+    fn types_have_their_size() {
+        assert_eq!(value_bytes("uint"), Some(4));
+        assert_eq!(value_bytes("double16"), Some(128));
+        assert_eq!(value_bytes("char3"), Some(4));
+        assert_eq!(value_bytes("struct s"), None);
+        assert_eq!(value_bytes("int7"), None);
+        assert_eq!(value_bytes(""), None);
+    }
+}

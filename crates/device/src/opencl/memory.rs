@@ -1,0 +1,369 @@
+//! Memory objects: buffers, sub-buffers, pipes and shared virtual memory. Images are in `image`.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use penstock_cl_sys::{
+    CL_BUFFER_CREATE_TYPE_REGION, CL_DEVICE_SVM_CAPABILITIES, CL_MEM_KERNEL_READ_AND_WRITE, CL_MEM_READ_ONLY,
+    CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR, CL_MEM_WRITE_ONLY, CL_TRUE, cl_buffer_region, cl_mem,
+};
+use penstock_wire::status::Status;
+
+use super::api::{self, function, owned};
+use super::context::Context;
+use super::device::Device;
+use super::home::{Home, HomeBytes, HostMemory, Mapping};
+use super::image::Shape;
+use super::region;
+
+owned!(
+    /// One reference to a `cl_mem`.
+    OwnedMem(cl_mem),
+    clReleaseMemObject
+);
+
+/// `CL_INVALID_BUFFER_SIZE`.
+const INVALID_BUFFER_SIZE: Status = Status(penstock_cl_sys::CL_INVALID_BUFFER_SIZE);
+
+/// Flags that say what kernels do. What the host may do was checked in the client, and must not hinder the worker, which
+/// moves the content from node to node; where the host's memory is, is the worker's business.
+pub(super) const KERNEL_FLAGS: u64 =
+    CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY | CL_MEM_KERNEL_READ_AND_WRITE;
+
+/// Pages are what home memory is made of.
+const PAGE_BYTES: usize = 4096;
+
+/// A buffer, sub-buffer, image, pipe or SVM allocation. Cheap to clone; the driver's object lives until the last clone is
+/// dropped and the commands that use it have ended.
+#[derive(Clone, Debug)]
+pub struct Mem(pub(super) Arc<Inner>);
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    raw: OwnedMem,
+    context: Context,
+    kind: Kind,
+    size: u64,
+    /// The memory of the object itself or, for a sub-buffer, of its parent.
+    home: Option<HomeOf>,
+    /// What this is made from. The driver holds on to it too; this is for the home memory's sake.
+    _parent: Option<Mem>,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Buffer,
+    Image(Shape),
+    Pipe,
+}
+
+/// Where home memory is. It is unmapped when the driver has deleted the object it belongs to, not before.
+#[derive(Debug, Clone, Copy)]
+struct HomeOf {
+    start: NonNull<u8>,
+    mapped: usize,
+    offset: usize,
+}
+
+// SAFETY: it is only the place of a mapping, which may be used from any thread.
+unsafe impl Send for HomeOf {}
+// SAFETY: as above.
+unsafe impl Sync for HomeOf {}
+
+impl Mem {
+    /// `clCreateBuffer`; the content is zero. Of `flags` only those of kernels count.
+    ///
+    /// # Errors
+    /// The driver's; `CL_INVALID_BUFFER_SIZE` beyond what the devices can allocate.
+    pub fn buffer(context: &Context, flags: u64, size: u64) -> Result<Self, Status> {
+        let bytes = check_size(context, size)?;
+        let flags = flags & KERNEL_FLAGS;
+        if context.shares_host_memory() {
+            let mapping = Mapping::zeroed(bytes.next_multiple_of(PAGE_BYTES))?;
+            let alignment =
+                context.devices().iter().map(|device| device.limits().alignment).max().unwrap_or(0);
+            if alignment == 0 || mapping.address().addr() % alignment == 0 {
+                return Self::over(context, flags, size, mapping);
+            }
+        }
+        let mem = Self::of(
+            create_buffer(context, flags, bytes, std::ptr::null_mut())?,
+            context,
+            Kind::Buffer,
+            size,
+        );
+        clear(context, &mem.0.raw, bytes)?;
+        Ok(mem)
+    }
+
+    /// `clCreateBuffer` in memory that somebody lends, and gets back when neither driver nor session use it. Its content
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// `CL_INVALID_OPERATION` where the devices do not work on this process's memory, or not at such an address; the
+    /// driver's.
+    pub fn buffer_in(
+        context: &Context,
+        flags: u64,
+        size: u64,
+        memory: Box<dyn HostMemory>,
+    ) -> Result<Self, Status> {
+        let bytes = check_size(context, size)?;
+        let mapping = Mapping::lent(memory);
+        let alignment =
+            context.devices().iter().map(|device| device.limits().alignment).max().unwrap_or(1).max(1);
+        if !context.shares_host_memory()
+            || mapping.bytes() < bytes
+            || !mapping.address().addr().is_multiple_of(alignment)
+        {
+            return Err(Status::INVALID_OPERATION);
+        }
+        Self::over(context, flags & KERNEL_FLAGS, size, mapping)
+    }
+
+    /// `clSVMAlloc` at just this address, where the client has its own memory for it. The result is a buffer too, so all
+    /// commands of buffers work on it.
+    ///
+    /// # Errors
+    /// `CL_INVALID_OPERATION` where the devices do not work on this process's memory;
+    /// `CL_MEM_OBJECT_ALLOCATION_FAILURE` where the address is taken.
+    pub fn svm(
+        context: &Context,
+        flags: u64,
+        size: u64,
+        alignment: u32,
+        address: u64,
+    ) -> Result<Self, Status> {
+        // A device without SVM may still work on our memory, but its kernels need not see our addresses.
+        let can = |device: &Device| device.number::<u64>(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0) != 0;
+        context.platform().needs(2, 0)?;
+        if !context.shares_host_memory() || !context.devices().iter().all(can) {
+            return Err(Status::INVALID_OPERATION);
+        }
+        let bytes = check_size(context, size)?;
+        let address = api::size(address)?;
+        // "alignment must be a power of two"; page-aligned memory has any alignment that OpenCL's types need.
+        let alignment = usize::try_from(alignment.max(1)).map_err(|_| Status::INVALID_VALUE)?;
+        if address == 0
+            || address % PAGE_BYTES != 0
+            || !alignment.is_power_of_two()
+            || address % alignment != 0
+        {
+            return Err(Status::INVALID_VALUE);
+        }
+        let mapping = Mapping::zeroed_at(address, bytes.next_multiple_of(PAGE_BYTES))?;
+        Self::over(context, flags & KERNEL_FLAGS, size, mapping)
+    }
+
+    /// A buffer whose content is in `mapping`.
+    fn over(context: &Context, flags: u64, size: u64, mapping: Mapping) -> Result<Self, Status> {
+        let bytes = api::size(size)?;
+        let start = NonNull::new(mapping.address()).ok_or(Status::OUT_OF_HOST_MEMORY)?;
+        let home = HomeOf { start, mapped: mapping.bytes(), offset: 0 };
+        let raw = create_buffer(context, flags | CL_MEM_USE_HOST_PTR, bytes, mapping.address().cast())?;
+        unmap_after(&raw, mapping)?;
+        let (kind, context) = (Kind::Buffer, context.clone());
+        Ok(Self(Arc::new(Inner { raw, context, kind, size, home: Some(home), _parent: None })))
+    }
+
+    fn of(raw: OwnedMem, context: &Context, kind: Kind, size: u64) -> Self {
+        Self(Arc::new(Inner { raw, context: context.clone(), kind, size, home: None, _parent: None }))
+    }
+
+    pub(super) fn of_image(
+        raw: OwnedMem,
+        context: &Context,
+        shape: Shape,
+        size: u64,
+        parent: Option<&Self>,
+    ) -> Self {
+        let (kind, context, _parent) = (Kind::Image(shape), context.clone(), parent.cloned());
+        Self(Arc::new(Inner { raw, context, kind, size, home: None, _parent }))
+    }
+
+    /// `clCreateSubBuffer`.
+    ///
+    /// # Errors
+    /// The driver's; `CL_INVALID_VALUE` where it does not lie within its parent.
+    pub fn sub_buffer(parent: &Self, flags: u64, origin: u64, size: u64) -> Result<Self, Status> {
+        parent.expect_buffer()?;
+        if size == 0 {
+            return Err(INVALID_BUFFER_SIZE);
+        }
+        let (offset, bytes) = region::range(parent.size(), origin, size)?;
+        let create = function!(clCreateSubBuffer)?;
+        let part = cl_buffer_region { origin: offset, size: bytes };
+        let mut code = 0;
+        // SAFETY: the parent lives, and `part` is what the create type asks for.
+        let raw = unsafe {
+            create(
+                parent.raw(),
+                flags & KERNEL_FLAGS,
+                CL_BUFFER_CREATE_TYPE_REGION,
+                (&raw const part).cast::<c_void>(),
+                &mut code,
+            )
+        };
+        let raw = OwnedMem::take(api::made(raw, code)?);
+        // "buffer must be a valid buffer object and cannot be a sub-buffer object", so the parent's offset is 0; adding is right
+        // in any case.
+        let home = parent.0.home.map(|home| HomeOf { offset: home.offset + offset, ..home });
+        let context = parent.context().clone();
+        Ok(Self(Arc::new(Inner {
+            raw,
+            context,
+            kind: Kind::Buffer,
+            size,
+            home,
+            _parent: Some(parent.clone()),
+        })))
+    }
+
+    /// `clCreatePipe`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn pipe(context: &Context, flags: u64, packet_size: u32, packets_max: u32) -> Result<Self, Status> {
+        context.platform().needs(2, 0)?;
+        let create = function!(clCreatePipe)?;
+        let mut code = 0;
+        // SAFETY: the context lives; pipes have no properties.
+        let raw = unsafe {
+            create(context.raw(), flags & KERNEL_FLAGS, packet_size, packets_max, std::ptr::null(), &mut code)
+        };
+        let raw = OwnedMem::take(api::made(raw, code)?);
+        Ok(Self::of(raw, context, Kind::Pipe, u64::from(packet_size) * u64::from(packets_max)))
+    }
+
+    /// Sets a buffer's content from `offset` on. Blocks until it is there; commands under way are not waited for.
+    ///
+    /// # Errors
+    /// The driver's; `CL_INVALID_VALUE` where the range does not lie within.
+    pub fn init(&self, offset: u64, bytes: &[u8]) -> Result<(), Status> {
+        self.expect_buffer()?;
+        let (place, length) = region::range(self.size(), offset, bytes.len() as u64)?;
+        if let Some(home) = self.home() {
+            return home.write(offset, bytes);
+        }
+        let write = function!(clEnqueueWriteBuffer)?;
+        let queue = self.context().init_queue()?;
+        let _inside = super::watch::Inside::enter();
+        // SAFETY: the call blocks, so `bytes` lives until they are copied; the range was checked.
+        api::check(unsafe {
+            write(
+                queue.raw(),
+                self.raw(),
+                CL_TRUE,
+                place,
+                length,
+                bytes.as_ptr().cast(),
+                0,
+                std::ptr::null(),
+                std::ptr::null_mut(),
+            )
+        })?;
+        queue.finish()
+    }
+
+    /// Bytes of a buffer; of an image, of all its content without gaps.
+    pub fn size(&self) -> u64 {
+        self.0.size
+    }
+
+    /// Its context.
+    pub fn context(&self) -> &Context {
+        &self.0.context
+    }
+
+    /// Whether it is an image.
+    pub fn is_image(&self) -> bool {
+        matches!(self.0.kind, Kind::Image(_))
+    }
+
+    /// The memory itself, where kernels and worker share it.
+    pub fn home(&self) -> Option<Home<'_>> {
+        let home = self.0.home?;
+        Home::part(home.start, home.mapped, home.offset, api::size(self.size()).ok()?)
+    }
+
+    /// Bytes of the home memory, kept for who sends them.
+    pub fn home_bytes(&self, offset: u64, size: u64) -> Option<HomeBytes> {
+        HomeBytes::of(self, offset, size)
+    }
+
+    pub(super) fn raw(&self) -> cl_mem {
+        self.0.raw.raw()
+    }
+
+    pub(super) fn kind(&self) -> &Kind {
+        &self.0.kind
+    }
+
+    pub(super) fn expect_buffer(&self) -> Result<(), Status> {
+        if matches!(self.0.kind, Kind::Buffer) { Ok(()) } else { Err(Status::INVALID_MEM_OBJECT) }
+    }
+}
+
+/// The size of a buffer that some device of the context can have.
+fn check_size(context: &Context, size: u64) -> Result<usize, Status> {
+    // "CL_INVALID_BUFFER_SIZE if size is 0 or if size is greater than CL_DEVICE_MAX_MEM_ALLOC_SIZE for all devices in
+    // context."
+    let most = context.devices().iter().map(|device| device.limits().allocation).max().unwrap_or(0);
+    if size == 0 || size > most {
+        return Err(INVALID_BUFFER_SIZE);
+    }
+    api::size(size).map_err(|_| INVALID_BUFFER_SIZE)
+}
+
+fn create_buffer(context: &Context, flags: u64, bytes: usize, host: *mut c_void) -> Result<OwnedMem, Status> {
+    let create = function!(clCreateBuffer)?;
+    let mut code = 0;
+    // SAFETY: the context lives; host memory, where given, has so many bytes, and stays until the driver has deleted the
+    // object, see `unmap_after`.
+    let raw = unsafe { create(context.raw(), flags, bytes, host, &mut code) };
+    api::made(raw, code).map(OwnedMem::take)
+}
+
+/// Gives home memory back when the driver no longer uses it.
+fn unmap_after(mem: &OwnedMem, mapping: Mapping) -> Result<(), Status> {
+    let set = function!(clSetMemObjectDestructorCallback)?;
+    let data = Box::into_raw(Box::new(mapping));
+    // SAFETY: `deleted` takes the box, and is called once at most.
+    // Where it can not be set nobody learns when the driver is done with the pages: better that they stay than that the
+    // driver meets a hole.
+    api::check(unsafe { set(mem.raw(), Some(deleted), data.cast()) })
+}
+
+/// "called when the memory object is deleted": after that nothing of the driver points to the home memory.
+unsafe extern "C" fn deleted(_mem: cl_mem, data: *mut c_void) {
+    // SAFETY: the data is the box that `unmap_after` made, and the driver calls once.
+    drop(unsafe { Box::from_raw(data.cast::<Mapping>()) });
+}
+
+/// Fills a buffer with zeros, and waits: no client may see what another one left in the device's memory.
+fn clear(context: &Context, mem: &OwnedMem, bytes: usize) -> Result<(), Status> {
+    let fill = function!(clEnqueueFillBuffer)?;
+    let finish = function!(clFinish)?;
+    let queue = context.init_queue()?;
+    // The largest pattern that divides the size: drivers are slow with small ones.
+    let zeros = [0_u8; 16];
+    let pattern = [16, 8, 4, 2, 1].into_iter().find(|&pattern| bytes.is_multiple_of(pattern)).unwrap_or(1);
+    let _inside = super::watch::Inside::enter();
+    // SAFETY: the pattern is copied by the call; the range is the whole buffer.
+    api::check(unsafe {
+        fill(
+            queue.raw(),
+            mem.raw(),
+            zeros.as_ptr().cast(),
+            pattern,
+            0,
+            bytes,
+            0,
+            std::ptr::null(),
+            std::ptr::null_mut(),
+        )
+    })?;
+    // SAFETY: the queue lives.
+    api::check(unsafe { finish(queue.raw()) })
+}

@@ -1,0 +1,110 @@
+//! Platforms.
+
+use std::sync::{Arc, OnceLock};
+
+use penstock_cl_sys::{CL_PLATFORM_NAME, CL_PLATFORM_VERSION, cl_platform_id};
+use penstock_wire::describe::Info;
+use penstock_wire::status::Status;
+
+use super::api::{self, function};
+use super::device::Device;
+use super::driver;
+
+/// Where `clGetPlatformInfo` has queries: core, the ICD's, external memory and semaphores. Whole ranges are asked, so that
+/// a query of a newer version is answered too; a driver refuses what it does not know.
+const QUERIES: &[std::ops::RangeInclusive<u32>] = &[0x0900..=0x093F, 0x2036..=0x2053];
+
+/// One OpenCL platform of the node. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Platform(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    handle: Handle,
+    version: (u32, u32),
+    /// Kept, so that a device is the same object (and its tries are made once) whoever asks.
+    devices: OnceLock<Vec<Device>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Handle(cl_platform_id);
+// SAFETY: a platform lives as long as the loader, which is never unloaded.
+unsafe impl Send for Handle {}
+// SAFETY: as above, and it may be asked from any thread.
+unsafe impl Sync for Handle {}
+
+impl Platform {
+    pub(super) fn from_handle(handle: cl_platform_id) -> Self {
+        let version = ask(handle, CL_PLATFORM_VERSION).map(|bytes| version(&api::text(&bytes)));
+        Self(Arc::new(Inner {
+            handle: Handle(handle),
+            version: version.unwrap_or_default(),
+            devices: OnceLock::new(),
+        }))
+    }
+
+    pub(super) fn raw(&self) -> cl_platform_id {
+        self.0.handle.0
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        ask(self.raw(), CL_PLATFORM_NAME).map(|bytes| api::text(&bytes)).unwrap_or_default()
+    }
+
+    /// Answers of `clGetPlatformInfo`, for `PlatformDescription::info`.
+    pub fn info(&self) -> Info {
+        let numbers = QUERIES.iter().cloned().flatten();
+        numbers.filter_map(|name| Some((name, ask(self.raw(), name).ok()?))).collect()
+    }
+
+    /// Its devices, of all types.
+    pub fn devices(&self) -> Vec<Device> {
+        self.0.devices.get_or_init(|| driver::devices(self).unwrap_or_default()).clone()
+    }
+
+    /// `clUnloadPlatformCompiler`.
+    pub fn unload_compiler(&self) {
+        if let Ok(unload) = function!(clUnloadPlatformCompiler) {
+            // SAFETY: the platform is one of the loader's. That it fails is of no consequence.
+            let _ = unsafe { unload(self.raw()) };
+        }
+    }
+
+    /// Whether it is of this version of OpenCL or a newer one.
+    pub(super) fn is_at_least(&self, major: u32, minor: u32) -> bool {
+        self.0.version >= (major, minor)
+    }
+
+    /// The loader calls a driver's function without looking whether it has one, so what is newer than the platform must
+    /// not be called.
+    pub(super) fn needs(&self, major: u32, minor: u32) -> Result<(), Status> {
+        if self.is_at_least(major, minor) { Ok(()) } else { Err(Status::INVALID_OPERATION) }
+    }
+}
+
+fn ask(platform: cl_platform_id, name: u32) -> Result<Vec<u8>, Status> {
+    let get = function!(clGetPlatformInfo)?;
+    // SAFETY: the platform is one of the loader's, and `query` gives a place of the size it names.
+    api::query(|size, value, true_size| unsafe { get(platform, name, size, value, true_size) })
+}
+
+/// "OpenCL 3.0 vendor's words".
+fn version(text: &str) -> (u32, u32) {
+    let number = text.split_whitespace().nth(1).unwrap_or_default();
+    let mut parts = number.split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(version("OpenCL 3.0 PoCL 3.1+debian"), (3, 0));
+        assert_eq!(version("OpenCL 1.2"), (1, 2));
+        assert_eq!(version("nonsense"), (0, 0));
+        assert_eq!(version(""), (0, 0));
+    }
+}

@@ -1,0 +1,104 @@
+//! Finds out by trying whether a device works on this process's own memory.
+
+use std::ffi::c_void;
+
+use penstock_cl_sys::{
+    CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU, CL_MEM_READ_WRITE,
+    CL_MEM_USE_HOST_PTR, CL_TRUE,
+};
+use penstock_wire::status::Status;
+
+use super::api::{self, function};
+use super::context::Context;
+use super::device::Device;
+use super::home::Mapping;
+use super::memory::OwnedMem;
+use super::queue::Queue;
+
+/// A page is what the smallest home memory takes.
+const BYTES: usize = 4096;
+
+/// Whether a device shares host memory. `CL_MEM_USE_HOST_PTR` alone says nothing: a driver may keep a copy on the device
+/// and bring it up to date only when the buffer is mapped. So both directions are tried without a map.
+pub(super) fn shares_host_memory(device: &Device) -> bool {
+    let unified = device.number::<u32>(CL_DEVICE_HOST_UNIFIED_MEMORY).unwrap_or(0) != 0;
+    let is_cpu = device.number::<u64>(CL_DEVICE_TYPE).unwrap_or(0) & CL_DEVICE_TYPE_CPU != 0;
+    (unified || is_cpu) && tried(device).unwrap_or(false)
+}
+
+fn tried(device: &Device) -> Result<bool, Status> {
+    let context = Context::new(device.platform(), std::slice::from_ref(device), Box::new(|_| ()))?;
+    let queue = Queue::new(&context, device, 0, 0)?;
+    let mapping = Mapping::zeroed(BYTES)?;
+    let mem = mem_over(&context, &mapping)?;
+
+    // What the device writes is here without a map.
+    fill(&queue, &mem, 0xA5A5_5A5A)?;
+    queue.finish()?;
+    let mut seen = vec![0; BYTES];
+    mapping.read(0, &mut seen);
+    if seen.chunks(4).any(|word| word != 0xA5A5_5A5A_u32.to_ne_bytes()) {
+        return Ok(false);
+    }
+    // What is written here the device sees without an unmap.
+    let expected: Vec<u8> = (0..BYTES).map(|index| index.to_le_bytes()[0]).collect();
+    mapping.write(0, &expected);
+    let mut read = vec![0; BYTES];
+    read_blocking(&queue, &mem, &mut read)?;
+    queue.finish()?;
+    // The mapping must outlive the driver's object.
+    drop(mem);
+    Ok(read == expected)
+}
+
+fn mem_over(context: &Context, mapping: &Mapping) -> Result<OwnedMem, Status> {
+    let create = function!(clCreateBuffer)?;
+    let mut code = 0;
+    // SAFETY: the mapping has the bytes, and outlives the object: it is dropped after it, with nothing under way.
+    let handle = unsafe {
+        create(
+            context.raw(),
+            CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+            BYTES,
+            mapping.address().cast::<c_void>(),
+            &mut code,
+        )
+    };
+    api::made(handle, code).map(OwnedMem::take)
+}
+
+fn fill(queue: &Queue, mem: &OwnedMem, pattern: u32) -> Result<(), Status> {
+    let fill = function!(clEnqueueFillBuffer)?;
+    // SAFETY: the pattern is copied by the call; the range is the whole buffer.
+    api::check(unsafe {
+        fill(
+            queue.raw(),
+            mem.raw(),
+            (&raw const pattern).cast(),
+            size_of::<u32>(),
+            0,
+            BYTES,
+            0,
+            std::ptr::null(),
+            std::ptr::null_mut(),
+        )
+    })
+}
+
+fn read_blocking(queue: &Queue, mem: &OwnedMem, into: &mut [u8]) -> Result<(), Status> {
+    let read = function!(clEnqueueReadBuffer)?;
+    // SAFETY: the call blocks, so `into` lives until the bytes are there.
+    api::check(unsafe {
+        read(
+            queue.raw(),
+            mem.raw(),
+            CL_TRUE,
+            0,
+            into.len(),
+            into.as_mut_ptr().cast(),
+            0,
+            std::ptr::null(),
+            std::ptr::null_mut(),
+        )
+    })
+}

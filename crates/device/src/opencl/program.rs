@@ -1,0 +1,273 @@
+//! Programs: making and building them. What they tell of themselves is in `report`.
+
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use penstock_cl_sys::{cl_device_id, cl_program};
+use penstock_wire::status::Status;
+
+use super::api::{self, function, owned};
+use super::context::Context;
+use super::device::Device;
+
+owned!(
+    /// One reference to a `cl_program`.
+    OwnedProgram(cl_program),
+    clReleaseProgram
+);
+
+/// Makes the compiler keep what `clGetKernelArgInfo` tells. The client needs it to know which arguments are memory, and the
+/// worker to refuse bytes where the driver would take them for a handle.
+pub(super) const ARG_INFO_OPTION: &str = "-cl-kernel-arg-info";
+
+const INVALID_BUILD_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_BUILD_OPTIONS);
+const INVALID_COMPILER_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_COMPILER_OPTIONS);
+const INVALID_LINKER_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_LINKER_OPTIONS);
+
+/// A program. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Program(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    raw: OwnedProgram,
+    context: Context,
+    /// Whether the last build had [`ARG_INFO_OPTION`] from us.
+    arg_info_added: AtomicBool,
+}
+
+impl Program {
+    fn of(raw: OwnedProgram, context: &Context) -> Self {
+        Self(Arc::new(Inner { raw, context: context.clone(), arg_info_added: AtomicBool::new(false) }))
+    }
+
+    /// `clCreateProgramWithSource`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn with_source(context: &Context, source: &[u8]) -> Result<Self, Status> {
+        let create = function!(clCreateProgramWithSource)?;
+        let mut code = 0;
+        let (mut text, length) = (source.as_ptr().cast(), source.len());
+        // "A length of 0 means the string is null-terminated", which an empty slice is not.
+        if source.is_empty() {
+            text = c"".as_ptr();
+        }
+        // SAFETY: one string with its length; the driver copies it.
+        let raw = unsafe { create(context.raw(), 1, &mut text, &length, &mut code) };
+        Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context))
+    }
+
+    /// `clCreateProgramWithBinary`. The codes are one for each binary, also where no program could be made.
+    pub fn with_binary(
+        context: &Context,
+        binaries: &[(Device, Vec<u8>)],
+    ) -> (Vec<i32>, Result<Self, Status>) {
+        let mut codes = vec![0; binaries.len()];
+        let program = Self::load_binaries(context, binaries, &mut codes);
+        (codes, program)
+    }
+
+    fn load_binaries(
+        context: &Context,
+        binaries: &[(Device, Vec<u8>)],
+        codes: &mut [i32],
+    ) -> Result<Self, Status> {
+        // "CL_INVALID_VALUE if lengths[i] is zero or binaries[i] is NULL".
+        if binaries.is_empty() || binaries.iter().any(|(_, binary)| binary.is_empty()) {
+            return Err(Status::INVALID_VALUE);
+        }
+        let create = function!(clCreateProgramWithBinary)?;
+        let devices: Vec<_> = binaries.iter().map(|(device, _)| device.raw()).collect();
+        let lengths: Vec<_> = binaries.iter().map(|(_, binary)| binary.len()).collect();
+        let mut starts: Vec<_> = binaries.iter().map(|(_, binary)| binary.as_ptr()).collect();
+        let number = api::count(binaries.len())?;
+        let mut code = 0;
+        // SAFETY: all lists have as many entries as are named, the binaries their lengths; the driver copies them.
+        let raw = unsafe {
+            create(
+                context.raw(),
+                number,
+                devices.as_ptr(),
+                lengths.as_ptr(),
+                starts.as_mut_ptr(),
+                codes.as_mut_ptr(),
+                &mut code,
+            )
+        };
+        Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context))
+    }
+
+    /// `clCreateProgramWithIL`.
+    ///
+    /// # Errors
+    /// The driver's; `CL_INVALID_OPERATION` where it takes no IL.
+    pub fn with_il(context: &Context, il: &[u8]) -> Result<Self, Status> {
+        context.platform().needs(2, 1)?;
+        if il.is_empty() {
+            return Err(Status::INVALID_VALUE);
+        }
+        let create = function!(clCreateProgramWithIL)?;
+        let mut code = 0;
+        // SAFETY: the IL has its length; the driver copies it.
+        let raw = unsafe { create(context.raw(), il.as_ptr().cast(), il.len(), &mut code) };
+        Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context))
+    }
+
+    /// `clCreateProgramWithBuiltInKernels`. `names` are separated by semicolons.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn with_built_in(context: &Context, devices: &[Device], names: &str) -> Result<Self, Status> {
+        let create = function!(clCreateProgramWithBuiltInKernels)?;
+        let names = CString::new(names).map_err(|_| Status::INVALID_VALUE)?;
+        let list = handles(devices);
+        let number = api::count(list.len())?;
+        let mut code = 0;
+        // SAFETY: there are as many devices as are named; the names end with NUL.
+        let raw = unsafe { create(context.raw(), number, list.as_ptr(), names.as_ptr(), &mut code) };
+        Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context))
+    }
+
+    /// `clBuildProgram`. Blocks, it may be for minutes.
+    ///
+    /// # Errors
+    /// The driver's: then the report has the log.
+    pub fn build(&self, devices: &[Device], options: &str) -> Result<(), Status> {
+        let build = function!(clBuildProgram)?;
+        let options = self.with_arg_info(options).ok_or(INVALID_BUILD_OPTIONS)?;
+        let list = handles(devices);
+        let number = api::count(list.len())?;
+        // SAFETY: the program lives, there are as many devices as are named, the options end with NUL; without a callback
+        // the call ends when the build has.
+        api::check(unsafe {
+            build(self.raw(), number, some_start(&list), options.as_ptr(), None, std::ptr::null_mut())
+        })
+    }
+
+    /// `clCompileProgram`. `headers` come with the name under which each is included. Blocks.
+    ///
+    /// # Errors
+    /// The driver's: then the report has the log.
+    pub fn compile(
+        &self,
+        devices: &[Device],
+        options: &str,
+        headers: &[(String, Self)],
+    ) -> Result<(), Status> {
+        let compile = function!(clCompileProgram)?;
+        let options = self.with_arg_info(options).ok_or(INVALID_COMPILER_OPTIONS)?;
+        let list = handles(devices);
+        let names: Result<Vec<_>, _> = headers.iter().map(|(name, _)| CString::new(name.as_str())).collect();
+        let names = names.map_err(|_| Status::INVALID_VALUE)?;
+        let mut name_starts: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+        let programs: Vec<_> = headers.iter().map(|(_, program)| program.raw()).collect();
+        let (number, header_number) = (api::count(list.len())?, api::count(programs.len())?);
+        // "CL_INVALID_VALUE if num_input_headers is zero and header_include_names or input_headers are not NULL".
+        let name_start = if names.is_empty() { std::ptr::null_mut() } else { name_starts.as_mut_ptr() };
+        // SAFETY: all lists have as many entries as are named, all texts end with NUL; without a callback the call ends
+        // when the compilation has.
+        api::check(unsafe {
+            compile(
+                self.raw(),
+                number,
+                some_start(&list),
+                options.as_ptr(),
+                header_number,
+                some_start(&programs),
+                name_start,
+                None,
+                std::ptr::null_mut(),
+            )
+        })
+    }
+
+    /// `clLinkProgram`. Blocks. A failed link may still give a program, which has the log.
+    pub fn link(
+        context: &Context,
+        devices: &[Device],
+        options: &str,
+        inputs: &[Self],
+    ) -> (Result<(), Status>, Option<Self>) {
+        let mut code = 0;
+        match Self::link_raw(context, devices, options, inputs, &mut code) {
+            Ok(raw) if raw.is_null() => (api::check(code).and(Err(Status::OUT_OF_RESOURCES)), None),
+            Ok(raw) => (api::check(code), Some(Self::of(OwnedProgram::take(raw), context))),
+            Err(status) => (Err(status), None),
+        }
+    }
+
+    fn link_raw(
+        context: &Context,
+        devices: &[Device],
+        options: &str,
+        inputs: &[Self],
+        code: &mut i32,
+    ) -> Result<cl_program, Status> {
+        let link = function!(clLinkProgram)?;
+        let options = CString::new(options).map_err(|_| INVALID_LINKER_OPTIONS)?;
+        let list = handles(devices);
+        let programs: Vec<_> = inputs.iter().map(Self::raw).collect();
+        let (number, input_number) = (api::count(list.len())?, api::count(programs.len())?);
+        // SAFETY: all lists have as many entries as are named, the options end with NUL; without a callback the call ends
+        // when the link has.
+        Ok(unsafe {
+            link(
+                context.raw(),
+                number,
+                some_start(&list),
+                options.as_ptr(),
+                input_number,
+                some_start(&programs),
+                None,
+                std::ptr::null_mut(),
+                code,
+            )
+        })
+    }
+
+    /// `clSetProgramSpecializationConstant`.
+    ///
+    /// # Errors
+    /// The driver's; `CL_INVALID_OPERATION` where it takes no IL.
+    pub fn set_spec_constant(&self, id: u32, value: &[u8]) -> Result<(), Status> {
+        self.0.context.platform().needs(2, 2)?;
+        let set = function!(clSetProgramSpecializationConstant)?;
+        // SAFETY: the program lives, and the value has its size.
+        api::check(unsafe { set(self.raw(), id, value.len(), value.as_ptr().cast()) })
+    }
+
+    pub(super) fn raw(&self) -> cl_program {
+        self.0.raw.raw()
+    }
+
+    pub(super) fn context(&self) -> &Context {
+        &self.0.context
+    }
+
+    pub(super) fn arg_info_was_added(&self) -> bool {
+        self.0.arg_info_added.load(Ordering::Relaxed)
+    }
+
+    /// The options with ours; `None` where they have a NUL.
+    fn with_arg_info(&self, options: &str) -> Option<CString> {
+        let has_it = options.split_whitespace().any(|option| option == ARG_INFO_OPTION);
+        self.0.arg_info_added.store(!has_it, Ordering::Relaxed);
+        let options = match (has_it, options.is_empty()) {
+            (true, _) => options.to_owned(),
+            (false, true) => ARG_INFO_OPTION.to_owned(),
+            (false, false) => format!("{options} {ARG_INFO_OPTION}"),
+        };
+        CString::new(options).ok()
+    }
+}
+
+fn handles(devices: &[Device]) -> Vec<cl_device_id> {
+    devices.iter().map(Device::raw).collect()
+}
+
+/// Start of a list, null for an empty one: a list without entries must be NULL in most calls.
+fn some_start<T>(list: &[T]) -> *const T {
+    if list.is_empty() { std::ptr::null() } else { list.as_ptr() }
+}

@@ -1,0 +1,243 @@
+//! Command queues, and how every command is enqueued.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use penstock_cl_sys::{
+    CL_QUEUE_ON_DEVICE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROFILING_ENABLE,
+    CL_QUEUE_PROPERTIES, CL_QUEUE_SIZE, cl_command_queue, cl_event, cl_int, cl_uint,
+};
+use penstock_wire::status::Status;
+
+use super::api::{self, function, owned};
+use super::context::Context;
+use super::device::Device;
+use super::event::Event;
+use super::reclaim::Reclaim;
+use super::watch::Inside;
+
+owned!(
+    /// One reference to a `cl_command_queue`.
+    OwnedQueue(cl_command_queue),
+    clReleaseCommandQueue
+);
+
+/// How long a command for a device that must not wait is held back, see [`Device::must_not_wait`]. Whoever enqueues waits
+/// as long, so it is less than what a peer takes for a dead worker.
+const HELD_BACK_MAX: Duration = Duration::from_secs(2);
+
+/// Whether a command shall have an event. One without is cheaper; that it fails after it was enqueued is seen by nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// With an event.
+    Event,
+    /// Without one.
+    Nothing,
+}
+
+/// A command queue. Cheap to clone. Commands are in `command`, `transfer` and `image_command`, by what they move.
+///
+/// Of all commands: `waits` must be events of the queue's context; the result is `Some` just where an event is wanted;
+/// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST` as an error means that an event of the wait list has failed already,
+/// so that the command will never run.
+#[derive(Clone, Debug)]
+pub struct Queue(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    raw: OwnedQueue,
+    context: Context,
+    device: Device,
+    properties: u64,
+    reclaim: Mutex<Reclaim>,
+}
+
+impl OwnedQueue {
+    /// `clFinish`. A blocking write alone says only that its bytes were taken: Intel's is visible to other queues later.
+    pub(super) fn finish(&self) -> Result<(), Status> {
+        let finish = function!(clFinish)?;
+        // SAFETY: the queue lives.
+        api::check(unsafe { finish(self.raw()) })
+    }
+
+    pub(super) fn create(
+        context: &Context,
+        device: &Device,
+        properties: u64,
+        size: u32,
+    ) -> Result<Self, Status> {
+        if !context.devices().contains(device) {
+            return Err(Status::INVALID_DEVICE);
+        }
+        let mut code = 0;
+        if context.platform().is_at_least(2, 0) {
+            let create = function!(clCreateCommandQueueWithProperties)?;
+            let mut list = vec![u64::from(CL_QUEUE_PROPERTIES), properties];
+            if size != 0 {
+                list.extend([u64::from(CL_QUEUE_SIZE), u64::from(size)]);
+            }
+            list.push(0);
+            // SAFETY: context and device live; the list ends with 0.
+            let handle = unsafe { create(context.raw(), device.raw(), list.as_ptr(), &mut code) };
+            return api::made(handle, code).map(Self::take);
+        }
+        if size != 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        let create = function!(clCreateCommandQueue)?;
+        // SAFETY: context and device live.
+        let handle = unsafe { create(context.raw(), device.raw(), properties, &mut code) };
+        api::made(handle, code).map(Self::take)
+    }
+}
+
+impl Queue {
+    /// `clCreateCommandQueueWithProperties`: `CL_QUEUE_PROPERTIES`, and `CL_QUEUE_SIZE` or 0.
+    ///
+    /// # Errors
+    /// The driver's; `CL_INVALID_DEVICE` for a device that is not the context's.
+    pub fn new(context: &Context, device: &Device, properties: u64, size: u32) -> Result<Self, Status> {
+        let raw = OwnedQueue::create(context, device, properties, size)?;
+        Ok(Self(Arc::new(Inner {
+            raw,
+            context: context.clone(),
+            device: device.clone(),
+            properties,
+            reclaim: Mutex::default(),
+        })))
+    }
+
+    pub(super) fn raw(&self) -> cl_command_queue {
+        self.0.raw.raw()
+    }
+
+    /// Its context.
+    pub fn context(&self) -> &Context {
+        &self.0.context
+    }
+
+    /// Its device.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// Whether commands may overtake each other.
+    pub fn is_out_of_order(&self) -> bool {
+        self.0.properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0
+    }
+
+    /// Whether events of its commands have times.
+    pub(super) fn profiles(&self) -> bool {
+        self.0.properties & CL_QUEUE_PROFILING_ENABLE != 0
+    }
+
+    /// Whether it is a queue for kernels on the device, which takes no commands from here.
+    pub fn is_on_device(&self) -> bool {
+        self.0.properties & CL_QUEUE_ON_DEVICE != 0
+    }
+
+    /// `clFlush`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn flush(&self) -> Result<(), Status> {
+        let flush = function!(clFlush)?;
+        let _inside = Inside::enter();
+        // SAFETY: the queue lives.
+        api::check(unsafe { flush(self.raw()) })
+    }
+
+    /// `clFinish`: blocks until all its commands have ended.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn finish(&self) -> Result<(), Status> {
+        let finish = function!(clFinish)?;
+        let slabs = self.reclaim_state().take_doubtful();
+        let finished = {
+            let _inside = Inside::enter();
+            // SAFETY: the queue lives.
+            api::check(unsafe { finish(self.raw()) })
+        };
+        let mut reclaim = self.reclaim_state();
+        if finished.is_ok() {
+            reclaim.all_ended(slabs);
+        } else {
+            reclaim.none_ended(slabs);
+        }
+        finished
+    }
+
+    /// Frees staged bytes of commands that have ended. The commands themselves do so now and then; whoever runs into
+    /// `limits::STAGED_BYTES_MAX` calls it for each queue.
+    pub fn reclaim(&self) {
+        self.reclaim_state().sweep();
+    }
+
+    pub(super) fn reclaim_state(&self) -> std::sync::MutexGuard<'_, Reclaim> {
+        self.0.reclaim.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enqueues a command: `call` gets length and start of the wait list and the event's place, or null.
+    pub(super) fn enqueue(
+        &self,
+        waits: &[&Event],
+        want: Want,
+        call: impl FnOnce(cl_uint, *const cl_event, *mut cl_event) -> cl_int,
+    ) -> Result<Option<Event>, Status> {
+        // Most commands wait for nothing; then there is no list to make.
+        let list: Vec<cl_event> = waits.iter().map(|event| event.raw()).collect();
+        let length = api::count(list.len())?;
+        // "CL_INVALID_CONTEXT if the context associated with command_queue and events in event_wait_list are not the same."
+        if waits.iter().any(|event| event.context_id() != self.context().id()) {
+            return Err(Status::INVALID_CONTEXT);
+        }
+        if !waits.is_empty() && self.device().must_not_wait() {
+            wait_here(waits)?;
+        }
+        let start = if list.is_empty() { std::ptr::null() } else { list.as_ptr() };
+        let mut event = std::ptr::null_mut();
+        let place = if want == Want::Event { &raw mut event } else { std::ptr::null_mut() };
+        let _inside = Inside::enter();
+        {
+            let _no_event_fails_now = self.context().failing().read().unwrap_or_else(PoisonError::into_inner);
+            if waits.iter().any(|event| event.status().is_error()) {
+                return Err(Status::WAIT_LIST_FAILED);
+            }
+            api::check(call(length, start, place))?;
+        }
+        if want == Want::Nothing {
+            return Ok(None);
+        }
+        api::made(event, 0).map(|event| Some(Event::of_command(event, self, !waits.is_empty())))
+    }
+
+    /// As [`Self::enqueue`], with an event.
+    pub(super) fn enqueue_with_event(
+        &self,
+        waits: &[&Event],
+        call: impl FnOnce(cl_uint, *const cl_event, *mut cl_event) -> cl_int,
+    ) -> Result<Event, Status> {
+        // `enqueue` gives an event where one is wanted.
+        self.enqueue(waits, Want::Event, call)?.ok_or(Status::OUT_OF_RESOURCES)
+    }
+}
+
+/// Waits until all have ended.
+fn wait_here(waits: &[&Event]) -> Result<(), Status> {
+    let start = Instant::now();
+    while waits.iter().any(|event| event.status().0 > 0) {
+        if start.elapsed() > HELD_BACK_MAX {
+            return Err(Status::OUT_OF_RESOURCES);
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    Ok(())
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let state = std::mem::take(self.reclaim.get_mut().unwrap_or_else(PoisonError::into_inner));
+        state.outlive(&self.raw, &self.context);
+    }
+}

@@ -1,0 +1,155 @@
+//! Keeps the bytes of writes until the device has read them.
+//!
+//! A callback or even an event for each write costs more than a small write itself. So small writes are copied one
+//! behind the other into slabs; a full slab is followed by one marker, and is used again when that has ended. Middle-sized
+//! ones are kept beside their events, which are looked at when the next one comes. Large ones are freed by a callback.
+
+use std::collections::VecDeque;
+
+use penstock_wire::status::Status;
+
+use super::api::{self, function};
+use super::context::Context;
+use super::event::Event;
+use super::home::Mapping;
+use super::queue::{OwnedQueue, Queue, Want};
+use crate::staging::Staged;
+
+/// Up to this size a write is copied into a slab: 32 of them fill one.
+pub(super) const SMALL_BYTES_MAX: usize = 2 << 10;
+/// From this size on a write is freed by a callback, so that no large memory waits for the next command.
+pub(super) const LARGE_BYTES_MIN: usize = 64 << 10;
+/// One marker for 1,024 writes of a cache line.
+const SLAB_BYTES: usize = 64 << 10;
+/// Writes start on cache lines of their own.
+const LINE_BYTES: usize = 64;
+/// Slabs kept for use: 1 MiB, 16,384 small writes under way.
+const SPARE_MAX: usize = 16;
+
+/// The bytes of one queue's writes.
+#[derive(Debug, Default)]
+pub(super) struct Reclaim {
+    current: Option<Mapping>,
+    used: usize,
+    /// In the order of their commands.
+    pending: VecDeque<(Event, Kept)>,
+    spare: Vec<Mapping>,
+    /// Slabs whose marker failed. The commands before it may still run: they are kept until the queue has finished.
+    doubtful: Vec<Mapping>,
+}
+
+#[derive(Debug)]
+enum Kept {
+    Slab(Mapping),
+    #[expect(dead_code, reason = "kept to be dropped")]
+    Bytes(Staged),
+}
+
+impl Reclaim {
+    /// Copies a small write's bytes to where they stay until its command has ended. The command must be enqueued before
+    /// the lock on `self` is given up.
+    pub(super) fn place(&mut self, queue: &Queue, bytes: &[u8]) -> Result<*const u8, Status> {
+        debug_assert!(bytes.len() <= SMALL_BYTES_MAX);
+        if self.current.is_none() || SLAB_BYTES - self.used < bytes.len() {
+            self.change_slab(queue)?;
+        }
+        let slab = self.current.as_ref().ok_or(Status::OUT_OF_HOST_MEMORY)?;
+        slab.write(self.used, bytes);
+        // SAFETY: the write above checked that offset and bytes lie within the slab.
+        let place = unsafe { slab.address().add(self.used) };
+        self.used = (self.used + bytes.len()).next_multiple_of(LINE_BYTES).min(SLAB_BYTES);
+        Ok(place)
+    }
+
+    fn change_slab(&mut self, queue: &Queue) -> Result<(), Status> {
+        if let Some(full) = self.current.take() {
+            match super::command::marker(queue, &[], Want::Event) {
+                Ok(Some(behind)) => self.pending.push_back((behind, Kept::Slab(full))),
+                _ => self.doubtful.push(full),
+            }
+        }
+        self.sweep();
+        let slab = match self.spare.pop() {
+            Some(slab) => slab,
+            None => Mapping::zeroed(SLAB_BYTES)?,
+        };
+        (self.current, self.used) = (Some(slab), 0);
+        Ok(())
+    }
+
+    /// Keeps a middle-sized write's bytes until its event has ended.
+    pub(super) fn keep(&mut self, event: Event, bytes: Staged) {
+        self.sweep();
+        self.pending.push_back((event, Kept::Bytes(bytes)));
+    }
+
+    /// Frees what is no longer used. Looks from the oldest command on and stops at the first that has not ended: out of
+    /// order that keeps some bytes longer than needed, but costs one look for each command.
+    pub(super) fn sweep(&mut self) {
+        while let Some((event, _)) = self.pending.front() {
+            let status = event.status();
+            if status.0 > 0 {
+                break;
+            }
+            match self.pending.pop_front() {
+                Some((_, Kept::Slab(slab))) if status.is_error() => self.doubtful.push(slab),
+                Some((_, Kept::Slab(slab))) => self.spare(slab),
+                Some((_, Kept::Bytes(_))) | None => {}
+            }
+        }
+    }
+
+    /// Slabs that are free once the queue has finished; to be taken before it does.
+    pub(super) fn take_doubtful(&mut self) -> Vec<Mapping> {
+        self.sweep();
+        std::mem::take(&mut self.doubtful)
+    }
+
+    /// The queue has finished since `slabs` were taken.
+    pub(super) fn all_ended(&mut self, slabs: Vec<Mapping>) {
+        slabs.into_iter().for_each(|slab| self.spare(slab));
+        self.sweep();
+    }
+
+    /// The queue could not finish.
+    pub(super) fn none_ended(&mut self, slabs: Vec<Mapping>) {
+        self.doubtful.extend(slabs);
+    }
+
+    fn spare(&mut self, slab: Mapping) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(slab);
+        }
+    }
+
+    /// The queue goes away: "commands enqueued before are still executed", so the bytes must live as long.
+    pub(super) fn outlive(mut self, queue: &OwnedQueue, context: &Context) {
+        self.sweep();
+        if self.used == 0 && self.pending.is_empty() && self.doubtful.is_empty() {
+            return;
+        }
+        self.spare.clear();
+        let Some(last) = last_marker(queue, context) else {
+            // Nobody can tell when they are free. What is left is little, and this process ends with its client.
+            std::mem::forget(self);
+            return;
+        };
+        last.on_complete(Box::new(move |status, _| {
+            if status.is_error() {
+                std::mem::forget(self);
+            }
+        }));
+        if let Ok(flush) = function!(clFlush) {
+            // SAFETY: the queue lives until this returns.
+            let _ = unsafe { flush(queue.raw()) };
+        }
+    }
+}
+
+fn last_marker(queue: &OwnedQueue, context: &Context) -> Option<Event> {
+    let marker = function!(clEnqueueMarkerWithWaitList).ok()?;
+    let mut event = std::ptr::null_mut();
+    // SAFETY: the queue lives; the event's place outlives the call.
+    let code = unsafe { marker(queue.raw(), 0, std::ptr::null(), &mut event) };
+    api::made(event, code).ok().map(|event| Event::of_context(event, context))
+}

@@ -1,0 +1,163 @@
+//! What programs tell of themselves: all that a client may ask after a build, in one answer.
+
+use penstock_cl_sys::{
+    CL_KERNEL_ATTRIBUTES, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_GLOBAL_WORK_SIZE,
+    CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_KERNEL_PRIVATE_MEM_SIZE,
+    CL_KERNEL_SPILL_MEM_SIZE_INTEL, CL_KERNEL_WORK_GROUP_SIZE, CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES,
+    CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BINARY_TYPE_EXECUTABLE, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
+    CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_OPTIONS, CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_DEVICES,
+    CL_PROGRAM_IL, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS, CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT,
+    CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT,
+};
+use penstock_wire::describe::{BuildReport, Info, KernelDescription};
+use penstock_wire::limits;
+use penstock_wire::status::Status;
+
+use super::api::{self, function};
+use super::device::Device;
+use super::kernel::Kernel;
+use super::program::{ARG_INFO_OPTION, Program};
+
+const BUILD_QUERIES: [u32; 5] = [
+    CL_PROGRAM_BUILD_STATUS,
+    CL_PROGRAM_BUILD_OPTIONS,
+    CL_PROGRAM_BUILD_LOG,
+    CL_PROGRAM_BINARY_TYPE,
+    CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
+];
+
+const PROGRAM_QUERIES: [u32; 5] = [
+    CL_PROGRAM_NUM_KERNELS,
+    CL_PROGRAM_KERNEL_NAMES,
+    CL_PROGRAM_IL,
+    CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT,
+    CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT,
+];
+
+const WORK_GROUP_QUERIES: [u32; 7] = [
+    CL_KERNEL_WORK_GROUP_SIZE,
+    CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+    CL_KERNEL_LOCAL_MEM_SIZE,
+    CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
+    CL_KERNEL_PRIVATE_MEM_SIZE,
+    CL_KERNEL_GLOBAL_WORK_SIZE,
+    CL_KERNEL_SPILL_MEM_SIZE_INTEL,
+];
+
+impl Program {
+    /// All that a client may ask after a build, compile or link that ended with `status`. `devices` are the program's, with their
+    /// indices in the node.
+    pub fn report(&self, status: Result<(), Status>, devices: &[(u32, Device)]) -> BuildReport {
+        let infos: Vec<(u32, Info)> =
+            devices.iter().map(|(index, device)| (*index, self.build_info(device))).collect();
+        let executable = CL_PROGRAM_BINARY_TYPE_EXECUTABLE.to_ne_bytes();
+        let has_kernels = infos.iter().any(|(_, info)| {
+            info.iter().any(|(name, bytes)| *name == CL_PROGRAM_BINARY_TYPE && bytes.as_slice() == executable)
+        });
+        let info = PROGRAM_QUERIES.iter().filter_map(|&name| Some((name, self.ask(name).ok()?))).collect();
+        BuildReport {
+            status: status.err().unwrap_or(Status::OK).0,
+            devices: infos,
+            kernels: if has_kernels { self.kernels(devices) } else { Vec::new() },
+            info,
+        }
+    }
+
+    /// `clGetProgramInfo(CL_PROGRAM_BINARIES)`: a binary for each of `devices` that has one.
+    ///
+    /// # Errors
+    /// The driver's; `CL_OUT_OF_RESOURCES` where they are more than a reply may carry.
+    pub fn binaries(&self, devices: &[(u32, Device)]) -> Result<Vec<(u32, Vec<u8>)>, Status> {
+        // The order of the driver's answer is that of its list of devices.
+        let handles = words(&self.ask(CL_PROGRAM_DEVICES)?);
+        let sizes = words(&self.ask(CL_PROGRAM_BINARY_SIZES)?);
+        let all = sizes.iter().try_fold(0_usize, |sum, &size| sum.checked_add(size));
+        if handles.len() != sizes.len() || all.is_none_or(|all| all as u64 > limits::REPLY_BYTES_MAX) {
+            return Err(Status::OUT_OF_RESOURCES);
+        }
+        let mut binaries: Vec<Vec<u8>> = sizes.iter().map(|&size| vec![0; size]).collect();
+        let mut starts: Vec<*mut u8> = binaries
+            .iter_mut()
+            .map(|binary| if binary.is_empty() { std::ptr::null_mut() } else { binary.as_mut_ptr() })
+            .collect();
+        let get = function!(clGetProgramInfo)?;
+        // SAFETY: the answer is written to where the list points: as many places, each with the size the driver named for
+        // it; a null is skipped.
+        api::check(unsafe {
+            get(
+                self.raw(),
+                CL_PROGRAM_BINARIES,
+                size_of_val(starts.as_slice()),
+                starts.as_mut_ptr().cast(),
+                std::ptr::null_mut(),
+            )
+        })?;
+        let mut found = Vec::new();
+        for (handle, binary) in handles.into_iter().zip(binaries) {
+            let device = devices.iter().find(|(_, device)| device.raw().addr() == handle);
+            if let (Some((index, _)), false) = (device, binary.is_empty()) {
+                found.push((*index, binary));
+            }
+        }
+        Ok(found)
+    }
+
+    fn build_info(&self, device: &Device) -> Info {
+        let answer = |name| {
+            let get = function!(clGetProgramBuildInfo)?;
+            // SAFETY: program and device live, and `query` gives a place of the size it names.
+            let answer = api::query(|size, value, true_size| unsafe {
+                get(self.raw(), device.raw(), name, size, value, true_size)
+            });
+            answer.map(|bytes| if name == CL_PROGRAM_BUILD_OPTIONS { self.own_options(bytes) } else { bytes })
+        };
+        BUILD_QUERIES.iter().filter_map(|&name| Some((name, answer(name).ok()?))).collect()
+    }
+
+    /// The options as the client gave them.
+    fn own_options(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let text = api::text(&bytes);
+        if !self.arg_info_was_added() || !text.trim_end().ends_with(ARG_INFO_OPTION) {
+            return bytes;
+        }
+        let text = text.trim_end();
+        let own = text.get(..text.len() - ARG_INFO_OPTION.len()).unwrap_or_default();
+        let mut own = own.strip_suffix(' ').unwrap_or(own).as_bytes().to_vec();
+        own.push(0);
+        own
+    }
+
+    fn ask(&self, name: u32) -> Result<Vec<u8>, Status> {
+        let get = function!(clGetProgramInfo)?;
+        // SAFETY: the program lives, and `query` gives a place of the size it names.
+        api::query(|size, value, true_size| unsafe { get(self.raw(), name, size, value, true_size) })
+    }
+
+    fn kernels(&self, devices: &[(u32, Device)]) -> Vec<KernelDescription> {
+        let names = self.ask(CL_PROGRAM_KERNEL_NAMES).map(|bytes| api::text(&bytes)).unwrap_or_default();
+        let names = names.split(';').map(str::trim).filter(|name| !name.is_empty());
+        names.filter_map(|name| Some(Kernel::new(self, name).ok()?.describe(name, devices))).collect()
+    }
+}
+
+impl Kernel {
+    fn describe(&self, name: &str, devices: &[(u32, Device)]) -> KernelDescription {
+        let work_group = |device| {
+            let answers = WORK_GROUP_QUERIES.iter();
+            answers.filter_map(|&query| Some((query, self.work_group_info(device, query).ok()?))).collect()
+        };
+        let args = self.arg_descriptions();
+        KernelDescription {
+            name: name.to_owned(),
+            attributes: self.ask(CL_KERNEL_ATTRIBUTES).map(|bytes| api::text(&bytes)).unwrap_or_default(),
+            arg_info: args.is_some(),
+            args: args.unwrap_or_else(|| vec![Default::default(); self.arg_count()]),
+            work_group: devices.iter().map(|(index, device)| (*index, work_group(device))).collect(),
+        }
+    }
+}
+
+/// An answer that is a list of sizes or handles.
+fn words(bytes: &[u8]) -> Vec<usize> {
+    bytes.as_chunks().0.iter().map(|&word| usize::from_ne_bytes(word)).collect()
+}

@@ -1,0 +1,90 @@
+//! Samplers.
+
+use std::sync::Arc;
+
+use penstock_cl_sys::{
+    CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, CL_SAMPLER_ADDRESSING_MODE, CL_SAMPLER_FILTER_MODE,
+    CL_SAMPLER_NORMALIZED_COORDS, CL_TRUE, cl_sampler,
+};
+use penstock_wire::status::Status;
+
+use super::api::{self, function, owned};
+use super::context::Context;
+
+owned!(
+    /// One reference to a `cl_sampler`.
+    OwnedSampler(cl_sampler),
+    clReleaseSampler
+);
+
+/// A sampler. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Sampler(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    raw: OwnedSampler,
+    // Dropped after the sampler.
+    _context: Context,
+}
+
+impl Sampler {
+    /// `clCreateSamplerWithProperties`. `properties` come without the last 0.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn new(context: &Context, properties: &[u64]) -> Result<Self, Status> {
+        // A 0 would end the list before its end, and an odd one has a name without value.
+        if !properties.len().is_multiple_of(2) || properties.iter().step_by(2).any(|&name| name == 0) {
+            return Err(Status::INVALID_VALUE);
+        }
+        let mut code = 0;
+        let raw = if context.platform().is_at_least(2, 0) {
+            let create = function!(clCreateSamplerWithProperties)?;
+            let list: Vec<u64> = properties.iter().copied().chain([0]).collect();
+            // SAFETY: the context lives, and the list ends with 0.
+            unsafe { create(context.raw(), list.as_ptr(), &mut code) }
+        } else {
+            let create = function!(clCreateSampler)?;
+            let (normalized, addressing, filter) = old_properties(properties)?;
+            // SAFETY: the context lives.
+            unsafe { create(context.raw(), normalized, addressing, filter, &mut code) }
+        };
+        let raw = OwnedSampler::take(api::made(raw, code)?);
+        Ok(Self(Arc::new(Inner { raw, _context: context.clone() })))
+    }
+
+    pub(super) fn raw(&self) -> cl_sampler {
+        self.0.raw.raw()
+    }
+}
+
+/// What `clCreateSampler` takes, with the defaults of the list.
+fn old_properties(properties: &[u64]) -> Result<(u32, u32, u32), Status> {
+    let (mut normalized, mut addressing, mut filter) = (CL_TRUE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST);
+    for pair in properties.chunks_exact(2) {
+        let &[name, value] = pair else { continue };
+        let name = u32::try_from(name).map_err(|_| Status::INVALID_VALUE)?;
+        let value = u32::try_from(value).map_err(|_| Status::INVALID_VALUE)?;
+        match name {
+            CL_SAMPLER_NORMALIZED_COORDS => normalized = value,
+            CL_SAMPLER_ADDRESSING_MODE => addressing = value,
+            CL_SAMPLER_FILTER_MODE => filter = value,
+            _ => return Err(Status::INVALID_VALUE),
+        }
+    }
+    Ok((normalized, addressing, filter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_become_arguments() {
+        let list = [u64::from(CL_SAMPLER_NORMALIZED_COORDS), 0, u64::from(CL_SAMPLER_FILTER_MODE), 0x1141];
+        assert_eq!(old_properties(&list), Ok((0, CL_ADDRESS_CLAMP, 0x1141)));
+        assert!(old_properties(&[7, 7]).is_err());
+        assert!(old_properties(&[u64::MAX, 7]).is_err());
+    }
+}

@@ -1,0 +1,242 @@
+//! Completions: each is told exactly once, whatever the driver does.
+//!
+//! Drivers differ when commands fail. PoCL 3.1 calls nobody back for a command that failed because of its wait list, and
+//! calls back at once, with success, where the callback is set after the failure. So a callback is only a hint to look; what waits
+//! is kept here, looked at after each failure of a user event, and in any case every [`LOOK_EVERY`].
+//!
+//! A driver may also call back while one of our own calls is in progress on the same thread. What is told then may call us
+//! again and meet a lock that is held further down the stack. So within our calls ([`Inside`]) completions are collected, and told
+//! when the outermost call is done.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use penstock_cl_sys::{CL_COMPLETE, cl_event, cl_int};
+use penstock_wire::status::Status;
+
+use super::api::{self, function};
+use super::event::{Event, Times};
+
+/// How long a completion that no callback reported may stay unseen. Ten looks a second cost nothing, and only while
+/// something is awaited.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The same where the driver refused the callback, so that looking is the only way.
+const LOOK_OFTEN: Duration = Duration::from_millis(1);
+/// Events looked at in one round, the oldest first: 200 µs.
+const LOOKS_MAX: usize = 4096;
+
+type Done = Box<dyn FnOnce(Status, Times) + Send>;
+
+struct Awaited {
+    event: Event,
+    done: Done,
+    /// The driver will not call back.
+    only_looked_at: bool,
+    /// It had ended at the last look: if no callback comes until the next one, none will.
+    had_ended: bool,
+}
+
+#[derive(Default)]
+struct State {
+    next: usize,
+    awaited: BTreeMap<usize, Awaited>,
+    failures: Vec<(Event, Status)>,
+    only_looked_at: usize,
+    helper: Helper,
+}
+
+#[derive(Default, PartialEq, Eq, Clone, Copy)]
+enum Helper {
+    #[default]
+    NotStarted,
+    Working,
+    /// Nothing is awaited: it sleeps until it is woken.
+    Asleep,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    next: 1,
+    awaited: BTreeMap::new(),
+    failures: Vec::new(),
+    only_looked_at: 0,
+    helper: Helper::NotStarted,
+});
+static WAKE: Condvar = Condvar::new();
+
+thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static COLLECTED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While this lives, completions on this thread wait. Make it before any lock that completions could meet.
+#[derive(Debug)]
+pub(super) struct Inside(());
+
+impl Inside {
+    pub(super) fn enter() -> Self {
+        DEPTH.with(|depth| depth.set(depth.get() + 1));
+        Self(())
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let left = DEPTH.with(|depth| {
+            depth.set(depth.get() - 1);
+            depth.get() == 0
+        });
+        if left {
+            // Telling may collect more.
+            while let Some(number) = COLLECTED.with(|collected| collected.borrow_mut().pop()) {
+                tell(number);
+            }
+        }
+    }
+}
+
+pub(super) fn on_complete(event: &Event, done: Done) {
+    let number = {
+        let mut state = lock();
+        let number = state.next;
+        state.next += 1;
+        let awaited = Awaited { event: event.clone(), done, only_looked_at: false, had_ended: false };
+        state.awaited.insert(number, awaited);
+        state.wake_helper();
+        number
+    };
+    let data = std::ptr::without_provenance_mut::<c_void>(number);
+    let inside = Inside::enter();
+    let set = function!(clSetEventCallback).and_then(|set| {
+        // SAFETY: the event lives; `called_back` takes a number for data, so a late or second call does no harm.
+        api::check(unsafe { set(event.raw(), CL_COMPLETE, Some(called_back), data) })
+    });
+    drop(inside);
+    // Oclgrind does not call back for what has ended before. Telling is done once, whoever comes first.
+    if event.status().0 <= 0 {
+        return tell(number);
+    }
+    if set.is_err() {
+        let mut state = lock();
+        if let Some(awaited) = state.awaited.get_mut(&number) {
+            awaited.only_looked_at = true;
+            state.only_looked_at += 1;
+            WAKE.notify_one();
+        }
+    }
+}
+
+/// Lets a user event fail as soon as nobody is enqueuing.
+pub(super) fn fail_later(event: Event, status: Status) {
+    let mut state = lock();
+    state.failures.push((event, status));
+    state.wake_helper();
+    WAKE.notify_one();
+}
+
+/// Tells of every event that has failed.
+pub(super) fn look_for_failures() {
+    look(usize::MAX, false);
+}
+
+unsafe extern "C" fn called_back(_event: cl_event, _status: cl_int, data: *mut c_void) {
+    let number = data.addr();
+    if DEPTH.with(Cell::get) > 0 {
+        COLLECTED.with(|collected| collected.borrow_mut().push(number));
+    } else {
+        tell(number);
+    }
+}
+
+/// Tells of a completion, if that is still to be done.
+fn tell(number: usize) {
+    let awaited = {
+        let mut state = lock();
+        let awaited = state.awaited.remove(&number);
+        if awaited.as_ref().is_some_and(|awaited| awaited.only_looked_at) {
+            state.only_looked_at -= 1;
+        }
+        awaited
+    };
+    let Some(Awaited { event, done, .. }) = awaited else { return };
+    // The code that comes with a callback is not to be trusted, see above.
+    let status = event.status();
+    let status = if status.0 > 0 { Status::OK } else { status };
+    let times = if status.is_error() { Times::default() } else { event.times() };
+    // A panic must not reach the driver's code. Who panics here has a defect that its own tests must find.
+    let _ = catch_unwind(AssertUnwindSafe(move || {
+        done(status, times);
+        drop(event);
+    }));
+}
+
+/// Looks at what is awaited. Failures are told at once; a success only if no callback came between two looks.
+fn look(most: usize, for_successes: bool) {
+    let events: Vec<(usize, Event)> = {
+        let state = lock();
+        state.awaited.iter().take(most).map(|(&number, awaited)| (number, awaited.event.clone())).collect()
+    };
+    for (number, event) in events {
+        let status = event.status();
+        if status.is_error() || (for_successes && status == Status::OK && is_overdue(number)) {
+            tell(number);
+        }
+    }
+}
+
+fn is_overdue(number: usize) -> bool {
+    let mut state = lock();
+    state
+        .awaited
+        .get_mut(&number)
+        .is_some_and(|awaited| std::mem::replace(&mut awaited.had_ended, true) || awaited.only_looked_at)
+}
+
+fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    fn wake_helper(&mut self) {
+        match self.helper {
+            Helper::Working => {}
+            Helper::Asleep => {
+                self.helper = Helper::Working;
+                WAKE.notify_one();
+            }
+            Helper::NotStarted => {
+                let thread = std::thread::Builder::new().name("penstock-watch".to_owned());
+                // Without it callbacks still work; the next completion tries again.
+                if thread.stack_size(128 << 10).spawn(help).is_ok() {
+                    self.helper = Helper::Working;
+                }
+            }
+        }
+    }
+}
+
+fn help() {
+    loop {
+        let failures = {
+            let mut state = lock();
+            if state.awaited.is_empty() && state.failures.is_empty() {
+                state.helper = Helper::Asleep;
+                while state.helper == Helper::Asleep {
+                    state = WAKE.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+            if state.failures.is_empty() {
+                let patience = if state.only_looked_at > 0 { LOOK_OFTEN } else { LOOK_EVERY };
+                state = WAKE.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
+            }
+            std::mem::take(&mut state.failures)
+        };
+        for (event, status) in failures {
+            event.fail_now(status);
+        }
+        look(LOOKS_MAX, true);
+    }
+}

@@ -1,0 +1,93 @@
+//! What the tests on a real driver share.
+#![allow(dead_code, reason = "not every test file uses all of it")]
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use penstock_device::{
+    Arg, Context, Device, Driver, Event, Kernel, Mem, Program, Queue, Range, Staged, Status, Times,
+};
+
+/// Nothing in these tests takes longer, even on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub const READ_WRITE: u64 = 1;
+pub const OUT_OF_ORDER: u64 = 1;
+pub const PROFILING: u64 = 2;
+
+/// A context over the first device, and a queue. `None`, with words, where there is no device.
+pub fn first(properties: u64) -> Option<(Context, Queue)> {
+    let (platform, device) = first_device()?;
+    let context =
+        Context::new(&platform, std::slice::from_ref(&device), Box::new(|text| eprintln!("driver: {text}")))
+            .unwrap();
+    let queue = Queue::new(&context, &device, properties, 0).unwrap();
+    Some((context, queue))
+}
+
+/// As [`first`], where commands may wait for what has not ended yet.
+pub fn first_that_waits(properties: u64) -> Option<(Context, Queue)> {
+    let found = first(properties)?;
+    if found.1.device().must_not_wait() {
+        eprintln!("SKIPPED: commands must not wait on {}", found.1.device().name());
+        return None;
+    }
+    Some(found)
+}
+
+pub fn first_device() -> Option<(penstock_device::Platform, Device)> {
+    let platforms = match Driver::load() {
+        Ok(driver) => driver.platforms(),
+        Err(error) => {
+            eprintln!("SKIPPED: {error}");
+            return None;
+        }
+    };
+    let found =
+        platforms.iter().find_map(|platform| Some((platform.clone(), platform.devices().first()?.clone())));
+    if found.is_none() {
+        eprintln!("SKIPPED: no OpenCL device on this machine (Debian: pocl-opencl-icd)");
+    }
+    found
+}
+
+pub fn kernel(context: &Context, source: &str, name: &str) -> Kernel {
+    let program = Program::with_source(context, source.as_bytes()).unwrap();
+    program.build(context.devices(), "").unwrap();
+    Kernel::new(&program, name).unwrap()
+}
+
+pub fn range(length: u64) -> Range {
+    Range::checked(1, [0; 3], [length, 1, 1], None).unwrap()
+}
+
+pub fn staged(bytes: &[u8]) -> Staged {
+    Staged::from(bytes.to_vec())
+}
+
+pub fn read_all(queue: &Queue, mem: &Mem) -> Vec<u8> {
+    let reading = queue.read(mem, 0, mem.size(), &[]).unwrap();
+    queue.flush().unwrap();
+    reading.wait().unwrap().to_vec()
+}
+
+pub fn set_mems(kernel: &Kernel, mems: &[&Mem]) {
+    for (index, mem) in mems.iter().enumerate() {
+        kernel.set(u32::try_from(index).unwrap(), Arg::Mem(Some(mem))).unwrap();
+    }
+}
+
+/// How the event ends, by its callback, which must come just once.
+pub fn completion(event: &Event) -> mpsc::Receiver<(Status, Times)> {
+    let (tell, told) = mpsc::channel();
+    event.on_complete(Box::new(move |status, times| tell.send((status, times)).unwrap()));
+    told
+}
+
+pub fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks().0.iter().map(|&word| u32::from_ne_bytes(word)).collect()
+}
+
+pub fn bytes_of(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}

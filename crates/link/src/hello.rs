@@ -1,0 +1,303 @@
+//! The opening of a link, both sides: who are you, may you, which version and features. See [`penstock_wire::hello`].
+
+use std::io::IoSlice;
+use std::time::Instant;
+
+use penstock_wire::hello::{
+    Answer, Final, Hello, MAGIC, NONCE_BYTES, PROOF_BYTES, Role, TICKET_BYTES, Verdict, Welcome, feature,
+    side, transcript,
+};
+use penstock_wire::limits::PROTOCOL_VERSION;
+use penstock_wire::{U16, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::address::Address;
+use crate::error::LinkError;
+use crate::key::{Key, fill_random};
+use crate::stream::{Credentials, Stream};
+
+/// What stands in front of [`Hello`] and [`Welcome`] in every version: magic, version. Only what follows may change.
+const PREFIX_BYTES: usize = 10;
+
+/// A link opened from this side.
+#[derive(Debug)]
+pub struct Opened {
+    /// The socket, for [`crate::establish`].
+    pub stream: Stream,
+    /// Bits of [`feature`] that both sides have.
+    pub features: u64,
+}
+
+/// A link that another process opens, but for the last word.
+#[derive(Debug)]
+pub struct Accepted {
+    /// Why it is opened.
+    pub role: Role,
+    /// For [`Role::Peer`]: the ticket.
+    pub ticket: [u8; TICKET_BYTES],
+    /// Bits of [`feature`] that both sides have.
+    pub features: u64,
+    /// Who opens it, on a Unix socket.
+    pub credentials: Option<Credentials>,
+    stream: Stream,
+    peer: String,
+    deadline: Instant,
+}
+
+/// Connects to a daemon or worker and says hello.
+///
+/// # Errors
+/// When nobody answers, the peer refuses, or it has not the key.
+pub fn open(
+    address: &Address,
+    role: Role,
+    ticket: Option<[u8; TICKET_BYTES]>,
+    key: Option<&Key>,
+    deadline: Instant,
+) -> Result<Opened, LinkError> {
+    if matches!(address, Address::Tcp { .. }) && key.is_none() {
+        return Err(LinkError::NoKey { peer: address.to_string() });
+    }
+    let stream = Stream::connect(address, deadline)?;
+    open_on(stream, &address.to_string(), role, ticket, key, deadline)
+}
+
+/// As [`open`], over a socket that is connected already.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_on(
+    stream: Stream,
+    peer: &str,
+    role: Role,
+    ticket: Option<[u8; TICKET_BYTES]>,
+    key: Option<&Key>,
+    deadline: Instant,
+) -> Result<Opened, LinkError> {
+    let security = Security::of(&stream, key).map_err(|_| LinkError::NoKey { peer: peer.to_owned() })?;
+    let talk = Talk { stream: &stream, peer, deadline };
+    let hello = Hello {
+        magic: MAGIC,
+        version: U16::new(PROTOCOL_VERSION),
+        role: U16::new(role as u16),
+        features: U64::new(feature::ALL),
+        nonce: nonce()?,
+    };
+    talk.say(&hello)?;
+
+    let prefix = talk.hear::<[u8; PREFIX_BYTES]>()?;
+    talk.check_prefix(&prefix)?;
+    let welcome: Welcome = talk.hear_rest(&prefix)?;
+    talk.check_verdict(welcome.verdict)?;
+    if !security.verify(side::ACCEPTING, &hello, &welcome) {
+        return Err(LinkError::WrongKey { peer: peer.to_owned() });
+    }
+
+    let proof = security.prove(side::CONNECTING, &hello, &welcome);
+    talk.say(&Answer { proof, ticket: ticket.unwrap_or([0; TICKET_BYTES]) })?;
+    let last: Final = talk.hear()?;
+    talk.check_verdict(last.verdict)?;
+    Ok(Opened { stream, features: welcome.features.get() & feature::ALL })
+}
+
+/// Hears the hello of a process that has just connected, and tells it what is wrong with it. What is not wrong waits for
+/// the caller's [`Accepted::finish`].
+///
+/// # Errors
+/// When it was refused, or did not speak in time.
+pub fn accept_hello(
+    stream: Stream,
+    key: Option<&Key>,
+    allow: &dyn Fn(&Credentials) -> bool,
+    deadline: Instant,
+) -> Result<Accepted, LinkError> {
+    let peer = stream.peer();
+    let talk = Talk { stream: &stream, peer: &peer, deadline };
+    let prefix = talk.hear::<[u8; PREFIX_BYTES]>()?;
+    match talk.check_prefix(&prefix) {
+        Err(error @ LinkError::WrongVersion { .. }) => {
+            let _ = talk.refuse(Verdict::WrongVersion);
+            return Err(error);
+        }
+        Err(error) => {
+            let _ = talk.refuse(Verdict::NotUnderstood);
+            return Err(error);
+        }
+        Ok(()) => {}
+    }
+    let hello: Hello = talk.hear_rest(&prefix)?;
+    let Some(role) = Role::from_wire(hello.role.get()) else {
+        return Err(talk.refuse(Verdict::NotUnderstood));
+    };
+    let credentials = stream.credentials()?;
+    if credentials.is_some_and(|peer| !allow(&peer)) {
+        return Err(talk.refuse(Verdict::WrongUser));
+    }
+    let Ok(security) = Security::of(&stream, key) else {
+        return Err(talk.refuse(Verdict::NoKey));
+    };
+
+    let mut welcome = blank_welcome(Verdict::Welcome);
+    welcome.nonce = nonce()?;
+    welcome.proof = security.prove(side::ACCEPTING, &hello, &welcome);
+    talk.say(&welcome)?;
+
+    let answer: Answer = talk.hear()?;
+    let told = Welcome { proof: answer.proof, ..welcome };
+    if !security.verify(side::CONNECTING, &hello, &told) {
+        return Err(talk.refuse_last(Verdict::WrongKey));
+    }
+    let features = hello.features.get() & feature::ALL;
+    Ok(Accepted { role, ticket: answer.ticket, features, credentials, peer, deadline, stream })
+}
+
+impl Accepted {
+    /// The other end, for messages.
+    pub fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    /// Says the last word; with [`Verdict::Welcome`] the link stands.
+    ///
+    /// # Errors
+    /// [`LinkError::Turned`] with any other verdict; or the peer hung up.
+    pub fn finish(self, verdict: Verdict) -> Result<Stream, LinkError> {
+        let talk = Talk { stream: &self.stream, peer: &self.peer, deadline: self.deadline };
+        if verdict != Verdict::Welcome {
+            return Err(talk.refuse_last(verdict));
+        }
+        talk.say(&Final { verdict: U16::new(verdict as u16) })?;
+        Ok(self.stream)
+    }
+}
+
+/// How the two sides prove themselves. TLS will be another variant: it takes the stream after the first two messages.
+enum Security<'a> {
+    /// The kernel tells who the peer is; proofs are zero.
+    Kernel,
+    /// Both sides prove that they have the pool's key.
+    Key(&'a Key),
+}
+
+/// This side needs a key and has none.
+struct KeyMissing;
+
+impl<'a> Security<'a> {
+    fn of(stream: &Stream, key: Option<&'a Key>) -> Result<Self, KeyMissing> {
+        if stream.is_unix() {
+            return Ok(Self::Kernel);
+        }
+        key.map(Self::Key).ok_or(KeyMissing)
+    }
+
+    fn prove(&self, prover: &'static str, hello: &Hello, welcome: &Welcome) -> [u8; PROOF_BYTES] {
+        match self {
+            Self::Kernel => [0; PROOF_BYTES],
+            Self::Key(key) => key.prove(&transcript(prover, hello, welcome)),
+        }
+    }
+
+    /// Whether `welcome.proof` is the prover's.
+    fn verify(&self, prover: &'static str, hello: &Hello, welcome: &Welcome) -> bool {
+        match self {
+            Self::Kernel => true,
+            Self::Key(key) => key.verify(&transcript(prover, hello, welcome), &welcome.proof),
+        }
+    }
+}
+
+/// Sends and receives the messages of a hello, each before the deadline.
+struct Talk<'a> {
+    stream: &'a Stream,
+    peer: &'a str,
+    deadline: Instant,
+}
+
+impl Talk<'_> {
+    fn say<T: IntoBytes + Immutable>(&self, message: &T) -> Result<(), LinkError> {
+        self.in_time(self.stream.write_all_until(message.as_bytes(), self.deadline))
+    }
+
+    fn hear<T: FromBytes + IntoBytes>(&self) -> Result<T, LinkError> {
+        self.hear_rest(&[])
+    }
+
+    /// Receives a message whose first bytes are known. Not one byte more: a worker goes on where the hello ends.
+    fn hear_rest<T: FromBytes + IntoBytes>(&self, first: &[u8]) -> Result<T, LinkError> {
+        let mut message = T::new_zeroed();
+        let bytes = message.as_mut_bytes();
+        for (to, from) in bytes.iter_mut().zip(first) {
+            *to = *from;
+        }
+        let rest = bytes.get_mut(first.len()..).unwrap_or_default();
+        self.in_time(self.stream.read_exact_until(rest, self.deadline))?;
+        Ok(message)
+    }
+
+    /// Names the peer as the caller knows it.
+    fn in_time(&self, result: Result<(), LinkError>) -> Result<(), LinkError> {
+        result.map_err(|error| match error {
+            LinkError::HelloTimeout { .. } => LinkError::HelloTimeout { peer: self.peer.to_owned() },
+            other => other,
+        })
+    }
+
+    fn check_prefix(&self, prefix: &[u8; PREFIX_BYTES]) -> Result<(), LinkError> {
+        let [magic @ .., low, high] = prefix;
+        if *magic != MAGIC {
+            return Err(LinkError::NotPenstock { peer: self.peer.to_owned() });
+        }
+        let theirs = u16::from_le_bytes([*low, *high]);
+        if theirs != PROTOCOL_VERSION {
+            return Err(LinkError::WrongVersion {
+                peer: self.peer.to_owned(),
+                ours: PROTOCOL_VERSION,
+                theirs,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_verdict(&self, verdict: U16) -> Result<(), LinkError> {
+        let peer = self.peer.to_owned();
+        match Verdict::from_wire(verdict.get()) {
+            Some(Verdict::Welcome) => Ok(()),
+            Some(verdict) => Err(LinkError::Refused { peer, verdict }),
+            None => Err(LinkError::NotPenstock { peer }),
+        }
+    }
+
+    /// Refuses instead of a welcome.
+    fn refuse(&self, verdict: Verdict) -> LinkError {
+        self.turn_away(&blank_welcome(verdict), verdict)
+    }
+
+    /// Refuses after the welcome.
+    fn refuse_last(&self, verdict: Verdict) -> LinkError {
+        self.turn_away(&Final { verdict: U16::new(verdict as u16) }, verdict)
+    }
+
+    fn turn_away<T: IntoBytes + Immutable>(&self, message: &T, verdict: Verdict) -> LinkError {
+        // One try, without waiting: who is refused gets no more of our time.
+        let _ = self.stream.send_now(&[IoSlice::new(message.as_bytes())]);
+        self.stream.end_politely();
+        LinkError::Turned { peer: self.peer.to_owned(), verdict }
+    }
+}
+
+fn blank_welcome(verdict: Verdict) -> Welcome {
+    Welcome {
+        magic: MAGIC,
+        version: U16::new(PROTOCOL_VERSION),
+        verdict: U16::new(verdict as u16),
+        features: U64::new(feature::ALL),
+        nonce: [0; NONCE_BYTES],
+        proof: [0; PROOF_BYTES],
+    }
+}
+
+fn nonce() -> Result<[u8; NONCE_BYTES], LinkError> {
+    let mut nonce = [0; NONCE_BYTES];
+    fill_random(&mut nonce)?;
+    Ok(nonce)
+}

@@ -1,0 +1,91 @@
+//! What both directions of a link share: its socket, and whether it is still open.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::arena::Arena;
+use crate::error::LinkError;
+use crate::fork::Owner;
+use crate::stream::Stream;
+
+/// A sender that has waited so long for room tells it: the peer may wait for us to take what it sends. A worker that is
+/// merely busy with a copy takes less.
+pub(crate) const STALL_MIN: Duration = Duration::from_millis(10);
+
+/// Called by a sender that waits for room.
+struct OnStall(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for OnStall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnStall")
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Joint {
+    /// Carries the frames; or, with rings, one byte for each sleeping reader that is woken. Its hang-up ends the link.
+    pub(crate) stream: Stream,
+    /// With rings: carries one byte for each sleeping writer that is woken. Apart from `stream`, because two threads that
+    /// wait for one socket would take each other's bytes.
+    pub(crate) space: Option<Stream>,
+    /// Memory for buffers that both sides see.
+    pub(crate) arena: Option<Arc<Arena>>,
+    on_stall: OnceLock<OnStall>,
+    closed: AtomicBool,
+    owner: Owner,
+}
+
+impl Joint {
+    pub(crate) fn new(stream: Stream, space: Option<Stream>, arena: Option<Arc<Arena>>) -> Self {
+        let (on_stall, closed, owner) = (OnceLock::new(), AtomicBool::new(false), Owner::this_process());
+        Self { stream, space, arena, on_stall, closed, owner }
+    }
+
+    pub(crate) fn on_stall(&self, tell: Box<dyn Fn() + Send + Sync>) {
+        // Only the first one counts.
+        _ = self.on_stall.set(OnStall(tell));
+    }
+
+    /// A sender waits for room.
+    pub(crate) fn tell_stall(&self) {
+        if let Some(OnStall(tell)) = self.on_stall.get() {
+            tell();
+        }
+    }
+
+    /// Whether the link may still be used, by this process.
+    pub(crate) fn check(&self) -> Result<(), LinkError> {
+        if !self.owner.is_this_process() {
+            return Err(LinkError::Forked);
+        }
+        if self.is_closed() {
+            return Err(LinkError::Closed);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
+    /// Ends the link and wakes all who wait, on both sides.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Relaxed);
+        // A forked child shares the socket with its parent, whose link goes on.
+        if self.owner.is_this_process() {
+            self.stream.shutdown();
+            if let Some(space) = &self.space {
+                space.shutdown();
+            }
+        }
+    }
+}
+
+impl Drop for Joint {
+    fn drop(&mut self) {
+        // Not left to the closing of the descriptor: a forked child may hold a copy of it.
+        self.close();
+    }
+}

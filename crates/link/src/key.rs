@@ -1,0 +1,185 @@
+//! The pool's key: who has it may use every node over TCP.
+
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use penstock_wire::hello::{KEY_BYTES, PROOF_BYTES};
+use ring::hmac;
+
+use crate::error::LinkError;
+
+/// Bytes of a key file that are read at most: 64 digits and some white space.
+const FILE_BYTES_MAX: u64 = 256;
+
+/// The key that all nodes and clients of a pool share.
+pub struct Key(hmac::Key);
+
+impl Key {
+    /// A key with these bytes.
+    pub fn from_bytes(bytes: &[u8; KEY_BYTES]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+    }
+
+    /// The file that is used where none is named: `$XDG_CONFIG_HOME/penstock/key`, else `~/.config/penstock/key`.
+    ///
+    /// # Errors
+    /// When neither variable is set.
+    pub fn default_path() -> Result<PathBuf, LinkError> {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        // "All paths set in these environment variables must be absolute." (XDG Base Directory Specification)
+        let config = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+        let config =
+            config.or_else(|| set("HOME").map(|home| home.join(".config"))).ok_or(LinkError::NoHome)?;
+        Ok(config.join("penstock/key"))
+    }
+
+    /// Reads a key file: 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// When it can not be read, is no key, belongs to another user, or may be read by others.
+    pub fn load(path: &Path) -> Result<Self, LinkError> {
+        let wrong = |why: String| LinkError::Key { path: path.to_owned(), why };
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY; // a pipe in the key's place must not hang us
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let file = file.map_err(|error| wrong(error.to_string()))?;
+        let about = file.metadata().map_err(|error| wrong(error.to_string()))?;
+        if !about.is_file() {
+            return Err(wrong("is no regular file".to_owned()));
+        }
+        if about.mode() & 0o077 != 0 {
+            return Err(wrong(format!(
+                "others may read it (mode {:03o}); run chmod 600 on it",
+                about.mode() & 0o777
+            )));
+        }
+        let user = rustix::process::geteuid().as_raw();
+        if about.uid() != user && about.uid() != 0 {
+            return Err(wrong(format!("belongs to user {}, not to user {user}", about.uid())));
+        }
+        let mut text = String::new();
+        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+        let bytes = parse(text.trim()).ok_or_else(|| wrong("is not 64 hexadecimal digits".to_owned()))?;
+        Ok(Self::from_bytes(&bytes))
+    }
+
+    /// Makes a new random key and writes it to a file that only the user may read.
+    ///
+    /// # Errors
+    /// When the file exists already, or can not be written.
+    pub fn create(path: &Path) -> Result<Self, LinkError> {
+        let wrong = |why: String| LinkError::Key { path: path.to_owned(), why };
+        let mut bytes = [0; KEY_BYTES];
+        fill_random(&mut bytes)?;
+        if let Some(folder) = path.parent() {
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            made.map_err(|error| wrong(error.to_string()))?;
+        }
+        // "create_new" never follows a link nor replaces a key that links in use depend on.
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let mut file = file.map_err(|error| wrong(error.to_string()))?;
+        let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        text.push('\n');
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            let _ = fs::remove_file(path);
+            return Err(wrong(error.to_string()));
+        }
+        Ok(Self::from_bytes(&bytes))
+    }
+
+    /// The proof that this side has the key.
+    pub(crate) fn prove(&self, transcript: &[u8]) -> [u8; PROOF_BYTES] {
+        let mut proof = [0; PROOF_BYTES];
+        for (to, from) in proof.iter_mut().zip(hmac::sign(&self.0, transcript).as_ref()) {
+            *to = *from;
+        }
+        proof
+    }
+
+    /// Whether a proof is right, in a time that does not depend on where it is wrong.
+    pub(crate) fn verify(&self, transcript: &[u8], proof: &[u8; PROOF_BYTES]) -> bool {
+        hmac::verify(&self.0, transcript, proof).is_ok()
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// Fills `bytes` with what nobody can guess.
+pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), LinkError> {
+    use ring::rand::SecureRandom;
+    ring::rand::SystemRandom::new().fill(bytes).map_err(|_| LinkError::System {
+        doing: "asking the system for random bytes",
+        source: std::io::Error::from(std::io::ErrorKind::Other),
+    })
+}
+
+fn parse(text: &str) -> Option<[u8; KEY_BYTES]> {
+    if text.len() != 2 * KEY_BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; KEY_BYTES];
+    for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(text.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("penstock-key-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        folder
+    }
+
+    #[test]
+    fn a_created_key_can_be_loaded_and_is_never_overwritten() {
+        let folder = folder("create");
+        let path = folder.join("deep/key");
+        let made = Key::create(&path).unwrap();
+        let loaded = Key::load(&path).unwrap();
+        assert!(loaded.verify(b"text", &made.prove(b"text")));
+        assert!(!loaded.verify(b"other", &made.prove(b"text")));
+        assert!(Key::create(&path).unwrap_err().to_string().contains("exists"));
+        assert_eq!(format!("{made:?}"), "Key(..)");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_is_refused() {
+        let folder = folder("mode");
+        let path = folder.join("key");
+        Key::create(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(Key::load(&path).unwrap_err().to_string().contains("chmod 600"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        let folder = folder("bad");
+        fs::create_dir_all(&folder).unwrap();
+        for (name, text) in
+            [("short", "ab"), ("sign", &"+1".repeat(32)), ("long", &"a".repeat(65)), ("binary", "\u{1}")]
+        {
+            let path = folder.join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            assert!(Key::load(&path).is_err(), "{name}");
+        }
+        assert!(Key::load(&folder.join("absent")).is_err());
+        assert!(Key::load(&folder).is_err());
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,46 @@
+//! Bytes between processes: Unix sockets, TCP, and on one host a pair of shared-memory rings.
+//!
+//! * [`open`] and [`accept_hello`] are the two sides of the hello, which says who is there and whether it may come in.
+//! * [`establish`] makes a link of the connected socket: a [`Sender`] and a [`Receiver`] of frames.
+//! * [`Outbox`] sends for threads that must not block.
+//! * [`send_fd`] and [`recv_fd`] hand a connected socket from the daemon to a worker.
+//!
+//! A link is a stream of bytes in each direction; frames and payloads are the same on all transports. The peer is taken for
+//! hostile: whatever it sends or writes into shared memory harms its own session at most. Every wait ends when the
+//! peer hangs up, when a TCP peer vanishes, or at [`Sender::close`].
+
+mod address;
+mod arena;
+mod error;
+mod establish;
+mod fds;
+mod fork;
+mod hello;
+mod joint;
+mod key;
+mod listener;
+mod outbox;
+mod receiver;
+mod ring;
+mod sealed;
+mod sender;
+mod shared;
+mod socket;
+mod stream;
+mod threads;
+mod wait;
+
+pub use address::Address;
+pub use arena::Arena;
+pub use error::LinkError;
+pub use establish::{Side, establish};
+pub use fds::{recv_fd, send_fd};
+pub use hello::{Accepted, Opened, accept_hello, open, open_on};
+pub use key::Key;
+pub use listener::Listener;
+pub use outbox::{Body, Outbox};
+pub use receiver::{Received, Receiver};
+pub use sender::Sender;
+pub use stream::{Credentials, Stream};
+pub use threads::spawn_quiet;
+pub use wait::{Patience, Policy};

@@ -1,0 +1,171 @@
+//! Waiting for others to connect.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::address::Address;
+use crate::error::LinkError;
+use crate::fork::Owner;
+use crate::stream::Stream;
+
+/// Connections that the system holds before they are accepted; more are refused (TCP) or wait (Unix). The system cuts it to its own limit.
+const BACKLOG: i32 = 1_024;
+
+/// Who may connect to a Unix socket if nothing else is said: its user.
+const SOCKET_MODE: u32 = 0o600;
+
+/// A socket that others connect to.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    address: Address,
+    /// Held for its end.
+    _file: Option<SocketFile>,
+}
+
+/// The file of a Unix listener, removed with it.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+    owner: Owner,
+}
+
+impl Listener {
+    /// Listens; a Unix socket's file is for its user alone.
+    ///
+    /// # Errors
+    /// [`LinkError::InUse`] when somebody answers there already; a socket file that nobody serves is replaced.
+    pub fn bind(address: &Address) -> Result<Self, LinkError> {
+        Self::bind_with_mode(address, SOCKET_MODE)
+    }
+
+    /// As [`Listener::bind`], with the mode of a Unix socket's file.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`].
+    pub fn bind_with_mode(address: &Address, mode: u32) -> Result<Self, LinkError> {
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::AddrInUse => LinkError::InUse { address: address.clone() },
+            _ => LinkError::Listen { address: address.clone(), source },
+        };
+        match address {
+            Address::Unix(path) => {
+                let fd = bind_unix(path, mode).map_err(failed)?;
+                let about = fs::symlink_metadata(path).map_err(failed)?;
+                let identity = (about.dev(), about.ino());
+                let file = Some(SocketFile { path: path.clone(), identity, owner: Owner::this_process() });
+                Ok(Self { fd, address: address.clone(), _file: file })
+            }
+            Address::Tcp { host, port } => {
+                let listener = TcpListener::bind((host.as_str(), *port)).map_err(failed)?;
+                let port = listener.local_addr().map_err(failed)?.port();
+                Ok(Self {
+                    fd: listener.into(),
+                    address: Address::Tcp { host: host.clone(), port },
+                    _file: None,
+                })
+            }
+        }
+    }
+
+    /// Waits for the next connection. Its hello is still to come: [`crate::accept_hello`].
+    ///
+    /// # Errors
+    /// When the system is out of file descriptors or memory; the caller should wait a little before the next try.
+    pub fn accept(&self) -> Result<Stream, LinkError> {
+        loop {
+            match rustix::net::accept_with(&self.fd, SocketFlags::CLOEXEC) {
+                Ok(fd) => match Stream::from_fd(fd) {
+                    Ok(stream) => return Ok(stream),
+                    // It hung up already.
+                    Err(_) => continue,
+                },
+                // "network errors ... should be treated like EAGAIN by retrying" (accept(2)).
+                Err(
+                    Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::HOSTUNREACH | Errno::NETUNREACH,
+                ) => {}
+                Err(source) => {
+                    return Err(LinkError::Listen { address: self.address.clone(), source: source.into() });
+                }
+            }
+        }
+    }
+
+    /// Where it listens, with the real port.
+    pub fn address(&self) -> Address {
+        self.address.clone()
+    }
+
+    /// The numeric addresses that it is bound to, for TCP.
+    pub fn socket_address(&self) -> Option<SocketAddr> {
+        rustix::net::getsockname(&self.fd).ok().and_then(|address| SocketAddr::try_from(address).ok())
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // A child process that inherited the listener must not take the file away, nor we that of a successor.
+        let ours =
+            fs::symlink_metadata(&self.path).is_ok_and(|about| (about.dev(), about.ino()) == self.identity);
+        if ours && self.owner.is_this_process() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn bind_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // The file takes the socket's mode at bind, so there is no moment in which others could connect.
+    rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
+    match rustix::net::bind(&fd, &address) {
+        Err(Errno::ADDRINUSE) if is_stale(path) => {
+            fs::remove_file(path)?;
+            rustix::net::bind(&fd, &address)?;
+        }
+        bound => bound?,
+    }
+    // The umask may have taken from a wider mode.
+    set_mode(path, mode)?;
+    rustix::net::listen(&fd, BACKLOG)?;
+    Ok(fd)
+}
+
+/// Sets the mode of a socket file, and of nothing else: in a directory that others can write to, somebody may have put a link
+/// to another file of ours in its place.
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    let file = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let about = rustix::fs::fstat(&file)?;
+    if FileType::from_raw_mode(about.st_mode) != FileType::Socket {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "somebody has replaced the socket's file"));
+    }
+    if Mode::from_raw_mode(about.st_mode) == Mode::from_raw_mode(mode) {
+        return Ok(());
+    }
+    // A descriptor of a mere path can be changed only by its name here.
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    fs::set_permissions(name, fs::Permissions::from_mode(mode))
+}
+
+/// Whether a socket file is there that nobody serves.
+fn is_stale(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket());
+    is_socket
+        && std::os::unix::net::UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}

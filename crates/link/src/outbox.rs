@@ -1,0 +1,282 @@
+//! Sending from threads that must not block, such as a driver's callbacks.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use penstock_wire::id::kind;
+use penstock_wire::{Call, Id};
+use zerocopy::IntoBytes;
+
+use crate::error::LinkError;
+use crate::sender::Sender;
+use crate::threads::{HELPER_STACK_BYTES, spawn_quiet};
+
+/// What an item costs beside its bytes.
+const ITEM_BYTES: usize = 128;
+
+/// The writer's thread ends when it was not needed for so long.
+const WRITER_IDLE_MAX: Duration = Duration::from_secs(5);
+
+/// The payload of a posted call.
+pub enum Body {
+    /// None.
+    None,
+    /// Bytes that are given away.
+    Bytes(Vec<u8>),
+    /// Bytes that somebody else may hold as well; dropped when they have been sent.
+    Shared(Box<dyn AsRef<[u8]> + Send>),
+}
+
+/// Sends calls for threads that must not block, in the order in which they were posted. Clones post to the same outbox.
+///
+/// A call goes out at once if nothing is queued and the link takes it; otherwise a writer thread sends it later. How much
+/// may queue up is the caller's to limit: see [`Outbox::queued_bytes`].
+#[derive(Clone)]
+pub struct Outbox {
+    handle: Arc<Handle>,
+}
+
+/// Ends the writer, when it has sent what is queued, with the last [`Outbox`].
+struct Handle(Arc<Shared>);
+
+struct Shared {
+    sender: Sender,
+    /// Memory that the queue holds.
+    held: AtomicUsize,
+    state: Mutex<State>,
+    /// Something was queued, or the outbox was closed.
+    queued: Condvar,
+    /// The queue ran empty, or the outbox was closed.
+    drained: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Item>,
+    /// Payload bytes in the queue and in the writer's hands.
+    bytes: usize,
+    /// The writer has taken an item and not yet sent it, so nobody may overtake it.
+    writing: bool,
+    /// There is a writer thread.
+    writer: bool,
+    /// No [`Outbox`] is left.
+    abandoned: bool,
+    closed: bool,
+}
+
+struct Item {
+    head: Vec<u8>,
+    body: Body,
+}
+
+impl Item {
+    fn held(&self) -> usize {
+        let body = match &self.body {
+            Body::Bytes(bytes) => bytes.capacity(),
+            Body::None | Body::Shared(_) => 0,
+        };
+        ITEM_BYTES + self.head.len() + body
+    }
+}
+
+impl Outbox {
+    /// An outbox over a link.
+    pub fn new(sender: Sender) -> Self {
+        let (queued, drained) = (Condvar::new(), Condvar::new());
+        let shared = Shared { sender, held: AtomicUsize::new(0), state: Mutex::default(), queued, drained };
+        Self { handle: Arc::new(Handle(Arc::new(shared))) }
+    }
+
+    /// See [`Sender::arena`].
+    pub fn arena(&self) -> Option<&Arc<crate::Arena>> {
+        self.handle.0.sender.arena()
+    }
+
+    /// Sends a call, now or soon. If the link has ended, the call is dropped: who receives from the link is told.
+    pub fn post<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], body: Body) {
+        let shared = &self.handle.0;
+        let Ok(header) = C::header(waits.len(), body.bytes().len() as u64) else {
+            debug_assert!(false, "{} is over a limit", C::NAME);
+            return self.close();
+        };
+        if shared.sender.check().is_err() {
+            return;
+        }
+        let head = [header.as_bytes(), call.as_bytes(), waits.as_bytes()];
+        // Wherever this returns, the lock ends before `body`, whose owner may post again when it is dropped.
+        let mut state = shared.lock();
+        if state.closed {
+            return;
+        }
+        if state.queue.is_empty() && !state.writing {
+            let sent = shared.sender.try_send_head(&head, body.bytes());
+            match sent
+                .and_then(|sent| if sent { shared.sender.flush_now().map(|()| true) } else { Ok(false) })
+            {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(_) => return shared.end(state),
+            }
+        }
+        state.bytes += body.bytes().len();
+        let item = Item { head: head.concat(), body };
+        shared.held.fetch_add(item.held(), Relaxed);
+        state.queue.push_back(item);
+        shared.call_writer(state);
+    }
+
+    /// Payload bytes that wait to be sent.
+    pub fn queued_bytes(&self) -> usize {
+        if self.handle.0.sender.check().is_err() {
+            return 0;
+        }
+        self.handle.0.lock().bytes
+    }
+
+    /// Bytes of memory that calls hold which wait to be sent, without shared bodies, whose owners count them. Costs one load.
+    pub fn held_bytes(&self) -> usize {
+        self.handle.0.held.load(Relaxed)
+    }
+
+    /// Waits until everything posted so far has been handed to the link; `false`: the deadline came, or the link ended.
+    pub fn drain(&self, deadline: Instant) -> bool {
+        if self.handle.0.sender.check().is_err() {
+            return false;
+        }
+        let shared = &self.handle.0;
+        let mut state = shared.lock();
+        while !state.closed && (state.writing || !state.queue.is_empty()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            (state, _) = shared.drained.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+        }
+        !state.closed
+    }
+
+    /// Drops what is queued and closes the link.
+    pub fn close(&self) {
+        let shared = &self.handle.0;
+        // First the link: the writer may be blocked in it.
+        shared.sender.close();
+        if !matches!(shared.sender.check(), Err(LinkError::Forked)) {
+            shared.end(shared.lock());
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // In a forked child the lock may be held for ever by a thread that is not there.
+        if self.0.sender.check().is_ok() {
+            self.0.lock().abandoned = true;
+            self.0.queued.notify_all();
+        }
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox").field("sender", &self.handle.0.sender).finish_non_exhaustive()
+    }
+}
+
+impl Body {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::None => &[],
+            Self::Bytes(bytes) => bytes,
+            Self::Shared(bytes) => (**bytes).as_ref(),
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Body({} bytes)", self.bytes().len())
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, mut state: MutexGuard<'_, State>) {
+        state.closed = true;
+        state.bytes = 0;
+        let dropped = std::mem::take(&mut state.queue);
+        self.held.fetch_sub(dropped.iter().map(Item::held).sum(), Relaxed);
+        drop(state);
+        self.queued.notify_all();
+        self.drained.notify_all();
+        // Not under the lock: whoever owns the bytes may post when they are dropped.
+        drop(dropped);
+    }
+
+    fn call_writer(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if state.writer {
+            self.queued.notify_all();
+            return;
+        }
+        let shared = self.clone();
+        match spawn_quiet("penstock-outbox", HELPER_STACK_BYTES, move || shared.write()) {
+            Ok(_) => state.writer = true,
+            // Calls must not be lost silently: the peer learns it from the hang-up.
+            Err(_) => {
+                self.sender.close();
+                self.end(state);
+            }
+        }
+    }
+
+    /// The writer: sends what is queued, in order.
+    fn write(self: Arc<Self>) {
+        let mut state = self.lock();
+        while !state.closed {
+            let Some(item) = state.queue.pop_front() else {
+                let ends;
+                (state, ends) = self.await_item(state);
+                if ends {
+                    break;
+                }
+                continue;
+            };
+            state.writing = true;
+            drop(state);
+            let (bytes, held) = (item.body.bytes().len(), item.held());
+            let mut sent = self.sender.send_head(&[&item.head], item.body.bytes());
+            drop(item);
+            self.held.fetch_sub(held, Relaxed);
+            state = self.lock();
+            if sent.is_ok() && state.queue.is_empty() {
+                drop(state);
+                sent = self.sender.flush();
+                state = self.lock();
+            }
+            state.writing = false;
+            state.bytes = state.bytes.saturating_sub(bytes);
+            if sent.is_err() {
+                self.end(state);
+                state = self.lock();
+            } else if state.queue.is_empty() {
+                self.drained.notify_all();
+            }
+        }
+        state.writer = false;
+    }
+
+    /// Waits for an item; `true`: none came or will come, so the thread may end.
+    fn await_item<'a>(&'a self, state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
+        let quiet = |state: &mut State| state.queue.is_empty() && !state.closed && !state.abandoned;
+        let waited = self.queued.wait_timeout_while(state, WRITER_IDLE_MAX, quiet);
+        let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        let ends = state.queue.is_empty() && (timeout.timed_out() || state.abandoned);
+        (state, ends)
+    }
+}

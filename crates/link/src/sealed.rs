@@ -1,0 +1,53 @@
+//! Memory that two processes map, whose size neither can change any more.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::error::LinkError;
+
+/// What keeps both sides from changing the size under each other's mapping, which would be a SIGBUS.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// `f_type` of memory made of ordinary pages.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// Makes memory of so many bytes. Its pages cost nothing until they are touched.
+pub(crate) fn create(name: &str, bytes: usize) -> Result<OwnedFd, LinkError> {
+    let doing = "making shared memory";
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = rustix::fs::memfd_create(name, flags).map_err(LinkError::system(doing))?;
+    rustix::fs::ftruncate(&memory, bytes as u64).map_err(LinkError::system(doing))?;
+    rustix::fs::fcntl_add_seals(&memory, SEALS).map_err(LinkError::system(doing))?;
+    Ok(memory)
+}
+
+/// The size of memory that the peer may have made, after checking that it is safe to map.
+pub(crate) fn size(memory: &OwnedFd) -> Result<usize, LinkError> {
+    let doing = "looking at shared memory";
+    // Only memory has seals; a file on some server's disk, whose pages may never come, has none. Huge pages may be missing
+    // when first touched, which kills: they are refused as well.
+    let seals = rustix::fs::fcntl_get_seals(memory).map_err(|_| LinkError::Ring("it is no shared memory"))?;
+    if !seals.contains(SEALS) {
+        return Err(LinkError::Ring("its size is not sealed"));
+    }
+    let kind = rustix::fs::fstatfs(memory).map_err(LinkError::system(doing))?;
+    #[allow(clippy::unnecessary_cast, reason = "the field's type differs between architectures")]
+    if kind.f_type as u64 != TMPFS_MAGIC {
+        return Err(LinkError::Ring("it is not made of ordinary pages"));
+    }
+    let about = rustix::fs::fstat(memory).map_err(LinkError::system(doing))?;
+    usize::try_from(about.st_size).map_err(|_| LinkError::Ring("its size is nonsense"))
+}
+
+/// Maps memory of the size that [`size`] told. The caller unmaps it.
+pub(crate) fn map(memory: &OwnedFd, bytes: usize, flags: MapFlags) -> Result<NonNull<u8>, LinkError> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::SHARED | flags;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists. The seals keep its size.
+    let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, memory.as_fd(), 0) };
+    let base = base.map_err(LinkError::system("mapping shared memory"))?;
+    NonNull::new(base.cast()).ok_or(LinkError::Ring("it was mapped nowhere"))
+}

@@ -1,0 +1,423 @@
+//! The sending end of a link.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use penstock_wire::id::kind;
+use penstock_wire::{Call, Header, Id};
+use zerocopy::IntoBytes;
+
+use crate::arena::Arena;
+use crate::error::LinkError;
+use crate::joint::Joint;
+use crate::shared::RingOut;
+use crate::socket::SocketOut;
+use crate::stream::Readiness;
+use crate::threads::{HELPER_STACK_BYTES, spawn_quiet};
+
+/// Small frames lie in the batch of a socket no longer than this, if nobody flushes: five round trips of a fast network,
+/// or the time in which a program makes some hundred calls.
+const BATCH_AGE_MAX: Duration = Duration::from_micros(200);
+
+/// The helper looks again after so long while there is traffic. Waking it costs the sender 2 µs and more, so it stays awake
+/// for a while; its looks cost 1 % of a core.
+const HELPER_NAP: Duration = Duration::from_micros(300);
+/// Looks that find nothing before the helper waits to be woken.
+const HELPER_NAPS_MAX: u32 = 8;
+/// The helper's thread ends when it was not needed for so long.
+const HELPER_IDLE_MAX: Duration = Duration::from_secs(5);
+
+/// Tries to get the writer from another thread that holds it for a moment, before it counts as busy.
+const TRY_LOCK_SPINS: u32 = 200;
+
+/// The sending end of a link. Clones send over the same link; their frames do not mix.
+#[derive(Clone)]
+pub struct Sender {
+    handle: Arc<Handle>,
+}
+
+/// Ends the helper with the last [`Sender`].
+struct Handle(Arc<Shared>);
+
+struct Shared {
+    joint: Arc<Joint>,
+    state: Mutex<State>,
+    /// The helper has something to do, or its link has ended.
+    changed: Condvar,
+}
+
+struct State {
+    out: Out,
+    helper: Helper,
+    /// No [`Sender`] is left.
+    orphan: bool,
+}
+
+enum Out {
+    Socket(SocketOut),
+    Ring(RingOut),
+}
+
+/// The thread that flushes what nobody else did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Helper {
+    None,
+    /// It looks by itself.
+    Awake,
+    /// It waits for `changed`.
+    Asleep,
+}
+
+/// What the helper does next.
+enum Step {
+    /// Its link has ended.
+    End,
+    /// Lets some time pass.
+    Sleep(Duration),
+    /// Waits until the socket takes more.
+    AwaitRoom,
+    /// Waits to be called.
+    Rest,
+}
+
+impl Sender {
+    pub(crate) fn over_socket(joint: Arc<Joint>) -> Self {
+        Self::new(joint, Out::Socket(SocketOut::default()))
+    }
+
+    pub(crate) fn over_ring(joint: Arc<Joint>, ring: RingOut) -> Self {
+        Self::new(joint, Out::Ring(ring))
+    }
+
+    fn new(joint: Arc<Joint>, out: Out) -> Self {
+        let state = Mutex::new(State { out, helper: Helper::None, orphan: false });
+        Self { handle: Arc::new(Handle(Arc::new(Shared { joint, state, changed: Condvar::new() }))) }
+    }
+
+    /// Sends a call. Blocks only while the link is full. On sockets small calls are gathered until [`Sender::flush`], a
+    /// larger payload, or 200 µs have passed.
+    ///
+    /// # Errors
+    /// When the call is over a limit, or the link has ended.
+    pub fn send<C: Call>(
+        &self,
+        call: &C,
+        waits: &[Id<kind::Event>],
+        payload: &[u8],
+    ) -> Result<(), LinkError> {
+        let header = C::header(waits.len(), payload.len() as u64)?;
+        self.send_head(&head(&header, call, waits), payload)
+    }
+
+    /// As [`Sender::send`], with a payload in pieces (rows of a rectangle) that together have `bytes` bytes.
+    ///
+    /// # Errors
+    /// As [`Sender::send`]. If the pieces have more or fewer bytes, the link is closed: the peer could not know where the
+    /// next frame starts.
+    pub fn send_pieces<C: Call>(
+        &self,
+        call: &C,
+        waits: &[Id<kind::Event>],
+        bytes: u64,
+        pieces: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Result<(), LinkError> {
+        let header = C::header(waits.len(), bytes)?;
+        let mut given = 0;
+        let mut counted = pieces.map_while(|piece| {
+            given += piece.len() as u64;
+            (given <= bytes).then_some(piece)
+        });
+        self.write(&head(&header, call, waits), bytes, &mut counted)?;
+        if given != bytes {
+            self.close();
+            return Err(LinkError::Pieces { announced: bytes, given });
+        }
+        Ok(())
+    }
+
+    /// As [`Sender::send`], but only if it does not block. `false`: nothing was sent.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub fn try_send<C: Call>(
+        &self,
+        call: &C,
+        waits: &[Id<kind::Event>],
+        payload: &[u8],
+    ) -> Result<bool, LinkError> {
+        let header = C::header(waits.len(), payload.len() as u64)?;
+        self.try_send_head(&head(&header, call, waits), payload)
+    }
+
+    /// Sends what was gathered. On rings, where every call is visible at once, nothing.
+    ///
+    /// # Errors
+    /// When the link has ended.
+    pub fn flush(&self) -> Result<(), LinkError> {
+        let shared = &self.handle.0;
+        shared.joint.check()?;
+        let mut state = shared.lock();
+        match &mut state.out {
+            Out::Socket(socket) => shared.ended(socket.flush(&shared.joint)),
+            Out::Ring(_) => Ok(()),
+        }
+    }
+
+    /// As [`Sender::flush`], but leaves to another thread what would block.
+    ///
+    /// # Errors
+    /// As [`Sender::flush`].
+    pub fn flush_soon(&self) -> Result<(), LinkError> {
+        self.flush_now()
+    }
+
+    /// Has a sender that waits for room call `tell`, once it has waited for some time: the peer may wait in its turn for this
+    /// side to take what it sends. `tell` must not send over this link, nor wait for anybody who does.
+    pub fn on_stall(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.handle.0.joint.on_stall(Box::new(tell));
+    }
+
+    /// Memory for buffers that both sides see, if the link has any.
+    pub fn arena(&self) -> Option<&Arc<Arena>> {
+        self.handle.0.joint.arena.as_ref()
+    }
+
+    /// Ends the link: wakes everybody who waits for it, in both directions, here and at the peer.
+    pub fn close(&self) {
+        self.handle.0.joint.close();
+        self.handle.0.changed.notify_all();
+    }
+
+    /// As [`Sender::check`], and asks the system whether the peer is still there: some 0.3 µs. For who uses the memory that
+    /// both share without sending anything.
+    ///
+    /// # Errors
+    /// As [`Sender::check`].
+    pub fn check_peer(&self) -> Result<(), LinkError> {
+        self.check()?;
+        if self.handle.0.joint.stream.has_hung_up() { Err(LinkError::Closed) } else { Ok(()) }
+    }
+
+    /// Whether the link was closed, by this side, or for a failure.
+    pub fn is_closed(&self) -> bool {
+        self.handle.0.joint.is_closed()
+    }
+
+    /// Whether the link, and the memory that belongs to it, may still be used by this process.
+    ///
+    /// # Errors
+    /// [`LinkError::Closed`], or [`LinkError::Forked`] in a child of the process that opened it.
+    pub fn check(&self) -> Result<(), LinkError> {
+        self.handle.0.joint.check()
+    }
+
+    /// As [`Sender::flush`], but leaves to the helper what would block.
+    pub(crate) fn flush_now(&self) -> Result<(), LinkError> {
+        let shared = &self.handle.0;
+        shared.joint.check()?;
+        // Whoever holds the lock sends; if it was a flush, it may have passed our frame, which the helper sends then.
+        let Some(mut state) = shared.try_lock() else { return Ok(()) };
+        match &mut state.out {
+            Out::Socket(socket) => {
+                let flushed = socket.flush_now(&shared.joint);
+                shared.ended(flushed)?;
+                shared.call_helper(&mut state);
+                Ok(())
+            }
+            Out::Ring(_) => Ok(()),
+        }
+    }
+
+    /// Sends a frame whose head is encoded already.
+    pub(crate) fn send_head(&self, head: &[&[u8]], payload: &[u8]) -> Result<(), LinkError> {
+        let pieces = (!payload.is_empty()).then_some(payload);
+        self.write(head, payload.len() as u64, &mut pieces.into_iter())
+    }
+
+    pub(crate) fn try_send_head(&self, head: &[&[u8]], payload: &[u8]) -> Result<bool, LinkError> {
+        let shared = &self.handle.0;
+        shared.joint.check()?;
+        let Some(mut state) = shared.try_lock() else { return Ok(false) };
+        match &mut state.out {
+            Out::Ring(ring) => shared.ended(ring.try_frame(&shared.joint, head, payload)),
+            Out::Socket(socket) => {
+                let sent = shared.ended(socket.try_frame(&shared.joint, head, payload))?;
+                shared.call_helper(&mut state);
+                Ok(sent)
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        head: &[&[u8]],
+        bytes: u64,
+        pieces: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Result<(), LinkError> {
+        let shared = &self.handle.0;
+        shared.joint.check()?;
+        let mut state = shared.lock();
+        match &mut state.out {
+            Out::Ring(ring) => shared.ended(ring.frame(&shared.joint, head, pieces)),
+            Out::Socket(socket) => {
+                shared.ended(socket.frame(&shared.joint, head, bytes, pieces))?;
+                shared.call_helper(&mut state);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("joint", &self.handle.0.joint).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // In a forked child the lock may be held for ever by a thread that is not there.
+        if self.0.joint.check().is_err() {
+            return;
+        }
+        let mut state = self.0.lock();
+        state.orphan = true;
+        if let Out::Socket(socket) = &mut state.out {
+            let _ = socket.flush_now(&self.0.joint);
+            self.0.call_helper(&mut state);
+        }
+        drop(state);
+        self.0.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        for _ in 0..TRY_LOCK_SPINS {
+            match self.state.try_lock() {
+                Ok(state) => return Some(state),
+                Err(TryLockError::Poisoned(state)) => return Some(state.into_inner()),
+                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+            }
+        }
+        None
+    }
+
+    /// A failure inside a frame leaves the peer without a place to go on, so it ends the link.
+    fn ended<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
+        if result.is_err() {
+            self.joint.close();
+            self.changed.notify_all();
+        }
+        result
+    }
+
+    /// Sees to it that somebody sends what is left in the batch.
+    fn call_helper(self: &Arc<Self>, state: &mut State) {
+        let Out::Socket(socket) = &state.out else { return };
+        if socket.since().is_none() {
+            return;
+        }
+        match state.helper {
+            Helper::Awake => {}
+            Helper::Asleep => {
+                state.helper = Helper::Awake;
+                self.changed.notify_all();
+            }
+            Helper::None => {
+                let shared = self.clone();
+                let started = spawn_quiet("penstock-flush", HELPER_STACK_BYTES, move || shared.help());
+                // Without a thread the batch waits for the next flush.
+                if started.is_ok() {
+                    state.helper = Helper::Awake;
+                }
+            }
+        }
+    }
+
+    /// The helper: sends what lies in the batch too long.
+    fn help(self: Arc<Self>) {
+        let mut naps = 0;
+        let mut state = self.lock();
+        loop {
+            match self.next_step(&mut state, &mut naps) {
+                Step::End => break,
+                Step::Sleep(time) => {
+                    drop(state);
+                    std::thread::sleep(time);
+                    state = self.lock();
+                }
+                Step::AwaitRoom => {
+                    drop(state);
+                    let until = Instant::now() + HELPER_IDLE_MAX;
+                    let waited = self.joint.stream.wait(Readiness::Writable, Some(until));
+                    state = self.lock();
+                    // A peer that does not read keeps a link alive that somebody here uses, but no other.
+                    let gone = matches!(waited, Ok(false)) && state.orphan;
+                    if self.ended(waited).is_err() || gone {
+                        break;
+                    }
+                }
+                Step::Rest => {
+                    state.helper = Helper::Asleep;
+                    state = self.rest(state, Instant::now() + HELPER_IDLE_MAX);
+                    if state.helper == Helper::Asleep {
+                        break;
+                    }
+                }
+            }
+        }
+        state.helper = Helper::None;
+    }
+
+    fn next_step(&self, state: &mut State, naps: &mut u32) -> Step {
+        let State { out: Out::Socket(socket), orphan, .. } = state else { return Step::End };
+        if self.joint.is_closed() {
+            return Step::End;
+        }
+        let Some(since) = socket.since() else {
+            return match *naps {
+                _ if *orphan => Step::End,
+                HELPER_NAPS_MAX => {
+                    *naps = 0;
+                    Step::Rest
+                }
+                _ => {
+                    *naps += 1;
+                    Step::Sleep(HELPER_NAP)
+                }
+            };
+        };
+        *naps = 0;
+        let left = BATCH_AGE_MAX.saturating_sub(since.elapsed());
+        if !left.is_zero() {
+            return Step::Sleep(left);
+        }
+        match self.ended(socket.flush_now(&self.joint)) {
+            Ok(true) => Step::Sleep(HELPER_NAP),
+            Ok(false) => Step::AwaitRoom,
+            Err(_) => Step::End,
+        }
+    }
+
+    /// Waits to be called, or for the end of the link or of patience.
+    fn rest<'a>(&'a self, mut state: MutexGuard<'a, State>, until: Instant) -> MutexGuard<'a, State> {
+        while state.helper == Helper::Asleep && !state.orphan && !self.joint.is_closed() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            (state, _) = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+}
+
+fn head<'a, C: Call>(header: &'a Header, call: &'a C, waits: &'a [Id<kind::Event>]) -> [&'a [u8]; 3] {
+    [header.as_bytes(), call.as_bytes(), waits.as_bytes()]
+}

@@ -1,0 +1,295 @@
+//! Frames over a socket: small ones are gathered into one send, payloads go out and come in without a copy.
+
+use std::io::IoSlice;
+use std::time::Instant;
+
+use crate::error::LinkError;
+use crate::joint::{Joint, STALL_MIN};
+use crate::stream::Readiness;
+use crate::wait::{Await, Patience, Policy, Waiter};
+
+/// Bytes of small frames that are gathered before they are sent. TCP sends 256 messages of 64 B at 20 ns each where one alone
+/// costs 2.5-3 µs; more than 32 KiB at once gains nothing.
+pub(crate) const BATCH_BYTES_MAX: usize = 32 << 10;
+
+/// A payload up to this size is copied into the batch, in bytes; a larger one is cheaper sent from where it lies.
+const SMALL_PAYLOAD_BYTES_MAX: usize = 4 << 10;
+
+/// A payload that must not block is tried up to this size, in bytes: what does not fit the socket is copied.
+const TRY_BYTES_MAX: usize = 256 << 10;
+
+/// Pieces of a payload in one send. The system takes 1,024; beyond a few dozen nothing is gained.
+const PIECES_MAX: usize = 64;
+
+/// The receiving buffer for heads and small payloads, in bytes: two batches.
+const RECEIVE_BYTES: usize = 64 << 10;
+
+/// What is left of a payload is read straight to where it shall lie from this size on, in bytes; less comes through the
+/// buffer, together with the frames behind it.
+const DIRECT_BYTES_MIN: usize = 16 << 10;
+
+/// The sending half.
+#[derive(Debug, Default)]
+pub(crate) struct SocketOut {
+    /// Bytes still to send are `batch[sent..]`.
+    batch: Vec<u8>,
+    sent: usize,
+    /// When the oldest of them was put there.
+    since: Option<Instant>,
+}
+
+impl SocketOut {
+    pub(crate) fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// Sends a frame, or puts it into the batch.
+    pub(crate) fn frame(
+        &mut self,
+        joint: &Joint,
+        head: &[&[u8]],
+        bytes: u64,
+        pieces: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Result<(), LinkError> {
+        let head_bytes = head.iter().map(|part| part.len()).sum::<usize>();
+        if head_bytes + self.pending().len() > BATCH_BYTES_MAX {
+            self.flush(joint)?;
+        }
+        for part in head {
+            self.put(part);
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        let small = usize::try_from(bytes).is_ok_and(|bytes| bytes <= SMALL_PAYLOAD_BYTES_MAX);
+        if small && self.pending().len() < BATCH_BYTES_MAX {
+            for piece in pieces {
+                self.put(piece);
+            }
+            return Ok(());
+        }
+        loop {
+            let some: Vec<&[u8]> = pieces.take(PIECES_MAX).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            self.send_all(joint, &some)?;
+        }
+    }
+
+    /// As [`SocketOut::frame`], if that does not block. `false`: nothing was sent.
+    pub(crate) fn try_frame(
+        &mut self,
+        joint: &Joint,
+        head: &[&[u8]],
+        payload: &[u8],
+    ) -> Result<bool, LinkError> {
+        if payload.len() > TRY_BYTES_MAX {
+            return Ok(false);
+        }
+        if self.pending().len() > BATCH_BYTES_MAX && !self.flush_now(joint)? {
+            return Ok(false);
+        }
+        if payload.len() <= SMALL_PAYLOAD_BYTES_MAX {
+            for part in head {
+                self.put(part);
+            }
+            self.put(payload);
+            return Ok(true);
+        }
+        if !self.flush_now(joint)? {
+            return Ok(false);
+        }
+        for part in head {
+            self.put(part);
+        }
+        let all = self.pending().len() + payload.len();
+        let slices = [IoSlice::new(self.pending()), IoSlice::new(payload)];
+        let sent = joint.stream.send_now(&slices)?.unwrap_or(0);
+        if sent == all {
+            self.clear();
+            return Ok(true);
+        }
+        let head_left = self.pending().len();
+        self.take(sent.min(head_left));
+        // The frame has begun, so it must be ended: what the socket does not take now is sent later, by the helper.
+        self.put(payload.get(sent.saturating_sub(head_left)..).unwrap_or_default());
+        Ok(true)
+    }
+
+    /// Sends all that is in the batch.
+    pub(crate) fn flush(&mut self, joint: &Joint) -> Result<(), LinkError> {
+        if self.since.is_none() {
+            return Ok(());
+        }
+        self.send_all(joint, &[])
+    }
+
+    /// Sends of the batch what does not block; `false`: not all.
+    pub(crate) fn flush_now(&mut self, joint: &Joint) -> Result<bool, LinkError> {
+        while self.since.is_some() {
+            match joint.stream.send_now(&[IoSlice::new(self.pending())])? {
+                Some(sent) => self.take(sent),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends the batch and then the pieces, all in as few calls as the socket allows.
+    fn send_all(&mut self, joint: &Joint, pieces: &[&[u8]]) -> Result<(), LinkError> {
+        let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(1 + pieces.len());
+        slices.push(IoSlice::new(self.batch.get(self.sent..).unwrap_or_default()));
+        slices.extend(pieces.iter().map(|piece| IoSlice::new(piece)));
+        let mut rest = slices.as_mut_slice();
+        IoSlice::advance_slices(&mut rest, 0); // drops empty ones
+        while !rest.is_empty() {
+            match joint.stream.send_now(rest)? {
+                Some(sent) => IoSlice::advance_slices(&mut rest, sent),
+                None => {
+                    if !joint.stream.wait(Readiness::Writable, Some(Instant::now() + STALL_MIN))? {
+                        joint.tell_stall();
+                        joint.stream.wait(Readiness::Writable, None)?;
+                    }
+                    joint.check()?;
+                }
+            }
+        }
+        self.clear();
+        Ok(())
+    }
+
+    fn pending(&self) -> &[u8] {
+        self.batch.get(self.sent..).unwrap_or_default()
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if self.since.is_none() {
+            self.since = Some(Instant::now());
+        }
+        self.batch.extend_from_slice(bytes);
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.sent += bytes;
+        if self.sent >= self.batch.len() {
+            self.clear();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.batch.clear();
+        self.batch.shrink_to(2 * BATCH_BYTES_MAX);
+        self.sent = 0;
+        self.since = None;
+    }
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub(crate) struct SocketIn {
+    buffer: Vec<u8>,
+    /// Bytes not yet taken are `buffer[start..end]`.
+    start: usize,
+    end: usize,
+    waiter: Waiter,
+}
+
+impl SocketIn {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self { buffer: vec![0; RECEIVE_BYTES], start: 0, end: 0, waiter: Waiter::new(policy) }
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        self.waiter = Waiter::new(policy);
+    }
+
+    /// The next `bytes`, without taking them, when they have come; nothing when patience ended.
+    pub(crate) fn peek(
+        &mut self,
+        joint: &Joint,
+        bytes: usize,
+        patience: Patience,
+    ) -> Result<Option<&[u8]>, LinkError> {
+        while self.end - self.start < bytes {
+            if self.start > 0 {
+                self.buffer.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+            }
+            if self.buffer.len() < bytes {
+                self.buffer.resize(bytes, 0);
+            }
+            let room = self.buffer.get_mut(self.end..).unwrap_or_default();
+            let mut arrival = Arrival { joint, room, got: 0 };
+            if !self.waiter.wait(patience, &mut arrival)? {
+                return Ok(None);
+            }
+            self.end += arrival.got;
+        }
+        Ok(self.buffer.get(self.start..self.start + bytes))
+    }
+
+    /// Takes bytes that [`SocketIn::peek`] has shown.
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        self.start = (self.start + bytes).min(self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Fills `into`.
+    pub(crate) fn read(&mut self, joint: &Joint, mut into: &mut [u8]) -> Result<(), LinkError> {
+        while !into.is_empty() {
+            let here = (self.end - self.start).min(into.len());
+            if here > 0 {
+                let (now, rest) = into.split_at_mut(here);
+                now.copy_from_slice(self.buffer.get(self.start..self.start + here).unwrap_or_default());
+                self.skip(here);
+                into = rest;
+            } else if into.len() >= DIRECT_BYTES_MIN {
+                let mut arrival = Arrival { joint, room: into, got: 0 };
+                self.waiter.wait(Patience::Forever, &mut arrival)?;
+                let got = arrival.got;
+                into = into.get_mut(got..).unwrap_or_default();
+            } else {
+                self.peek(joint, 1, Patience::Forever)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Throws bytes of a payload away.
+    pub(crate) fn discard(&mut self, joint: &Joint, mut bytes: u64) -> Result<(), LinkError> {
+        while bytes > 0 {
+            self.peek(joint, 1, Patience::Forever)?;
+            let here = (self.end - self.start) as u64;
+            let now = here.min(bytes);
+            bytes -= now;
+            self.skip(usize::try_from(now).unwrap_or(usize::MAX));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that come on a socket.
+struct Arrival<'a> {
+    joint: &'a Joint,
+    room: &'a mut [u8],
+    got: usize,
+}
+
+impl Await for Arrival<'_> {
+    fn look(&mut self) -> Result<bool, LinkError> {
+        self.got = self.joint.stream.recv_now(self.room)?.unwrap_or(0);
+        Ok(self.got > 0)
+    }
+
+    fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), LinkError> {
+        self.joint.check()?;
+        self.joint.stream.wait(Readiness::Readable, deadline).map(|_| ())
+    }
+}

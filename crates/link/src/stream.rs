@@ -1,0 +1,403 @@
+//! Connected sockets: the only place, with [`crate::fds`], where sockets are called.
+
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
+    SocketType, sockopt,
+};
+
+use crate::address::Address;
+use crate::error::LinkError;
+
+/// An idle TCP peer is asked whether it lives after so long, in seconds.
+const KEEPALIVE_IDLE_S: u64 = 2;
+/// The question is repeated after so long, in seconds ...
+const KEEPALIVE_INTERVAL_S: u64 = 1;
+/// ... and so often: an idle peer that vanished is noticed after 2 + 3 x 1 = 5 s.
+const KEEPALIVE_COUNT: u32 = 3;
+
+/// A TCP peer that acknowledged nothing for so long, in milliseconds, although asked repeatedly, has vanished.
+const SILENT_MS_MAX: u32 = 2_000;
+/// Repetitions without an answer that count as "asked repeatedly". The system repeats after 0.2, 0.6 and 1.4 s on a fast
+/// network, and later on a slow one; after an hour of idleness one lost packet alone must not end the link.
+const UNANSWERED_MIN: u8 = 3;
+/// How often a thread that waits for a TCP peer looks whether it has vanished. `TCP_USER_TIMEOUT` would do it without a look,
+/// but also ends a link whose living peer does not read for as long, which a worker with a long kernel may well do.
+const LOOK_EVERY: Duration = Duration::from_millis(1_000);
+
+/// Bytes that a Unix socket shall hold on their way, and a TCP socket unsent. Measured: beyond 1 MiB nothing is gained.
+const SOCKET_BUFFER_BYTES: usize = 1 << 20;
+
+/// Reads of 4 KiB of what a refused peer still sends: more than any hello, and soon over.
+const UNREAD_READS_MAX: usize = 16;
+
+/// Pause between two tries to reach a Unix listener whose queue is full.
+const CONNECT_RETRY: Duration = Duration::from_millis(2);
+
+/// Who is at the other end of a Unix socket, as the kernel tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its process, when it connected; 0 for one that this process's PID namespace does not see.
+    pub pid: i32,
+}
+
+/// A connected socket.
+#[derive(Debug)]
+pub struct Stream {
+    fd: OwnedFd,
+    family: Family,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Unix,
+    Tcp,
+}
+
+/// What [`Stream::wait`] waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// Bytes, or a hang-up, have come.
+    Readable,
+    /// Bytes can be sent.
+    Writable,
+}
+
+impl Stream {
+    /// Takes a connected stream socket: one that another process sent, or one end of a pair.
+    ///
+    /// # Errors
+    /// When it is no stream socket of a known family.
+    pub fn from_fd(fd: OwnedFd) -> Result<Self, LinkError> {
+        let doing = "taking a socket";
+        let wrong = || LinkError::System { doing, source: io::ErrorKind::InvalidInput.into() };
+        if sockopt::socket_type(&fd).map_err(LinkError::system(doing))? != SocketType::STREAM {
+            return Err(wrong());
+        }
+        let family = match sockopt::socket_domain(&fd).map_err(LinkError::system(doing))? {
+            AddressFamily::UNIX => Family::Unix,
+            AddressFamily::INET | AddressFamily::INET6 => Family::Tcp,
+            _ => return Err(wrong()),
+        };
+        let stream = Self { fd, family };
+        stream.prepare().map_err(LinkError::system(doing))?;
+        Ok(stream)
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// When nobody answers at the address before the deadline.
+    pub fn connect(address: &Address, deadline: Instant) -> Result<Self, LinkError> {
+        let failed = |source| LinkError::Connect { address: address.clone(), source };
+        let fd = match address {
+            Address::Unix(path) => connect_unix(path, deadline),
+            Address::Tcp { host, port } => connect_tcp(host, *port, deadline),
+        };
+        Self::from_fd(fd.map_err(failed)?)
+    }
+
+    /// Who is at the other end; nothing for TCP.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn credentials(&self) -> Result<Option<Credentials>, LinkError> {
+        if self.family != Family::Unix {
+            return Ok(None);
+        }
+        let peer = peer_credentials(self.fd.as_fd());
+        peer.map(Some).map_err(|source| LinkError::System { doing: "asking who the peer is", source })
+    }
+
+    /// Whether this is a Unix socket, which can carry file descriptors.
+    pub fn is_unix(&self) -> bool {
+        self.family == Family::Unix
+    }
+
+    /// The other end, for messages.
+    pub fn peer(&self) -> String {
+        match self.family {
+            Family::Unix => match self.credentials() {
+                Ok(Some(peer)) => format!("process {} of user {}", peer.pid, peer.uid),
+                _ => "the other process".to_owned(),
+            },
+            Family::Tcp => {
+                let address = rustix::net::getpeername(&self.fd).ok().flatten();
+                match address.and_then(|address| SocketAddr::try_from(address).ok()) {
+                    Some(address) => format!("tcp:{address}"),
+                    None => "the other node".to_owned(),
+                }
+            }
+        }
+    }
+
+    /// Receives as many bytes as `into` takes, and not one more.
+    ///
+    /// # Errors
+    /// When the peer hung up, or the deadline came.
+    pub fn read_exact_until(&self, mut into: &mut [u8], deadline: Instant) -> Result<(), LinkError> {
+        while !into.is_empty() {
+            // Looked at on every turn: a peer that sends a byte a second gets no more time than a silent one.
+            if Instant::now() >= deadline {
+                return Err(LinkError::HelloTimeout { peer: self.peer() });
+            }
+            match self.recv_now(into)? {
+                Some(got) => into = into.get_mut(got..).unwrap_or_default(),
+                None => _ = self.wait(Readiness::Readable, Some(deadline))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all of `bytes`.
+    ///
+    /// # Errors
+    /// When the peer hung up, or the deadline came.
+    pub fn write_all_until(&self, mut bytes: &[u8], deadline: Instant) -> Result<(), LinkError> {
+        while !bytes.is_empty() {
+            match self.send_now(&[IoSlice::new(bytes)])? {
+                Some(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
+                None if Instant::now() >= deadline => {
+                    return Err(LinkError::HelloTimeout { peer: self.peer() });
+                }
+                None => _ = self.wait(Readiness::Writable, Some(deadline))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare(&self) -> rustix::io::Result<()> {
+        // Waits are ours: every call is made with MSG_DONTWAIT, so the mode that another process left does not matter.
+        if self.family == Family::Tcp {
+            sockopt::set_tcp_nodelay(&self.fd, true)?;
+            sockopt::set_socket_keepalive(&self.fd, true)?;
+            sockopt::set_tcp_keepidle(&self.fd, Duration::from_secs(KEEPALIVE_IDLE_S))?;
+            sockopt::set_tcp_keepintvl(&self.fd, Duration::from_secs(KEEPALIVE_INTERVAL_S))?;
+            sockopt::set_tcp_keepcnt(&self.fd, KEEPALIVE_COUNT)?;
+            // TCP's own buffers grow as needed; a fixed size would be capped lower by the system's default limits.
+        } else {
+            // More than the system allows is cut to what it allows, without an error.
+            sockopt::set_socket_send_buffer_size(&self.fd, SOCKET_BUFFER_BYTES)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what fits now; `None`: nothing does.
+    pub(crate) fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        loop {
+            let sent = match pieces {
+                [one] => rustix::net::send(&self.fd, one, flags),
+                many => rustix::net::sendmsg(&self.fd, many, &mut SendAncillaryBuffer::default(), flags),
+            };
+            match sent {
+                Ok(bytes) => return Ok(Some(bytes)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(error) => return Err(broken(error, "sending")),
+            }
+        }
+    }
+
+    /// Receives what is there; `None`: nothing is. A hang-up is [`LinkError::Closed`].
+    pub(crate) fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
+        loop {
+            match rustix::net::recv(&self.fd, &mut *into, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Err(LinkError::Closed),
+                Ok((bytes, _)) => return Ok(Some(bytes)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(error) => return Err(broken(error, "receiving")),
+            }
+        }
+    }
+
+    /// Sleeps until the socket is ready, hung up, or the deadline; `false`: the deadline.
+    pub(crate) fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
+        loop {
+            let mut limit = deadline;
+            if self.family == Family::Tcp {
+                let look = Instant::now() + LOOK_EVERY;
+                limit = Some(limit.map_or(look, |limit| limit.min(look)));
+            }
+            if wait_fd(self.fd.as_fd(), what, limit)? {
+                return Ok(true);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+            if self.vanished() {
+                self.shutdown();
+                return Err(LinkError::Vanished);
+            }
+        }
+    }
+
+    /// Whether the peer has hung up, as far as is known without waiting.
+    pub(crate) fn has_hung_up(&self) -> bool {
+        let hung_up = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR | PollFlags::NVAL;
+        let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().intersects(hung_up)
+    }
+
+    /// Ends the connection in both directions, which wakes all who wait for it, here and there.
+    pub(crate) fn shutdown(&self) {
+        let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
+    }
+
+    /// Ends the connection so that what was just sent still arrives: TCP throws it away when the peer's bytes are left unread.
+    pub(crate) fn end_politely(&self) {
+        let mut scratch = [0; 4096];
+        for _ in 0..UNREAD_READS_MAX {
+            if !matches!(self.recv_now(&mut scratch), Ok(Some(_))) {
+                break;
+            }
+        }
+        self.shutdown();
+    }
+
+    /// Whether the peer leaves unanswered what was sent to it.
+    fn vanished(&self) -> bool {
+        if self.family != Family::Tcp {
+            return false;
+        }
+        let Some(info) = tcp_info(self.fd.as_fd()) else { return false };
+        let unanswered = info.tcpi_retransmits.max(info.tcpi_probes);
+        unanswered >= UNANSWERED_MIN && info.tcpi_last_ack_recv >= SILENT_MS_MAX
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl From<Stream> for OwnedFd {
+    fn from(stream: Stream) -> Self {
+        stream.fd
+    }
+}
+
+impl TryFrom<OwnedFd> for Stream {
+    type Error = LinkError;
+
+    fn try_from(fd: OwnedFd) -> Result<Self, LinkError> {
+        Self::from_fd(fd)
+    }
+}
+
+/// Sleeps until a file descriptor is ready or hung up, or the deadline; `false`: the deadline.
+pub(crate) fn wait_fd(
+    fd: BorrowedFd<'_>,
+    what: Readiness,
+    deadline: Option<Instant>,
+) -> Result<bool, LinkError> {
+    let events = match what {
+        Readiness::Readable => PollFlags::IN | PollFlags::RDHUP,
+        Readiness::Writable => PollFlags::OUT,
+    };
+    loop {
+        let mut fds = [PollFd::new(&fd, events)];
+        let left = deadline.map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
+        match poll(&mut fds, left.as_ref()) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(LinkError::system("waiting for the peer")(error)),
+        }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    // A deadline beyond the clock's range is as good as none: some 292 billion years.
+    let tv_sec = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: duration.subsec_nanos().into() }
+}
+
+fn broken(error: Errno, doing: &'static str) -> LinkError {
+    match error {
+        Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN | Errno::SHUTDOWN => LinkError::Closed,
+        Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN => LinkError::Vanished,
+        error => LinkError::system(doing)(error),
+    }
+}
+
+/// Not by rustix, whose process numbers are never 0; the kernel's are, for a peer outside of our PID namespace.
+fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut size = libc::socklen_t::try_from(size_of_val(&peer)).unwrap_or_default();
+    // SAFETY: both pointers are to locals that outlive the call; the kernel writes at most `size` bytes.
+    let code = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut size,
+        )
+    };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Credentials { uid: peer.uid, gid: peer.gid, pid: peer.pid })
+}
+
+fn tcp_info(fd: BorrowedFd<'_>) -> Option<libc::tcp_info> {
+    // SAFETY: `tcp_info` is plain numbers, for which zero is a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut size = libc::socklen_t::try_from(size_of_val(&info)).ok()?;
+    // SAFETY: both pointers are to locals that outlive the call; the kernel writes at most `size` bytes.
+    let code = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut size,
+        )
+    };
+    (code == 0).then_some(info)
+}
+
+fn connect_unix(path: &Path, deadline: Instant) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    loop {
+        match rustix::net::connect(&fd, &address) {
+            Ok(()) => return Ok(fd),
+            Err(Errno::INTR) => {}
+            // A Unix listener's queue is full. There is nothing to poll for: one can only try again.
+            Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(CONNECT_RETRY),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<OwnedFd> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match std::net::TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => return Ok(stream.into()),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}

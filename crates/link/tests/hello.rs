@@ -1,0 +1,363 @@
+//! The hello: who may come in, and what the others are told.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Transport, pattern, sockets, soon};
+use penstock_link::{
+    Accepted, Address, Key, LinkError, Listener, Opened, Patience, Stream, accept_hello, open, open_on,
+    recv_fd, send_fd,
+};
+use penstock_wire::hello::{Answer, Final, Hello, MAGIC, Role, Verdict, Welcome, feature};
+use penstock_wire::limits::PROTOCOL_VERSION;
+use penstock_wire::{U16, U64};
+use zerocopy::{FromBytes, IntoBytes};
+
+fn key(byte: u8) -> Key {
+    Key::from_bytes(&[byte; 32])
+}
+
+fn raw(stream: Stream) -> fs::File {
+    OwnedFd::from(stream).into()
+}
+
+/// Runs both sides of a hello that the accepting side ends with `verdict`.
+fn meet(
+    transport: Transport,
+    ours: Option<&Key>,
+    theirs: Option<&Key>,
+    allow: bool,
+    verdict: Verdict,
+) -> (Result<Opened, LinkError>, Result<Stream, LinkError>) {
+    let (one, two) = sockets(transport);
+    thread::scope(|scope| {
+        let accepting = scope.spawn(|| {
+            let accepted = accept_hello(two, theirs, &|_| allow, soon())?;
+            assert_eq!((accepted.role, accepted.ticket), (Role::Peer, [7; 32]));
+            assert_eq!(accepted.features, feature::ALL);
+            assert_eq!(accepted.credentials.is_some(), transport != Transport::Tcp);
+            accepted.finish(verdict)
+        });
+        let opened = open_on(one, "the daemon", Role::Peer, Some([7; 32]), ours, soon());
+        (opened, accepting.join().unwrap())
+    })
+}
+
+fn refused(result: Result<Opened, LinkError>) -> Verdict {
+    match result {
+        Err(LinkError::Refused { verdict, .. }) => verdict,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn turned(result: Result<Stream, LinkError>) -> Verdict {
+    match result {
+        Err(LinkError::Turned { verdict, .. }) => verdict,
+        other => panic!("not turned away: {other:?}"),
+    }
+}
+
+#[test]
+fn friends_come_in() {
+    for (transport, key) in [(Transport::Unix, None), (Transport::Tcp, Some(key(1)))] {
+        let (opened, accepted) = meet(transport, key.as_ref(), key.as_ref(), true, Verdict::Welcome);
+        assert_eq!(opened.unwrap().features, feature::ALL);
+        accepted.unwrap();
+    }
+}
+
+#[test]
+fn the_last_verdict_is_told() {
+    for verdict in [Verdict::Full, Verdict::NoWorker, Verdict::WrongTicket] {
+        let (opened, accepted) = meet(Transport::Unix, None, None, true, verdict);
+        assert_eq!(refused(opened), verdict);
+        assert_eq!(turned(accepted), verdict);
+    }
+}
+
+#[test]
+fn another_user_is_refused() {
+    let (opened, accepted) = meet(Transport::Unix, None, None, false, Verdict::Welcome);
+    assert_eq!(refused(opened), Verdict::WrongUser);
+    assert_eq!(turned(accepted), Verdict::WrongUser);
+}
+
+#[test]
+fn another_key_is_refused_by_both() {
+    let (opened, accepted) = meet(Transport::Tcp, Some(&key(1)), Some(&key(2)), true, Verdict::Welcome);
+    // The connecting side sees it first, in the accepting side's proof, and says nothing more.
+    assert!(matches!(opened, Err(LinkError::WrongKey { .. })), "{opened:?}");
+    assert!(matches!(accepted, Err(LinkError::Closed)), "{accepted:?}");
+
+    // One that does not look at our proof, and has none itself.
+    let (one, two) = sockets(Transport::Tcp);
+    let mut one = raw(one);
+    thread::scope(|scope| {
+        let accepting = scope.spawn(|| accept_hello(two, Some(&key(2)), &|_| true, soon()).map(|_| ()));
+        one.write_all(hello(PROTOCOL_VERSION).as_bytes()).unwrap();
+        let _: Welcome = read(&mut one);
+        one.write_all(Answer { proof: [0; 32], ticket: [0; 32] }.as_bytes()).unwrap();
+        let last: Final = read(&mut one);
+        assert_eq!(Verdict::from_wire(last.verdict.get()), Some(Verdict::WrongKey));
+        let accepted = accepting.join().unwrap();
+        assert!(matches!(accepted, Err(LinkError::Turned { verdict: Verdict::WrongKey, .. })));
+    });
+}
+
+#[test]
+fn without_a_key_nobody_comes_in_over_tcp() {
+    let (opened, accepted) = meet(Transport::Tcp, Some(&key(1)), None, true, Verdict::Welcome);
+    assert_eq!(refused(opened), Verdict::NoKey);
+    assert_eq!(turned(accepted), Verdict::NoKey);
+    let nowhere = "tcp:127.0.0.1:1".parse::<Address>().unwrap();
+    assert!(matches!(open(&nowhere, Role::Client, None, None, soon()), Err(LinkError::NoKey { .. })));
+}
+
+fn hello(version: u16) -> Hello {
+    Hello {
+        magic: MAGIC,
+        version: U16::new(version),
+        role: U16::new(Role::Client as u16),
+        features: U64::new(feature::ALL),
+        nonce: [5; 32],
+    }
+}
+
+fn read<T: FromBytes>(from: &mut impl Read) -> T {
+    let mut bytes = vec![0; size_of::<T>()];
+    from.read_exact(&mut bytes).unwrap();
+    T::read_from_bytes(&bytes).unwrap()
+}
+
+#[test]
+fn a_proof_can_not_be_reflected() {
+    // The attacker has no key. It opens a link to the victim, and gives the victim's own proof back as its answer.
+    let (one, two) = sockets(Transport::Tcp);
+    let mut one = raw(one);
+    thread::scope(|scope| {
+        let victim = scope.spawn(|| accept_hello(two, Some(&key(1)), &|_| true, soon()).map(|_| ()));
+        one.write_all(hello(PROTOCOL_VERSION).as_bytes()).unwrap();
+        let welcome: Welcome = read(&mut one);
+        assert_ne!(welcome.proof, [0; 32]);
+        one.write_all(Answer { proof: welcome.proof, ticket: [0; 32] }.as_bytes()).unwrap();
+        assert!(victim.join().unwrap().is_err());
+    });
+    // Nor can it play a daemon that sends a proof of another meeting.
+    let (one, two) = sockets(Transport::Tcp);
+    let mut two = raw(two);
+    thread::scope(|scope| {
+        let victim = scope.spawn(|| open_on(one, "x", Role::Client, None, Some(&key(1)), soon()).map(|_| ()));
+        let heard: Hello = read(&mut two);
+        let old = Welcome {
+            magic: MAGIC,
+            version: heard.version,
+            verdict: U16::new(0),
+            features: heard.features,
+            nonce: heard.nonce,
+            proof: [3; 32],
+        };
+        two.write_all(old.as_bytes()).unwrap();
+        assert!(matches!(victim.join().unwrap(), Err(LinkError::WrongKey { .. })));
+    });
+}
+
+#[test]
+fn both_sides_name_both_versions() {
+    let other = PROTOCOL_VERSION + 1;
+    let (one, two) = sockets(Transport::Unix);
+    let mut one = raw(one);
+    one.write_all(hello(other).as_bytes()).unwrap();
+    let accepted = accept_hello(two, None, &|_| true, soon());
+    let welcome: Welcome = read(&mut one);
+    assert_eq!(
+        (welcome.verdict.get(), welcome.version.get()),
+        (Verdict::WrongVersion as u16, PROTOCOL_VERSION)
+    );
+    let text = accepted.unwrap_err().to_string();
+    assert!(
+        text.contains(&format!("version {other}")) && text.contains(&format!("version {PROTOCOL_VERSION}"))
+    );
+
+    // A later version may answer with a longer or shorter message: only its first ten bytes are fixed.
+    let (one, two) = sockets(Transport::Unix);
+    let mut two = raw(two);
+    two.write_all(&[&MAGIC[..], &other.to_le_bytes()].concat()).unwrap();
+    let text = open_on(one, "node7", Role::Client, None, None, soon()).unwrap_err().to_string();
+    assert!(text.contains("node7") && text.contains(&format!("version {other}")), "{text}");
+}
+
+#[test]
+fn garbage_is_told_that_it_was_not_understood() {
+    for transport in [Transport::Unix, Transport::Tcp] {
+        for seed in 0..50 {
+            let (one, two) = sockets(transport);
+            let mut one = raw(one);
+            let mut bytes = pattern(seed, 11 + usize::try_from(seed).unwrap() * 40);
+            if seed % 2 == 0 {
+                bytes.splice(..0, b"GET / HTTP/1.1\r\n".iter().copied());
+            }
+            one.write_all(&bytes).unwrap();
+            let before = Instant::now();
+            let accepted = accept_hello(two, Some(&key(1)), &|_| true, soon());
+            assert!(matches!(accepted, Err(LinkError::NotPenstock { .. })), "{accepted:?}");
+            let welcome: Welcome = read(&mut one);
+            assert_eq!(Verdict::from_wire(welcome.verdict.get()), Some(Verdict::NotUnderstood));
+            // Then a hang-up; not a byte more.
+            assert!(!matches!(one.read(&mut [0; 10]), Ok(1..)));
+            assert!(before.elapsed() < Duration::from_secs(1));
+        }
+    }
+    // The other way: something that is no daemon answers.
+    let (one, two) = sockets(Transport::Tcp);
+    raw(two).write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+    let opened = open_on(one, "x", Role::Client, None, Some(&key(1)), soon());
+    assert!(matches!(opened, Err(LinkError::NotPenstock { .. } | LinkError::Closed)), "{opened:?}");
+}
+
+#[test]
+fn an_unknown_role_is_not_understood() {
+    let (one, two) = sockets(Transport::Unix);
+    let mut one = raw(one);
+    one.write_all(Hello { role: U16::new(77), ..hello(PROTOCOL_VERSION) }.as_bytes()).unwrap();
+    assert!(accept_hello(two, None, &|_| true, soon()).is_err());
+    let welcome: Welcome = read(&mut one);
+    assert_eq!(Verdict::from_wire(welcome.verdict.get()), Some(Verdict::NotUnderstood));
+}
+
+#[test]
+fn a_slow_peer_gets_no_more_time_than_a_silent_one() {
+    let (one, two) = sockets(Transport::Unix);
+    let mut one = raw(one);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for byte in hello(PROTOCOL_VERSION).as_bytes() {
+                if one.write_all(&[*byte]).is_err() {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let before = Instant::now();
+        let accepted = accept_hello(two, None, &|_| true, before + Duration::from_millis(200));
+        assert!(matches!(accepted, Err(LinkError::HelloTimeout { .. })), "{accepted:?}");
+        assert!(before.elapsed() < Duration::from_millis(700));
+    });
+    // A daemon that accepts and says nothing.
+    let (one, _two) = sockets(Transport::Tcp);
+    let deadline = Instant::now() + Duration::from_millis(100);
+    let opened = open_on(one, "x", Role::Client, None, Some(&key(1)), deadline);
+    assert!(matches!(opened, Err(LinkError::HelloTimeout { .. })), "{opened:?}");
+}
+
+#[test]
+fn a_thousand_silent_connections_time_out() {
+    let address = Address::Unix(place("silent"));
+    let listener = Listener::bind(&address).unwrap();
+    let deadline = Instant::now() + Duration::from_millis(1_500);
+    let mut silent = Vec::new();
+    let mut accepted = Vec::new();
+    for _ in 0..1_000 {
+        silent.push(Stream::connect(&address, soon()).unwrap());
+        accepted.push(listener.accept().unwrap());
+    }
+    for stream in accepted {
+        let result = accept_hello(stream, None, &|_| true, deadline);
+        assert!(matches!(result, Err(LinkError::HelloTimeout { .. })));
+    }
+    assert!(deadline.elapsed() < Duration::from_secs(1));
+    // And one that speaks is served as ever.
+    thread::scope(|scope| {
+        scope.spawn(|| accept_hello(listener.accept()?, None, &|_| true, soon())?.finish(Verdict::Welcome));
+        open(&address, Role::Client, None, None, soon()).unwrap();
+    });
+}
+
+/// A path for a socket.
+fn place(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("penstock-link-{name}-{}", std::process::id()));
+    let _ = fs::remove_file(&path);
+    path
+}
+
+#[test]
+fn a_stale_socket_is_replaced_and_a_served_one_is_not() {
+    let path = place("stale");
+    let address = Address::Unix(path.clone());
+    drop(UnixListener::bind(&path).unwrap()); // leaves its file behind
+    let listener = Listener::bind(&address).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    assert!(matches!(Listener::bind(&address), Err(LinkError::InUse { .. })));
+    drop(listener);
+    assert!(!path.exists());
+    let wide = Listener::bind_with_mode(&address, 0o666).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o666);
+    drop(wide);
+
+    fs::write(&path, "not a socket").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(Listener::bind(&address).is_err());
+    assert_eq!(fs::read(&path).unwrap(), b"not a socket");
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_listener_tells_its_real_port() {
+    let listener = Listener::bind(&"tcp:127.0.0.1:0".parse::<Address>().unwrap()).unwrap();
+    let Address::Tcp { port, .. } = listener.address() else { panic!("not TCP") };
+    assert_eq!(listener.socket_address().unwrap().port(), port);
+    assert!(matches!(Listener::bind(&listener.address()), Err(LinkError::InUse { .. })));
+}
+
+#[test]
+fn nobody_there_is_said_so() {
+    let text = Stream::connect(&Address::Unix(place("nobody")), soon()).unwrap_err().to_string();
+    assert!(text.contains("penstock-link-nobody") && text.contains("penstockd"), "{text}");
+}
+
+#[test]
+fn a_connection_goes_from_daemon_to_worker() {
+    let (daemon, worker) = UnixStream::pair().unwrap();
+    let (one, two) = sockets(Transport::Tcp);
+    send_fd(daemon.as_fd(), two.as_fd(), b"for you", Patience::Never).unwrap();
+    drop(two);
+    let mut note = [0; 64];
+    let (bytes, fd) = recv_fd(worker.as_fd(), &mut note, Patience::Until(soon())).unwrap();
+    assert_eq!(&note[..bytes], b"for you");
+    let taken = Stream::try_from(fd.unwrap()).unwrap();
+    assert!(!taken.is_unix());
+    one.write_all_until(b"hello", soon()).unwrap();
+    let mut heard = [0; 5];
+    taken.read_exact_until(&mut heard, soon()).unwrap();
+    assert_eq!(&heard, b"hello");
+
+    let nothing = recv_fd(worker.as_fd(), &mut note, Patience::Never).unwrap();
+    assert!(matches!(nothing, (0, None)));
+    drop(daemon);
+    assert!(matches!(recv_fd(worker.as_fd(), &mut note, Patience::Forever), Err(LinkError::Closed)));
+}
+
+#[test]
+fn what_is_no_socket_is_no_stream() {
+    let file: OwnedFd = fs::File::open("/dev/null").unwrap().into();
+    assert!(Stream::from_fd(file).is_err());
+    let datagram = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    assert!(Stream::from_fd(datagram.into()).is_err());
+}
+
+#[test]
+fn an_accepted_one_that_hangs_up_is_noticed() {
+    let (one, two) = sockets(Transport::Unix);
+    thread::scope(|scope| {
+        let accepting = scope.spawn(|| accept_hello(two, None, &|_| true, soon()).map(|_: Accepted| ()));
+        drop(one);
+        assert!(matches!(accepting.join().unwrap(), Err(LinkError::Closed)));
+    });
+}

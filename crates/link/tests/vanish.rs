@@ -1,0 +1,113 @@
+//! TCP peers that vanish without a word, and peers that merely do not read.
+
+mod common;
+
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Transport, pair, soon};
+use penstock_link::{LinkError, Patience, Received};
+use penstock_wire::calls::to_worker::{InitBuffer, Ping};
+use penstock_wire::{Id, U64};
+
+/// Set in the process that has a network of its own, which it may cut.
+const INSIDE: &str = "PENSTOCK_LINK_TEST_VANISH";
+
+fn bulk() -> InitBuffer {
+    InitBuffer { mem: Id::new(1), offset: U64::ZERO }
+}
+
+/// Runs a test of this file in a network of its own; `false`: it must be run here, for it is inside already.
+fn outside(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        lo("up");
+        return false;
+    }
+    let possible = Command::new("unshare").args(["-rn", "ip", "link", "set", "lo", "up"]).status();
+    if !possible.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED {test}: it needs `unshare -rn` and `ip` to cut a network");
+        return true;
+    }
+    let inside = Command::new("unshare")
+        .arg("-rn")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(INSIDE, "1")
+        .status();
+    assert!(inside.unwrap().success());
+    true
+}
+
+fn lo(state: &str) {
+    assert!(Command::new("ip").args(["link", "set", "lo", state]).status().unwrap().success());
+}
+
+#[test]
+fn unacknowledged_calls_end_the_link_in_seconds() {
+    if outside("unacknowledged_calls_end_the_link_in_seconds") {
+        return;
+    }
+    let ((sender, mut input), (_reply, _receiver)) = pair(Transport::Tcp);
+    lo("down");
+    sender.send(&Ping { request: Id::new(1) }, &[], &[]).unwrap();
+    sender.flush().unwrap();
+    let before = Instant::now();
+    let served = input.receive(Patience::Forever, &mut |_, _| Ok(()));
+    assert!(matches!(served, Err(LinkError::Vanished)), "{served:?}");
+    let took = before.elapsed();
+    assert!(took > Duration::from_millis(1_500) && took < Duration::from_secs(5), "{took:?}");
+    assert!(sender.send(&bulk(), &[], &[0; 100_000]).is_err());
+}
+
+#[test]
+fn a_blocked_sender_learns_that_its_peer_is_gone() {
+    if outside("a_blocked_sender_learns_that_its_peer_is_gone") {
+        return;
+    }
+    let ((sender, _input), (_reply, _receiver)) = pair(Transport::Tcp);
+    let cut = thread::spawn(|| {
+        thread::sleep(Duration::from_millis(300));
+        lo("down");
+        Instant::now()
+    });
+    // The peer does not read, so this blocks on a full window; then the peer is gone.
+    let sent = sender.send(&bulk(), &[], &vec![0; 256 << 20]);
+    let noticed = Instant::now();
+    assert!(matches!(sent, Err(LinkError::Vanished)), "{sent:?}");
+    let took = noticed - cut.join().unwrap();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn an_idle_peer_that_vanishes_is_noticed() {
+    if outside("an_idle_peer_that_vanishes_is_noticed") {
+        return;
+    }
+    let ((_sender, mut input), (_reply, _receiver)) = pair(Transport::Tcp);
+    lo("down");
+    let before = Instant::now();
+    let served = input.receive(Patience::Forever, &mut |_, _| Ok(()));
+    assert!(matches!(served, Err(LinkError::Vanished)), "{served:?}");
+    assert!(before.elapsed() < Duration::from_secs(8), "{:?}", before.elapsed());
+}
+
+#[test]
+fn a_living_peer_that_does_not_read_keeps_its_link() {
+    let ((sender, _input), (_reply, mut receiver)) = pair(Transport::Tcp);
+    let payload = vec![3; 64 << 20];
+    thread::scope(|scope| {
+        let sends = scope.spawn(|| {
+            sender.send(&bulk(), &[], &payload)?;
+            sender.flush()
+        });
+        // Longer than any of the limits for a silent peer.
+        thread::sleep(Duration::from_secs(7));
+        let served = receiver.receive(Patience::Until(soon()), &mut |_, payload| {
+            assert!(payload.read_all()?.iter().all(|byte| *byte == 3));
+            Ok(())
+        });
+        assert_eq!(served.unwrap(), Received::Frame);
+        sends.join().unwrap().unwrap();
+    });
+}

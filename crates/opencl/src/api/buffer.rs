@@ -1,0 +1,430 @@
+//! Commands on buffers.
+
+use std::ffi::c_void;
+use std::slice;
+use std::sync::Arc;
+
+use penstock_cl_sys::*;
+use penstock_client::Queue as PoolQueue;
+use penstock_client::{Event, Memory, Rect};
+
+use super::waits::{hand_out, wait_list, want};
+use crate::core::event::wait_for;
+use crate::core::memory::{Kind, Mem, root};
+use crate::core::queue::Queue;
+use crate::core::rect::{self, Layout};
+use crate::core::target::HostTarget;
+use crate::edge::{ClError, ClResult, Object, Ref, array, cl_entry, require};
+
+/// The memory object of a command in `queue`.
+pub(super) fn object_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
+    let mem = Mem::borrow(raw)?;
+    // "CL_INVALID_CONTEXT if the context associated with command_queue and buffer are not the same"
+    require(Arc::ptr_eq(&mem.context, &queue.context), CL_INVALID_CONTEXT)?;
+    Ok(mem)
+}
+
+/// The buffer of a command in `queue`.
+pub(super) fn buffer_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
+    let mem = object_for(queue, raw)?;
+    // "CL_INVALID_MEM_OBJECT if buffer is not a valid buffer object."
+    require(matches!(mem.kind, Kind::Buffer), CL_INVALID_MEM_OBJECT)?;
+    if mem.parent.is_some() {
+        // "CL_MISALIGNED_SUB_BUFFER_OFFSET if buffer is a sub-buffer object and offset specified when the sub-buffer object is
+        // created is not aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN value for device associated with queue."
+        let align = queue.device.number(CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
+        require(align == 0 || (mem.origin as u64).is_multiple_of(align), CL_MISALIGNED_SUB_BUFFER_OFFSET)?;
+    }
+    Ok(mem)
+}
+
+/// Three numbers of the program.
+///
+/// # Safety
+/// `pointer` is `NULL` or leads to three numbers.
+pub(super) unsafe fn triple(pointer: *const usize) -> ClResult<[usize; 3]> {
+    // SAFETY: the caller's promise.
+    let numbers = unsafe { array(pointer, 3, CL_INVALID_VALUE) }?;
+    numbers.first_chunk().copied().ok_or(ClError(CL_INVALID_VALUE))
+}
+
+/// The failure of a write that the program takes for done, as far as it is known: its bytes have left the program's memory.
+pub(super) fn check_written(blocking: cl_bool, enqueued: Option<&Event>) -> ClResult {
+    // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the read and write operations are blocking and the execution status of
+    // any of the events in event_wait_list is a negative integer value."
+    match enqueued.and_then(Event::known_status) {
+        Some(status) if blocking != CL_FALSE => Ok(status.ok()?),
+        _ => Ok(()),
+    }
+}
+
+/// Waits for a read if the program wants that.
+pub(super) fn check_read(blocking: cl_bool, enqueued: Option<&Event>) -> ClResult {
+    match enqueued {
+        Some(event) if blocking != CL_FALSE => wait_for(event),
+        _ => Ok(()),
+    }
+}
+
+cl_entry! {
+    /// `clEnqueueReadBuffer`.
+    fn clEnqueueReadBuffer(
+        queue: cl_command_queue,
+        buffer: cl_mem,
+        blocking: cl_bool,
+        offset: usize,
+        size: usize,
+        pointer: *mut c_void,
+        wait_count: cl_uint,
+        waits: *const cl_event,
+        event: *mut cl_event,
+    ) -> ClResult<()> {
+        let queue = Queue::borrow_host(queue)?;
+        let mem = buffer_for(&queue, buffer)?;
+        let range = mem.range(offset, size)?;
+        // "CL_INVALID_VALUE ... if ptr is a NULL value."
+        require(!pointer.is_null(), CL_INVALID_VALUE)?;
+        mem.host_reads()?;
+        // SAFETY: a list of events.
+        let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
+        let enqueued = if size == 0 {
+            queue.pool.marker(None, &waits, want(event))?
+        } else {
+            // SAFETY: "ptr is the pointer to buffer in host memory where data is to be read into", until the command ends.
+            let target = unsafe { HostTarget::linear(pointer.cast(), size, None) };
+            let read = if blocking == CL_FALSE { PoolQueue::read } else { PoolQueue::read_now };
+            read(&queue.pool, &mem.pool, range, target, &waits, want(event))?
+        };
+        check_read(blocking, enqueued.as_ref())?;
+        // SAFETY: a place for an event.
+        unsafe { hand_out(enqueued, CL_COMMAND_READ_BUFFER, &queue, event) };
+        Ok(())
+    }
+    /// `clEnqueueWriteBuffer`.
+    fn clEnqueueWriteBuffer(
+        queue: cl_command_queue,
+        buffer: cl_mem,
+        blocking: cl_bool,
+        offset: usize,
+        size: usize,
+        pointer: *const c_void,
+        wait_count: cl_uint,
+        waits: *const cl_event,
+        event: *mut cl_event,
+    ) -> ClResult<()> {
+        let queue = Queue::borrow_host(queue)?;
+        let mem = buffer_for(&queue, buffer)?;
+        mem.range(offset, size)?;
+        // "CL_INVALID_VALUE ... if ptr is a NULL value."
+        require(!pointer.is_null(), CL_INVALID_VALUE)?;
+        mem.host_writes()?;
+        // SAFETY: a list of events.
+        let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
+        let enqueued = if size == 0 {
+            queue.pool.marker(None, &waits, want(event))?
+        } else {
+            // SAFETY: "ptr is the pointer to buffer in host memory where data is to be ... written from"; `size` bytes, which
+            // are inside a buffer, are no longer than a slice may be.
+            let bytes = unsafe { slice::from_raw_parts(pointer.cast(), size) };
+            queue.pool.write(&mem.pool, offset as u64, bytes, &waits, want(event))?
+        };
+        check_written(blocking, enqueued.as_ref())?;
+        // SAFETY: a place for an event.
+        unsafe { hand_out(enqueued, CL_COMMAND_WRITE_BUFFER, &queue, event) };
+        Ok(())
+    }
+}
+
+/// Both sides of a transfer of a box between a buffer and the program's memory.
+struct RectTransfer {
+    rect: Rect,
+    region: [usize; 3],
+    host: Layout,
+}
+
+impl RectTransfer {
+    /// # Safety
+    /// Each pointer is `NULL` or leads to three numbers.
+    unsafe fn read(
+        mem: &Mem,
+        (buffer_origin, host_origin, region): (*const usize, *const usize, *const usize),
+        (buffer_row, buffer_slice): (usize, usize),
+        (host_row, host_slice): (usize, usize),
+    ) -> ClResult<Self> {
+        // SAFETY: the caller's promise.
+        let (buffer_origin, host_origin) = unsafe { (triple(buffer_origin)?, triple(host_origin)?) };
+        // SAFETY: the caller's promise.
+        let region = unsafe { triple(region) }?;
+        let buffer = Layout::of_rect(buffer_origin, region, buffer_row, buffer_slice)?;
+        check_box(&buffer, region, mem)?;
+        let host = Layout::of_rect(host_origin, region, host_row, host_slice)?;
+        let end = host.end(region).is_some_and(|end| isize::try_from(end).is_ok());
+        require(end, CL_INVALID_VALUE)?;
+        Ok(Self { rect: to_rect(buffer_origin, &buffer), region, host })
+    }
+
+    fn wide_region(&self) -> [u64; 3] {
+        self.region.map(|n| n as u64)
+    }
+}
+
+/// Checks that a box lies in a buffer.
+fn check_box(layout: &Layout, region: [usize; 3], mem: &Mem) -> ClResult {
+    // "CL_INVALID_VALUE if any region array element is 0."
+    require(region.iter().all(|n| *n > 0), CL_INVALID_VALUE)?;
+    // "CL_INVALID_VALUE if the region being read or written specified by (buffer_origin, region, buffer_row_pitch,
+    // buffer_slice_pitch) is out of bounds."
+    require(layout.end(region).is_some_and(|end| end <= mem.size), CL_INVALID_VALUE)
+}
+
+fn to_rect(origin: [usize; 3], layout: &Layout) -> Rect {
+    Rect {
+        origin: origin.map(|n| n as u64),
+        row_pitch: layout.row_pitch as u64,
+        slice_pitch: layout.slice_pitch as u64,
+    }
+}
+
+cl_entry! {
+    /// `clEnqueueReadBufferRect`.
+    fn clEnqueueReadBufferRect(
+        queue: cl_command_queue,
+        buffer: cl_mem,
+        blocking: cl_bool,
+        buffer_origin: *const usize,
+        host_origin: *const usize,
+        region: *const usize,
+        buffer_row_pitch: usize,
+        buffer_slice_pitch: usize,
+        host_row_pitch: usize,
+        host_slice_pitch: usize,
+        pointer: *mut c_void,
+        wait_count: cl_uint,
+        waits: *const cl_event,
+        event: *mut cl_event,
+    ) -> ClResult<()> {
+        let queue = Queue::borrow_host(queue)?;
+        let mem = buffer_for(&queue, buffer)?;
+        let origins = (buffer_origin, host_origin, region);
+        let (buffer_pitches, host_pitches) = ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
+        // SAFETY: three arrays of three numbers.
+        let transfer = unsafe { RectTransfer::read(&mem, origins, buffer_pitches, host_pitches) }?;
+        // "CL_INVALID_VALUE if ptr is NULL."
+        require(!pointer.is_null(), CL_INVALID_VALUE)?;
+        mem.host_reads()?;
+        // SAFETY: a list of events.
+        let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
+        let (pieces, bytes) = (transfer.host.pieces(transfer.region), transfer.region.iter().product());
+        // SAFETY: the box is in memory that the program wants to be written, until the command ends.
+        let target = unsafe { HostTarget::new(pointer.cast(), pieces, bytes, None) };
+        let enqueued = queue.pool.read_rect(&mem.pool, transfer.rect, transfer.wide_region(), target, &waits)?;
+        check_read(blocking, enqueued.as_ref())?;
+        // SAFETY: a place for an event.
+        unsafe { hand_out(enqueued, CL_COMMAND_READ_BUFFER_RECT, &queue, event) };
+        Ok(())
+    }
+    /// `clEnqueueWriteBufferRect`.
+    fn clEnqueueWriteBufferRect(
+        queue: cl_command_queue,
+        buffer: cl_mem,
+        blocking: cl_bool,
+        buffer_origin: *const usize,
+        host_origin: *const usize,
+        region: *const usize,
+        buffer_row_pitch: usize,
+        buffer_slice_pitch: usize,
+        host_row_pitch: usize,
+        host_slice_pitch: usize,
+        pointer: *const c_void,
+        wait_count: cl_uint,
+        waits: *const cl_event,
+        event: *mut cl_event,
+    ) -> ClResult<()> {
+        let queue = Queue::borrow_host(queue)?;
+        let mem = buffer_for(&queue, buffer)?;
+        let origins = (buffer_origin, host_origin, region);
+        let (buffer_pitches, host_pitches) = ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
+        // SAFETY: three arrays of three numbers.
+        let transfer = unsafe { RectTransfer::read(&mem, origins, buffer_pitches, host_pitches) }?;
+        // "CL_INVALID_VALUE if ptr is NULL."
+        require(!pointer.is_null(), CL_INVALID_VALUE)?;
+        mem.host_writes()?;
+        // SAFETY: a list of events.
+        let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
+        let mut pieces = transfer.host.pieces(transfer.region).map(|(start, length)| {
+            // SAFETY: the box is in memory that the program wants to be read.
+            unsafe { slice::from_raw_parts(pointer.cast::<u8>().add(start), length) }
+        });
+        let region = transfer.wide_region();
+        let enqueued = queue.pool.write_rect(&mem.pool, transfer.rect, region, &mut pieces, &waits, want(event))?;
+        check_written(blocking, enqueued.as_ref())?;
+        // SAFETY: a place for an event.
+        unsafe { hand_out(enqueued, CL_COMMAND_WRITE_BUFFER_RECT, &queue, event) };
+        Ok(())
+    }
+    /// `clEnqueueCopyBuffer`.
+    fn clEnqueueCopyBuffer(
+        queue: cl_command_queue,
+        source: cl_mem,
+        target: cl_mem,
+        source_offset: usize,
+        target_offset: usize,
+        size: usize,
+        wait_count: cl_uint,
+        waits: *const cl_event,
+        event: *mut cl_event,
+    ) -> ClResult<()> {
+        let queue = Queue::borrow_host(queue)?;
+        let (source, target) = (buffer_for(&queue, source)?, buffer_for(&queue, target)?);
+        let from = source.range(source_offset, size)?;
+        let to = target.range(target_offset, size)?;
+        if Arc::ptr_eq(root(&source), root(&target)) {
+            // "CL_MEM_COPY_OVERLAP if src_buffer and dst_buffer are the same buffer or sub-buffer object and the source and
+            // destination regions overlap or if src_buffer and dst_buffer are different sub-buffers of the same associated
+            // buffer object and they overlap."
+            let distance = (source.origin + source_offset).abs_diff(target.origin + target_offset);
+            require(distance >= size, CL_MEM_COPY_OVERLAP)?;
+        }
+        // SAFETY: a list of events.
+        let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
+        let enqueued = if size == 0 {
+            queue.pool.marker(None, &waits, want(event))?
+        } else {
+            let (from, to) = ((&source.pool, from.offset), (&target.pool, to.offset));
+            queue.pool.copy(from, to, size as u64, &waits, want(event))?
+        };
+        // SAFETY: a place for an event.
+        unsafe { hand_out(enqueued, CL_COMMAND_COPY_BUFFER, &queue, event) };
+        Ok(())
+    }
+    /// `clEnqueueCopyBufferRect`.
+    fn clEnqueueCopyBufferRect(
+        queue: cl_command_queue,
+        source: cl_mem,
+        target: cl_mem,
+        source_origin: *const usize,
+        target_origin: *const usize,
+        region: *const usize,
+        source_row_pitch: usize,
+        source_slice_pitch: usize,
+        target_row_pitch: usize,
+        target_slice_pitch: usize,
+        wait_count: cl_uint,
+        waits: *const cl_event,
+        event: *mut cl_event,
+    ) -> ClResult<()> {
+        let queue = Queue::borrow_host(queue)?;
+        let (source, target) = (buffer_for(&queue, source)?, buffer_for(&queue, target)?);
+        // SAFETY: three arrays of three numbers.
+        let (source_origin, target_origin) = unsafe { (triple(source_origin)?, triple(target_origin)?) };
+        // SAFETY: as above.
+        let region = unsafe { triple(region) }?;
+        let from = Layout::of_rect(source_origin, region, source_row_pitch, source_slice_pitch)?;
+        let to = Layout::of_rect(target_origin, region, target_row_pitch, target_slice_pitch)?;
+        check_box(&from, region, &source)?;
+        check_box(&to, region, &target)?;
+        if Arc::ptr_eq(&source, &target) {
+            // "CL_INVALID_VALUE if src_buffer and dst_buffer are the same buffer object and src_slice_pitch is not equal to
+            // dst_slice_pitch and src_row_pitch is not equal to dst_row_pitch."
+            require((from.row_pitch, from.slice_pitch) == (to.row_pitch, to.slice_pitch), CL_INVALID_VALUE)?;
+        }
+        if Arc::ptr_eq(root(&source), root(&target)) {
+            // "CL_MEM_COPY_OVERLAP if src_buffer and dst_buffer are the same buffer or sub-buffer object and the source and
+            // destination regions overlap"
+            let inside = |layout: &Layout, mem: &Mem| Layout { start: layout.start + mem.origin, ..*layout };
+            let overlap = rect::overlap(&inside(&from, &source), &inside(&to, &target), region);
+            require(!overlap, CL_MEM_COPY_OVERLAP)?;
+        }
+        // SAFETY: a list of events.
+        let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
+        let (source, from) = in_whole(&queue, &source, source_origin, &from);
+        let (target, to) = in_whole(&queue, &target, target_origin, &to);
+        let region = region.map(|n| n as u64);
+        let enqueued = queue.pool.copy_rect((source, from), (target, to), region, &waits, want(event))?;
+        // SAFETY: a place for an event.
+        unsafe { hand_out(enqueued, CL_COMMAND_COPY_BUFFER_RECT, &queue, event) };
+        Ok(())
+    }
+    /// `clEnqueueFillBuffer`.
+    fn clEnqueueFillBuffer(
+        queue: cl_command_queue,
+        buffer: cl_mem,
+        pattern: *const c_void,
+        pattern_size: usize,
+        offset: usize,
+        size: usize,
+        wait_count: cl_uint,
+        waits: *const cl_event,
+        event: *mut cl_event,
+    ) -> ClResult<()> {
+        let queue = Queue::borrow_host(queue)?;
+        let mem = buffer_for(&queue, buffer)?;
+        let range = mem.range(offset, size)?;
+        check_pattern(pattern_size, offset, size)?;
+        // SAFETY: "pattern is a pointer to the data pattern of size pattern_size in bytes."
+        let pattern = unsafe { array(pattern.cast::<u8>(), pattern_size, CL_INVALID_VALUE) }?;
+        // SAFETY: a list of events.
+        let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
+        let enqueued = if size == 0 {
+            queue.pool.marker(None, &waits, want(event))?
+        } else {
+            queue.pool.fill(&mem.pool, pattern, range, &waits, want(event))?
+        };
+        // SAFETY: a place for an event.
+        unsafe { hand_out(enqueued, CL_COMMAND_FILL_BUFFER, &queue, event) };
+        Ok(())
+    }
+    /// `clEnqueueMigrateMemObjects`.
+    fn clEnqueueMigrateMemObjects(
+        queue: cl_command_queue,
+        count: cl_uint,
+        objects: *const cl_mem,
+        flags: cl_mem_migration_flags,
+        wait_count: cl_uint,
+        waits: *const cl_event,
+        event: *mut cl_event,
+    ) -> ClResult<()> {
+        let queue = Queue::borrow_host(queue)?;
+        // "CL_INVALID_VALUE if num_mem_objects is zero or if mem_objects is NULL."
+        require(count > 0 && !objects.is_null(), CL_INVALID_VALUE)?;
+        // "CL_INVALID_VALUE if flags is not 0 or is not any of the values described in the table above."
+        require(flags & !(CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED) == 0, CL_INVALID_VALUE)?;
+        // SAFETY: "mem_objects is a pointer to a list of memory objects", `count` of them.
+        let objects = unsafe { array(objects, count as usize, CL_INVALID_VALUE) }?;
+        let objects = objects.iter().map(|raw| object_for(&queue, *raw).map(|mem| mem.pool.clone()));
+        let objects = objects.collect::<ClResult<Vec<_>>>()?;
+        // SAFETY: a list of events.
+        let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
+        let enqueued = queue.pool.migrate(&objects, flags, &waits, want(event))?;
+        // SAFETY: a place for an event.
+        unsafe { hand_out(enqueued, CL_COMMAND_MIGRATE_MEM_OBJECTS, &queue, event) };
+        Ok(())
+    }
+}
+
+/// A box in a part of a buffer, for PoCL as the same box in the whole buffer: PoCL 3.1 crashes when it copies boxes of parts.
+fn in_whole<'a>(
+    queue: &Queue,
+    mem: &'a Ref<Mem>,
+    [x, y, z]: [usize; 3],
+    layout: &Layout,
+) -> (&'a Arc<Memory>, Rect) {
+    let is_pocl = || {
+        let version = queue.device.answer(CL_DEVICE_VERSION).unwrap_or_default();
+        version.windows(4).any(|word| word.eq_ignore_ascii_case(b"pocl"))
+    };
+    if mem.parent.is_some() && is_pocl() {
+        (&root(mem).pool, to_rect([x + mem.origin, y, z], layout))
+    } else {
+        (&mem.pool, to_rect([x, y, z], layout))
+    }
+}
+
+/// Checks the pattern of a fill.
+pub(super) fn check_pattern(pattern_size: usize, start: usize, size: usize) -> ClResult {
+    // "CL_INVALID_VALUE if pattern is NULL or if pattern_size is 0 or if pattern_size is not one of { 1, 2, 4, 8, 16, 32, 64,
+    // 128 }."
+    require(pattern_size.is_power_of_two() && pattern_size <= 128, CL_INVALID_VALUE)?;
+    // "CL_INVALID_VALUE if offset and size are not a multiple of pattern_size."
+    require(start.is_multiple_of(pattern_size) && size.is_multiple_of(pattern_size), CL_INVALID_VALUE)
+}

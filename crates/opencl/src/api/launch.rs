@@ -1,0 +1,118 @@
+//! Launching kernels.
+
+use penstock_cl_sys::*;
+
+use super::waits::{hand_out, wait_list, want};
+use crate::core::kernel::Kernel;
+use crate::core::ndrange::NdRange;
+use crate::core::queue::Queue;
+use crate::edge::{ClResult, Object, Ref, array, cl_entry, require, store};
+
+cl_entry! {
+    /// `clEnqueueNDRangeKernel`.
+    fn clEnqueueNDRangeKernel(
+        queue: cl_command_queue,
+        kernel: cl_kernel,
+        dims: cl_uint,
+        offset: *const usize,
+        global: *const usize,
+        local: *const usize,
+        wait_count: cl_uint,
+        waits: *const cl_event,
+        event: *mut cl_event,
+    ) -> ClResult<()> {
+        let queue = Queue::borrow_host(queue)?;
+        let kernel = kernel_for(&queue, kernel)?;
+        // SAFETY: arrays of so many dimensions, or `NULL`.
+        let range = unsafe { range(&queue, &kernel, dims, [offset, global, local]) }?;
+        // SAFETY: a list of events.
+        let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
+        let enqueued = if range.is_empty() {
+            queue.pool.marker(None, &waits, want(event))?
+        } else {
+            let space = (range.dims, range.offset, range.global, range.local);
+            queue.pool.launch(&kernel.pool, space, &waits, want(event))?
+        };
+        // SAFETY: a place for an event.
+        unsafe { hand_out(enqueued, CL_COMMAND_NDRANGE_KERNEL, &queue, event) };
+        Ok(())
+    }
+    /// `clEnqueueTask`.
+    fn clEnqueueTask(
+        queue: cl_command_queue,
+        kernel: cl_kernel,
+        wait_count: cl_uint,
+        waits: *const cl_event,
+        event: *mut cl_event,
+    ) -> ClResult<()> {
+        let queue = Queue::borrow_host(queue)?;
+        let kernel = kernel_for(&queue, kernel)?;
+        // "... equivalent to calling clEnqueueNDRangeKernel with work_dim set to 1, global_work_offset set to NULL,
+        // global_work_size[0] set to 1, and local_work_size[0] set to 1."
+        let range = NdRange::checked(kernel.limits(&queue.device)?, 1, None, Some(&[1]), Some(&[1]))?;
+        // SAFETY: a list of events.
+        let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
+        let space = (range.dims, range.offset, range.global, range.local);
+        let enqueued = queue.pool.launch(&kernel.pool, space, &waits, want(event))?;
+        // SAFETY: a place for an event.
+        unsafe { hand_out(enqueued, CL_COMMAND_TASK, &queue, event) };
+        Ok(())
+    }
+    /// `clGetKernelSuggestedLocalWorkSizeKHR`.
+    fn clGetKernelSuggestedLocalWorkSizeKHR(
+        queue: cl_command_queue,
+        kernel: cl_kernel,
+        dims: cl_uint,
+        offset: *const usize,
+        global: *const usize,
+        suggested: *mut usize,
+    ) -> ClResult<()> {
+        let queue = Queue::borrow_host(queue)?;
+        let kernel = kernel_for(&queue, kernel)?;
+        // SAFETY: arrays of so many dimensions, or `NULL`.
+        let range = unsafe { range(&queue, &kernel, dims, [offset, global, std::ptr::null()]) }?;
+        // "CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL or if any of the values specified in global_work_size are 0."
+        require(!range.is_empty(), CL_INVALID_GLOBAL_WORK_SIZE)?;
+        // "CL_INVALID_VALUE if suggested_local_work_size is NULL."
+        require(!suggested.is_null(), CL_INVALID_VALUE)?;
+        let local = match range.local {
+            Some(required) => required,
+            None => kernel.pool.suggested_local_size(&queue.pool, range.dims, range.offset, range.global)?,
+        };
+        for (axis, size) in local.iter().take(range.dims as usize).enumerate() {
+            // SAFETY: room for a number for each dimension.
+            unsafe { store(suggested.add(axis), usize::try_from(*size).unwrap_or(usize::MAX)) };
+        }
+        Ok(())
+    }
+}
+
+/// The kernel of a command in `queue`, ready to run.
+fn kernel_for(queue: &Queue, raw: cl_kernel) -> ClResult<Ref<Kernel>> {
+    let kernel = Kernel::borrow(raw)?;
+    // "CL_INVALID_CONTEXT if context associated with command_queue and kernel are not the same"
+    require(std::sync::Arc::ptr_eq(&kernel.program.context, &queue.context), CL_INVALID_CONTEXT)?;
+    // "CL_INVALID_KERNEL_ARGS if all the kernel arguments have not been set for the kernel."
+    require(kernel.pool.is_ready(), CL_INVALID_KERNEL_ARGS)?;
+    kernel.check_alignment(&queue.device)?;
+    Ok(kernel)
+}
+
+/// # Safety
+/// Each of `arrays` is `NULL` or leads to `dims` numbers.
+unsafe fn range(
+    queue: &Queue,
+    kernel: &Kernel,
+    dims: cl_uint,
+    arrays: [*const usize; 3],
+) -> ClResult<NdRange> {
+    let limits = kernel.limits(&queue.device)?;
+    // Nothing is read for a number of dimensions that can not be.
+    require(dims >= 1 && dims <= limits.dims, CL_INVALID_WORK_DIMENSION)?;
+    let read = |pointer: *const usize| {
+        // SAFETY: the caller's promise.
+        (!pointer.is_null()).then(|| unsafe { array(pointer, dims as usize, CL_INVALID_VALUE) }).transpose()
+    };
+    let [offset, global, local] = arrays;
+    NdRange::checked(limits, dims, read(offset)?, read(global)?, read(local)?)
+}

@@ -1,0 +1,22 @@
+//! OpenCL's functions, by the sections of the specification. Raw pointers of programs end here.
+
+pub mod buffer;
+pub mod build;
+pub mod commands;
+pub mod context;
+pub mod device;
+pub mod event;
+pub mod icd;
+pub mod image;
+pub mod kernel;
+pub mod launch;
+pub mod map;
+pub mod memory;
+pub mod pixels;
+pub mod platform;
+pub mod program;
+pub mod queue;
+pub mod sampler;
+pub mod svm;
+pub mod table;
+pub(crate) mod waits;

@@ -1,0 +1,89 @@
+//! Platforms.
+
+use crate::core::extensions;
+use crate::core::platform::{Platform, platforms};
+use crate::edge::{Answer, ClError, ClResult, Object, cl_entry, require, store};
+use penstock_cl_sys::*;
+use std::ffi::c_void;
+
+/// The host names of a platform's nodes. See include/CL/cl_penstock.h.
+const CL_PLATFORM_HOSTNAME_PENSTOCK: cl_platform_info = 0x5053_0001;
+
+cl_entry! {
+    /// `clGetPlatformIDs`.
+    fn clGetPlatformIDs(num_entries: cl_uint, list: *mut cl_platform_id, num_platforms: *mut cl_uint) -> ClResult<()> {
+        // SAFETY: promised to this function.
+        unsafe { give_platforms(num_entries, list, num_platforms) }
+    }
+
+    /// `clGetPlatformInfo`.
+    #[unsafe(no_mangle)]
+    fn clGetPlatformInfo(
+        platform: cl_platform_id,
+        name: cl_platform_info,
+        size: usize,
+        value: *mut c_void,
+        size_ret: *mut usize,
+    ) -> ClResult<()> {
+        let platform = Platform::borrow(platform)?;
+        // SAFETY: promised to this function.
+        let answer = unsafe { Answer::new(size, value, size_ret) };
+        match name {
+            CL_PLATFORM_PROFILE => answer.text("FULL_PROFILE"),
+            CL_PLATFORM_VERSION => answer.text(concat!(
+                "OpenCL 3.0 Penstock ",
+                env!("CARGO_PKG_VERSION_MAJOR"),
+                ".",
+                env!("CARGO_PKG_VERSION_MINOR")
+            )),
+            CL_PLATFORM_NUMERIC_VERSION => answer.value(extensions::version(3, 0, 0)),
+            CL_PLATFORM_NAME => answer.text(&platform.name),
+            CL_PLATFORM_VENDOR => answer.text("Penstock"),
+            CL_PLATFORM_EXTENSIONS => {
+                let names: Vec<_> = platform.extensions.iter().map(extensions::text).collect();
+                answer.text(&names.join(" "))
+            }
+            CL_PLATFORM_EXTENSIONS_WITH_VERSION => answer.values(&platform.extensions),
+            CL_PLATFORM_HOST_TIMER_RESOLUTION => answer.value(platform.timer_resolution),
+            CL_PLATFORM_ICD_SUFFIX_KHR => answer.text("PENSTOCK"),
+            CL_PLATFORM_HOSTNAME_PENSTOCK => answer.text(&platform.hosts),
+            // "CL_INVALID_VALUE if param_name is not one of the supported values".
+            _ => Err(ClError(CL_INVALID_VALUE)),
+        }
+    }
+
+    /// `clUnloadPlatformCompiler`: "a hint"; the compilers of the nodes serve other programs too.
+    fn clUnloadPlatformCompiler(platform: cl_platform_id) -> ClResult<()> {
+        Platform::borrow(platform).map(drop)
+    }
+
+    /// `clUnloadCompiler`, deprecated.
+    fn clUnloadCompiler() -> ClResult<()> {
+        Ok(())
+    }
+}
+
+/// # Safety
+/// `list` is `NULL` or has room for `num_entries`; `num_platforms` is `NULL` or may be written.
+pub(super) unsafe fn give_platforms(
+    num_entries: cl_uint,
+    list: *mut cl_platform_id,
+    num_platforms: *mut cl_uint,
+) -> ClResult {
+    // "CL_INVALID_VALUE if num_entries is equal to zero and platforms is not NULL or if both num_platforms and platforms
+    // are NULL."
+    require(num_entries != 0 || list.is_null(), CL_INVALID_VALUE)?;
+    require(!num_platforms.is_null() || !list.is_null(), CL_INVALID_VALUE)?;
+    let all = platforms();
+    // SAFETY: promised to this function.
+    unsafe { store(num_platforms, cl_uint::try_from(all.len()).unwrap_or(cl_uint::MAX)) };
+    // "... CL_PLATFORM_NOT_FOUND_KHR if the cl_khr_icd extension is enabled and no platforms are found."
+    require(!all.is_empty(), CL_PLATFORM_NOT_FOUND_KHR)?;
+    if !list.is_null() {
+        for (at, platform) in all.iter().take(num_entries as usize).enumerate() {
+            // SAFETY: `at` is below `num_entries`.
+            unsafe { store(list.add(at), platform.raw()) };
+        }
+    }
+    Ok(())
+}

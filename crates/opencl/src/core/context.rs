@@ -1,0 +1,139 @@
+//! Contexts.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use penstock_cl_sys::{_cl_context, CL_INVALID_CONTEXT, cl_context_properties, cl_int};
+use penstock_client::Node;
+
+use super::device::Device;
+use super::queue::Queue;
+use crate::edge::{Handle, Object, Ref};
+
+/// Behind a `cl_context`.
+pub(crate) struct Context {
+    /// The pool's view of it.
+    pub(crate) pool: Arc<penstock_client::Context>,
+    /// As the program gave them, each once.
+    pub(crate) devices: Vec<Ref<Device>>,
+    /// As the program gave them, with the final 0; empty for `NULL`.
+    pub(crate) properties: Vec<cl_context_properties>,
+    notify: Option<Arc<Notify>>,
+    /// Queues on devices that kernels find by themselves, at most one for each device.
+    default_queues: Mutex<Vec<Weak<Handle<Queue>>>>,
+    destructors: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    queues: Mutex<Vec<Weak<Handle<Queue>>>>,
+    /// Shared virtual memory.
+    pub(crate) svm: super::svm::Areas,
+    /// What drivers told of image formats.
+    pub(crate) image_formats: super::image::FormatCache,
+}
+
+/// `pfn_notify` of a context.
+pub(crate) type Notify = dyn Fn(&str) + Send + Sync;
+
+impl Object for Context {
+    type Raw = _cl_context;
+    const INVALID: cl_int = CL_INVALID_CONTEXT;
+}
+
+impl Context {
+    pub(crate) fn new(
+        pool: Arc<penstock_client::Context>,
+        devices: Vec<Ref<Device>>,
+        properties: Vec<cl_context_properties>,
+        notify: Option<Arc<Notify>>,
+    ) -> Self {
+        if let Some(notify) = &notify {
+            let mut notified = notified();
+            notified.retain(|(_, notify)| notify.strong_count() > 0);
+            notified.extend(pool.places().iter().map(|place| (place.id().get(), Arc::downgrade(notify))));
+        }
+        Self {
+            pool,
+            devices,
+            properties,
+            notify,
+            default_queues: Mutex::default(),
+            destructors: Mutex::default(),
+            queues: Mutex::default(),
+            svm: Default::default(),
+            image_formats: Default::default(),
+        }
+    }
+
+    /// Whether `device` is one of this context's.
+    pub(crate) fn has(&self, device: &Ref<Device>) -> bool {
+        self.devices.iter().any(|known| Arc::ptr_eq(known, device))
+    }
+
+    /// The default queue on a device.
+    pub(crate) fn default_queue(&self, device: &Ref<Device>) -> Option<Ref<Queue>> {
+        let queues = self.default_queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut living = queues.iter().filter_map(Weak::upgrade);
+        living.find(|queue| Arc::ptr_eq(&queue.device, device))
+    }
+
+    /// Makes `queue` the default queue on its device.
+    pub(crate) fn set_default_queue(&self, queue: &Ref<Queue>) {
+        let mut queues = self.default_queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|known| known.strong_count() > 0);
+        queues.push(Arc::downgrade(queue));
+    }
+
+    /// Notes a new queue of the context.
+    pub(crate) fn add_queue(&self, queue: &Ref<Queue>) {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|known| known.strong_count() > 0);
+        queues.push(Arc::downgrade(queue));
+    }
+
+    /// The context's queues that commands of the host go into.
+    pub(crate) fn queues(&self) -> Vec<Ref<Queue>> {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.iter().filter_map(Weak::upgrade).filter(|queue| !queue.is_on_device()).collect()
+    }
+
+    /// `clSetContextDestructorCallback`.
+    pub(crate) fn on_destruction(&self, callback: Box<dyn FnOnce() + Send>) {
+        self.destructors.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let destructors = std::mem::take(self.destructors.get_mut().unwrap_or_else(PoisonError::into_inner));
+        // "The registered callback functions are called in the reverse order in which they were registered."
+        for destructor in destructors.into_iter().rev() {
+            destructor();
+        }
+    }
+}
+
+/// Contexts that want to hear of errors, by their names on the wire, which are never used twice in a process.
+fn notified() -> std::sync::MutexGuard<'static, Vec<(u64, Weak<Notify>)>> {
+    static NOTIFIED: Mutex<Vec<(u64, Weak<Notify>)>> = Mutex::new(Vec::new());
+    NOTIFIED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Passes on what drivers report through a context.
+pub(crate) fn hear_errors(nodes: &[Arc<Node>]) {
+    for node in nodes {
+        node.session().on_context_error(|context, text| {
+            let known =
+                notified().iter().find(|(id, _)| *id == context.get()).map(|(_, notify)| notify.clone());
+            if let Some(notify) = known.and_then(|notify| notify.upgrade()) {
+                notify(text);
+            }
+        });
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("pool", &self.pool)
+            .field("notifies", &self.notify.is_some())
+            .finish_non_exhaustive()
+    }
+}

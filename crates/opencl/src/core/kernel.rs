@@ -1,0 +1,348 @@
+//! Kernel objects: what their arguments take, and what a launch must keep to.
+
+use std::fmt;
+use std::ptr::without_provenance_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_cl_sys::*;
+use penstock_client::{ArgValue, KernelInfo};
+use penstock_wire::describe::KernelDescription;
+
+use super::arg::ArgKind;
+use super::device::Device;
+use super::memory::{Kind, Mem};
+use super::ndrange::Limits;
+use super::program::{Origin, Program};
+use super::queue::Queue;
+use super::sampler::Sampler;
+use crate::edge::{ClError, ClResult, Object, Ref, require};
+
+/// Behind a `cl_kernel`.
+pub(crate) struct Kernel {
+    /// The pool's view of it.
+    pub(crate) pool: Arc<penstock_client::Kernel>,
+    pub(crate) program: Ref<Program>,
+    kinds: Box<[ArgKind]>,
+    /// Where the parts of buffers that are arguments begin, for their alignment.
+    origins: Mutex<Box<[usize]>>,
+    /// All bits of the origins.
+    origin_bits: AtomicUsize,
+    /// For each device of the program with an executable.
+    limits: Vec<(Ref<Device>, Limits)>,
+    /// Answers of drivers about sub-groups, which do not change.
+    sub_groups: Mutex<Vec<(SubGroupQuery, Arc<[u8]>)>>,
+}
+
+/// A question about sub-groups: address of the device, name, input, room for the output.
+type SubGroupQuery = (usize, cl_kernel_sub_group_info, Vec<u8>, usize);
+
+/// Bytes of a handle.
+const HANDLE: usize = size_of::<cl_mem>();
+
+impl Object for Kernel {
+    type Raw = _cl_kernel;
+    const INVALID: cl_int = CL_INVALID_KERNEL;
+}
+
+impl Kernel {
+    /// A new kernel object.
+    pub(crate) fn new(program: &Ref<Program>, description: &Arc<KernelDescription>) -> ClResult<Self> {
+        let pool = penstock_client::Kernel::new(program.pool()?, description.clone())?;
+        Ok(Self::over(program, pool))
+    }
+
+    fn over(program: &Ref<Program>, pool: Arc<penstock_client::Kernel>) -> Self {
+        let description = pool.description();
+        let kinds: Box<[ArgKind]> =
+            description.args.iter().map(|arg| ArgKind::of(arg, description.arg_info)).collect();
+        let devices = program.devices.iter();
+        let ready = |device: &&Ref<Device>| {
+            matches!(program.origin, Origin::BuiltIn) || program.is_executable(device)
+        };
+        let limits = devices
+            .filter(ready)
+            .map(|device| (device.clone(), limits(program, description, device)))
+            .collect();
+        program.attach_kernel();
+        Self {
+            pool,
+            program: program.clone(),
+            origins: Mutex::new(vec![0; kinds.len()].into()),
+            origin_bits: AtomicUsize::new(0),
+            kinds,
+            limits,
+            sub_groups: Mutex::default(),
+        }
+    }
+
+    /// `clCloneKernel`.
+    pub(crate) fn duplicate(&self) -> ClResult<Self> {
+        let copy = Self::over(&self.program, self.pool.duplicate()?);
+        let origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        copy.origin_bits.store(origins.iter().fold(0, |bits, origin| bits | origin), Ordering::Relaxed);
+        *copy.origins.lock().unwrap_or_else(PoisonError::into_inner) = origins;
+        Ok(copy)
+    }
+
+    /// The device of a question about the kernel. "If there is only a single device associated with kernel, device can be a
+    /// NULL value."
+    pub(crate) fn device(&self, raw: cl_device_id) -> ClResult<Ref<Device>> {
+        let devices = &self.program.devices;
+        if raw.is_null() {
+            // "CL_INVALID_DEVICE if device is NULL but there is more than one device associated with kernel."
+            return match devices.as_slice() {
+                [device] => Ok(device.clone()),
+                _ => Err(ClError(CL_INVALID_DEVICE)),
+            };
+        }
+        // "CL_INVALID_DEVICE if device is not in the list of devices associated with kernel"
+        let device = Device::borrow(raw)?;
+        require(devices.iter().any(|known| Arc::ptr_eq(known, &device)), CL_INVALID_DEVICE)?;
+        Ok(device)
+    }
+
+    /// What a launch on a device must keep to.
+    pub(crate) fn limits(&self, device: &Ref<Device>) -> ClResult<&Limits> {
+        // "CL_INVALID_PROGRAM_EXECUTABLE if there is no successfully built program executable available for device associated
+        // with command_queue."
+        let known = self.limits.iter().find(|(known, _)| Arc::ptr_eq(known, device));
+        known.map(|(_, limits)| limits).ok_or(ClError(CL_INVALID_PROGRAM_EXECUTABLE))
+    }
+
+    /// Whether the kernel takes local memory by arguments, or may.
+    pub(crate) fn has_local_args(&self) -> bool {
+        self.kinds.iter().any(|kind| matches!(kind, ArgKind::Local | ArgKind::Unknown))
+    }
+
+    /// What argument `index` takes.
+    pub(crate) fn kind(&self, index: usize) -> ClResult<ArgKind> {
+        // "CL_INVALID_ARG_INDEX if arg_index is not a valid argument index."
+        self.kinds.get(index).copied().ok_or(ClError(CL_INVALID_ARG_INDEX))
+    }
+
+    /// `clSetKernelArg`. `value` none: `NULL`.
+    pub(crate) fn set(&self, index: usize, size: usize, value: Option<&[u8]>) -> ClResult {
+        let kind = self.kind(index)?;
+        let value = match (kind, value) {
+            (ArgKind::Value(_) | ArgKind::AnyValue, Some(bytes)) => {
+                // "CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type for an argument that is not a
+                // memory object"
+                let fits = if let ArgKind::Value(exact) = kind { size == exact } else { size > 0 };
+                require(fits, CL_INVALID_ARG_SIZE)?;
+                self.pool.set_bytes(index, bytes);
+                return Ok(());
+            }
+            // "CL_INVALID_ARG_VALUE if arg_value specified is not a valid value."
+            (ArgKind::Value(_) | ArgKind::AnyValue, None) => return Err(ClError(CL_INVALID_ARG_VALUE)),
+            (ArgKind::Local, value) => {
+                // "... or if the argument is declared with the local qualifier and arg_value is not NULL" (CL_INVALID_ARG_VALUE),
+                // "CL_INVALID_ARG_SIZE if arg_size is zero and the argument is declared with the local qualifier".
+                require(value.is_none(), CL_INVALID_ARG_VALUE)?;
+                require(size > 0, CL_INVALID_ARG_SIZE)?;
+                ArgValue::Local(size as u64)
+            }
+            (ArgKind::Buffer | ArgKind::Image { .. } | ArgKind::Pipe, value) => {
+                // "CL_INVALID_ARG_SIZE ... or if the argument is a memory object and arg_size != sizeof(cl_mem)".
+                require(size == HANDLE, CL_INVALID_ARG_SIZE)?;
+                self.memory(index, kind, value.and_then(handle).unwrap_or(0))?
+            }
+            (ArgKind::Sampler, value) => {
+                // "... or if arg_size != sizeof(cl_sampler) and the argument is a sampler."
+                require(size == HANDLE, CL_INVALID_ARG_SIZE)?;
+                // "CL_INVALID_SAMPLER for an argument declared to be of type sampler_t when the specified arg_value is not a
+                // valid sampler object."
+                let raw = value.and_then(handle).ok_or(ClError(CL_INVALID_SAMPLER))?;
+                ArgValue::Sampler(Sampler::borrow(without_provenance_mut(raw))?.pool.clone())
+            }
+            (ArgKind::Queue, value) => {
+                // "CL_INVALID_DEVICE_QUEUE for an argument declared to be of type queue_t when the specified arg_value is not a
+                // valid device queue object."
+                require(size == HANDLE, CL_INVALID_ARG_SIZE)?;
+                let invalid = ClError(CL_INVALID_DEVICE_QUEUE);
+                let raw = value.and_then(handle).ok_or(invalid)?;
+                let queue = Queue::borrow(without_provenance_mut(raw)).map_err(|_| invalid)?;
+                require(queue.is_on_device(), CL_INVALID_DEVICE_QUEUE)?;
+                ArgValue::Queue(queue.pool.clone())
+            }
+            (ArgKind::Unknown, value) => return self.set_unknown(index, size, value),
+        };
+        self.pool.set(index, value);
+        Ok(())
+    }
+
+    /// An argument of which only the value tells what it is.
+    fn set_unknown(&self, index: usize, size: usize, value: Option<&[u8]>) -> ClResult {
+        require(size > 0, CL_INVALID_ARG_SIZE)?;
+        let Some(bytes) = value else {
+            // Local memory, or a memory object that is none: the driver gets the same call for both.
+            self.pool.set(index, ArgValue::Local(size as u64));
+            return Ok(());
+        };
+        let raw = handle(bytes).filter(|_| size == HANDLE).unwrap_or(0);
+        if let Ok(mem) = Mem::borrow(without_provenance_mut(raw)) {
+            self.note_origin(index, &mem);
+            self.pool.set(index, ArgValue::Memory(Some(mem.pool.clone())));
+        } else if let Ok(sampler) = Sampler::borrow(without_provenance_mut(raw)) {
+            self.pool.set(index, ArgValue::Sampler(sampler.pool.clone()));
+        } else {
+            self.pool.set_bytes(index, bytes);
+        }
+        Ok(())
+    }
+
+    /// A memory object for an argument that takes one.
+    fn memory(&self, index: usize, kind: ArgKind, raw: usize) -> ClResult<ArgValue> {
+        if raw == 0 {
+            // "If the argument is a buffer object, the arg_value pointer can be NULL or point to a NULL value".
+            require(kind == ArgKind::Buffer, CL_INVALID_MEM_OBJECT)?;
+            return Ok(ArgValue::Memory(None));
+        }
+        // "CL_INVALID_MEM_OBJECT for an argument declared to be a memory object when the specified arg_value is not a valid
+        // memory object."
+        let mem = Mem::borrow(without_provenance_mut(raw))?;
+        require(Arc::ptr_eq(&mem.context, &self.program.context), CL_INVALID_MEM_OBJECT)?;
+        match (kind, &mem.kind) {
+            (ArgKind::Buffer, Kind::Buffer) | (ArgKind::Pipe, Kind::Pipe { .. }) => {}
+            (ArgKind::Image { image_type, reads, writes }, Kind::Image(image)) => {
+                require(image.image_type == image_type, CL_INVALID_ARG_VALUE)?;
+                // "CL_INVALID_ARG_VALUE if the argument is an image declared with the read_only qualifier and arg_value refers to
+                // an image object created with cl_mem_flags of CL_MEM_WRITE_ONLY or if the image argument is declared with the
+                // write_only qualifier and arg_value refers to an image object created with cl_mem_flags of CL_MEM_READ_ONLY."
+                require(!reads || mem.flags & CL_MEM_WRITE_ONLY == 0, CL_INVALID_ARG_VALUE)?;
+                require(!writes || mem.flags & CL_MEM_READ_ONLY == 0, CL_INVALID_ARG_VALUE)?;
+            }
+            _ => return Err(ClError(CL_INVALID_MEM_OBJECT)),
+        }
+        self.note_origin(index, &mem);
+        Ok(ArgValue::Memory(Some(mem.pool.clone())))
+    }
+
+    /// Notes where a memory object that becomes an argument begins in its buffer.
+    fn note_origin(&self, index: usize, mem: &Mem) {
+        let origin = if mem.parent.is_some() { mem.origin } else { 0 };
+        if origin == 0 && self.origin_bits.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = origins.get_mut(index) {
+            *known = origin;
+        }
+        self.origin_bits.store(origins.iter().fold(0, |bits, origin| bits | origin), Ordering::Relaxed);
+    }
+
+    /// Checks that a device can take the parts of buffers that are arguments.
+    pub(crate) fn check_alignment(&self, device: &Device) -> ClResult {
+        let bits = self.origin_bits.load(Ordering::Relaxed);
+        // "CL_MISALIGNED_SUB_BUFFER_OFFSET if a sub-buffer object is specified as the value for an argument that is a buffer
+        // object and the offset specified when the sub-buffer object is created is not aligned to
+        // CL_DEVICE_MEM_BASE_ADDR_ALIGN value for device associated with queue" (a power of two, in bits).
+        let unit = || (device.number(CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8).max(1);
+        require(bits == 0 || (bits as u64).is_multiple_of(unit()), CL_MISALIGNED_SUB_BUFFER_OFFSET)
+    }
+
+    /// `clSetKernelArgSVMPointer`.
+    pub(crate) fn set_svm(&self, index: usize, address: usize) -> ClResult {
+        let kind = self.kind(index)?;
+        // "CL_INVALID_ARG_VALUE if arg_value specified is not a valid value."
+        require(matches!(kind, ArgKind::Buffer | ArgKind::Unknown), CL_INVALID_ARG_VALUE)?;
+        let area = self.program.context.svm.at(address);
+        require(address == 0 || area.is_some(), CL_INVALID_ARG_VALUE)?;
+        let memory = area.map(|area| area.pool.clone());
+        self.pool.set(index, ArgValue::Svm { address: address as u64, memory });
+        Ok(())
+    }
+
+    /// `clGetKernelSubGroupInfo`. Asks the worker once for each question.
+    pub(crate) fn sub_group_info(
+        &self,
+        device: &Ref<Device>,
+        name: cl_kernel_sub_group_info,
+        input: &[u8],
+        room: usize,
+    ) -> ClResult<Arc<[u8]>> {
+        let query = (Arc::as_ptr(device).addr(), name, input.to_vec(), room);
+        let known = self.sub_groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, answer)) = known.iter().find(|(known, _)| *known == query) {
+            return Ok(answer.clone());
+        }
+        // Not under the lock: this waits.
+        drop(known);
+        let answer: Arc<[u8]> = self.pool.sub_group_info(&device.pool, name, input, room)?.into();
+        self.sub_groups.lock().unwrap_or_else(PoisonError::into_inner).push((query, answer.clone()));
+        Ok(answer)
+    }
+}
+
+/// A handle in an argument's value.
+fn handle(bytes: &[u8]) -> Option<usize> {
+    bytes.first_chunk().map(|word| usize::from_ne_bytes(*word))
+}
+
+/// The driver's answer to a query of `clGetKernelWorkGroupInfo`; for a part of a device, if need be, that of the device.
+pub(crate) fn work_group_info<'a>(
+    program: &Program,
+    description: &'a KernelDescription,
+    device: &Ref<Device>,
+    name: cl_kernel_work_group_info,
+) -> Option<&'a [u8]> {
+    let known = description.work_group_info(&program.context.pool, &device.pool, name);
+    known.or_else(|| work_group_info(program, description, device.parent.as_ref()?, name))
+}
+
+fn limits(program: &Program, description: &KernelDescription, device: &Ref<Device>) -> Limits {
+    let known = |name| work_group_info(program, description, device, name);
+    let words = |bytes: &[u8]| -> Vec<usize> {
+        bytes.as_chunks().0.iter().map(|word| usize::from_ne_bytes(*word)).collect()
+    };
+    let triple = |words: Vec<usize>, or| words.first_chunk().copied().unwrap_or([or; 3]);
+    let group = known(CL_KERNEL_WORK_GROUP_SIZE).map(words).and_then(|words| words.first().copied());
+    let group = group.filter(|group| *group > 0);
+    let most = || usize::try_from(device.number(CL_DEVICE_MAX_WORK_GROUP_SIZE)).unwrap_or(usize::MAX);
+    let dims = cl_uint::try_from(device.number(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS)).unwrap_or(3);
+    let (major, minor) = version(device);
+    Limits {
+        dims: dims.clamp(1, 3),
+        items: triple(device.words(CL_DEVICE_MAX_WORK_ITEM_SIZES), usize::MAX),
+        group: group.unwrap_or_else(most),
+        required: triple(known(CL_KERNEL_COMPILE_WORK_GROUP_SIZE).map(words).unwrap_or_default(), 0),
+        address: if device.number(CL_DEVICE_ADDRESS_BITS) == 32 { u64::from(u32::MAX) } else { u64::MAX },
+        not_uniform: not_uniform(program, device, major),
+        empty: (major, minor) >= (2, 1),
+    }
+}
+
+/// Whether work-groups of a program may be of different sizes on a device.
+fn not_uniform(program: &Program, device: &Ref<Device>, major: u32) -> bool {
+    let supports = match device.answer(CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT) {
+        Some(_) => device.number(CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT) != 0,
+        None => major == 2,
+    };
+    let options = program.build_options(device).unwrap_or_default();
+    // "-cl-uniform-work-group-size: This requires that the global work-size be a multiple of the work-group size". Without
+    // it, programs of OpenCL C 2.0 and later need not; of others than source, the driver knows the version.
+    let asked = ["CL2", "CL3"].iter().any(|version| options.contains(&format!("-cl-std={version}")));
+    let may = asked || !matches!(program.origin, Origin::Source(_));
+    supports && may && !options.contains("-cl-uniform-work-group-size")
+}
+
+/// Major and minor version of OpenCL that a device has.
+fn version(device: &Device) -> (u32, u32) {
+    // "OpenCL<space><major_version.minor_version><space><vendor-specific information>"
+    let text = String::from_utf8_lossy(device.answer(CL_DEVICE_VERSION).unwrap_or_default()).into_owned();
+    let number = text.split(' ').nth(1).unwrap_or_default();
+    let mut parts = number.split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.program.detach_kernel();
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,192 @@
+//! Mapping: regions of memory objects in the host's memory.
+//!
+//! A map reads the region into the object's host memory (its shadow, or what the program gave with `CL_MEM_USE_HOST_PTR`);
+//! an unmap writes it back if it was mapped for writing, and nothing else. The bytes to write are taken when the unmap is
+//! enqueued: from then on the program may not touch them.
+
+use std::slice;
+
+use penstock_cl_sys::*;
+use penstock_client::{Event, Want};
+
+use super::memory::{Mem, keep};
+use super::queue::Queue;
+use super::target::HostTarget;
+use crate::edge::{ClError, ClResult, Ref};
+
+/// The mapped regions of a memory object.
+#[derive(Debug, Default)]
+pub(crate) struct Maps {
+    open: Vec<Mapped>,
+    /// Reads into the host's memory, of maps, that had not ended when last looked.
+    arriving: Vec<Event>,
+}
+
+/// A part of a memory object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Region {
+    /// Of a buffer.
+    Bytes { offset: usize, size: usize },
+    /// Of an image, in pixels.
+    Box { origin: [usize; 3], region: [usize; 3] },
+}
+
+#[derive(Debug)]
+struct Mapped {
+    address: usize,
+    writes: bool,
+    region: Region,
+    /// The read that brings the content; none where nothing is read.
+    arrival: Option<Event>,
+}
+
+impl Maps {
+    /// `CL_MEM_MAP_COUNT`.
+    pub(crate) fn count(&self) -> usize {
+        self.open.len()
+    }
+}
+
+/// Maps a region: its address, and the event. The caller has checked region and flags.
+pub(crate) fn map(
+    queue: &Queue,
+    mem: &Ref<Mem>,
+    region: Region,
+    flags: cl_map_flags,
+    waits: &[Event],
+    want: Want,
+) -> ClResult<(*mut u8, Event)> {
+    let address = mem.host_address()?.wrapping_add(host_offset(mem, region)?);
+    let reads = flags & CL_MAP_WRITE_INVALIDATE_REGION == 0;
+    let enqueued = if mem.is_shared() {
+        // The program looks at what the device works on: whatever the flags, the commands before must have ended.
+        queue.pool.reached(&mem.pool, waits, want)?
+    } else if reads {
+        read(queue, mem, region, address, waits)?
+    } else {
+        discard(queue, mem, waits, want)?
+    };
+    let event = enqueued.unwrap_or_else(|| Event::ended(penstock_wire::Status::OK));
+    let arrival = reads.then(|| event.clone());
+    let writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
+    let mut maps = mem.maps();
+    maps.arriving.retain(|event| event.known_status().is_none());
+    maps.arriving.extend(arrival.clone());
+    maps.open.push(Mapped { address: address.addr(), writes, region, arrival });
+    Ok((address, event))
+}
+
+/// Maps a region whose content does not matter: nobody else writes to the host's memory, but reads that are on their way.
+fn discard(queue: &Queue, mem: &Mem, waits: &[Event], want: Want) -> ClResult<Option<Event>> {
+    let mut all = waits.to_vec();
+    all.extend(mem.maps().arriving.iter().filter(|event| event.known_status().is_none()).cloned());
+    // Out of order a marker without a wait list would wait for commands that this one need not wait for.
+    if all.is_empty() && (want == Want::Nothing || !queue.pool.is_in_order()) {
+        return Ok(None);
+    }
+    Ok(queue.pool.marker(None, &all, Want::Event)?)
+}
+
+fn read(
+    queue: &Queue,
+    mem: &Ref<Mem>,
+    region: Region,
+    address: *mut u8,
+    waits: &[Event],
+) -> ClResult<Option<Event>> {
+    match region {
+        Region::Bytes { offset, size } => {
+            // SAFETY: The region is inside the object's host memory, which `keep` keeps; the program leaves it alone until
+            // the event has ended.
+            let target = unsafe { HostTarget::linear(address, size, keep(mem)) };
+            let range = penstock_client::Range { offset: offset as u64, size: size as u64 };
+            Ok(queue.pool.read(&mem.pool, range, target, waits, Want::Event)?)
+        }
+        Region::Box { origin, region } => {
+            let image = mem.image()?;
+            let host = image.host_region(region);
+            // SAFETY: As above; the rows of a checked region lie in the image's host memory.
+            let target = unsafe {
+                HostTarget::new(address, image.host.pieces(host), host.iter().product(), keep(mem))
+            };
+            let area = (origin.map(|n| n as u64), region.map(|n| n as u64));
+            Ok(queue.pool.read_image(&mem.pool, area, target, waits)?)
+        }
+    }
+}
+
+/// Forgets a map that failed.
+pub(crate) fn forget(mem: &Mem, address: usize) {
+    let mut maps = mem.maps();
+    if let Some(index) = maps.open.iter().rposition(|mapped| mapped.address == address) {
+        maps.open.remove(index);
+    }
+}
+
+/// Unmaps the region that was mapped to `address`.
+pub(crate) fn unmap(
+    queue: &Queue,
+    mem: &Ref<Mem>,
+    address: usize,
+    waits: &[Event],
+    want: Want,
+) -> ClResult<Option<Event>> {
+    let mapped = {
+        let mut maps = mem.maps();
+        // "CL_INVALID_VALUE if mapped_ptr is not a valid pointer returned by clEnqueueMapBuffer or clEnqueueMapImage for
+        // memobj." Regions that were mapped at the same address end in reverse order.
+        let found = maps.open.iter().rposition(|mapped| mapped.address == address);
+        maps.open.remove(found.ok_or(ClError(CL_INVALID_VALUE))?)
+    };
+    if mem.is_shared() {
+        // Nothing is to be written, and nothing to be said unless somebody waits for it or it waits for somebody.
+        let silent = want == Want::Nothing && waits.is_empty();
+        return Ok(if silent { None } else { queue.pool.reached(&mem.pool, waits, want)? });
+    }
+    // While the content has not come, the program can not have changed it: only what came would be written back.
+    let came =
+        mapped.arrival.as_ref().is_none_or(|arrival| arrival.poll().is_some_and(|status| !status.is_error()));
+    if !mapped.writes || !came {
+        if waits.is_empty() && !queue.pool.is_in_order() {
+            return Ok(None);
+        }
+        return Ok(queue.pool.marker(None, waits, want)?);
+    }
+    write(queue, mem, &mapped, waits, want)
+}
+
+fn write(
+    queue: &Queue,
+    mem: &Ref<Mem>,
+    mapped: &Mapped,
+    waits: &[Event],
+    want: Want,
+) -> ClResult<Option<Event>> {
+    let address: *const u8 = mem.host_address()?.wrapping_add(host_offset(mem, mapped.region)?);
+    match mapped.region {
+        Region::Bytes { offset, size } => {
+            // SAFETY: The region is inside the object's host memory; the program has unmapped it, so it does not write.
+            let bytes = unsafe { slice::from_raw_parts(address, size) };
+            Ok(queue.pool.write(&mem.pool, offset as u64, bytes, waits, want)?)
+        }
+        Region::Box { origin, region } => {
+            let image = mem.image()?;
+            let host = image.host_region(region);
+            let mut pieces = image.host.pieces(host).map(|(start, length)| {
+                // SAFETY: As above; the rows of a checked region lie in the image's host memory.
+                unsafe { slice::from_raw_parts(address.add(start), length) }
+            });
+            let area = (origin.map(|n| n as u64), region.map(|n| n as u64));
+            let bytes = host.iter().map(|n| *n as u64).product();
+            Ok(queue.pool.write_image(&mem.pool, area, bytes, &mut pieces, waits, want)?)
+        }
+    }
+}
+
+/// Where a region begins in its object's host memory.
+fn host_offset(mem: &Mem, region: Region) -> ClResult<usize> {
+    Ok(match region {
+        Region::Bytes { offset, .. } => offset,
+        Region::Box { origin, .. } => mem.image()?.host_offset(origin),
+    })
+}

@@ -1,0 +1,124 @@
+//! The pool as OpenCL's platforms. It is opened once, when the program first asks for platforms.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use penstock_cl_sys::{
+    _cl_platform_id, CL_INVALID_PLATFORM, CL_PLATFORM_HOST_TIMER_RESOLUTION, cl_int, cl_name_version,
+    cl_ulong,
+};
+use penstock_client::config::{Config, Platforms};
+use penstock_client::{Node, Pool};
+use penstock_link::{Address, Key};
+use penstock_wire::describe;
+
+use super::device::Device;
+use super::{context, extensions, log, printf};
+use crate::edge::{Handle, Object, Ref};
+
+/// Set by the daemon for its workers: they use the node's devices, and must not find the pool among them.
+const WORKER_VARIABLE: &str = "PENSTOCK_WORKER";
+
+/// Behind a `cl_platform_id`.
+pub(crate) struct Platform {
+    pub(crate) name: String,
+    /// Its hosts, each once, with spaces between.
+    pub(crate) hosts: String,
+    pub(crate) extensions: Vec<cl_name_version>,
+    /// `CL_PLATFORM_HOST_TIMER_RESOLUTION`; 0: some device has no clock that can be asked.
+    pub(crate) timer_resolution: cl_ulong,
+    devices: OnceLock<Vec<Ref<Device>>>,
+}
+
+impl Object for Platform {
+    type Raw = _cl_platform_id;
+    const INVALID: cl_int = CL_INVALID_PLATFORM;
+}
+
+impl Platform {
+    /// All devices, those without a parent.
+    pub(crate) fn devices(&self) -> &[Ref<Device>] {
+        self.devices.get().map_or(&[], Vec::as_slice)
+    }
+
+    fn create(name: String, nodes: &[Arc<Node>]) -> Ref<Self> {
+        let devices: Vec<_> = nodes.iter().flat_map(|node| node.devices()).cloned().collect();
+        let mut hosts: Vec<_> = nodes.iter().map(|node| node.host()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let platform = Handle::create_first(Self {
+            name,
+            hosts: hosts.join(" "),
+            extensions: extensions::common(&devices),
+            timer_resolution: timer_resolution(nodes),
+            devices: OnceLock::new(),
+        });
+        let devices = devices.into_iter().map(|device| Device::create(device, &platform, None)).collect();
+        // Nobody else has the platform yet.
+        _ = platform.devices.set(devices);
+        platform
+    }
+}
+
+/// A clock that both we and all devices can tell is there only if all drivers have one. Ours counts ns.
+fn timer_resolution(nodes: &[Arc<Node>]) -> cl_ulong {
+    let platforms = nodes.iter().flat_map(|node| &node.description().platforms);
+    let has_timer = |info| {
+        describe::find(info, CL_PLATFORM_HOST_TIMER_RESOLUTION)
+            .is_some_and(|bytes| bytes.iter().any(|byte| *byte != 0))
+    };
+    platforms.filter(|platform| !platform.devices.is_empty()).all(|platform| has_timer(&platform.info)).into()
+}
+
+/// The platforms; none without a pool.
+pub(crate) fn platforms() -> &'static [Ref<Platform>] {
+    // The pool stays open until the process ends: nothing may run in a driver at exit.
+    static PLATFORMS: OnceLock<(Option<Pool>, Vec<Ref<Platform>>)> = OnceLock::new();
+    &PLATFORMS.get_or_init(|| open().map_or_else(|| (None, Vec::new()), |(pool, made)| (Some(pool), made))).1
+}
+
+fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
+    if std::env::var_os(WORKER_VARIABLE).is_some() {
+        return None;
+    }
+    let config = Config::load().inspect_err(|error| log::line(format_args!("{error}"))).ok()?;
+    if config.nodes.is_empty() {
+        log::line(format_args!("no nodes are configured; name them in PENSTOCK_NODES"));
+        return None;
+    }
+    // A node on a Unix socket needs no key; one over TCP that finds none will say that it does.
+    let is_remote = config.nodes.iter().any(|node| matches!(node.address, Address::Tcp { .. }));
+    let load = |path: &Path| Key::load(path).inspect_err(|error| log::line(format_args!("{error}"))).ok();
+    let key = if is_remote { config.key.as_deref().and_then(load) } else { None };
+    let addresses: Vec<_> = config.nodes.iter().map(|node| node.address.clone()).collect();
+    let pool = Pool::open(&addresses, key.as_ref(), config.timeout);
+    for (_, error) in pool.absent() {
+        log::line(format_args!("left out: {error}"));
+    }
+    let nodes: Vec<_> = pool.nodes().iter().filter(|node| !node.devices().is_empty()).cloned().collect();
+    if nodes.is_empty() {
+        return None;
+    }
+    printf::install();
+    context::hear_errors(&nodes);
+    let platforms = match config.platforms {
+        Platforms::Pool => vec![Platform::create("Penstock".to_owned(), &nodes)],
+        Platforms::Node => {
+            let create = |node: &Arc<Node>| {
+                Platform::create(format!("Penstock {}", node.host()), std::slice::from_ref(node))
+            };
+            nodes.iter().map(create).collect()
+        }
+    };
+    Some((pool, platforms))
+}
+
+impl fmt::Debug for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Platform")
+            .field("name", &self.name)
+            .field("devices", &self.devices().len())
+            .finish_non_exhaustive()
+    }
+}

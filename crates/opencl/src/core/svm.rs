@@ -1,0 +1,265 @@
+//! Shared virtual memory, coarse-grained: the same addresses in the program and in the workers. Devices use the workers'
+//! memory; the program sees a range while it is mapped, which moves its content as for a buffer.
+
+use std::collections::BTreeMap;
+use std::slice;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use penstock_cl_sys::*;
+use penstock_client::{Event, Memory, Range, Want};
+
+use super::context::Context;
+use super::queue::Queue;
+use super::shadow::Pages;
+use super::target::HostTarget;
+use crate::edge::{ClError, ClResult, Ref, require};
+
+/// Addresses that are tried before an allocation fails: one may be taken in some worker.
+const ATTEMPTS: usize = 8;
+
+/// One allocation.
+#[derive(Debug)]
+pub(crate) struct Area {
+    /// The pool's view of it. Released before the pages.
+    pub(crate) pool: Arc<Memory>,
+    pages: Pages,
+    size: usize,
+    maps: Mutex<Vec<Mapped>>,
+}
+
+#[derive(Debug)]
+struct Mapped {
+    start: usize,
+    size: usize,
+    writes: bool,
+    arrival: Option<Event>,
+}
+
+/// The allocations of a context, by address.
+#[derive(Debug, Default)]
+pub(crate) struct Areas(RwLock<BTreeMap<usize, Arc<Area>>>);
+
+impl Areas {
+    /// The allocation that an address lies in.
+    pub(crate) fn at(&self, address: usize) -> Option<Arc<Area>> {
+        let areas = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (start, area) = areas.range(..=address).next_back()?;
+        (address - start < area.size).then(|| area.clone())
+    }
+
+    /// The allocation that begins at an address, which is no longer one.
+    pub(crate) fn remove(&self, address: usize) -> Option<Arc<Area>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&address)
+    }
+}
+
+/// Allocates. None where the context's devices or the workers can not.
+pub(crate) fn allocate(context: &Ref<Context>, size: usize, alignment: cl_uint) -> Option<usize> {
+    // The same memory must be where each device sees it.
+    let coarse = CL_DEVICE_SVM_COARSE_GRAIN_BUFFER;
+    let all = context.devices.iter().all(|device| device.number(CL_DEVICE_SVM_CAPABILITIES) & coarse != 0);
+    if !all {
+        return None;
+    }
+    for attempt in 0..ATTEMPTS {
+        let pages = Pages::for_svm(size, alignment as usize, attempt)?;
+        let address = pages.address().addr();
+        // Buffers that are made over it may be of any access.
+        let made =
+            Memory::svm(&context.pool, CL_MEM_READ_WRITE, size as u64, alignment.max(1), address as u64);
+        if let Ok(pool) = made {
+            let area = Arc::new(Area { pool, pages, size, maps: Mutex::default() });
+            context.svm.0.write().unwrap_or_else(PoisonError::into_inner).insert(address, area);
+            return Some(address);
+        }
+    }
+    None
+}
+
+/// The allocation that a range lies in.
+pub(crate) fn find(context: &Context, address: usize, size: usize) -> Option<Arc<Area>> {
+    context.svm.at(address).filter(|area| area.offset(address, size).is_some())
+}
+
+impl Area {
+    /// Its address.
+    pub(crate) fn address(&self) -> usize {
+        self.pages.address().addr()
+    }
+
+    /// Where a range begins in it, if it is inside.
+    fn offset(&self, address: usize, size: usize) -> Option<usize> {
+        let offset = address.checked_sub(self.address())?;
+        (offset.checked_add(size)? <= self.size).then_some(offset)
+    }
+
+    fn range(&self, address: usize, size: usize) -> ClResult<Range> {
+        let offset = self.offset(address, size).ok_or(ClError(CL_INVALID_VALUE))?;
+        Ok(Range { offset: offset as u64, size: size as u64 })
+    }
+
+    fn maps(&self) -> MutexGuard<'_, Vec<Mapped>> {
+        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the program has a range mapped: then its own memory has the content.
+    fn is_mapped(&self, address: usize, size: usize) -> bool {
+        self.maps().iter().any(|it| it.start <= address && address + size <= it.start + it.size)
+    }
+
+    /// The host's memory at an address inside.
+    fn host(&self, address: usize) -> *mut u8 {
+        self.pages.address().wrapping_add(address - self.address())
+    }
+}
+
+/// Maps a range.
+pub(crate) fn map(
+    queue: &Queue,
+    area: &Arc<Area>,
+    (start, size): (usize, usize),
+    flags: cl_map_flags,
+    waits: &[Event],
+) -> ClResult<Option<Event>> {
+    let range = area.range(start, size)?;
+    let reads = flags & CL_MAP_WRITE_INVALIDATE_REGION == 0;
+    let enqueued = if reads {
+        // SAFETY: the range is inside the allocation, which the target keeps; the program leaves it alone until the event.
+        let target = unsafe { HostTarget::linear(area.host(start), size, Some(area.clone())) };
+        queue.pool.read(&area.pool, range, target, waits, Want::Event)?
+    } else {
+        queue.pool.marker(None, waits, Want::Event)?
+    };
+    let writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
+    let arrival = enqueued.clone().filter(|_| reads);
+    area.maps().push(Mapped { start, size, writes, arrival });
+    Ok(enqueued)
+}
+
+/// Unmaps the range that begins at `start`.
+pub(crate) fn unmap(
+    queue: &Queue,
+    area: &Area,
+    start: usize,
+    waits: &[Event],
+    want: Want,
+) -> ClResult<Option<Event>> {
+    let mapped = {
+        let mut maps = area.maps();
+        let found = maps.iter().rposition(|mapped| mapped.start == start);
+        found.map(|index| maps.remove(index))
+    };
+    let came = |arrival: &Event| arrival.poll().is_some_and(|status| !status.is_error());
+    match mapped {
+        // While the content has not come, the program can not have changed it.
+        Some(mapped) if mapped.writes && mapped.arrival.as_ref().is_none_or(came) => {
+            let range = area.range(start, mapped.size)?;
+            // SAFETY: the range is inside the allocation; the program has unmapped it, so it does not write.
+            let bytes = unsafe { slice::from_raw_parts(area.host(start), mapped.size) };
+            Ok(queue.pool.write(&area.pool, range.offset, bytes, waits, want)?)
+        }
+        _ => Ok(queue.pool.marker(None, waits, want)?),
+    }
+}
+
+/// One side of a copy.
+enum Side {
+    /// The program's memory.
+    Host,
+    /// Memory of the devices.
+    Area(Arc<Area>),
+}
+
+/// Where the content of a range is.
+fn side(queue: &Queue, address: usize, size: usize) -> ClResult<Side> {
+    let Some(area) = queue.context.svm.at(address) else { return Ok(Side::Host) };
+    // "CL_INVALID_VALUE ..." : a range that leaves its allocation.
+    require(area.offset(address, size).is_some(), CL_INVALID_VALUE)?;
+    Ok(if area.is_mapped(address, size) { Side::Host } else { Side::Area(area) })
+}
+
+/// `clEnqueueSVMMemcpy`.
+///
+/// # Safety
+/// What is not shared virtual memory is the program's own, readable and writable until the command ends.
+pub(crate) unsafe fn copy(
+    queue: &Queue,
+    target: *mut u8,
+    source: *const u8,
+    size: usize,
+    waits: &[Event],
+    want: Want,
+) -> ClResult<Option<Event>> {
+    let (to, from) = (target.addr(), source.addr());
+    match (side(queue, to, size)?, side(queue, from, size)?) {
+        (Side::Area(to_area), Side::Area(from_area)) => {
+            let (to, from) = (to_area.range(to, size)?, from_area.range(from, size)?);
+            let (to, from) = ((&to_area.pool, to.offset), (&from_area.pool, from.offset));
+            Ok(queue.pool.copy(from, to, size as u64, waits, want)?)
+        }
+        (Side::Area(area), Side::Host) => {
+            let range = area.range(to, size)?;
+            // SAFETY: the caller's promise.
+            let bytes = unsafe { slice::from_raw_parts(source, size) };
+            Ok(queue.pool.write(&area.pool, range.offset, bytes, waits, want)?)
+        }
+        (Side::Host, Side::Area(area)) => {
+            let range = area.range(from, size)?;
+            // SAFETY: the caller's promise.
+            let target =
+                unsafe { HostTarget::linear(target, size, queue.context.svm.at(to).map(|area| area as _)) };
+            Ok(queue.pool.read(&area.pool, range, target, waits, Want::Event)?)
+        }
+        (Side::Host, Side::Host) => {
+            let (to, from) = (target.expose_provenance(), source.expose_provenance());
+            after(queue, waits, move || {
+                let from: *const u8 = std::ptr::with_exposed_provenance(from);
+                // SAFETY: the caller's promise; regions that overlap were refused, and `copy` would take them.
+                unsafe { std::ptr::with_exposed_provenance_mut::<u8>(to).copy_from(from, size) };
+            })
+        }
+    }
+}
+
+/// `clEnqueueSVMMemFill`.
+pub(crate) fn fill(
+    queue: &Queue,
+    (start, size): (usize, usize),
+    pattern: &[u8],
+    waits: &[Event],
+    want: Want,
+) -> ClResult<Option<Event>> {
+    let area = queue.context.svm.at(start).ok_or(ClError(CL_INVALID_VALUE))?;
+    let range = area.range(start, size)?;
+    if !area.is_mapped(start, size) {
+        return Ok(queue.pool.fill(&area.pool, pattern, range, waits, want)?);
+    }
+    let pattern = pattern.to_vec();
+    after(queue, waits, move || {
+        for offset in (0..size).step_by(pattern.len().max(1)) {
+            let to = area.host(start + offset);
+            // SAFETY: inside the allocation: `size` is a multiple of the pattern's.
+            unsafe { to.copy_from_nonoverlapping(pattern.as_ptr(), pattern.len()) };
+        }
+    })
+}
+
+/// A command that the client itself runs, when those before it and `waits` have ended.
+pub(crate) fn after(
+    queue: &Queue,
+    waits: &[Event],
+    run: impl FnOnce() + Send + 'static,
+) -> ClResult<Option<Event>> {
+    let Some(reached) = queue.pool.marker(None, waits, Want::Event)? else { return Ok(None) };
+    let done = Event::user();
+    let told = done.clone();
+    reached.on_complete(move |status| {
+        if !status.is_error() {
+            run();
+        }
+        told.set_status(status);
+    });
+    // Nobody may flush the marker but us: the program waits for another event.
+    queue.pool.flush()?;
+    Ok(Some(done))
+}

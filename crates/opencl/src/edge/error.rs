@@ -1,0 +1,71 @@
+//! Errors of the API, and the one place where errors of the pool become codes.
+
+use penstock_cl_sys::{CL_OUT_OF_RESOURCES, cl_int};
+use penstock_client::Error;
+use penstock_wire::Status;
+
+/// A negative code that a function of OpenCL returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClError(pub cl_int);
+
+/// What the body of an entry point returns.
+pub type ClResult<T = ()> = Result<T, ClError>;
+
+/// The error `code` unless `holds`.
+///
+/// # Errors
+/// As described.
+#[inline]
+pub const fn require(holds: bool, code: cl_int) -> ClResult {
+    if holds { Ok(()) } else { Err(ClError(code)) }
+}
+
+impl From<Status> for ClError {
+    fn from(status: Status) -> Self {
+        // A failure must never look like a success, whatever a worker sent.
+        Self(if status.is_error() { status.0 } else { CL_OUT_OF_RESOURCES })
+    }
+}
+
+impl From<Error> for ClError {
+    fn from(error: Error) -> Self {
+        log(&error);
+        error.status().into()
+    }
+}
+
+/// A code says little; with `PENSTOCK_LOG` set, the whole error goes to standard error.
+fn log(error: &Error) {
+    crate::core::log::line(format_args!("{error}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use penstock_cl_sys::{CL_BUILD_PROGRAM_FAILURE, CL_DEVICE_NOT_AVAILABLE, CL_INVALID_VALUE};
+    use penstock_link::LinkError;
+    use penstock_wire::FrameError;
+
+    #[test]
+    fn every_error_has_its_code() {
+        let node: Arc<str> = "n".into();
+        let refused = |code| Error::Refused { node: node.clone(), status: Status(code) };
+        let reason = Arc::new(LinkError::Fault("no".into()));
+        let table = [
+            (Error::Lost { node: node.clone(), reason: "gone".into() }, CL_DEVICE_NOT_AVAILABLE),
+            (Error::Unreachable { address: node.clone(), reason }, CL_DEVICE_NOT_AVAILABLE),
+            (Error::Frame(FrameError::PayloadTooShort), CL_OUT_OF_RESOURCES),
+            (Error::Config("wrong".into()), CL_INVALID_VALUE),
+            (refused(CL_BUILD_PROGRAM_FAILURE), CL_BUILD_PROGRAM_FAILURE),
+            // A driver's own code passes unchanged; one that is no error does not.
+            (refused(-9999), -9999),
+            (refused(0), CL_OUT_OF_RESOURCES),
+            (refused(1), CL_OUT_OF_RESOURCES),
+        ];
+        for (error, code) in table {
+            assert_eq!(ClError::from(error.clone()), ClError(code), "{error}");
+        }
+    }
+}

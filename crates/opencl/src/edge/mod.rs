@@ -1,0 +1,19 @@
+//! What a C interface needs, once: the form of entry points, errors, handles, arrays and strings of the program, answers to
+//! information queries.
+
+mod entry;
+mod error;
+mod handle;
+mod info;
+mod memory;
+mod slot;
+mod stub;
+mod user;
+
+pub(crate) use entry::{cl_entry, guard};
+pub use error::{ClError, ClResult, require};
+pub use handle::{Handle, Object, Ref};
+pub use info::{Answer, Plain};
+pub use memory::{array, properties, store, text};
+pub use stub::Stub;
+pub use user::UserData;

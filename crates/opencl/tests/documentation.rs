@@ -1,0 +1,89 @@
+//! docs/opencl.md is made from the table of functions and from the tests; this checks that it is what would be made now.
+//! To write it anew: `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-opencl --test documentation`.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use penstock_cl_sys::CORE_FUNCTIONS;
+use penstock_opencl::api::table::{IMPLEMENTED, REFUSED};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn the_table_of_functions_is_up_to_date() {
+    let path = root().join("docs/opencl.md");
+    let made = document();
+    if std::env::var_os("PENSTOCK_WRITE_DOCS").is_some() {
+        fs::write(&path, made).unwrap();
+        return;
+    }
+    let there = fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == made, "docs/opencl.md is not up to date: run this test with PENSTOCK_WRITE_DOCS=1");
+}
+
+fn document() -> String {
+    let tests = programs();
+    let tested = |name: &str| {
+        let users = tests.iter().filter(|(_, text)| uses(text, name)).map(|(file, _)| file.as_str());
+        let users: Vec<_> = users.collect();
+        if users.is_empty() { "-".to_owned() } else { users.join(", ") }
+    };
+    let mut text = String::from(BEGINNING);
+    for (name, (major, minor)) in CORE_FUNCTIONS {
+        let place = match IMPLEMENTED.iter().find(|(known, _)| known == name) {
+            Some((_, module)) => format!("api/{module}.rs"),
+            None => "refused".to_owned(),
+        };
+        writeln!(text, "| `{name}` | {major}.{minor} | {place} | {} |", tested(name)).unwrap();
+    }
+    text.push_str("\n## Functions of extensions\n\n| function | in | tested by |\n|---|---|---|\n");
+    let is_core = |name: &str| CORE_FUNCTIONS.iter().any(|(known, _)| *known == name);
+    for (name, module) in IMPLEMENTED.iter().filter(|(name, _)| !is_core(name)) {
+        writeln!(text, "| `{name}` | api/{module}.rs | {} |", tested(name)).unwrap();
+    }
+    text.push_str("\nRefused with `CL_INVALID_OPERATION`, because a device of another process has no part in the program's graphics:\n");
+    let mut refused: Vec<_> =
+        REFUSED.iter().filter(|name| !is_core(name)).map(|name| format!("`{name}`")).collect();
+    refused.sort_unstable();
+    writeln!(text, "{}.", refused.join(", ")).unwrap();
+    text
+}
+
+const BEGINNING: &str = "\
+# OpenCL's functions
+
+Made by `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-opencl --test documentation` from `crates/opencl/src/api/table.rs` and
+from `tests/c`; do not edit. `make test` fails when it is out of date.
+
+Each function checks what the program gave by the specification's own list of errors, in the client. What a device lacks is
+reported as lacking by the queries of that device, and its functions then return the specification's error.
+
+| function | since | in `crates/opencl/src` | tested by (in `tests/c`, or beside the crate) |
+|---|---|---|---|
+";
+
+/// The test programs: file and text.
+fn programs() -> Vec<(String, String)> {
+    let mut programs: Vec<_> = fs::read_dir(root().join("tests/c"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
+        .map(|path| {
+            (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    programs.sort();
+    programs.push(("library.rs".to_owned(), include_str!("library.rs").to_owned()));
+    programs
+}
+
+/// Whether a program calls a function.
+fn uses(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let after = text[at + name.len()..].chars().next();
+        !after.is_some_and(|next| next.is_ascii_alphanumeric() || next == '_')
+    })
+}

@@ -1,0 +1,92 @@
+//! Names of objects, chosen by the client so that creating one needs no answer.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The name of an object of kind `K` in one client's sessions. The client counts upwards from 1 and never uses a
+/// number twice, so a late message about a released object can not meet a new one. 0 means "none".
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(transparent)]
+pub struct Id<K> {
+    raw: U64,
+    kind: PhantomData<K>,
+}
+
+impl<K> Id<K> {
+    /// No object.
+    pub const NONE: Self = Self::new(0);
+
+    /// The id with this number.
+    pub const fn new(raw: u64) -> Self {
+        Self { raw: U64::new(raw), kind: PhantomData }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.raw.get()
+    }
+
+    /// Whether this names no object.
+    pub const fn is_none(self) -> bool {
+        self.get() == 0
+    }
+}
+
+// Derived impls would ask the same of `K`, which is only a name.
+impl<K> Clone for Id<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for Id<K> {}
+impl<K> PartialEq for Id<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw == other.raw
+    }
+}
+impl<K> Eq for Id<K> {}
+impl<K> Hash for Id<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.get());
+    }
+}
+impl<K> fmt::Debug for Id<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.get())
+    }
+}
+
+/// What an [`Id`] can name.
+pub mod kind {
+    macro_rules! kinds {
+        ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+            $($(#[$doc])* #[derive(Debug)] pub enum $name {})*
+        };
+    }
+    kinds! {
+        /// A context: devices of one platform of one node.
+        Context,
+        /// A command queue of one device.
+        Queue,
+        /// A buffer, sub-buffer, image or pipe: whatever can be a memory argument of a kernel.
+        Mem,
+        /// A sampler.
+        Sampler,
+        /// A program.
+        Program,
+        /// A kernel object.
+        Kernel,
+        /// An event: the completion of one command.
+        Event,
+        /// A call that is answered.
+        Request,
+        /// Bytes on their way from one memory object to another one.
+        Transfer,
+        /// Another worker of the same client.
+        Peer,
+    }
+}

@@ -1,0 +1,65 @@
+//! Every limit of the protocol, by name, with its derivation. What is over a limit is refused with an error that names it.
+
+/// Version of the protocol. Peers with another version are refused: see [`crate::hello`].
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// Body of a call, in bytes, without wait list and payload. The largest, an image copy, needs under 200; twice that leaves room.
+pub const BODY_BYTES_MAX: usize = 512;
+
+/// Events in one wait list: the header counts them in 16 bits. A client with more puts markers in between.
+pub const WAITS_MAX: usize = u16::MAX as usize;
+
+/// Payload of a streamed call, in bytes: 64 TiB, more than any device has; a length beyond it is garbage.
+pub const STREAM_BYTES_MAX: u64 = 1 << 46;
+
+/// Arguments of one launch, in bytes. Drivers take 1,024 to 4,352 bytes of arguments by value; a memory argument costs 24 bytes here.
+pub const ARGS_BYTES_MAX: u64 = 256 << 10;
+
+/// Arguments of one kernel. CUDA's limit is 32,764 bytes of parameters, so at most 4,096 pointers; OpenCL's drivers take fewer.
+pub const ARG_INDEX_MAX: u32 = 8_191;
+
+/// Source, binary or IL of a program, and build options, in bytes. The largest seen, a deep-learning library's, was 40 MB.
+pub const PROGRAM_BYTES_MAX: u64 = 256 << 20;
+
+/// A reply, in bytes: as much as a program's binaries, which it may carry.
+pub const REPLY_BYTES_MAX: u64 = 512 << 20;
+
+/// Small structured payloads (device lists, image descriptions, peer addresses), in bytes.
+pub const SMALL_BYTES_MAX: u64 = 64 << 10;
+
+/// What a kernel printed, in bytes, in one frame; longer output is cut into frames.
+pub const OUTPUT_BYTES_MAX: u64 = 64 << 10;
+
+/// A hello message, in bytes: a few names and numbers.
+pub const HELLO_BYTES_MAX: usize = 4 << 10;
+
+/// A node's description, in bytes: 64 devices of 16 KiB would be 1 MiB; extension strings are long, so four times that.
+pub const DESCRIPTION_BYTES_MAX: usize = 4 << 20;
+
+/// A fill pattern, in bytes: the size of the largest OpenCL vector, a double16 or long16.
+pub const PATTERN_BYTES_MAX: usize = 128;
+
+/// Objects of one kind in one session. A program that makes a million buffers is a program with a leak.
+pub const OBJECTS_PER_SESSION_MAX: usize = 1 << 20;
+
+/// Events of one session that are not yet released. One is some 200 bytes in the worker: 800 MB at the worst.
+pub const EVENTS_PER_SESSION_MAX: usize = 4 << 20;
+
+/// Bytes that a worker holds for one client between link and device; at the limit it stops reading from the link until
+/// commands complete. Sixteen transfers of 64 MiB. Content from other nodes that came before its target was ready has the same
+/// again for itself.
+pub const STAGED_BYTES_MAX: u64 = 1 << 30;
+
+/// Memory of a worker's messages that its client has not taken, in bytes: a million completions. A client takes them with each of
+/// its waits, and now and then while it sends; at the limit its session ends.
+pub const UNTAKEN_BYTES_MAX: usize = 256 << 20;
+
+/// Time that a peer has for its hello, in milliseconds. Four round trips of 300 ms (a satellite) fit four times over.
+pub const HELLO_MS_MAX: u64 = 5_000;
+
+/// Connections that a daemon holds before their hello is complete; the oldest gives way to a new one. Each is a thread of
+/// 64 KiB stack: 16 MiB in all.
+pub const PENDING_HELLOS_MAX: usize = 256;
+
+/// Sessions of one daemon. Each is a process of some 60 MB with a driver loaded: 16 GB.
+pub const SESSIONS_PER_DAEMON_MAX: usize = 256;

@@ -1,0 +1,28 @@
+//! Any bytes as a frame of any direction: refused or served, never more.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
+use penstock_wire::id::kind;
+use penstock_wire::{Call, Frame, FrameError, Header, Id, Payload};
+use zerocopy::FromBytes;
+
+struct Sink;
+
+impl<C: Call> Serve<C> for Sink {
+    fn serve(&mut self, _: &C, _: &[Id<kind::Event>], payload: &mut dyn Payload) -> Result<(), FrameError> {
+        if payload.left() < 1 << 20 {
+            payload.read_all()?;
+        }
+        Ok(())
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok((header, rest)) = Header::read_from_prefix(bytes) else { return };
+    let (body, mut payload) = rest.split_at(usize::from(header.body.get()).min(rest.len()));
+    let frame = Frame { header, body, waits: &[] };
+    _ = to_worker::dispatch(&mut Sink, &frame, &mut payload);
+    _ = to_client::dispatch(&mut Sink, &frame, &mut payload);
+    _ = to_peer::dispatch(&mut Sink, &frame, &mut payload);
+});

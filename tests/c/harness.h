@@ -1,0 +1,148 @@
+/* A small harness for the C tests: one program per file, one TEST per case, any OpenCL platform.
+ *
+ * PENSTOCK_TEST_PLATFORM  part of the name of the platform to test (default: the first platform)
+ * PENSTOCK_TEST_ONLY      part of the name of the cases to run (default: all)
+ *
+ * Each case prints one line; the program ends with 0 (passed), 1 (failed) or 77 (all cases skipped).
+ * A check that PoCL 3.1 itself does not pass is written with GAP_BEGIN/GAP_END: it is asked of every other platform.
+ */
+#ifndef PENSTOCK_TEST_HARNESS_H
+#define PENSTOCK_TEST_HARNESS_H
+
+#ifndef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 300
+#endif
+#define CL_USE_DEPRECATED_OPENCL_1_0_APIS
+#define CL_USE_DEPRECATED_OPENCL_1_1_APIS
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#define CL_USE_DEPRECATED_OPENCL_2_0_APIS
+#define CL_USE_DEPRECATED_OPENCL_2_1_APIS
+#define CL_USE_DEPRECATED_OPENCL_2_2_APIS
+#include <CL/cl.h>
+#include <CL/cl_ext.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEVICES_MAX 16
+
+/* What every case may use: made before the first case, the same for all. */
+extern cl_platform_id platform;
+extern cl_device_id device;            /* the first device */
+extern cl_device_id devices[DEVICES_MAX];
+extern cl_uint device_count;
+extern cl_context context;             /* over `device` alone */
+extern cl_command_queue queue;         /* in order, on `device` */
+
+typedef void (*test_fn)(void);
+void test_register(const char *name, test_fn run);
+void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+_Noreturn void test_abort(void);
+_Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void test_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void test_count(void);
+extern bool test_in_gap;
+
+#define TEST(name)                                                                                          \
+    static void test_##name(void);                                                                          \
+    __attribute__((constructor)) static void register_##name(void) { test_register(#name, test_##name); }   \
+    static void test_##name(void)
+
+/* A condition; the case goes on after a failure. */
+#define CHECK(condition)                                                                                    \
+    do {                                                                                                    \
+        test_count();                                                                                       \
+        if (!(condition)) test_fail(__FILE__, __LINE__, "%s", #condition);                                  \
+    } while (0)
+
+/* A condition without which the case cannot go on. */
+#define REQUIRE(condition)                                                                                  \
+    do {                                                                                                    \
+        test_count();                                                                                       \
+        if (!(condition)) {                                                                                 \
+            test_fail(__FILE__, __LINE__, "%s", #condition);                                                \
+            test_abort();                                                                                   \
+        }                                                                                                   \
+    } while (0)
+
+/* A call that must succeed. */
+#define OK(call)                                                                                            \
+    do {                                                                                                    \
+        cl_int ok_code_ = (call);                                                                           \
+        test_count();                                                                                       \
+        if (ok_code_ != CL_SUCCESS) {                                                                       \
+            test_fail(__FILE__, __LINE__, "%s gave %s", #call, error_name(ok_code_));                       \
+            test_abort();                                                                                   \
+        }                                                                                                   \
+    } while (0)
+
+/* A call that must give exactly this code. */
+#define GIVES(code, call)                                                                                   \
+    do {                                                                                                    \
+        cl_int gives_code_ = (call);                                                                        \
+        test_count();                                                                                       \
+        if (gives_code_ != (code))                                                                          \
+            test_fail(__FILE__, __LINE__, "%s gave %s, not %s", #call, error_name(gives_code_), #code);     \
+    } while (0)
+
+/* A call that must give one of two codes: where the specification lists both without an order. */
+#define GIVES_EITHER(one, other, call)                                                                      \
+    do {                                                                                                    \
+        cl_int gives_code_ = (call);                                                                        \
+        test_count();                                                                                       \
+        if (gives_code_ != (one) && gives_code_ != (other))                                                 \
+            test_fail(__FILE__, __LINE__, "%s gave %s, not %s or %s", #call, error_name(gives_code_), #one, \
+                      #other);                                                                              \
+    } while (0)
+
+/* A creating call (last argument: &err) that must fail with this code and return NULL. */
+#define REFUSED(code, create)                                                                               \
+    do {                                                                                                    \
+        cl_int err = 12345;                                                                                 \
+        const void *refused_ = (create);                                                                    \
+        test_count();                                                                                       \
+        if (refused_ != NULL || err != (code))                                                              \
+            test_fail(__FILE__, __LINE__, "%s gave %s and %s, not NULL and %s", #create,                    \
+                      refused_ ? "an object" : "NULL", error_name(err), #code);                             \
+    } while (0)
+
+/* Failures between these two are reported, but do not fail the case where the platform is PoCL itself. */
+#define GAP_BEGIN (test_in_gap = on_pocl())
+#define GAP_END (test_in_gap = false)
+
+bool on_pocl(void);                    /* the platform is PoCL itself, not something before it */
+bool on_penstock(void);
+const char *error_name(cl_int code);
+
+/* Contexts, queues, programs. All abort the case when they fail. */
+cl_context make_context(cl_uint count, const cl_device_id *of);
+cl_command_queue make_queue(cl_context in, cl_device_id on, cl_command_queue_properties properties);
+cl_mem make_buffer(cl_context in, cl_mem_flags flags, size_t size, void *host);
+cl_program build(cl_context in, const char *source, const char *options);
+cl_kernel make_kernel(cl_program from, const char *name);
+cl_kernel kernel_from(cl_context in, const char *source, const char *name);
+void set_mem(cl_kernel kernel, cl_uint index, cl_mem mem);
+void launch(cl_command_queue on, cl_kernel kernel, size_t items);
+
+/* Device facts. */
+bool device_has_images(cl_device_id of);
+bool device_supports_queue(cl_device_id of, cl_command_queue_properties properties);
+cl_uint device_uint(cl_device_id of, cl_device_info what);
+size_t device_size(cl_device_id of, cl_device_info what);
+cl_ulong device_ulong(cl_device_id of, cl_device_info what);
+void device_text(cl_device_id of, cl_device_info what, char *text, size_t size);
+bool device_has_extension(cl_device_id of, const char *name);
+
+/* Data: the same seed gives the same bytes. */
+void pattern(void *bytes, size_t size, unsigned seed);
+bool same_pattern(const void *bytes, size_t size, unsigned seed);
+void write_pattern(cl_command_queue on, cl_mem mem, size_t size, unsigned seed);
+bool read_pattern(cl_command_queue on, cl_mem mem, size_t size, unsigned seed);
+
+double seconds(void);                  /* a clock that only goes forward */
+bool wait_until(volatile int *flag, int value, double patience_s);
+
+#endif

@@ -1,0 +1,192 @@
+/* Mapped buffers: what is seen, what reaches the device, and that the pointer stays good host memory. */
+#include "harness.h"
+
+#define SIZE 16384u
+
+static void *map(cl_mem mem, cl_bool blocking, cl_map_flags flags, size_t offset, size_t size, cl_event *event) {
+    cl_int code;
+    void *at = clEnqueueMapBuffer(queue, mem, blocking, flags, offset, size, 0, NULL, event, &code);
+    OK(code);
+    REQUIRE(at);
+    return at;
+}
+
+TEST(map_reads_the_buffer) {
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
+    write_pattern(queue, mem, SIZE, 1);
+    void *at = map(mem, CL_TRUE, CL_MAP_READ, 0, SIZE, NULL);
+    CHECK(same_pattern(at, SIZE, 1));
+    OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
+    OK(clFinish(queue));
+    OK(clReleaseMemObject(mem));
+}
+
+TEST(map_writes_the_buffer) {
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
+    write_pattern(queue, mem, SIZE, 1);
+    void *at = map(mem, CL_TRUE, CL_MAP_WRITE, 0, SIZE, NULL);
+    pattern(at, SIZE, 2);
+    OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
+    CHECK(read_pattern(queue, mem, SIZE, 2));
+    OK(clReleaseMemObject(mem));
+}
+
+/* CL_MAP_WRITE without INVALIDATE keeps what the program does not touch. */
+TEST(map_write_of_one_word_keeps_the_rest) {
+    unsigned char expected[SIZE], back[SIZE];
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
+    write_pattern(queue, mem, SIZE, 3);
+    unsigned char *at = map(mem, CL_TRUE, CL_MAP_WRITE, 100, 1000, NULL);
+    at[10] = 0xaa;
+    OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, SIZE, back, 0, NULL, NULL));
+    pattern(expected, SIZE, 3);
+    expected[110] = 0xaa;
+    CHECK(memcmp(back, expected, SIZE) == 0);
+    OK(clReleaseMemObject(mem));
+}
+
+TEST(map_invalidate) {
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
+    write_pattern(queue, mem, SIZE, 4);
+    void *at = map(mem, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0, SIZE, NULL);
+    pattern(at, SIZE, 5);
+    OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
+    CHECK(read_pattern(queue, mem, SIZE, 5));
+    OK(clReleaseMemObject(mem));
+}
+
+TEST(map_without_blocking) {
+    cl_event event;
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
+    write_pattern(queue, mem, SIZE, 6);
+    void *at = map(mem, CL_FALSE, CL_MAP_READ | CL_MAP_WRITE, 0, SIZE, &event);
+    OK(clWaitForEvents(1, &event));
+    CHECK(same_pattern(at, SIZE, 6));
+    pattern(at, SIZE, 7);
+    OK(clReleaseEvent(event));
+    OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, &event));
+    OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
+    CHECK(read_pattern(queue, mem, SIZE, 7));
+    OK(clReleaseMemObject(mem));
+}
+
+TEST(several_maps_at_once) {
+    cl_uint maps = 0;
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
+    write_pattern(queue, mem, SIZE, 8);
+    unsigned char *low = map(mem, CL_TRUE, CL_MAP_READ, 0, 4096, NULL);
+    unsigned char *high = map(mem, CL_TRUE, CL_MAP_READ, 4096, 4096, NULL);
+    unsigned char *again = map(mem, CL_TRUE, CL_MAP_READ, 0, 8192, NULL);
+    OK(clGetMemObjectInfo(mem, CL_MEM_MAP_COUNT, sizeof maps, &maps, NULL));
+    CHECK(maps == 3);
+    CHECK(memcmp(again, low, 4096) == 0 && memcmp(again + 4096, high, 4096) == 0);
+    OK(clEnqueueUnmapMemObject(queue, mem, high, 0, NULL, NULL));
+    OK(clEnqueueUnmapMemObject(queue, mem, low, 0, NULL, NULL));
+    OK(clEnqueueUnmapMemObject(queue, mem, again, 0, NULL, NULL));
+    OK(clFinish(queue));
+    OK(clGetMemObjectInfo(mem, CL_MEM_MAP_COUNT, sizeof maps, &maps, NULL));
+    CHECK(maps == 0);
+    OK(clReleaseMemObject(mem));
+}
+
+/* Two maps of different parts, both written, both must arrive. */
+TEST(two_written_parts) {
+    unsigned char expected[SIZE], back[SIZE];
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
+    write_pattern(queue, mem, SIZE, 9);
+    unsigned char *low = map(mem, CL_TRUE, CL_MAP_WRITE, 0, 1000, NULL);
+    unsigned char *high = map(mem, CL_TRUE, CL_MAP_WRITE, 1000, 1000, NULL);
+    memset(low, 1, 1000);
+    memset(high, 2, 1000);
+    OK(clEnqueueUnmapMemObject(queue, mem, low, 0, NULL, NULL));
+    OK(clEnqueueUnmapMemObject(queue, mem, high, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, SIZE, back, 0, NULL, NULL));
+    pattern(expected, SIZE, 9);
+    memset(expected, 1, 1000);
+    memset(expected + 1000, 2, 1000);
+    CHECK(memcmp(back, expected, SIZE) == 0);
+    OK(clReleaseMemObject(mem));
+}
+
+/* LAMMPS maps a buffer once and uses the pointer as the host side of other transfers. */
+TEST(mapped_pointer_as_host_memory_of_transfers) {
+    cl_mem pinned = make_buffer(context, CL_MEM_ALLOC_HOST_PTR, SIZE, NULL);
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
+    unsigned char *at = map(pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, SIZE, NULL);
+    for (unsigned round = 0; round < 5; round++) {
+        pattern(at, SIZE / 2, round);
+        OK(clEnqueueWriteBuffer(queue, mem, CL_FALSE, 0, SIZE / 2, at, 0, NULL, NULL));
+        OK(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, SIZE / 2, at + SIZE / 2, 0, NULL, NULL));
+        CHECK(same_pattern(at + SIZE / 2, SIZE / 2, round));
+    }
+    OK(clEnqueueUnmapMemObject(queue, pinned, at, 0, NULL, NULL));
+    OK(clFinish(queue));
+    OK(clReleaseMemObject(pinned));
+    OK(clReleaseMemObject(mem));
+}
+
+TEST(kernel_between_maps) {
+    const char *source = "kernel void negate(global uint *w) { size_t i = get_global_id(0); w[i] = ~w[i]; }";
+    cl_kernel kernel = kernel_from(context, source, "negate");
+    cl_mem mem = make_buffer(context, CL_MEM_ALLOC_HOST_PTR, SIZE, NULL);
+    set_mem(kernel, 0, mem);
+    for (unsigned round = 0; round < 10; round++) {
+        bool right = true;
+        cl_uint *at = map(mem, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0, SIZE, NULL);
+        for (cl_uint i = 0; i < SIZE / 4; i++) at[i] = i * round;
+        OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
+        launch(queue, kernel, SIZE / 4);
+        at = map(mem, CL_TRUE, CL_MAP_READ, 0, SIZE, NULL);
+        for (cl_uint i = 0; i < SIZE / 4; i++) right = right && at[i] == ~(i * round);
+        CHECK(right);
+        OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
+    }
+    OK(clFinish(queue));
+    OK(clReleaseKernel(kernel));
+    OK(clReleaseMemObject(mem));
+}
+
+TEST(use_host_ptr_maps_into_it) {
+    unsigned char *host = aligned_alloc(4096, SIZE);
+    pattern(host, SIZE, 10);
+    cl_mem mem = make_buffer(context, CL_MEM_USE_HOST_PTR, SIZE, host);
+    unsigned char *at = map(mem, CL_TRUE, CL_MAP_READ, 128, 1024, NULL);
+    CHECK(at == host + 128);
+    OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
+    OK(clFinish(queue));
+    OK(clReleaseMemObject(mem));
+    free(host);
+}
+
+TEST(errors) {
+    cl_int code;
+    unsigned char not_mapped[16];
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
+    CHECK(!clEnqueueMapBuffer(queue, mem, CL_TRUE, CL_MAP_READ, SIZE, 1, 0, NULL, NULL, &code));
+    GIVES(CL_INVALID_VALUE, code);
+    CHECK(!clEnqueueMapBuffer(queue, mem, CL_TRUE, CL_MAP_READ, 0, 0, 0, NULL, NULL, &code));
+    GIVES(CL_INVALID_VALUE, code);
+    if (!on_pocl()) { /* PoCL takes any flags. */
+        const cl_map_flags both = CL_MAP_WRITE_INVALIDATE_REGION | CL_MAP_READ;
+        CHECK(!clEnqueueMapBuffer(queue, mem, CL_TRUE, (cl_map_flags)1 << 30, 0, 16, 0, NULL, NULL, &code));
+        GIVES(CL_INVALID_VALUE, code);
+        CHECK(!clEnqueueMapBuffer(queue, mem, CL_TRUE, both, 0, 16, 0, NULL, NULL, &code));
+        GIVES(CL_INVALID_VALUE, code);
+    }
+    CHECK(!clEnqueueMapBuffer(NULL, mem, CL_TRUE, CL_MAP_READ, 0, 16, 0, NULL, NULL, &code));
+    GIVES(CL_INVALID_COMMAND_QUEUE, code);
+    CHECK(!clEnqueueMapBuffer(queue, NULL, CL_TRUE, CL_MAP_READ, 0, 16, 0, NULL, NULL, &code));
+    GIVES(CL_INVALID_MEM_OBJECT, code);
+    GIVES(CL_INVALID_VALUE, clEnqueueUnmapMemObject(queue, mem, not_mapped, 0, NULL, NULL));
+    GIVES(CL_INVALID_VALUE, clEnqueueUnmapMemObject(queue, mem, NULL, 0, NULL, NULL));
+    GIVES(CL_INVALID_MEM_OBJECT, clEnqueueUnmapMemObject(queue, NULL, not_mapped, 0, NULL, NULL));
+    void *at = map(mem, CL_TRUE, CL_MAP_READ, 0, SIZE, NULL);
+    OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
+    OK(clFinish(queue));
+    GAP_BEGIN; /* PoCL accepts the second unmap. */
+    GIVES(CL_INVALID_VALUE, clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
+    GAP_END;
+    OK(clReleaseMemObject(mem));
+}

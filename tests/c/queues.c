@@ -1,0 +1,255 @@
+/* Command queues: properties, order, barriers, markers, flush and finish. */
+#include "harness.h"
+
+#include <unistd.h>
+
+TEST(info) {
+    cl_command_queue own = make_queue(context, device, CL_QUEUE_PROFILING_ENABLE);
+    cl_context in = NULL;
+    cl_device_id on = NULL;
+    cl_uint references = 0;
+    cl_command_queue_properties properties = 0;
+    OK(clGetCommandQueueInfo(own, CL_QUEUE_CONTEXT, sizeof in, &in, NULL));
+    OK(clGetCommandQueueInfo(own, CL_QUEUE_DEVICE, sizeof on, &on, NULL));
+    OK(clGetCommandQueueInfo(own, CL_QUEUE_REFERENCE_COUNT, sizeof references, &references, NULL));
+    OK(clGetCommandQueueInfo(own, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL));
+    CHECK(in == context && on == device && references == 1 && properties == CL_QUEUE_PROFILING_ENABLE);
+    cl_queue_properties list[8];
+    size_t size = 99;
+    OK(clGetCommandQueueInfo(own, CL_QUEUE_PROPERTIES_ARRAY, sizeof list, list, &size));
+    CHECK(size == 0);
+    cl_command_queue none = own;
+    OK(clGetCommandQueueInfo(own, CL_QUEUE_DEVICE_DEFAULT, sizeof none, &none, NULL));
+    CHECK(none == NULL);
+    GIVES(CL_INVALID_VALUE, clGetCommandQueueInfo(own, CL_QUEUE_CONTEXT, 1, &in, NULL));
+    GIVES(CL_INVALID_VALUE, clGetCommandQueueInfo(own, 0x1, sizeof in, &in, NULL));
+    GIVES(CL_INVALID_COMMAND_QUEUE, clGetCommandQueueInfo(NULL, CL_QUEUE_CONTEXT, sizeof in, &in, NULL));
+    GIVES(CL_INVALID_COMMAND_QUEUE, clGetCommandQueueInfo(own, CL_QUEUE_SIZE, sizeof references, &references, NULL));
+    OK(clReleaseCommandQueue(own));
+}
+
+TEST(with_properties) {
+    cl_queue_properties list[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, 0}, back[8], none[] = {0};
+    cl_int code;
+    size_t size = 0;
+    cl_command_queue own = clCreateCommandQueueWithProperties(context, device, list, &code);
+    OK(code);
+    OK(clGetCommandQueueInfo(own, CL_QUEUE_PROPERTIES_ARRAY, sizeof back, back, &size));
+    CHECK(size == sizeof list && memcmp(list, back, sizeof list) == 0);
+    OK(clReleaseCommandQueue(own));
+    own = clCreateCommandQueueWithProperties(context, device, none, &code);
+    OK(code);
+    OK(clReleaseCommandQueue(own));
+    own = clCreateCommandQueueWithProperties(context, device, NULL, &code);
+    OK(code);
+    OK(clReleaseCommandQueue(own));
+    cl_queue_properties wrong[] = {CL_QUEUE_PROPERTIES, (cl_queue_properties)1 << 20, 0}, unknown[] = {0x4242, 1, 0};
+    REFUSED(CL_INVALID_VALUE, clCreateCommandQueueWithProperties(context, device, wrong, &err));
+    REFUSED(CL_INVALID_VALUE, clCreateCommandQueueWithProperties(context, device, unknown, &err));
+    REFUSED(CL_INVALID_CONTEXT, clCreateCommandQueueWithProperties(NULL, device, NULL, &err));
+    REFUSED(CL_INVALID_DEVICE, clCreateCommandQueueWithProperties(context, NULL, NULL, &err));
+    REFUSED(CL_INVALID_VALUE, clCreateCommandQueue(context, device, (cl_command_queue_properties)1 << 20, &err));
+    REFUSED(CL_INVALID_CONTEXT, clCreateCommandQueue(NULL, device, 0, &err));
+    REFUSED(CL_INVALID_DEVICE, clCreateCommandQueue(context, NULL, 0, &err));
+}
+
+TEST(retain_and_release) {
+    cl_command_queue own = make_queue(context, device, 0);
+    cl_uint references = 0;
+    OK(clRetainCommandQueue(own));
+    OK(clGetCommandQueueInfo(own, CL_QUEUE_REFERENCE_COUNT, sizeof references, &references, NULL));
+    CHECK(references == 2);
+    OK(clReleaseCommandQueue(own));
+    OK(clReleaseCommandQueue(own));
+    GIVES(CL_INVALID_COMMAND_QUEUE, clRetainCommandQueue(NULL));
+    GIVES(CL_INVALID_COMMAND_QUEUE, clReleaseCommandQueue(NULL));
+    GIVES(CL_INVALID_COMMAND_QUEUE, clFlush(NULL));
+    GIVES(CL_INVALID_COMMAND_QUEUE, clFinish(NULL));
+}
+
+/* "clReleaseCommandQueue performs an implicit flush": what was enqueued is still run. */
+TEST(released_queue_runs_its_commands) {
+    unsigned char bytes[256];
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 256, NULL);
+    cl_command_queue own = make_queue(context, device, 0);
+    cl_event event;
+    pattern(bytes, 256, 1);
+    OK(clEnqueueWriteBuffer(own, mem, CL_FALSE, 0, 256, bytes, 0, NULL, &event));
+    OK(clReleaseCommandQueue(own));
+    OK(clWaitForEvents(1, &event));
+    CHECK(read_pattern(queue, mem, 256, 1));
+    OK(clReleaseEvent(event));
+    OK(clReleaseMemObject(mem));
+}
+
+static const char *const chain_source = "kernel void advance(global uint *w, uint m) { *w = *w * 5 + m; }";
+
+TEST(in_order_without_events) {
+    cl_kernel kernel = kernel_from(context, chain_source, "advance");
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 4, NULL);
+    cl_uint value = 1, expected = 1;
+    const size_t one = 1;
+    OK(clEnqueueWriteBuffer(queue, mem, CL_FALSE, 0, 4, &value, 0, NULL, NULL));
+    OK(clFinish(queue));
+    set_mem(kernel, 0, mem);
+    for (cl_uint i = 0; i < 2000; i++) {
+        OK(clSetKernelArg(kernel, 1, 4, &i));
+        OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+        expected = expected * 5 + i;
+    }
+    OK(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, 4, &value, 0, NULL, NULL));
+    CHECK(value == expected);
+    OK(clReleaseKernel(kernel));
+    OK(clReleaseMemObject(mem));
+}
+
+static cl_command_queue out_of_order(void) {
+    if (!device_supports_queue(device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)) test_skip("no out-of-order queue");
+    return make_queue(context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+}
+
+TEST(out_of_order_with_events) {
+    cl_command_queue own = out_of_order();
+    cl_kernel kernel = kernel_from(context, chain_source, "advance");
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 4, NULL);
+    cl_uint value = 1, expected = 1;
+    const size_t one = 1;
+    cl_event last;
+    OK(clEnqueueWriteBuffer(own, mem, CL_FALSE, 0, 4, &value, 0, NULL, &last));
+    set_mem(kernel, 0, mem);
+    for (cl_uint i = 0; i < 300; i++) {
+        cl_event next;
+        OK(clSetKernelArg(kernel, 1, 4, &i));
+        OK(clEnqueueNDRangeKernel(own, kernel, 1, NULL, &one, NULL, 1, &last, &next));
+        OK(clReleaseEvent(last));
+        last = next;
+        expected = expected * 5 + i;
+    }
+    cl_uint back = 0;
+    OK(clEnqueueReadBuffer(own, mem, CL_TRUE, 0, 4, &back, 1, &last, NULL));
+    CHECK(back == expected);
+    OK(clReleaseEvent(last));
+    OK(clReleaseKernel(kernel));
+    OK(clReleaseMemObject(mem));
+    OK(clReleaseCommandQueue(own));
+}
+
+/* In an out-of-order queue a command behind nothing must not wait for one that hangs on a user event. */
+TEST(out_of_order_passes_a_held_command) {
+    cl_command_queue own = out_of_order();
+    unsigned char bytes[64];
+    cl_int code;
+    cl_event gate = clCreateUserEvent(context, &code), held, free_one;
+    cl_mem a = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL), b = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
+    pattern(bytes, 64, 2);
+    OK(clEnqueueWriteBuffer(own, a, CL_FALSE, 0, 64, bytes, 1, &gate, &held));
+    OK(clEnqueueWriteBuffer(own, b, CL_FALSE, 0, 64, bytes, 0, NULL, &free_one));
+    OK(clFlush(own));
+    OK(clWaitForEvents(1, &free_one));
+    cl_int status = 0;
+    OK(clGetEventInfo(held, CL_EVENT_COMMAND_EXECUTION_STATUS, 4, &status, NULL));
+    CHECK(status > CL_COMPLETE);
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clFinish(own));
+    CHECK(read_pattern(queue, a, 64, 2));
+    OK(clReleaseEvent(gate));
+    OK(clReleaseEvent(held));
+    OK(clReleaseEvent(free_one));
+    OK(clReleaseMemObject(a));
+    OK(clReleaseMemObject(b));
+    OK(clReleaseCommandQueue(own));
+}
+
+TEST(barrier_orders_an_out_of_order_queue) {
+    cl_command_queue own = out_of_order();
+    cl_kernel kernel = kernel_from(context, chain_source, "advance");
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 4, NULL);
+    cl_uint value = 1, expected = 1, back = 0;
+    const size_t one = 1;
+    OK(clEnqueueWriteBuffer(own, mem, CL_FALSE, 0, 4, &value, 0, NULL, NULL));
+    set_mem(kernel, 0, mem);
+    for (cl_uint i = 0; i < 50; i++) {
+        OK(clEnqueueBarrierWithWaitList(own, 0, NULL, NULL));
+        OK(clSetKernelArg(kernel, 1, 4, &i));
+        OK(clEnqueueNDRangeKernel(own, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+        expected = expected * 5 + i;
+    }
+    OK(clEnqueueBarrier(own));
+    OK(clEnqueueReadBuffer(own, mem, CL_TRUE, 0, 4, &back, 0, NULL, NULL));
+    CHECK(back == expected);
+    OK(clReleaseKernel(kernel));
+    OK(clReleaseMemObject(mem));
+    OK(clReleaseCommandQueue(own));
+}
+
+TEST(marker_waits_for_all_before) {
+    cl_int code;
+    cl_command_queue own = out_of_order();
+    cl_event gate = clCreateUserEvent(context, &code), marker;
+    unsigned char bytes[64] = {0};
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
+    OK(clEnqueueWriteBuffer(own, mem, CL_FALSE, 0, 64, bytes, 1, &gate, NULL));
+    OK(clEnqueueMarker(own, &marker));
+    OK(clFlush(own));
+    usleep(10000);
+    cl_int status = 0;
+    OK(clGetEventInfo(marker, CL_EVENT_COMMAND_EXECUTION_STATUS, 4, &status, NULL));
+    CHECK(status > CL_COMPLETE);
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clWaitForEvents(1, &marker));
+    OK(clReleaseEvent(gate));
+    OK(clReleaseEvent(marker));
+    OK(clReleaseMemObject(mem));
+    OK(clReleaseCommandQueue(own));
+}
+
+TEST(old_wait_for_events) {
+    if (on_pocl()) test_skip("PoCL 3.1 ends the program at clEnqueueWaitForEvents");
+    cl_int code;
+    cl_event gate = clCreateUserEvent(context, &code);
+    unsigned char bytes[64];
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
+    cl_command_queue own = make_queue(context, device, 0);
+    pattern(bytes, 64, 3);
+    OK(clEnqueueWaitForEvents(own, 1, &gate));
+    OK(clEnqueueWriteBuffer(own, mem, CL_FALSE, 0, 64, bytes, 0, NULL, NULL));
+    OK(clFlush(own));
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clFinish(own));
+    CHECK(read_pattern(queue, mem, 64, 3));
+    GIVES(CL_INVALID_COMMAND_QUEUE, clEnqueueWaitForEvents(NULL, 1, &gate));
+    GIVES(CL_INVALID_VALUE, clEnqueueMarker(own, NULL));
+    OK(clReleaseEvent(gate));
+    OK(clReleaseCommandQueue(own));
+    OK(clReleaseMemObject(mem));
+}
+
+TEST(many_queues) {
+    enum { COUNT = 64 };
+    cl_command_queue all[COUNT];
+    cl_kernel kernel = kernel_from(context, "kernel void put(global uint *w, uint v) { w[v] = v * v; }", "put");
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, COUNT * 4, NULL);
+    const size_t one = 1;
+    set_mem(kernel, 0, mem);
+    for (cl_uint i = 0; i < COUNT; i++) {
+        all[i] = make_queue(context, device, 0);
+        OK(clSetKernelArg(kernel, 1, 4, &i));
+        OK(clEnqueueNDRangeKernel(all[i], kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+    }
+    for (int i = 0; i < COUNT; i++) OK(clFinish(all[i]));
+    cl_uint back[COUNT];
+    OK(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, sizeof back, back, 0, NULL, NULL));
+    for (cl_uint i = 0; i < COUNT; i++) CHECK(back[i] == i * i);
+    for (int i = 0; i < COUNT; i++) OK(clReleaseCommandQueue(all[i]));
+    OK(clReleaseKernel(kernel));
+    OK(clReleaseMemObject(mem));
+}
+
+TEST(default_device_queue) {
+    GIVES_EITHER(CL_INVALID_OPERATION, CL_INVALID_COMMAND_QUEUE, clSetDefaultDeviceCommandQueue(context, device, NULL));
+    if (!on_pocl() && device_uint(device, CL_DEVICE_MAX_ON_DEVICE_QUEUES) == 0) { /* PoCL ends the program. */
+        cl_queue_properties list[] = {CL_QUEUE_PROPERTIES,
+                                      CL_QUEUE_ON_DEVICE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, 0};
+        REFUSED(CL_INVALID_QUEUE_PROPERTIES, clCreateCommandQueueWithProperties(context, device, list, &err));
+    }
+}

@@ -1,0 +1,87 @@
+#!/bin/bash
+# Builds and runs the C tests: tests/c/run.sh [--on local|unix|tcp|two] [NAME...]
+#
+# One line per program with its time; the log of a program that fails; a summary as the last line.
+# Logs stay in target/c-tests/log. Programs named multi_* and stress* get several devices from PoCL.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../../tools/pool.sh"
+on=local
+names=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --on) on=$2; shift ;;
+        -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -*) echo "no such option: $1" >&2; exit 2 ;;
+        *) names+=("${1%.c}") ;;
+    esac
+    shift
+done
+if [ ${#names[@]} -eq 0 ]; then
+    for file in "$here"/*.c; do
+        name=$(basename "$file" .c)
+        case $name in harness | errors) ;; *) names+=("$name") ;; esac
+    done
+fi
+
+out=$PENSTOCK_TARGET/c-tests
+mkdir -p "$out/log"
+flags="-std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror"
+build() {
+    local name=$1 target=$out/$1
+    for source in "$here/$name.c" "$here/harness.c" "$here/harness.h" "$here/errors.c"; do
+        if [ ! "$target" -nt "$source" ]; then
+            # A fresh file each time: another run may be using the old one.
+            # shellcheck disable=SC2086
+            gcc $flags "$here/$name.c" "$here/harness.c" "$here/errors.c" -o "$target.$$" -lOpenCL -lpthread -lm &&
+                mv "$target.$$" "$target"
+            return
+        fi
+    done
+}
+jobs_max=$(nproc)
+for name in "${names[@]}"; do
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs_max" ]; do wait -n; done
+    build "$name" &
+done
+wait
+
+trap pool_stop EXIT
+trap 'exit 130' INT TERM
+start_pool() { # $1: the devices of each node
+    export POCL_DEVICES=$1
+    if [ "${pool_devices:-}" = "$1" ]; then return 0; fi
+    [ -n "${pool_devices:-}" ] && pool_stop
+    pool_devices=$1
+    pool_start "$on"
+}
+passed=0 failed=0 skipped=0
+for name in "${names[@]}"; do
+    # PoCL 3.1 hangs with "pthread basic" in these tests, alone: two devices of one kind work.
+    case $name-$on in multi_*-two) devices=pthread ;; multi_* | stress*) devices="pthread pthread" ;; *) devices=pthread ;; esac
+    start_pool "$devices" || exit 1
+    log=$out/log/$name-$on.log
+    started=$(date +%s.%N)
+    PENSTOCK_TEST_POOL=$on pool_run "${TEST_SECONDS_MAX:-120}" "$out/$name" >"$log" 2>&1
+    code=$?
+    took=$(echo "$(date +%s.%N) $started" | awk '{printf "%.1f s", $1 - $2}')
+    case $code in
+        0) verdict="ok  "; passed=$((passed + 1)) ;;
+        77) verdict=skip; skipped=$((skipped + 1)) ;;
+        *) verdict=FAIL; failed=$((failed + 1)) ;;
+    esac
+    case $code in
+        0 | 1 | 77) note=$(tail -n 1 "$log" | sed 's/^[A-Z]* [^ ]*: //') ;;
+        124 | 137) note="still running after ${TEST_SECONDS_MAX:-120} s" ;;
+        *) note="ended with code $code" ;;
+    esac
+    printf '%s c/%-18s %-5s %8s  %s\n' "$verdict" "$name" "$on" "$took" "$note"
+    # For tools/test.sh: the cases of this program; one that gives no summary counts as one failure.
+    if [ -n "${TEST_TALLY:-}" ]; then
+        counts=$(sed -n 's/.*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped.*/\1 \2 \3/p' "$log" | tail -n 1)
+        case $code in 0 | 1 | 77) echo "${counts:-0 1 0}" >>"$TEST_TALLY" ;; *) echo "0 1 0" >>"$TEST_TALLY" ;; esac
+    fi
+    [ "$verdict" = FAIL ] && sed 's/^/        | /' "$log" | grep -v '|   ok  ' | tail -n 40
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,223 @@
+/* A client that works until something goes wrong: load MODE [SECONDS].
+ *
+ * Says "busy" when it is in the middle of its work, "error CODE" at the first OpenCL error, "wrong" if data is not what
+ * it must be. Ends with 0 (time is up or SIGTERM, all right), 3 (an OpenCL error), 4 (wrong data).
+ */
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SIZE ((size_t)4 << 20)
+#define SMALL ((size_t)4096)
+
+static cl_device_id devices[8];
+static cl_uint device_count;
+static cl_context context;
+static cl_command_queue queues[8];
+static volatile sig_atomic_t stop;
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static _Noreturn void end(int code, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    vprintf(format, list);
+    va_end(list);
+    printf("\n");
+    fflush(stdout);
+    /* Through exit(): the library's own end must work as well after a lost node. */
+    exit(code);
+}
+
+#define CALL(call)                                                                                          \
+    do {                                                                                                    \
+        cl_int call_code_ = (call);                                                                         \
+        if (call_code_ != CL_SUCCESS) end(3, "error %d at %s", call_code_, #call);                          \
+    } while (0)
+
+static void busy(void) {
+    static bool said;
+    if (said) return;
+    said = true;
+    printf("busy\n");
+    fflush(stdout);
+}
+
+static void on_term(int number) {
+    (void)number;
+    stop = 1;
+}
+
+static cl_mem buffer(size_t size) {
+    cl_int code;
+    cl_mem mem = clCreateBuffer(context, CL_MEM_READ_WRITE, size, NULL, &code);
+    CALL(code);
+    return mem;
+}
+
+static cl_kernel kernel_of(const char *source, const char *name) {
+    cl_int code;
+    cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
+    CALL(code);
+    CALL(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    cl_kernel kernel = clCreateKernel(program, name, &code);
+    CALL(code);
+    CALL(clReleaseProgram(program));
+    return kernel;
+}
+
+static const char *const add_source = "kernel void add(global uint *w, uint by) { w[get_global_id(0)] += by; }";
+static const char *const spin_source =
+    "kernel void spin(global float *w, uint n) { float x = *w; for (uint i = 0; i < n; i++) x = sin(x) + 1; *w = x; }";
+
+/* Large writes, never waited for one by one. */
+static void transfers(cl_command_queue on) {
+    static unsigned char *bytes;
+    static cl_mem mem;
+    if (!bytes) {
+        bytes = calloc(1, SIZE);
+        mem = buffer(SIZE);
+    }
+    for (int i = 0; i < 8; i++) CALL(clEnqueueWriteBuffer(on, mem, CL_FALSE, 0, SIZE, bytes, 0, NULL, NULL));
+    busy();
+    CALL(clFinish(on));
+}
+
+static void kernels(cl_command_queue on) {
+    static cl_kernel kernel;
+    static cl_mem mem;
+    const size_t one = 1;
+    const cl_uint n = 2000000;
+    if (!kernel) {
+        kernel = kernel_of(spin_source, "spin");
+        mem = buffer(4);
+        CALL(clSetKernelArg(kernel, 0, sizeof mem, &mem));
+        CALL(clSetKernelArg(kernel, 1, sizeof n, &n));
+    }
+    for (int i = 0; i < 4; i++) CALL(clEnqueueNDRangeKernel(on, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+    CALL(clFlush(on));
+    busy();
+    CALL(clFinish(on));
+}
+
+static void reads(cl_command_queue on) {
+    static unsigned char *bytes;
+    static cl_mem mem;
+    if (!bytes) {
+        bytes = calloc(1, SIZE);
+        mem = buffer(SIZE);
+        CALL(clEnqueueWriteBuffer(on, mem, CL_TRUE, 0, SIZE, bytes, 0, NULL, NULL));
+    }
+    busy();
+    memset(bytes, 1, SIZE);
+    CALL(clEnqueueReadBuffer(on, mem, CL_TRUE, 0, SIZE, bytes, 0, NULL, NULL));
+    if (bytes[0] != 0 || bytes[SIZE - 1] != 0) end(4, "wrong bytes");
+}
+
+static void maps(cl_command_queue on) {
+    static cl_mem mem;
+    cl_int code;
+    if (!mem) mem = buffer(SIZE);
+    unsigned char *at = clEnqueueMapBuffer(on, mem, CL_TRUE, CL_MAP_WRITE, 0, SIZE, 0, NULL, NULL, &code);
+    CALL(code);
+    busy();
+    /* The node may end now: the pointer must stay good memory. */
+    memset(at, 7, SIZE);
+    CALL(clEnqueueUnmapMemObject(on, mem, at, 0, NULL, NULL));
+    CALL(clFinish(on));
+}
+
+static void builds(void) {
+    char source[256];
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(source, sizeof source, "kernel void k(global ulong *w) { *w = %ld%09ldul; }", (long)now.tv_sec, now.tv_nsec);
+    busy();
+    CALL(clReleaseKernel(kernel_of(source, "k")));
+}
+
+/* Small work whose result is known: kernels count a buffer up, and every word is looked at. */
+static void steady(cl_command_queue on) {
+    static cl_kernel kernel;
+    static cl_mem mem;
+    static cl_uint words[SMALL / 4], expected;
+    const size_t items = SMALL / 4;
+    const cl_uint by = 3;
+    if (!kernel) {
+        kernel = kernel_of(add_source, "add");
+        mem = buffer(SMALL);
+        CALL(clSetKernelArg(kernel, 0, sizeof mem, &mem));
+        CALL(clSetKernelArg(kernel, 1, sizeof by, &by));
+        CALL(clEnqueueWriteBuffer(on, mem, CL_TRUE, 0, SMALL, words, 0, NULL, NULL));
+    }
+    for (int i = 0; i < 5; i++) CALL(clEnqueueNDRangeKernel(on, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
+    expected += 15;
+    CALL(clEnqueueReadBuffer(on, mem, CL_TRUE, 0, SMALL, words, 0, NULL, NULL));
+    for (size_t i = 0; i < items; i++)
+        if (words[i] != expected) end(4, "wrong: word %zu is %u, not %u", i, words[i], expected);
+    busy();
+    usleep(1000);
+}
+
+/* One buffer that goes back and forth between all devices. */
+static void both(int turn) {
+    static cl_kernel kernel;
+    static cl_mem mem;
+    static cl_uint *words;
+    const size_t items = SIZE / 4;
+    const cl_uint by = 1;
+    if (!kernel) {
+        kernel = kernel_of(add_source, "add");
+        mem = buffer(SIZE);
+        words = calloc(1, SIZE);
+        CALL(clSetKernelArg(kernel, 0, sizeof mem, &mem));
+        CALL(clSetKernelArg(kernel, 1, sizeof by, &by));
+        CALL(clEnqueueWriteBuffer(queues[0], mem, CL_TRUE, 0, SIZE, words, 0, NULL, NULL));
+    }
+    cl_command_queue on = queues[turn % (int)device_count];
+    CALL(clEnqueueNDRangeKernel(on, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
+    CALL(clFinish(on));
+    if (turn > 2) busy();
+}
+
+int main(int argc, char **argv) {
+    const char *mode = argc > 1 ? argv[1] : "check";
+    const double limit_s = argc > 2 ? atof(argv[2]) : strcmp(mode, "check") == 0 ? 0 : 60;
+    cl_platform_id platform;
+    cl_int code;
+    signal(SIGTERM, on_term);
+    CALL(clGetPlatformIDs(1, &platform, NULL));
+    CALL(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 8, devices, &device_count));
+    if (device_count > 8) device_count = 8;
+    context = clCreateContext(NULL, device_count, devices, NULL, NULL, &code);
+    CALL(code);
+    for (cl_uint d = 0; d < device_count; d++) {
+        queues[d] = clCreateCommandQueue(context, devices[d], 0, &code);
+        CALL(code);
+    }
+    const double start_s = seconds();
+    int turn = 0;
+    do {
+        if (strcmp(mode, "transfers") == 0) transfers(queues[0]);
+        else if (strcmp(mode, "kernels") == 0) kernels(queues[0]);
+        else if (strcmp(mode, "reads") == 0) reads(queues[0]);
+        else if (strcmp(mode, "maps") == 0) maps(queues[0]);
+        else if (strcmp(mode, "builds") == 0) builds();
+        else if (strcmp(mode, "both") == 0) both(turn);
+        else steady(queues[0]);
+        turn++;
+    } while (!stop && seconds() - start_s < limit_s);
+    end(0, "done %d", turn);
+}

@@ -1,0 +1,551 @@
+#!/usr/bin/env python3
+"""Ends clients, workers and daemons in the middle of their work, and looks at what is left.
+
+    tests/faults/run.py [--times N] [CASE...]
+
+After each kill: the survivors get an OpenCL error within 2 seconds, or do not notice; another client's results stay
+right; and when all is done no process, socket or shared memory is left. Also: connections that say nothing, garbage,
+frames that are cut off or announce too much, wrong keys. One line per case; the last line counts them.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
+LOAD = TARGET / "programs" / "fault-load"
+# The bar of the project, and what a loaded machine may add to it before it counts.
+ERROR_WITHIN_S = 2.0
+
+
+class Fault(Exception):
+    """What a case found."""
+
+
+def build_load():
+    source = HERE / "load.c"
+    LOAD.parent.mkdir(parents=True, exist_ok=True)
+    if not LOAD.exists() or LOAD.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run(["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-o", LOAD, source, "-lOpenCL"], check=True)
+
+
+def children_of(pid):
+    found = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def tree(pid):
+    """All processes below, without the first."""
+    found = []
+    for child in children_of(pid):
+        found.append(child)
+        found += tree(child)
+    return found
+
+
+def is_alive(pid):
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
+
+
+def peer_of(client, candidates):
+    """The worker that serves a client: the one whose CPU time or sockets moved most since the client came."""
+    return max(candidates, key=cpu_ticks, default=None)
+
+
+def cpu_ticks(pid):
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+    return -1
+
+
+def shared_memory():
+    """Named shared memory, and memfds that some process still maps or holds, by process."""
+    named = {path.name for path in Path("/dev/shm").iterdir()} if Path("/dev/shm").exists() else set()
+    return named
+
+
+def wait_for(condition, patience_s, what):
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.02)
+    raise Fault(what)
+
+
+def stacks_of(pid):
+    """Where the threads of a process that hangs are; empty without gdb."""
+    if not shutil.which("gdb"):
+        return ""
+    command = ["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all backtrace 14"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    return "".join(f"\n        | {line[:200]}" for line in said.splitlines() if line.startswith(("#", "Thread")))
+
+
+class Node:
+    """One daemon in a folder of its own."""
+
+    def __init__(self, folder, kind, number=0):
+        self.folder, self.kind = Path(folder), kind
+        self.key = self.folder / "key"
+        self.env = dict(os.environ, PENSTOCK_KEY=str(self.key), POCL_DEVICES="pthread", TMPDIR=str(self.folder))
+        if not self.key.exists():
+            subprocess.run([BIN / "penstock", "key", "--create"], env=self.env, check=True, stdout=subprocess.DEVNULL)
+            (self.folder / "vendors").mkdir()
+            (self.folder / "vendors/penstock.icd").write_text(f"{BIN / 'libpenstock_opencl.so'}\n")
+        listen = f"unix:{self.folder}/node{number}.sock" if kind == "unix" else "tcp:127.0.0.1:0"
+        self.log = open(self.folder / f"daemon{number}.log", "a")
+        self.daemon = subprocess.Popen([BIN / "penstock", "serve", "--listen", listen], env=self.env, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        timer = threading.Timer(10, self.daemon.kill)
+        timer.start()
+        line = self.daemon.stdout.readline()
+        timer.cancel()
+        if not line.startswith("listening on "):
+            raise Fault(f"the daemon did not start: {Path(self.log.name).read_text()[-500:]}")
+        self.address = line.removeprefix("listening on ").strip()
+        self.processes = set()
+
+    def client(self, mode, *more, nodes=None):
+        vendors = str(self.folder / "vendors")
+        addresses = ",".join(node.address for node in nodes or [self])
+        env = dict(self.env, OCL_ICD_VENDORS=vendors, OPENCL_VENDOR_PATH=vendors, PENSTOCK_NODES=addresses)
+        return Client([LOAD, mode, *map(str, more)], env)
+
+    def workers(self):
+        found = tree(self.daemon.pid)
+        self.processes.update(found)
+        return found
+
+    def must_serve(self):
+        """A new client gets right results."""
+        if self.daemon.poll() is not None:
+            raise Fault(f"the daemon ended with {self.daemon.returncode}")
+        self.client("check").must_be_right(20)
+
+    def stop(self):
+        self.workers()
+        self.daemon.send_signal(signal.SIGTERM)
+        try:
+            self.daemon.wait(5)
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()
+            self.daemon.wait()
+            raise Fault("the daemon does not end on SIGTERM") from None
+        self.nothing_left()
+
+    def nothing_left(self):
+        wait_for(lambda: not any(is_alive(pid) for pid in self.processes), 5,
+                 f"processes left: {[p for p in self.processes if is_alive(p)]}")
+        left = [path.name for path in self.folder.iterdir() if path.name.endswith(".sock")]
+        if left and self.daemon.returncode != -signal.SIGKILL:
+            raise Fault(f"sockets left: {left}")
+
+
+class Client:
+    """A process of load.c; its lines tell what it does."""
+
+    def __init__(self, command, env):
+        self.process = subprocess.Popen([str(part) for part in command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.lines, self.stamps = [], []
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip())
+            self.stamps.append(time.monotonic())
+
+    def wait_busy(self):
+        wait_for(lambda: any(line.startswith("busy") for line in self.lines) or self.process.poll() is not None, 20, "the client did not get to work")
+        if self.process.poll() is not None:
+            raise Fault(f"the client ended early: {self.lines[-3:]}")
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def must_be_right(self, patience_s):
+        """Ends by itself, with right results."""
+        try:
+            self.process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Fault(f"a client hangs: {self.lines[-3:]}") from None
+        self.reader.join(2)
+        if self.process.returncode != 0:
+            raise Fault(f"a client ended with {self.process.returncode}: {self.lines[-3:]}")
+
+    def must_get_error(self, since):
+        """Says "error CODE" in time after the kill, and ends in order."""
+        try:
+            self.process.wait(ERROR_WITHIN_S + 8)
+        except subprocess.TimeoutExpired:
+            stacks = stacks_of(self.process.pid)
+            self.kill()
+            raise Fault(f"a client hangs after the kill: {self.lines[-3:]}{stacks}") from None
+        self.reader.join(2)
+        code = self.process.returncode
+        if code < 0:
+            raise Fault(f"a client was ended by signal {-code}: {self.lines[-3:]}")
+        errors = [stamp for line, stamp in zip(self.lines, self.stamps) if line.startswith("error")]
+        if not errors:
+            raise Fault(f"a client noticed nothing and ended with {code}: {self.lines[-3:]}")
+        if errors[0] - since > ERROR_WITHIN_S:
+            raise Fault(f"the error came after {errors[0] - since:.1f} s")
+        if any("wrong" in line for line in self.lines):
+            raise Fault(f"wrong results: {self.lines[-3:]}")
+
+
+MODES = ["transfers", "kernels", "reads", "maps", "builds"]
+
+
+def kill_clients(times, kind, folder):
+    """Clients end; the worker ends, the daemon and another client go on."""
+    node = Node(folder, kind)
+    other = node.client("steady", 3600)
+    try:
+        other.wait_busy()
+        before = set(node.workers())
+        for turn in range(times):
+            client = node.client(MODES[turn % len(MODES)])
+            client.wait_busy()
+            time.sleep(random.uniform(0, 0.05))
+            node.workers()
+            client.kill()
+            if other.process.poll() is not None:
+                raise Fault(f"the other client ended: {other.lines[-3:]}")
+        # Spare workers may be new ones, but there are no more than before.
+        wait_for(lambda: len(node.workers()) <= len(before) + 1, 5, f"workers left: {len(node.workers())}, before {len(before)}")
+        other.process.send_signal(signal.SIGTERM)
+        other.must_be_right(20)
+        node.must_serve()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            other.process.kill()
+        node.stop()
+
+
+def kill_workers(times, kind, folder):
+    """A worker ends: its client gets an error in time, the daemon and another client go on."""
+    node = Node(folder, kind)
+    other = node.client("steady", 3600)
+    try:
+        other.wait_busy()
+        for turn in range(times):
+            known = {pid: cpu_ticks(pid) for pid in node.workers()}
+            client = node.client(MODES[turn % len(MODES)])
+            client.wait_busy()
+            time.sleep(random.uniform(0.02, 0.08))
+            busy = worker_of(client, node)
+            if busy is None:
+                raise Fault(f"no worker found for the client (before: {len(known)})")
+            since = time.monotonic()
+            os.kill(busy, signal.SIGKILL)
+            client.must_get_error(since)
+            if other.process.poll() is not None:
+                raise Fault(f"the other client ended: {other.lines[-3:]}")
+        other.process.send_signal(signal.SIGTERM)
+        other.must_be_right(20)
+        node.must_serve()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            other.process.kill()
+        node.stop()
+
+
+def inodes_of(pid):
+    found = set()
+    with contextlib.suppress(OSError):
+        for fd in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                name = os.readlink(fd)
+                if name.startswith("socket:["):
+                    found.add(int(name[8:-1]))
+    return found
+
+
+def worker_of(client, node):
+    """The worker at the other end of the client's socket, as the kernel's tables tell (ss knows both ends)."""
+    mine = inodes_of(client.process.pid)
+    peers = set()
+    listing = subprocess.run(["ss", "-xnp"], capture_output=True, text=True).stdout
+    for line in listing.splitlines():
+        fields = line.split()
+        # Netid State Recv-Q Send-Q Local Address:Port(inode) Peer Address:Port(inode) Process
+        numbers = [int(field) for field in fields if field.isdigit()]
+        if len(numbers) >= 4 and numbers[2] in mine:
+            peers.add(numbers[3])
+    ports = set()
+    listing = subprocess.run(["ss", "-tnpe"], capture_output=True, text=True).stdout
+    for line in listing.splitlines():
+        fields = line.split()
+        if len(fields) >= 5 and f"pid={client.process.pid}," in line:
+            ports.add((fields[4], fields[3]))
+    for pid in node.workers():
+        if inodes_of(pid) & peers:
+            return pid
+        for line in listing.splitlines():
+            fields = line.split()
+            if len(fields) >= 5 and f"pid={pid}," in line and (fields[3], fields[4]) in ports:
+                return pid
+    return None
+
+
+def kill_daemons(times, kind, folder):
+    """The daemon ends: its workers may finish their clients' work, or the clients get an error. A new one starts."""
+    for turn in range(times):
+        node = Node(folder, kind, 0)
+        client = node.client(MODES[turn % len(MODES)], 2)
+        client.wait_busy()
+        time.sleep(random.uniform(0, 0.05))
+        node.workers()
+        since = time.monotonic()
+        node.daemon.kill()
+        node.daemon.wait()
+        # The load ends by itself after 2 seconds: right, or with an error in time.
+        try:
+            client.process.wait(15)
+        except subprocess.TimeoutExpired:
+            client.kill()
+            raise Fault(f"a client hangs after the daemon's end: {client.lines[-3:]}") from None
+        client.reader.join(2)
+        if client.process.returncode < 0 or any("wrong" in line for line in client.lines):
+            raise Fault(f"a client ended with {client.process.returncode}: {client.lines[-3:]}")
+        late = [stamp for line, stamp in zip(client.lines, client.stamps) if line.startswith("error") and stamp - since > ERROR_WITHIN_S + 2]
+        if late:
+            raise Fault(f"an error came {late[0] - since:.1f} s after the daemon's end")
+        node.nothing_left()
+    Node(folder, kind, 0).stop()
+
+
+def kill_one_of_two(times, kind, folder):
+    """One node of two ends: commands on it fail in time, the process goes on."""
+    for turn in range(times):
+        first, second = Node(folder, "unix", 0), Node(folder, "tcp", 1)
+        try:
+            client = first.client("both", nodes=[first, second])
+            client.wait_busy()
+            time.sleep(random.uniform(0.02, 0.08))
+            for node in (first, second):
+                node.workers()
+            # The whole node: its daemon and all its workers.
+            victim = second if turn % 2 else first
+            since = time.monotonic()
+            for pid in [victim.daemon.pid, *victim.workers()]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            victim.daemon.wait()
+            client.must_get_error(since)
+        finally:
+            for node in (first, second):
+                if node.daemon.poll() is None:
+                    node.stop()
+                for path in Path(folder).glob("*.sock"):
+                    path.unlink()
+
+
+def dial(node):
+    kind, rest = node.address.split(":", 1)
+    if kind == "unix":
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(rest)
+    else:
+        host, port = rest.rsplit(":", 1)
+        connection = socket.create_connection((host, int(port)))
+    connection.settimeout(20)
+    return connection
+
+
+def silent_connections(times, kind, folder):
+    """A thousand connections that say nothing: the daemon serves on, and drops them in time."""
+    node = Node(folder, kind)
+    connections = []
+    try:
+        for _ in range(min(1000, times * 50)):
+            with contextlib.suppress(OSError):
+                connections.append(dial(node))
+        started = time.monotonic()
+        node.must_serve()
+        served_s = time.monotonic() - started
+        if served_s > 15:
+            raise Fault(f"a client had to wait {served_s:.1f} s")
+        dropped = 0
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                while connection.recv(4096):
+                    pass
+                dropped += 1
+        if dropped < len(connections):
+            raise Fault(f"{len(connections) - dropped} of {len(connections)} silent connections are still open after 20 s")
+        node.must_serve()
+    finally:
+        for connection in connections:
+            connection.close()
+        node.stop()
+
+
+def garbage(times, kind, folder):
+    """Random bytes, cut-off beginnings, lengths that lie: refused, and the daemon serves on."""
+    node = Node(folder, kind)
+    generator = random.Random(1)
+    try:
+        for turn in range(times * 20):
+            connection = dial(node)
+            size = generator.choice([1, 4, 31, 32, 64, 200, 4096, 100000])
+            if turn % 4 == 0:
+                sent = generator.randbytes(size)
+            elif turn % 4 == 1:
+                sent = b"\xff" * size
+            elif turn % 4 == 2:
+                sent = bytes(size)
+            else:
+                # What a real client says first, then garbage: the beginning comes from a real one.
+                sent = real_hello(node)[: generator.randrange(1, 200)] + generator.randbytes(size)
+            with contextlib.suppress(OSError):
+                connection.sendall(sent)
+                if turn % 3 == 0:
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.settimeout(10)
+                    while connection.recv(4096):
+                        pass
+            connection.close()
+        node.must_serve()
+    finally:
+        node.stop()
+
+
+_hello = {}
+
+
+def real_hello(node):
+    """The first bytes that a client says, caught by a listener that answers nothing."""
+    if node.kind not in _hello:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        fake = type("Fake", (), {"address": f"tcp:127.0.0.1:{listener.getsockname()[1]}"})
+        client = node.client("check", nodes=[fake])
+        listener.settimeout(10)
+        try:
+            connection, _ = listener.accept()
+            connection.settimeout(2)
+            _hello[node.kind] = connection.recv(65536)
+            connection.close()
+        except OSError:
+            _hello[node.kind] = b""
+        listener.close()
+        client.kill()
+    return _hello[node.kind]
+
+
+def replayed_hello_in_pieces(times, kind, folder):
+    """A right beginning, cut off at every byte."""
+    node = Node(folder, kind)
+    try:
+        start = real_hello(node)
+        for length in range(0, len(start) + 1, max(1, len(start) // (times * 10))):
+            connection = dial(node)
+            with contextlib.suppress(OSError):
+                connection.sendall(start[:length])
+            connection.close()
+        node.must_serve()
+    finally:
+        node.stop()
+
+
+def wrong_keys(times, kind, folder):
+    """No key, another key: refused with a message, and nothing is served."""
+    node = Node(folder, "tcp")
+    try:
+        other = Path(folder) / "other-key"
+        subprocess.run([BIN / "penstock", "key", "--create"], env=dict(os.environ, PENSTOCK_KEY=str(other)), check=True, stdout=subprocess.DEVNULL)
+        for key in (str(other), str(Path(folder) / "missing")):
+            for _ in range(min(times, 5)):
+                right, node.env["PENSTOCK_KEY"] = node.env["PENSTOCK_KEY"], key
+                client = node.client("check")
+                node.env["PENSTOCK_KEY"] = right
+                try:
+                    client.process.wait(20)
+                except subprocess.TimeoutExpired:
+                    client.kill()
+                    raise Fault("a client with a wrong key hangs") from None
+                if client.process.returncode == 0:
+                    raise Fault(f"a client with key {key} was served")
+        node.must_serve()
+    finally:
+        node.stop()
+
+
+CASES = {
+    "client killed": (kill_clients, ("unix", "tcp")),
+    "worker killed": (kill_workers, ("unix", "tcp")),
+    "daemon killed": (kill_daemons, ("unix", "tcp")),
+    "node of two killed": (kill_one_of_two, ("two",)),
+    "silent connections": (silent_connections, ("unix", "tcp")),
+    "garbage": (garbage, ("unix", "tcp")),
+    "cut-off hello": (replayed_hello_in_pieces, ("tcp",)),
+    "wrong keys": (wrong_keys, ("tcp",)),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--times", type=int, default=5, help="kills per case (default 5; the bar of the project is 100)")
+    parser.add_argument("case", nargs="*", help="parts of the names of the cases")
+    arguments = parser.parse_args()
+    if not (BIN / "penstock").exists():
+        sys.exit(f"no penstock in {BIN}: run `make build` first")
+    build_load()
+    passed = failed = 0
+    for name, (case, kinds) in CASES.items():
+        if arguments.case and not any(part in name for part in arguments.case):
+            continue
+        for kind in kinds:
+            folder = tempfile.mkdtemp(prefix="penstock-fault.")
+            before, started, note = shared_memory(), time.monotonic(), ""
+            try:
+                case(arguments.times, kind, folder)
+                left = shared_memory() - before
+                if left:
+                    raise Fault(f"shared memory left: {sorted(left)}")
+                verdict = "ok"
+            except (Fault, subprocess.SubprocessError, OSError) as fault:
+                verdict, note = "FAIL", str(fault) or type(fault).__name__
+            took = f"{time.monotonic() - started:.1f} s"
+            print(f"{verdict:<4} {'fault/' + name:<20} {kind:<5} {took:>8}  {note}", flush=True)
+            if verdict == "FAIL":
+                failed += 1
+                for log in sorted(Path(folder).glob("daemon*.log")):
+                    print("".join(f"        | {log.name}: {line}\n" for line in log.read_text().splitlines()[-8:]), end="")
+            else:
+                passed += 1
+            shutil.rmtree(folder, ignore_errors=True)
+    tally = os.environ.get("TEST_TALLY")
+    if tally:
+        with open(tally, "a") as file:
+            file.write(f"{passed} {failed} 0\n")
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+sys.exit(main())

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Attacks on a daemon and its workers: by a stranger, by a client with the key, by what runs in a worker.
+
+    tests/hostile/run.sh [PART OF A NAME...]
+
+Each attack is one line, PASS or FAIL; after each the daemon must serve a client right, and after all of them it must hold no more
+than at its start, and leave nothing behind. The last line counts.
+"""
+
+import contextlib
+import os
+import sys
+import time
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import clients
+import daemons
+import isolation
+import strangers
+from node import BIN, Node, wait_for
+
+ATTACKS = [*strangers.ATTACKS, *clients.ATTACKS, *isolation.ATTACKS, *daemons.ATTACKS]
+MEBI = 1 << 20
+
+
+def main():
+    if not (BIN / "penstock").exists():
+        sys.exit(f"no penstock in {BIN}: run `make build` first")
+    chosen = [attack for attack in ATTACKS if not sys.argv[1:] or any(part in attack.__name__ for part in sys.argv[1:])]
+    tally = {"PASS": 0, "FAIL": 0}
+    node = Node()
+
+    def tell(verdict, name, started, note=""):
+        tally[verdict] += 1
+        print(f"{verdict} {'hostile/' + name:<40} {time.monotonic() - started:6.1f} s  {note}", flush=True)
+
+    def attack(name, act):
+        started = time.monotonic()
+        try:
+            note = act()
+            tell("PASS", name, started, note or "")
+        except Exception as failure:
+            where = traceback.extract_tb(failure.__traceback__)[-1]
+            tell("FAIL", name, started, f"{type(failure).__name__}: {failure} ({os.path.basename(where.filename)}:{where.lineno})")
+
+    def after():
+        node.must_live()
+        clients.Client(node).works().close()
+
+    try:
+        node.settle()
+        clients.Client(node).works().close()
+        node.settle()
+        start = {"fds": node.fds(), "threads": node.threads(), "rss": node.rss()}
+
+        for one in chosen:
+            def act(one=one):
+                note = one(node)
+                after()
+                return note
+            attack(one.__name__.replace("_", " "), act)
+
+        def rests():
+            node.settle(30)
+            # The thread that answered the last question may be about to end.
+            with contextlib.suppress(AssertionError):
+                wait_for(lambda: node.threads() <= start["threads"] and node.fds() <= start["fds"], 3, "")
+            now = {"fds": node.fds(), "threads": node.threads(), "rss": node.rss()}
+            assert now["fds"] <= start["fds"] and now["threads"] <= start["threads"], f"{start} before, {now} now"
+            assert now["rss"] <= start["rss"] + 8 * MEBI, f"{start} before, {now} now"
+            return f"RSS {start['rss'] // 1024} KiB before, {now['rss'] // 1024} KiB after; {now['fds']} descriptors, {now['threads']} threads"
+
+        def leaves():
+            left = node.stop()
+            assert not left, left
+
+        attack("the daemon is back at its start", rests)
+        attack("the log is short and one event a line", lambda: strangers.log_is_short(node))
+        attack("nothing is left", leaves)
+        if tally["FAIL"]:
+            print("".join(f"        | {line}\n" for line in node.said().splitlines()[-20:]), end="")
+    finally:
+        node.remove()
+    if path := os.environ.get("TEST_TALLY"):
+        with open(path, "a") as file:
+            file.write(f"{tally['PASS']} {tally['FAIL']} 0\n")
+    print(f"{tally['PASS']} passed, {tally['FAIL']} failed, 0 skipped")
+    return 1 if tally["FAIL"] else 0
+
+
+sys.exit(main())

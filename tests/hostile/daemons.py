@@ -1,0 +1,213 @@
+"""What claims to be a daemon, and its workers, towards the library: it must not crash a program, nor hold it for ever."""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import wire
+from node import BIN, ROOT, TARGET
+from wire import exactly
+
+# A program gives a node that is silent five seconds for its hello.
+PATIENCE = 12
+
+
+class Impostor:
+    """Listens, says what it is told to, and keeps nobody waiting when it ends."""
+
+    def __init__(self, node, talk):
+        self.path = node.folder / "impostor.sock"
+        self.path.unlink(missing_ok=True)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(str(self.path))
+        self.listener.listen(64)
+        self.talk, self.open = talk, []
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.open.append(connection)
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        try:
+            self.talk(connection)
+        except OSError:
+            pass
+        connection.close()
+
+    def close(self):
+        self.listener.close()
+        for connection in self.open:
+            connection.close()
+        self.path.unlink(missing_ok=True)
+
+
+def welcome(connection, features=0, verdict=0, final=0):
+    """The accepting side of a hello on a Unix socket."""
+    exactly(connection, wire.HELLO_BYTES)
+    connection.sendall(struct.pack("<8sHHQ64s", wire.MAGIC, wire.VERSION, verdict, features, os.urandom(64)))
+    exactly(connection, 64)
+    connection.sendall(struct.pack("<H", final))
+
+
+def load(node):
+    """The program of the fault tests, with the library as its only driver."""
+    program, source = TARGET / "programs" / "fault-load", ROOT / "tests/faults/load.c"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run(["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-o", program, source, "-lOpenCL"], check=True)
+    vendors = node.folder / "vendors"
+    if not vendors.exists():
+        vendors.mkdir()
+        (vendors / "penstock.icd").write_text(f"{BIN / 'libpenstock_opencl.so'}\n")
+    return [program, "check"], {"OCL_ICD_VENDORS": str(vendors), "OPENCL_VENDOR_PATH": str(vendors)}
+
+
+def meet(node, talk, command=None, variables=None, patience=PATIENCE):
+    """Has a program meet an impostor; it must end by itself, in time, and not by a signal."""
+    impostor = Impostor(node, talk)
+    env = dict(node.env, PENSTOCK_NODES=f"unix:{impostor.path}", **(variables or {}))
+    process = subprocess.Popen([str(part) for part in command or [BIN / "penstock", "devices"]], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    most = 0
+    end = time.monotonic() + patience
+    try:
+        while process.poll() is None:
+            assert time.monotonic() < end, "the program hangs"
+            try:
+                lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+                most = max(most, *(int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0)
+            except (OSError, ValueError):
+                pass
+            time.sleep(0.005)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        said = process.communicate()[0].decode(errors="replace")
+        impostor.close()
+    assert process.returncode >= 0, f"ended by signal {-process.returncode}: {said[-200:]}"
+    assert "panicked" not in said, said[-400:]
+    return process.returncode, said, most << 10
+
+
+def description_of(node):
+    connection = wire.enter(node.address("unix"))
+    size = struct.unpack("<I", exactly(connection, 4))[0]
+    description = exactly(connection, size)
+    connection.close()
+    return description
+
+
+def impostors_in_the_hello(node):
+    def silent(connection):
+        time.sleep(PATIENCE)
+
+    talks = [
+        silent,
+        lambda connection: connection.sendall(os.urandom(4096)),
+        lambda connection: connection.sendall(bytes(4096)),
+        lambda connection: welcome(connection, verdict=77),
+        lambda connection: welcome(connection, final=77),
+        lambda connection: welcome(connection, features=(1 << 64) - 1),
+        lambda connection: (welcome(connection), time.sleep(PATIENCE)),
+        lambda connection: (welcome(connection), connection.sendall(struct.pack("<I", 0xFFFFFFFF)), time.sleep(PATIENCE)),
+        lambda connection: (welcome(connection), connection.sendall(struct.pack("<I", 4 << 20)), time.sleep(PATIENCE)),
+        lambda connection: (welcome(connection), connection.sendall(struct.pack("<I", 0))),
+    ]
+    for number, talk in enumerate(talks):
+        code, said, most = meet(node, talk)
+        assert code != 0 or "devices" not in said, f"talk {number}: {said}"
+        assert most < 64 << 20, f"talk {number}: {most >> 20} MiB"
+
+
+def impostors_with_wrong_descriptions(node):
+    """A node's own description with bytes changed, cut off or added; sizes that lie."""
+    right, generator = description_of(node), random.Random(5)
+    for turn in range(60):
+        wrong = bytearray(right)
+        if turn % 3 == 0:
+            for _ in range(generator.randrange(1, 6)):
+                wrong[generator.randrange(len(wrong))] = generator.choice([0, 1, 0x7F, 0x80, 0xFF, generator.randrange(256)])
+        elif turn % 3 == 1:
+            wrong = wrong[: generator.randrange(len(wrong))]
+        else:
+            at = generator.randrange(min(len(wrong), 200))
+            wrong[at:at] = b"\xff\xff\xff\xff\x0f"
+
+        def talk(connection, wrong=bytes(wrong)):
+            welcome(connection)
+            connection.sendall(struct.pack("<I", len(wrong)) + wrong)
+            time.sleep(1)
+
+        command, variables = load(node) if turn % 5 == 0 else (None, None)
+        _, _, most = meet(node, talk, command, variables)
+        assert most < 256 << 20, f"turn {turn}: {most >> 20} MiB"
+
+
+def workers_that_lie(node):
+    """A right start, and then frames that answer nothing, everything, or too much."""
+    right, generator = description_of(node), random.Random(9)
+
+    def frame(opcode, body, payload=b"", announce=None):
+        return wire.header(opcode, len(body), 0, 0, len(payload) if announce is None else announce) + body + payload
+
+    def reply(request, status, payload=b"", announce=None):
+        return frame(wire.REPLY, struct.pack("<Qi", request, status), payload, announce)
+
+    floods = [
+        [os.urandom(1 << 16)],
+        [wire.header(0x0109, 8) + bytes(8)],
+        [reply(n, 0) for n in range(3000)],
+        [reply(n, 0, b"\xff" * 9) for n in range(300)],
+        [reply(n, -5, b"\xff\xff\xff\xff\x0f") for n in range(300)],
+        [reply(1, 0, announce=(512 << 20) + 1)],
+        [reply(1, 0, announce=512 << 20)],
+        [frame(wire.EVENT_DONE, struct.pack("<Qi5Q", n, n % 3 - 1, *[(1 << 64) - 1] * 5)) for n in range(3000)],
+        [frame(wire.READ_DATA, struct.pack("<QQ", n, (1 << 64) - 8), bytes(100)) for n in range(1000)],
+        [frame(wire.READ_DATA, struct.pack("<QQ", 3, 0), announce=1 << 46)],
+        [frame(wire.MEM_GONE, struct.pack("<Q", n)) for n in range(1000)],
+        [frame(wire.CONTEXT_ERROR, struct.pack("<Q", n), b"\xff" * 1000) for n in range(100)],
+        [frame(wire.FAULT, struct.pack("<i", 5), b"\x1b[31mgo away\0\n" * 10)],
+        [frame(wire.OUTPUT, b"", announce=(64 << 10) + 1)],
+    ]
+    command, variables = load(node)
+    for number, flood in enumerate(floods):
+        def talk(connection, flood=flood):
+            welcome(connection)
+            connection.sendall(struct.pack("<I", len(right)) + right)
+            # Said when the program has asked something, and again after each further word of it.
+            while connection.recv(65536):
+                for piece in flood:
+                    connection.sendall(piece)
+                generator.shuffle(flood)
+                connection.settimeout(1)
+
+        code, said, most = meet(node, talk, command, variables, 20)
+        assert code != 0, f"flood {number}: the program took it for right: {said}"
+        assert most < 700 << 20, f"flood {number}: {most >> 20} MiB"
+
+
+def a_socket_where_others_can_write(node):
+    """The user's own socket is not trusted in a directory that others can write to."""
+    folder = node.folder / "runtime"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "penstock").mkdir(parents=True)
+    os.chmod(folder, 0o700)
+    os.chmod(folder / "penstock", 0o777)
+    env = dict(node.env, XDG_RUNTIME_DIR=str(folder))
+    ended = subprocess.run([BIN / "penstock", "serve"], env=env, capture_output=True, timeout=10, text=True)
+    assert ended.returncode != 0 and "others can write" in ended.stderr, f"{ended.returncode}: {ended.stderr}"
+
+
+ATTACKS = [impostors_in_the_hello, impostors_with_wrong_descriptions, workers_that_lie, a_socket_where_others_can_write]

@@ -1,0 +1,168 @@
+"""A daemon to be attacked, and what it may hold before and after."""
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import wire
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
+
+
+def wait_for(condition, patience, what):
+    end = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(what() if callable(what) else what)
+        time.sleep(0.02)
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def status_of(pid, *names):
+    """Sum of lines of /proc/PID/status, in bytes."""
+    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return sum(int(lines[name].split()[0]) * 1024 for name in names)
+
+
+def cpu_of(pid):
+    """CPU time of a process, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children_of(pid):
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found += [int(child) for child in (task / "children").read_text().split()]
+        except OSError:
+            pass
+    return found
+
+
+class Node:
+    """One daemon on a Unix socket and on TCP, in a folder of its own."""
+
+    def __init__(self):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-hostile."))
+        self.shm = set(os.listdir("/dev/shm"))
+        self.processes = set()
+        key = self.folder / "key"
+        self.env = dict(os.environ, PENSTOCK_KEY=str(key), POCL_DEVICES="pthread", TMPDIR=str(self.folder))
+        for name in ("PENSTOCK_NODES", "PENSTOCK_WORKER"):
+            self.env.pop(name, None)
+        subprocess.run([BIN / "penstock", "key", "--create"], env=self.env, check=True, stdout=subprocess.DEVNULL)
+        self.key = bytes.fromhex(key.read_text().strip())
+        self.log = open(self.folder / "daemon.log", "w+b", buffering=0)
+        listen = ["--listen", f"unix:{self.folder}/node.sock", "--listen", "tcp:127.0.0.1:0"]
+        # The usual limit of descriptors, whatever ours is: the daemon must do with what users have.
+        usual = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        self.daemon = subprocess.Popen([BIN / "penstock", "serve", *listen], env=self.env, stdout=subprocess.PIPE, stderr=self.log, preexec_fn=usual, text=True)
+        timer = threading.Timer(20, self.daemon.kill)
+        timer.start()
+        self.addresses = {}
+        for _ in range(2):
+            line = self.daemon.stdout.readline()
+            assert line.startswith("listening on "), f"the daemon did not start: {self.said()}"
+            address = line.removeprefix("listening on ").strip()
+            self.addresses[address.split(":")[0]] = address
+        timer.cancel()
+
+    def address(self, way):
+        return self.addresses[way]
+
+    def said(self):
+        return Path(self.log.name).read_text(errors="replace")
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.daemon.pid}/fd"))
+
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.daemon.pid}/task"))
+
+    def rss(self):
+        return status_of(self.daemon.pid, "VmRSS")
+
+    def workers(self):
+        found = children_of(self.daemon.pid)
+        self.processes.update(found)
+        return found
+
+    def control(self):
+        """The daemon's own account of itself."""
+        import json
+        import struct
+        connection = wire.enter(self.address("unix"), role=wire.CONTROL)
+        size = struct.unpack("<I", wire.exactly(connection, 4))[0]
+        return json.loads(wire.exactly(connection, size))
+
+    def settle(self, patience=20):
+        """Waits until nobody is served and the spares are ready."""
+
+        def settled():
+            status = self.control()
+            return not status["sessions"] and status["spare_workers"] == 2 and not status["starting_workers"]
+
+        wait_for(settled, patience, lambda: f"the daemon does not come to rest: {self.control()}")
+
+    def must_live(self):
+        code = self.daemon.poll()
+        assert code is None, f"the daemon ended with {code}: {self.said()[-800:]}"
+
+    def stop(self):
+        """Ends it; says what is left."""
+        self.workers()
+        self.daemon.send_signal(signal.SIGTERM)
+        self.daemon.wait(10)
+        self.daemon.stdout.close()
+        try:
+            wait_for(lambda: not any(map(is_alive, self.processes)), 5, "")
+        except AssertionError:
+            return f"processes left: {[pid for pid in self.processes if is_alive(pid)]}"
+        left = [path.name for path in self.folder.iterdir() if path.name.endswith(".sock")]
+        left += sorted(set(os.listdir("/dev/shm")) - self.shm)
+        return f"files left: {left}" if left else None
+
+    def remove(self):
+        if self.daemon.poll() is None:
+            self.daemon.kill()
+            self.daemon.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def stranger(node):
+    """A connection over TCP that has said nothing."""
+    return wire.dial(node.address("tcp"))
+
+
+def hangs_up(connection, patience):
+    """Whether the other side ends the connection, and what it said before."""
+    connection.settimeout(patience)
+    said = b""
+    try:
+        while piece := connection.recv(65536):
+            said += piece
+    except TimeoutError:
+        return None
+    except OSError:
+        pass
+    return said
+
+
+socket.setdefaulttimeout(30)

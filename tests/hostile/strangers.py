@@ -1,0 +1,271 @@
+"""Who has no key, or not the right one, or is silent."""
+
+import contextlib
+import os
+import random
+import socket
+import struct
+import threading
+import time
+
+import wire
+from node import cpu_of, hangs_up, stranger, wait_for
+from wire import Client, Refused
+
+HELLO_S = 5.0
+
+
+def refused(act, *verdicts):
+    try:
+        act()
+    except Refused as refusal:
+        assert refusal.verdict in verdicts, f"refused with {refusal.verdict}, not {verdicts}"
+        return
+    except (ConnectionError, BrokenPipeError):
+        return
+    raise AssertionError("was let in")
+
+
+def wrong_and_missing_keys(node):
+    for key in (os.urandom(32), bytes(32), bytes(reversed(node.key))):
+        for role in (wire.CLIENT, wire.PEER, wire.CONTROL):
+            refused(lambda: wire.enter(node.address("tcp"), key, role, check=False), wire.WRONG_KEY)
+    # A proof of zeros, as on a Unix socket.
+    refused(lambda: wire.enter(node.address("tcp"), None), wire.WRONG_KEY)
+
+
+def other_versions_and_roles(node):
+    for way in ("tcp", "unix"):
+        for hello, verdict in (
+            (wire.hello_bytes(version=2), wire.WRONG_VERSION),
+            (wire.hello_bytes(version=0xFFFF), wire.WRONG_VERSION),
+            (wire.hello_bytes(role=0), wire.NOT_UNDERSTOOD),
+            (wire.hello_bytes(role=0xFFFF), wire.NOT_UNDERSTOOD),
+            (wire.hello_bytes(magic=b"GET / HT"), wire.NOT_UNDERSTOOD),
+        ):
+            refused(lambda: wire.enter(node.address(way), node.key if way == "tcp" else None, hello=hello), verdict)
+
+
+def reflected_proof(node):
+    """The daemon's own proof, sent back to it."""
+    connection = stranger(node)
+    connection.sendall(wire.hello_bytes())
+    welcome = wire.exactly(connection, wire.WELCOME_BYTES)
+    connection.sendall(welcome[-32:] + bytes(32))
+    assert struct.unpack("<H", wire.exactly(connection, 2))[0] == wire.WRONG_KEY
+    # And with the daemon's nonce as ours.
+    connection = stranger(node)
+    connection.sendall(wire.hello_bytes(nonce=welcome[20:52]))
+    second = wire.exactly(connection, wire.WELCOME_BYTES)
+    connection.sendall(welcome[-32:] + bytes(32))
+    assert struct.unpack("<H", wire.exactly(connection, 2))[0] == wire.WRONG_KEY
+    assert second[20:52] != welcome[20:52], "a nonce came twice"
+
+
+def replayed_hello(node):
+    """All that a right client said, said again."""
+    connection, hello = stranger(node), wire.hello_bytes()
+    connection.sendall(hello)
+    welcome = wire.exactly(connection, wire.WELCOME_BYTES)
+    answer = wire.proof(node.key, "connecting", hello, welcome) + bytes(32)
+    connection.sendall(answer)
+    assert struct.unpack("<H", wire.exactly(connection, 2))[0] == wire.WELCOME
+    connection.close()
+    connection = stranger(node)
+    connection.sendall(hello + answer)
+    wire.exactly(connection, wire.WELCOME_BYTES)
+    assert struct.unpack("<H", wire.exactly(connection, 2))[0] == wire.WRONG_KEY
+
+
+def relayed_proofs_of_two_daemons_do_not_mix(node):
+    """A proof for one connection is none for another one, made at the same time with the same hello."""
+    hello, pair = wire.hello_bytes(), [stranger(node), stranger(node)]
+    for connection in pair:
+        connection.sendall(hello)
+    welcomes = [wire.exactly(connection, wire.WELCOME_BYTES) for connection in pair]
+    pair[0].sendall(wire.proof(node.key, "connecting", hello, welcomes[1]) + bytes(32))
+    assert struct.unpack("<H", wire.exactly(pair[0], 2))[0] == wire.WRONG_KEY
+
+
+def hello_cut_at_every_byte(node):
+    hello = wire.hello_bytes()
+    for cut in range(len(hello)):
+        connection = stranger(node)
+        connection.sendall(hello[:cut])
+        connection.shutdown(socket.SHUT_WR)
+        assert hangs_up(connection, 3) is not None, f"cut at {cut}: still open"
+    for cut in range(64):
+        connection, hello = stranger(node), wire.hello_bytes()
+        connection.sendall(hello)
+        welcome = wire.exactly(connection, wire.WELCOME_BYTES)
+        connection.sendall((wire.proof(node.key, "connecting", hello, welcome) + bytes(32))[:cut])
+        connection.close()
+    for cut in range(0, len(hello), 3):
+        connection = wire.dial(node.address("unix"))
+        connection.sendall(hello[:cut])
+        connection.close()
+
+
+def garbage_bytes(node):
+    generator = random.Random(7)
+    for turn in range(120):
+        connection = wire.dial(node.address("tcp" if turn % 3 else "unix"))
+        size = generator.choice([1, 9, 10, 11, 51, 52, 53, 200, 4096, 300000])
+        junk = [generator.randbytes(size), b"\xff" * size, bytes(size), wire.hello_bytes() + generator.randbytes(size)][turn % 4]
+        with contextlib.suppress(OSError):
+            connection.sendall(junk)
+            if turn % 2:
+                connection.shutdown(socket.SHUT_WR)
+                assert hangs_up(connection, 8) is not None, "garbage is listened to"
+        connection.close()
+
+
+def one_byte_a_second(node):
+    """Who speaks too slowly has no more time than who is silent."""
+    connection, started = stranger(node), time.monotonic()
+    connection.setblocking(False)
+    for byte in wire.hello_bytes():
+        with contextlib.suppress(BlockingIOError):
+            try:
+                connection.send(bytes([byte]))
+                if connection.recv(100) == b"":
+                    break
+            except (ConnectionError, BrokenPipeError):
+                break
+        assert time.monotonic() - started < HELLO_S + 2, "it may go on"
+        time.sleep(0.3)
+
+
+def thousand_silent_connections(node):
+    """The daemon serves a client meanwhile as fast as before, and ends the silent ones in time."""
+    usual = []
+    for _ in range(3):
+        node.settle()
+        started = time.monotonic()
+        client = Client(node, "tcp")
+        client.ping()
+        usual.append(time.monotonic() - started)
+        client.close()
+    node.settle()
+    silent = [stranger(node) for _ in range(1000)]
+    since = time.monotonic()
+    for way in ("tcp", "unix"):
+        started = time.monotonic()
+        client = Client(node, way)
+        client.ping()
+        took = time.monotonic() - started
+        assert took < max(usual) + 0.25, f"{took * 1000:.0f} ms over {way}, usually {[round(u * 1000) for u in usual]}"
+        client.works().close()
+    assert node.threads() < 320, f"{node.threads()} threads"
+    for connection in silent:
+        left = since + HELLO_S + 3 - time.monotonic()
+        assert hangs_up(connection, max(left, 0.05)) is not None, "a silent one is still open"
+        connection.close()
+    return f"served in {took * 1000:.0f} ms, usually {max(usual) * 1000:.0f}"
+
+
+def connect_and_disconnect(node):
+    """3,000 connections from four threads that are gone at once."""
+
+    def storm(way):
+        for turn in range(750):
+            with contextlib.suppress(OSError):
+                connection = wire.dial(node.address(way))
+                if turn % 3 == 1:
+                    connection.sendall(wire.hello_bytes()[: turn % 53])
+                if turn % 3 == 2:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.close()
+
+    threads = [threading.Thread(target=storm, args=(way,)) for way in ("tcp", "unix", "tcp", "tcp")]
+    for thread in threads:
+        thread.start()
+    Client(node).works().close()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    wait_for(lambda: node.threads() < 20, 8, lambda: f"{node.threads()} threads are left")
+
+
+def strangers_are_cheap(node):
+    """Messages that announce much, before any proof: no memory is taken for them."""
+    before = node.rss()
+    connections = [stranger(node) for _ in range(50)]
+    for connection in connections:
+        connection.sendall(wire.hello_bytes())
+        with contextlib.suppress(OSError):
+            connection.sendall(wire.frame("WriteBuffer", 1, 2, 3, 4, announce=1 << 45) + bytes(1 << 16))
+    time.sleep(0.5)
+    grown = node.rss() - before
+    for connection in connections:
+        connection.close()
+    assert grown < 8 << 20, f"{grown >> 20} MiB more"
+
+
+def a_socket_of_the_user_alone(node):
+    about = os.stat(node.folder / "node.sock")
+    assert about.st_mode & 0o777 == 0o600, f"mode {about.st_mode & 0o777:o}"
+    assert os.stat(node.folder / "key").st_mode & 0o777 == 0o600
+    node.settle()
+    for pid in [node.daemon.pid, *node.workers()]:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            assert node.key.hex().encode() not in file.read(), "the key is in a command line"
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            assert node.key.hex().encode() not in file.read(), "the key is in an environment"
+    if os.geteuid() != 0:
+        return "not tried as another user: needs root"
+    # Another user: neither by the file's mode nor, where that is open, by the kernel's word of who connects.
+    for opened in (False, True):
+        os.chmod(node.folder, 0o755)
+        os.chmod(node.folder / "node.sock", 0o666 if opened else 0o600)
+        child = os.fork()
+        if child == 0:
+            code = 9
+            try:
+                os.setgroups([])
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+                try:
+                    wire.enter(node.address("unix"))
+                except PermissionError:
+                    code = 1
+                except Refused as refusal:
+                    code = 2 if refusal.verdict == wire.WRONG_USER else 3
+            finally:
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.chmod(node.folder / "node.sock", 0o600)
+        os.chmod(node.folder, 0o700)
+        assert code == (2 if opened else 1), f"another user: {code}, socket open to all: {opened}"
+
+
+def idle_costs_nothing(node):
+    """Daemon, spares, and workers with idle clients: no CPU time in two seconds."""
+    node.settle()
+    idle = [Client(node, "unix").setup(), Client(node, "tcp").setup()]
+    for client in idle:
+        client.works()
+    time.sleep(1)
+    before = {pid: cpu_of(pid) for pid in [node.daemon.pid, *node.workers()]}
+    time.sleep(2)
+    used = {pid: round(cpu_of(pid) - was, 3) for pid, was in before.items()}
+    for client in idle:
+        client.close()
+    assert max(used.values()) <= 0.01, f"CPU seconds in 2 s: {used}"
+
+
+def log_is_short(node):
+    """Strangers can not fill the disk, nor write lines of their own."""
+    said = node.said()
+    lines = said.splitlines()
+    odd = [line for line in lines if not line.startswith("20") and "PoCL" not in line and "pocl" not in line]
+    assert len(said) < 1 << 20, f"{len(said)} bytes of log"
+    assert not any("FORGED" in line[:40] for line in lines), "a line was forged"
+    return f"{len(lines)} lines, {len(said) >> 10} KiB" + (f"; of others: {odd[0][:60]}" if odd else "")
+
+
+ATTACKS = [
+    wrong_and_missing_keys, other_versions_and_roles, reflected_proof, replayed_hello, relayed_proofs_of_two_daemons_do_not_mix,
+    hello_cut_at_every_byte, garbage_bytes, one_byte_a_second, thousand_silent_connections, connect_and_disconnect,
+    strangers_are_cheap, a_socket_of_the_user_alone, idle_costs_nothing,
+]

@@ -1,0 +1,20 @@
+# hashcat: compiles and links many programs, keeps their binaries, uses two contexts and all devices.
+SEVERAL=yes
+LIMIT_S=300
+needs() { command -v hashcat >/dev/null || { echo "hashcat is not installed"; return 1; }; }
+run() {
+    local word
+    for word in $(seq 1 3000); do echo "word$((word * 7919 % 100003))"; done >words.txt
+    for word in 7919 55433 39640 31721; do
+        grep -qx "word$word" words.txt && printf 'word%d' "$word" | md5sum | cut -c 1-32
+    done >hashes.txt
+    # Its own cache of binaries: the second start loads what the first one built.
+    export XDG_DATA_HOME=$XDG_CACHE_HOME HOME=$XDG_CACHE_HOME
+    mkdir -p "$XDG_CACHE_HOME"
+    hashcat -m 0 -a 0 -O --potfile-disable --force --quiet --outfile found.txt hashes.txt words.txt || return 1
+    hashcat -m 0 -a 0 -O --potfile-disable --force --outfile again.txt hashes.txt words.txt >screen.txt || { cat screen.txt; return 1; }
+    grep -q 'Status.*: Cracked' screen.txt || { cat screen.txt; return 1; }
+    sort found.txt again.txt >result.txt
+    grep -c . result.txt | sed 's/$/ found in two runs/' >note.txt
+    [ "$(wc -l <result.txt)" -eq $((2 * $(wc -l <hashes.txt))) ]
+}

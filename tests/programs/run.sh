@@ -1,0 +1,133 @@
+#!/bin/bash
+# Runs real, unmodified programs, and compares what they give on a pool with what they give on the local platform.
+#
+#   tests/programs/run.sh [--on local|unix|tcp|two] [--lane fast|slow|all] [NAME...]
+#
+# Each program is a file NAME.sh beside this one. Logs and results stay in target/programs-log/NAME/POOL.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../../tools/pool.sh"
+on=local
+lane=all
+names=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --on) on=$2; shift ;;
+        --lane) lane=$2; shift ;;
+        -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -*) echo "no such option: $1" >&2; exit 2 ;;
+        *) names+=("${1%.sh}") ;;
+    esac
+    shift
+done
+if [ ${#names[@]} -eq 0 ]; then
+    for file in "$here"/*.sh; do
+        name=$(basename "$file" .sh)
+        [ "$name" = run ] || names+=("$name")
+    done
+fi
+
+ROOT=$POOL_ROOT
+PROGRAM_TESTS=$here
+PYTHON=$ROOT/.venv/bin/python
+CACHE=$ROOT/.cache
+export ROOT PROGRAM_TESTS PYTHON CACHE PENSTOCK_PROGRAMS
+results=$PENSTOCK_TARGET/programs-log
+
+# What a program's file may set or replace.
+defaults() {
+    LANE=fast                # or slow: only in `make test-programs`
+    LIMIT_S=120
+    SEVERAL=no               # yes: also run on two nodes
+    VERSION=1                # part of the key of the kept local result
+    needs() { true; }        # fails, and prints why, if the program is not there
+    run() { false; }         # runs it in the current folder; what is compared goes to result.txt
+    compare() { diff -u "$1/result.txt" "$2/result.txt"; }
+}
+
+# Runs one program in a clean folder; $1: the pool's name (for the folder).
+run_in() {
+    local folder=$results/$name/$1
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    (
+        cd "$folder" || exit 1
+        [ "$1" = local ] && POOL_ENV=()
+        # A function cannot be given to `timeout`: a shell that reads the same file can.
+        # The program's own caches must not carry a result from the pool to the local run or back.
+        POOL=$1 XDG_CACHE_HOME=$CACHE/xdg-$1 pool_run "$LIMIT_S" bash -c '
+            '"$(declare -f defaults)"'
+            defaults; . "$0"; run' "$here/$name.sh" >log.txt 2>&1
+    )
+}
+
+trap pool_stop EXIT
+trap 'exit 130' INT TERM
+export POCL_DEVICES=pthread
+passed=0 failed=0 skipped=0
+
+report() { # verdict note; the time runs since $started
+    local took
+    took=$(echo "$(date +%s.%N) $started" | awk '{printf "%.1f s", $1 - $2}')
+    case $1 in
+        ok) passed=$((passed + 1)); [ -n "${TEST_TALLY:-}" ] && echo "1 0 0" >>"$TEST_TALLY" ;;
+        skip) skipped=$((skipped + 1)); [ -n "${TEST_TALLY:-}" ] && echo "0 0 1" >>"$TEST_TALLY" ;;
+        *) failed=$((failed + 1)); [ -n "${TEST_TALLY:-}" ] && echo "0 1 0" >>"$TEST_TALLY" ;;
+    esac
+    printf '%-4s program/%-12s %-5s %8s  %s\n' "$1" "$name" "$on" "$took" "$2"
+}
+
+show_log() { tail -n "${2:-25}" "$1" | sed 's/^/        | /'; }
+
+how_it_ended() {
+    case $1 in
+        124 | 137) echo "still running after $LIMIT_S s" ;;
+        *) echo "ended with code $1" ;;
+    esac
+}
+
+pool_ready=
+one() {
+    local started code local_started why
+    started=$(date +%s.%N)
+    defaults
+    . "$here/$name.sh" || return
+    [ "$lane" != all ] && [ "$lane" != "$LANE" ] && return
+    [ "$on" = two ] && [ "$SEVERAL" = no ] && return
+    if ! why=$(needs); then report skip "$why"; return; fi
+    # The local run comes first, without any pool in its surroundings. It is kept for the other pools of one test run.
+    local stamp=$results/$name/local/done-$VERSION-${TEST_RUN:-$$}
+    if [ "$on" = local ] || [ ! -e "$stamp" ]; then
+        local_started=$(date +%s.%N)
+        run_in local
+        code=$?
+        if [ $code -ne 0 ]; then
+            report "$([ "$on" = local ] && echo FAIL || echo skip)" "does not run locally: $(how_it_ended $code)"
+            show_log "$results/$name/local/log.txt"
+            return
+        fi
+        echo "$(date +%s.%N) $local_started" | awk '{printf "%.1f\n", $1 - $2}' >"$stamp"
+    fi
+    if [ "$on" = local ]; then report ok "$(tail -n 1 "$results/$name/local/note.txt" 2>/dev/null)"; return; fi
+    if [ -z "$pool_ready" ]; then pool_start "$on" || exit 1; pool_ready=1; fi
+    started=$(date +%s.%N)
+    run_in "$on"
+    code=$?
+    if [ $code -ne 0 ]; then
+        report FAIL "$(how_it_ended $code)"
+        show_log "$results/$name/$on/log.txt"
+        return
+    fi
+    if compare "$results/$name/local" "$results/$name/$on" >"$results/$name/$on/difference.txt" 2>&1; then
+        report ok "as locally ($(cat "$stamp") s)  $(tail -n 1 "$results/$name/$on/note.txt" 2>/dev/null)"
+    else
+        report FAIL "differs from the local run"
+        show_log "$results/$name/$on/difference.txt"
+    fi
+}
+for name in "${names[@]}"; do
+    if [ ! -e "$here/$name.sh" ]; then echo "no such program: $name" >&2; exit 2; fi
+    one
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

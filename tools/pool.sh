@@ -1,0 +1,89 @@
+# Sourced by the test and benchmark scripts (bash): runs commands on a chosen pool.
+#
+#   pool_start local|unix|tcp|two   starts the daemons that are needed; sets POOL_ENV (words NAME=VALUE for env)
+#   pool_run SECONDS COMMAND...     runs a command there, with a time limit
+#   pool_stop                       ends the daemons and removes their files
+#
+# Where things are found can be given: PENSTOCK_BIN (the folder with penstock and libpenstock_opencl.so),
+# PENSTOCK_PROGRAMS (the folder with matmul and clbench).
+
+POOL_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+PENSTOCK_TARGET=$(realpath -m "${CARGO_TARGET_DIR:-$POOL_ROOT/target}")
+PENSTOCK_BIN=${PENSTOCK_BIN:-$PENSTOCK_TARGET/release}
+PENSTOCK_PROGRAMS=${PENSTOCK_PROGRAMS:-$PENSTOCK_TARGET/programs}
+POOL_PIDS=()
+POOL_ENV=()
+POOL_DIR=
+
+# Starts one daemon with the given arguments; the address it listens on comes back in POOL_ADDRESS.
+pool_serve() {
+    local log=$POOL_DIR/daemon-${#POOL_PIDS[@]}.log out=$POOL_DIR/daemon-${#POOL_PIDS[@]}.out pid tries
+    env "${POOL_SERVE_ENV[@]}" "$PENSTOCK_BIN/penstock" serve "$@" >"$out" 2>"$log" &
+    pid=$!
+    POOL_PIDS+=("$pid")
+    POOL_LOG=$log
+    for ((tries = 0; tries < 200; tries++)); do
+        POOL_ADDRESS=$(sed -n 's/^listening on //p' "$out" 2>/dev/null | head -n 1)
+        [ -n "$POOL_ADDRESS" ] && return 0
+        if ! kill -0 "$pid" 2>/dev/null; then break; fi
+        sleep 0.05
+    done
+    echo "penstock serve $* did not start; its log:" >&2
+    tail -n 20 "$log" >&2
+    return 1
+}
+
+pool_start() {
+    POOL_KIND=$1
+    POOL_DIR=$(mktemp -d "${TMPDIR:-/tmp}/penstock-test.XXXXXX")
+    POOL_SERVE_ENV=()
+    POOL_ENV=()
+    [ "$POOL_KIND" = local ] && return 0
+    if [ ! -x "$PENSTOCK_BIN/penstock" ] || [ ! -e "$PENSTOCK_BIN/libpenstock_opencl.so" ]; then
+        echo "no penstock in $PENSTOCK_BIN: run \`make build\` first" >&2
+        return 1
+    fi
+    mkdir "$POOL_DIR/vendors"
+    echo "$PENSTOCK_BIN/libpenstock_opencl.so" >"$POOL_DIR/vendors/penstock.icd"
+    local nodes key=$POOL_DIR/key
+    case $POOL_KIND in
+        unix)
+            pool_serve --listen "unix:$POOL_DIR/node.sock" || return 1
+            nodes=$POOL_ADDRESS ;;
+        tcp | two)
+            PENSTOCK_KEY=$key "$PENSTOCK_BIN/penstock" key --create >/dev/null || return 1
+            POOL_SERVE_ENV=("PENSTOCK_KEY=$key")
+            if [ "$POOL_KIND" = tcp ]; then
+                pool_serve --listen tcp:127.0.0.1:0 || return 1
+                nodes=$POOL_ADDRESS
+            else
+                # Two nodes on one host: each daemon listens on TCP, so that the two workers can reach each other.
+                pool_serve --listen "unix:$POOL_DIR/node.sock" --listen tcp:127.0.0.1:0 || return 1
+                nodes=unix:$POOL_DIR/node.sock
+                pool_serve --listen tcp:127.0.0.1:0 || return 1
+                nodes=$nodes,$POOL_ADDRESS
+            fi ;;
+        *)
+            echo "no such pool: $POOL_KIND (local, unix, tcp or two)" >&2
+            return 1 ;;
+    esac
+    # OPENCL_VENDOR_PATH is what loaders older than ocl-icd 2.3 and some bundled ones read.
+    POOL_ENV=("OCL_ICD_VENDORS=$POOL_DIR/vendors" "OPENCL_VENDOR_PATH=$POOL_DIR/vendors" "PENSTOCK_NODES=$nodes")
+    [ -e "$key" ] && POOL_ENV+=("PENSTOCK_KEY=$key")
+    return 0
+}
+
+pool_run() {
+    local limit=$1
+    shift
+    timeout --kill-after=5 "$limit" env "${POOL_ENV[@]}" "$@"
+}
+
+pool_stop() {
+    local pid
+    for pid in "${POOL_PIDS[@]}"; do kill "$pid" 2>/dev/null; done
+    for pid in "${POOL_PIDS[@]}"; do wait "$pid" 2>/dev/null; done
+    POOL_PIDS=()
+    [ -n "$POOL_DIR" ] && rm -rf "$POOL_DIR"
+    POOL_DIR=
+}

@@ -1,0 +1,104 @@
+#!/bin/bash
+# All tests of the project, one line each with its time; the last line counts the cases.
+#
+#   tools/test.sh [--only setup,build,cargo,lint,c,programs,bench,faults,hostile] [--lane fast|slow]
+#
+# `make test` runs it without arguments. On a failure the log of what failed is printed.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tools/pool.sh
+stages=setup,build,cargo,c,programs,bench,faults,hostile
+lane=fast
+while [ $# -gt 0 ]; do
+    case $1 in
+        --only) stages=$2; shift ;;
+        --lane) lane=$2; shift ;;
+        *) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    esac
+    shift
+done
+logs=$PENSTOCK_TARGET/test-logs
+rm -rf "$logs"
+mkdir -p "$logs"
+export TEST_TALLY=$logs/tally TEST_RUN=$$ CARGO_TARGET_DIR=$PENSTOCK_TARGET
+: >"$TEST_TALLY"
+began=$(date +%s)
+
+wanted() { case ,$stages, in *,$1,*) true ;; *) false ;; esac; }
+line() { printf '%-4s %-20s %-5s %8s  %s\n' "$@"; }
+since() { echo "$(date +%s.%N) $1" | awk '{printf "%.1f s", $1 - $2}'; }
+summary() {
+    echo "took $(($(date +%s) - began)) s; logs in $logs"
+    awk '{p += $1; f += $2; s += $3} END {printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0}' "$TEST_TALLY"
+    exit $?
+}
+
+# One command, one line, one case: step NAME COMMAND...
+step() {
+    local name=$1 started code
+    shift
+    started=$(date +%s.%N)
+    "$@" >"$logs/${name//\//-}.log" 2>&1
+    code=$?
+    if [ $code -eq 0 ]; then
+        line ok "$name" "" "$(since "$started")" "$(tail -n 1 "$logs/${name//\//-}.log" | cut -c 1-100)"
+        [ -n "${STEP_COUNTS-yes}" ] && echo "1 0 0" >>"$TEST_TALLY"
+    else
+        line FAIL "$name" "" "$(since "$started")" "ended with code $code"
+        tail -n 60 "$logs/${name//\//-}.log" | sed 's/^/        | /'
+        echo "0 1 0" >>"$TEST_TALLY"
+    fi
+    return $code
+}
+
+if wanted setup; then STEP_COUNTS= step setup tools/setup.sh build test || summary; fi
+[ -e "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
+if wanted build; then STEP_COUNTS= step build make --no-print-directory rust programs || summary; fi
+
+# The tests of each crate; cargo's own summary lines are counted.
+cargo_tests() {
+    local started=$1 log=$logs/cargo.log code
+    cargo test --workspace --no-fail-fast >"$log" 2>&1
+    code=$?
+    # "Running unittests src/lib.rs (target/debug/deps/penstock_wire-…)" and "test result: ok. 12 passed; 0 failed; 0 ignored; …"
+    awk '
+        /^ *Running / { name = $NF; gsub(/[()]/, "", name); sub(/.*\//, "", name); sub(/-[0-9a-f]*$/, "", name) }
+        /^ *Doc-tests / { name = $2 ".doc" }
+        /^test result: / { printf "%s %d %d %d %s\n", name, $4, $6, $8, $NF }' "$log" |
+        while read -r name passed failed ignored took; do
+            [ $((passed + failed + ignored)) -eq 0 ] && continue
+            line "$([ "$failed" -eq 0 ] && echo ok || echo FAIL)" "cargo/$name" "" "${took%s} s" "$passed passed, $failed failed, $ignored skipped"
+            echo "$passed $failed $ignored" >>"$TEST_TALLY"
+        done
+    if [ $code -ne 0 ]; then
+        if ! grep -q '^test result: FAILED' "$log"; then
+            line FAIL cargo "" "$(since "$started")" "ended with code $code"
+            echo "0 1 0" >>"$TEST_TALLY"
+        fi
+        grep -vE '^test .* ok$|^ *(Compiling|Running|Downloaded) |^$' "$log" | tail -n 60 | sed 's/^/        | /'
+    fi
+}
+if wanted cargo; then cargo_tests "$(date +%s.%N)"; fi
+if wanted lint; then
+    step lint/fmt cargo fmt --all --check
+    step lint/clippy cargo clippy --quiet --workspace --all-targets -- -D warnings
+fi
+
+# The runners of the C tests and of the real programs print their own lines; their summaries are in the tally.
+without_summary() { grep -vE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$'; }
+if wanted c; then
+    tests/c/run.sh --on local | without_summary
+    tests/c/run.sh --on unix | without_summary
+    tests/c/run.sh --on tcp | without_summary
+    tests/c/run.sh --on two | without_summary
+fi
+if wanted programs; then
+    for pool in unix tcp two; do tests/programs/run.sh --lane "$lane" --on "$pool" | without_summary; done
+fi
+if wanted bench; then
+    # Not for the figures, but because each measure checks its data.
+    step bench/quick "$PENSTOCK_PROGRAMS/penstock-bench" --quick --output "$PENSTOCK_TARGET/bench-quick"
+fi
+if wanted faults; then tests/faults/run.py --times 5 | without_summary; fi
+if wanted hostile; then tests/hostile/run.sh | without_summary; fi
+summary
