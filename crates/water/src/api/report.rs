@@ -1,0 +1,130 @@
+//! How errors reach the program: the thread's last error, and the handler.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use crate::command::Fault;
+use crate::error::{Error, code};
+
+/// `wtr_error`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CError {
+    code: c_int,
+    message: *const c_char,
+    node: *const c_char,
+    device: *const c_char,
+    log: *const c_char,
+}
+
+/// An error with its texts.
+#[derive(Debug)]
+pub struct Told {
+    c: CError,
+    _texts: [CString; 4],
+}
+
+// SAFETY: the addresses lead to the texts beside them, which nobody changes.
+unsafe impl Send for Told {}
+// SAFETY: as above.
+unsafe impl Sync for Told {}
+
+/// `wtr_error_handler`.
+pub type Handler = unsafe extern "C" fn(*const CError, *mut c_void);
+
+struct Handling {
+    handler: Option<Handler>,
+    user: *mut c_void,
+}
+
+// SAFETY: the program gave the address for use by any thread: `wtr_ext.h` says so.
+unsafe impl Send for Handling {}
+
+static HANDLING: Mutex<Handling> = Mutex::new(Handling { handler: None, user: std::ptr::null_mut() });
+
+thread_local! {
+    static LAST: RefCell<Option<Told>> = const { RefCell::new(None) };
+}
+
+impl Told {
+    fn new(code: i32, message: &str, node: &str, device: &str, log: &str) -> Self {
+        // A text with a zero in it ends there for C anyway.
+        let c = |text: &str| CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default();
+        let texts = [c(message), c(node), c(device), c(log)];
+        let [message, node, device, log] = texts.each_ref().map(|text| text.as_ptr());
+        Self { c: CError { code, message, node, device, log }, _texts: texts }
+    }
+
+    /// A command's.
+    pub fn of_fault(fault: &Fault) -> Self {
+        Self::new(fault.code, &fault.to_string(), &fault.node, &fault.device, &fault.log)
+    }
+
+    /// For C; valid as long as this.
+    pub fn as_c(&self) -> *const CError {
+        &raw const self.c
+    }
+
+    fn message(&self) -> String {
+        self._texts.first().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
+/// The thread's last call was fine, so far.
+pub fn clear() {
+    LAST.with_borrow_mut(|last| *last = None);
+}
+
+/// The thread's last error.
+pub fn last() -> *const CError {
+    LAST.with_borrow(|last| last.as_ref().map_or(std::ptr::null(), Told::as_c))
+}
+
+/// Sets who is told.
+pub fn set_handler(handler: Option<Handler>, user: *mut c_void) {
+    *HANDLING.lock().unwrap_or_else(PoisonError::into_inner) = Handling { handler, user };
+}
+
+/// Tells the program that a call has failed.
+pub fn fail(function: &str, error: &Error) {
+    let told = match error {
+        Error::Command(fault) => Told::of_fault(fault),
+        _ => Told::new(error.code(), &format!("{function}: {error}"), "", "", ""),
+    };
+    let is_told = matches!(error, Error::Command(_));
+    if !is_told {
+        tell(&told);
+    }
+    LAST.with_borrow_mut(|last| *last = Some(told));
+}
+
+/// Tells the program of the root cause of failed commands. Where nobody wants to hear of it, the program ends: else it would go on
+/// with results that were never computed.
+pub fn tell_fault(fault: &Fault) {
+    tell(&Told::of_fault(fault));
+}
+
+fn tell(told: &Told) {
+    let (handler, user) = {
+        let handling = HANDLING.lock().unwrap_or_else(PoisonError::into_inner);
+        (handling.handler, handling.user)
+    };
+    match handler {
+        // SAFETY: the program gave it for this.
+        Some(handler) => unsafe { handler(told.as_c(), user) },
+        None => {
+            eprintln!("libwater: {}\nlibwater: nobody handles this error (wtr_set_error_handler), so the program ends", told.message());
+            std::process::abort();
+        }
+    }
+}
+
+/// The code of a call that returns one.
+pub fn code_of(result: Result<(), Error>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(Error::Command(fault)) if fault.code == 0 => code::INVALID,
+        Err(error) => error.code(),
+    }
+}

@@ -1,0 +1,274 @@
+//! The run: from `wtr_init_devices` to `wtr_release_devices`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use penstock_dql::{NodeFacts, RawDevice};
+
+use super::handles::Handles;
+use super::{Opaque, report};
+use crate::command::{CommandId, DeviceInfo, ObjectId, Rank};
+use crate::error::Error;
+use crate::root::Request;
+use crate::runtime::Runtime;
+
+/// One run of one program.
+#[derive(Debug)]
+pub struct Run {
+    runtime: Runtime,
+    devices: Vec<Device>,
+    objects: Mutex<Objects>,
+}
+
+/// A device that the program chose.
+#[derive(Debug)]
+pub struct Device {
+    /// Its rank.
+    pub rank: Rank,
+    /// Its place among those of its rank.
+    pub index: u32,
+    /// How many its rank has.
+    pub count: usize,
+    /// What it says of itself.
+    pub info: DeviceInfo,
+    /// What the program holds.
+    pub handle: usize,
+}
+
+impl Device {
+    /// As queries see it.
+    pub fn as_queried(&self) -> RawDevice<'_> {
+        let node = NodeFacts {
+            hostname: Some(&self.info.hostname),
+            rank: Some(self.rank.into()),
+            local: Some(self.rank == 0),
+            platform: Some(&self.info.platform),
+            platform_version: Some(&self.info.platform_version),
+            device_index: Some(self.index.into()),
+            node_devices: Some(self.count as u64),
+            ..NodeFacts::default()
+        };
+        RawDevice { info: &self.info.info, node }
+    }
+}
+
+/// What the program made.
+#[derive(Debug)]
+pub struct Objects {
+    /// Devices: places in `Run::devices`.
+    pub devices: Handles<usize>,
+    /// Buffers.
+    pub buffers: Handles<Buffer>,
+    /// Kernels.
+    pub kernels: Handles<Kernel>,
+    /// Events.
+    pub events: Handles<Event>,
+}
+
+/// A buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffer {
+    /// Its id.
+    pub id: ObjectId,
+    /// Where.
+    pub rank: Rank,
+    /// Where.
+    pub device: u32,
+    /// In bytes.
+    pub size: u64,
+}
+
+/// A kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    /// Its id.
+    pub id: ObjectId,
+    /// Where.
+    pub rank: Rank,
+    /// Where.
+    pub device: u32,
+}
+
+/// An event: the commands that it stands for; none before it was given to one.
+#[derive(Debug, Default)]
+pub struct Event {
+    /// Those commands.
+    pub commands: Vec<CommandId>,
+    /// Whether it was given to a command, or merged of some.
+    pub is_bound: bool,
+    /// Its error, once it was asked for.
+    pub error: Option<Box<report::Told>>,
+}
+
+static RUN: RwLock<Option<Arc<Run>>> = RwLock::new(None);
+
+/// The run that is on.
+pub fn current() -> Result<Arc<Run>, Error> {
+    let run = RUN.read().unwrap_or_else(PoisonError::into_inner);
+    run.clone().ok_or(Error::State("no devices: call wtr_init_devices first"))
+}
+
+/// Begins a run.
+pub fn begin(make: impl FnOnce() -> Result<Run, Error>) -> Result<(), Error> {
+    let mut run = RUN.write().unwrap_or_else(PoisonError::into_inner);
+    if run.is_some() {
+        return Err(Error::State("wtr_init_devices was called already; wtr_release_devices ends that run"));
+    }
+    *run = Some(Arc::new(make()?));
+    Ok(())
+}
+
+/// Ends the run.
+pub fn end() -> Result<(), Error> {
+    let run = RUN.write().unwrap_or_else(PoisonError::into_inner).take();
+    let run = run.ok_or(Error::State("no devices: call wtr_init_devices first"))?;
+    run.tell_faults();
+    match Arc::try_unwrap(run) {
+        Ok(run) => {
+            run.runtime.end();
+            Ok(())
+        }
+        Err(_) => Err(Error::State("another thread is still in a call of libwater")),
+    }
+}
+
+impl Run {
+    /// A run with these devices.
+    pub fn new(runtime: Runtime, mut devices: Vec<Device>) -> Self {
+        let mut handles = Handles::new("device", 1);
+        for (place, device) in devices.iter_mut().enumerate() {
+            device.handle = handles.add(place).addr();
+        }
+        let objects = Objects {
+            devices: handles,
+            buffers: Handles::new("buffer", 2),
+            kernels: Handles::new("kernel", 3),
+            events: Handles::new("event", 4),
+        };
+        Self { runtime, devices, objects: Mutex::new(objects) }
+    }
+
+    /// The devices, in the order of the query.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// The device of a handle.
+    pub fn device(&self, handle: *mut Opaque) -> Result<&Device, Error> {
+        let place = *self.objects().devices.get(handle)?;
+        self.devices.get(place).ok_or(Error::State("a device vanished"))
+    }
+
+    /// What the program made.
+    pub fn objects(&self) -> MutexGuard<'_, Objects> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What drives it.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// A new id for a buffer or kernel.
+    pub fn object_id(&self) -> ObjectId {
+        self.runtime.with_root(|root| root.object()).unwrap_or_default()
+    }
+
+    /// Issues a command. With an event to store to it returns at once, else when the command has ended.
+    ///
+    /// # Safety
+    /// `wait_evt` and `evt` are null or lead to an event pointer. Memory that the request names stays until the command has ended.
+    pub unsafe fn command(
+        &self,
+        rank: Rank,
+        device: u32,
+        request: Request,
+        wait_evt: *mut *mut Opaque,
+        evt: *mut *mut Opaque,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        let waits = unsafe { self.waits(wait_evt) }?;
+        let slot = if evt.is_null() {
+            None
+        } else {
+            // SAFETY: the caller's promise.
+            let event = unsafe { evt.read() };
+            if !event.is_null() {
+                self.objects().events.get(event)?;
+            }
+            Some(event)
+        };
+        let issue = |root: &mut crate::root::Root| root.issue(rank, device, waits, request);
+        let id = self.runtime.with_root(issue).ok_or(Error::State("this is not the root"))?;
+        match slot {
+            None => self.finish(&[id]),
+            Some(event) => {
+                let old = {
+                    let mut objects = self.objects();
+                    if event.is_null() {
+                        let made = objects.events.add(Event { commands: vec![id], is_bound: true, error: None });
+                        // SAFETY: the caller's promise.
+                        unsafe { evt.write(made) };
+                        Vec::new()
+                    } else {
+                        let event = objects.events.get_mut(event)?;
+                        event.is_bound = true;
+                        event.error = None;
+                        std::mem::replace(&mut event.commands, vec![id])
+                    }
+                };
+                self.let_go(&old);
+                Ok(())
+            }
+        }
+    }
+
+    /// The commands that a command has to wait for.
+    ///
+    /// # Safety
+    /// The address is null or leads to an event pointer.
+    unsafe fn waits(&self, wait_evt: *mut *mut Opaque) -> Result<Vec<CommandId>, Error> {
+        if wait_evt.is_null() {
+            return Ok(Vec::new());
+        }
+        // SAFETY: the caller's promise.
+        let handle = unsafe { wait_evt.read() };
+        if handle.is_null() {
+            return Ok(Vec::new());
+        }
+        let objects = self.objects();
+        let event = objects.events.get(handle)?;
+        if !event.is_bound {
+            return Err(Error::Invalid("the event to wait for was not given to any command yet, so it would never end".into()));
+        }
+        Ok(event.commands.clone())
+    }
+
+    /// Waits for a command that no event stands for.
+    fn finish(&self, commands: &[CommandId]) -> Result<(), Error> {
+        let outcome = self.runtime.wait(commands);
+        self.let_go(commands);
+        self.tell_faults();
+        outcome.map_err(Error::Command)
+    }
+
+    /// Waits for all of these.
+    pub fn wait(&self, commands: &[CommandId]) -> Result<(), Error> {
+        let outcome = self.runtime.wait(commands);
+        self.tell_faults();
+        outcome.map_err(Error::Command)
+    }
+
+    /// Tells the program of root causes it was not told of.
+    pub fn tell_faults(&self) {
+        for fault in self.runtime.faults() {
+            report::tell_fault(&fault);
+        }
+    }
+
+    /// An event less stands for these.
+    pub fn let_go(&self, commands: &[CommandId]) {
+        if !commands.is_empty() {
+            self.runtime.with_root(|root| commands.iter().for_each(|command| root.let_go(*command)));
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Devices that do nothing: every operation ends at once. What remains is the cost of the runtime itself.
+
+use super::{Backend, Ended, Operation};
+use crate::command::{CommandId, DeviceInfo, Times};
+use crate::doorbell::Doorbell;
+
+/// Devices that do nothing.
+#[derive(Debug)]
+pub struct Null {
+    devices: Vec<DeviceInfo>,
+    ended: Vec<CommandId>,
+}
+
+impl Null {
+    /// So many of them.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        let device = DeviceInfo {
+            // CL_DEVICE_NAME; CL_DEVICE_TYPE: custom.
+            info: vec![(0x102B, b"nothing\0".to_vec()), (0x1000, 16_u64.to_le_bytes().to_vec())],
+            platform: "null".into(),
+            platform_version: "OpenCL 3.0 null".into(),
+            hostname: "nowhere".into(),
+        };
+        Self { devices: vec![device; count], ended: Vec::new() }
+    }
+}
+
+impl Backend for Null {
+    fn devices(&self) -> &[DeviceInfo] {
+        &self.devices
+    }
+
+    fn orders(&self, _: u32, _: u32) -> bool {
+        true
+    }
+
+    unsafe fn start(&mut self, id: CommandId, _: u32, _: &Operation<'_>, _: &[CommandId]) {
+        self.ended.push(id);
+    }
+
+    fn poll(&mut self, ended: &mut Vec<Ended>) {
+        ended.extend(self.ended.drain(..).map(|operation| Ended {
+            operation,
+            outcome: Ok(()),
+            times: Times::default(),
+        }));
+    }
+
+    fn wake_with(&mut self, _: Doorbell) {}
+
+    fn is_hollow(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,433 @@
+//! The node's OpenCL platforms. One context for the devices of a platform, one queue for each device; what a command waits for
+//! in the same context is the driver's wait list.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_device::{Arg as DeviceArg, Context, Device, Driver, Event, Kernel, Mem, Program, Queue, Range as DeviceRange, Staged, Status, Want};
+use rustc_hash::FxHashMap;
+
+use super::{Backend, Ended, Failure, Memory, Operation};
+use crate::command::{Arg, Code, CommandId, DeviceInfo, ObjectId, Range, Times};
+use crate::clock::Clock;
+use crate::doorbell::Doorbell;
+use crate::error::code;
+use crate::transport::Span;
+
+/// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE`.
+const OUT_OF_ORDER: u64 = 1 << 0;
+/// `CL_QUEUE_PROFILING_ENABLE`.
+const PROFILING: u64 = 1 << 1;
+/// `CL_DEVICE_QUEUE_ON_HOST_PROPERTIES`.
+const QUEUE_PROPERTIES: u32 = 0x102A;
+/// Built programs that are kept for further kernels of the same code: an application has some, a few devices each.
+const PROGRAMS_KEPT: usize = 64;
+
+/// The devices of this host.
+#[derive(Debug)]
+pub struct OpenCl {
+    infos: Vec<DeviceInfo>,
+    devices: Vec<Slot>,
+    buffers: FxHashMap<ObjectId, (u32, Mem)>,
+    kernels: FxHashMap<ObjectId, (u32, MadeKernel)>,
+    programs: VecDeque<(ProgramKey, Program)>,
+    /// Events of operations that have not been reported.
+    events: FxHashMap<CommandId, Event>,
+    /// Devices that were given something since the last poll.
+    unflushed: Vec<u32>,
+    news: Receiver<News>,
+    post: Sender<News>,
+    bell: Arc<Mutex<Doorbell>>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    device: Device,
+    context: Context,
+    queue: Queue,
+    /// Devices of one number share a context.
+    domain: u32,
+}
+
+#[derive(Debug)]
+struct MadeKernel {
+    kernel: Kernel,
+    args: usize,
+    name: String,
+}
+
+type ProgramKey = (u32, Code, String);
+
+/// What other threads tell.
+enum News {
+    Ended(Ended),
+    /// A build has ended.
+    Built { id: CommandId, device: u32, object: ObjectId, key: Box<ProgramKey>, made: Result<(Program, MadeKernel), Failure> },
+}
+
+impl std::fmt::Debug for News {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ended(ended) => ended.fmt(f),
+            Self::Built { id, .. } => f.debug_tuple("Built").field(id).finish(),
+        }
+    }
+}
+
+impl OpenCl {
+    /// All devices that the ICD loader finds. No loader, and platforms that do not work, mean no devices.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let (post, news) = mpsc::channel();
+        let mut backend = Self {
+            infos: Vec::new(),
+            devices: Vec::new(),
+            buffers: FxHashMap::default(),
+            kernels: FxHashMap::default(),
+            programs: VecDeque::new(),
+            events: FxHashMap::default(),
+            unflushed: Vec::new(),
+            news,
+            post,
+            bell: Arc::default(),
+            clock,
+        };
+        let platforms = Driver::load().map(|driver| driver.platforms()).unwrap_or_default();
+        for (domain, platform) in (0..).zip(platforms) {
+            let devices = platform.devices();
+            let Ok(context) = Context::new(&platform, &devices, Box::new(|_| {})) else { continue };
+            for device in devices {
+                let properties = PROFILING | out_of_order(&device);
+                let Ok(queue) = Queue::new(&context, &device, properties, 0) else { continue };
+                backend.infos.push(describe(&platform, &device));
+                backend.devices.push(Slot { device, context: context.clone(), queue, domain });
+            }
+        }
+        backend
+    }
+
+    fn slot(&self, device: u32) -> Result<&Slot, Failure> {
+        self.devices.get(device as usize).ok_or_else(|| failure(Status::INVALID_DEVICE, "find the device"))
+    }
+
+    fn buffer(&self, buffer: ObjectId) -> Result<&Mem, Failure> {
+        self.buffers.get(&buffer).map(|(_, mem)| mem).ok_or_else(|| Failure {
+            code: code::INVALID_MEM_OBJECT,
+            message: "the buffer does not exist, or is released".into(),
+            log: String::new(),
+        })
+    }
+
+    /// Starts what has an event; `None` if it has ended already.
+    fn enqueue(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) -> Result<Option<Event>, Failure> {
+        let slot = self.slot(device)?;
+        let queue = slot.queue.clone();
+        let events: Vec<Event> = after.iter().filter_map(|earlier| self.events.get(earlier).cloned()).collect();
+        let waits: Vec<&Event> = events.iter().collect();
+        match operation {
+            Operation::CreateBuffer { buffer, size, flags } => {
+                let mem = Mem::buffer(&slot.context, *flags, *size).map_err(|status| failure(status, &format!("create a buffer of {size} bytes")))?;
+                self.buffers.insert(*buffer, (device, mem));
+                Ok(None)
+            }
+            Operation::ReleaseBuffer { buffer } => {
+                // The driver frees it when its last command has ended.
+                self.buffers.remove(buffer);
+                Ok(None)
+            }
+            Operation::ReleaseKernel { kernel } => {
+                self.kernels.remove(kernel);
+                Ok(None)
+            }
+            Operation::Run { kernel, range, args } => self.run(&queue, *kernel, range, args, &waits),
+            Operation::Write { buffer, offset, from } => {
+                let mem = self.buffer(*buffer)?;
+                if waits.is_empty()
+                    && let Some(memory) = part(mem, *offset, from.length)
+                {
+                    copy(*from, memory);
+                    return Ok(None);
+                }
+                let mut bytes = Staged::new(from.length).map_err(|status| failure(status, "stage a write"))?;
+                copy(*from, Span { start: bytes.as_mut_ptr(), length: bytes.len() });
+                queue.write(mem, *offset, bytes, &waits, Want::Event).map_err(|status| failure(status, "write a buffer"))
+            }
+            Operation::Read { buffer, offset, into } => {
+                let mem = self.buffer(*buffer)?;
+                if waits.is_empty()
+                    && let Some(memory) = part(mem, *offset, into.length)
+                {
+                    copy(memory, *into);
+                    return Ok(None);
+                }
+                let reading = queue.read(mem, *offset, into.length as u64, &waits).map_err(|status| failure(status, "read a buffer"))?;
+                self.events.insert(id, reading.event().clone());
+                let (post, bell, clock, into) = (self.post.clone(), Arc::clone(&self.bell), Arc::clone(&self.clock), *into);
+                reading.on_complete(Box::new(move |status, times, bytes: Staged| {
+                    let into = into;
+                    if !status.is_error() {
+                        copy(Span { start: bytes.as_ptr().cast_mut(), length: bytes.len() }, into);
+                    }
+                    tell(&post, &bell, end(id, status, times, &*clock));
+                }));
+                Err(Failure { code: IS_READING, message: String::new(), log: String::new() })
+            }
+            Operation::Copy { from, from_offset, to, to_offset, size } => {
+                let (source, target) = (self.buffer(*from)?.clone(), self.buffer(*to)?.clone());
+                if source.context().id() == target.context().id() {
+                    return queue
+                        .copy(&source, *from_offset, &target, *to_offset, *size, &waits, Want::Event)
+                        .map_err(|status| failure(status, "copy a buffer"));
+                }
+                self.copy_between(id, (&source, *from_offset, *from), (&target, *to_offset), *size, &waits)
+            }
+            Operation::CreateKernel { .. } => Ok(None),
+        }
+    }
+
+    /// Between two platforms bytes pass the host. The read is in the source's context, where the waits may not be: they have ended, or
+    /// `orders` would have said no.
+    fn copy_between(
+        &mut self,
+        id: CommandId,
+        (source, source_offset, from): (&Mem, u64, ObjectId),
+        (target, target_offset): (&Mem, u64),
+        size: u64,
+        waits: &[&Event],
+    ) -> Result<Option<Event>, Failure> {
+        let owner = self.buffers.get(&from).map_or(0, |(device, _)| *device);
+        let reader = self.slot(owner)?.queue.clone();
+        let bad = |status| failure(status, "copy a buffer between platforms");
+        for wait in waits {
+            wait.wait().map_err(bad)?;
+        }
+        let bytes = reader.read(source, source_offset, size, &[]).and_then(penstock_device::Reading::wait).map_err(bad)?;
+        let target_queue = self.devices.iter().find(|slot| slot.context.id() == target.context().id()).map(|slot| slot.queue.clone());
+        let queue = target_queue.ok_or_else(|| bad(Status::INVALID_CONTEXT))?;
+        let event = queue.write(target, target_offset, bytes, &[], Want::Event).map_err(bad)?;
+        queue.flush().map_err(bad)?;
+        if let Some(event) = &event {
+            self.events.insert(id, event.clone());
+        }
+        Ok(event)
+    }
+
+    fn run(&self, queue: &Queue, kernel: ObjectId, range: &Range, args: &[Arg], waits: &[&Event]) -> Result<Option<Event>, Failure> {
+        let (_, made) = self.kernels.get(&kernel).ok_or_else(|| Failure {
+            code: code::INVALID_KERNEL,
+            message: "the kernel does not exist, or is released".into(),
+            log: String::new(),
+        })?;
+        if args.len() != made.args {
+            return Err(Failure {
+                code: code::INVALID_VALUE,
+                message: format!("kernel {} takes {} arguments, {} were given", made.name, made.args, args.len()),
+                log: String::new(),
+            });
+        }
+        for (index, arg) in (0..).zip(args) {
+            let bad = |status| failure(status, &format!("set argument {index} of kernel {}", made.name));
+            match arg {
+                Arg::Bytes(bytes) => made.kernel.set(index, DeviceArg::Bytes(bytes)).map_err(bad)?,
+                Arg::Local(size) => made.kernel.set(index, DeviceArg::Local(*size)).map_err(bad)?,
+                Arg::Buffer(buffer) => made.kernel.set(index, DeviceArg::Mem(Some(self.buffer(*buffer)?))).map_err(bad)?,
+            }
+        }
+        let bad = |status| failure(status, &format!("run kernel {}", made.name));
+        let range = DeviceRange::checked(range.dims, range.offset, range.global, range.local).map_err(bad)?;
+        queue.launch(&made.kernel, &range, waits, Want::Event).map_err(bad)
+    }
+
+    /// Builds in a thread of its own: it takes long.
+    fn build(&mut self, id: CommandId, device: u32, operation: &Operation<'_>) -> Result<(), Failure> {
+        let Operation::CreateKernel { kernel: object, code, name, options } = operation else { return Ok(()) };
+        let slot = self.slot(device)?;
+        let (context, built_for) = (slot.context.clone(), slot.device.clone());
+        let key = Box::new((device, (*code).clone(), (*options).to_owned()));
+        let ready = self.programs.iter().find(|(other, _)| *other == *key).map(|(_, program)| program.clone());
+        let (name, object, post, bell) = ((*name).to_owned(), *object, self.post.clone(), Arc::clone(&self.bell));
+        let work = move || {
+            let made = ready
+                .map_or_else(|| build(&context, &built_for, &key.1, &key.2), Ok)
+                .and_then(|program| kernel(&program, &built_for, &name).map(|kernel| (program, kernel)));
+            // Nobody listens any more: the run is over.
+            _ = post.send(News::Built { id, device, object, key, made });
+            ring(&bell);
+        };
+        std::thread::Builder::new().name("wtr-build".into()).spawn(work).map(drop).map_err(|error| Failure {
+            code: code::OUT_OF_HOST_MEMORY,
+            message: format!("cannot start a thread to build a program: {error}"),
+            log: String::new(),
+        })
+    }
+}
+
+/// Not an error: the operation reports by itself.
+const IS_READING: i32 = i32::MIN;
+
+impl Backend for OpenCl {
+    fn devices(&self) -> &[DeviceInfo] {
+        &self.infos
+    }
+
+    fn orders(&self, earlier: u32, device: u32) -> bool {
+        match (self.devices.get(earlier as usize), self.devices.get(device as usize)) {
+            (Some(earlier), Some(later)) => earlier.domain == later.domain,
+            _ => false,
+        }
+    }
+
+    unsafe fn start(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) {
+        if matches!(operation, Operation::CreateKernel { .. }) {
+            if let Err(failure) = self.build(id, device, operation) {
+                tell(&self.post, &self.bell, Ended { operation: id, outcome: Err(failure), times: Times::default() });
+            }
+            return;
+        }
+        match self.enqueue(id, device, operation, after) {
+            Ok(Some(event)) => {
+                self.events.insert(id, event.clone());
+                let (post, bell, clock) = (self.post.clone(), Arc::clone(&self.bell), Arc::clone(&self.clock));
+                event.on_complete(Box::new(move |status, times| tell(&post, &bell, end(id, status, times, &*clock))));
+            }
+            Ok(None) => tell(&self.post, &self.bell, Ended { operation: id, outcome: Ok(()), times: Times::default() }),
+            Err(failure) if failure.code == IS_READING => {}
+            Err(failure) => tell(&self.post, &self.bell, Ended { operation: id, outcome: Err(failure), times: Times::default() }),
+        }
+        if !self.unflushed.contains(&device) {
+            self.unflushed.push(device);
+        }
+    }
+
+    fn poll(&mut self, ended: &mut Vec<Ended>) {
+        for device in std::mem::take(&mut self.unflushed) {
+            if let Some(slot) = self.devices.get(device as usize) {
+                // A queue that cannot be flushed fails its commands, which tell.
+                _ = slot.queue.flush();
+            }
+        }
+        while let Ok(news) = self.news.try_recv() {
+            match news {
+                News::Ended(end) => {
+                    self.events.remove(&end.operation);
+                    ended.push(end);
+                }
+                News::Built { id, device, object, key, made } => {
+                    let outcome = made.map(|(program, kernel)| {
+                        if !self.programs.iter().any(|(other, _)| *other == *key) {
+                            self.programs.push_back((*key, program));
+                        }
+                        if self.programs.len() > PROGRAMS_KEPT {
+                            self.programs.pop_front();
+                        }
+                        self.kernels.insert(object, (device, kernel));
+                    });
+                    ended.push(Ended { operation: id, outcome, times: Times::default() });
+                }
+            }
+        }
+    }
+
+    fn memory(&self, buffer: ObjectId, offset: u64, size: u64) -> Option<Memory> {
+        let (_, mem) = self.buffers.get(&buffer)?;
+        let span = part(mem, offset, usize::try_from(size).ok()?)?;
+        Some(Memory { span, keep: Box::new(mem.clone()) })
+    }
+
+    fn wake_with(&mut self, wake: Doorbell) {
+        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = wake;
+    }
+}
+
+impl Drop for OpenCl {
+    fn drop(&mut self) {
+        for slot in &self.devices {
+            // Callbacks must not run when their library is gone.
+            _ = slot.queue.finish();
+        }
+    }
+}
+
+fn ring(bell: &Mutex<Doorbell>) {
+    bell.lock().unwrap_or_else(PoisonError::into_inner).ring();
+}
+
+fn tell(post: &Sender<News>, bell: &Mutex<Doorbell>, end: Ended) {
+    // Nobody listens any more: the run is over.
+    _ = post.send(News::Ended(end));
+    ring(bell);
+}
+
+/// What has ended now; its start is told by the device's own clock, as a duration.
+fn end(id: CommandId, status: Status, times: penstock_device::Times, clock: &dyn Clock) -> Ended {
+    let ended = clock.now();
+    let started = ended.saturating_sub(times.ended.saturating_sub(times.started));
+    let outcome = if status.is_error() { Err(failure(status, "run to its end")) } else { Ok(()) };
+    Ended { operation: id, outcome, times: Times { received: 0, started, ended } }
+}
+
+fn out_of_order(device: &Device) -> u64 {
+    let info = device.info();
+    let bytes = info.iter().find(|(name, _)| *name == QUEUE_PROPERTIES).map(|(_, value)| value.as_slice());
+    let bits = bytes.and_then(|bytes| bytes.first_chunk::<8>()).map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+    bits & OUT_OF_ORDER
+}
+
+fn describe(platform: &penstock_device::Platform, device: &Device) -> DeviceInfo {
+    const CL_PLATFORM_VERSION: u32 = 0x0901;
+    let about = platform.info();
+    let version = about.iter().find(|(name, _)| *name == CL_PLATFORM_VERSION).map(|(_, value)| value.as_slice());
+    DeviceInfo {
+        info: device.info(),
+        platform: platform.name(),
+        platform_version: String::from_utf8_lossy(version.unwrap_or_default()).trim_end_matches('\0').to_owned(),
+        hostname: crate::runtime::hostname(),
+    }
+}
+
+fn build(context: &Context, device: &Device, code: &Code, options: &str) -> Result<Program, Failure> {
+    let bad = |status| failure(status, "build the program");
+    let program = match code {
+        Code::Source(source) => Program::with_source(context, source).map_err(bad)?,
+        Code::Binary(binary) => Program::with_binary(context, &[(device.clone(), binary.clone())]).1.map_err(bad)?,
+    };
+    match program.build(std::slice::from_ref(device), options) {
+        Ok(()) => Ok(program),
+        Err(status) => {
+            const CL_PROGRAM_BUILD_LOG: u32 = 0x1183;
+            let report = program.report(Err(status), &[(0, device.clone())]);
+            let log = report.devices.iter().flat_map(|(_, info)| info).find(|(name, _)| *name == CL_PROGRAM_BUILD_LOG);
+            let log = log.map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
+            Err(Failure { log: log.unwrap_or_default(), ..failure(status, "build the program") })
+        }
+    }
+}
+
+fn kernel(program: &Program, device: &Device, name: &str) -> Result<MadeKernel, Failure> {
+    let kernel = Kernel::new(program, name).map_err(|status| {
+        let known = program.report(Ok(()), &[(0, device.clone())]).kernels;
+        let names: Vec<_> = known.iter().map(|kernel| kernel.name.as_str()).collect();
+        failure(status, &format!("find kernel `{name}` in the program; it has: {}", names.join(", ")))
+    })?;
+    let args = kernel.arg_count();
+    Ok(MadeKernel { kernel, args, name: name.to_owned() })
+}
+
+/// Memory of a buffer that the host may use in place.
+fn part(mem: &Mem, offset: u64, size: usize) -> Option<Span> {
+    let (start, length) = mem.home()?.range();
+    let offset = usize::try_from(offset).ok()?;
+    let end = offset.checked_add(size)?;
+    (end <= length).then(|| Span { start: start.wrapping_add(offset), length: size })
+}
+
+fn copy(from: Span, to: Span) {
+    // SAFETY: the caller of `Backend::start` keeps its memory, and a buffer's is there as long as the buffer; both are this long.
+    unsafe { std::ptr::copy(from.start, to.start, from.length.min(to.length)) };
+}
+
+fn failure(status: Status, what: &str) -> Failure {
+    Failure { code: status.0, message: format!("cannot {what}: {}", crate::error::status_name(status.0)), log: String::new() }
+}

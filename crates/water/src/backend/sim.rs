@@ -1,0 +1,322 @@
+//! Simulated devices: kernels and transfers take the time of a model, and no CPU.
+//!
+//! Every device has an engine for kernels and one for transfers in each direction. An engine works on one operation at a time,
+//! in the order in which they became ready. *Hollow* devices have no bytes: only time passes. *Real* ones have another
+//! back end inside that computes the result; an operation ends when both it and the model say so.
+
+mod model;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::{Backend, Ended, Failure, Memory, Operation};
+use crate::clock::Clock;
+use crate::command::{CommandId, DeviceInfo, ObjectId, Times};
+use crate::doorbell::Doorbell;
+use crate::error::code;
+pub use model::{Cost, DeviceModel, Mode, Model, ModelError};
+
+/// Simulated devices of one rank.
+#[derive(Debug)]
+pub struct Sim {
+    clock: Arc<dyn Clock>,
+    model: Model,
+    infos: Vec<DeviceInfo>,
+    devices: Vec<Device>,
+    /// Computes real results.
+    inner: Option<Box<dyn Backend>>,
+    /// Names of kernels.
+    kernels: FxHashMap<ObjectId, String>,
+    /// Operations that have not been reported.
+    operations: FxHashMap<CommandId, Running>,
+    /// What will happen, earliest first; of equal times the one that was known first.
+    events: BinaryHeap<Reverse<(u64, u64, CommandId, What)>>,
+    events_so_far: u64,
+    /// Reported by the next poll.
+    ended: Vec<Ended>,
+    inner_ended: Vec<Ended>,
+}
+
+#[derive(Debug)]
+struct Device {
+    model: DeviceModel,
+    engines: [Engine; Engine::COUNT],
+}
+
+/// What works on one operation at a time.
+#[derive(Debug, Default)]
+struct Engine {
+    working: bool,
+    queue: VecDeque<CommandId>,
+}
+
+impl Engine {
+    const COMPUTE: usize = 0;
+    const IN: usize = 1;
+    const OUT: usize = 2;
+    const COUNT: usize = 3;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    /// It has ended, as the model says.
+    End,
+    /// All it comes after has ended.
+    Ready,
+}
+
+#[derive(Debug)]
+struct Running {
+    device: u32,
+    /// None: it needs none and takes no time.
+    engine: Option<usize>,
+    duration: u64,
+    /// Earlier operations that have not ended in the model.
+    unmet: usize,
+    /// Operations that come after it.
+    successors: Vec<CommandId>,
+    started: u64,
+    /// When the model has ended it.
+    model_end: Option<u64>,
+    /// How the inner back end ended it; where there is none, well from the start.
+    inner_end: Option<Result<(), Failure>>,
+}
+
+impl Sim {
+    /// The devices that the model has on this rank. `inner` computes results where the model says `real`; device `i` of
+    /// this back end is device `i % n` of its `n`.
+    pub fn new(model: Model, rank: u32, inner: Option<Box<dyn Backend>>, clock: Arc<dyn Clock>) -> Self {
+        let hostname = format!("sim{rank}");
+        let models = model.devices(rank);
+        let infos = models.iter().map(|device| device.info(&hostname)).collect();
+        let devices = models.into_iter().map(|model| Device { model, engines: Default::default() }).collect();
+        Self {
+            clock,
+            model,
+            infos,
+            devices,
+            inner,
+            kernels: FxHashMap::default(),
+            operations: FxHashMap::default(),
+            events: BinaryHeap::new(),
+            events_so_far: 0,
+            ended: Vec::new(),
+            inner_ended: Vec::new(),
+        }
+    }
+
+    /// The device of the inner back end that computes for this one.
+    fn inner_device(&self, device: u32) -> u32 {
+        let count = self.inner.as_ref().map_or(1, |inner| inner.devices().len());
+        device % u32::try_from(count).unwrap_or(1).max(1)
+    }
+
+    fn post(&mut self, time: u64, id: CommandId, what: What) {
+        self.events_so_far += 1;
+        self.events.push(Reverse((time, self.events_so_far, id, what)));
+    }
+
+    /// Which engine does it, and for how long.
+    fn cost(&mut self, device: u32, operation: &Operation<'_>) -> Result<(Option<usize>, u64), Failure> {
+        let model = &self.devices.get(device as usize).ok_or_else(|| unknown_device(device))?.model;
+        let transfer = |engine, bytes: u64| (model.transfer_ns(bytes) > 0).then_some((Some(engine), model.transfer_ns(bytes)));
+        let nothing = (None, 0);
+        Ok(match operation {
+            Operation::CreateBuffer { .. } | Operation::ReleaseBuffer { .. } => nothing,
+            Operation::ReleaseKernel { kernel } => {
+                self.kernels.remove(kernel);
+                nothing
+            }
+            Operation::CreateKernel { kernel, name, .. } => {
+                self.kernels.insert(*kernel, (*name).to_owned());
+                (Some(Engine::IN), self.model.build_ns())
+            }
+            Operation::Run { kernel, range, args } => {
+                let name = self.kernels.get(kernel).ok_or_else(|| Failure {
+                    code: code::INVALID_KERNEL,
+                    message: "the kernel does not exist, or is released".into(),
+                    log: String::new(),
+                })?;
+                (Some(Engine::COMPUTE), self.model.kernel_ns(model, name, range, args).map_err(no_cost)?)
+            }
+            Operation::Write { from, .. } => transfer(Engine::IN, from.length as u64).unwrap_or(nothing),
+            Operation::Read { into, .. } => transfer(Engine::OUT, into.length as u64).unwrap_or(nothing),
+            Operation::Copy { size, .. } => (Some(Engine::COMPUTE), model.copy_ns(*size)),
+        })
+    }
+
+    /// Lets the model go on until this moment.
+    fn advance(&mut self, now: u64) {
+        while let Some(Reverse((time, _, id, what))) = self.events.peek().copied()
+            && time <= now
+        {
+            self.events.pop();
+            match what {
+                What::Ready => self.is_ready(id, time),
+                What::End => self.model_ended(id, time),
+            }
+        }
+    }
+
+    fn is_ready(&mut self, id: CommandId, time: u64) {
+        let Some(operation) = self.operations.get(&id) else { return };
+        let Some(index) = operation.engine else {
+            self.begin(id, time);
+            return;
+        };
+        let Some(engine) = self.devices.get_mut(operation.device as usize).and_then(|device| device.engines.get_mut(index)) else { return };
+        if engine.working {
+            engine.queue.push_back(id);
+        } else {
+            engine.working = true;
+            self.begin(id, time);
+        }
+    }
+
+    fn begin(&mut self, id: CommandId, time: u64) {
+        let Some(operation) = self.operations.get_mut(&id) else { return };
+        operation.started = time;
+        let end = time.saturating_add(operation.duration);
+        self.post(end, id, What::End);
+    }
+
+    fn model_ended(&mut self, id: CommandId, time: u64) {
+        let Some(operation) = self.operations.get_mut(&id) else { return };
+        operation.model_end = Some(time);
+        let (device, engine) = (operation.device as usize, operation.engine);
+        for successor in std::mem::take(&mut operation.successors) {
+            let Some(later) = self.operations.get_mut(&successor) else { continue };
+            later.unmet -= 1;
+            if later.unmet == 0 {
+                self.post(time, successor, What::Ready);
+            }
+        }
+        let engine = engine.and_then(|index| self.devices.get_mut(device)?.engines.get_mut(index));
+        if let Some(engine) = engine {
+            match engine.queue.pop_front() {
+                Some(next) => self.begin(next, time),
+                None => engine.working = false,
+            }
+        }
+        self.report(id);
+    }
+
+    /// Reports an operation that both the model and the inner back end have ended.
+    fn report(&mut self, id: CommandId) {
+        let Some(operation) = self.operations.get_mut(&id) else { return };
+        let Some(ended) = operation.model_end else { return };
+        let Some(outcome) = operation.inner_end.take() else { return };
+        let times = Times { received: 0, started: operation.started, ended };
+        self.operations.remove(&id);
+        self.ended.push(Ended { operation: id, outcome, times });
+    }
+
+    fn poll_inner(&mut self) {
+        let Some(inner) = &mut self.inner else { return };
+        let mut ended = std::mem::take(&mut self.inner_ended);
+        inner.poll(&mut ended);
+        for end in ended.drain(..) {
+            if let Some(operation) = self.operations.get_mut(&end.operation) {
+                operation.inner_end = Some(end.outcome);
+                self.report(end.operation);
+            }
+        }
+        self.inner_ended = ended;
+    }
+}
+
+impl Backend for Sim {
+    fn devices(&self) -> &[DeviceInfo] {
+        &self.infos
+    }
+
+    fn orders(&self, earlier: u32, device: u32) -> bool {
+        match &self.inner {
+            Some(inner) => inner.orders(self.inner_device(earlier), self.inner_device(device)),
+            None => true,
+        }
+    }
+
+    unsafe fn start(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) {
+        let now = self.clock.now();
+        self.advance(now);
+        let cost = self.cost(device, operation);
+        let (engine, duration) = match cost {
+            Ok(cost) => cost,
+            Err(failure) => {
+                self.ended.push(Ended { operation: id, outcome: Err(failure), times: Times::default() });
+                return;
+            }
+        };
+        let mut unmet = 0;
+        for earlier in after {
+            if let Some(earlier) = self.operations.get_mut(earlier)
+                && earlier.model_end.is_none()
+            {
+                earlier.successors.push(id);
+                unmet += 1;
+            }
+        }
+        let inner_device = self.inner_device(device);
+        let inner_end = match &mut self.inner {
+            Some(inner) => {
+                // SAFETY: the caller promises what the inner back end asks for: the operation is reported after the inner one ended.
+                unsafe { inner.start(id, inner_device, operation, after) };
+                None
+            }
+            None => Some(Ok(())),
+        };
+        let running = Running { device, engine, duration, unmet, successors: Vec::new(), started: now, model_end: None, inner_end };
+        self.operations.insert(id, running);
+        if unmet == 0 {
+            self.post(now, id, What::Ready);
+        }
+    }
+
+    fn poll(&mut self, ended: &mut Vec<Ended>) {
+        let now = self.clock.now();
+        self.advance(now);
+        self.poll_inner();
+        ended.append(&mut self.ended);
+    }
+
+    fn memory(&self, buffer: ObjectId, offset: u64, size: u64) -> Option<Memory> {
+        // Bytes that take time to reach the device cannot be there already.
+        if self.devices.iter().any(|device| device.model.transfer_ns(1) > 0) {
+            return None;
+        }
+        self.inner.as_ref()?.memory(buffer, offset, size)
+    }
+
+    fn next_end(&self) -> Option<u64> {
+        if self.ended.is_empty() { self.events.peek().map(|Reverse((time, ..))| *time) } else { Some(0) }
+    }
+
+    fn wake_with(&mut self, wake: Doorbell) {
+        if let Some(inner) = &mut self.inner {
+            inner.wake_with(wake);
+        }
+    }
+
+    fn is_hollow(&self) -> bool {
+        self.inner.is_none()
+    }
+
+    fn takes_time(&self, device: u32) -> bool {
+        self.devices.get(device as usize).is_some_and(|device| device.model.transfer_ns(1) > 0)
+    }
+}
+
+fn unknown_device(device: u32) -> Failure {
+    Failure { code: code::INVALID, message: format!("there is no simulated device {device}"), log: String::new() }
+}
+
+fn no_cost(error: ModelError) -> Failure {
+    Failure { code: code::INVALID, message: error.to_string(), log: String::new() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! Wakes the scheduler: rung by whoever has something for it, from any thread.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A clone rings the same bell.
+#[derive(Clone, Debug, Default)]
+pub struct Doorbell(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    rung: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Doorbell {
+    /// Wakes who waits, or who waits next.
+    pub fn ring(&self) {
+        let mut rung = self.lock();
+        if !*rung {
+            *rung = true;
+            self.0.bell.notify_one();
+        }
+    }
+
+    /// Waits until it was rung, or until the time is over; without a limit for as long as it takes.
+    pub fn wait(&self, most: Option<Duration>) {
+        let mut rung = self.lock();
+        match most {
+            Some(most) => {
+                if !*rung {
+                    rung = self.0.bell.wait_timeout(rung, most).unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+            None => {
+                while !*rung {
+                    rung = self.0.bell.wait(rung).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+        *rung = false;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.0.rung.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

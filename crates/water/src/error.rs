@@ -1,0 +1,118 @@
+//! Errors of calls, and the codes they have in C.
+
+use penstock_dql as dql;
+
+use crate::command::Fault;
+
+/// Codes beside OpenCL's own, which are greater than -10000. `wtr_ext.h` has the same.
+pub mod code {
+    /// A wrong argument: a null pointer, a released object, an object of another device.
+    pub const INVALID: i32 = -20001;
+    /// A query that is wrong, or selects nothing where a device is needed.
+    pub const QUERY: i32 = -20002;
+    /// The library is not initialised, or is already.
+    pub const STATE: i32 = -20003;
+    /// A rank or node is lost.
+    pub const NODE_LOST: i32 = -20004;
+    /// A file cannot be read.
+    pub const FILE: i32 = -20005;
+    /// No way to the other ranks: no MPI library, or one that does not start.
+    pub const TRANSPORT: i32 = -20006;
+    /// `CL_OUT_OF_HOST_MEMORY`.
+    pub const OUT_OF_HOST_MEMORY: i32 = -6;
+    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`.
+    pub const WAIT_LIST_FAILED: i32 = -14;
+    /// `CL_INVALID_MEM_OBJECT`.
+    pub const INVALID_MEM_OBJECT: i32 = -38;
+    /// `CL_INVALID_KERNEL`.
+    pub const INVALID_KERNEL: i32 = -48;
+    /// `CL_INVALID_VALUE`.
+    pub const INVALID_VALUE: i32 = -30;
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// What the caller gave is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// The query is wrong.
+    #[error("{0}")]
+    Query(#[from] dql::Error),
+    /// No device answers the query.
+    #[error("no device answers this query: {0}")]
+    NoDevice(String),
+    /// Not initialised, or twice.
+    #[error("{0}")]
+    State(&'static str),
+    /// A file that is named cannot be read.
+    #[error("cannot read {path}: {reason}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        reason: std::io::Error,
+    },
+    /// No way to the other ranks.
+    #[error("{0}")]
+    Transport(String),
+    /// A command failed.
+    #[error("{0}")]
+    Command(Box<Fault>),
+}
+
+impl Error {
+    /// The code that C sees.
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Invalid(_) => code::INVALID,
+            Self::Query(_) | Self::NoDevice(_) => code::QUERY,
+            Self::State(_) => code::STATE,
+            Self::File { .. } => code::FILE,
+            Self::Transport(_) => code::TRANSPORT,
+            Self::Command(fault) => fault.code,
+        }
+    }
+}
+
+/// A status of OpenCL by its name in `cl.h`.
+pub fn status_name(code: i32) -> String {
+    let name = match code {
+        -1 => "CL_DEVICE_NOT_FOUND",
+        -2 => "CL_DEVICE_NOT_AVAILABLE",
+        -3 => "CL_COMPILER_NOT_AVAILABLE",
+        -4 => "CL_MEM_OBJECT_ALLOCATION_FAILURE",
+        -5 => "CL_OUT_OF_RESOURCES",
+        -6 => "CL_OUT_OF_HOST_MEMORY",
+        -11 => "CL_BUILD_PROGRAM_FAILURE",
+        -13 => "CL_MISALIGNED_SUB_BUFFER_OFFSET",
+        -14 => "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
+        -15 => "CL_COMPILE_PROGRAM_FAILURE",
+        -30 => "CL_INVALID_VALUE",
+        -33 => "CL_INVALID_DEVICE",
+        -34 => "CL_INVALID_CONTEXT",
+        -38 => "CL_INVALID_MEM_OBJECT",
+        -42 => "CL_INVALID_BINARY",
+        -43 => "CL_INVALID_BUILD_OPTIONS",
+        -44 => "CL_INVALID_PROGRAM",
+        -45 => "CL_INVALID_PROGRAM_EXECUTABLE",
+        -46 => "CL_INVALID_KERNEL_NAME",
+        -47 => "CL_INVALID_KERNEL_DEFINITION",
+        -48 => "CL_INVALID_KERNEL",
+        -49 => "CL_INVALID_ARG_INDEX",
+        -50 => "CL_INVALID_ARG_VALUE",
+        -51 => "CL_INVALID_ARG_SIZE",
+        -52 => "CL_INVALID_KERNEL_ARGS",
+        -53 => "CL_INVALID_WORK_DIMENSION",
+        -54 => "CL_INVALID_WORK_GROUP_SIZE",
+        -55 => "CL_INVALID_WORK_ITEM_SIZE",
+        -56 => "CL_INVALID_GLOBAL_OFFSET",
+        -58 => "CL_INVALID_EVENT",
+        -59 => "CL_INVALID_OPERATION",
+        -61 => "CL_INVALID_BUFFER_SIZE",
+        -63 => "CL_INVALID_GLOBAL_WORK_SIZE",
+        _ => return format!("OpenCL status {code}"),
+    };
+    name.to_owned()
+}

@@ -1,0 +1,550 @@
+//! One rank's scheduler: takes jobs, knows which of them wait for what, gives them to the back end, moves their bytes, and
+//! tells who must know when they have ended. It never blocks and knows no clock but the one it is given.
+//!
+//! A job waits here for other jobs of this rank, and for those of other ranks, whose ends are told by [`Message::Ended`]. One
+//! that waits only for what the back end orders by itself is started at once: the driver does the rest.
+
+mod moves;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::backend::{Backend, Ended, Failure, Operation};
+use crate::clock::Clock;
+use crate::command::{CommandId, End, Fault, Job, Message, Outcome, Rank, Stream, Times, Work};
+use crate::error::code;
+use crate::transport::{Happening, Span, Transport};
+use moves::Moves;
+
+/// Faults that are remembered for jobs that come later. A program that goes on after so many failed commands gets no root cause
+/// for the oldest.
+const FAULTS_MAX: usize = 1 << 16;
+
+/// What a rank's scheduler works with.
+#[derive(Debug)]
+pub struct Node {
+    /// This rank's number.
+    rank: Rank,
+    hostname: String,
+    backend: Box<dyn Backend>,
+    clock: Arc<dyn Clock>,
+    clock_ahead: i64,
+    jobs: FxHashMap<CommandId, Entry>,
+    /// Jobs that can start now.
+    ready: VecDeque<CommandId>,
+    /// Ends of other ranks' jobs that jobs here wait for, or will wait for.
+    foreign: FxHashMap<CommandId, Foreign>,
+    faults: FxHashMap<CommandId, Box<Fault>>,
+    fault_order: VecDeque<CommandId>,
+    moves: Moves,
+    /// What to tell others, by rank.
+    letters: FxHashMap<Rank, Vec<Message>>,
+    /// What has ended since it was last asked.
+    finished: Vec<Finished>,
+    /// Failed because of something they waited for, whose own end was not told yet.
+    deferred: Vec<Ended>,
+    /// Reused by `pump`.
+    ended: Vec<Ended>,
+}
+
+/// A job that has ended on this rank.
+#[derive(Debug)]
+pub struct Finished {
+    /// Which.
+    pub id: CommandId,
+    /// How.
+    pub outcome: Outcome,
+    /// When.
+    pub times: Times,
+}
+
+#[derive(Debug)]
+struct Entry {
+    job: Job,
+    /// Waits that have neither ended nor are ordered by the back end.
+    unmet: u32,
+    /// Started jobs that the back end runs before this one.
+    after: Vec<CommandId>,
+    /// Jobs of this rank that wait for this one.
+    successors: Vec<CommandId>,
+    /// Ranks to tell.
+    tell: Vec<Rank>,
+    started: bool,
+    /// What it waited for failed so.
+    broken: Option<Box<Fault>>,
+    times: Times,
+}
+
+#[derive(Debug, Default)]
+struct Foreign {
+    waiting: VecDeque<CommandId>,
+    arrived: VecDeque<Outcome>,
+}
+
+impl Node {
+    /// The scheduler of one rank.
+    pub fn new(rank: Rank, hostname: String, backend: Box<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            rank,
+            hostname,
+            backend,
+            clock,
+            clock_ahead: 0,
+            jobs: FxHashMap::default(),
+            ready: VecDeque::new(),
+            foreign: FxHashMap::default(),
+            faults: FxHashMap::default(),
+            fault_order: VecDeque::new(),
+            moves: Moves::default(),
+            letters: FxHashMap::default(),
+            finished: Vec::new(),
+            deferred: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// What drives its devices.
+    pub fn backend(&mut self) -> &mut dyn Backend {
+        &mut *self.backend
+    }
+
+    /// This rank's clock is so many ns ahead of the root's: times are told in the root's.
+    pub fn set_clock_ahead(&mut self, ns: i64) {
+        self.clock_ahead = ns;
+    }
+
+    /// Whether nothing is to be done.
+    pub fn is_idle(&self) -> bool {
+        self.jobs.is_empty() && self.moves.is_empty()
+    }
+
+    /// How many jobs have not ended.
+    pub fn load(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Takes a job. What it waits for on this rank was given before.
+    pub fn accept(&mut self, job: Job) {
+        let id = job.id;
+        let mut entry = Entry {
+            unmet: 0,
+            after: Vec::new(),
+            successors: Vec::new(),
+            tell: Vec::new(),
+            started: false,
+            broken: None,
+            times: Times { received: self.clock.now(), ..Times::default() },
+            job,
+        };
+        for index in 0..entry.job.waits.len() {
+            let Some(wait) = entry.job.waits.get(index).copied() else { break };
+            if wait.rank == self.rank {
+                self.wait_for_own(&mut entry, wait.command);
+            } else {
+                self.wait_for_foreign(&mut entry, wait.command);
+            }
+        }
+        let ready = entry.unmet == 0;
+        self.jobs.insert(id, entry);
+        if ready {
+            self.ready.push_back(id);
+        }
+    }
+
+    fn wait_for_own(&mut self, entry: &mut Entry, command: CommandId) {
+        if let Some(fault) = self.faults.get(&command) {
+            entry.broken.get_or_insert_with(|| fault.clone());
+            return;
+        }
+        // What is not there has ended well.
+        let Some(earlier) = self.jobs.get_mut(&command) else { return };
+        earlier.successors.push(entry.job.id);
+        if earlier.started && is_ordered(&*self.backend, &earlier.job, &entry.job) {
+            entry.after.push(command);
+        } else {
+            entry.unmet += 1;
+        }
+    }
+
+    fn wait_for_foreign(&mut self, entry: &mut Entry, command: CommandId) {
+        let foreign = self.foreign.entry(command).or_default();
+        match foreign.arrived.pop_front() {
+            Some(outcome) => {
+                if let Err(fault) = outcome {
+                    entry.broken.get_or_insert(fault);
+                }
+                if foreign.waiting.is_empty() && foreign.arrived.is_empty() {
+                    self.foreign.remove(&command);
+                }
+            }
+            None => {
+                foreign.waiting.push_back(entry.job.id);
+                entry.unmet += 1;
+            }
+        }
+    }
+
+    /// Another rank's job has ended: one job here that waits for it, or will wait, is told.
+    pub fn heard(&mut self, command: CommandId, outcome: Outcome) {
+        let foreign = self.foreign.entry(command).or_default();
+        let Some(waiting) = foreign.waiting.pop_front() else {
+            foreign.arrived.push_back(outcome);
+            return;
+        };
+        if foreign.waiting.is_empty() && foreign.arrived.is_empty() {
+            self.foreign.remove(&command);
+        }
+        self.met(waiting, outcome.err());
+    }
+
+    /// When this command of this rank has ended, that rank is told, once for each time it was asked for.
+    pub fn tell(&mut self, command: CommandId, rank: Rank) {
+        if let Some(entry) = self.jobs.get_mut(&command) {
+            entry.tell.push(rank);
+            return;
+        }
+        let outcome = self.faults.get(&command).map_or(Ok(()), |fault| Err(fault.clone()));
+        self.letter(rank, Message::Ended { command, outcome });
+    }
+
+    /// One thing less to wait for.
+    fn met(&mut self, id: CommandId, fault: Option<Box<Fault>>) {
+        let Some(entry) = self.jobs.get_mut(&id) else { return };
+        if let Some(fault) = fault {
+            entry.broken.get_or_insert(fault);
+        }
+        entry.unmet = entry.unmet.saturating_sub(1);
+        if entry.unmet == 0 && !entry.started {
+            self.ready.push_back(id);
+        }
+    }
+
+    fn letter(&mut self, rank: Rank, message: Message) {
+        self.letters.entry(rank).or_default().push(message);
+    }
+
+    /// Takes what is to be told to others.
+    pub fn letters(&mut self) -> impl Iterator<Item = (Rank, Vec<Message>)> + '_ {
+        self.letters.iter_mut().filter_map(|(rank, messages)| {
+            (!messages.is_empty()).then(|| (*rank, std::mem::take(messages)))
+        })
+    }
+
+    /// Takes what has ended.
+    pub fn finished(&mut self) -> std::vec::Drain<'_, Finished> {
+        self.finished.drain(..)
+    }
+
+    /// Starts what can start, and takes in what has ended, until nothing moves. Whether anything did.
+    pub fn pump(&mut self, transport: &mut dyn Transport) -> bool {
+        let mut moved = false;
+        loop {
+            let mut again = false;
+            while let Some(id) = self.ready.pop_front() {
+                again = true;
+                self.start(id, transport);
+            }
+            let mut ended = std::mem::take(&mut self.ended);
+            self.backend.poll(&mut ended);
+            again |= !ended.is_empty();
+            for end in ended.drain(..) {
+                self.operation_ended(end, transport);
+            }
+            self.ended = ended;
+            if again {
+                for end in std::mem::take(&mut self.deferred) {
+                    self.operation_ended(end, transport);
+                }
+            }
+            again |= self.advance_moves(transport);
+            moved |= again;
+            if !again {
+                return moved;
+            }
+        }
+    }
+
+    /// A receiver of a stream is ready.
+    pub fn is_ready(&mut self, rank: Rank, stream: Stream) {
+        self.moves.is_ready(rank, stream);
+    }
+
+    /// A sender has broken a stream off.
+    pub fn is_broken(&mut self, rank: Rank, stream: Stream, fault: Box<Fault>) {
+        self.moves.is_broken(rank, stream, fault);
+    }
+
+    /// What the transport tells of the streams of this rank's moves, or of a rank that is gone.
+    pub fn happened(&mut self, happening: &Happening) {
+        self.moves.happened(happening);
+    }
+
+    /// A rank is gone: what waits for its jobs fails.
+    pub fn lost(&mut self, rank: Rank, reason: &str) {
+        let waiting: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(_, entry)| !entry.started)
+            .flat_map(|(id, entry)| {
+                entry.job.waits.iter().filter(|wait| wait.rank == rank).map(|wait| (*id, wait.command))
+            })
+            .collect();
+        for (id, command) in waiting {
+            let Some(foreign) = self.foreign.get_mut(&command) else { continue };
+            let Some(place) = foreign.waiting.iter().position(|waiting| *waiting == id) else { continue };
+            foreign.waiting.remove(place);
+            let fault = self.fault(command, "a command there", code::NODE_LOST, reason.to_owned());
+            self.met(id, Some(Box::new(Fault { rank, node: format!("of rank {rank}"), ..fault })));
+        }
+    }
+
+    fn start(&mut self, id: CommandId, transport: &mut dyn Transport) {
+        let Some(entry) = self.jobs.get_mut(&id) else { return };
+        if entry.started {
+            return;
+        }
+        entry.started = true;
+        entry.times.started = self.clock.now();
+        if let Some(fault) = entry.broken.clone()
+            && !entry.job.work.is_release()
+        {
+            if let Work::Move(order) = &entry.job.work
+                && order.crosses_ranks()
+            {
+                // The other ends must not wait for bytes that never come.
+                let order = order.clone();
+                self.moves.start_broken(id, entry.job.device, order, fault);
+                return;
+            }
+            self.end(id, Err(fault));
+            return;
+        }
+        match &entry.job.work {
+            Work::Marker => self.end(id, Ok(())),
+            Work::Move(order) if order.crosses_ranks() || !order.is_single() => {
+                let (device, order) = (entry.job.device, order.clone());
+                self.moves.start(id, device, order, &*self.backend, transport);
+            }
+            _ => {
+                let operation = operation(&entry.job.work);
+                // SAFETY: host memory of a command stays valid until the command has ended, see `End::Host`.
+                unsafe { self.backend.start(id, entry.job.device, &operation, &entry.after) };
+                self.order_successors(id);
+            }
+        }
+    }
+
+    /// Successors of a job that was just started, for which the back end keeps the order, need not wait for its end.
+    fn order_successors(&mut self, id: CommandId) {
+        let Some(entry) = self.jobs.get(&id) else { return };
+        if entry.successors.is_empty() {
+            return;
+        }
+        let ordered: Vec<CommandId> = entry
+            .successors
+            .iter()
+            .filter(|successor| {
+                self.jobs
+                    .get(successor)
+                    .is_some_and(|later| is_ordered(&*self.backend, &entry.job, &later.job))
+            })
+            .copied()
+            .collect();
+        for successor in ordered {
+            let Some(later) = self.jobs.get_mut(&successor) else { continue };
+            if later.started || later.after.contains(&id) {
+                continue;
+            }
+            later.after.push(id);
+            later.unmet = later.unmet.saturating_sub(1);
+            if later.unmet == 0 {
+                self.ready.push_back(successor);
+            }
+        }
+    }
+
+    fn operation_ended(&mut self, end: Ended, transport: &mut dyn Transport) {
+        let id = end.operation;
+        if self.moves.operation_ended(id, &end.outcome, transport) {
+            return;
+        }
+        if matches!(&end.outcome, Err(failure) if failure.code == code::WAIT_LIST_FAILED)
+            && self.jobs.get(&id).is_some_and(|entry| entry.after.iter().any(|earlier| self.jobs.contains_key(earlier)))
+        {
+            self.deferred.push(end);
+            return;
+        }
+        let Some(entry) = self.jobs.get_mut(&id) else { return };
+        if end.times.ended != 0 {
+            entry.times.started = end.times.started;
+            entry.times.ended = end.times.ended;
+        }
+        let outcome = match end.outcome {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(self.root_cause(id, failure)),
+        };
+        self.end(id, outcome);
+    }
+
+    /// The fault of a failed operation: that of what it waited for, if that is why.
+    fn root_cause(&mut self, id: CommandId, failure: Failure) -> Box<Fault> {
+        let inherited = self.jobs.get(&id).and_then(|entry| {
+            let broken = entry.broken.clone();
+            broken.or_else(|| entry.after.iter().find_map(|earlier| self.faults.get(earlier).cloned()))
+        });
+        if let Some(fault) = inherited {
+            return fault;
+        }
+        let (work, device) = self.jobs.get(&id).map_or(("a command", 0), |entry| (entry.job.work.name(), entry.job.device));
+        let mut fault = self.fault(id, work, failure.code, failure.message);
+        fault.device = self.device_name(device);
+        fault.log = failure.log;
+        Box::new(fault)
+    }
+
+    fn fault(&self, command: CommandId, work: &str, code: i32, message: String) -> Fault {
+        Fault {
+            code,
+            command,
+            work: work.to_owned(),
+            node: self.hostname.clone(),
+            rank: self.rank,
+            device: String::new(),
+            message,
+            log: String::new(),
+        }
+    }
+
+    fn device_name(&self, device: u32) -> String {
+        const CL_DEVICE_NAME: u32 = 0x102B;
+        let devices = self.backend.devices();
+        let info = devices.get(device as usize).map(|device| device.info.as_slice()).unwrap_or_default();
+        let name = info.iter().find(|(name, _)| *name == CL_DEVICE_NAME).map(|(_, value)| value.as_slice());
+        String::from_utf8_lossy(name.unwrap_or_default()).trim_end_matches('\0').to_owned()
+    }
+
+    /// A job has ended: who waits for it is told.
+    fn end(&mut self, id: CommandId, outcome: Outcome) {
+        let Some(mut entry) = self.jobs.remove(&id) else { return };
+        if entry.times.ended == 0 {
+            entry.times.ended = self.clock.now();
+        }
+        if let Err(fault) = &outcome {
+            self.remember(id, fault.clone());
+        }
+        for successor in std::mem::take(&mut entry.successors) {
+            let Some(later) = self.jobs.get_mut(&successor) else { continue };
+            let fault = outcome.as_ref().err().cloned();
+            if later.after.contains(&id) {
+                if let Some(fault) = fault {
+                    later.broken.get_or_insert(fault);
+                }
+            } else {
+                self.met(successor, fault);
+            }
+        }
+        for rank in std::mem::take(&mut entry.tell) {
+            self.letter(rank, Message::Ended { command: id, outcome: outcome.clone() });
+        }
+        let common = |time: u64| time.saturating_add_signed(self.clock_ahead.saturating_neg());
+        let Times { received, started, ended } = entry.times;
+        let times = Times { received: common(received), started: common(started), ended: common(ended) };
+        self.finished.push(Finished { id, outcome, times });
+    }
+
+    fn remember(&mut self, id: CommandId, fault: Box<Fault>) {
+        if self.faults.insert(id, fault).is_none() {
+            self.fault_order.push_back(id);
+        }
+        if self.fault_order.len() > FAULTS_MAX
+            && let Some(oldest) = self.fault_order.pop_front()
+        {
+            self.faults.remove(&oldest);
+        }
+    }
+
+    fn advance_moves(&mut self, transport: &mut dyn Transport) -> bool {
+        let advanced = self.moves.advance(&mut *self.backend, transport);
+        for (rank, mut message) in self.moves.letters() {
+            if let Message::Broken { fault, .. } = &mut message
+                && fault.node.is_empty()
+            {
+                fault.node.clone_from(&self.hostname);
+                fault.rank = self.rank;
+            }
+            self.letter(rank, message);
+        }
+        let done: Vec<_> = self.moves.done().collect();
+        let moved = advanced || !done.is_empty();
+        for (id, outcome) in done {
+            let outcome = match outcome {
+                Ok(()) => Ok(()),
+                Err(moves::Broken::Fault(fault)) => Err(fault),
+                Err(moves::Broken::Failure(failure)) => Err(self.root_cause(id, failure)),
+            };
+            self.end(id, outcome);
+        }
+        moved
+    }
+}
+
+/// Whether the back end starts `later` after `earlier` has ended, though both are given to it now.
+fn is_ordered(backend: &dyn Backend, earlier: &Job, later: &Job) -> bool {
+    // A build runs beside the queues.
+    !matches!(earlier.work, Work::CreateKernel { .. })
+        && is_one_operation(&earlier.work)
+        && is_one_operation(&later.work)
+        && backend.orders(earlier.device, later.device)
+}
+
+/// Whether it is one operation of the back end, and not a move that this rank drives.
+fn is_one_operation(work: &Work) -> bool {
+    match work {
+        Work::Marker => false,
+        Work::Move(order) => order.is_single() && !order.crosses_ranks(),
+        _ => true,
+    }
+}
+
+/// The operation that does this work; a marker and a move between ranks have none.
+fn operation(work: &Work) -> Operation<'_> {
+    match work {
+        Work::CreateBuffer { buffer, size, flags } => {
+            Operation::CreateBuffer { buffer: *buffer, size: *size, flags: *flags }
+        }
+        Work::ReleaseBuffer { buffer } => Operation::ReleaseBuffer { buffer: *buffer },
+        Work::CreateKernel { kernel, code, name, options } => {
+            Operation::CreateKernel { kernel: *kernel, code, name, options }
+        }
+        Work::ReleaseKernel { kernel } => Operation::ReleaseKernel { kernel: *kernel },
+        Work::Run { kernel, range, args } => Operation::Run { kernel: *kernel, range, args },
+        Work::Move(order) => move_operation(order),
+        Work::Marker => unreachable!("a marker is no operation"),
+    }
+}
+
+fn move_operation(order: &crate::command::Move) -> Operation<'_> {
+    let sink = order.sinks.first().map(|sink| sink.to);
+    match (order.source, sink) {
+        (End::Host { address }, Some(End::Buffer { buffer, offset })) => {
+            Operation::Write { buffer, offset, from: span(address, order.size) }
+        }
+        (End::Buffer { buffer, offset }, Some(End::Host { address })) => {
+            Operation::Read { buffer, offset, into: span(address, order.size) }
+        }
+        (End::Buffer { buffer: from, offset: from_offset }, Some(End::Buffer { buffer: to, offset: to_offset })) => {
+            Operation::Copy { from, from_offset, to, to_offset, size: order.size }
+        }
+        _ => unreachable!("only a single move within the rank is one operation"),
+    }
+}
+
+/// Memory of the program.
+fn span(address: u64, size: u64) -> Span {
+    Span {
+        start: std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or_default()),
+        length: usize::try_from(size).unwrap_or_default(),
+    }
+}

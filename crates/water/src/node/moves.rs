@@ -1,0 +1,629 @@
+//! Bytes on their way between ranks, and within a rank from one source to several sinks.
+//!
+//! A move has all its bytes in one place, its *base*: the program's memory or a buffer's, where that can be read in place, else
+//! a block of its own. Pieces arrive there in order; each sink takes what has arrived. Between ranks a large stream starts when
+//! its receiver has said [`Message::Ready`], so a piece that was given to the transport never waits for a receiver, and
+//! a few pieces under way keep the link busy: streams go one after the other, the first is there first.
+//!
+//! When a move cannot be done, its streams are broken off: the receiver gets pieces of 0 bytes, and the fault in
+//! [`Message::Broken`]. It takes them all, so that nobody waits for a piece that never comes.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::span;
+use crate::backend::{Backend, Failure, Operation};
+use crate::command::{CommandId, End, Fault, Message, Move, Rank, Sink, Stream};
+use crate::error::code;
+use crate::transport::{Happening, Span, Token, Transport};
+
+/// Streams up to this size are sent unasked: less than what transports keep for a receiver that is not ready yet costs a copy,
+/// asking costs a message there and one back.
+pub const EAGER_BYTES_MAX: u64 = 16 << 10;
+
+/// Large pieces under way to others at a time. Two keep a link busy if the second is given before the first ends; the others
+/// cover the time until somebody looks.
+const SENDS_MAX: usize = 4;
+
+/// Pieces of one stream that are awaited at a time, for the same reason.
+const RECEIVES_MAX: u64 = 4;
+
+/// Ids of operations that are parts of moves have this bit; no command's id has it.
+const PART: u64 = 1 << 63;
+
+/// Why a move failed.
+#[derive(Clone, Debug)]
+pub enum Broken {
+    /// As another command did.
+    Fault(Box<Fault>),
+    /// By itself.
+    Failure(Failure),
+}
+
+/// All moves of a rank that are under way.
+#[derive(Debug, Default)]
+pub struct Moves {
+    /// In the order in which they were issued: earlier ones are served first.
+    flows: BTreeMap<CommandId, Flow>,
+    /// Whose operation it is.
+    parts: FxHashMap<CommandId, (CommandId, Part)>,
+    tokens: FxHashMap<Token, (CommandId, Part)>,
+    next_part: u64,
+    next_token: u64,
+    /// Large pieces under way to others.
+    sends: usize,
+    /// Streams whose receivers are ready.
+    ready: FxHashSet<(Rank, Stream)>,
+    /// Faults of streams that were broken off.
+    faults: FxHashMap<(Rank, Stream), Box<Fault>>,
+    done: Vec<(CommandId, Result<(), Broken>)>,
+    letters: Vec<(Rank, Message)>,
+    changed: bool,
+}
+
+/// What a piece's end means for its move.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// The piece of this index has arrived at the base.
+    Arrived { index: u64, size: u64 },
+    /// A piece has left the sink of this index for another rank.
+    Sent { sink: usize, is_large: bool },
+    /// A piece was written to the sink of this index.
+    Written { sink: usize, size: u64 },
+}
+
+#[derive(Debug)]
+struct Flow {
+    id: CommandId,
+    device: u32,
+    order: Move,
+    base: Option<Base>,
+    /// So many bytes are at the base, from the first on.
+    arrived: u64,
+    /// Pieces that have arrived out of order.
+    early: Vec<u64>,
+    /// The next piece to ask the source for.
+    next: u64,
+    /// Pieces asked for that have not arrived.
+    awaited: u64,
+    sinks: Vec<SinkState>,
+    broken: Option<Broken>,
+    /// The source broke off; the fault is on its way.
+    awaits_fault: bool,
+    is_reported: bool,
+    hollow: bool,
+}
+
+#[derive(Debug)]
+struct SinkState {
+    /// Bytes given away, of those that go there.
+    given: u64,
+    /// Bytes that are there.
+    there: u64,
+    /// Pieces under way.
+    under_way: u64,
+}
+
+/// Where the bytes of a move are.
+struct Base {
+    start: *mut u8,
+    /// What keeps it: a block of its own, or a buffer.
+    _keep: Option<Box<dyn Any + Send>>,
+    /// It is a buffer's memory: later commands may change it as soon as this one has ended.
+    is_live: bool,
+    /// The sink that it is.
+    sink: Option<usize>,
+}
+
+impl std::fmt::Debug for Base {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Base").field("start", &self.start).field("is_live", &self.is_live).finish_non_exhaustive()
+    }
+}
+
+// SAFETY: the address is used only by the thread that drives the node, one at a time.
+unsafe impl Send for Base {}
+
+impl Base {
+    fn at(&self, offset: u64, size: u64) -> Span {
+        let offset = usize::try_from(offset).unwrap_or_default();
+        Span { start: self.start.wrapping_add(offset), length: usize::try_from(size).unwrap_or_default() }
+    }
+}
+
+impl Flow {
+    fn piece(&self, index: u64) -> (u64, u64) {
+        let start = index.saturating_mul(self.order.segment.max(1));
+        (start, self.order.segment.max(1).min(self.order.size.saturating_sub(start)))
+    }
+
+    fn pieces(&self) -> u64 {
+        self.order.size.div_ceil(self.order.segment.max(1))
+    }
+
+    fn has_all(&self) -> bool {
+        self.arrived >= self.order.size
+    }
+
+    fn is_local(sink: &Sink) -> bool {
+        !matches!(sink.to, End::Rank { .. })
+    }
+
+    /// Whether all local sinks have theirs; where later commands may change the base, or nothing is local, whether all have.
+    fn is_done(&self) -> bool {
+        let live = self.base.as_ref().is_some_and(|base| base.is_live && base.sink.is_none());
+        let local = self.order.sinks.iter().any(Self::is_local);
+        self.order
+            .sinks
+            .iter()
+            .zip(&self.sinks)
+            .all(|(sink, state)| (local && !live && !Self::is_local(sink)) || state.there >= sink.size)
+    }
+
+    /// Whether nothing of it is under way any more.
+    fn is_over(&self) -> bool {
+        let taken = self.has_all() && self.awaited == 0;
+        taken && self.order.sinks.iter().zip(&self.sinks).all(|(sink, state)| state.there >= sink.size)
+    }
+}
+
+impl Moves {
+    /// Whether none is under way.
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// Starts a move whose waits have ended.
+    pub fn start(
+        &mut self,
+        id: CommandId,
+        device: u32,
+        order: Move,
+        backend: &dyn Backend,
+        _transport: &mut dyn Transport,
+    ) {
+        let base = base(&order, backend);
+        self.insert(id, device, order, base, None, backend.is_hollow());
+    }
+
+    /// Starts a move that can not be done: its streams are broken off.
+    pub fn start_broken(&mut self, id: CommandId, device: u32, order: Move, fault: Box<Fault>) {
+        self.done.push((id, Err(Broken::Fault(fault.clone()))));
+        // Bytes that still come have to go somewhere.
+        let base = own_block(&order);
+        self.insert(id, device, order, Some(base), Some(Broken::Fault(fault)), true);
+    }
+
+    fn insert(
+        &mut self,
+        id: CommandId,
+        device: u32,
+        order: Move,
+        base: Option<Base>,
+        broken: Option<Broken>,
+        hollow: bool,
+    ) {
+        let sinks = order.sinks.iter().map(|_| SinkState { given: 0, there: 0, under_way: 0 }).collect();
+        if let End::Rank { rank, stream } = order.source
+            && order.size > EAGER_BYTES_MAX
+        {
+            self.letters.push((rank, Message::Ready { stream }));
+        }
+        let is_reported = broken.is_some();
+        let mut flow = Flow {
+            id,
+            device,
+            order,
+            base,
+            arrived: 0,
+            early: Vec::new(),
+            next: 0,
+            awaited: 0,
+            sinks,
+            broken: None,
+            awaits_fault: false,
+            is_reported,
+            hollow,
+        };
+        if flow.base.is_none() {
+            let message = format!("no memory for {} bytes on their way", flow.order.size);
+            flow.base = Some(Base { start: std::ptr::dangling_mut(), _keep: None, is_live: false, sink: None });
+            flow.hollow = true;
+            self.break_off(&mut flow, Broken::Failure(Failure { code: code::OUT_OF_HOST_MEMORY, message, log: String::new() }));
+        }
+        if let Some(broken) = broken {
+            self.break_off(&mut flow, broken);
+        }
+        self.flows.insert(id, flow);
+        self.changed = true;
+    }
+
+    /// Nothing more is given to local sinks; the others are told.
+    fn break_off(&mut self, flow: &mut Flow, broken: Broken) {
+        if flow.broken.is_some() {
+            return;
+        }
+        for (sink, state) in flow.order.sinks.iter().zip(&mut flow.sinks) {
+            match sink.to {
+                End::Rank { rank, stream } => {
+                    let fault = match &broken {
+                        Broken::Fault(fault) => Some(fault.clone()),
+                        Broken::Failure(failure) => Some(Box::new(Fault {
+                            code: failure.code,
+                            command: flow.id,
+                            work: "a move".into(),
+                            node: String::new(),
+                            rank: 0,
+                            device: String::new(),
+                            message: failure.message.clone(),
+                            log: String::new(),
+                        })),
+                    };
+                    if let Some(fault) = fault {
+                        self.letters.push((rank, Message::Broken { stream, fault }));
+                    }
+                }
+                _ => {
+                    // What is under way still ends; the rest counts as there.
+                    state.there += sink.size - state.given;
+                    state.given = sink.size;
+                }
+            }
+        }
+        if !matches!(flow.order.source, End::Rank { .. }) {
+            // What was asked of the device still ends.
+            flow.next = flow.pieces();
+            flow.arrived = flow.order.size;
+        }
+        flow.broken = Some(broken);
+    }
+
+    /// A receiver is ready.
+    pub fn is_ready(&mut self, rank: Rank, stream: Stream) {
+        self.ready.insert((rank, stream));
+        self.changed = true;
+    }
+
+    /// A sender has broken a stream off.
+    pub fn is_broken(&mut self, rank: Rank, stream: Stream, fault: Box<Fault>) {
+        self.faults.insert((rank, stream), fault);
+        self.changed = true;
+    }
+
+    /// Messages for other ranks.
+    pub fn letters(&mut self) -> Vec<(Rank, Message)> {
+        std::mem::take(&mut self.letters)
+    }
+
+    /// Moves that have ended: others may depend on that.
+    pub fn done(&mut self) -> std::vec::Drain<'_, (CommandId, Result<(), Broken>)> {
+        self.done.drain(..)
+    }
+
+    /// What the transport tells.
+    pub fn happened(&mut self, happening: &Happening) {
+        match happening {
+            Happening::Sent(token) => {
+                if let Some((id, Part::Sent { sink, is_large })) = self.tokens.remove(token) {
+                    if is_large {
+                        self.sends = self.sends.saturating_sub(1);
+                    }
+                    self.sent(id, sink);
+                }
+            }
+            Happening::Received(token, length) => {
+                if let Some((id, Part::Arrived { index, size })) = self.tokens.remove(token) {
+                    self.received(id, index, size, *length as u64);
+                }
+            }
+            Happening::Lost(rank, reason) => self.lost(*rank, reason),
+            Happening::Control(..) => {}
+        }
+        self.changed = true;
+    }
+
+    fn sent(&mut self, id: CommandId, sink: usize) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        if let Some(state) = flow.sinks.get_mut(sink) {
+            state.under_way = state.under_way.saturating_sub(1);
+            if state.under_way == 0 {
+                state.there = state.given;
+            }
+        }
+    }
+
+    fn received(&mut self, id: CommandId, index: u64, size: u64, length: u64) {
+        let Some(mut flow) = self.flows.remove(&id) else { return };
+        flow.awaited = flow.awaited.saturating_sub(1);
+        if length < size && flow.broken.is_none() {
+            flow.awaits_fault = true;
+        }
+        arrive(&mut flow, index);
+        self.flows.insert(id, flow);
+    }
+
+    fn lost(&mut self, lost: Rank, reason: &str) {
+        let failure = |what: &str| Failure {
+            code: code::NODE_LOST,
+            message: format!("rank {lost}, {what}, is lost: {reason}"),
+            log: String::new(),
+        };
+        let ids: Vec<_> = self.flows.keys().copied().collect();
+        for id in ids {
+            let Some(mut flow) = self.flows.remove(&id) else { continue };
+            for (index, (sink, state)) in flow.order.sinks.iter().zip(&mut flow.sinks).enumerate() {
+                if matches!(sink.to, End::Rank { rank, .. } if rank == lost) {
+                    // Nobody is there to get the rest. That is no fault of who else gets these bytes.
+                    *state = SinkState { given: sink.size, there: sink.size, under_way: 0 };
+                    let mine = |part: &(CommandId, Part)| part.0 == id && matches!(part.1, Part::Sent { sink, .. } if sink == index);
+                    let large = self.tokens.values().filter(|part| mine(part) && matches!(part.1, Part::Sent { is_large: true, .. })).count();
+                    self.sends = self.sends.saturating_sub(large);
+                    self.tokens.retain(|_, part| !mine(part));
+                }
+            }
+            if matches!(flow.order.source, End::Rank { rank, .. } if rank == lost) && !flow.has_all() {
+                self.tokens.retain(|_, part| part.0 != id || !matches!(part.1, Part::Arrived { .. }));
+                flow.awaited = 0;
+                flow.next = flow.pieces();
+                flow.arrived = flow.order.size;
+                flow.awaits_fault = false;
+                self.break_off(&mut flow, Broken::Failure(failure("which had the bytes")));
+            }
+            self.flows.insert(id, flow);
+        }
+        self.ready.retain(|(rank, _)| *rank != lost);
+    }
+
+    /// Whether this was a part of a move.
+    pub fn operation_ended(&mut self, id: CommandId, outcome: &Result<(), Failure>, _: &mut dyn Transport) -> bool {
+        if id.0 & PART == 0 {
+            return false;
+        }
+        self.changed = true;
+        let Some((owner, part)) = self.parts.remove(&id) else { return true };
+        let Some(mut flow) = self.flows.remove(&owner) else { return true };
+        match part {
+            Part::Arrived { index, .. } => {
+                flow.awaited = flow.awaited.saturating_sub(1);
+                if flow.broken.is_none() {
+                    arrive(&mut flow, index);
+                }
+            }
+            Part::Written { sink, size } => {
+                if let Some(state) = flow.sinks.get_mut(sink) {
+                    state.there += size;
+                    state.under_way = state.under_way.saturating_sub(1);
+                }
+            }
+            Part::Sent { .. } => {}
+        }
+        if let Err(failure) = outcome {
+            self.break_off(&mut flow, Broken::Failure(failure.clone()));
+        }
+        self.flows.insert(owner, flow);
+        true
+    }
+
+    /// Moves on what can be; whether anything did.
+    pub fn advance(&mut self, backend: &mut dyn Backend, transport: &mut dyn Transport) -> bool {
+        if !std::mem::take(&mut self.changed) {
+            return false;
+        }
+        let ids: VecDeque<CommandId> = self.flows.keys().copied().collect();
+        for id in ids {
+            let Some(mut flow) = self.flows.remove(&id) else { continue };
+            self.find_fault(&mut flow);
+            self.ask_source(id, &mut flow, backend, transport);
+            for sink in 0..flow.sinks.len() {
+                self.feed(id, &mut flow, sink, backend, transport);
+            }
+            if !flow.is_reported && (flow.is_done() || flow.broken.is_some()) && !flow.awaits_fault && self.may_end(&flow) {
+                flow.is_reported = true;
+                let outcome = flow.broken.clone().map_or(Ok(()), Err);
+                self.done.push((id, outcome));
+            }
+            if flow.is_over() && flow.is_reported {
+                self.forget(&flow);
+            } else {
+                self.flows.insert(id, flow);
+            }
+        }
+        true
+    }
+
+    /// A failed move ends when nobody writes to the program's memory any more.
+    fn may_end(&self, flow: &Flow) -> bool {
+        flow.broken.is_none() || (flow.awaited == 0 && flow.sinks.iter().all(|state| state.under_way == 0))
+    }
+
+    fn forget(&mut self, flow: &Flow) {
+        for sink in &flow.order.sinks {
+            if let End::Rank { rank, stream } = sink.to {
+                self.ready.remove(&(rank, stream));
+            }
+        }
+        if let End::Rank { rank, stream } = flow.order.source {
+            self.faults.remove(&(rank, stream));
+        }
+    }
+
+    fn find_fault(&mut self, flow: &mut Flow) {
+        if !flow.awaits_fault {
+            return;
+        }
+        if let End::Rank { rank, stream } = flow.order.source
+            && let Some(fault) = self.faults.remove(&(rank, stream))
+        {
+            flow.awaits_fault = false;
+            self.break_off(flow, Broken::Fault(fault));
+        }
+    }
+
+    /// Asks for the next pieces.
+    fn ask_source(&mut self, id: CommandId, flow: &mut Flow, backend: &mut dyn Backend, transport: &mut dyn Transport) {
+        match flow.order.source {
+            End::Host { .. } => flow.arrived = flow.order.size,
+            End::Buffer { .. } if flow.hollow || flow.base.as_ref().is_some_and(|base| base.is_live && base.sink.is_none()) => {
+                flow.arrived = flow.order.size;
+            }
+            End::Buffer { buffer, offset } => {
+                while flow.next < flow.pieces() && flow.awaited < RECEIVES_MAX {
+                    let (start, size) = flow.piece(flow.next);
+                    let part = self.part(id, Part::Arrived { index: flow.next, size });
+                    let Some(base) = &flow.base else { return };
+                    let operation = Operation::Read { buffer, offset: offset + start, into: base.at(start, size) };
+                    // SAFETY: the base lives until the flow is forgotten, which waits for all its parts.
+                    unsafe { backend.start(part, flow.device, &operation, &[]) };
+                    flow.next += 1;
+                    flow.awaited += 1;
+                }
+            }
+            End::Rank { rank, stream } => {
+                while flow.next < flow.pieces() && flow.awaited < RECEIVES_MAX {
+                    let (start, size) = flow.piece(flow.next);
+                    let token = self.token(id, Part::Arrived { index: flow.next, size });
+                    let Some(base) = &flow.base else { return };
+                    let place = if flow.hollow { base.at(0, size) } else { base.at(start, size) };
+                    // SAFETY: as above; nobody reads bytes of the base that have not arrived.
+                    unsafe { transport.receive(rank, stream, place, token) };
+                    flow.next += 1;
+                    flow.awaited += 1;
+                }
+            }
+        }
+    }
+
+    /// Gives a sink what has arrived.
+    fn feed(&mut self, id: CommandId, flow: &mut Flow, index: usize, backend: &mut dyn Backend, transport: &mut dyn Transport) {
+        let (Some(sink), Some(base)) = (flow.order.sinks.get(index).copied(), flow.base.as_ref()) else { return };
+        let Some(state) = flow.sinks.get_mut(index) else { return };
+        let available = flow.arrived.saturating_sub(sink.first).min(sink.size);
+        match sink.to {
+            End::Rank { rank, stream } => {
+                let is_large = sink.size > EAGER_BYTES_MAX;
+                if is_large && state.given < sink.size && !self.ready.contains(&(rank, stream)) {
+                    return;
+                }
+                while state.given < sink.size && (!is_large || self.sends < SENDS_MAX) {
+                    let size = flow.order.segment.max(1).min(sink.size - state.given);
+                    if state.given + size > available && flow.broken.is_none() {
+                        return;
+                    }
+                    let mut piece = if flow.hollow { base.at(0, size) } else { base.at(sink.first + state.given, size) };
+                    if flow.broken.is_some() {
+                        piece.length = 0;
+                    }
+                    self.next_token += 1;
+                    let token = Token(self.next_token);
+                    self.tokens.insert(token, (id, Part::Sent { sink: index, is_large }));
+                    state.given += size;
+                    state.under_way += 1;
+                    self.sends += usize::from(is_large);
+                    // SAFETY: the base lives until the flow is forgotten; bytes that have arrived change no more.
+                    unsafe { transport.send(rank, stream, piece, token) };
+                }
+            }
+            _ if flow.broken.is_some() || state.given >= available => {}
+            _ if flow.hollow || base.sink == Some(index) => {
+                state.given = available;
+                state.there = available;
+            }
+            End::Host { address } => {
+                copy(base.at(sink.first + state.given, available - state.given), span(address + state.given, available - state.given));
+                state.given = available;
+                state.there = available;
+            }
+            End::Buffer { buffer, offset } => {
+                let size = available - state.given;
+                if let Some(memory) = backend.memory(buffer, offset + state.given, size) {
+                    copy(base.at(sink.first + state.given, size), memory.span);
+                    state.there += size;
+                } else {
+                    self.next_part += 1;
+                    let part = CommandId(PART | self.next_part);
+                    self.parts.insert(part, (id, Part::Written { sink: index, size }));
+                    let from = base.at(sink.first + state.given, size);
+                    let operation = Operation::Write { buffer, offset: offset + state.given, from };
+                    state.under_way += 1;
+                    // SAFETY: as above.
+                    unsafe { backend.start(part, flow.device, &operation, &[]) };
+                }
+                state.given = available;
+            }
+        }
+    }
+
+    fn part(&mut self, id: CommandId, part: Part) -> CommandId {
+        self.next_part += 1;
+        let operation = CommandId(PART | self.next_part);
+        self.parts.insert(operation, (id, part));
+        operation
+    }
+
+    fn token(&mut self, id: CommandId, part: Part) -> Token {
+        self.next_token += 1;
+        let token = Token(self.next_token);
+        self.tokens.insert(token, (id, part));
+        token
+    }
+}
+
+fn arrive(flow: &mut Flow, index: u64) {
+    flow.early.push(index);
+    while let Some(place) = flow.early.iter().position(|early| flow.piece(*early).0 == flow.arrived) {
+        let index = flow.early.swap_remove(place);
+        let (_, size) = flow.piece(index);
+        flow.arrived += size;
+    }
+}
+
+/// The place for a move's bytes; none if there is no memory.
+fn base(order: &Move, backend: &dyn Backend) -> Option<Base> {
+    let at = |start, is_live, sink| Some(Base { start, _keep: None, is_live, sink });
+    match order.source {
+        End::Host { address } => return at(span(address, order.size).start, false, None),
+        End::Buffer { buffer, offset } => {
+            if let Some(memory) = backend.memory(buffer, offset, order.size) {
+                return Some(Base { start: memory.span.start, _keep: Some(memory.keep), is_live: true, sink: None });
+            }
+        }
+        End::Rank { .. } => {}
+    }
+    if backend.is_hollow() {
+        return Some(own_block(order));
+    }
+    // Bytes that are forwarded must not be where a later command can change them.
+    let forwards = order.sinks.iter().any(|sink| matches!(sink.to, End::Rank { .. }));
+    for (index, sink) in order.sinks.iter().enumerate().filter(|(_, sink)| sink.first == 0 && sink.size == order.size) {
+        match sink.to {
+            End::Host { address } => return at(span(address, order.size).start, false, Some(index)),
+            End::Buffer { buffer, offset } if !forwards => {
+                if let Some(memory) = backend.memory(buffer, offset, order.size) {
+                    return Some(Base { start: memory.span.start, _keep: Some(memory.keep), is_live: true, sink: Some(index) });
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut block = Vec::new();
+    let size = usize::try_from(order.size).ok()?;
+    block.try_reserve_exact(size).ok()?;
+    block.resize(size, 0);
+    let mut block = block.into_boxed_slice();
+    Some(Base { start: block.as_mut_ptr(), _keep: Some(Box::new(block)), is_live: false, sink: None })
+}
+
+/// Room for one piece, for bytes that nobody wants.
+fn own_block(order: &Move) -> Base {
+    let size = usize::try_from(order.segment.min(order.size)).unwrap_or_default().max(1);
+    let mut block = vec![0; size].into_boxed_slice();
+    Base { start: block.as_mut_ptr(), _keep: Some(Box::new(block)), is_live: false, sink: None }
+}
+
+fn copy(from: Span, to: Span) {
+    // SAFETY: both are memory of this move's ends, of equal length. A program that reads and writes one place at the same time
+    // gets bytes of either: `copy` allows overlap.
+    unsafe { std::ptr::copy(from.start, to.start, from.length.min(to.length)) };
+}

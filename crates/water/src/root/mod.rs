@@ -1,0 +1,360 @@
+//! The root's view of the run: which commands there are, where they run, and how they ended.
+//!
+//! What the program asks for is collected in a *batch*. A batch is planned as a whole (`plan`): there the runtime sees which transfers belong
+//! together, and each rank gets its part as one message. A batch is closed when the program waits, when it is large, or a
+//! moment after its first command.
+
+mod plan;
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::clock::Clock;
+use crate::command::{Arg, Code, CommandId, Fault, Job, Message, ObjectId, Outcome, Range, Rank, Times, Wait};
+
+/// A batch is closed so long after its first command: what a small program pays at most for the chance that its transfers are
+/// found to belong together.
+pub const BATCH_NS_MAX: u64 = 200_000;
+
+/// A batch is closed when it has so many commands: planning them takes about as long as a batch waits.
+pub const BATCH_COMMANDS_MAX: usize = 4096;
+
+/// A batch is closed when its commands carry so many bytes (kernels and arguments; payload does not count).
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// One command, as the program issued it.
+#[derive(Debug)]
+pub struct Issue {
+    /// Its id.
+    pub id: CommandId,
+    /// The rank of its device.
+    pub rank: Rank,
+    /// Its device, among those of the rank.
+    pub device: u32,
+    /// What it waits for.
+    pub waits: Vec<CommandId>,
+    /// What it does.
+    pub request: Request,
+}
+
+/// What a program can ask for.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// `wtr_create_buffer`.
+    CreateBuffer {
+        /// Its id.
+        buffer: ObjectId,
+        /// In bytes.
+        size: u64,
+        /// `CL_MEM_*`.
+        flags: u64,
+    },
+    /// `wtr_release_buffer`.
+    ReleaseBuffer {
+        /// Which.
+        buffer: ObjectId,
+    },
+    /// `wtr_create_kernel`.
+    CreateKernel {
+        /// Its id.
+        kernel: ObjectId,
+        /// The program.
+        code: Code,
+        /// The kernel's name.
+        name: String,
+        /// Build options.
+        options: String,
+    },
+    /// `wtr_release_kernel`.
+    ReleaseKernel {
+        /// Which.
+        kernel: ObjectId,
+    },
+    /// `wtr_run_kernel`.
+    Run {
+        /// Which.
+        kernel: ObjectId,
+        /// The work-items.
+        range: Range,
+        /// The arguments.
+        args: Vec<Arg>,
+    },
+    /// `wtr_write_buffer`.
+    Write {
+        /// To which.
+        buffer: ObjectId,
+        /// First byte in it.
+        offset: u64,
+        /// How many bytes.
+        size: u64,
+        /// Where they are in the program's memory.
+        address: u64,
+    },
+    /// `wtr_read_buffer`.
+    Read {
+        /// From which.
+        buffer: ObjectId,
+        /// First byte in it.
+        offset: u64,
+        /// How many bytes.
+        size: u64,
+        /// Where they go in the program's memory.
+        address: u64,
+    },
+    /// `wtr_copy_buffer`. The command runs where the target is.
+    Copy {
+        /// From which.
+        from: ObjectId,
+        /// The rank that has it.
+        from_rank: Rank,
+        /// The device that has it.
+        from_device: u32,
+        /// First byte in it.
+        from_offset: u64,
+        /// To which.
+        to: ObjectId,
+        /// First byte in it.
+        to_offset: u64,
+        /// How many bytes.
+        size: u64,
+    },
+    /// Nothing.
+    Marker,
+}
+
+impl Request {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::CreateKernel { code: Code::Source(code) | Code::Binary(code), .. } => code.len(),
+            Self::Run { args, .. } => args.len() * 16,
+            _ => 0,
+        }
+    }
+}
+
+/// What the root knows of a command.
+#[derive(Debug)]
+struct Track {
+    /// Who runs it, or its last part.
+    rank: Rank,
+    /// The part of a read that runs where the buffer is: what comes after it there need not wait for the bytes to arrive here.
+    inner: Option<(Rank, CommandId)>,
+    outcome: Option<Outcome>,
+    /// When the program issued it.
+    queued: u64,
+    times: Times,
+    /// Events that mean it.
+    holds: u32,
+}
+
+/// The root's state.
+#[derive(Debug)]
+pub struct Root {
+    clock: Arc<dyn Clock>,
+    next_command: u64,
+    next_object: u64,
+    tracks: FxHashMap<CommandId, Track>,
+    batch: Vec<Issue>,
+    batch_bytes: usize,
+    /// When the batch's first command came.
+    batch_began: u64,
+    /// Reads that have not ended, and where they write.
+    reads: Vec<HostRange>,
+    /// Commands that have not ended.
+    outstanding: usize,
+    /// For each rank, what is to be sent to it.
+    letters: Vec<Vec<Message>>,
+    /// Failures that nobody has been told of.
+    faults: Vec<Box<Fault>>,
+    /// Root causes that were told, by command: one failure has many victims.
+    told: FxHashSet<CommandId>,
+    lost: Vec<Option<String>>,
+}
+
+/// Memory of the program that a command writes.
+#[derive(Debug)]
+struct HostRange {
+    start: u64,
+    end: u64,
+    command: CommandId,
+}
+
+impl Root {
+    /// For a run of so many ranks.
+    pub fn new(ranks: u32, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            next_command: 1,
+            next_object: 1,
+            tracks: FxHashMap::default(),
+            batch: Vec::new(),
+            batch_bytes: 0,
+            batch_began: 0,
+            reads: Vec::new(),
+            outstanding: 0,
+            letters: (0..ranks).map(|_| Vec::new()).collect(),
+            faults: Vec::new(),
+            told: FxHashSet::default(),
+            lost: (0..ranks).map(|_| None).collect(),
+        }
+    }
+
+    /// A new object's id.
+    pub fn object(&mut self) -> ObjectId {
+        let id = ObjectId(self.next_object);
+        self.next_object += 1;
+        id
+    }
+
+    fn command(&mut self) -> CommandId {
+        let id = CommandId(self.next_command);
+        self.next_command += 1;
+        id
+    }
+
+    /// Takes a command of the program; it is held for one event.
+    pub fn issue(&mut self, rank: Rank, device: u32, mut waits: Vec<CommandId>, request: Request) -> CommandId {
+        waits.sort_unstable();
+        waits.dedup();
+        let id = self.command();
+        let queued = self.clock.now();
+        let track = Track { rank, inner: None, outcome: None, queued, times: Times::default(), holds: 1 };
+        self.tracks.insert(id, track);
+        self.outstanding += 1;
+        if self.batch.is_empty() {
+            self.batch_began = queued;
+        }
+        self.batch_bytes += request.bytes();
+        self.batch.push(Issue { id, rank, device, waits, request });
+        id
+    }
+
+    /// One more event means this command.
+    pub fn hold(&mut self, id: CommandId) {
+        if let Some(track) = self.tracks.get_mut(&id) {
+            track.holds += 1;
+        }
+    }
+
+    /// One event less means this command.
+    pub fn let_go(&mut self, id: CommandId) {
+        if let Some(track) = self.tracks.get_mut(&id) {
+            track.holds = track.holds.saturating_sub(1);
+            if track.holds == 0 && track.outcome.is_some() {
+                self.tracks.remove(&id);
+            }
+        }
+    }
+
+    /// How a command ended; `None` if it has not. One that is not known has ended well.
+    pub fn outcome(&self, id: CommandId) -> Option<Outcome> {
+        self.tracks.get(&id).map_or(Some(Ok(())), |track| track.outcome.clone())
+    }
+
+    /// When a command was issued, and when it ran.
+    pub fn times(&self, id: CommandId) -> Option<(u64, Times)> {
+        self.tracks.get(&id).map(|track| (track.queued, track.times))
+    }
+
+    /// Commands that have not ended.
+    pub fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    /// When the batch has to be closed: now (0), at a time, or never.
+    pub fn batch_end(&self) -> Option<u64> {
+        if self.batch.is_empty() {
+            None
+        } else if self.batch.len() >= BATCH_COMMANDS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
+            Some(0)
+        } else {
+            Some(self.batch_began + BATCH_NS_MAX)
+        }
+    }
+
+    /// A command has ended.
+    pub fn ended(&mut self, id: CommandId, outcome: Outcome, times: Times) {
+        let Some(track) = self.tracks.get_mut(&id) else { return };
+        if track.outcome.is_some() {
+            return;
+        }
+        if let Err(fault) = &outcome
+            && self.told.insert(fault.command)
+        {
+            self.faults.push(fault.clone());
+        }
+        track.outcome = Some(outcome);
+        track.times = times;
+        self.outstanding -= 1;
+        self.reads.retain(|range| range.command != id);
+        if track.holds == 0 {
+            self.tracks.remove(&id);
+        }
+    }
+
+    /// A rank is gone: its commands have failed.
+    pub fn lost(&mut self, rank: Rank, reason: &str, hostname: &str) {
+        if let Some(lost) = self.lost.get_mut(rank as usize) {
+            *lost = Some(reason.to_owned());
+        }
+        let ids: Vec<_> =
+            self.tracks.iter().filter(|(_, track)| track.rank == rank && track.outcome.is_none()).map(|(id, _)| *id).collect();
+        for id in ids {
+            let fault = Fault {
+                code: crate::error::code::NODE_LOST,
+                command: id,
+                work: "a command".into(),
+                node: hostname.to_owned(),
+                rank,
+                device: String::new(),
+                message: reason.to_owned(),
+                log: String::new(),
+            };
+            self.ended(id, Err(Box::new(fault)), Times::default());
+        }
+    }
+
+    /// Root causes that nobody has been told of.
+    pub fn faults(&mut self) -> Vec<Box<Fault>> {
+        std::mem::take(&mut self.faults)
+    }
+
+    /// Takes what is to be told to each rank.
+    pub fn letters(&mut self) -> impl Iterator<Item = (Rank, Vec<Message>)> + '_ {
+        (0..).zip(&mut self.letters).filter(|(_, letters)| !letters.is_empty()).map(|(rank, letters)| (rank, std::mem::take(letters)))
+    }
+
+    /// Gives a job to a rank.
+    fn send(&mut self, rank: Rank, job: Job) {
+        let Some(letters) = self.letters.get_mut(rank as usize) else { return };
+        if let Some(Message::Jobs(jobs)) = letters.last_mut() {
+            jobs.push(job);
+        } else {
+            letters.push(Message::Jobs(vec![job]));
+        }
+    }
+
+    /// The waits of a job on `rank`; other ranks are asked to tell.
+    fn waits(&mut self, rank: Rank, commands: &[CommandId]) -> Vec<Wait> {
+        let mut waits = Vec::with_capacity(commands.len());
+        for command in commands {
+            let Some(track) = self.tracks.get(command) else { continue };
+            if matches!(track.outcome, Some(Ok(()))) {
+                continue;
+            }
+            // A read's part on its device is enough for other devices: what they do does not see the program's memory.
+            let (at, command) = match track.inner {
+                Some((at, part)) if rank != 0 && track.outcome.is_none() => (at, part),
+                _ => (track.rank, *command),
+            };
+            waits.push(Wait { command, rank: at });
+            if at != rank
+                && let Some(letters) = self.letters.get_mut(at as usize)
+            {
+                letters.push(Message::Tell { command, rank });
+            }
+        }
+        waits
+    }
+}

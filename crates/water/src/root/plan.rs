@@ -1,0 +1,131 @@
+//! From a batch of commands to the jobs of the ranks.
+
+use super::{HostRange, Issue, Request, Root};
+use crate::command::{CommandId, End, Job, Move, ObjectId, Rank, Sink, Stream, Work};
+
+/// Between ranks bytes travel in pieces of this size: large enough that a piece's overhead (some µs, a look of the scheduler)
+/// is small beside its time on a link of 10 GB/s (100 µs), small enough that device, link and memory work at the same time.
+pub const SEGMENT_BYTES: u64 = 1 << 20;
+
+impl Root {
+    /// Closes the batch: its commands become jobs.
+    pub fn close_batch(&mut self) {
+        self.batch_bytes = 0;
+        for issue in std::mem::take(&mut self.batch) {
+            self.plan(issue);
+        }
+    }
+
+    fn plan(&mut self, issue: Issue) {
+        let Issue { id, rank, device, waits, request } = issue;
+        let work = match request {
+            Request::CreateBuffer { buffer, size, flags } => Work::CreateBuffer { buffer, size, flags },
+            Request::ReleaseBuffer { buffer } => Work::ReleaseBuffer { buffer },
+            Request::CreateKernel { kernel, code, name, options } => Work::CreateKernel { kernel, code, name, options },
+            Request::ReleaseKernel { kernel } => Work::ReleaseKernel { kernel },
+            Request::Run { kernel, range, args } => Work::Run { kernel, range, args },
+            Request::Marker => Work::Marker,
+            Request::Write { buffer, offset, size, address } => {
+                return self.plan_write(id, (rank, device), &waits, (buffer, offset), size, address);
+            }
+            Request::Read { buffer, offset, size, address } => {
+                return self.plan_read(id, (rank, device), &waits, (buffer, offset), size, address);
+            }
+            Request::Copy { from, from_rank, from_device, from_offset, to, to_offset, size } => {
+                let source = (from_rank, from_device, from, from_offset);
+                return self.plan_copy(id, source, (rank, device, to, to_offset), &waits, size);
+            }
+        };
+        let waits = self.waits(rank, &waits);
+        self.send(rank, Job { id, device, waits, work });
+    }
+
+    /// Bytes of the program go to a buffer. They are taken at once, but for those that an unfinished read will write: the program does
+    /// not change them until the command has ended.
+    fn plan_write(
+        &mut self,
+        id: CommandId,
+        (rank, device): (Rank, u32),
+        waits: &[CommandId],
+        (buffer, offset): (ObjectId, u64),
+        size: u64,
+        address: u64,
+    ) {
+        let mut hazards = self.reads_into(address, size);
+        let target = End::Buffer { buffer, offset };
+        if rank == 0 {
+            hazards.extend_from_slice(waits);
+            hazards.sort_unstable();
+            hazards.dedup();
+            let waits = self.waits(0, &hazards);
+            self.send(0, Job { id, device, waits, work: one(End::Host { address }, target, size) });
+            return;
+        }
+        let stream = Stream::of(id.0);
+        let waits = self.waits(rank, waits);
+        self.send(rank, Job { id, device, waits, work: one(End::Rank { rank: 0, stream }, target, size) });
+        let part = self.command();
+        let waits = self.waits(0, &hazards);
+        let work = one(End::Host { address }, End::Rank { rank, stream }, size);
+        self.send(0, Job { id: part, device: 0, waits, work });
+    }
+
+    /// Bytes of a buffer go to the program.
+    fn plan_read(
+        &mut self,
+        id: CommandId,
+        (rank, device): (Rank, u32),
+        waits: &[CommandId],
+        (buffer, offset): (ObjectId, u64),
+        size: u64,
+        address: u64,
+    ) {
+        self.reads.push(HostRange { start: address, end: address.saturating_add(size), command: id });
+        let source = End::Buffer { buffer, offset };
+        if rank == 0 {
+            let waits = self.waits(0, waits);
+            self.send(0, Job { id, device, waits, work: one(source, End::Host { address }, size) });
+            return;
+        }
+        let (part, stream) = (self.command(), Stream::of(id.0));
+        let waits = self.waits(rank, waits);
+        self.send(rank, Job { id: part, device, waits, work: one(source, End::Rank { rank: 0, stream }, size) });
+        let work = one(End::Rank { rank, stream }, End::Host { address }, size);
+        self.send(0, Job { id, device: 0, waits: Vec::new(), work });
+        if let Some(track) = self.tracks.get_mut(&id) {
+            track.rank = 0;
+            track.inner = Some((rank, part));
+        }
+    }
+
+    fn plan_copy(
+        &mut self,
+        id: CommandId,
+        (from_rank, from_device, from, from_offset): (Rank, u32, ObjectId, u64),
+        (rank, device, to, to_offset): (Rank, u32, ObjectId, u64),
+        waits: &[CommandId],
+        size: u64,
+    ) {
+        let (source, target) = (End::Buffer { buffer: from, offset: from_offset }, End::Buffer { buffer: to, offset: to_offset });
+        let here = self.waits(rank, waits);
+        if from_rank == rank {
+            return self.send(rank, Job { id, device, waits: here, work: one(source, target, size) });
+        }
+        let (part, stream) = (self.command(), Stream::of(id.0));
+        self.send(rank, Job { id, device, waits: here, work: one(End::Rank { rank: from_rank, stream }, target, size) });
+        let there = self.waits(from_rank, waits);
+        let work = one(source, End::Rank { rank, stream }, size);
+        self.send(from_rank, Job { id: part, device: from_device, waits: there, work });
+    }
+
+    /// Unfinished reads that write to this memory.
+    fn reads_into(&self, address: u64, size: u64) -> Vec<CommandId> {
+        let end = address.saturating_add(size);
+        self.reads.iter().filter(|range| range.start < end && address < range.end).map(|range| range.command).collect()
+    }
+}
+
+/// A move of `size` bytes to one sink.
+fn one(source: End, to: End, size: u64) -> Work {
+    Work::Move(Move { source, sinks: vec![Sink { to, first: 0, size }], size, segment: SEGMENT_BYTES })
+}

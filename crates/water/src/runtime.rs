@@ -1,0 +1,540 @@
+//! One rank's process: the node's scheduler, at the root also the root's, the transport between them, and the thread that drives all.
+//!
+//! Two ways to drive. *Threaded*: one thread that sleeps when there is nothing to do; calls of the program leave their commands
+//! under the lock and ring. *Pumped*: no thread at all; whoever waits drives. The simulator allows only the second.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::backend::Backend;
+use crate::clock::Clock;
+use crate::command::{self, CommandId, DeviceInfo, Fault, Job, Message, Outcome, Rank};
+use crate::doorbell::Doorbell;
+use crate::error::Error;
+use crate::node::Node;
+use crate::root::Root;
+use crate::transport::{Happening, Transport};
+
+/// How often a transport that has to be asked is asked, at first, after something happened: less than it takes to wake a thread.
+const NAP_NS_MIN: u64 = 20_000;
+/// At most so rarely while commands are under way: a look costs about 10 µs, so this is 1 % of a core.
+const NAP_NS_BUSY: u64 = 1_000_000;
+/// At most so rarely when nothing is under way.
+const NAP_NS_IDLE: u64 = 2_000_000;
+/// A host thread that waits looks again after this time even if nobody woke it: the way out if a wake-up is ever lost.
+const HOST_LOOK: Duration = Duration::from_millis(500);
+/// How long the root waits for the other ranks to say hello: a cluster's slowest node needs some seconds to load its drivers.
+const HELLO_NS_MAX: u64 = 60_000_000_000;
+/// How long the root waits for the ranks' farewell.
+const FAREWELL_NS_MAX: u64 = 10_000_000_000;
+
+/// One rank of a run.
+#[derive(Debug)]
+pub struct Runtime {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// For the scheduler's thread.
+    bell: Doorbell,
+    /// For host threads that wait for commands.
+    host: Condvar,
+    clock: Arc<dyn Clock>,
+    threaded: bool,
+}
+
+/// All that the lock protects.
+#[derive(Debug)]
+pub struct State {
+    node: Node,
+    root: Option<Root>,
+    transport: Box<dyn Transport>,
+    clock: Arc<dyn Clock>,
+    /// What each rank said in its hello; at the root.
+    ranks: Vec<Option<RankInfo>>,
+    farewells: u32,
+    stopping: bool,
+    /// Something ended since host threads were last woken.
+    news: bool,
+    happened: Vec<Happening>,
+}
+
+/// What a rank said in its hello.
+#[derive(Clone, Debug)]
+pub struct RankInfo {
+    /// Its host.
+    pub hostname: String,
+    /// Its devices.
+    pub devices: Vec<DeviceInfo>,
+}
+
+/// What to do when nothing moves.
+enum Rest {
+    /// Look again after a nap that gets longer.
+    Nap { most: u64 },
+    /// Sleep until somebody rings, at most until this time of the clock.
+    Until(Option<u64>),
+}
+
+impl Runtime {
+    /// Starts the root, and waits until all ranks have said hello.
+    ///
+    /// # Errors
+    /// A rank that does not answer, or is of another version.
+    pub fn root(
+        transport: Box<dyn Transport>,
+        backend: Box<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        threaded: bool,
+    ) -> Result<Self, Error> {
+        let ranks = transport.size();
+        let root = Root::new(ranks, Arc::clone(&clock));
+        let mut runtime = Self::new(transport, backend, clock, threaded, Some(root));
+        runtime.shared.greet()?;
+        runtime.start();
+        Ok(runtime)
+    }
+
+    /// Runs another rank until the root says that nothing more comes, or is lost.
+    pub fn serve(transport: Box<dyn Transport>, backend: Box<dyn Backend>, clock: Arc<dyn Clock>) {
+        let runtime = Self::new(transport, backend, clock, false, None);
+        let mut state = runtime.shared.lock();
+        let hello = Message::Hello {
+            version: command::VERSION,
+            hostname: hostname(),
+            devices: state.node.backend().devices().to_vec(),
+        };
+        state.transport.control(0, command::encode(&[hello]));
+        drop(state);
+        runtime.shared.run();
+    }
+
+    fn new(
+        mut transport: Box<dyn Transport>,
+        mut backend: Box<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        threaded: bool,
+        root: Option<Root>,
+    ) -> Self {
+        let bell = Doorbell::default();
+        transport.wake_with(bell.clone());
+        backend.wake_with(bell.clone());
+        let (rank, size) = (transport.rank(), transport.size());
+        let mut ranks: Vec<Option<RankInfo>> = (0..size).map(|_| None).collect();
+        if let Some(own) = ranks.get_mut(rank as usize) {
+            *own = Some(RankInfo { hostname: hostname(), devices: backend.devices().to_vec() });
+        }
+        let node = Node::new(rank, hostname(), backend, Arc::clone(&clock));
+        let state = State {
+            node,
+            root,
+            transport,
+            clock: Arc::clone(&clock),
+            ranks,
+            farewells: 0,
+            stopping: false,
+            news: false,
+            happened: Vec::new(),
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), bell, host: Condvar::new(), clock, threaded });
+        Self { shared, thread: None }
+    }
+
+    fn start(&mut self) {
+        if self.shared.threaded {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name("wtr-scheduler".into()).spawn(move || shared.run());
+            // Without a thread those who wait drive: see `wait`.
+            self.thread = thread.ok();
+        }
+    }
+
+    /// What the ranks said.
+    pub fn ranks(&self) -> Vec<RankInfo> {
+        self.shared.lock().ranks.iter().flatten().cloned().collect()
+    }
+
+    /// Works with the root's state. Commands that were issued are seen by the scheduler.
+    pub fn with_root<R>(&self, work: impl FnOnce(&mut Root) -> R) -> Option<R> {
+        let mut state = self.shared.lock();
+        let root = state.root.as_mut()?;
+        let was_empty = root.batch_end().is_none();
+        let result = work(root);
+        // The scheduler knows of a batch that it has seen once; of a full one it has to hear.
+        let ring = match root.batch_end() {
+            Some(0) => true,
+            Some(_) => was_empty,
+            None => false,
+        };
+        drop(state);
+        if ring && self.thread.is_some() {
+            self.shared.bell.ring();
+        }
+        Some(result)
+    }
+
+    /// Closes the batch now.
+    pub fn flush(&self) {
+        let mut state = self.shared.lock();
+        state.close_batch();
+        state.pump();
+        self.shared.tell(&mut state);
+    }
+
+    /// Waits until these commands have ended; the first failure among them.
+    ///
+    /// # Errors
+    /// The fault of one that failed.
+    pub fn wait(&self, commands: &[CommandId]) -> Outcome {
+        let mut state = self.shared.lock();
+        state.close_batch();
+        let mut nap = NAP_NS_MIN;
+        let mut rest = 0;
+        loop {
+            let moved = if self.thread.is_none() || rest == 0 { state.pump() } else { false };
+            self.shared.tell(&mut state);
+            // All are waited for, also if one has failed: what they use may go away afterwards.
+            while commands.get(rest).is_some_and(|command| state.is_ended(*command)) {
+                rest += 1;
+            }
+            if rest == commands.len() {
+                break;
+            }
+            if self.thread.is_some() {
+                state = self.shared.host.wait_timeout(state, HOST_LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            } else if moved {
+                nap = NAP_NS_MIN;
+            } else {
+                let most = state.rest();
+                drop(state);
+                self.shared.rest(most, &mut nap);
+                state = self.shared.lock();
+            }
+        }
+        commands.iter().find_map(|command| state.fault(*command)).map_or(Ok(()), Err)
+    }
+
+    /// Whether this command has ended, and how.
+    pub fn outcome(&self, command: CommandId) -> Option<Outcome> {
+        let mut state = self.shared.lock();
+        if self.thread.is_none() {
+            state.pump();
+        }
+        state.root.as_ref().and_then(|root| root.outcome(command))
+    }
+
+    /// Root causes of failures that were not told yet.
+    pub fn faults(&self) -> Vec<Box<Fault>> {
+        self.shared.lock().root.as_mut().map(Root::faults).unwrap_or_default()
+    }
+
+    /// Waits for all commands.
+    pub fn drain(&self) {
+        let mut nap = NAP_NS_MIN;
+        let mut state = self.shared.lock();
+        state.close_batch();
+        while state.root.as_ref().is_some_and(|root| root.outstanding() > 0) || !state.node.is_idle() {
+            state = self.turn(state, &mut nap);
+        }
+    }
+
+    /// Waits for all commands, says goodbye to the ranks, and ends the thread.
+    pub fn end(mut self) {
+        self.drain();
+        let mut nap = NAP_NS_MIN;
+        let mut state = self.shared.lock();
+        let ranks = state.transport.size();
+        for rank in 1..ranks {
+            state.transport.control(rank, command::encode(&[Message::Bye]));
+        }
+        let end = self.shared.clock.now() + FAREWELL_NS_MAX;
+        while state.farewells + 1 < ranks && self.shared.clock.now() < end {
+            state = self.turn(state, &mut nap);
+        }
+        state.stopping = true;
+        drop(state);
+        self.shared.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            _ = thread.join();
+        }
+    }
+
+    /// Drives once, and rests if nothing moved.
+    fn turn<'a>(&'a self, mut state: MutexGuard<'a, State>, nap: &mut u64) -> MutexGuard<'a, State> {
+        let moved = state.pump();
+        self.shared.tell(&mut state);
+        if moved {
+            *nap = NAP_NS_MIN;
+            return state;
+        }
+        let rest = match state.rest() {
+            Rest::Until(None) => Rest::Nap { most: NAP_NS_BUSY },
+            rest => rest,
+        };
+        drop(state);
+        self.shared.rest(rest, nap);
+        self.shared.lock()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes host threads if something ended.
+    fn tell(&self, state: &mut State) {
+        if std::mem::take(&mut state.news) {
+            self.host.notify_all();
+        }
+    }
+
+    /// Drives until it shall stop.
+    fn run(&self) {
+        let mut nap = NAP_NS_MIN;
+        loop {
+            let mut state = self.lock();
+            let moved = state.pump();
+            self.tell(&mut state);
+            if state.stopping {
+                return;
+            }
+            if moved {
+                nap = NAP_NS_MIN;
+                continue;
+            }
+            let rest = state.rest();
+            drop(state);
+            self.rest(rest, &mut nap);
+        }
+    }
+
+    fn rest(&self, rest: Rest, nap: &mut u64) {
+        match rest {
+            Rest::Nap { most } => {
+                let ns = (*nap).min(most);
+                *nap = nap.saturating_mul(2).min(most.max(NAP_NS_MIN));
+                if self.clock.is_simulated() {
+                    self.clock.sleep(ns);
+                } else {
+                    self.bell.wait(Some(Duration::from_nanos(ns)));
+                }
+            }
+            Rest::Until(Some(time)) => {
+                let ns = time.saturating_sub(self.clock.now());
+                if self.clock.is_simulated() {
+                    self.clock.sleep(ns);
+                } else if ns > 0 {
+                    self.bell.wait(Some(Duration::from_nanos(ns)));
+                }
+            }
+            Rest::Until(None) => self.bell.wait(None),
+        }
+    }
+
+    /// Waits for the hellos of all ranks, and has their clocks compared.
+    fn greet(&self) -> Result<(), Error> {
+        let end = self.clock.now() + HELLO_NS_MAX;
+        let mut nap = NAP_NS_MIN;
+        loop {
+            let mut state = self.lock();
+            let moved = state.pump();
+            if state.ranks.iter().all(Option::is_some) {
+                return Ok(());
+            }
+            if self.clock.now() > end {
+                let missing: Vec<String> =
+                    (0..).zip(&state.ranks).filter(|(_, info)| info.is_none()).map(|(rank, _): (u32, _)| rank.to_string()).collect();
+                return Err(Error::Transport(format!(
+                    "rank {} did not say hello within {} s: is libwater's program or wtrd running there?",
+                    missing.join(", "),
+                    HELLO_NS_MAX / 1_000_000_000
+                )));
+            }
+            drop(state);
+            if moved {
+                nap = NAP_NS_MIN;
+            } else {
+                self.rest(Rest::Nap { most: NAP_NS_BUSY }, &mut nap);
+            }
+        }
+    }
+}
+
+impl State {
+    fn close_batch(&mut self) {
+        if let Some(root) = &mut self.root {
+            root.close_batch();
+        }
+    }
+
+    fn is_ended(&self, command: CommandId) -> bool {
+        self.root.as_ref().is_none_or(|root| root.outcome(command).is_some())
+    }
+
+    fn fault(&self, command: CommandId) -> Option<Box<Fault>> {
+        self.root.as_ref()?.outcome(command)?.err()
+    }
+
+    /// Moves everything on; whether anything moved.
+    fn pump(&mut self) -> bool {
+        let mut moved = self.poll_transport();
+        if let Some(root) = &mut self.root {
+            if root.batch_end().is_some_and(|end| end <= self.clock.now()) {
+                root.close_batch();
+            }
+            moved |= self.deliver();
+        }
+        moved |= self.node.pump(&mut *self.transport);
+        moved |= self.report();
+        self.post();
+        moved
+    }
+
+    fn poll_transport(&mut self) -> bool {
+        let mut happened = std::mem::take(&mut self.happened);
+        self.transport.poll(&mut happened);
+        let moved = !happened.is_empty();
+        for happening in happened.drain(..) {
+            match happening {
+                Happening::Control(from, bytes) => match command::decode(from, &bytes) {
+                    Ok(messages) => messages.into_iter().for_each(|message| self.heard(from, message)),
+                    Err(garbled) => self.lost(from, &garbled.to_string()),
+                },
+                Happening::Lost(rank, ref reason) => {
+                    self.node.happened(&happening);
+                    let reason = reason.clone();
+                    self.lost(rank, &reason);
+                }
+                _ => self.node.happened(&happening),
+            }
+        }
+        self.happened = happened;
+        moved
+    }
+
+    fn heard(&mut self, from: Rank, message: Message) {
+        match message {
+            Message::Hello { version, hostname, devices } => {
+                if version != command::VERSION {
+                    return self.lost(from, &format!("it speaks version {version}, this is {}", command::VERSION));
+                }
+                if let Some(info) = self.ranks.get_mut(from as usize) {
+                    *info = Some(RankInfo { hostname, devices });
+                }
+                let asked = self.clock.now();
+                self.transport.control(from, command::encode(&[Message::AskClock { asked }]));
+            }
+            Message::Jobs(jobs) => jobs.into_iter().for_each(|job| self.node.accept(job)),
+            Message::Tell { command, rank } => self.node.tell(command, rank),
+            Message::Ended { command, outcome } => self.node.heard(command, outcome),
+            Message::Report(ends) => {
+                if let Some(root) = &mut self.root {
+                    self.news = true;
+                    ends.into_iter().for_each(|(id, outcome, times)| root.ended(id, outcome, times));
+                }
+            }
+            Message::Ready { stream } => self.node.is_ready(from, stream),
+            Message::Broken { stream, fault } => self.node.is_broken(from, stream, fault),
+            Message::AskClock { asked } => {
+                let now = self.clock.now();
+                self.transport.control(from, command::encode(&[Message::Clock { asked, now }]));
+            }
+            Message::Clock { asked, now } => {
+                // The answer was written half a round trip ago.
+                let middle = asked.midpoint(self.clock.now());
+                let ahead = i64::try_from(i128::from(now) - i128::from(middle)).unwrap_or_default();
+                self.transport.control(from, command::encode(&[Message::ClockAhead(ahead)]));
+            }
+            Message::ClockAhead(ahead) => self.node.set_clock_ahead(ahead),
+            Message::Bye => {
+                self.transport.control(from, command::encode(&[Message::Farewell]));
+                self.stopping = true;
+            }
+            Message::Farewell => self.farewells += 1,
+            Message::Beat => {}
+        }
+    }
+
+    fn lost(&mut self, rank: Rank, reason: &str) {
+        self.node.lost(rank, reason);
+        self.news = true;
+        if rank == 0 && self.root.is_none() {
+            self.stopping = true;
+        }
+        let info = self.ranks.get_mut(rank as usize);
+        let hostname = info.and_then(|info| info.as_ref().map(|info| info.hostname.clone())).unwrap_or_default();
+        if let Some(root) = &mut self.root {
+            root.lost(rank, reason, &hostname);
+            // It will not say goodbye.
+            self.farewells += 1;
+        }
+    }
+
+    /// Passes on what the root has for the ranks.
+    fn deliver(&mut self) -> bool {
+        let Some(root) = &mut self.root else { return false };
+        let letters: Vec<_> = root.letters().collect();
+        let moved = !letters.is_empty();
+        for (rank, messages) in letters {
+            if rank == 0 {
+                for message in messages {
+                    match message {
+                        Message::Jobs(jobs) => jobs.into_iter().for_each(|job: Job| self.node.accept(job)),
+                        Message::Tell { command, rank } => self.node.tell(command, rank),
+                        _ => {}
+                    }
+                }
+            } else {
+                self.transport.control(rank, command::encode(&messages));
+            }
+        }
+        moved
+    }
+
+    /// Tells the root what has ended here.
+    fn report(&mut self) -> bool {
+        let mut ends = self.node.finished().peekable();
+        if ends.peek().is_none() {
+            return false;
+        }
+        if let Some(root) = &mut self.root {
+            self.news = true;
+            ends.for_each(|end| root.ended(end.id, end.outcome, end.times));
+        } else {
+            let ends = ends.map(|end| (end.id, end.outcome, end.times)).collect();
+            self.transport.control(0, command::encode(&[Message::Report(ends)]));
+        }
+        true
+    }
+
+    /// Sends what the node has for other ranks.
+    fn post(&mut self) {
+        for (rank, messages) in self.node.letters() {
+            self.transport.control(rank, command::encode(&messages));
+        }
+    }
+
+    fn rest(&mut self) -> Rest {
+        let mut end = self.node.backend().next_end();
+        if let Some(batch_end) = self.root.as_ref().and_then(Root::batch_end) {
+            end = Some(end.map_or(batch_end, |end| end.min(batch_end)));
+        }
+        if self.transport.needs_polling() {
+            let busy = !self.node.is_idle() || self.root.as_ref().is_some_and(|root| root.outstanding() > 0);
+            let most = if busy { NAP_NS_BUSY } else { NAP_NS_IDLE };
+            let left = end.map_or(most, |end| end.saturating_sub(self.clock.now()));
+            return Rest::Nap { most: most.min(left) };
+        }
+        Rest::Until(end)
+    }
+}
+
+/// This host's name.
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,161 @@
+//! Ranks that are threads of one process: for tests of everything above the transport, with real concurrency and no set-up.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use super::{Happening, Span, Token, Transport};
+use crate::command::{Rank, Stream};
+use crate::doorbell::Doorbell;
+
+/// One rank's end.
+#[derive(Debug)]
+pub struct Loopback {
+    rank: Rank,
+    hub: Arc<Hub>,
+}
+
+#[derive(Debug)]
+struct Hub {
+    ranks: Vec<Mutex<Mailbox>>,
+}
+
+#[derive(Debug, Default)]
+struct Mailbox {
+    bell: Option<Doorbell>,
+    happened: VecDeque<Happening>,
+    /// Pieces that wait for their receiver, and receivers that wait for their piece.
+    sent: FxHashMap<(Rank, Stream), VecDeque<(Span, Token)>>,
+    wanted: FxHashMap<(Rank, Stream), VecDeque<(Span, Token)>>,
+    gone: bool,
+}
+
+impl Loopback {
+    /// The ends of a run of so many ranks.
+    pub fn ranks(count: u32) -> Vec<Self> {
+        let hub = Arc::new(Hub { ranks: (0..count).map(|_| Mutex::default()).collect() });
+        (0..count).map(|rank| Self { rank, hub: Arc::clone(&hub) }).collect()
+    }
+
+    fn with<R>(&self, rank: Rank, work: impl FnOnce(&mut Mailbox) -> R) -> Option<R> {
+        let mut mailbox = lock(self.hub.ranks.get(rank as usize)?);
+        Some(work(&mut mailbox))
+    }
+
+    fn notify(&self, rank: Rank, happening: Happening) {
+        self.with(rank, |mailbox| {
+            mailbox.happened.push_back(happening);
+            if let Some(bell) = &mailbox.bell {
+                bell.ring();
+            }
+        });
+    }
+}
+
+fn lock(mailbox: &Mutex<Mailbox>) -> MutexGuard<'_, Mailbox> {
+    mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Copies a piece, and tells both sides.
+fn hand_over(piece: Span, place: Span) -> usize {
+    let length = piece.length.min(place.length);
+    // SAFETY: the sender keeps its bytes and the receiver its room until they are told, which is after this.
+    unsafe { std::ptr::copy(piece.start, place.start, length) };
+    length
+}
+
+impl Transport for Loopback {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        u32::try_from(self.hub.ranks.len()).unwrap_or(u32::MAX)
+    }
+
+    fn control(&mut self, to: Rank, bytes: Vec<u8>) {
+        self.notify(to, Happening::Control(self.rank, bytes));
+    }
+
+    unsafe fn send(&mut self, to: Rank, stream: Stream, span: Span, token: Token) {
+        let key = (self.rank, stream);
+        let met = self.with(to, |mailbox| {
+            if mailbox.gone {
+                return None;
+            }
+            let receiver = mailbox.wanted.get_mut(&key).and_then(VecDeque::pop_front);
+            match receiver {
+                Some((place, waiting)) => {
+                    let length = hand_over(span, place);
+                    mailbox.happened.push_back(Happening::Received(waiting, length));
+                    if let Some(bell) = &mailbox.bell {
+                        bell.ring();
+                    }
+                    Some(())
+                }
+                None => {
+                    mailbox.sent.entry(key).or_default().push_back((span, token));
+                    None
+                }
+            }
+        });
+        if met.flatten().is_some() {
+            self.notify(self.rank, Happening::Sent(token));
+        }
+    }
+
+    unsafe fn receive(&mut self, from: Rank, stream: Stream, span: Span, token: Token) {
+        let key = (from, stream);
+        let met = self.with(self.rank, |mailbox| {
+            let piece = mailbox.sent.get_mut(&key).and_then(VecDeque::pop_front);
+            match piece {
+                Some((bytes, sender)) => {
+                    let length = hand_over(bytes, span);
+                    mailbox.happened.push_back(Happening::Received(token, length));
+                    Some(sender)
+                }
+                None => {
+                    mailbox.wanted.entry(key).or_default().push_back((span, token));
+                    None
+                }
+            }
+        });
+        if let Some(sender) = met.flatten() {
+            self.notify(from, Happening::Sent(sender));
+        }
+    }
+
+    fn poll(&mut self, happened: &mut Vec<Happening>) {
+        self.with(self.rank, |mailbox| happened.extend(mailbox.happened.drain(..)));
+    }
+
+    fn needs_polling(&self) -> bool {
+        false
+    }
+
+    fn wake_with(&mut self, wake: Doorbell) {
+        self.with(self.rank, |mailbox| mailbox.bell = Some(wake));
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        self.with(self.rank, |mailbox| {
+            mailbox.gone = true;
+            mailbox.sent.clear();
+            mailbox.wanted.clear();
+        });
+        for rank in 0..self.size() {
+            if rank != self.rank {
+                // Pieces for it or of it go nowhere now.
+                let own = self.rank;
+                self.with(rank, |mailbox| {
+                    mailbox.sent.retain(|(from, _), _| *from != own);
+                    mailbox.wanted.retain(|(from, _), _| *from != own);
+                });
+                self.notify(rank, Happening::Lost(own, "its thread has ended".into()));
+            }
+        }
+    }
+}
