@@ -59,11 +59,12 @@ static void measure_memcpy(const char *name, size_t size, int rounds) {
     free(to);
 }
 
-static void pair(bool tcp, int ends[2]) {
+/* `congestion`: which of TCP's ways to pace itself; NULL for the system's default. `false`: the system does not have it. */
+static bool pair(bool tcp, const char *congestion, int ends[2]) {
     const int one = 1;
     if (!tcp) {
         if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) fail("socketpair");
-        return;
+        return true;
     }
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
@@ -74,7 +75,12 @@ static void pair(bool tcp, int ends[2]) {
     if (connect(ends[0], (struct sockaddr *)&address, length) != 0) fail("connect");
     ends[1] = accept(listener, NULL, NULL);
     close(listener);
-    for (int i = 0; i < 2; i++) setsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    bool paced = true;
+    for (int i = 0; i < 2; i++) {
+        setsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        if (congestion) paced &= setsockopt(ends[i], IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)) == 0;
+    }
+    return paced;
 }
 
 static void whole(int end, void *bytes, size_t size, bool sends) {
@@ -113,7 +119,7 @@ static void measure_sockets(const char *kind, bool tcp) {
     char bytes[64] = {0}, name[64];
     unsigned char *source = malloc(PIECE);
     memset(source, 3, PIECE);
-    pair(tcp, ends);
+    pair(tcp, NULL, ends);
     pthread_create(&thread, NULL, answers, &ends[1]);
     for (int i = 0; i < PINGS; i++) {
         const double start_s = seconds();
@@ -135,6 +141,58 @@ static void measure_sockets(const char *kind, bool tcp) {
     close(ends[0]);
     close(ends[1]);
     free(source);
+}
+
+/* One message of 16 MiB and a byte back when it has come, then a byte and such a message back: what a plain program gets for
+ * one blocking transfer in each direction. Measured with the system's default and with Reno, which never waits for a timer
+ * before it sends: the better one is the limit. */
+enum { MESSAGE_ROUNDS = 40 };
+
+static void *messages(void *argument) {
+    const int end = *(int *)argument;
+    char byte = 0;
+    unsigned char *bytes = malloc(PIECE);
+    if (!bytes) fail("memory");
+    memset(bytes, 4, PIECE);
+    for (int round = 0; round < MESSAGE_ROUNDS; round++) {
+        whole(end, bytes, PIECE, false);
+        whole(end, &byte, 1, true);
+        whole(end, &byte, 1, false);
+        whole(end, bytes, PIECE, true);
+    }
+    free(bytes);
+    return NULL;
+}
+
+static void measure_messages(const char *kind, const char *congestion) {
+    double there[MESSAGE_ROUNDS], back[MESSAGE_ROUNDS];
+    int ends[2];
+    pthread_t thread;
+    char byte = 0, name[64];
+    unsigned char *bytes = malloc(PIECE);
+    if (!bytes) fail("memory");
+    memset(bytes, 3, PIECE);
+    if (pair(true, congestion, ends)) {
+        pthread_create(&thread, NULL, messages, &ends[1]);
+        for (int round = 0; round < MESSAGE_ROUNDS; round++) {
+            const double start_s = seconds();
+            whole(ends[0], bytes, PIECE, true);
+            whole(ends[0], &byte, 1, false);
+            const double answered_s = seconds();
+            whole(ends[0], &byte, 1, true);
+            whole(ends[0], bytes, PIECE, false);
+            there[round] = (double)PIECE / (answered_s - start_s);
+            back[round] = (double)PIECE / (seconds() - answered_s);
+        }
+        pthread_join(thread, NULL);
+        snprintf(name, sizeof name, "%s: 16 MiB there, 1 B back", kind);
+        row(name, "B/s", median(there, MESSAGE_ROUNDS));
+        snprintf(name, sizeof name, "%s: 1 B there, 16 MiB back", kind);
+        row(name, "B/s", median(back, MESSAGE_ROUNDS));
+    }
+    close(ends[0]);
+    close(ends[1]);
+    free(bytes);
 }
 
 /* A thread that sleeps on one core, woken from another: what any answer costs when nobody spins. */
@@ -193,6 +251,8 @@ int main(void) {
     measure_wake_up();
     measure_sockets("Unix socket", false);
     measure_sockets("TCP loopback", true);
+    measure_messages("TCP loopback", NULL);
+    measure_messages("TCP loopback, Reno", "reno");
     printf("\n  ]\n}\n");
     return 0;
 }

@@ -192,6 +192,37 @@ static void both(int turn) {
     if (turn > 2) busy();
 }
 
+/* A buffer's way from one device to the other and back. What fails is told, and the next one tried. */
+static int there_and_back(cl_kernel kernel) {
+    enum { WORDS = 4096 };
+    cl_uint words[WORDS], by = 1;
+    const size_t items = WORDS;
+    cl_int code;
+    for (cl_uint i = 0; i < WORDS; i++) words[i] = i;
+    cl_mem mem = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof words, NULL, &code);
+    if (!code) code = clEnqueueWriteBuffer(queues[0], mem, CL_TRUE, 0, sizeof words, words, 0, NULL, NULL);
+    if (!code) code = clSetKernelArg(kernel, 0, sizeof mem, &mem);
+    if (!code) code = clSetKernelArg(kernel, 1, sizeof by, &by);
+    if (!code) code = clEnqueueNDRangeKernel(queues[device_count - 1], kernel, 1, NULL, &items, NULL, 0, NULL, NULL);
+    if (!code) code = clFinish(queues[device_count - 1]);
+    if (!code) code = clEnqueueReadBuffer(queues[0], mem, CL_TRUE, 0, sizeof words, words, 0, NULL, NULL);
+    for (cl_uint i = 0; !code && i < WORDS; i++)
+        if (words[i] != i + 1) end(4, "wrong word %u: %u", i, words[i]);
+    if (mem) CALL(clReleaseMemObject(mem));
+    return code;
+}
+
+static void again(int turn) {
+    static cl_kernel kernel;
+    if (!kernel) kernel = kernel_of(add_source, "add");
+    int code = there_and_back(kernel);
+    if (code) printf("failed %d\n", code);
+    else puts("right");
+    fflush(stdout);
+    if (turn > 2) busy();
+    usleep(2000);
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "check";
     const double limit_s = argc > 2 ? atof(argv[2]) : strcmp(mode, "check") == 0 ? 0 : 60;
@@ -216,6 +247,7 @@ int main(int argc, char **argv) {
         else if (strcmp(mode, "maps") == 0) maps(queues[0]);
         else if (strcmp(mode, "builds") == 0) builds();
         else if (strcmp(mode, "both") == 0) both(turn);
+        else if (strcmp(mode, "again") == 0) again(turn);
         else steady(queues[0]);
         turn++;
     } while (!stop && seconds() - start_s < limit_s);

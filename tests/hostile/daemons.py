@@ -15,8 +15,8 @@ import wire
 from node import BIN, ROOT, TARGET
 from wire import exactly
 
-# A program gives a node that is silent five seconds for its hello.
-PATIENCE = 12
+# A program gives a node that is silent five seconds for its hello; the rest is for a full machine.
+PATIENCE = 60
 
 
 class Impostor:
@@ -193,7 +193,7 @@ def workers_that_lie(node):
                 generator.shuffle(flood)
                 connection.settimeout(1)
 
-        code, said, most = meet(node, talk, command, variables, 20)
+        code, said, most = meet(node, talk, command, variables)
         assert code != 0, f"flood {number}: the program took it for right: {said}"
         assert most < 700 << 20, f"flood {number}: {most >> 20} MiB"
 
@@ -206,7 +206,7 @@ def a_socket_where_others_can_write(node):
     os.chmod(folder, 0o700)
     os.chmod(folder / "penstock", 0o777)
     env = dict(node.env, XDG_RUNTIME_DIR=str(folder))
-    ended = subprocess.run([BIN / "penstock", "serve"], env=env, capture_output=True, timeout=10, text=True)
+    ended = subprocess.run([BIN / "penstock", "serve"], env=env, capture_output=True, timeout=60, text=True)
     assert ended.returncode != 0 and "others can write" in ended.stderr, f"{ended.returncode}: {ended.stderr}"
 
 

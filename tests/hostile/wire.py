@@ -28,7 +28,7 @@ CALLS = {
     "TellPeer": (0x0303, "<QQ"), "ConnectPeer": (0x0304, "<QQ"), "AdmitPeer": (0x0305, "<QQ"), "SendMem": (0x0306, "<6Q"),
     "ReceiveMem": (0x0307, "<6Q"), "PeerEvent": (0x9000, "<Qi"), "TransferData": (0x9001, "<Qi"),
 }
-REPLY, EVENT_DONE, READ_DATA, OUTPUT, CONTEXT_ERROR, FAULT, MEM_GONE = range(0x8000, 0x8007)
+REPLY, EVENT_DONE, READ_DATA, OUTPUT, CONTEXT_ERROR, FAULT, MEM_GONE, PEER_LOST = range(0x8000, 0x8008)
 
 
 class Refused(Exception):
@@ -68,7 +68,7 @@ def frame(name, *fields, waits=(), payload=b"", announce=None):
     return head + body + struct.pack(f"<{len(waits)}Q", *waits) + payload
 
 
-def dial(address, patience=20):
+def dial(address, patience=60):
     kind, rest = address.split(":", 1)
     if kind == "unix":
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -122,18 +122,28 @@ def enter(address, key=None, role=CLIENT, ticket=bytes(32), connection=None, hel
     return connection
 
 
+def served(address, key, patience=60):
+    """As `enter`, and again where no worker was ready in the time of a hello, as on a full machine."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            return enter(address, key)
+        except Refused as refusal:
+            if refusal.verdict != NO_WORKER or time.monotonic() > end:
+                raise
+
+
 class Client:
     """A session, spoken by hand."""
 
     def __init__(self, node, way="unix"):
-        address = node.address(way)
-        self.connection = enter(address, node.key if way == "tcp" else None)
+        self.connection = served(node.address(way), node.key if way == "tcp" else None)
         size = struct.unpack("<I", exactly(self.connection, 4))[0]
         description = exactly(self.connection, size)
         self.worker = self.worker_of(description)
         self.next = 100
         self.replies, self.ended, self.data, self.output, self.fault = {}, {}, {}, bytearray(), None
-        node.processes.add(self.worker)
+        node.remember(self.worker)
 
     @staticmethod
     def worker_of(description):
@@ -184,7 +194,7 @@ class Client:
             self.fault = content.decode(errors="replace")
         return opcode
 
-    def until(self, done, patience=20):
+    def until(self, done, patience=60):
         end = time.monotonic() + patience
         while not done():
             left = end - time.monotonic()
@@ -193,27 +203,27 @@ class Client:
             self.connection.settimeout(left)
             self.receive()
 
-    def request(self, name, *fields, patience=20, **more):
+    def request(self, name, *fields, patience=60, **more):
         request = self.id()
         self.send(name, request, *fields, **more)
         self.until(lambda: request in self.replies, patience)
         return self.replies.pop(request)
 
-    def ping(self, patience=20):
+    def ping(self, patience=60):
         started = time.monotonic()
         assert self.request("Ping", patience=patience)[0] == 0
         return time.monotonic() - started
 
-    def wait(self, event, patience=20):
+    def wait(self, event, patience=60):
         self.until(lambda: event in self.ended, patience)
         return self.ended[event]
 
-    def bytes_of(self, event, patience=20):
+    def bytes_of(self, event, patience=60):
         status = self.wait(event, patience)
         assert status == 0, f"a read ended with {status}"
         return b"".join(content for _, content in sorted(self.data.pop(event, {}).items()))
 
-    def end_of(self, patience=10):
+    def end_of(self, patience=60):
         """Receives until the worker hangs up; why, if it says so."""
         end = time.monotonic() + patience
         try:

@@ -271,11 +271,21 @@ impl Event {
     }
 
     /// Tells a session that expects this event how it has ended.
-    fn resolve(&self, session: &Session, status: Status) {
+    ///
+    /// Does not block: whoever ends events receives for another session, whose worker may take nothing before it is rid of what
+    /// it has for us. Two sessions that did so at once would wait in a circle.
+    fn resolve(&self, session: &Arc<Session>, status: Status) {
         let call = to_worker::ResolveEvent { event: self.0.id, status: I32::new(status.0.min(0)) };
-        // A lost session has no commands left that wait.
-        _ = session.send(&call, &[], &[]);
-        _ = session.flush();
+        if !session.send_at_once(&call) {
+            // The event is kept until then: its release must not come first.
+            let (event, session) = (self.clone(), session.clone());
+            progress::send_later(Box::new(move || {
+                // A lost session has no commands left that wait.
+                _ = session.send(&call, &[], &[]);
+                _ = session.flush();
+                drop(event);
+            }));
+        }
     }
 }
 

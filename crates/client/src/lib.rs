@@ -27,6 +27,7 @@ mod program;
 mod progress;
 mod queue;
 mod residency;
+mod select;
 mod session;
 mod transfer;
 

@@ -8,7 +8,7 @@ use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::TICKET_BYTES;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, frame};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::pool::Node;
 use crate::session::Session;
@@ -18,6 +18,9 @@ pub(crate) struct Peers {
     reach: Vec<Reach>,
     /// Whether the workers of two nodes (lower index first) have a link; absent: not tried yet.
     links: Mutex<FxHashMap<(usize, usize), bool>>,
+    /// Links that have ended although both workers may live. Apart from `links`, which is locked while one is made: the
+    /// thread that waits for that receives what is noted here.
+    lost: Mutex<FxHashSet<(usize, usize)>>,
 }
 
 /// What one node offers others.
@@ -36,20 +39,30 @@ impl Peers {
             }
             Reach { boot: node.description().boot.clone(), addresses }
         });
-        Self { reach: reach.collect(), links: Mutex::default() }
+        Self { reach: reach.collect(), links: Mutex::default(), lost: Mutex::default() }
     }
 
     /// The name under which the worker of `from` knows the one of `to`, if they have a link.
     pub(crate) fn between(&self, from: &Arc<Session>, to: &Arc<Session>) -> Option<Id<kind::Peer>> {
-        let linked = *self.links.lock().unwrap_or_else(PoisonError::into_inner).get(&pair(from, to))?;
-        linked.then(|| peer_id(to))
+        let key = pair(from.node(), to.node());
+        let linked = *self.links.lock().unwrap_or_else(PoisonError::into_inner).get(&key)?;
+        let lost = || self.lost.lock().unwrap_or_else(PoisonError::into_inner).contains(&key);
+        (linked && !lost()).then(|| peer_id(to))
+    }
+
+    /// The worker of `node` has lost its link to `peer`: from now on the client relays between the two.
+    pub(crate) fn lose(&self, node: usize, peer: Id<kind::Peer>) {
+        let other = peer.get().checked_sub(1).and_then(|index| usize::try_from(index).ok());
+        // A worker can not fill the client's memory with names that nobody has.
+        let Some(other) = other.filter(|other| *other < self.reach.len()) else { return };
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).insert(pair(node, other));
     }
 
     /// Makes the links among all of `sessions` that are not there yet. Waits for the workers, once for each pair.
     pub(crate) fn link(&self, sessions: &[&Arc<Session>]) {
         for (at, a) in sessions.iter().enumerate() {
             for b in &sessions[at + 1..] {
-                let key = pair(a, b);
+                let key = pair(a.node(), b.node());
                 // Held while the link is made: a second context must not make it again.
                 let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
                 if key.0 != key.1 && !links.contains_key(&key) {
@@ -89,8 +102,8 @@ fn wanted() -> bool {
     std::env::var_os("PENSTOCK_PEERS").is_none_or(|value| value != "off")
 }
 
-fn pair(a: &Session, b: &Session) -> (usize, usize) {
-    (a.node().min(b.node()), a.node().max(b.node()))
+fn pair(a: usize, b: usize) -> (usize, usize) {
+    (a.min(b), a.max(b))
 }
 
 fn peer_id(of: &Session) -> Id<kind::Peer> {

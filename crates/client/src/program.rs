@@ -55,6 +55,30 @@ impl Program {
         })
     }
 
+    /// As [`Program::with_source`], only where these devices are: elsewhere it does not exist, nor do its kernels. For a program that is
+    /// built for some devices of a context over many nodes.
+    ///
+    /// # Errors
+    /// When one of those nodes is lost.
+    pub fn with_source_for(
+        context: &Arc<Context>,
+        devices: &[Arc<Device>],
+        source: &[u8],
+    ) -> Result<Arc<Self>> {
+        let mut ids = Vec::new();
+        for (index, place) in context.places().iter().enumerate() {
+            if devices_at(context, index, devices).is_empty() {
+                ids.push(Id::NONE);
+                continue;
+            }
+            let program = crate::next_id();
+            let call = to_worker::CreateProgramWithSource { program, context: place.id };
+            place.session.send(&call, &[], source)?;
+            ids.push(program);
+        }
+        Ok(Self::new(context, ids))
+    }
+
     fn one_way(
         context: &Arc<Context>,
         create: impl Fn(&Place, Id<kind::Program>) -> Result<()>,

@@ -1,5 +1,6 @@
-//! The threads of a client: one that runs callbacks, and for each session one that receives while nobody else does. Both
-//! start when they are first needed; a program that only finishes and reads needs neither.
+//! The threads of a client: one that runs callbacks, one that sends what others must not wait for, and for each session one
+//! that receives while nobody else does. All start when they are first needed; a program that only finishes and reads needs
+//! none.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -7,37 +8,61 @@ use std::thread;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-struct Callbacks {
-    jobs: VecDeque<Job>,
+/// A thread and what it has to do, in order.
+struct Worker {
+    jobs: Mutex<Jobs>,
+    added: Condvar,
+    name: &'static str,
+}
+
+struct Jobs {
+    queue: VecDeque<Job>,
     started: bool,
 }
 
-static CALLBACKS: Mutex<Callbacks> = Mutex::new(Callbacks { jobs: VecDeque::new(), started: false });
-static CALLBACK_ADDED: Condvar = Condvar::new();
+static CALLBACKS: Worker = Worker::new("penstock-callback");
+/// Not the thread of callbacks: those are the program's, and may take any time.
+static SENDS: Worker = Worker::new("penstock-send");
 
 /// Runs `job` in the callback thread: the specification leaves the thread open, and a callback in the middle of somebody's
 /// wait could deadlock with it.
 pub(crate) fn call_back(job: Job) {
-    let mut callbacks = CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner);
-    callbacks.jobs.push_back(job);
-    if !callbacks.started {
-        let thread = thread::Builder::new().name("penstock-callback".into()).spawn(run_callbacks);
-        callbacks.started = thread.is_ok();
-    }
-    drop(callbacks);
-    CALLBACK_ADDED.notify_one();
+    CALLBACKS.add(job);
 }
 
-fn run_callbacks() {
-    let mut callbacks = CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        if let Some(job) = callbacks.jobs.pop_front() {
-            drop(callbacks);
-            // A panic of one callback must not take the others with it.
-            _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
-            callbacks = CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner);
-        } else {
-            callbacks = CALLBACK_ADDED.wait(callbacks).unwrap_or_else(PoisonError::into_inner);
+/// Runs `job`, which sends and may wait for room on a link, in a thread that receives nothing.
+pub(crate) fn send_later(job: Job) {
+    SENDS.add(job);
+}
+
+impl Worker {
+    const fn new(name: &'static str) -> Self {
+        let jobs = Jobs { queue: VecDeque::new(), started: false };
+        Self { jobs: Mutex::new(jobs), added: Condvar::new(), name }
+    }
+
+    fn add(&'static self, job: Job) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.queue.push_back(job);
+        if !jobs.started {
+            let thread = thread::Builder::new().name(self.name.into()).spawn(|| self.run());
+            jobs.started = thread.is_ok();
+        }
+        drop(jobs);
+        self.added.notify_one();
+    }
+
+    fn run(&self) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(job) = jobs.queue.pop_front() {
+                drop(jobs);
+                // A panic of one callback must not take the others with it.
+                _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+                jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            } else {
+                jobs = self.added.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            }
         }
     }
 }

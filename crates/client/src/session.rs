@@ -5,6 +5,8 @@
 //! somebody wants to hear (a callback, an event relayed to another node) does a thread of our own receive.
 
 mod incoming;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -204,6 +206,20 @@ impl Session {
         let sent = self.sender.send(call, waits, payload);
         self.end_relief();
         sent.map_err(|error| self.not_sent(&error))
+    }
+
+    /// As [`Session::send`] and [`Session::flush`], for a thread that must not wait. `false`: it would have to.
+    pub(crate) fn send_at_once<C: Call>(&self, call: &C) -> bool {
+        match self.sender.try_send(call, &[], &[]) {
+            Ok(true) => {
+                // What fails is noticed by who receives.
+                _ = self.sender.flush_soon();
+                true
+            }
+            Ok(false) => false,
+            // Lost: there is nobody to tell.
+            Err(_) => true,
+        }
     }
 
     /// As [`Session::send`], with a payload in pieces that are `bytes` long together.

@@ -75,7 +75,12 @@ fn direct(part: Range, from: &End<'_>, to: &End<'_>) -> Result<Moved> {
     from.session.expect(&departure)?;
     let (mem, event, peer) = (from.mem, departure.0.id, from.other);
     let send = to_worker::SendMem { mem, event, transfer, peer, offset, size };
-    from.session.send(&send, &wire_waits(from.waits, from.session), &[])?;
+    // Not before the target can take it. Content that came too early would wait in its worker's memory; with a gigabyte of it
+    // that worker stops reading, and what makes the targets ready may be behind it on the same link.
+    // (Within one worker they wait for each other anyway; and there a transfer to the target that failed is no reason to fail.)
+    let ready = if peer.is_none() { &[] } else { to.waits };
+    let waits: Vec<Event> = from.waits.iter().chain(ready).cloned().collect();
+    from.session.send(&send, &wire_waits(&waits, from.session), &[])?;
     // The target's worker waits for this one, and nobody may flush it again.
     from.session.flush()?;
     Ok(Moved { departure, arrival })

@@ -1,7 +1,7 @@
 //! Connected sockets: the only place, with [`crate::fds`], where sockets are called.
 
 use std::io::{self, IoSlice};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -34,6 +34,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(1_000);
 
 /// Bytes that a Unix socket shall hold on their way, and a TCP socket unsent. Measured: beyond 1 MiB nothing is gained.
 const SOCKET_BUFFER_BYTES: usize = 1 << 20;
+
+/// How TCP is paced between two processes of one host: not at all, beyond what every kernel has built in. There is no network
+/// to be careful with, and a system whose default paces by timers (BBR) reaches there, with busy cores, less than half of this:
+/// 2.0 GB/s against 4.2 for 16 MiB, of plain sockets as of ours. To other hosts the system's choice holds.
+const CONGESTION_WITHIN_HOST: &str = "reno";
 
 /// Reads of 4 KiB of what a refused peer still sends: more than any hello, and soon over.
 const UNREAD_READS_MAX: usize = 16;
@@ -186,11 +191,25 @@ impl Stream {
             sockopt::set_tcp_keepintvl(&self.fd, Duration::from_secs(KEEPALIVE_INTERVAL_S))?;
             sockopt::set_tcp_keepcnt(&self.fd, KEEPALIVE_COUNT)?;
             // TCP's own buffers grow as needed; a fixed size would be capped lower by the system's default limits.
+            if self.is_within_host() {
+                // A system that does not allow it keeps its own choice, which only costs speed.
+                let _ = sockopt::set_tcp_congestion(&self.fd, CONGESTION_WITHIN_HOST);
+            }
         } else {
             // More than the system allows is cut to what it allows, without an error.
             sockopt::set_socket_send_buffer_size(&self.fd, SOCKET_BUFFER_BYTES)?;
         }
         Ok(())
+    }
+
+    /// Whether the other end of a TCP connection is on this host too, as far as its addresses tell.
+    fn is_within_host(&self) -> bool {
+        let address = |address: Option<rustix::net::SocketAddrAny>| {
+            address.and_then(|address| SocketAddr::try_from(address).ok()).map(|address| address.ip())
+        };
+        let here = address(rustix::net::getsockname(&self.fd).ok());
+        let there = address(rustix::net::getpeername(&self.fd).ok().flatten());
+        here.zip(there).is_some_and(|(here, there)| are_one_host(here, there))
     }
 
     /// Sends what fits now; `None`: nothing does.
@@ -299,6 +318,13 @@ impl TryFrom<OwnedFd> for Stream {
     }
 }
 
+/// Whether two ends of a connection are on one host: it goes over the loopback, or from an address to itself.
+fn are_one_host(here: IpAddr, there: IpAddr) -> bool {
+    // A socket that takes both families tells an IPv4 peer in the form of IPv6.
+    let (here, there) = (here.to_canonical(), there.to_canonical());
+    here == there || there.is_loopback()
+}
+
 /// Sleeps until a file descriptor is ready or hung up, or the deadline; `false`: the deadline.
 pub(crate) fn wait_fd(
     fd: BorrowedFd<'_>,
@@ -400,4 +426,34 @@ fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<OwnedFd> 
         }
     }
     Err(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn only_a_connection_that_does_not_leave_the_host_counts_as_within_it() {
+        let one_host = |here: &str, there: &str| are_one_host(here.parse().unwrap(), there.parse().unwrap());
+        assert!(one_host("127.0.0.1", "127.0.0.1"));
+        assert!(one_host("127.0.0.1", "127.0.0.2"));
+        assert!(one_host("10.0.0.7", "10.0.0.7"));
+        assert!(one_host("::ffff:127.0.0.1", "::ffff:127.0.0.1"));
+        assert!(one_host("::1", "::1"));
+        assert!(!one_host("10.0.0.7", "10.0.0.8"));
+        assert!(!one_host("::ffff:10.0.0.7", "::ffff:10.0.0.8"));
+        assert!(!one_host("fe80::1", "fe80::2"));
+    }
+
+    #[test]
+    fn tcp_within_the_host_is_not_paced_whatever_the_system_prefers() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let fd: OwnedFd = TcpStream::connect(listener.local_addr().unwrap()).unwrap().into();
+        // Where cubic is there and allowed, the socket has had another choice before.
+        let _ = sockopt::set_tcp_congestion(&fd, "cubic");
+        let stream = Stream::from_fd(fd).unwrap();
+        assert_eq!(sockopt::tcp_congestion(&stream.fd).unwrap(), CONGESTION_WITHIN_HOST);
+    }
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Transport, pattern, sockets, soon};
+use common::{ALLOWANCE, Transport, pattern, sockets, soon};
 use penstock_link::{
     Accepted, Address, Key, LinkError, Listener, Opened, Patience, Stream, accept_hello, open, open_on,
     recv_fd, send_fd,
@@ -212,7 +212,7 @@ fn garbage_is_told_that_it_was_not_understood() {
             assert_eq!(Verdict::from_wire(welcome.verdict.get()), Some(Verdict::NotUnderstood));
             // Then a hang-up; not a byte more.
             assert!(!matches!(one.read(&mut [0; 10]), Ok(1..)));
-            assert!(before.elapsed() < Duration::from_secs(1));
+            assert!(before.elapsed() < ALLOWANCE);
         }
     }
     // The other way: something that is no daemon answers.
@@ -242,13 +242,14 @@ fn a_slow_peer_gets_no_more_time_than_a_silent_one() {
                 if one.write_all(&[*byte]).is_err() {
                     return;
                 }
-                thread::sleep(Duration::from_millis(20));
+                // All of it takes 2.6 s: not complete in time even if the other thread is late.
+                thread::sleep(Duration::from_millis(50));
             }
         });
         let before = Instant::now();
         let accepted = accept_hello(two, None, &|_| true, before + Duration::from_millis(200));
         assert!(matches!(accepted, Err(LinkError::HelloTimeout { .. })), "{accepted:?}");
-        assert!(before.elapsed() < Duration::from_millis(700));
+        assert!(before.elapsed() < Duration::from_secs(5));
     });
     // A daemon that accepts and says nothing.
     let (one, _two) = sockets(Transport::Tcp);
@@ -264,7 +265,7 @@ fn a_thousand_silent_connections_time_out() {
     let deadline = Instant::now() + Duration::from_millis(1_500);
     let mut silent = Vec::new();
     let mut accepted = Vec::new();
-    for _ in 0..1_000 {
+    for _ in 0..1_000.min(descriptors(2_500) / 2 - 100) {
         silent.push(Stream::connect(&address, soon()).unwrap());
         accepted.push(listener.accept().unwrap());
     }
@@ -272,12 +273,23 @@ fn a_thousand_silent_connections_time_out() {
         let result = accept_hello(stream, None, &|_| true, deadline);
         assert!(matches!(result, Err(LinkError::HelloTimeout { .. })));
     }
-    assert!(deadline.elapsed() < Duration::from_secs(1));
+    assert!(deadline.elapsed() < ALLOWANCE);
     // And one that speaks is served as ever.
     thread::scope(|scope| {
         scope.spawn(|| accept_hello(listener.accept()?, None, &|_| true, soon())?.finish(Verdict::Welcome));
         open(&address, Role::Client, None, None, soon()).unwrap();
     });
+}
+
+/// How many descriptors this process may have: `wanted`, if the system lets it. The usual limit is 1,024.
+fn descriptors(wanted: u64) -> u64 {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+        setrlimit(Resource::Nofile, limit).unwrap();
+    }
+    limit.current.unwrap_or(u64::MAX)
 }
 
 /// A path for a socket.

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Transport, pair, soon};
+use common::{ALLOWANCE, Transport, pair, soon};
 use penstock_link::{LinkError, Patience, Received};
 use penstock_wire::calls::to_worker::{InitBuffer, Ping};
 use penstock_wire::{Id, U64};
@@ -50,13 +50,13 @@ fn unacknowledged_calls_end_the_link_in_seconds() {
     }
     let ((sender, mut input), (_reply, _receiver)) = pair(Transport::Tcp);
     lo("down");
+    let before = Instant::now();
     sender.send(&Ping { request: Id::new(1) }, &[], &[]).unwrap();
     sender.flush().unwrap();
-    let before = Instant::now();
     let served = input.receive(Patience::Forever, &mut |_, _| Ok(()));
     assert!(matches!(served, Err(LinkError::Vanished)), "{served:?}");
     let took = before.elapsed();
-    assert!(took > Duration::from_millis(1_500) && took < Duration::from_secs(5), "{took:?}");
+    assert!(took > Duration::from_millis(1_500) && took < ALLOWANCE, "{took:?}");
     assert!(sender.send(&bulk(), &[], &[0; 100_000]).is_err());
 }
 
@@ -76,7 +76,7 @@ fn a_blocked_sender_learns_that_its_peer_is_gone() {
     let noticed = Instant::now();
     assert!(matches!(sent, Err(LinkError::Vanished)), "{sent:?}");
     let took = noticed - cut.join().unwrap();
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(took < ALLOWANCE, "{took:?}");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn an_idle_peer_that_vanishes_is_noticed() {
     let before = Instant::now();
     let served = input.receive(Patience::Forever, &mut |_, _| Ok(()));
     assert!(matches!(served, Err(LinkError::Vanished)), "{served:?}");
-    assert!(before.elapsed() < Duration::from_secs(8), "{:?}", before.elapsed());
+    assert!(before.elapsed() < ALLOWANCE, "{:?}", before.elapsed());
 }
 
 #[test]

@@ -555,6 +555,9 @@ calls! {
     0x8005 Fault [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] { status: I32 }
     /// Neither the worker nor a device will touch the memory of a [`to_worker::CreateSharedBuffer`] again.
     0x8006 MemGone [PayloadRule::None] { mem: Id<kind::Mem> }
+    /// The link to another worker has ended, although that one may still live: what was awaited from there has failed, and
+    /// from now on the client relays between the two.
+    0x8007 PeerLost [PayloadRule::None] { peer: Id<kind::Peer> }
 }
 
 calls! {

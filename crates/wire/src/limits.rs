@@ -50,6 +50,16 @@ pub const EVENTS_PER_SESSION_MAX: usize = 4 << 20;
 /// again for itself.
 pub const STAGED_BYTES_MAX: u64 = 1 << 30;
 
+/// The same where commands wait for something that only the client can tell (a user event), which may come behind their
+/// bytes: then nothing is freed by waiting. Four times as much; a program that has more behind one user event ends with an
+/// error that names this limit, where it would hang.
+pub const GATED_BYTES_MAX: u64 = 4 * STAGED_BYTES_MAX;
+
+/// Memory objects of one session, in multiples of what all devices of the node have (`CL_DEVICE_GLOBAL_MEM_SIZE`). Once:
+/// a program that needs more fails on the devices themselves. Buffers that client and worker share are the client's own memory
+/// and do not count.
+pub const MEMORY_SHARE_MAX: u64 = 1;
+
 /// Memory of a worker's messages that its client has not taken, in bytes: a million completions. A client takes them with each of
 /// its waits, and now and then while it sends; at the limit its session ends.
 pub const UNTAKEN_BYTES_MAX: usize = 256 << 20;

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use nodes::{NO_NODES, NodeAddress};
+use penstock_dql::Query;
 pub use places::Surroundings;
 
 /// The TCP port of a daemon when none is given: "PENS" on a telephone's keys; not assigned by IANA.
@@ -41,6 +42,8 @@ pub const NODES_VARIABLE: &str = "PENSTOCK_NODES";
 pub const KEY_VARIABLE: &str = "PENSTOCK_KEY";
 /// Says how the pool is shown: `pool` or `node`.
 pub const PLATFORMS_VARIABLE: &str = "PENSTOCK_PLATFORMS";
+/// Selects devices of the pool.
+pub const DEVICES_VARIABLE: &str = "PENSTOCK_DEVICES";
 /// Says how long a node may take to open its link, in ms.
 pub const TIMEOUT_VARIABLE: &str = "PENSTOCK_TIMEOUT_MS";
 /// Slurm's list of the allocated nodes.
@@ -82,6 +85,8 @@ pub struct Config {
     pub key: Option<PathBuf>,
     /// How the pool is shown.
     pub platforms: Platforms,
+    /// Which devices of the pool are used, and in which order; none: all, node by node.
+    pub devices: Option<Query>,
     /// How long a node may take to open its link.
     pub timeout: Duration,
 }
@@ -112,6 +117,7 @@ impl Config {
                 Some(value) => platforms(&value, &Where::Variable(PLATFORMS_VARIABLE))?,
                 None => file.platforms,
             },
+            devices: text(surroundings, DEVICES_VARIABLE)?.map(|value| devices(&value)).transpose()?,
             timeout: match text(surroundings, TIMEOUT_VARIABLE)? {
                 Some(value) => timeout_from_text(&value)?,
                 None => file.timeout,
@@ -165,6 +171,11 @@ fn platforms(value: &str, place: &Where) -> Result<Platforms, ConfigError> {
         "node" => Ok(Platforms::Node),
         other => Err(ConfigError::Platforms { place: place.clone(), value: other.to_owned() }),
     }
+}
+
+fn devices(value: &str) -> Result<Query, ConfigError> {
+    let place = Where::Variable(DEVICES_VARIABLE);
+    Query::parse(value).map_err(|source| ConfigError::Devices { place, source })
 }
 
 fn timeout_from_text(value: &str) -> Result<Duration, ConfigError> {
@@ -235,6 +246,14 @@ pub enum ConfigError {
         place: Where,
         /// What was found.
         value: String,
+    },
+    /// Not a query of devices.
+    #[error("{place}: {}", source.summary())]
+    Devices {
+        /// Where.
+        place: Where,
+        /// What is wrong with it.
+        source: penstock_dql::Error,
     },
     /// Not a time, or out of bounds.
     #[error("{place}: `{value}` is not a time; write milliseconds from 1 to {TIMEOUT_MS_MAX}")]

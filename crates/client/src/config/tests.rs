@@ -153,6 +153,15 @@ fn a_home_is_put_for_a_tilde_and_relative_paths_made_absolute() {
 }
 
 #[test]
+fn devices_are_chosen_by_a_query() {
+    let devices = |home: Home| home.load().unwrap().devices.map(|query| query.to_string());
+    assert_eq!(devices(Home::new("query")), None);
+    assert_eq!(devices(Home::new("query").set(DEVICES_VARIABLE, " ")), None);
+    let home = Home::new("query").set(DEVICES_VARIABLE, "select top 2 where type = gpu;");
+    assert_eq!(devices(home).as_deref(), Some("SELECT TOP 2 WHERE type = gpu"));
+}
+
+#[test]
 fn errors_say_where_and_what_to_do() {
     let home = Home::new("errors").set(NODES_VARIABLE, "tcp:a:1,gpu01");
     let error = home.error();
@@ -180,6 +189,12 @@ fn errors_say_where_and_what_to_do() {
 
     let error = Home::new("errors").set(PLATFORMS_VARIABLE, "both").error();
     assert!(error.starts_with("variable PENSTOCK_PLATFORMS: `both`"), "{error}");
+
+    let error = Home::new("errors").set(DEVICES_VARIABLE, "SELECT\nWHERE typ = gpu").error();
+    assert_eq!(
+        error,
+        "variable PENSTOCK_DEVICES: there is no attribute `typ`, at line 2, character 7; did you mean `type`?"
+    );
 
     let error = Home::new("errors").set(SLURM_VARIABLE, "gpu[1-").error();
     assert_eq!(

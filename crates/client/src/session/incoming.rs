@@ -133,3 +133,17 @@ impl Serve<to_client::MemGone> for Incoming<'_> {
         Ok(())
     }
 }
+
+impl Serve<to_client::PeerLost> for Incoming<'_> {
+    fn serve(
+        &mut self,
+        call: &to_client::PeerLost,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        if let Some(peers) = self.session.peers() {
+            peers.lose(self.session.node(), call.peer);
+        }
+        Ok(())
+    }
+}

@@ -9,12 +9,17 @@ use penstock_link::Address;
 
 const USAGE: &str = "\
 usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT]... [--key FILE] [--allow-user UID]... [--log text|json]
-                 [--ends-with-parent]";
+                 [--ends-with-parent]
+What each means: penstock serve --help";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1).peekable();
     if args.peek().is_some_and(|arg| arg == "worker") {
         return penstock_daemon::worker_main();
+    }
+    if args.peek().is_some_and(|arg| arg == "--help" || arg == "-h") {
+        _ = writeln!(std::io::stdout(), "{USAGE}");
+        return ExitCode::SUCCESS;
     }
     let served = options(args)
         .and_then(|options| penstock_daemon::serve(options, announce).map_err(|error| error.to_string()));
@@ -40,7 +45,6 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             }
             "--log" => options.log = value()?.parse()?,
             "--ends-with-parent" => options.ends_with_parent = true,
-            "--help" | "-h" => return Err(USAGE.to_owned()),
             _ => return Err(format!("unknown option {arg}\n{USAGE}")),
         }
     }

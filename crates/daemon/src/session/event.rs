@@ -1,5 +1,7 @@
 //! Events: the completion of commands of this worker, and of what ends elsewhere but is waited for here.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -108,6 +110,14 @@ impl Events {
             // It is expected, so nothing is wrong with resolving it.
             _ = self.resolve(id, Status::NODE_LOST);
         }
+    }
+
+    /// Whether something here waits for an end that only the client can tell.
+    pub(crate) fn awaits_client(&self) -> bool {
+        let by_client = |event: &Event| {
+            !event.own && event.teller.load(Ordering::Acquire) == 0 && event.ended().is_none()
+        };
+        lock(&self.table).values().any(|event| by_client(event))
     }
 
     fn release(&self, id: Id<kind::Event>) {
@@ -281,6 +291,40 @@ impl Event {
             std::mem::replace(&mut *links, Links { released, ..Links::default() })
         };
         // Without the lock: the driver may call back from within.
+        tell_all(links, status);
+    }
+}
+
+thread_local! {
+    /// Ends that this thread has still to tell, while it tells one.
+    static TELLING: RefCell<Option<VecDeque<(Links, Status)>>> = const { RefCell::new(None) };
+}
+
+/// Tells an end to what hangs on the event. Who hears of it may end the next event, and so on: one after the other, not one
+/// within the other, because a client decides how long such a chain is.
+fn tell_all(links: Links, status: Status) {
+    let outermost = TELLING.with_borrow_mut(|telling| match telling {
+        Some(later) => {
+            later.push_back((links, status));
+            false
+        }
+        None => {
+            *telling = Some(VecDeque::from([(links, status)]));
+            true
+        }
+    });
+    if !outermost {
+        return;
+    }
+    loop {
+        let next = TELLING.with_borrow_mut(|telling| {
+            let next = telling.as_mut().and_then(VecDeque::pop_front);
+            if next.is_none() {
+                *telling = None;
+            }
+            next
+        });
+        let Some((links, status)) = next else { return };
         for bridge in links.bridges {
             // A bridge that can not be ended belongs to a context that is gone.
             _ = bridge.complete(Status(status.0.min(0)));
@@ -463,6 +507,31 @@ mod tests {
         let (told, heard) = mpsc::channel();
         events.when_all(&[], move |ended| told.send(ended).unwrap());
         assert_eq!(heard.recv(), Ok(Ok(())));
+    }
+
+    #[test]
+    fn a_long_chain_of_ends_needs_no_long_stack() {
+        let events = Arc::new(Events::default());
+        let last = 100_000;
+        for raw in 1..=last {
+            let (next, event) = (events.clone(), events.expect(id(raw)).unwrap());
+            event.follow(move |status| next.resolve(id(raw + 1), status).unwrap());
+        }
+        events.resolve(id(1), Status(-3)).unwrap();
+        assert_eq!(events.get(id(last + 1)).unwrap().ended(), Some(Status(-3)));
+    }
+
+    #[test]
+    fn only_what_the_client_tells_is_awaited_from_it() {
+        let events = Events::default();
+        assert!(!events.awaits_client());
+        events.announce(id(1)).unwrap();
+        events.expect(id(2)).unwrap().teller.store(7, Ordering::Release);
+        assert!(!events.awaits_client());
+        events.expect(id(3)).unwrap();
+        assert!(events.awaits_client());
+        events.resolve(id(3), Status::OK).unwrap();
+        assert!(!events.awaits_client());
     }
 
     #[test]

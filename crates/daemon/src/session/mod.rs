@@ -85,6 +85,8 @@ pub struct Shared {
     /// Set when the session ends, so that no wait outlasts it.
     ended: AtomicBool,
     builds: limits::Builds,
+    /// At the limit of staged bytes nothing was freed while the client had something to tell.
+    gated: AtomicBool,
     /// Of lines about peers, which a client can cause.
     complaints: Throttle,
     started: Instant,
@@ -110,6 +112,7 @@ impl Session {
             prints: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             builds: limits::Builds::default(),
+            gated: AtomicBool::new(false),
             complaints: Throttle::default(),
             started: Instant::now(),
             log,

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Address, Key, LinkError, Outbox, Patience, Receiver, Sender, Side, Stream};
-use penstock_wire::calls::{Serve, to_peer, to_worker};
+use penstock_link::{Address, Body, Key, LinkError, Outbox, Patience, Receiver, Sender, Side, Stream};
+use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::{Role, TICKET_BYTES};
 use penstock_wire::id::kind;
 use penstock_wire::limits::HELLO_MS_MAX;
 use penstock_wire::{FrameError, Id, Payload, Status, frame, limits};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::event::lock;
 use super::{Session, Shared};
@@ -40,12 +40,18 @@ const PEERS_MAX: usize = 1024;
 /// before it lets one tell the other anything.
 const JOBS_MAX: usize = limits::EVENTS_PER_SESSION_MAX;
 
+/// Addresses of one invitation that are tried: each may take [`HELLO_MS_MAX`] of its thread's time. A daemon listens on one
+/// or two; the rest are the names of a host with many networks.
+const ADDRESSES_MAX: usize = 16;
+
 /// The other workers.
 #[derive(Default)]
 pub(crate) struct Peers {
     setup: PeerSetup,
     table: Mutex<FxHashMap<Id<kind::Peer>, Peer>>,
     tickets: Mutex<FxHashMap<[u8; TICKET_BYTES], Admission>>,
+    /// Peers that a thread is trying to reach: one thread for each.
+    connecting: Mutex<FxHashSet<Id<kind::Peer>>>,
 }
 
 enum Peer {
@@ -194,6 +200,8 @@ impl Shared {
             LinkError::Closed => {}
             error => self.complain("a peer is lost", &error),
         }
+        // Before the ends that are lost with it: whoever hears of those must not go this way again.
+        self.outbox.post(&to_client::PeerLost { peer }, &[], Body::None);
         self.lose_peer(peer);
     }
 
@@ -212,7 +220,7 @@ impl Shared {
         invitation: &PeerInvitation,
     ) -> Result<(), LinkError> {
         let mut failure = LinkError::Closed;
-        for address in &invitation.addresses {
+        for address in invitation.addresses.iter().take(ADDRESSES_MAX) {
             let opened = address.parse::<Address>().and_then(|address| {
                 let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
                 let key = self.peers.setup.key.as_deref();
@@ -266,16 +274,25 @@ impl Serve<to_worker::ConnectPeer> for Session {
     ) -> Result<(), FrameError> {
         let invitation: PeerInvitation = frame::decode("ConnectPeer", &payload.read_all()?)?;
         self.shared.peers.expect(call.peer)?;
+        if !lock(&self.shared.peers.connecting).insert(call.peer) {
+            // A thread for each call would let one client take all threads of its user.
+            return Err(FrameError::BadId("a peer that is being reached"));
+        }
         let (shared, request, peer) = (self.shared.clone(), call.request, call.peer);
-        let connect = move || match shared.open_peer(peer, &invitation) {
-            Ok(()) => shared.reply(request, &Ok(())),
-            Err(error) => {
-                shared.complain("no link to a peer", &error);
-                shared.lose_peer(peer);
-                shared.reply::<()>(request, &Err(Status::NODE_LOST));
+        let connect = move || {
+            let opened = shared.open_peer(peer, &invitation);
+            lock(&shared.peers.connecting).remove(&peer);
+            match opened {
+                Ok(()) => shared.reply(request, &Ok(())),
+                Err(error) => {
+                    shared.complain("no link to a peer", &error);
+                    shared.lose_peer(peer);
+                    shared.reply::<()>(request, &Err(Status::NODE_LOST));
+                }
             }
         };
         if thread::Builder::new().name("connect".into()).spawn(connect).is_err() {
+            lock(&self.shared.peers.connecting).remove(&call.peer);
             self.shared.lose_peer(call.peer);
             self.shared.reply::<()>(call.request, &Err(Status::OUT_OF_RESOURCES));
         }
@@ -294,8 +311,15 @@ impl Serve<to_worker::AdmitPeer> for Session {
         let peers = &self.shared.peers;
         peers.expect(call.peer)?;
         let admission = Admission { peer: call.peer, request: call.request };
-        if lock(&peers.tickets).insert(ticket, admission).is_some() {
-            return Err(FrameError::BadPayload("a ticket that was told before"));
+        {
+            let mut tickets = lock(&peers.tickets);
+            // The daemon keeps no more of them for one worker, and would not answer.
+            if tickets.len() >= PEERS_MAX {
+                return Err(FrameError::Limit("PEERS_MAX"));
+            }
+            if tickets.insert(ticket, admission).is_some() {
+                return Err(FrameError::BadPayload("a ticket that was told before"));
+            }
         }
         if !peers.setup.admissions.as_ref().is_some_and(|daemon| daemon.admit(&ticket)) {
             lock(&peers.tickets).remove(&ticket);

@@ -308,7 +308,13 @@ impl Serve<to_worker::ProgramBinaries> for Session {
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         let devices: Vec<(u32, device::Device)> = (0..).zip(self.objects.devices.iter().cloned()).collect();
-        let binaries = self.objects.programs.get(call.program).and_then(|it| it.device()?.binaries(&devices));
+        let binaries = self.objects.programs.get(call.program).and_then(|it| {
+            let program = it.device()?;
+            // A build that ends between the driver's answer about sizes and the one with the bytes would have it write beyond
+            // their places.
+            let _busy = it.begin()?;
+            program.binaries(&devices)
+        });
         self.shared.reply(call.request, &binaries);
         Ok(())
     }
@@ -323,7 +329,10 @@ impl Serve<to_worker::SetSpecConstant> for Session {
     ) -> Result<(), FrameError> {
         let value = payload.read_all()?;
         let program = self.objects.programs.get(call.program);
-        let set = program.and_then(|it| it.device()?.set_spec_constant(call.spec_id.get(), &value));
+        let set = program.and_then(|it| {
+            let _busy = it.begin()?;
+            it.device()?.set_spec_constant(call.spec_id.get(), &value)
+        });
         self.shared.reply(call.request, &set);
         Ok(())
     }

@@ -51,6 +51,15 @@ enum Content {
     Home(HomeBytes),
 }
 
+impl Content {
+    fn len(&self) -> usize {
+        match self {
+            Self::Staged(bytes) => bytes.len(),
+            Self::Home(bytes) => bytes.len(),
+        }
+    }
+}
+
 impl AsRef<[u8]> for Content {
     fn as_ref(&self) -> &[u8] {
         match self {
@@ -93,6 +102,14 @@ impl Transfers {
         lock(&self.table).values().map(staged).sum()
     }
 
+    /// A copy of a source's content for a target that is not ready. Nobody who calls this may wait for room.
+    fn keep(&self, bytes: &HomeBytes) -> Result<Staged, Status> {
+        if self.waiting_bytes().saturating_add(bytes.len() as u64) > limits::STAGED_BYTES_MAX {
+            return Err(Status::OUT_OF_RESOURCES);
+        }
+        copied(bytes)
+    }
+
     /// Changes what is known of a transfer; takes it out when nothing is missing.
     fn update(&self, id: Id<kind::Transfer>, change: impl FnOnce(&mut Incoming)) -> Option<Incoming> {
         let mut table = lock(&self.table);
@@ -120,6 +137,7 @@ impl Shared {
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         if status.is_error() {
+            self.transfers.check_room()?;
             self.deliver(id, Err(status));
             return Ok(());
         }
@@ -174,21 +192,20 @@ impl Shared {
 
     fn write_content(self: &Arc<Self>, target: Target, content: Content) -> Result<(), Status> {
         let Target { mem, area, event, .. } = target;
-        if content.as_ref().len() as u64 != area.bytes {
+        if content.len() as u64 != area.bytes {
             return Err(Status::INVALID_VALUE);
         }
         if let (Some(home), Some(offset)) = (mem.home(), area.linear()) {
-            home.write(offset, content.as_ref())?;
+            match &content {
+                Content::Staged(bytes) => home.write(offset, bytes)?,
+                Content::Home(bytes) => home.copy(offset, bytes)?,
+            }
             self.end_event(&event, Status::OK, Times::default());
             return Ok(());
         }
         let staged = match content {
             Content::Staged(staged) => staged,
-            Content::Home(bytes) => {
-                let mut staged = Staged::new(bytes.as_ref().len())?;
-                staged.copy_from_slice(bytes.as_ref());
-                staged
-            }
+            Content::Home(bytes) => copied(&bytes)?,
         };
         let queue = mem.context().transfer_queue()?;
         let written = area.write(&queue, &mem, &area.whole(), staged, &[], Want::Event)?;
@@ -297,7 +314,7 @@ impl Departure {
                     shared.store(whole);
                     return shared.end_event(&self.event, status, times);
                 }
-                None => copied(bytes.as_ref()).map(Content::Staged),
+                None => shared.transfers.keep(&bytes).map(Content::Staged),
             },
             other => other,
         };
@@ -326,9 +343,9 @@ impl Departure {
     }
 }
 
-fn copied(bytes: &[u8]) -> Result<Staged, Status> {
+fn copied(bytes: &HomeBytes) -> Result<Staged, Status> {
     let mut staged = Staged::new(bytes.len())?;
-    staged.copy_from_slice(bytes);
+    bytes.read(&mut staged)?;
     Ok(staged)
 }
 

@@ -51,6 +51,7 @@ pub struct Inbox {
     pub reads: HashMap<u64, Vec<u8>>,
     pub output: Vec<u8>,
     pub fault: Option<String>,
+    pub peers_lost: Vec<u64>,
     /// Opcodes in the order of their arrival.
     pub order: Vec<(u16, u64)>,
 }
@@ -290,6 +291,7 @@ inbox! {
     }
     Output |inbox, _call, payload| { inbox.output.extend(payload.read_all()?); }
     MemGone |_inbox, _call, _payload| {}
+    PeerLost |inbox, call, _payload| { inbox.peers_lost.push(call.peer.get()); }
     ContextError |_inbox, _call, _payload| {}
     Fault |inbox, _call, payload| {
         inbox.fault = Some(String::from_utf8_lossy(&payload.read_all()?).into_owned());

@@ -91,14 +91,14 @@ impl Mapping {
     pub(crate) fn read(&self, offset: usize, into: &mut [u8]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.bytes));
         // SAFETY: the range was checked above; `into` is no part of the mapping, of which no reference exists.
-        unsafe { std::ptr::copy_nonoverlapping(self.address().add(offset), into.as_mut_ptr(), into.len()) }
+        unsafe { std::ptr::copy(self.address().add(offset), into.as_mut_ptr(), into.len()) }
     }
 
     /// Copies bytes to `offset` on. Panics where the caller did not check the range.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.bytes));
         // SAFETY: the range was checked above; `bytes` is no part of the mapping, of which no reference exists.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.address().add(offset), bytes.len()) }
+        unsafe { std::ptr::copy(bytes.as_ptr(), self.address().add(offset), bytes.len()) }
     }
 }
 
@@ -146,7 +146,7 @@ impl<'a> Home<'a> {
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Status> {
         let place = self.place(offset, into.len())?;
         // SAFETY: the range lies within the buffer, as checked; `into` is no part of it.
-        unsafe { std::ptr::copy_nonoverlapping(place, into.as_mut_ptr(), into.len()) }
+        unsafe { std::ptr::copy(place, into.as_mut_ptr(), into.len()) }
         Ok(())
     }
 
@@ -157,7 +157,19 @@ impl<'a> Home<'a> {
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Status> {
         let place = self.place(offset, bytes.len())?;
         // SAFETY: the range lies within the buffer, as checked; `bytes` is no part of it.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) }
+        unsafe { std::ptr::copy(bytes.as_ptr(), place, bytes.len()) }
+        Ok(())
+    }
+
+    /// Copies another buffer's bytes to `offset` on. Both may be the same memory: a client chooses where its buffers lie.
+    ///
+    /// # Errors
+    /// `CL_INVALID_VALUE` where they do not lie within the buffer.
+    pub fn copy(&self, offset: u64, bytes: &HomeBytes) -> Result<(), Status> {
+        let place = self.place(offset, bytes.length)?;
+        let from = bytes.place().ok_or(Status::INVALID_VALUE)?;
+        // SAFETY: both ranges lie within their buffers, as checked, which `self` and `bytes` keep; they may overlap.
+        unsafe { std::ptr::copy(from, place, bytes.length) }
         Ok(())
     }
 
@@ -209,12 +221,32 @@ impl HomeBytes {
         mem.home()?.place(offset, length).ok()?;
         Some(Self { mem: mem.clone(), offset, length })
     }
+
+    /// How many there are.
+    #[allow(clippy::len_without_is_empty, reason = "a size to compare; nobody asks for nothing")]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Copies them out.
+    ///
+    /// # Errors
+    /// `CL_INVALID_VALUE` where `into` is not as long.
+    pub fn read(&self, into: &mut [u8]) -> Result<(), Status> {
+        let from = self.place().filter(|_| into.len() == self.length).ok_or(Status::INVALID_VALUE)?;
+        // SAFETY: the range lies within the buffer, which `self` keeps, and `into` is as long and no part of it.
+        unsafe { std::ptr::copy(from, into.as_mut_ptr(), into.len()) }
+        Ok(())
+    }
+
+    fn place(&self) -> Option<*mut u8> {
+        self.mem.home()?.place(self.offset, self.length).ok()
+    }
 }
 
 impl AsRef<[u8]> for HomeBytes {
     fn as_ref(&self) -> &[u8] {
-        let place = self.mem.home().and_then(|home| home.place(self.offset, self.length).ok());
-        let Some(place) = place else { return &[] };
+        let Some(place) = self.place() else { return &[] };
         // SAFETY: the range was checked, and stays mapped while `self` keeps the buffer. What a kernel writes to it meanwhile,
         // which OpenCL leaves undefined, makes them other plain bytes.
         unsafe { std::slice::from_raw_parts(place, self.length) }

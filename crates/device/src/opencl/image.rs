@@ -8,10 +8,11 @@ use penstock_cl_sys::{
 use penstock_wire::describe::ImageDescription;
 use penstock_wire::status::Status;
 
+use super::account::Share;
 use super::api::{self, function};
 use super::context::Context;
 use super::format::pixel_bytes;
-use super::memory::{Kind, Mem, OwnedMem};
+use super::memory::{Kind, Mem, OwnedMem, keep_until_deleted};
 use super::region;
 
 const INVALID_IMAGE_DESCRIPTOR: Status = Status(penstock_cl_sys::CL_INVALID_IMAGE_DESCRIPTOR);
@@ -54,7 +55,12 @@ impl Mem {
         if context.devices().iter().all(|device| least > device.limits().allocation) {
             return Err(INVALID_IMAGE_SIZE);
         }
+        // One that is made from another object has that one's memory.
+        let share = if parent.is_none() { Some(Share::take(least)?) } else { None };
         let raw = create(context, flags, description, parent)?;
+        if let Some(share) = share {
+            keep_until_deleted(&raw, share)?;
+        }
         // What the driver reads and writes goes by its own size of an element, so that must be the one checked with.
         let pixel = element_size(&raw)?;
         if pixel == 0 || known.is_some_and(|known| known != pixel) {

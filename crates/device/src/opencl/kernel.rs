@@ -297,7 +297,8 @@ impl Kernel {
         api::query(|size, value, true_size| unsafe { get(self.raw(), name, size, value, true_size) })
     }
 
-    pub(super) fn arg_count(&self) -> usize {
+    /// `CL_KERNEL_NUM_ARGS`.
+    pub fn arg_count(&self) -> usize {
         let bytes = self.ask(CL_KERNEL_NUM_ARGS).unwrap_or_default();
         let count = bytes.first_chunk().map_or(0, |&bytes| u32::from_ne_bytes(bytes));
         count.min(limits::ARG_INDEX_MAX) as usize

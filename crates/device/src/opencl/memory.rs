@@ -10,6 +10,7 @@ use penstock_cl_sys::{
 };
 use penstock_wire::status::Status;
 
+use super::account::Share;
 use super::api::{self, function, owned};
 use super::context::Context;
 use super::device::Device;
@@ -78,21 +79,19 @@ impl Mem {
     /// The driver's; `CL_INVALID_BUFFER_SIZE` beyond what the devices can allocate.
     pub fn buffer(context: &Context, flags: u64, size: u64) -> Result<Self, Status> {
         let bytes = check_size(context, size)?;
+        let share = Share::take(size)?;
         let flags = flags & KERNEL_FLAGS;
         if context.shares_host_memory() {
             let mapping = Mapping::zeroed(bytes.next_multiple_of(PAGE_BYTES))?;
             let alignment =
                 context.devices().iter().map(|device| device.limits().alignment).max().unwrap_or(0);
             if alignment == 0 || mapping.address().addr() % alignment == 0 {
-                return Self::over(context, flags, size, mapping);
+                return Self::over(context, flags, size, (mapping, Some(share)));
             }
         }
-        let mem = Self::of(
-            create_buffer(context, flags, bytes, std::ptr::null_mut())?,
-            context,
-            Kind::Buffer,
-            size,
-        );
+        let raw = create_buffer(context, flags, bytes, std::ptr::null_mut())?;
+        keep_until_deleted(&raw, share)?;
+        let mem = Self::of(raw, context, Kind::Buffer, size);
         clear(context, &mem.0.raw, bytes)?;
         Ok(mem)
     }
@@ -119,7 +118,7 @@ impl Mem {
         {
             return Err(Status::INVALID_OPERATION);
         }
-        Self::over(context, flags & KERNEL_FLAGS, size, mapping)
+        Self::over(context, flags & KERNEL_FLAGS, size, (mapping, None))
     }
 
     /// `clSVMAlloc` at just this address, where the client has its own memory for it. The result is a buffer too, so all
@@ -152,17 +151,23 @@ impl Mem {
         {
             return Err(Status::INVALID_VALUE);
         }
+        let share = Share::take(size)?;
         let mapping = Mapping::zeroed_at(address, bytes.next_multiple_of(PAGE_BYTES))?;
-        Self::over(context, flags & KERNEL_FLAGS, size, mapping)
+        Self::over(context, flags & KERNEL_FLAGS, size, (mapping, Some(share)))
     }
 
-    /// A buffer whose content is in `mapping`.
-    fn over(context: &Context, flags: u64, size: u64, mapping: Mapping) -> Result<Self, Status> {
+    /// A buffer whose content is in a mapping.
+    fn over(
+        context: &Context,
+        flags: u64,
+        size: u64,
+        (mapping, share): (Mapping, Option<Share>),
+    ) -> Result<Self, Status> {
         let bytes = api::size(size)?;
         let start = NonNull::new(mapping.address()).ok_or(Status::OUT_OF_HOST_MEMORY)?;
         let home = HomeOf { start, mapped: mapping.bytes(), offset: 0 };
         let raw = create_buffer(context, flags | CL_MEM_USE_HOST_PTR, bytes, mapping.address().cast())?;
-        unmap_after(&raw, mapping)?;
+        keep_until_deleted(&raw, (mapping, share))?;
         let (kind, context) = (Kind::Buffer, context.clone());
         Ok(Self(Arc::new(Inner { raw, context, kind, size, home: Some(home), _parent: None })))
     }
@@ -226,6 +231,8 @@ impl Mem {
     /// The driver's.
     pub fn pipe(context: &Context, flags: u64, packet_size: u32, packets_max: u32) -> Result<Self, Status> {
         context.platform().needs(2, 0)?;
+        let size = u64::from(packet_size) * u64::from(packets_max);
+        let share = Share::take(size)?;
         let create = function!(clCreatePipe)?;
         let mut code = 0;
         // SAFETY: the context lives; pipes have no properties.
@@ -233,7 +240,8 @@ impl Mem {
             create(context.raw(), flags & KERNEL_FLAGS, packet_size, packets_max, std::ptr::null(), &mut code)
         };
         let raw = OwnedMem::take(api::made(raw, code)?);
-        Ok(Self::of(raw, context, Kind::Pipe, u64::from(packet_size) * u64::from(packets_max)))
+        keep_until_deleted(&raw, share)?;
+        Ok(Self::of(raw, context, Kind::Pipe, size))
     }
 
     /// Sets a buffer's content from `offset` on. Blocks until it is there; commands under way are not waited for.
@@ -320,25 +328,25 @@ fn create_buffer(context: &Context, flags: u64, bytes: usize, host: *mut c_void)
     let create = function!(clCreateBuffer)?;
     let mut code = 0;
     // SAFETY: the context lives; host memory, where given, has so many bytes, and stays until the driver has deleted the
-    // object, see `unmap_after`.
+    // object, see `keep_until_deleted`.
     let raw = unsafe { create(context.raw(), flags, bytes, host, &mut code) };
     api::made(raw, code).map(OwnedMem::take)
 }
 
-/// Gives home memory back when the driver no longer uses it.
-fn unmap_after(mem: &OwnedMem, mapping: Mapping) -> Result<(), Status> {
+/// Keeps what a memory object needs (its home memory, its share of the session's) until the driver no longer uses it.
+pub(super) fn keep_until_deleted<T: Send + 'static>(mem: &OwnedMem, kept: T) -> Result<(), Status> {
     let set = function!(clSetMemObjectDestructorCallback)?;
-    let data = Box::into_raw(Box::new(mapping));
-    // SAFETY: `deleted` takes the box, and is called once at most.
+    let data = Box::into_raw(Box::new(kept));
+    // SAFETY: `deleted` takes the box, of this very type, and is called once at most.
     // Where it can not be set nobody learns when the driver is done with the pages: better that they stay than that the
     // driver meets a hole.
-    api::check(unsafe { set(mem.raw(), Some(deleted), data.cast()) })
+    api::check(unsafe { set(mem.raw(), Some(deleted::<T>), data.cast()) })
 }
 
 /// "called when the memory object is deleted": after that nothing of the driver points to the home memory.
-unsafe extern "C" fn deleted(_mem: cl_mem, data: *mut c_void) {
-    // SAFETY: the data is the box that `unmap_after` made, and the driver calls once.
-    drop(unsafe { Box::from_raw(data.cast::<Mapping>()) });
+unsafe extern "C" fn deleted<T>(_mem: cl_mem, data: *mut c_void) {
+    // SAFETY: the data is the box that `keep_until_deleted` made, and the driver calls once.
+    drop(unsafe { Box::from_raw(data.cast::<T>()) });
 }
 
 /// Fills a buffer with zeros, and waits: no client may see what another one left in the device's memory.

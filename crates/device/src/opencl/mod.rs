@@ -1,6 +1,7 @@
 //! The OpenCL back end: a safe layer over the ICD loader of the node. One file for each kind of object; commands by what
 //! they move.
 
+mod account;
 mod api;
 mod command;
 mod context;

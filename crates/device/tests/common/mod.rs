@@ -9,7 +9,7 @@ use penstock_device::{
 };
 
 /// Nothing in these tests takes longer, even on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const READ_WRITE: u64 = 1;
 pub const OUT_OF_ORDER: u64 = 1;

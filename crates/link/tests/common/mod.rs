@@ -26,8 +26,28 @@ pub fn anything(_: &Header) -> Result<(), FrameError> {
     Ok(())
 }
 
+/// Longer than anything here takes on a full machine: what is not there then, never comes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 pub fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(10)
+    Instant::now() + PATIENCE
+}
+
+/// What a full machine may add to any time that is measured. Far less than what a defect adds: those wait for ever, or for
+/// a limit of [`PATIENCE`].
+pub const ALLOWANCE: Duration = Duration::from_secs(15);
+
+/// Something takes less than `limit`. A full machine makes anything late once; what is late three times in a row is so
+/// by itself.
+pub fn in_time(what: &str, limit: Duration, mut took: impl FnMut() -> Duration) {
+    let mut late = Vec::new();
+    while late.len() < 3 {
+        match took() {
+            in_time if in_time < limit => return,
+            more => late.push(more),
+        }
+    }
+    panic!("{what}: three times not within {limit:?}: {late:?}");
 }
 
 pub fn sockets(transport: Transport) -> (Stream, Stream) {

@@ -1,0 +1,211 @@
+"""Clients, and kernels in their workers, that take all they can get: objects, memory, time, sessions."""
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+
+import wire
+from clients import MEBI, ends_alone, memory_of
+from node import is_alive, wait_for
+from wire import Client, frame, mem_arg, value_arg
+
+
+def more_objects_than_allowed(node):
+    client = Client(node, "tcp").setup()
+    batch = bytearray()
+    # Samplers of a context that is not there cost the worker little.
+    for number in range((1 << 20) + 10):
+        batch += frame("CreateSampler", 1000 + number, 999999, payload=b"\0")
+        if len(batch) > MEBI:
+            with contextlib.suppress(OSError):
+                client.connection.sendall(batch)
+            batch.clear()
+    ends_alone(node, client, lambda: client.connection.sendall(batch), "OBJECTS_PER_SESSION_MAX")
+
+
+def bytes_for_commands_that_wait(node):
+    """Writes behind an event that never ends: at the limit the worker stops reading."""
+    client = Client(node).setup()
+    mem, never = client.buffer(64 * MEBI), client.id()
+    client.send("ExpectEvent", never, 0)
+    client.ping()
+    before, sent = memory_of(client.worker), 0
+    client.connection.settimeout(3)
+    block = bytes(64 * MEBI)
+    with contextlib.suppress(TimeoutError):
+        while sent < 4096 * MEBI:
+            client.send("WriteBuffer", client.queue, mem, 0, 0, waits=[never], payload=block)
+            sent += len(block)
+    grown = memory_of(client.worker) - before
+    assert sent < 1500 * MEBI and grown < 1300 * MEBI, f"{sent // MEBI} MiB were taken, {grown // MEBI} MiB more memory"
+    client.close()
+    wait_for(lambda: not is_alive(client.worker), 2, "the worker lives on")
+    return f"{grown // MEBI} MiB at most"
+
+
+def a_client_that_never_reads(node):
+    """Answers, completions and data pile up to a limit, not beyond."""
+    notes = []
+    for name in ("pings", "markers", "reads"):
+        client = Client(node).setup()
+        mem = client.buffer(MEBI)
+        client.ping()
+        before, most, told = memory_of(client.worker), 0, time.monotonic()
+        client.connection.settimeout(2)
+        batch, number = bytearray(), 10000
+        try:
+            while time.monotonic() < told + 25:
+                for _ in range(500):
+                    number += 1
+                    if name == "pings":
+                        batch += frame("Ping", number)
+                    elif name == "markers":
+                        batch += frame("Marker", client.queue, number) + frame("ReleaseEvents", payload=struct.pack("<Q", number))
+                    else:
+                        batch += frame("ReadBuffer", client.queue, mem, number, 0, 60000)
+                client.connection.sendall(batch)
+                batch.clear()
+                most = max(most, memory_of(client.worker) - before)
+        except (OSError, TimeoutError):
+            pass
+        with contextlib.suppress(OSError):
+            most = max(most, memory_of(client.worker) - before)
+        client.close()
+        wait_for(lambda: not is_alive(client.worker), 3, f"{name}: the worker lives on")
+        assert most < 1600 * MEBI, f"{name}: {most // MEBI} MiB"
+        notes.append(f"{name} {most // MEBI} MiB")
+    return ", ".join(notes)
+
+
+def a_client_that_sends_for_ever(node):
+    """Never finishes, never waits, but reads: its worker does not grow, others are served."""
+    client = Client(node).setup()
+    mem = client.buffer(4096)
+    kernel = client.kernel("kernel void k(global int *a) { a[0]++; }", "k")
+    client.launch(kernel, mem_arg(0, mem), event=0)
+    client.ping()
+    stop = threading.Event()
+
+    def read():
+        with contextlib.suppress(OSError):
+            while not stop.is_set():
+                client.connection.recv(1 << 20)
+
+    client.connection.settimeout(None)
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    before, most = memory_of(client.worker), 0
+    launch = frame("LaunchKernel", client.queue, kernel, 0, 1, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0)
+    write = frame("WriteBuffer", client.queue, mem, 0, 0, payload=bytes(4096))
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        client.connection.sendall((launch + write) * 50)
+        most = max(most, memory_of(client.worker) - before)
+    Client(node).works().close()
+    stop.set()
+    client.connection.shutdown(socket.SHUT_RDWR)
+    client.close()
+    wait_for(lambda: not is_alive(client.worker), 3, "the worker lives on")
+    assert most < 1300 * MEBI, f"{most // MEBI} MiB"
+    return f"{most // MEBI} MiB"
+
+
+def output_without_end(node):
+    """Kernels print far more than their client reads: they wait, and nobody else does."""
+    client = Client(node).setup()
+    kernel = client.kernel('kernel void k(int n) { for (int i = 0; i < n; i++) printf("%s %d\\n", "01234567890123456789012345678901234567890123456789", i); }', "k")
+    client.ping()
+    before, most, lines, launches = memory_of(client.worker), 0, 20000, 200
+    for _ in range(launches):
+        client.launch(kernel, value_arg(0, struct.pack("<i", lines)), event=0)
+    client.send("Flush", client.queue)
+    other = Client(node)
+    for _ in range(60):
+        time.sleep(0.1)
+        most = max(most, memory_of(client.worker) - before)
+        assert other.ping() < 3, "another client has to wait"
+    # Whoever reads at last, gets all of it before the end is told.
+    assert client.request("Finish", client.queue, patience=60)[0] == 0
+    printed = client.output.count(b"\n")
+    assert printed == lines * launches, f"{printed} of {lines * launches} lines"
+    client.close()
+    other.close()
+    wait_for(lambda: not is_alive(client.worker), 2, "the worker lives on")
+    assert most < 128 * MEBI, f"{most // MEBI} MiB"
+    return f"{most // MEBI} MiB at most, of {len(client.output) // MEBI} MiB printed"
+
+
+def a_kernel_without_end(node):
+    """Its client leaves: the worker is gone within a second."""
+    for way in ("unix", "tcp"):
+        client = Client(node, way).setup()
+        kernel = client.kernel("kernel void k(global volatile int *a) { while (a[0] == 0) ; }", "k")
+        client.launch(kernel, mem_arg(0, client.buffer(64)))
+        client.send("Flush", client.queue)
+        time.sleep(0.3)
+        other = Client(node).works()
+        client.close()
+        since = time.monotonic()
+        wait_for(lambda: not is_alive(client.worker), 1, "the worker lives on")
+        took = time.monotonic() - since
+        other.works().close()
+    return f"gone after {took * 1000:.0f} ms"
+
+
+def a_kernel_that_crashes(node):
+    """Only its session ends; the daemon says how."""
+    for body in ("*(global volatile int *)(size_t)(a[0] + 8) = 1;", "for (size_t i = 0; ; i += 4096) a[i] = 1;"):
+        client = Client(node).setup()
+        kernel = client.kernel("kernel void k(global volatile int *a) { " + body + " }", "k")
+        other = Client(node).works()
+        client.launch(kernel, mem_arg(0, client.buffer(64)))
+        client.send("Flush", client.queue)
+        client.end_of()
+        wait_for(lambda: f"worker={client.worker}" in node.said() and not is_alive(client.worker), 3, "the worker's end is not told")
+        line = [line for line in node.said().splitlines() if f"worker={client.worker}" in line][-1]
+        assert "unexpectedly" in line and "signal" in line, line
+        other.works().close()
+
+
+Refused_or_gone = (wire.Refused, OSError)
+
+
+def sessions_over_the_limit(node):
+    """Three hundred clients with the key at the same moment: all are answered in time, those too many at once."""
+    node.settle()
+    verdicts, lock = {}, threading.Lock()
+    connections = []
+
+    def come():
+        started = time.monotonic()
+        try:
+            connection = wire.enter(node.address("unix"))
+            verdict = 0
+            with lock:
+                connections.append(connection)
+        except Refused_or_gone as refusal:
+            verdict = getattr(refusal, "verdict", "gone")
+        took = time.monotonic() - started
+        with lock:
+            verdicts.setdefault(verdict, []).append(took)
+
+    threads = [threading.Thread(target=come) for _ in range(320)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a client is not answered"
+    for connection in connections:
+        connection.close()
+    assert max(map(max, verdicts.values())) < 20, f"slowest: {({v: round(max(t), 1) for v, t in verdicts.items()})}"
+    assert verdicts.get(wire.FULL), f"none was too many: {({v: len(t) for v, t in verdicts.items()})}"
+    wait_for(lambda: not node.control()["sessions"] and not node.control()["waiting_clients"], 30, "sessions are left")
+    return ", ".join(f"{len(times)} x verdict {verdict}" for verdict, times in sorted(verdicts.items(), key=str))
+
+
+ATTACKS = [
+    more_objects_than_allowed, bytes_for_commands_that_wait, a_client_that_never_reads, a_client_that_sends_for_ever, output_without_end,
+    a_kernel_without_end, a_kernel_that_crashes, sessions_over_the_limit,
+]

@@ -1,0 +1,114 @@
+"""A client that invites workers of other nodes, or says that it is one: tickets, and what comes over such a link."""
+
+import contextlib
+import os
+import socket
+import time
+
+import wire
+from clients import MEBI, ends_alone, memory_of
+from node import is_alive, wait_for
+from strangers import refused
+from wire import Client, frame
+
+
+def tickets(node):
+    """Unknown, used twice, another's, and more of them than allowed."""
+    for way in ("unix", "tcp"):
+        key = node.key if way == "tcp" else None
+        refused(lambda: wire.enter(node.address(way), key, wire.PEER, os.urandom(32)), wire.WRONG_TICKET)
+        refused(lambda: wire.enter(node.address(way), key, wire.PEER, bytes(32)), wire.WRONG_TICKET)
+    client, ticket = Client(node).setup(), os.urandom(32)
+    assert client.request("AdmitPeer", 5, payload=ticket)[0] == 0
+    refused(lambda: wire.enter(node.address("tcp"), os.urandom(32), wire.PEER, ticket, check=False), wire.WRONG_KEY)
+    # Another session can not take it over.
+    thief, request = Client(node), 77
+    thief.send("AdmitPeer", request, 5, payload=ticket)
+    thief.ping()
+    time.sleep(0.2)
+    peer = wire.enter(node.address("tcp"), node.key, wire.PEER, ticket)
+    refused(lambda: wire.enter(node.address("tcp"), node.key, wire.PEER, ticket), wire.WRONG_TICKET)
+    # It has come to the first one: an event that it tells is known there.
+    event, waits = client.id(), client.id()
+    client.send("ExpectEvent", event, 5)
+    client.send("Marker", client.queue, waits, waits=[event])
+    client.ping()
+    assert waits not in client.ended
+    peer.sendall(frame("PeerEvent", event, 0))
+    assert client.wait(waits) == 0
+    thief.close()
+    # One that was not used goes with its session.
+    lost = os.urandom(32)
+    assert client.request("AdmitPeer", 6, payload=lost)[0] == 0
+    client.close()
+    wait_for(lambda: not is_alive(client.worker), 3, "the worker lives on")
+    wait_for(lambda: not any(one["worker"] == client.worker for one in node.control()["sessions"]), 3, "the session is still listed")
+    refused(lambda: wire.enter(node.address("tcp"), node.key, wire.PEER, lost), wire.WRONG_TICKET)
+    many = Client(node)
+    batch = b"".join(frame("AdmitPeer", 1000 + n, 10 + n, payload=os.urandom(32)) for n in range(1100))
+    ends_alone(node, many, lambda: many.connection.sendall(batch), "PEERS_MAX")
+
+
+def garbage_of_a_peer(node):
+    """What another worker says wrong costs the link to it, not the session."""
+    def admitted(client, number):
+        ticket = os.urandom(32)
+        assert client.request("AdmitPeer", number, payload=ticket)[0] == 0
+        return wire.enter(node.address("tcp"), node.key, wire.PEER, ticket)
+
+    client = Client(node).setup()
+    own = client.id()
+    client.send("Marker", client.queue, own)
+    bad = [os.urandom(4096), wire.header(0x0109, 8) + bytes(8), frame("PeerEvent", 0, 0), frame("PeerEvent", own, 0),
+           frame("TransferData", 5, 0, announce=1 << 47), frame("TransferData", 5, 0, announce=100) + b"cut"]
+    for number, said in enumerate(bad, 10):
+        peer, expected, waits = admitted(client, number), client.id(), client.id()
+        client.send("ExpectEvent", expected, number)
+        client.send("Marker", client.queue, waits, waits=[expected])
+        client.ping()
+        peer.sendall(said)
+        peer.shutdown(socket.SHUT_WR)
+        assert client.wait(waits) < 0, "an event of a lost peer ends well"
+        peer.close()
+    # Content that nobody asked for: taken up to the limit of a session, and not one large piece beyond it.
+    before, peer = memory_of(client.worker), admitted(client, 100)
+    peer.settimeout(3)
+    with contextlib.suppress(OSError):
+        peer.sendall(frame("TransferData", 70, 0, announce=2 << 30))
+        for _ in range(64):
+            peer.sendall(bytes(32 * MEBI))
+    assert memory_of(client.worker) - before < 64 * MEBI, "a refused transfer is kept"
+    with contextlib.suppress(OSError):
+        for number in range(200):
+            peer.sendall(frame("TransferData", 1000 + number, 0, payload=bytes(16 * MEBI)))
+    grown = memory_of(client.worker) - before
+    assert grown < 1300 * MEBI, f"{grown // MEBI} MiB"
+    # The session itself goes on, also with bytes of its own that have to wait.
+    mem, never, written = client.buffer(4 * MEBI), client.id(), client.id()
+    client.send("ExpectEvent", never, 0)
+    client.send("WriteBuffer", client.queue, mem, written, 0, waits=[never], payload=bytes(4 * MEBI))
+    client.send("ResolveEvent", never, 0)
+    assert client.wait(written, 5) == 0
+    client.close()
+    peer.close()
+
+
+def peers_to_anywhere(node):
+    """Invitations to what is no daemon, with addresses that are none: answered, and not one forged line of log."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    client = Client(node)
+    here = f"tcp:127.0.0.1:{listener.getsockname()[1]}"
+    for number, addresses in enumerate((["tcp:x\n2026 info FORGED line"], ["unix:/etc/passwd", "unix:" + "a" * 5000], [""], [], ["tcp:[::1]:1"], ["x" * 60000]), 50):
+        request = client.id()
+        client.send("ConnectPeer", request, number, payload=wire.invitation(addresses, bytes(32)))
+        client.until(lambda: request in client.replies)
+        assert client.replies[request][0] == wire.NODE_LOST
+    # A listener that is silent holds nobody up.
+    client.send("ConnectPeer", 9999, 90, payload=wire.invitation([here], bytes(32)))
+    for _ in range(20):
+        assert client.ping() < 3
+    client.close()
+    listener.close()
+
+
+ATTACKS = [tickets, garbage_of_a_peer, peers_to_anywhere]
