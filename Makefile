@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CFLAGS ?= -O2 -g
 # rustup may have been installed by setup.sh in this very run.
-CARGO = $$( [ -x "$$HOME/.cargo/bin/cargo" ] && echo "$$HOME/.cargo/bin/cargo" || echo cargo )
+CARGO = $$( home=$${CARGO_HOME:-$$HOME/.cargo}; [ -x "$$home/bin/cargo" ] && echo "$$home/bin/cargo" || echo cargo )
 BIN := $(CARGO_TARGET_DIR)/release
 PROGRAMS := $(CARGO_TARGET_DIR)/programs
 CC_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(CFLAGS)
@@ -15,7 +15,7 @@ CC_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(CFLAGS)
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 setup: ## install what is missing to build and to test (Debian packages, .venv, Rust where it is absent)
 	@tools/setup.sh build test
@@ -26,6 +26,7 @@ setup-build:
 build: setup-build rust programs ## penstock, penstockd, libpenstock_opencl.so and the C programs
 
 rust:
+	@[ -x $(BIN)/penstock ] || echo "building Penstock: some minutes the first time"
 	@$(CARGO) build --release --quiet --workspace
 
 programs: $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench
@@ -50,7 +51,7 @@ demo: setup-demo rust programs ## the matrix product on a pool of two nodes, bes
 	@$(BIN)/penstock demo
 
 setup-demo:
-	@tools/setup.sh build test
+	@tools/setup.sh build demo
 
 test: ## all tests: installs, builds, runs; the last line counts them (about 10 minutes)
 	@tools/test.sh
@@ -73,12 +74,14 @@ lint: ## formatting and clippy, as the tests ask for them
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 
-install: ## copy what `make build` made to PREFIX (default /usr/local)
+install: ## copy what `make build` made to PREFIX (default /usr/local), below DESTDIR if that is given
 	@[ -x $(BIN)/penstock ] || { echo "nothing to install: run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock $(DESTDIR)$(PREFIX)/include/CL
 	install -m 755 $(BIN)/penstock $(BIN)/penstockd $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(BIN)/libpenstock_opencl.so $(DESTDIR)$(PREFIX)/lib/penstock
 	install -m 755 $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench $(DESTDIR)$(PREFIX)/lib/penstock
+	install -d $(DESTDIR)$(PREFIX)/lib/penstock/vendors
+	echo $(abspath $(PREFIX))/lib/penstock/libpenstock_opencl.so >$(DESTDIR)$(PREFIX)/lib/penstock/vendors/penstock.icd
 	for header in include/CL/*.h; do [ ! -e $$header ] || install -m 644 $$header $(DESTDIR)$(PREFIX)/include/CL; done
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	$(BIN)/penstock man $(DESTDIR)$(PREFIX)/share/man/man1
@@ -87,7 +90,13 @@ install: ## copy what `make build` made to PREFIX (default /usr/local)
 	$(BIN)/penstock completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_penstock
 	$(BIN)/penstock completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/penstock.fish
 
+uninstall: ## remove from PREFIX what `make install` copied there
+	rm -rf $(DESTDIR)$(PREFIX)/lib/penstock
+	rm -f $(DESTDIR)$(PREFIX)/bin/penstock $(DESTDIR)$(PREFIX)/bin/penstockd $(DESTDIR)$(PREFIX)/include/CL/cl_penstock.h
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/penstock.1 $(DESTDIR)$(PREFIX)/share/man/man1/penstock-*.1
+	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/penstock $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_penstock $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/penstock.fish
+
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: help setup setup-build setup-demo build rust programs demo test test-programs bench faults fuzz lint install clean
+.PHONY: help setup setup-build setup-demo build rust programs demo test test-programs bench faults fuzz lint install uninstall clean

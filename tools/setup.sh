@@ -1,10 +1,11 @@
 #!/bin/bash
 # Installs what is missing to build and test Penstock on Debian 12 (or a relative of it).
 #
-#   tools/setup.sh [build] [test] [programs] [lammps]     default: build test
+#   tools/setup.sh [build] [demo] [test] [programs] [lammps]     default: build test
 #
 #   build     C compiler, OpenCL headers and loader; Rust through rustup, only where cargo is absent or too old
-#   test      PoCL and the small real programs; a Python environment in .venv with PyOpenCL
+#   demo      PoCL, the device where there is no accelerator
+#   test      PoCL, the small real programs, and two MPIs; a Python environment in .venv with PyOpenCL
 #   programs  the larger ones: clpeak, OpenMM, OpenCV
 #   lammps    what LAMMPS needs to be built from Debian's source package
 #
@@ -12,17 +13,37 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
 
 say() { echo "setup: $*"; }
 
 packages_of() {
     case $1 in
         build) echo gcc libc6-dev make pkg-config curl ca-certificates ocl-icd-opencl-dev opencl-headers ocl-icd-libopencl1 ;;
-        test) echo pocl-opencl-icd ocl-icd-libopencl1 clinfo clfft-client hashcat ffmpeg python3 python3-venv curl ca-certificates procps ;;
+        demo) echo pocl-opencl-icd ocl-icd-libopencl1 ;;
+        test)
+            echo pocl-opencl-icd ocl-icd-libopencl1 clinfo clfft-client hashcat ffmpeg python3 python3-venv curl ca-certificates procps
+            # Both MPIs, side by side.
+            echo openmpi-bin libopenmpi-dev mpich libmpich-dev ;;
         programs) echo clpeak ;;
         lammps) echo cmake g++ libfftw3-dev libjpeg-dev libpng-dev dpkg-dev xz-utils libopenmpi-dev openmpi-bin ;;
-        *) echo "setup: no such group: $1 (build, test, programs, lammps)" >&2; exit 2 ;;
+        *) echo "setup: no such group: $1 (build, demo, test, programs, lammps)" >&2; exit 2 ;;
     esac
+}
+
+# A command that is quiet where it succeeds: quietly WHAT COMMAND... On a failure its last lines are shown, and the script ends.
+quietly() {
+    local what=$1 log
+    shift
+    log=$(mktemp)
+    if "$@" >"$log" 2>&1; then
+        rm -f "$log"
+        return 0
+    fi
+    tail -n 30 "$log" >&2
+    rm -f "$log"
+    say "failed: $what" >&2
+    exit 1
 }
 
 install_packages() {
@@ -33,44 +54,60 @@ install_packages() {
     done
     [ ${#missing[@]} -eq 0 ] && return 0
     if ! command -v apt-get >/dev/null; then
-        say "this is no Debian; please install by hand: ${missing[*]}"
+        say "this is no Debian: going on as if what Debian has in these packages were here: ${missing[*]}" >&2
         return 0
     fi
     local as_root=()
     if [ "$(id -u)" -ne 0 ]; then
-        command -v sudo >/dev/null || { say "root rights or sudo are needed to install: ${missing[*]}" >&2; exit 1; }
+        if ! command -v sudo >/dev/null; then
+            say "Debian packages are missing, and installing them needs root or sudo. Have root do this, then try again:" >&2
+            say "  apt-get install --no-install-recommends ${missing[*]}" >&2
+            exit 1
+        fi
         as_root=(sudo)
     fi
     say "installing Debian packages: ${missing[*]}"
-    local log
-    log=$(mktemp)
-    if ! { "${as_root[@]}" apt-get update -q &&
-        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
-        tail -n 30 "$log" >&2
-        rm -f "$log"
-        say "apt-get failed" >&2
-        exit 1
-    fi
-    rm -f "$log"
+    quietly "apt-get update" "${as_root[@]}" apt-get update -q
+    quietly "apt-get install" "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
 # The oldest Rust the workspace takes.
 rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1; }
 
+# The version of cargo, nothing if there is none that works.
+rust_here() {
+    # shellcheck disable=SC1091
+    [ -e "$cargo_home/env" ] && . "$cargo_home/env"
+    cargo --version 2>/dev/null | awk '{print $2}'
+}
+
+rust_is_new_enough() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
 install_rust() {
     local wanted have
     wanted=$(rust_wanted)
-    [ -e "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
-    have=$(cargo --version 2>/dev/null | awk '{print $2}')
-    if [ -n "$have" ] && [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -n 1)" = "$wanted" ]; then return 0; fi
-    if command -v rustup >/dev/null; then
-        say "cargo ${have:-is absent}; installing Rust $wanted with rustup"
-        rustup toolchain install --profile minimal -c clippy -c rustfmt "$wanted" >/dev/null 2>&1
-        rustup default "$wanted" >/dev/null 2>&1
-        return 0
+    have=$(rust_here)
+    if rust_is_new_enough "$have" "$wanted"; then return 0; fi
+    if PATH=$cargo_home/bin:$PATH command -v rustup >/dev/null; then
+        # For this folder only: what other projects of this user are built with stays as it is.
+        say "cargo ${have:-is absent}${have:+ is too old}; installing Rust $wanted with rustup, for this folder"
+        quietly "rustup toolchain install $wanted" env PATH="$cargo_home/bin:$PATH" \
+            rustup toolchain install --profile minimal -c clippy -c rustfmt "$wanted"
+        quietly "rustup override set $wanted" env PATH="$cargo_home/bin:$PATH" rustup override set "$wanted"
+    else
+        say "cargo ${have:-is absent}${have:+ is too old}; installing Rust through rustup (https://rustup.rs) into $cargo_home"
+        installer=$(mktemp)
+        trap 'rm -f "$installer"' EXIT
+        if ! curl --proto '=https' --tlsv1.2 -sSf --retry 3 -o "$installer" https://sh.rustup.rs; then
+            say "Rust $wanted or newer is needed, and could not be fetched: install it by hand (https://rustup.rs), then try again" >&2
+            exit 1
+        fi
+        quietly "the installer of rustup" sh "$installer" -y --profile minimal -c clippy -c rustfmt
     fi
-    say "cargo ${have:-is absent}; installing Rust through rustup (https://rustup.rs)"
-    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal -c clippy -c rustfmt >/dev/null 2>&1
+    have=$(rust_here)
+    rust_is_new_enough "$have" "$wanted" && return 0
+    say "Rust $wanted or newer is needed; what \`cargo --version\` says is still: ${have:-nothing}" >&2
+    exit 1
 }
 
 install_python() {
@@ -111,6 +148,7 @@ install_pyopencl_tests() {
 
 groups=("$@")
 [ ${#groups[@]} -eq 0 ] && groups=(build test)
+for group in "${groups[@]}"; do packages_of "$group" >/dev/null; done
 install_packages "${groups[@]}"
 for group in "${groups[@]}"; do
     case $group in

@@ -52,7 +52,7 @@ step() {
 }
 
 if wanted setup; then STEP_COUNTS= step setup tools/setup.sh build test || summary; fi
-[ -e "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
+[ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
 if wanted build; then STEP_COUNTS= step build make --no-print-directory rust programs || summary; fi
 
 # The tests of each crate; cargo's own summary lines are counted.

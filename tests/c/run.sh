@@ -3,6 +3,7 @@
 #
 # One line per program with its time; the log of a program that fails; a summary as the last line.
 # Logs stay in target/c-tests/log. Programs named multi_* and stress* get several devices from PoCL.
+# A program is one file, NAME.c, or that and its parts: NAME-*.c and NAME.h.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -11,7 +12,7 @@ names=()
 while [ $# -gt 0 ]; do
     case $1 in
         --on) on=$2; shift ;;
-        -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
         -*) echo "no such option: $1" >&2; exit 2 ;;
         *) names+=("${1%.c}") ;;
     esac
@@ -20,7 +21,7 @@ done
 if [ ${#names[@]} -eq 0 ]; then
     for file in "$here"/*.c; do
         name=$(basename "$file" .c)
-        case $name in harness | errors) ;; *) names+=("$name") ;; esac
+        case $name in harness | errors | *-*) ;; *) names+=("$name") ;; esac
     done
 fi
 
@@ -28,12 +29,14 @@ out=$PENSTOCK_TARGET/c-tests
 mkdir -p "$out/log"
 flags="-std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror"
 build() {
-    local name=$1 target=$out/$1
-    for source in "$here/$name.c" "$here/harness.c" "$here/harness.h" "$here/errors.c"; do
-        if [ ! "$target" -nt "$source" ]; then
+    local name=$1 target=$out/$1 source sources
+    sources=("$here/$name.c" "$here/harness.c" "$here/errors.c")
+    for source in "$here/$name"-*.c; do [ -e "$source" ] && sources+=("$source"); done
+    for source in "${sources[@]}" "$here/harness.h" "$here/$name.h"; do
+        if [ -e "$source" ] && [ ! "$target" -nt "$source" ]; then
             # A fresh file each time: another run may be using the old one.
             # shellcheck disable=SC2086
-            gcc $flags "$here/$name.c" "$here/harness.c" "$here/errors.c" -o "$target.$$" -lOpenCL -lpthread -lm &&
+            gcc $flags "${sources[@]}" -o "$target.$$" -lOpenCL -lpthread -lm &&
                 mv "$target.$$" "$target"
             return
         fi

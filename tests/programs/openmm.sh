@@ -1,5 +1,6 @@
-# OpenMM: its own installation test, and forces of a box of water after 100 steps.
+# OpenMM: its own installation test, and forces of a box of water, then 100 steps. On two nodes one simulation runs on both devices.
 LANE=slow
+SEVERAL=yes
 LIMIT_S=600
 needs() { "$PYTHON" -c 'import openmm' 2>/dev/null || { echo "OpenMM is not installed: tools/setup.sh programs"; return 1; }; }
 run() {
@@ -8,7 +9,7 @@ run() {
     grep -q 'OpenCL.*Successfully computed\|Successfully computed forces' out.txt || return 1
     grep -q 'All differences are within tolerance' out.txt || return 1
     grep -q 'OpenCL' out.txt || return 1
-    "$PYTHON" "$PROGRAM_TESTS/openmm_water.py" forces.npz | tee note.txt
+    "$PYTHON" "$PROGRAM_TESTS/openmm_water.py" forces.npz "$([ "$POOL" = two ] && echo 0,1 || echo 0)" | tee note.txt
     echo done >result.txt
     [ -e forces.npz ]
 }

@@ -1,4 +1,7 @@
-"""A box of TIP3P water with PME on OpenMM's OpenCL platform: forces at the start and after 100 steps."""
+"""A box of TIP3P water with PME on OpenMM's OpenCL platform: openmm_water.py FILE [DEVICES], these for instance 0,1.
+
+The forces at the start go to the file; 100 steps follow.
+"""
 
 import sys
 import time
@@ -15,7 +18,8 @@ system = field.createSystem(model.topology, nonbondedMethod=app.PME, nonbondedCu
 integrator = openmm.VerletIntegrator(0.001 * unit.picoseconds)
 integrator.setConstraintTolerance(1e-6)
 platform = openmm.Platform.getPlatformByName("OpenCL")
-simulation = app.Simulation(model.topology, system, integrator, platform, {"Precision": "single"})
+properties = {"Precision": "single", "DeviceIndex": sys.argv[2] if len(sys.argv) > 2 else "0"}
+simulation = app.Simulation(model.topology, system, integrator, platform, properties)
 simulation.context.setPositions(model.positions)
 
 
@@ -33,4 +37,5 @@ took = time.perf_counter() - start
 # The way after some steps depends on the order of additions, which differs from run to run: only the start is compared.
 assert numpy.isfinite(forces()).all()
 numpy.savez(sys.argv[1], forces=first)
-print(f"{model.topology.getNumAtoms()} atoms, 100 steps in {took:.2f} s")
+devices = platform.getPropertyValue(simulation.context, "DeviceIndex").split(",")
+print(f"{model.topology.getNumAtoms()} atoms, 100 steps on {len(devices)} device{'s'[: len(devices) > 1]} in {took:.2f} s")

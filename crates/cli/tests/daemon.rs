@@ -74,7 +74,7 @@ impl Drop for Daemon {
 }
 
 fn wait(child: &mut Child) -> std::process::ExitStatus {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         match child.try_wait().unwrap() {
             Some(status) => return status,
@@ -102,7 +102,7 @@ fn processes_of(path: &Path) -> usize {
 }
 
 fn assert_no_process(home: &Home) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while processes_of(&home.path) > 0 {
         assert!(Instant::now() < deadline, "processes are left");
         std::thread::sleep(Duration::from_millis(10));
@@ -269,7 +269,7 @@ fn the_embedded_daemon_ends_if_its_guard_is_killed() {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let guard = guard_of(&home).expect("there is no guard");
     Command::new("kill").args(["-s", "KILL", &guard]).status().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     // The program itself is not touched.
     while processes_of(&home.path) > 1 {
         assert!(Instant::now() < deadline, "the daemon stays");

@@ -8,7 +8,7 @@ use penstock_cl_sys::{
     _cl_platform_id, CL_INVALID_PLATFORM, CL_PLATFORM_HOST_TIMER_RESOLUTION, cl_int, cl_name_version,
     cl_ulong,
 };
-use penstock_client::config::{Config, Platforms};
+use penstock_client::config::{Config, DEVICES_VARIABLE, Platforms};
 use penstock_client::{Node, Pool};
 use penstock_link::{Address, Key};
 use penstock_wire::describe;
@@ -42,8 +42,8 @@ impl Platform {
         self.devices.get().map_or(&[], Vec::as_slice)
     }
 
-    fn create(name: String, nodes: &[Arc<Node>]) -> Ref<Self> {
-        let devices: Vec<_> = nodes.iter().flat_map(|node| node.devices()).cloned().collect();
+    /// `devices` are on `nodes`.
+    fn create(name: String, nodes: &[Arc<Node>], devices: Vec<Arc<penstock_client::Device>>) -> Ref<Self> {
         let mut hosts: Vec<_> = nodes.iter().map(|node| node.host()).collect();
         hosts.sort_unstable();
         hosts.dedup();
@@ -96,17 +96,28 @@ fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
     for (_, error) in pool.absent() {
         log::line(format_args!("left out: {error}"));
     }
-    let nodes: Vec<_> = pool.nodes().iter().filter(|node| !node.devices().is_empty()).cloned().collect();
+    let devices = pool.select(config.devices.as_ref());
+    let of_node = |node: &Node| devices.iter().filter(|it| it.node() == node.index()).cloned().collect();
+    let is_used = |node: &&Arc<Node>| devices.iter().any(|device| device.node() == node.index());
+    let nodes: Vec<_> = pool.nodes().iter().filter(is_used).cloned().collect();
     if nodes.is_empty() {
+        if config.devices.is_some() {
+            let all = pool.devices().count();
+            log::line(format_args!("{DEVICES_VARIABLE} selects none of the pool's {all} devices"));
+        }
         return None;
     }
     printf::install();
     context::hear_errors(&nodes);
     let platforms = match config.platforms {
-        Platforms::Pool => vec![Platform::create("Penstock".to_owned(), &nodes)],
+        Platforms::Pool => vec![Platform::create("Penstock".to_owned(), &nodes, devices)],
         Platforms::Node => {
             let create = |node: &Arc<Node>| {
-                Platform::create(format!("Penstock {}", node.host()), std::slice::from_ref(node))
+                Platform::create(
+                    format!("Penstock {}", node.host()),
+                    std::slice::from_ref(node),
+                    of_node(node),
+                )
             };
             nodes.iter().map(create).collect()
         }

@@ -1,0 +1,102 @@
+//! Devices chosen by queries, with the command and the devices of this host.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A home of its own for each test.
+struct Home {
+    path: PathBuf,
+}
+
+impl Home {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("penstock-queries-{}-{name}", std::process::id()));
+        _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(path.join("run")).unwrap();
+        fs::write(path.join("library.so"), "").unwrap();
+        Self { path }
+    }
+
+    fn penstock(&self, variable: Option<&str>, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+        for name in
+            ["PENSTOCK_NODES", "PENSTOCK_KEY", "PENSTOCK_LOG", "SLURM_JOB_NODELIST", "XDG_CONFIG_HOME"]
+        {
+            command.env_remove(name);
+        }
+        command.env("HOME", &self.path).env("XDG_RUNTIME_DIR", self.path.join("run"));
+        command.env("PENSTOCK_LIB", self.path.join("library.so")).env("PENSTOCK_TIMEOUT_MS", "20000");
+        command.env("POCL_DEVICES", "pthread pthread").env("PENSTOCK_DEVICES", variable.unwrap_or_default());
+        command.args(args).output().unwrap()
+    }
+
+    /// Indices of the devices that are listed.
+    fn indices(&self, variable: Option<&str>, query: Option<&str>) -> Vec<u64> {
+        let mut args = vec!["devices", "--json"];
+        args.extend(query);
+        let output = self.penstock(variable, &args);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        json["devices"].as_array().unwrap().iter().map(|device| device["index"].as_u64().unwrap()).collect()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn devices_are_listed_as_the_query_says() {
+    let home = Home::new("order");
+    let all = home.indices(None, None);
+    let Some(last) = all.len().checked_sub(1) else {
+        eprintln!("SKIPPED: this host has no OpenCL platform, so there are no devices to choose from");
+        return;
+    };
+    let mut backwards = all.clone();
+    backwards.reverse();
+    let query = "SELECT ORDER BY device_index DESC";
+    assert_eq!(home.indices(None, Some(query)), backwards);
+    assert_eq!(home.indices(Some(query), None), backwards);
+    // Who asks for other devices gets them.
+    assert_eq!(home.indices(Some(query), Some("select all where local and node_devices > 0;")), all);
+    assert_eq!(home.indices(None, Some("SELECT POS 1 FROM NODE 0 WHERE global_memory > 1MB")), [all[0]]);
+    assert_eq!(home.indices(None, Some(&format!("SELECT WHERE device_index = {}", all[last]))), [all[last]]);
+    assert_eq!(home.indices(None, Some("SELECT WHERE load IS NOT NULL")), [0; 0]);
+    let output = home.penstock(None, &["devices", "SELECT FROM NODE 1"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout.is_empty());
+    let count = all.len();
+    assert_eq!(stderr(&output), format!("penstock: the query selects none of the pool's {count} devices\n"));
+}
+
+#[test]
+fn a_wrong_query_is_shown_with_its_place() {
+    let home = Home::new("wrong");
+    let output = home.penstock(None, &["devices", "SELECT ALL WHERE global_memry > 1GB"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        stderr(&output),
+        "penstock: there is no attribute `global_memry`, at line 1, character 18\n    \
+         SELECT ALL WHERE global_memry > 1GB\n    \
+         \x20                ^^^^^^^^^^^^\n\
+         did you mean `global_memory`?\n"
+    );
+}
+
+#[test]
+fn a_wrong_query_in_the_variable_is_told_in_one_line() {
+    let home = Home::new("variable");
+    let message = "penstock: variable PENSTOCK_DEVICES: `SELCT` is not expected here, at line 1, character 1; did you mean `SELECT`?\n";
+    for (args, code) in [(&["devices"][..], 2), (&["run", "--", "true"], 125)] {
+        let output = home.penstock(Some("SELCT ALL"), args);
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(code), message));
+    }
+}

@@ -1,0 +1,45 @@
+#!/bin/bash
+# Builds the six applications, or one program of your own, for the simulator.
+#
+#   tools/sim/build.sh DIRECTORY [NAME SOURCE.c...]
+#
+# Without NAME: all applications of examples/libwater that are there, as DIRECTORY/APP with DIRECTORY/APP.cl beside it. With NAME: that
+# program of these sources. Each gets its own copy of the runtime: the simulator separates only what is in the executable.
+# WTR_STATIC names libwater.a (default: that of the release build).
+set -euo pipefail
+[ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+here=$(cd "$(dirname "$0")" && pwd)
+top=$here/../..
+into=$1
+shift
+static=${WTR_STATIC:-${CARGO_TARGET_DIR:-$top/target}/release/libwater.a}
+command -v smpicc >/dev/null || { echo "smpicc is missing: install the Debian package libsimgrid-dev" >&2; exit 1; }
+[ -f "$static" ] || { echo "$static is missing: cargo build --release -p penstock-water" >&2; exit 1; }
+water=$top/crates/water
+mkdir -p "$into"
+
+# build NAME SOURCE...
+build() {
+    local name=$1
+    shift
+    # Memory that the program asks for is folded, but not that of the shims, which is small and used. Names are dropped: there is a
+    # copy of the file for each rank.
+    smpicc -std=gnu11 -O2 -fPIC -I"$water/include" -I"$water/shim" -DSMPI_NO_OVERRIDE_MALLOC -c "$water/shim/wtr_mpi.c" -o "$into/$name.mpi.o"
+    smpicc -std=gnu11 -O2 -fPIC -I"$water/include" -I"$water/shim" -c "$water/shim/wtr_smpi.c" -o "$into/$name.smpi.o"
+    smpicc -std=gnu11 -O2 -fPIC -I"$water/include" -Dmain=wtr_program_main "$@" "$into/$name.smpi.o" "$into/$name.mpi.o" "$static" \
+        -lpthread -ldl -lm -Wl,--gc-sections -s -o "$into/$name"
+    rm -f "$into/$name.smpi.o" "$into/$name.mpi.o"
+}
+
+if [ $# -gt 0 ]; then
+    build "$@"
+    exit
+fi
+examples=$top/examples/libwater
+for source in "$examples"/*/water.c; do
+    directory=$(dirname "$source")
+    name=$(basename "$directory")
+    [ -f "$directory/$name.c" ] || continue
+    build "$name" -I"$examples/common" "$examples"/common/*.c "$directory/$name.c" "$source"
+    [ ! -f "$directory/kernel.cl" ] || cp "$directory/kernel.cl" "$into/$name.cl"
+done

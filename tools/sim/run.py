@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Runs the applications under the network simulator, and writes or checks a table of simulated times.
+
+    tools/sim/run.py [--apps a,b] [--nodes 1,2,4] [--platform ib-qdr] [--model vsc2] [--dcr off,auto] [--programs DIR] [--output FILE]
+    tools/sim/run.py --check FILE [--fast]    run the rows of FILE again: any difference fails
+
+Simulated times do not depend on the machine, so they are compared exactly. Build the programs first: tools/sim/build.sh DIR.
+"""
+import argparse
+import csv
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOP = HERE.parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TOP / "target"))
+FIELDS = ["app", "size", "platform", "model", "dcr", "nodes", "seconds"]
+# The paper's sizes; it does not say how many steps its bodies make, and two show what a step costs.
+PAPER = {"nbody": "paper steps=2"}
+# A run that takes longer than this on the real clock has gone wrong: the largest (1024 nodes) take minutes.
+REAL_SECONDS_MAX = 1800
+# Rows of the table that --fast runs: they take less than 20 s together on two busy cores.
+FAST_NODES_MAX = 8
+
+
+def smpi_options():
+    lines = (HERE / "smpi.options").read_text().splitlines()
+    return [f"--cfg={line.strip()}" for line in lines if line.strip() and not line.startswith("#")]
+
+
+def simulate(programs, app, nodes, platform, model, dcr, size):
+    """One run; its simulated seconds, and the real ones."""
+    program = programs / app
+    if not program.is_file():
+        sys.exit(f"{program} is missing: run tools/sim/build.sh {programs}")
+    arguments = ["--json", "--kernel", str(programs / f"{app}.cl")]
+    arguments += [word for option in size.split() for word in (f"--{option}".split("="))]
+    environment = dict(os.environ, WTR_SIM=str(HERE / "models" / f"{model}.json"), WTR_DCR=dcr)
+    with tempfile.TemporaryDirectory(prefix="penstock-sim-") as directory:
+        command = ["smpirun", "-np", str(nodes), "-platform", str(HERE / "platforms" / f"{platform}.xml"),
+                   *smpi_options(), "--log=root.thresh:warning", str(program), *arguments]
+        began = time.monotonic()
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=REAL_SECONDS_MAX, cwd=directory)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0 or len(lines) != 1:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return json.loads(lines[0])["seconds"], time.monotonic() - began
+
+
+def check(arguments):
+    with open(arguments.check, newline="") as file:
+        rows = [row for row in csv.DictReader(file) if not arguments.fast or int(row["nodes"]) <= FAST_NODES_MAX]
+    wrong = 0
+    for row in rows:
+        seconds, _ = simulate(arguments.programs, row["app"], int(row["nodes"]), row["platform"], row["model"], row["dcr"], row["size"])
+        if f"{seconds:.6f}" != row["seconds"]:
+            wrong += 1
+            print(f"{row['app']} on {row['nodes']} nodes, {row['platform']}, DCR {row['dcr']}: {seconds:.6f} s, the table has {row['seconds']} s")
+    print(f"{len(rows) - wrong} of {len(rows)} simulated times are exactly those of {arguments.check}")
+    return 1 if wrong or not rows else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--apps", default="perlin_noise,nbody,knn,floyd,matrix_mul,lin_reg")
+    parser.add_argument("--nodes", default="1,2,4,8,16,32,64")
+    parser.add_argument("--platform", default="ib-qdr")
+    parser.add_argument("--model", default="vsc2")
+    parser.add_argument("--dcr", default="off,paper,auto")
+    parser.add_argument("--size", help="the applications' options, as 'size=100 points=200' (default: paper)")
+    parser.add_argument("--programs", type=pathlib.Path, default=TARGET / "sim")
+    parser.add_argument("--output", help="write the table there; rows of the same run are replaced")
+    parser.add_argument("--check", help="run the rows of this table again")
+    parser.add_argument("--fast", action="store_true", help=f"with --check: only up to {FAST_NODES_MAX} nodes")
+    arguments = parser.parse_args()
+    arguments.programs = arguments.programs.resolve()
+    if not shutil.which("smpirun"):
+        print("SKIPPED: smpirun is missing; install the Debian package libsimgrid-dev")
+        return 77
+    if arguments.check:
+        return check(arguments)
+    for app in arguments.apps.split(","):
+        for dcr in arguments.dcr.split(","):
+            for nodes in map(int, arguments.nodes.split(",")):
+                size = arguments.size or PAPER.get(app, "paper")
+                seconds, real = simulate(arguments.programs, app, nodes, arguments.platform, arguments.model, dcr, size)
+                row = dict(zip(FIELDS, [app, size, arguments.platform, arguments.model, dcr, nodes, f"{seconds:.6f}"]))
+                print(",".join(str(value) for value in row.values()), f"  # {real:.1f} s real", flush=True)
+                if arguments.output:
+                    store(arguments.output, row)
+    return 0
+
+
+def store(path, row):
+    """Replaces or adds one row, and keeps the table sorted: a run that is interrupted has stored what it did."""
+    rows = []
+    if os.path.exists(path):
+        with open(path, newline="") as file:
+            rows = list(csv.DictReader(file))
+    key = lambda row: (row["app"], row["platform"], row["model"], row["size"], row["dcr"], int(row["nodes"]))
+    rows = sorted([old for old in rows if key(old) != key(row)] + [row], key=key)
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
