@@ -32,6 +32,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "run" -d 'Run an O
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "status" -d 'Show what the daemons of the pool do'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "bench" -d 'Measure the pool beside the local OpenCL platform'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "demo" -d 'Run a matrix product on a pool of two nodes on this host, and beside it locally'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "sim" -d 'Run a libWater program on a simulated cluster, in simulated time'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "key" -d 'Show or make the key that nodes and clients need over TCP'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "completions" -d 'Write the completions for a shell to standard output'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Where to listen: unix:PATH, tcp:HOST:PORT, or local for the user\'s own socket. Can be given several times [default: local]' -r
@@ -56,6 +57,13 @@ complete -c penstock -n "__fish_penstock_using_subcommand bench" -l quick -d 'Ta
 complete -c penstock -n "__fish_penstock_using_subcommand bench" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand demo" -l output -d 'Where to write the timelines' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand demo" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand sim" -l nodes -d 'How many nodes' -r
+complete -c penstock -n "__fish_penstock_using_subcommand sim" -l platform -d 'The cluster: gbe, ib-qdr, or a platform file of SimGrid' -r
+complete -c penstock -n "__fish_penstock_using_subcommand sim" -l model -d 'The nodes\' devices and the time of their kernels: vsc2, or a file' -r
+complete -c penstock -n "__fish_penstock_using_subcommand sim" -l dcr -d 'Replacement of transfers by collective ones: off, paper or auto [default: the library\'s]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand sim" -l option -d 'An option of SimGrid, as smpi/test:1e-6. Can be given several times' -r
+complete -c penstock -n "__fish_penstock_using_subcommand sim" -l verbose -d 'Show what SimGrid says of itself'
+complete -c penstock -n "__fish_penstock_using_subcommand sim" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand key" -l create -d 'Make a new key, unless there is one'
 complete -c penstock -n "__fish_penstock_using_subcommand key" -l path -d 'Print only the path of the key file'
 complete -c penstock -n "__fish_penstock_using_subcommand key" -s h -l help -d 'Print help'

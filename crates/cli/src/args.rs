@@ -11,7 +11,8 @@ const AFTER_ALL: &str = "\
 Environment:
 The pool's nodes come from the first of these that names any: PENSTOCK_NODES (unix:PATH,tcp:HOST:PORT,... or local, or \
 none), the file ~/.config/penstock/pool.toml, SLURM_JOB_NODELIST, the own daemon if it runs.
-PENSTOCK_KEY names the key file, PENSTOCK_PLATFORMS=pool|node says how the pool is shown, PENSTOCK_TIMEOUT_MS how long a \
+PENSTOCK_DEVICES (a query) selects devices of the pool: see penstock-devices(1). PENSTOCK_KEY names the key file, \
+PENSTOCK_PLATFORMS=pool|node says how the pool is shown, PENSTOCK_TIMEOUT_MS how long a \
 node may take to answer, PENSTOCK_LOG=1 lets the library and the embedded daemon write messages.
 
 Exit status:
@@ -29,6 +30,26 @@ Security:
 Whoever may use a daemon can run programs as the user that started it. Over TCP both sides must have the same key file: \
 see `penstock key`. TCP is not encrypted.";
 
+const AFTER_DEVICES: &str = "\
+Examples:
+  penstock devices
+  penstock devices 'SELECT ALL WHERE type = gpu AND vendor = nvidia'
+  penstock devices 'SELECT TOP 2 FROM NODE 0-3, gpu07 WHERE global_memory > 4GB ORDER BY compute_units DESC'
+  PENSTOCK_DEVICES='SELECT WHERE extensions HAS cl_khr_fp64' penstock run -- clinfo -l
+
+Queries:
+SELECT [ALL | TOP count | POS place] [FROM NODE rank, first-last, host, ...] [WHERE condition] [ORDER BY attribute [ASC | \
+DESC], ...]
+
+A condition joins tests by AND, OR, NOT and parentheses: attribute = value (also != < <= > >=), LIKE 'pattern' (with % and _), \
+IN (value, ...), BETWEEN value AND value, HAS value (sets and lists), IS NULL (not known). Each may have NOT before it.
+
+Attributes are those of clGetDeviceInfo in small letters without CL_DEVICE_, and type (cpu, gpu, accelerator, custom), memory, \
+local_memory, compute_units, clock, driver, node, hostname, rank, local, platform, platform_version, device_index, \
+node_devices, free_memory, shared. Sizes are bytes or have a unit, as in 512MB; clocks are MHz or have a unit.
+
+A bare word is true for a text in which it stands (vendor = nvidia), a text in quotes only for the whole text.";
+
 const AFTER_RUN: &str = "\
 Examples:
   penstock run -- clinfo -l
@@ -38,6 +59,10 @@ Nodes:
 With no node configured, a daemon for the devices of this host is started and ends with the program. It is added too if none of the \
 nodes is on this host, unless --no-local is given. A node that does not answer is named on standard error and left out.
 
+Devices:
+The program sees the devices that the query in PENSTOCK_DEVICES selects, in its order; without one all devices, node by node. See \
+penstock-devices(1).
+
 Exit status:
 That of the program, which has this command's process id and gets its signals; 125 if the pool could not be set up, \
 126 if the program cannot be executed, 127 if it is not found.";
@@ -46,6 +71,15 @@ const AFTER_KEY: &str = "\
 Examples:
   penstock key --create
   scp -p \"$(penstock key --path)\" gpu01:.config/penstock/key";
+
+const AFTER_SIM: &str = "\
+Examples:
+  tools/sim/build.sh /tmp/sim
+  penstock sim --nodes 64 --platform gbe -- /tmp/sim/matrix_mul --paper --kernel /tmp/sim/matrix_mul.cl
+
+The program:
+It must be built for the simulator, together with libwater.a: see docs/scaling.md. Its kernels take the time that the model says; with a \
+model of mode `hollow` nothing is computed. The times it measures are simulated.";
 
 const AFTER_DEMO: &str = "\
 Examples:
@@ -68,6 +102,7 @@ pub enum Command {
     #[command(after_help = AFTER_SERVE)]
     Serve(ServeArgs),
     /// List the devices of the pool, as `penstock run` shows them
+    #[command(after_help = AFTER_DEVICES)]
     Devices(DevicesArgs),
     /// Run an OpenCL program on the pool
     #[command(after_help = AFTER_RUN, override_usage = "penstock run [OPTIONS] [--] PROGRAM [ARGS]...")]
@@ -79,6 +114,9 @@ pub enum Command {
     /// Run a matrix product on a pool of two nodes on this host, and beside it locally
     #[command(after_help = AFTER_DEMO)]
     Demo(DemoArgs),
+    /// Run a libWater program on a simulated cluster, in simulated time
+    #[command(after_help = AFTER_SIM, override_usage = "penstock sim [OPTIONS] --nodes <NUMBER> -- PROGRAM [ARGS]...")]
+    Sim(SimArgs),
     /// Show or make the key that nodes and clients need over TCP
     #[command(after_help = AFTER_KEY)]
     Key(KeyArgs),
@@ -122,6 +160,9 @@ pub enum LogForm {
 /// `penstock devices`.
 #[derive(Args, Debug)]
 pub struct DevicesArgs {
+    /// List only the devices that this query selects, in its order, whatever PENSTOCK_DEVICES says
+    #[arg(value_name = "QUERY")]
+    pub query: Option<String>,
     /// Write JSON
     #[arg(long)]
     pub json: bool,
@@ -181,6 +222,32 @@ pub struct DemoArgs {
     /// Arguments for the program, instead of its small defaults
     #[arg(last = true, value_name = "ARGS")]
     pub program_args: Vec<OsString>,
+}
+
+/// `penstock sim`.
+#[derive(Args, Debug)]
+pub struct SimArgs {
+    /// How many nodes
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub nodes: u32,
+    /// The cluster: gbe, ib-qdr, or a platform file of SimGrid
+    #[arg(long, value_name = "NAME", default_value = "gbe")]
+    pub platform: String,
+    /// The nodes' devices and the time of their kernels: vsc2, or a file
+    #[arg(long, value_name = "NAME", default_value = "vsc2")]
+    pub model: String,
+    /// Replacement of transfers by collective ones: off, paper or auto [default: the library's]
+    #[arg(long, value_name = "MODE")]
+    pub dcr: Option<String>,
+    /// An option of SimGrid, as smpi/test:1e-6. Can be given several times
+    #[arg(long, value_name = "OPTION")]
+    pub option: Vec<String>,
+    /// Show what SimGrid says of itself
+    #[arg(long)]
+    pub verbose: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
 }
 
 /// `penstock key`.

@@ -43,7 +43,7 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     directory.write("penstock.icd", &format!("{}\n", library.display()))?;
     show_pool(&mut command, directory.path(), &list);
     programs::finish(command.env(KEY_VARIABLE, &key), "the program on the pool")?;
-    table::print(&format!("\nTimelines: {} and {}\n", local.display(), pool.display()))?;
+    table::print("\nThe timelines show what ran on which device, when: open them in a browser.\n")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use penstock_client::Pool;
 use penstock_client::config::{Config, NodeAddress};
+use penstock_dql::Query;
 use penstock_link::{Address, Key};
 use penstock_wire::describe::{self, DeviceDescription, NodeDescription, PlatformDescription};
 use serde::Serialize;
@@ -38,9 +39,12 @@ struct Device {
     version: String,
 }
 
-/// Shows every device of the pool.
+/// Shows every device of the pool, or those that a query selects.
 pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
+    // A query that is wrong needs no node to be known as such.
+    let query = args.query.as_deref().map(Query::parse).transpose().map_err(Failure::Query)?;
     let config = configured(args.nodes.as_deref())?;
+    let query = query.as_ref().or(config.devices.as_ref());
     // The directory is held until the end: the daemon for the local devices is in it.
     let Found { nodes, silent, directory: _directory } = find_nodes(&config, args.no_local)?;
     let addresses: Vec<Address> = nodes.iter().map(|node| node.address.clone()).collect();
@@ -49,7 +53,7 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
         eprintln!("penstock: node {address} does not answer: {error}");
     }
     let devices: Vec<Device> =
-        pool.nodes().iter().flat_map(|node| of_node(node.address(), node.description())).collect();
+        pool.select(query).iter().filter_map(|device| describe_selected(&pool, device)).collect();
     if args.json {
         let absent = pool.absent().iter().map(|(address, error)| (address.to_string(), error.to_string()));
         let silent = silent
@@ -60,6 +64,8 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
             .map(|(address, error)| json!({ "address": address, "error": error }))
             .collect();
         table::print(&format!("{:#}\n", json!({ "devices": devices, "absent": absent })))?;
+    } else if devices.is_empty() && pool.devices().next().is_some() {
+        eprintln!("penstock: the query selects none of the pool's {} devices", pool.devices().count());
     } else if !pool.nodes().is_empty() {
         table::print(&as_table(&devices, &nodes).render(table::terminal_width()))?;
     }
@@ -75,10 +81,11 @@ fn key_for(config: &Config) -> Result<Option<Key>, Failure> {
     }
 }
 
-fn of_node(address: &Address, node: &NodeDescription) -> Vec<Device> {
-    let devices =
-        node.platforms.iter().flat_map(|platform| platform.devices.iter().map(move |it| (platform, it)));
-    devices.map(|(platform, device)| describe_device(address.to_string(), node, platform, device)).collect()
+fn describe_selected(pool: &Pool, device: &penstock_client::Device) -> Option<Device> {
+    let node = pool.nodes().get(device.node())?;
+    let platform = node.description().platforms.get(usize::try_from(device.platform()).ok()?)?;
+    let described = platform.devices.iter().find(|it| it.index == device.index())?;
+    Some(describe_device(node.address().to_string(), node.description(), platform, described))
 }
 
 fn describe_device(
@@ -164,7 +171,8 @@ mod tests {
                 }],
             }],
         };
-        let devices = of_node(&"tcp:gpu01:7367".parse().unwrap(), &node);
+        let platform = &node.platforms[0];
+        let devices = [describe_device("tcp:gpu01:7367".into(), &node, platform, &platform.devices[0])];
         assert_eq!(
             as_table(&devices, &[]).render(None).lines().nth(1),
             Some("gpu01  tcp:gpu01:7367  Some Platform  Some GPU  GPU      80   8 GiB")

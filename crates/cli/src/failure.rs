@@ -25,6 +25,9 @@ pub enum Failure {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The query of devices is wrong.
+    #[error("{0}")]
+    Query(penstock_dql::Error),
     /// An argument is wrong.
     #[error("{argument}: {reason}")]
     Argument {
@@ -109,7 +112,7 @@ impl Failure {
     /// The exit status of the command.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Argument { .. } => USAGE,
+            Self::Config(_) | Self::Query(_) | Self::Argument { .. } => USAGE,
             Self::NoNodes { .. } | Self::NoneAnswers => NO_NODE,
             Self::Run(_) => RUN_FAILED,
             Self::Execute { source, .. } if source.kind() == io::ErrorKind::NotFound => NOT_FOUND,

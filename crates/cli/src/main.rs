@@ -12,6 +12,7 @@ mod pages;
 mod programs;
 mod run;
 mod serve;
+mod sim;
 mod status;
 mod table;
 
@@ -44,6 +45,7 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Status(args) => status::status(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Demo(args) => demo::demo(&args),
+        Command::Sim(args) => sim::sim(&args),
         Command::Key(args) => key::key(&args),
         Command::Man(args) => pages::man(&args.directory),
         Command::Completions(args) => pages::completions(args.shell),

@@ -208,8 +208,6 @@ static int shim_test(struct wtr_mpi *run, const struct wtr_mpi_end **ends)
         /* The field means something only in this case. */
         end->error = code == MPI_ERR_IN_STATUS ? status->MPI_ERROR : 0;
         end->cancelled = cancelled != 0;
-        if (end->error == MPI_ERR_PENDING)
-            end->error = 0;
         run->requests[run->indices[i]] = MPI_REQUEST_NULL;
     }
     for (int i = 0; i < run->count; i++) {

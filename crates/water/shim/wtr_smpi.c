@@ -2,7 +2,7 @@
  * the static library: the simulator gives each rank its own copy of the executable, and of nothing else. */
 #include "wtr_mpi.h"
 
-#include <stdlib.h>
+#include <setjmp.h>
 
 /* As `Functions` in src/simulator.rs. */
 struct functions {
@@ -14,8 +14,24 @@ struct functions {
 
 void wtr_rs_simulator(const struct functions *functions);
 
-/* smpicc makes this `exit` end the rank and not the process. */
-static void end_rank(int code) { exit(code); }
+/* The program's own `main`, renamed when it was compiled. */
+int wtr_program_main(int count, char **arguments);
+
+static jmp_buf end;
+static int end_code;
+
+/* Each rank but the root ends within wtr_init_devices. The simulator's `exit` throws an exception of C++, which frames of Rust stop with
+ * an abort; so this goes back to `main`, past frames that have nothing left to do. */
+static void end_rank(int code)
+{
+    end_code = code;
+    longjmp(end, 1);
+}
+
+int main(int count, char **arguments)
+{
+    return setjmp(end) == 0 ? wtr_program_main(count, arguments) : end_code;
+}
 
 __attribute__((constructor)) static void tell_library(void)
 {

@@ -38,6 +38,17 @@ pub struct Job {
     pub waits: Vec<Wait>,
     /// What it does.
     pub work: Work,
+    /// The blocking collective that it is a part of.
+    pub together: Option<Together>,
+}
+
+/// A blocking collective, as MPI's are: a rank enters it when all its jobs of it can start, and starts no others until they have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Together {
+    /// Which. All ranks enter them in this order.
+    pub number: u64,
+    /// Jobs of it on this rank.
+    pub count: u32,
 }
 
 /// What a command does.
@@ -153,6 +164,9 @@ pub struct Move {
     pub size: u64,
     /// Between ranks they travel in pieces of this size, all but the last. Both ends must name the same.
     pub segment: u64,
+    /// Bytes from another rank are taken before what the command waits for has ended, and kept: others wait for them to be passed on, or
+    /// for their sender to have sent them.
+    pub early: bool,
 }
 
 /// One target of a move.
@@ -239,7 +253,11 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (command {}) failed on node {} (rank {})", self.work, self.command.0, self.node, self.rank)?;
+        write!(
+            f,
+            "{} (command {}) failed on node {} (rank {})",
+            self.work, self.command.0, self.node, self.rank
+        )?;
         if !self.device.is_empty() {
             write!(f, ", device {}", self.device)?;
         }
@@ -265,6 +283,22 @@ pub struct DeviceInfo {
     pub platform_version: String,
     /// The host it is in.
     pub hostname: String,
+    /// Where it is in the pool, if a daemon has it: then its rank does not tell. Only the root has such devices, so no rank sends it.
+    #[serde(skip)]
+    pub in_pool: Option<InPool>,
+}
+
+/// Where a device of a daemon is in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InPool {
+    /// Its node: 0 is the first of the pool that answered.
+    pub node: u32,
+    /// Its place among those of its node.
+    pub index: u32,
+    /// How many its node has.
+    pub count: u32,
+    /// Whether its node is this host.
+    pub is_local: bool,
 }
 
 /// What ranks say to each other.

@@ -3,6 +3,7 @@
 //! Two ways to drive. *Threaded*: one thread that sleeps when there is nothing to do; calls of the program leave their commands
 //! under the lock and ring. *Pumped*: no thread at all; whoever waits drives. The simulator allows only the second.
 
+use std::num::NonZeroU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,18 +15,30 @@ use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::node::Node;
 use crate::root::Root;
+use crate::root::cost::Link;
 use crate::transport::{Happening, Transport};
 
 /// How often a transport that has to be asked is asked, at first, after something happened: less than it takes to wake a thread.
 const NAP_NS_MIN: u64 = 20_000;
-/// At most so rarely while commands are under way: a look costs about 10 µs, so this is 1 % of a core.
-const NAP_NS_BUSY: u64 = 1_000_000;
+/// At most so rarely: a look costs 20 to 60 µs with all that the system does for it, so this is at most 1.5 % of a core. [`NAP_GROWTH`]
+/// gets there after 60 ms, so what took long is seen late by a few percent of it.
+const NAP_NS_BUSY: u64 = 4_000_000;
 /// At most so rarely when nothing is under way.
-const NAP_NS_IDLE: u64 = 2_000_000;
+const NAP_NS_IDLE: u64 = 4_000_000;
+/// How late a nap of the scheduler's thread may end, beside what its nap is.
+const TIMER_SLACK_NS: u64 = 1_000;
 /// A host thread that waits looks again after this time even if nobody woke it: the way out if a wake-up is ever lost.
 const HOST_LOOK: Duration = Duration::from_millis(500);
+/// Each nap is longer than the one before by this part of it. So what happened after a while is seen later by about this part of the
+/// while: pieces that end together, as those of a window do on a link that is shared fairly, leave the link idle for 3 % on average.
+const NAP_GROWTH: u64 = 16;
 /// How long the root waits for the other ranks to say hello: a cluster's slowest node needs some seconds to load its drivers.
 const HELLO_NS_MAX: u64 = 60_000_000_000;
+/// What is sent to measure a link: three times each of two sizes, which are far enough apart that their difference is bandwidth, and
+/// small enough that it takes some ms on an Ethernet of 1 Gbit/s.
+const PROBE_BYTES_SMALL: usize = 64 << 10;
+const PROBE_BYTES_LARGE: usize = 1 << 20;
+const PROBES: usize = 3;
 /// How long the root waits for the ranks' farewell.
 const FAREWELL_NS_MAX: u64 = 10_000_000_000;
 
@@ -140,7 +153,8 @@ impl Runtime {
             news: false,
             happened: Vec::new(),
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), bell, host: Condvar::new(), clock, threaded });
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), bell, host: Condvar::new(), clock, threaded });
         Self { shared, thread: None }
     }
 
@@ -177,6 +191,33 @@ impl Runtime {
         Some(result)
     }
 
+    /// Measures the link to rank 1, as it is for this runtime: what naps and copies cost is in it.
+    pub fn measure_link(&self) -> Link {
+        let ranks = self.shared.lock().transport.size();
+        if ranks < 2 {
+            return Link::default();
+        }
+        let mut block = vec![0_u8; PROBE_BYTES_LARGE];
+        let mut least = |size: usize| {
+            let times = (0..PROBES).map(|_| {
+                let address = block.as_mut_ptr().expose_provenance() as u64;
+                let began = self.shared.clock.now();
+                let probe = self.with_root(|root| root.probe(1, address, size as u64));
+                // A rank that is lost is told by the commands that need it.
+                _ = probe.map(|probe| self.wait(&[probe]));
+                _ = probe.map(|probe| self.with_root(|root| root.let_go(probe)));
+                self.shared.clock.now().saturating_sub(began)
+            });
+            times.min().unwrap_or_default() as f64
+        };
+        let (tiny, small, large) = (least(1), least(PROBE_BYTES_SMALL), least(PROBE_BYTES_LARGE));
+        let between = (PROBE_BYTES_LARGE - PROBE_BYTES_SMALL) as f64;
+        // A timer that is too coarse must not make a link infinitely fast.
+        let byte_ns = ((large - small) / between).max(1e-3);
+        let latency_ns = (small - byte_ns * PROBE_BYTES_SMALL as f64 - tiny).max(500.0) / 2.0;
+        Link { latency_ns, overhead_ns: (tiny / 2.0).clamp(500.0, 20_000.0), byte_ns }
+    }
+
     /// Closes the batch now.
     pub fn flush(&self) {
         let mut state = self.shared.lock();
@@ -204,18 +245,54 @@ impl Runtime {
             if rest == commands.len() {
                 break;
             }
-            if self.thread.is_some() {
-                state = self.shared.host.wait_timeout(state, HOST_LOOK).unwrap_or_else(PoisonError::into_inner).0;
-            } else if moved {
-                nap = NAP_NS_MIN;
-            } else {
-                let most = state.rest();
-                drop(state);
-                self.shared.rest(most, &mut nap);
-                state = self.shared.lock();
-            }
+            state = self.rest_until_news(state, moved, &mut nap);
         }
         commands.iter().find_map(|command| state.fault(*command)).map_or(Ok(()), Err)
+    }
+
+    /// Between two looks of a host thread that waits.
+    fn rest_until_news<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        moved: bool,
+        nap: &mut u64,
+    ) -> MutexGuard<'a, State> {
+        if self.thread.is_some() {
+            return self.shared.host.wait_timeout(state, HOST_LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if moved {
+            *nap = NAP_NS_MIN;
+            return state;
+        }
+        let mut state = state;
+        let most = state.rest();
+        drop(state);
+        self.shared.rest(most, nap);
+        self.shared.lock()
+    }
+
+    /// Waits until all commands of one of these groups have ended, and returns its place: the first that has, of several. None of no group.
+    pub fn wait_any(&self, groups: &[&[CommandId]]) -> Option<usize> {
+        let mut state = self.shared.lock();
+        state.close_batch();
+        let mut nap = NAP_NS_MIN;
+        let mut is_first = true;
+        while !groups.is_empty() {
+            let moved = if self.thread.is_none() || is_first { state.pump() } else { false };
+            is_first = false;
+            self.shared.tell(&mut state);
+            let ended = groups.iter().position(|group| group.iter().all(|command| state.is_ended(*command)));
+            if ended.is_some() {
+                return ended;
+            }
+            state = self.rest_until_news(state, moved, &mut nap);
+        }
+        None
+    }
+
+    /// The clock of the run, in ns.
+    pub fn now(&self) -> u64 {
+        self.shared.clock.now()
     }
 
     /// Whether this command has ended, and how.
@@ -295,6 +372,10 @@ impl Shared {
 
     /// Drives until it shall stop.
     fn run(&self) {
+        if !self.clock.is_simulated() {
+            // Without it each nap is longer than it need be, by 50 µs. A system that refuses only makes ranks slower.
+            _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
+        }
         let mut nap = NAP_NS_MIN;
         loop {
             let mut state = self.lock();
@@ -317,7 +398,7 @@ impl Shared {
         match rest {
             Rest::Nap { most } => {
                 let ns = (*nap).min(most);
-                *nap = nap.saturating_mul(2).min(most.max(NAP_NS_MIN));
+                *nap = nap.saturating_add(*nap / NAP_GROWTH).min(most.max(NAP_NS_MIN));
                 if self.clock.is_simulated() {
                     self.clock.sleep(ns);
                 } else {
@@ -346,9 +427,15 @@ impl Shared {
             if state.ranks.iter().all(Option::is_some) {
                 return Ok(());
             }
+            if let Some((rank, reason)) = state.root.as_ref().and_then(Root::first_lost) {
+                return Err(Error::Transport(format!("rank {rank} is lost before it said hello: {reason}")));
+            }
             if self.clock.now() > end {
-                let missing: Vec<String> =
-                    (0..).zip(&state.ranks).filter(|(_, info)| info.is_none()).map(|(rank, _): (u32, _)| rank.to_string()).collect();
+                let missing: Vec<String> = (0..)
+                    .zip(&state.ranks)
+                    .filter(|(_, info)| info.is_none())
+                    .map(|(rank, _): (u32, _)| rank.to_string())
+                    .collect();
                 return Err(Error::Transport(format!(
                     "rank {} did not say hello within {} s: is libwater's program or wtrd running there?",
                     missing.join(", "),
@@ -368,7 +455,10 @@ impl Shared {
 impl State {
     fn close_batch(&mut self) {
         if let Some(root) = &mut self.root {
+            let outstanding = root.outstanding();
             root.close_batch();
+            // Commands for a rank that is lost have ended already.
+            self.news |= root.outstanding() < outstanding;
         }
     }
 
@@ -385,7 +475,7 @@ impl State {
         let mut moved = self.poll_transport();
         if let Some(root) = &mut self.root {
             if root.batch_end().is_some_and(|end| end <= self.clock.now()) {
-                root.close_batch();
+                self.close_batch();
             }
             moved |= self.deliver();
         }
@@ -421,7 +511,8 @@ impl State {
         match message {
             Message::Hello { version, hostname, devices } => {
                 if version != command::VERSION {
-                    return self.lost(from, &format!("it speaks version {version}, this is {}", command::VERSION));
+                    return self
+                        .lost(from, &format!("it speaks version {version}, this is {}", command::VERSION));
                 }
                 if let Some(info) = self.ranks.get_mut(from as usize) {
                     *info = Some(RankInfo { hostname, devices });
@@ -429,7 +520,10 @@ impl State {
                 let asked = self.clock.now();
                 self.transport.control(from, command::encode(&[Message::AskClock { asked }]));
             }
-            Message::Jobs(jobs) => jobs.into_iter().for_each(|job| self.node.accept(job)),
+            Message::Jobs(jobs) => {
+                self.clock.charge(0, jobs.len());
+                jobs.into_iter().for_each(|job| self.node.accept(job));
+            }
             Message::Tell { command, rank } => self.node.tell(command, rank),
             Message::Ended { command, outcome } => self.node.heard(command, outcome),
             Message::Report(ends) => {
@@ -467,11 +561,11 @@ impl State {
             self.stopping = true;
         }
         let info = self.ranks.get_mut(rank as usize);
-        let hostname = info.and_then(|info| info.as_ref().map(|info| info.hostname.clone())).unwrap_or_default();
+        let hostname =
+            info.and_then(|info| info.as_ref().map(|info| info.hostname.clone())).unwrap_or_default();
         if let Some(root) = &mut self.root {
-            root.lost(rank, reason, &hostname);
             // It will not say goodbye.
-            self.farewells += 1;
+            self.farewells += u32::from(root.lost(rank, reason, &hostname));
         }
     }
 
@@ -484,7 +578,10 @@ impl State {
             if rank == 0 {
                 for message in messages {
                     match message {
-                        Message::Jobs(jobs) => jobs.into_iter().for_each(|job: Job| self.node.accept(job)),
+                        Message::Jobs(jobs) => {
+                            self.clock.charge(0, jobs.len());
+                            jobs.into_iter().for_each(|job: Job| self.node.accept(job));
+                        }
                         Message::Tell { command, rank } => self.node.tell(command, rank),
                         _ => {}
                     }

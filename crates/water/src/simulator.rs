@@ -2,17 +2,22 @@
 //! library in it, and time is simulated. What only C compiled by `smpicc` can do is in `shim/wtr_smpi.c`; linked into the
 //! program, it leaves its functions here before `main`.
 
-use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
+use std::ffi::c_int;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
+use crate::backend::sim::{Model, Sim};
 use crate::clock::Clock;
+use crate::error::Error;
+use crate::runtime::Runtime;
+use crate::transport::mpi::{Mpi, Options, SILENCE_NS, Shim};
 
 /// Functions of `shim/wtr_smpi.c`. The same order is there.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Functions {
     /// A `struct wtr_mpi_shim`.
-    shim: *const c_void,
+    shim: *const Shim,
     now_ns: extern "C" fn() -> u64,
     sleep_ns: extern "C" fn(u64),
     exit: extern "C" fn(c_int),
@@ -35,13 +40,33 @@ pub unsafe extern "C" fn wtr_rs_simulator(functions: *const Functions) {
     _ = FUNCTIONS.set(unsafe { *functions });
 }
 
-/// The simulator's `struct wtr_mpi_shim`, where this program is linked for it.
-pub fn shim() -> Option<*const c_void> {
-    FUNCTIONS.get().map(|functions| functions.shim)
+/// Starts this rank's part of a run, where the program is linked for the simulator. Only the root returns; the others end with the run.
+///
+/// # Errors
+/// No model of devices, or ranks that do not come.
+pub fn start() -> Result<Option<Runtime>, Error> {
+    let Some(functions) = FUNCTIONS.get() else { return Ok(None) };
+    let model = Model::of_environment()?;
+    let model = model.ok_or_else(|| {
+        Error::Invalid("the simulator has no devices of its own: let WTR_SIM name a model of them, as those in tools/sim/models".into())
+    })?;
+    let clock: Arc<dyn Clock> = Arc::new(Simulated::new(functions, &model));
+    // SAFETY: the shim's table, which is linked into the program.
+    let shim = unsafe { Shim::of(functions.shim, Path::new("the simulator's shim")) };
+    let options = Options { beats: false, silence_ns: SILENCE_NS };
+    let unusable = |error: crate::transport::mpi::Unusable| Error::Transport(error.to_string());
+    let transport = Mpi::open(shim.map_err(unusable)?, Arc::clone(&clock), options).map_err(unusable)?;
+    let rank = crate::transport::Transport::rank(&transport);
+    let devices = Box::new(Sim::of_model(model, rank, &clock));
+    if rank == 0 {
+        return Runtime::root(Box::new(transport), devices, clock, false).map(Some);
+    }
+    Runtime::serve(Box::new(transport), devices, clock);
+    exit(0)
 }
 
 /// Ends this rank. `std::process::exit` would end all of them.
-pub fn exit(code: i32) -> ! {
+fn exit(code: i32) -> ! {
     if let Some(functions) = FUNCTIONS.get() {
         (functions.exit)(code);
     }
@@ -55,13 +80,18 @@ pub struct Simulated {
     /// What a command costs, in ns: at the root, elsewhere.
     root_command_ns: u64,
     node_command_ns: u64,
+    /// What a look for news costs before each nap, in ns.
+    look_ns: u64,
 }
 
 impl Simulated {
-    /// The clock, where this program is linked for the simulator. Costs are in µs.
-    pub fn new(root_command_us: f64, node_command_us: f64) -> Option<Self> {
-        let functions = *FUNCTIONS.get()?;
-        Some(Self { functions, root_command_ns: ns(root_command_us), node_command_ns: ns(node_command_us) })
+    fn new(functions: &Functions, model: &Model) -> Self {
+        Self {
+            functions: *functions,
+            root_command_ns: ns(model.root_command_us),
+            node_command_ns: ns(model.node_command_us),
+            look_ns: ns(model.look_us),
+        }
     }
 }
 
@@ -78,7 +108,7 @@ impl Clock for Simulated {
     }
 
     fn sleep(&self, ns: u64) {
-        (self.functions.sleep_ns)(ns);
+        (self.functions.sleep_ns)(ns.saturating_add(self.look_ns));
     }
 
     fn is_simulated(&self) -> bool {
@@ -86,7 +116,8 @@ impl Clock for Simulated {
     }
 
     fn charge(&self, planned: usize, accepted: usize) {
-        let ns = self.root_command_ns.saturating_mul(planned as u64) + self.node_command_ns.saturating_mul(accepted as u64);
+        let ns = self.root_command_ns.saturating_mul(planned as u64)
+            + self.node_command_ns.saturating_mul(accepted as u64);
         if ns > 0 {
             (self.functions.sleep_ns)(ns);
         }

@@ -12,12 +12,19 @@ use crate::root::Request;
 /// # Safety
 /// `evt` is null or leads to an event pointer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wtr_create_buffer(device: *mut Opaque, flag: c_uint, size: usize, evt: *mut *mut Opaque) -> *mut Opaque {
+pub unsafe extern "C" fn wtr_create_buffer(
+    device: *mut Opaque,
+    flag: c_uint,
+    size: usize,
+    evt: *mut *mut Opaque,
+) -> *mut Opaque {
     enter("wtr_create_buffer", std::ptr::null_mut(), || {
         let run = run::current()?;
         let (rank, device) = run.device(device).map(|device| (device.rank, device.index))?;
         if !matches!(flag, 1 | 2 | 4) {
-            return Err(Error::Invalid(format!("the flag is {flag}, and none of WTR_MEM_READ_WRITE, WTR_MEM_WRITE_ONLY, WTR_MEM_READ_ONLY")));
+            return Err(Error::Invalid(format!(
+                "the flag is {flag}, and none of WTR_MEM_READ_WRITE, WTR_MEM_WRITE_ONLY, WTR_MEM_READ_ONLY"
+            )));
         }
         if size == 0 {
             return Err(Error::Invalid("a buffer of 0 bytes can not be made".into()));
@@ -38,7 +45,10 @@ fn range(run: &run::Run, buffer: *mut Opaque, offset: usize, size: usize) -> Res
     }
     match offset.checked_add(size) {
         Some(end) if end as u64 <= found.size => Ok(found),
-        _ => Err(Error::Invalid(format!("{size} bytes from byte {offset} on do not lie within the buffer, which has {}", found.size))),
+        _ => Err(Error::Invalid(format!(
+            "{size} bytes from byte {offset} on do not lie within the buffer, which has {}",
+            found.size
+        ))),
     }
 }
 
@@ -167,7 +177,11 @@ pub unsafe extern "C" fn wtr_copy_buffer(
 /// # Safety
 /// The events are null or lead to event pointers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wtr_release_buffer(buffer: *mut Opaque, wait_evt: *mut *mut Opaque, evt: *mut *mut Opaque) {
+pub unsafe extern "C" fn wtr_release_buffer(
+    buffer: *mut Opaque,
+    wait_evt: *mut *mut Opaque,
+    evt: *mut *mut Opaque,
+) {
     enter("wtr_release_buffer", (), || {
         let run = run::current()?;
         let found = run.objects().buffers.remove(buffer)?;

@@ -14,6 +14,7 @@ use crate::runtime::Runtime;
 pub fn init(query: &Query) -> Result<(), Error> {
     run::begin(|| {
         let runtime = crate::launch::start()?;
+        crate::settings::apply(&runtime)?;
         let all = list(&runtime);
         let chosen = {
             let queried: Vec<_> = all.iter().map(Device::as_queried).collect();
@@ -21,12 +22,20 @@ pub fn init(query: &Query) -> Result<(), Error> {
         };
         if chosen.is_empty() {
             runtime.end();
-            let known = all.iter().map(|device| format!("\n  rank {}: {}", device.rank, name(device))).collect::<String>();
-            let known = if known.is_empty() { " there are no devices at all".to_owned() } else { format!(" there are:{known}") };
+            let known = all
+                .iter()
+                .map(|device| format!("\n  rank {}: {}", device.rank, name(device)))
+                .collect::<String>();
+            let known = if known.is_empty() {
+                " there are no devices at all".to_owned()
+            } else {
+                format!(" there are:{known}")
+            };
             return Err(Error::NoDevice(format!("{query};{known}")));
         }
         let mut all: Vec<_> = all.into_iter().map(Some).collect();
-        let devices = chosen.into_iter().filter_map(|place| all.get_mut(place).and_then(Option::take)).collect();
+        let devices =
+            chosen.into_iter().filter_map(|place| all.get_mut(place).and_then(Option::take)).collect();
         Ok(Run::new(runtime, devices))
     })
 }
@@ -34,7 +43,9 @@ pub fn init(query: &Query) -> Result<(), Error> {
 /// `wtr_get_device`.
 pub fn get(query: &Query) -> Result<*mut Opaque, Error> {
     if !matches!(query.selection(), Selection::Position(_)) {
-        return Err(Error::Invalid(format!("a single device is asked for by SELECT POS i, and this query is: {query}")));
+        return Err(Error::Invalid(format!(
+            "a single device is asked for by SELECT POS i, and this query is: {query}"
+        )));
     }
     let run = run::current()?;
     let queried: Vec<_> = run.devices().iter().map(Device::as_queried).collect();
@@ -55,7 +66,8 @@ fn list(runtime: &Runtime) -> Vec<Device> {
 }
 
 fn name(device: &Device) -> String {
-    let name = Attribute::find("name").and_then(|name| device.as_queried().attribute(name).map(|value| shown(name, &value)));
+    let name = Attribute::find("name")
+        .and_then(|name| device.as_queried().attribute(name).map(|value| shown(name, &value)));
     name.unwrap_or_default()
 }
 
@@ -70,7 +82,9 @@ fn shown(attribute: Attribute, value: &Value<'_>) -> String {
         (Kind::Type(names) | Kind::Flags(names), Value::Int(number)) => list(
             names
                 .iter()
-                .filter(|named| named.value != 0 && i128::from(named.value) & number == i128::from(named.value))
+                .filter(|named| {
+                    named.value != 0 && i128::from(named.value) & number == i128::from(named.value)
+                })
                 .map(|named| named.name.to_owned())
                 .collect(),
         ),
@@ -103,13 +117,17 @@ pub unsafe extern "C" fn wtr_init_devices_v(dql: *const c_char) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_get_device_v(dql: *const c_char) -> *mut Opaque {
     // SAFETY: the caller's promise.
-    enter("wtr_get_device_v", std::ptr::null_mut(), || get(&Query::parse(unsafe { variadic::text(dql, "the query") }?)?))
+    enter("wtr_get_device_v", std::ptr::null_mut(), || {
+        get(&Query::parse(unsafe { variadic::text(dql, "the query") }?)?)
+    })
 }
 
 /// `wtr_get_num_devices`.
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_get_num_devices() -> c_int {
-    enter("wtr_get_num_devices", 0, || Ok(c_int::try_from(run::current()?.devices().len()).unwrap_or(c_int::MAX)))
+    enter("wtr_get_num_devices", 0, || {
+        Ok(c_int::try_from(run::current()?.devices().len()).unwrap_or(c_int::MAX))
+    })
 }
 
 /// `wtr_release_devices`: waits for all commands, and ends the run.
@@ -130,7 +148,13 @@ pub extern "C" fn wtr_print_device_infos(device: *mut Opaque) {
         let run = run::current()?;
         let device = run.device(device)?;
         let queried = device.as_queried();
-        let mut text = format!("{} (node {}, rank {}, device {})\n", name(device), device.info.hostname, device.rank, device.index);
+        let mut text = format!(
+            "{} (node {}, rank {}, device {})\n",
+            name(device),
+            device.info.hostname,
+            device.rank,
+            device.index
+        );
         for attribute in Attribute::all() {
             if let Some(value) = queried.attribute(attribute) {
                 text.push_str(&format!("  {:<42} {}\n", attribute.name(), shown(attribute, &value)));
@@ -146,14 +170,24 @@ pub extern "C" fn wtr_print_device_infos(device: *mut Opaque) {
 /// # Safety
 /// `attribute` is a text that ends with a zero; `value` has room for `size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wtr_device_attribute(device: *mut Opaque, attribute: *const c_char, value: *mut c_char, size: usize) -> c_int {
+pub unsafe extern "C" fn wtr_device_attribute(
+    device: *mut Opaque,
+    attribute: *const c_char,
+    value: *mut c_char,
+    size: usize,
+) -> c_int {
     enter("wtr_device_attribute", crate::error::code::INVALID, || {
         let run = run::current()?;
         let device = run.device(device)?;
         // SAFETY: the caller's promise.
         let name = unsafe { variadic::text(attribute, "the attribute") }?;
-        let attribute = Attribute::find(name).ok_or_else(|| Error::Invalid(format!("there is no attribute `{name}`")))?;
-        let text = device.as_queried().attribute(attribute).map(|value| shown(attribute, &value)).unwrap_or_default();
+        let attribute =
+            Attribute::find(name).ok_or_else(|| Error::Invalid(format!("there is no attribute `{name}`")))?;
+        let text = device
+            .as_queried()
+            .attribute(attribute)
+            .map(|value| shown(attribute, &value))
+            .unwrap_or_default();
         if value.is_null() || size <= text.len() {
             return Err(Error::Invalid(format!("{} bytes are too few for `{text}` and its end", size)));
         }

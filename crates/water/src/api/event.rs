@@ -11,7 +11,9 @@ use crate::error::{Error, code};
 /// `wtr_create_event`.
 #[unsafe(no_mangle)]
 pub extern "C" fn wtr_create_event() -> *mut Opaque {
-    enter("wtr_create_event", std::ptr::null_mut(), || Ok(run::current()?.objects().events.add(Event::default())))
+    enter("wtr_create_event", std::ptr::null_mut(), || {
+        Ok(run::current()?.objects().events.add(Event::default()))
+    })
 }
 
 /// `wtr_release_event`. The command goes on.
@@ -63,7 +65,8 @@ pub unsafe extern "C" fn wtr_release_event_array(num: c_uint, evt: *mut *mut Opa
         for index in 0..num as usize {
             // SAFETY: the caller's promise.
             let event = unsafe { evt.add(index).read() };
-            release(&run, event).map_err(|error| Error::Invalid(format!("event {index} of the array: {error}")))?;
+            release(&run, event)
+                .map_err(|error| Error::Invalid(format!("event {index} of the array: {error}")))?;
             // SAFETY: the caller's promise.
             unsafe { evt.add(index).write(std::ptr::null_mut()) };
         }
@@ -84,7 +87,9 @@ unsafe fn commands(run: &Run, num: c_uint, events: *const *mut *mut Opaque) -> R
         // SAFETY: the caller's promise.
         let event = objects.events.get(unsafe { slot.read() })?;
         if !event.is_bound {
-            return Err(Error::Invalid(format!("event {index} was not given to any command yet, so it would never end")));
+            return Err(Error::Invalid(format!(
+                "event {index} was not given to any command yet, so it would never end"
+            )));
         }
         commands.extend_from_slice(&event.commands);
     }

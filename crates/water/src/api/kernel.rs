@@ -39,11 +39,19 @@ pub unsafe extern "C" fn wtr_create_kernel(
             0 => Code::Source(read()?),
             1 => Code::Source(source.as_bytes().to_vec()),
             2 => Code::Binary(read()?),
-            _ => return Err(Error::Invalid(format!("the flag is {flag}, and none of WTR_SOURCE, WTR_SOURCE_STRING, WTR_BINARY"))),
+            _ => {
+                return Err(Error::Invalid(format!(
+                    "the flag is {flag}, and none of WTR_SOURCE, WTR_SOURCE_STRING, WTR_BINARY"
+                )));
+            }
         };
         let kernel = Kernel { id: run.object_id(), rank, device };
-        let request =
-            Request::CreateKernel { kernel: kernel.id, code, name: kernel_name.to_owned(), options: options.to_owned() };
+        let request = Request::CreateKernel {
+            kernel: kernel.id,
+            code,
+            name: kernel_name.to_owned(),
+            options: options.to_owned(),
+        };
         // SAFETY: the caller's promise.
         unsafe { run.command(rank, device, request, std::ptr::null_mut(), evt) }?;
         Ok(run.objects().kernels.add(kernel))
@@ -110,7 +118,13 @@ unsafe fn triple(sizes: *const usize, count: c_uint, rest: u64) -> Option<[u64; 
     Some(triple)
 }
 
-unsafe fn argument(run: &Run, kernel: &Kernel, index: usize, size: usize, value: *const c_void) -> Result<Arg, Error> {
+unsafe fn argument(
+    run: &Run,
+    kernel: &Kernel,
+    index: usize,
+    size: usize,
+    value: *const c_void,
+) -> Result<Arg, Error> {
     if size != 0 {
         if value.is_null() {
             return Ok(Arg::Local(size as u64));
@@ -123,7 +137,9 @@ unsafe fn argument(run: &Run, kernel: &Kernel, index: usize, size: usize, value:
         Error::Invalid(format!("argument {index}: its size is 0, so it has to be a buffer, but {error}"))
     })?;
     if (buffer.rank, buffer.device) != (kernel.rank, kernel.device) {
-        return Err(Error::Invalid(format!("argument {index} is a buffer of another device than the kernel's; wtr_copy_buffer brings it there")));
+        return Err(Error::Invalid(format!(
+            "argument {index} is a buffer of another device than the kernel's; wtr_copy_buffer brings it there"
+        )));
     }
     Ok(Arg::Buffer(buffer.id))
 }
@@ -133,7 +149,11 @@ unsafe fn argument(run: &Run, kernel: &Kernel, index: usize, size: usize, value:
 /// # Safety
 /// The events are null or lead to event pointers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wtr_release_kernel(kernel: *mut Opaque, wait_evt: *mut *mut Opaque, evt: *mut *mut Opaque) {
+pub unsafe extern "C" fn wtr_release_kernel(
+    kernel: *mut Opaque,
+    wait_evt: *mut *mut Opaque,
+    evt: *mut *mut Opaque,
+) {
     enter("wtr_release_kernel", (), || {
         let run = run::current()?;
         let found = run.objects().kernels.remove(kernel)?;

@@ -40,3 +40,13 @@ fn enter<T>(function: &str, failed: T, body: impl FnOnce() -> Result<T, Error>) 
         }
     }
 }
+
+/// As [`enter`], for a function that returns a code: 0, or that of its error.
+fn coded(function: &str, body: impl FnOnce() -> Result<(), Error>) -> std::ffi::c_int {
+    let mut failed = crate::error::code::STATE;
+    let is_done = enter(function, false, || {
+        body().inspect_err(|error| failed = error.code())?;
+        Ok(true)
+    });
+    if is_done { 0 } else { failed }
+}

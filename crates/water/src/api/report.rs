@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use crate::command::Fault;
-use crate::error::{Error, code};
+use crate::error::Error;
 
 /// `wtr_error`.
 #[repr(C)]
@@ -114,17 +114,11 @@ fn tell(told: &Told) {
         // SAFETY: the program gave it for this.
         Some(handler) => unsafe { handler(told.as_c(), user) },
         None => {
-            eprintln!("libwater: {}\nlibwater: nobody handles this error (wtr_set_error_handler), so the program ends", told.message());
+            eprintln!(
+                "libwater: {}\nlibwater: nobody handles this error (wtr_set_error_handler), so the program ends",
+                told.message()
+            );
             std::process::abort();
         }
-    }
-}
-
-/// The code of a call that returns one.
-pub fn code_of(result: Result<(), Error>) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(Error::Command(fault)) if fault.code == 0 => code::INVALID,
-        Err(error) => error.code(),
     }
 }

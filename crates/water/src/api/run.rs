@@ -6,7 +6,7 @@ use penstock_dql::{NodeFacts, RawDevice};
 
 use super::handles::Handles;
 use super::{Opaque, report};
-use crate::command::{CommandId, DeviceInfo, ObjectId, Rank};
+use crate::command::{CommandId, DeviceInfo, InPool, ObjectId, Rank};
 use crate::error::Error;
 use crate::root::Request;
 use crate::runtime::Runtime;
@@ -37,14 +37,18 @@ pub struct Device {
 impl Device {
     /// As queries see it.
     pub fn as_queried(&self) -> RawDevice<'_> {
+        let count = u32::try_from(self.count).unwrap_or(u32::MAX);
+        // Of a device that a daemon has, the node of the pool counts: the process is one rank.
+        let own = InPool { node: self.rank, index: self.index, count, is_local: self.rank == 0 };
+        let place = self.info.in_pool.unwrap_or(own);
         let node = NodeFacts {
             hostname: Some(&self.info.hostname),
-            rank: Some(self.rank.into()),
-            local: Some(self.rank == 0),
+            rank: Some(place.node.into()),
+            local: Some(place.is_local),
             platform: Some(&self.info.platform),
             platform_version: Some(&self.info.platform_version),
-            device_index: Some(self.index.into()),
-            node_devices: Some(self.count as u64),
+            device_index: Some(place.index.into()),
+            node_devices: Some(place.count.into()),
             ..NodeFacts::default()
         };
         RawDevice { info: &self.info.info, node }
@@ -205,7 +209,8 @@ impl Run {
                 let old = {
                     let mut objects = self.objects();
                     if event.is_null() {
-                        let made = objects.events.add(Event { commands: vec![id], is_bound: true, error: None });
+                        let made =
+                            objects.events.add(Event { commands: vec![id], is_bound: true, error: None });
                         // SAFETY: the caller's promise.
                         unsafe { evt.write(made) };
                         Vec::new()
@@ -238,7 +243,9 @@ impl Run {
         let objects = self.objects();
         let event = objects.events.get(handle)?;
         if !event.is_bound {
-            return Err(Error::Invalid("the event to wait for was not given to any command yet, so it would never end".into()));
+            return Err(Error::Invalid(
+                "the event to wait for was not given to any command yet, so it would never end".into(),
+            ));
         }
         Ok(event.commands.clone())
     }

@@ -126,7 +126,11 @@ unsafe extern "C" fn wtr_rs_init_devices(dql: *const c_char, holes: *const Hole,
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn wtr_rs_get_device(dql: *const c_char, holes: *const Hole, count: c_uint) -> *mut super::Opaque {
+unsafe extern "C" fn wtr_rs_get_device(
+    dql: *const c_char,
+    holes: *const Hole,
+    count: c_uint,
+) -> *mut super::Opaque {
     // SAFETY: as the shim calls it.
     enter("wtr_get_device", std::ptr::null_mut(), || devices::get(&unsafe { bind(dql, holes, count) }?))
 }

@@ -6,6 +6,7 @@
 
 pub mod null;
 pub mod opencl;
+pub mod pool;
 pub mod sim;
 
 use crate::command::{Arg, Code, CommandId, DeviceInfo, ObjectId, Range, Times};

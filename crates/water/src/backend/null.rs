@@ -21,6 +21,7 @@ impl Null {
             platform: "null".into(),
             platform_version: "OpenCL 3.0 null".into(),
             hostname: "nowhere".into(),
+            in_pool: None,
         };
         Self { devices: vec![device; count], ended: Vec::new() }
     }

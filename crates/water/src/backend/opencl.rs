@@ -5,12 +5,15 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use penstock_device::{Arg as DeviceArg, Context, Device, Driver, Event, Kernel, Mem, Program, Queue, Range as DeviceRange, Staged, Status, Want};
+use penstock_device::{
+    Arg as DeviceArg, Context, Device, Driver, Event, Kernel, Mem, Program, Queue, Range as DeviceRange,
+    Staged, Status, Want,
+};
 use rustc_hash::FxHashMap;
 
 use super::{Backend, Ended, Failure, Memory, Operation};
-use crate::command::{Arg, Code, CommandId, DeviceInfo, ObjectId, Range, Times};
 use crate::clock::Clock;
+use crate::command::{Arg, Code, CommandId, DeviceInfo, ObjectId, Range, Times};
 use crate::doorbell::Doorbell;
 use crate::error::code;
 use crate::transport::Span;
@@ -64,7 +67,13 @@ type ProgramKey = (u32, Code, String);
 enum News {
     Ended(Ended),
     /// A build has ended.
-    Built { id: CommandId, device: u32, object: ObjectId, key: Box<ProgramKey>, made: Result<(Program, MadeKernel), Failure> },
+    Built {
+        id: CommandId,
+        device: u32,
+        object: ObjectId,
+        key: Box<ProgramKey>,
+        made: Result<(Program, MadeKernel), Failure>,
+    },
 }
 
 impl std::fmt::Debug for News {
@@ -121,14 +130,22 @@ impl OpenCl {
     }
 
     /// Starts what has an event; `None` if it has ended already.
-    fn enqueue(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) -> Result<Option<Event>, Failure> {
+    fn enqueue(
+        &mut self,
+        id: CommandId,
+        device: u32,
+        operation: &Operation<'_>,
+        after: &[CommandId],
+    ) -> Result<Option<Event>, Failure> {
         let slot = self.slot(device)?;
         let queue = slot.queue.clone();
-        let events: Vec<Event> = after.iter().filter_map(|earlier| self.events.get(earlier).cloned()).collect();
+        let events: Vec<Event> =
+            after.iter().filter_map(|earlier| self.events.get(earlier).cloned()).collect();
         let waits: Vec<&Event> = events.iter().collect();
         match operation {
             Operation::CreateBuffer { buffer, size, flags } => {
-                let mem = Mem::buffer(&slot.context, *flags, *size).map_err(|status| failure(status, &format!("create a buffer of {size} bytes")))?;
+                let mem = Mem::buffer(&slot.context, *flags, *size)
+                    .map_err(|status| failure(status, &format!("create a buffer of {size} bytes")))?;
                 self.buffers.insert(*buffer, (device, mem));
                 Ok(None)
             }
@@ -150,9 +167,12 @@ impl OpenCl {
                     copy(*from, memory);
                     return Ok(None);
                 }
-                let mut bytes = Staged::new(from.length).map_err(|status| failure(status, "stage a write"))?;
+                let mut bytes =
+                    Staged::new(from.length).map_err(|status| failure(status, "stage a write"))?;
                 copy(*from, Span { start: bytes.as_mut_ptr(), length: bytes.len() });
-                queue.write(mem, *offset, bytes, &waits, Want::Event).map_err(|status| failure(status, "write a buffer"))
+                queue
+                    .write(mem, *offset, bytes, &waits, Want::Event)
+                    .map_err(|status| failure(status, "write a buffer"))
             }
             Operation::Read { buffer, offset, into } => {
                 let mem = self.buffer(*buffer)?;
@@ -162,9 +182,12 @@ impl OpenCl {
                     copy(memory, *into);
                     return Ok(None);
                 }
-                let reading = queue.read(mem, *offset, into.length as u64, &waits).map_err(|status| failure(status, "read a buffer"))?;
+                let reading = queue
+                    .read(mem, *offset, into.length as u64, &waits)
+                    .map_err(|status| failure(status, "read a buffer"))?;
                 self.events.insert(id, reading.event().clone());
-                let (post, bell, clock, into) = (self.post.clone(), Arc::clone(&self.bell), Arc::clone(&self.clock), *into);
+                let (post, bell, clock, into) =
+                    (self.post.clone(), Arc::clone(&self.bell), Arc::clone(&self.clock), *into);
                 reading.on_complete(Box::new(move |status, times, bytes: Staged| {
                     let into = into;
                     if !status.is_error() {
@@ -203,8 +226,15 @@ impl OpenCl {
         for wait in waits {
             wait.wait().map_err(bad)?;
         }
-        let bytes = reader.read(source, source_offset, size, &[]).and_then(penstock_device::Reading::wait).map_err(bad)?;
-        let target_queue = self.devices.iter().find(|slot| slot.context.id() == target.context().id()).map(|slot| slot.queue.clone());
+        let bytes = reader
+            .read(source, source_offset, size, &[])
+            .and_then(penstock_device::Reading::wait)
+            .map_err(bad)?;
+        let target_queue = self
+            .devices
+            .iter()
+            .find(|slot| slot.context.id() == target.context().id())
+            .map(|slot| slot.queue.clone());
         let queue = target_queue.ok_or_else(|| bad(Status::INVALID_CONTEXT))?;
         let event = queue.write(target, target_offset, bytes, &[], Want::Event).map_err(bad)?;
         queue.flush().map_err(bad)?;
@@ -214,7 +244,14 @@ impl OpenCl {
         Ok(event)
     }
 
-    fn run(&self, queue: &Queue, kernel: ObjectId, range: &Range, args: &[Arg], waits: &[&Event]) -> Result<Option<Event>, Failure> {
+    fn run(
+        &self,
+        queue: &Queue,
+        kernel: ObjectId,
+        range: &Range,
+        args: &[Arg],
+        waits: &[&Event],
+    ) -> Result<Option<Event>, Failure> {
         let (_, made) = self.kernels.get(&kernel).ok_or_else(|| Failure {
             code: code::INVALID_KERNEL,
             message: "the kernel does not exist, or is released".into(),
@@ -223,7 +260,12 @@ impl OpenCl {
         if args.len() != made.args {
             return Err(Failure {
                 code: code::INVALID_VALUE,
-                message: format!("kernel {} takes {} arguments, {} were given", made.name, made.args, args.len()),
+                message: format!(
+                    "kernel {} takes {} arguments, {} were given",
+                    made.name,
+                    made.args,
+                    args.len()
+                ),
                 log: String::new(),
             });
         }
@@ -232,7 +274,9 @@ impl OpenCl {
             match arg {
                 Arg::Bytes(bytes) => made.kernel.set(index, DeviceArg::Bytes(bytes)).map_err(bad)?,
                 Arg::Local(size) => made.kernel.set(index, DeviceArg::Local(*size)).map_err(bad)?,
-                Arg::Buffer(buffer) => made.kernel.set(index, DeviceArg::Mem(Some(self.buffer(*buffer)?))).map_err(bad)?,
+                Arg::Buffer(buffer) => {
+                    made.kernel.set(index, DeviceArg::Mem(Some(self.buffer(*buffer)?))).map_err(bad)?
+                }
             }
         }
         let bad = |status| failure(status, &format!("run kernel {}", made.name));
@@ -242,12 +286,16 @@ impl OpenCl {
 
     /// Builds in a thread of its own: it takes long.
     fn build(&mut self, id: CommandId, device: u32, operation: &Operation<'_>) -> Result<(), Failure> {
-        let Operation::CreateKernel { kernel: object, code, name, options } = operation else { return Ok(()) };
+        let Operation::CreateKernel { kernel: object, code, name, options } = operation else {
+            return Ok(());
+        };
         let slot = self.slot(device)?;
         let (context, built_for) = (slot.context.clone(), slot.device.clone());
         let key = Box::new((device, (*code).clone(), (*options).to_owned()));
-        let ready = self.programs.iter().find(|(other, _)| *other == *key).map(|(_, program)| program.clone());
-        let (name, object, post, bell) = ((*name).to_owned(), *object, self.post.clone(), Arc::clone(&self.bell));
+        let ready =
+            self.programs.iter().find(|(other, _)| *other == *key).map(|(_, program)| program.clone());
+        let (name, object, post, bell) =
+            ((*name).to_owned(), *object, self.post.clone(), Arc::clone(&self.bell));
         let work = move || {
             let made = ready
                 .map_or_else(|| build(&context, &built_for, &key.1, &key.2), Ok)
@@ -282,19 +330,34 @@ impl Backend for OpenCl {
     unsafe fn start(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) {
         if matches!(operation, Operation::CreateKernel { .. }) {
             if let Err(failure) = self.build(id, device, operation) {
-                tell(&self.post, &self.bell, Ended { operation: id, outcome: Err(failure), times: Times::default() });
+                tell(
+                    &self.post,
+                    &self.bell,
+                    Ended { operation: id, outcome: Err(failure), times: Times::default() },
+                );
             }
             return;
         }
         match self.enqueue(id, device, operation, after) {
             Ok(Some(event)) => {
                 self.events.insert(id, event.clone());
-                let (post, bell, clock) = (self.post.clone(), Arc::clone(&self.bell), Arc::clone(&self.clock));
-                event.on_complete(Box::new(move |status, times| tell(&post, &bell, end(id, status, times, &*clock))));
+                let (post, bell, clock) =
+                    (self.post.clone(), Arc::clone(&self.bell), Arc::clone(&self.clock));
+                event.on_complete(Box::new(move |status, times| {
+                    tell(&post, &bell, end(id, status, times, &*clock))
+                }));
             }
-            Ok(None) => tell(&self.post, &self.bell, Ended { operation: id, outcome: Ok(()), times: Times::default() }),
+            Ok(None) => tell(
+                &self.post,
+                &self.bell,
+                Ended { operation: id, outcome: Ok(()), times: Times::default() },
+            ),
             Err(failure) if failure.code == IS_READING => {}
-            Err(failure) => tell(&self.post, &self.bell, Ended { operation: id, outcome: Err(failure), times: Times::default() }),
+            Err(failure) => tell(
+                &self.post,
+                &self.bell,
+                Ended { operation: id, outcome: Err(failure), times: Times::default() },
+            ),
         }
         if !self.unflushed.contains(&device) {
             self.unflushed.push(device);
@@ -378,12 +441,16 @@ fn out_of_order(device: &Device) -> u64 {
 fn describe(platform: &penstock_device::Platform, device: &Device) -> DeviceInfo {
     const CL_PLATFORM_VERSION: u32 = 0x0901;
     let about = platform.info();
-    let version = about.iter().find(|(name, _)| *name == CL_PLATFORM_VERSION).map(|(_, value)| value.as_slice());
+    let version =
+        about.iter().find(|(name, _)| *name == CL_PLATFORM_VERSION).map(|(_, value)| value.as_slice());
     DeviceInfo {
         info: device.info(),
         platform: platform.name(),
-        platform_version: String::from_utf8_lossy(version.unwrap_or_default()).trim_end_matches('\0').to_owned(),
+        platform_version: String::from_utf8_lossy(version.unwrap_or_default())
+            .trim_end_matches('\0')
+            .to_owned(),
         hostname: crate::runtime::hostname(),
+        in_pool: None,
     }
 }
 
@@ -391,14 +458,20 @@ fn build(context: &Context, device: &Device, code: &Code, options: &str) -> Resu
     let bad = |status| failure(status, "build the program");
     let program = match code {
         Code::Source(source) => Program::with_source(context, source).map_err(bad)?,
-        Code::Binary(binary) => Program::with_binary(context, &[(device.clone(), binary.clone())]).1.map_err(bad)?,
+        Code::Binary(binary) => {
+            Program::with_binary(context, &[(device.clone(), binary.clone())]).1.map_err(bad)?
+        }
     };
     match program.build(std::slice::from_ref(device), options) {
         Ok(()) => Ok(program),
         Err(status) => {
             const CL_PROGRAM_BUILD_LOG: u32 = 0x1183;
             let report = program.report(Err(status), &[(0, device.clone())]);
-            let log = report.devices.iter().flat_map(|(_, info)| info).find(|(name, _)| *name == CL_PROGRAM_BUILD_LOG);
+            let log = report
+                .devices
+                .iter()
+                .flat_map(|(_, info)| info)
+                .find(|(name, _)| *name == CL_PROGRAM_BUILD_LOG);
             let log = log.map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
             Err(Failure { log: log.unwrap_or_default(), ..failure(status, "build the program") })
         }
@@ -429,5 +502,9 @@ fn copy(from: Span, to: Span) {
 }
 
 fn failure(status: Status, what: &str) -> Failure {
-    Failure { code: status.0, message: format!("cannot {what}: {}", crate::error::status_name(status.0)), log: String::new() }
+    Failure {
+        code: status.0,
+        message: format!("cannot {what}: {}", crate::error::status_name(status.0)),
+        log: String::new(),
+    }
 }

@@ -108,6 +108,15 @@ impl Sim {
         }
     }
 
+    /// As the model says, with the OpenCL devices of this host inside if results shall be real.
+    pub fn of_model(model: Model, rank: u32, clock: &Arc<dyn Clock>) -> Self {
+        let inner: Option<Box<dyn Backend>> = match model.mode {
+            Mode::Hollow => None,
+            Mode::Real => Some(Box::new(super::opencl::OpenCl::new(Arc::clone(clock)))),
+        };
+        Self::new(model, rank, inner, Arc::clone(clock))
+    }
+
     /// The device of the inner back end that computes for this one.
     fn inner_device(&self, device: u32) -> u32 {
         let count = self.inner.as_ref().map_or(1, |inner| inner.devices().len());
@@ -122,7 +131,9 @@ impl Sim {
     /// Which engine does it, and for how long.
     fn cost(&mut self, device: u32, operation: &Operation<'_>) -> Result<(Option<usize>, u64), Failure> {
         let model = &self.devices.get(device as usize).ok_or_else(|| unknown_device(device))?.model;
-        let transfer = |engine, bytes: u64| (model.transfer_ns(bytes) > 0).then_some((Some(engine), model.transfer_ns(bytes)));
+        let transfer = |engine, bytes: u64| {
+            (model.transfer_ns(bytes) > 0).then_some((Some(engine), model.transfer_ns(bytes)))
+        };
         let nothing = (None, 0);
         Ok(match operation {
             Operation::CreateBuffer { .. } | Operation::ReleaseBuffer { .. } => nothing,
@@ -167,7 +178,11 @@ impl Sim {
             self.begin(id, time);
             return;
         };
-        let Some(engine) = self.devices.get_mut(operation.device as usize).and_then(|device| device.engines.get_mut(index)) else { return };
+        let Some(engine) =
+            self.devices.get_mut(operation.device as usize).and_then(|device| device.engines.get_mut(index))
+        else {
+            return;
+        };
         if engine.working {
             engine.queue.push_back(id);
         } else {
@@ -269,7 +284,16 @@ impl Backend for Sim {
             }
             None => Some(Ok(())),
         };
-        let running = Running { device, engine, duration, unmet, successors: Vec::new(), started: now, model_end: None, inner_end };
+        let running = Running {
+            device,
+            engine,
+            duration,
+            unmet,
+            successors: Vec::new(),
+            started: now,
+            model_end: None,
+            inner_end,
+        };
         self.operations.insert(id, running);
         if unmet == 0 {
             self.post(now, id, What::Ready);
@@ -311,7 +335,11 @@ impl Backend for Sim {
 }
 
 fn unknown_device(device: u32) -> Failure {
-    Failure { code: code::INVALID, message: format!("there is no simulated device {device}"), log: String::new() }
+    Failure {
+        code: code::INVALID,
+        message: format!("there is no simulated device {device}"),
+        log: String::new(),
+    }
 }
 
 fn no_cost(error: ModelError) -> Failure {

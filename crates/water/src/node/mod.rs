@@ -5,6 +5,7 @@
 //! that waits only for what the back end orders by itself is started at once: the driver does the rest.
 
 mod moves;
+mod together;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,10 +14,11 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::{Backend, Ended, Failure, Operation};
 use crate::clock::Clock;
-use crate::command::{CommandId, End, Fault, Job, Message, Outcome, Rank, Stream, Times, Work};
+use crate::command::{CommandId, End, Fault, Job, Message, Outcome, Rank, Stream, Times, Wait, Work};
 use crate::error::code;
 use crate::transport::{Happening, Span, Transport};
 use moves::Moves;
+use together::Gatherings;
 
 /// Faults that are remembered for jobs that come later. A program that goes on after so many failed commands gets no root cause
 /// for the oldest.
@@ -36,9 +38,14 @@ pub struct Node {
     ready: VecDeque<CommandId>,
     /// Ends of other ranks' jobs that jobs here wait for, or will wait for.
     foreign: FxHashMap<CommandId, Foreign>,
+    /// Ranks that are gone, and why: nothing of them is waited for.
+    lost: FxHashMap<Rank, String>,
     faults: FxHashMap<CommandId, Box<Fault>>,
     fault_order: VecDeque<CommandId>,
     moves: Moves,
+    gatherings: Gatherings,
+    /// Jobs that this rank was given so far.
+    given: u64,
     /// What to tell others, by rank.
     letters: FxHashMap<Rank, Vec<Message>>,
     /// What has ended since it was last asked.
@@ -72,6 +79,8 @@ struct Entry {
     /// Ranks to tell.
     tell: Vec<Rank>,
     started: bool,
+    /// It is the so manyth that this rank was given.
+    place: u64,
     /// What it waited for failed so.
     broken: Option<Box<Fault>>,
     times: Times,
@@ -95,9 +104,12 @@ impl Node {
             jobs: FxHashMap::default(),
             ready: VecDeque::new(),
             foreign: FxHashMap::default(),
+            lost: FxHashMap::default(),
             faults: FxHashMap::default(),
             fault_order: VecDeque::new(),
             moves: Moves::default(),
+            gatherings: Gatherings::default(),
+            given: 0,
             letters: FxHashMap::default(),
             finished: Vec::new(),
             deferred: Vec::new(),
@@ -128,12 +140,14 @@ impl Node {
     /// Takes a job. What it waits for on this rank was given before.
     pub fn accept(&mut self, job: Job) {
         let id = job.id;
+        self.given += 1;
         let mut entry = Entry {
             unmet: 0,
             after: Vec::new(),
             successors: Vec::new(),
             tell: Vec::new(),
             started: false,
+            place: self.given,
             broken: None,
             times: Times { received: self.clock.now(), ..Times::default() },
             job,
@@ -143,10 +157,18 @@ impl Node {
             if wait.rank == self.rank {
                 self.wait_for_own(&mut entry, wait.command);
             } else {
-                self.wait_for_foreign(&mut entry, wait.command);
+                self.wait_for_foreign(&mut entry, wait);
             }
         }
         let ready = entry.unmet == 0;
+        if let Some(together) = entry.job.together {
+            self.gatherings.announce(together, entry.place);
+        }
+        if let Work::Move(order) = &entry.job.work
+            && order.early
+        {
+            self.moves.start_early(id, entry.job.device, order.clone(), &*self.backend);
+        }
         self.jobs.insert(id, entry);
         if ready {
             self.ready.push_back(id);
@@ -168,7 +190,7 @@ impl Node {
         }
     }
 
-    fn wait_for_foreign(&mut self, entry: &mut Entry, command: CommandId) {
+    fn wait_for_foreign(&mut self, entry: &mut Entry, Wait { command, rank }: Wait) {
         let foreign = self.foreign.entry(command).or_default();
         match foreign.arrived.pop_front() {
             Some(outcome) => {
@@ -178,6 +200,11 @@ impl Node {
                 if foreign.waiting.is_empty() && foreign.arrived.is_empty() {
                     self.foreign.remove(&command);
                 }
+            }
+            None if self.lost.contains_key(&rank) => {
+                self.foreign.remove(&command);
+                let fault = self.lost_fault(command, rank);
+                entry.broken.get_or_insert(fault);
             }
             None => {
                 foreign.waiting.push_back(entry.job.id);
@@ -227,9 +254,9 @@ impl Node {
 
     /// Takes what is to be told to others.
     pub fn letters(&mut self) -> impl Iterator<Item = (Rank, Vec<Message>)> + '_ {
-        self.letters.iter_mut().filter_map(|(rank, messages)| {
-            (!messages.is_empty()).then(|| (*rank, std::mem::take(messages)))
-        })
+        self.letters
+            .iter_mut()
+            .filter_map(|(rank, messages)| (!messages.is_empty()).then(|| (*rank, std::mem::take(messages))))
     }
 
     /// Takes what has ended.
@@ -283,6 +310,7 @@ impl Node {
 
     /// A rank is gone: what waits for its jobs fails.
     pub fn lost(&mut self, rank: Rank, reason: &str) {
+        self.lost.insert(rank, reason.to_owned());
         let waiting: Vec<_> = self
             .jobs
             .iter()
@@ -295,9 +323,16 @@ impl Node {
             let Some(foreign) = self.foreign.get_mut(&command) else { continue };
             let Some(place) = foreign.waiting.iter().position(|waiting| *waiting == id) else { continue };
             foreign.waiting.remove(place);
-            let fault = self.fault(command, "a command there", code::NODE_LOST, reason.to_owned());
-            self.met(id, Some(Box::new(Fault { rank, node: format!("of rank {rank}"), ..fault })));
+            let fault = self.lost_fault(command, rank);
+            self.met(id, Some(fault));
         }
+    }
+
+    /// Why a command of a rank that is gone failed.
+    fn lost_fault(&self, command: CommandId, rank: Rank) -> Box<Fault> {
+        let reason = self.lost.get(&rank).map(String::as_str).unwrap_or_default();
+        let fault = self.fault(command, "a command", code::NODE_LOST, format!("the rank is lost: {reason}"));
+        Box::new(Fault { rank, node: String::new(), ..fault })
     }
 
     fn start(&mut self, id: CommandId, transport: &mut dyn Transport) {
@@ -305,8 +340,15 @@ impl Node {
         if entry.started {
             return;
         }
+        if let Some(instead) = self.gatherings.must_wait(id, entry.job.together, entry.place) {
+            self.ready.extend(instead);
+            return;
+        }
         entry.started = true;
         entry.times.started = self.clock.now();
+        if self.moves.let_through(id, entry.broken.clone()) {
+            return;
+        }
         if let Some(fault) = entry.broken.clone()
             && !entry.job.work.is_release()
         {
@@ -371,7 +413,10 @@ impl Node {
             return;
         }
         if matches!(&end.outcome, Err(failure) if failure.code == code::WAIT_LIST_FAILED)
-            && self.jobs.get(&id).is_some_and(|entry| entry.after.iter().any(|earlier| self.jobs.contains_key(earlier)))
+            && self
+                .jobs
+                .get(&id)
+                .is_some_and(|entry| entry.after.iter().any(|earlier| self.jobs.contains_key(earlier)))
         {
             self.deferred.push(end);
             return;
@@ -397,9 +442,16 @@ impl Node {
         if let Some(fault) = inherited {
             return fault;
         }
-        let (work, device) = self.jobs.get(&id).map_or(("a command", 0), |entry| (entry.job.work.name(), entry.job.device));
+        let (work, device) =
+            self.jobs.get(&id).map_or(("a command", 0), |entry| (entry.job.work.name(), entry.job.device));
         let mut fault = self.fault(id, work, failure.code, failure.message);
         fault.device = self.device_name(device);
+        if let Some(info) = self.backend.devices().get(device as usize)
+            && let Some(place) = info.in_pool
+        {
+            fault.node.clone_from(&info.hostname);
+            fault.rank = place.node;
+        }
         fault.log = failure.log;
         Box::new(fault)
     }
@@ -428,6 +480,9 @@ impl Node {
     /// A job has ended: who waits for it is told.
     fn end(&mut self, id: CommandId, outcome: Outcome) {
         let Some(mut entry) = self.jobs.remove(&id) else { return };
+        if let Some(together) = entry.job.together {
+            self.ready.extend(self.gatherings.ended(together));
+        }
         if entry.times.ended == 0 {
             entry.times.ended = self.clock.now();
         }
@@ -492,11 +547,20 @@ impl Node {
 
 /// Whether the back end starts `later` after `earlier` has ended, though both are given to it now.
 fn is_ordered(backend: &dyn Backend, earlier: &Job, later: &Job) -> bool {
-    // A build runs beside the queues.
+    // A build runs beside the queues, and a release is done at once, whatever is queued.
     !matches!(earlier.work, Work::CreateKernel { .. })
+        && !later.work.is_release()
+        && !hands_over_in_memory(&earlier.work, &later.work)
         && is_one_operation(&earlier.work)
         && is_one_operation(&later.work)
         && backend.orders(earlier.device, later.device)
+}
+
+/// Whether bytes may pass from one to the other in memory of the program: the back end takes what it writes at once, so they must be there.
+fn hands_over_in_memory(earlier: &Work, later: &Work) -> bool {
+    let (Work::Move(earlier), Work::Move(later)) = (earlier, later) else { return false };
+    matches!(later.source, End::Host { .. })
+        && earlier.sinks.iter().any(|sink| matches!(sink.to, End::Host { .. }))
 }
 
 /// Whether it is one operation of the back end, and not a move that this rank drives.
@@ -534,9 +598,10 @@ fn move_operation(order: &crate::command::Move) -> Operation<'_> {
         (End::Buffer { buffer, offset }, Some(End::Host { address })) => {
             Operation::Read { buffer, offset, into: span(address, order.size) }
         }
-        (End::Buffer { buffer: from, offset: from_offset }, Some(End::Buffer { buffer: to, offset: to_offset })) => {
-            Operation::Copy { from, from_offset, to, to_offset, size: order.size }
-        }
+        (
+            End::Buffer { buffer: from, offset: from_offset },
+            Some(End::Buffer { buffer: to, offset: to_offset }),
+        ) => Operation::Copy { from, from_offset, to, to_offset, size: order.size },
         _ => unreachable!("only a single move within the rank is one operation"),
     }
 }

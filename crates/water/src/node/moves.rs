@@ -58,6 +58,8 @@ pub struct Moves {
     ready: FxHashSet<(Rank, Stream)>,
     /// Faults of streams that were broken off.
     faults: FxHashMap<(Rank, Stream), Box<Fault>>,
+    /// Ranks that are gone, and why: moves that come later must not wait for them.
+    lost: FxHashMap<Rank, String>,
     done: Vec<(CommandId, Result<(), Broken>)>,
     letters: Vec<(Rank, Message)>,
     changed: bool,
@@ -94,6 +96,8 @@ struct Flow {
     awaits_fault: bool,
     is_reported: bool,
     hollow: bool,
+    /// What the command waits for has not ended: nothing goes to local sinks yet.
+    is_held: bool,
 }
 
 #[derive(Debug)]
@@ -119,7 +123,10 @@ struct Base {
 
 impl std::fmt::Debug for Base {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Base").field("start", &self.start).field("is_live", &self.is_live).finish_non_exhaustive()
+        f.debug_struct("Base")
+            .field("start", &self.start)
+            .field("is_live", &self.is_live)
+            .finish_non_exhaustive()
     }
 }
 
@@ -188,6 +195,32 @@ impl Moves {
         self.insert(id, device, order, base, None, backend.is_hollow());
     }
 
+    /// Takes the bytes of a move whose waits have not ended.
+    pub fn start_early(&mut self, id: CommandId, device: u32, order: Move, backend: &dyn Backend) {
+        let base = if backend.is_hollow() { Some(own_block(&order)) } else { block(&order) };
+        self.insert(id, device, order, base, None, backend.is_hollow());
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.is_held = true;
+        }
+    }
+
+    /// The waits of a move that was started early have ended; with a fault, its local sinks get nothing. Whether it is such a move.
+    pub fn let_through(&mut self, id: CommandId, fault: Option<Box<Fault>>) -> bool {
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.is_held) else { return false };
+        flow.is_held = false;
+        self.changed = true;
+        if let Some(fault) = fault {
+            for (sink, state) in
+                flow.order.sinks.iter().zip(&mut flow.sinks).filter(|(sink, _)| Flow::is_local(sink))
+            {
+                *state = SinkState { given: sink.size, there: sink.size, under_way: 0 };
+            }
+            flow.is_reported = true;
+            self.done.push((id, Err(Broken::Fault(fault))));
+        }
+        true
+    }
+
     /// Starts a move that can not be done: its streams are broken off.
     pub fn start_broken(&mut self, id: CommandId, device: u32, order: Move, fault: Box<Fault>) {
         self.done.push((id, Err(Broken::Fault(fault.clone()))));
@@ -226,18 +259,29 @@ impl Moves {
             awaits_fault: false,
             is_reported,
             hollow,
+            is_held: false,
         };
         if flow.base.is_none() {
             let message = format!("no memory for {} bytes on their way", flow.order.size);
-            flow.base = Some(Base { start: std::ptr::dangling_mut(), _keep: None, is_live: false, sink: None });
+            flow.base =
+                Some(Base { start: std::ptr::dangling_mut(), _keep: None, is_live: false, sink: None });
             flow.hollow = true;
-            self.break_off(&mut flow, Broken::Failure(Failure { code: code::OUT_OF_HOST_MEMORY, message, log: String::new() }));
+            self.break_off(
+                &mut flow,
+                Broken::Failure(Failure { code: code::OUT_OF_HOST_MEMORY, message, log: String::new() }),
+            );
         }
         if let Some(broken) = broken {
             self.break_off(&mut flow, broken);
         }
+        let ends = flow.order.sinks.iter().map(|sink| sink.to).chain([flow.order.source]);
+        let ranks = ends.filter_map(|end| if let End::Rank { rank, .. } = end { Some(rank) } else { None });
+        let lost: Vec<_> = ranks.filter_map(|rank| Some((rank, self.lost.get(&rank)?.clone()))).collect();
         self.flows.insert(id, flow);
         self.changed = true;
+        for (rank, reason) in lost {
+            self.lost(rank, &reason);
+        }
     }
 
     /// Nothing more is given to local sinks; the others are told.
@@ -345,6 +389,7 @@ impl Moves {
     }
 
     fn lost(&mut self, lost: Rank, reason: &str) {
+        self.lost.insert(lost, reason.to_owned());
         let failure = |what: &str| Failure {
             code: code::NODE_LOST,
             message: format!("rank {lost}, {what}, is lost: {reason}"),
@@ -357,8 +402,14 @@ impl Moves {
                 if matches!(sink.to, End::Rank { rank, .. } if rank == lost) {
                     // Nobody is there to get the rest. That is no fault of who else gets these bytes.
                     *state = SinkState { given: sink.size, there: sink.size, under_way: 0 };
-                    let mine = |part: &(CommandId, Part)| part.0 == id && matches!(part.1, Part::Sent { sink, .. } if sink == index);
-                    let large = self.tokens.values().filter(|part| mine(part) && matches!(part.1, Part::Sent { is_large: true, .. })).count();
+                    let mine = |part: &(CommandId, Part)| {
+                        part.0 == id && matches!(part.1, Part::Sent { sink, .. } if sink == index)
+                    };
+                    let large = self
+                        .tokens
+                        .values()
+                        .filter(|part| mine(part) && matches!(part.1, Part::Sent { is_large: true, .. }))
+                        .count();
                     self.sends = self.sends.saturating_sub(large);
                     self.tokens.retain(|_, part| !mine(part));
                 }
@@ -377,7 +428,12 @@ impl Moves {
     }
 
     /// Whether this was a part of a move.
-    pub fn operation_ended(&mut self, id: CommandId, outcome: &Result<(), Failure>, _: &mut dyn Transport) -> bool {
+    pub fn operation_ended(
+        &mut self,
+        id: CommandId,
+        outcome: &Result<(), Failure>,
+        _: &mut dyn Transport,
+    ) -> bool {
         if id.0 & PART == 0 {
             return false;
         }
@@ -419,7 +475,12 @@ impl Moves {
             for sink in 0..flow.sinks.len() {
                 self.feed(id, &mut flow, sink, backend, transport);
             }
-            if !flow.is_reported && (flow.is_done() || flow.broken.is_some()) && !flow.awaits_fault && self.may_end(&flow) {
+            if !flow.is_reported
+                && !flow.is_held
+                && (flow.is_done() || flow.broken.is_some())
+                && !flow.awaits_fault
+                && self.may_end(&flow)
+            {
                 flow.is_reported = true;
                 let outcome = flow.broken.clone().map_or(Ok(()), Err);
                 self.done.push((id, outcome));
@@ -462,10 +523,19 @@ impl Moves {
     }
 
     /// Asks for the next pieces.
-    fn ask_source(&mut self, id: CommandId, flow: &mut Flow, backend: &mut dyn Backend, transport: &mut dyn Transport) {
+    fn ask_source(
+        &mut self,
+        id: CommandId,
+        flow: &mut Flow,
+        backend: &mut dyn Backend,
+        transport: &mut dyn Transport,
+    ) {
         match flow.order.source {
             End::Host { .. } => flow.arrived = flow.order.size,
-            End::Buffer { .. } if flow.hollow || flow.base.as_ref().is_some_and(|base| base.is_live && base.sink.is_none()) => {
+            End::Buffer { .. }
+                if (flow.hollow && !backend.takes_time(flow.device))
+                    || flow.base.as_ref().is_some_and(|base| base.is_live && base.sink.is_none()) =>
+            {
                 flow.arrived = flow.order.size;
             }
             End::Buffer { buffer, offset } => {
@@ -473,7 +543,8 @@ impl Moves {
                     let (start, size) = flow.piece(flow.next);
                     let part = self.part(id, Part::Arrived { index: flow.next, size });
                     let Some(base) = &flow.base else { return };
-                    let operation = Operation::Read { buffer, offset: offset + start, into: base.at(start, size) };
+                    let operation =
+                        Operation::Read { buffer, offset: offset + start, into: base.at(start, size) };
                     // SAFETY: the base lives until the flow is forgotten, which waits for all its parts.
                     unsafe { backend.start(part, flow.device, &operation, &[]) };
                     flow.next += 1;
@@ -496,8 +567,17 @@ impl Moves {
     }
 
     /// Gives a sink what has arrived.
-    fn feed(&mut self, id: CommandId, flow: &mut Flow, index: usize, backend: &mut dyn Backend, transport: &mut dyn Transport) {
-        let (Some(sink), Some(base)) = (flow.order.sinks.get(index).copied(), flow.base.as_ref()) else { return };
+    fn feed(
+        &mut self,
+        id: CommandId,
+        flow: &mut Flow,
+        index: usize,
+        backend: &mut dyn Backend,
+        transport: &mut dyn Transport,
+    ) {
+        let (Some(sink), Some(base)) = (flow.order.sinks.get(index).copied(), flow.base.as_ref()) else {
+            return;
+        };
         let Some(state) = flow.sinks.get_mut(index) else { return };
         let available = flow.arrived.saturating_sub(sink.first).min(sink.size);
         match sink.to {
@@ -511,7 +591,8 @@ impl Moves {
                     if state.given + size > available && flow.broken.is_none() {
                         return;
                     }
-                    let mut piece = if flow.hollow { base.at(0, size) } else { base.at(sink.first + state.given, size) };
+                    let mut piece =
+                        if flow.hollow { base.at(0, size) } else { base.at(sink.first + state.given, size) };
                     if flow.broken.is_some() {
                         piece.length = 0;
                     }
@@ -525,13 +606,16 @@ impl Moves {
                     unsafe { transport.send(rank, stream, piece, token) };
                 }
             }
-            _ if flow.broken.is_some() || state.given >= available => {}
-            _ if flow.hollow || base.sink == Some(index) => {
+            _ if flow.is_held || flow.broken.is_some() || state.given >= available => {}
+            _ if (flow.hollow && !backend.takes_time(flow.device)) || base.sink == Some(index) => {
                 state.given = available;
                 state.there = available;
             }
             End::Host { address } => {
-                copy(base.at(sink.first + state.given, available - state.given), span(address + state.given, available - state.given));
+                copy(
+                    base.at(sink.first + state.given, available - state.given),
+                    span(address + state.given, available - state.given),
+                );
                 state.given = available;
                 state.there = available;
             }
@@ -586,7 +670,12 @@ fn base(order: &Move, backend: &dyn Backend) -> Option<Base> {
         End::Host { address } => return at(span(address, order.size).start, false, None),
         End::Buffer { buffer, offset } => {
             if let Some(memory) = backend.memory(buffer, offset, order.size) {
-                return Some(Base { start: memory.span.start, _keep: Some(memory.keep), is_live: true, sink: None });
+                return Some(Base {
+                    start: memory.span.start,
+                    _keep: Some(memory.keep),
+                    is_live: true,
+                    sink: None,
+                });
             }
         }
         End::Rank { .. } => {}
@@ -596,17 +685,29 @@ fn base(order: &Move, backend: &dyn Backend) -> Option<Base> {
     }
     // Bytes that are forwarded must not be where a later command can change them.
     let forwards = order.sinks.iter().any(|sink| matches!(sink.to, End::Rank { .. }));
-    for (index, sink) in order.sinks.iter().enumerate().filter(|(_, sink)| sink.first == 0 && sink.size == order.size) {
+    for (index, sink) in
+        order.sinks.iter().enumerate().filter(|(_, sink)| sink.first == 0 && sink.size == order.size)
+    {
         match sink.to {
             End::Host { address } => return at(span(address, order.size).start, false, Some(index)),
             End::Buffer { buffer, offset } if !forwards => {
                 if let Some(memory) = backend.memory(buffer, offset, order.size) {
-                    return Some(Base { start: memory.span.start, _keep: Some(memory.keep), is_live: true, sink: Some(index) });
+                    return Some(Base {
+                        start: memory.span.start,
+                        _keep: Some(memory.keep),
+                        is_live: true,
+                        sink: Some(index),
+                    });
                 }
             }
             _ => {}
         }
     }
+    block(order)
+}
+
+/// Room for all bytes; none if there is no memory.
+fn block(order: &Move) -> Option<Base> {
     let mut block = Vec::new();
     let size = usize::try_from(order.size).ok()?;
     block.try_reserve_exact(size).ok()?;

@@ -4,6 +4,10 @@
 //! together, and each rank gets its part as one message. A batch is closed when the program waits, when it is large, or a
 //! moment after its first command.
 
+mod collect;
+pub mod collective;
+pub mod cost;
+pub mod explain;
 mod plan;
 
 use std::sync::Arc;
@@ -11,7 +15,12 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::clock::Clock;
-use crate::command::{Arg, Code, CommandId, Fault, Job, Message, ObjectId, Outcome, Range, Rank, Times, Wait};
+use crate::command::{
+    Arg, Code, CommandId, Fault, Job, Message, ObjectId, Outcome, Range, Rank, Times, Wait,
+};
+use collective::Mode;
+use cost::Link;
+use explain::Explain;
 
 /// A batch is closed so long after its first command: what a small program pays at most for the chance that its transfers are
 /// found to belong together.
@@ -140,6 +149,9 @@ struct Track {
     rank: Rank,
     /// The part of a read that runs where the buffer is: what comes after it there need not wait for the bytes to arrive here.
     inner: Option<(Rank, CommandId)>,
+    /// Commands that this one's job does as well, and for each of them this one.
+    also: Vec<CommandId>,
+    done_by: Option<CommandId>,
     outcome: Option<Outcome>,
     /// When the program issued it.
     queued: u64,
@@ -169,7 +181,18 @@ pub struct Root {
     faults: Vec<Box<Fault>>,
     /// Root causes that were told, by command: one failure has many victims.
     told: FxHashSet<CommandId>,
-    lost: Vec<Option<String>>,
+    /// Ranks that are gone: why, and their hosts.
+    lost: Vec<Option<(String, String)>>,
+    mode: Mode,
+    link: Link,
+    explain: Explain,
+    /// For writes whose bytes come from a read in the same batch: the rank that has them.
+    feeders: FxHashMap<CommandId, Rank>,
+    /// Jobs of a blocking collective that is being planned.
+    gathered: Option<Vec<(Rank, Job)>>,
+    gatherings: u64,
+    /// Such reads and writes.
+    fed_by: FxHashSet<(CommandId, CommandId)>,
 }
 
 /// Memory of the program that a command writes.
@@ -197,6 +220,27 @@ impl Root {
             faults: Vec::new(),
             told: FxHashSet::default(),
             lost: (0..ranks).map(|_| None).collect(),
+            mode: Mode::default(),
+            link: Link::default(),
+            explain: Explain::default(),
+            feeders: FxHashMap::default(),
+            fed_by: FxHashSet::default(),
+            gathered: None,
+            gatherings: 0,
+        }
+    }
+
+    fn ranks(&self) -> u32 {
+        u32::try_from(self.letters.len()).unwrap_or(u32::MAX)
+    }
+
+    /// One command is done by another's job.
+    fn same_as(&mut self, command: CommandId, other: CommandId) {
+        if let Some(track) = self.tracks.get_mut(&command) {
+            track.done_by = Some(other);
+        }
+        if let Some(track) = self.tracks.get_mut(&other) {
+            track.also.push(command);
         }
     }
 
@@ -213,17 +257,38 @@ impl Root {
         id
     }
 
-    /// Takes a command of the program; it is held for one event.
-    pub fn issue(&mut self, rank: Rank, device: u32, mut waits: Vec<CommandId>, request: Request) -> CommandId {
-        waits.sort_unstable();
-        waits.dedup();
+    /// A new command that has not ended; it is held once.
+    fn track(&mut self, rank: Rank) -> CommandId {
         let id = self.command();
         let queued = self.clock.now();
-        let track = Track { rank, inner: None, outcome: None, queued, times: Times::default(), holds: 1 };
+        let track = Track {
+            rank,
+            inner: None,
+            also: Vec::new(),
+            done_by: None,
+            outcome: None,
+            queued,
+            times: Times::default(),
+            holds: 1,
+        };
         self.tracks.insert(id, track);
         self.outstanding += 1;
+        id
+    }
+
+    /// Takes a command of the program; it is held for one event.
+    pub fn issue(
+        &mut self,
+        rank: Rank,
+        device: u32,
+        mut waits: Vec<CommandId>,
+        request: Request,
+    ) -> CommandId {
+        waits.sort_unstable();
+        waits.dedup();
+        let id = self.track(rank);
         if self.batch.is_empty() {
-            self.batch_began = queued;
+            self.batch_began = self.clock.now();
         }
         self.batch_bytes += request.bytes();
         self.batch.push(Issue { id, rank, device, waits, request });
@@ -284,35 +349,59 @@ impl Root {
         {
             self.faults.push(fault.clone());
         }
-        track.outcome = Some(outcome);
+        let also = std::mem::take(&mut track.also);
+        track.outcome = Some(outcome.clone());
         track.times = times;
         self.outstanding -= 1;
         self.reads.retain(|range| range.command != id);
         if track.holds == 0 {
             self.tracks.remove(&id);
         }
+        self.explain_end(id);
+        for other in also {
+            self.ended(other, outcome.clone(), times);
+        }
     }
 
-    /// A rank is gone: its commands have failed.
-    pub fn lost(&mut self, rank: Rank, reason: &str, hostname: &str) {
-        if let Some(lost) = self.lost.get_mut(rank as usize) {
-            *lost = Some(reason.to_owned());
+    /// A rank is gone: its commands have failed, and will. Whether that is new.
+    pub fn lost(&mut self, rank: Rank, reason: &str, hostname: &str) -> bool {
+        match self.lost.get_mut(rank as usize) {
+            Some(lost @ None) => *lost = Some((reason.to_owned(), hostname.to_owned())),
+            _ => return false,
         }
-        let ids: Vec<_> =
-            self.tracks.iter().filter(|(_, track)| track.rank == rank && track.outcome.is_none()).map(|(id, _)| *id).collect();
+        let ids: Vec<_> = self
+            .tracks
+            .iter()
+            .filter(|(_, track)| track.rank == rank && track.outcome.is_none())
+            .map(|(id, _)| *id)
+            .collect();
         for id in ids {
-            let fault = Fault {
-                code: crate::error::code::NODE_LOST,
-                command: id,
-                work: "a command".into(),
-                node: hostname.to_owned(),
-                rank,
-                device: String::new(),
-                message: reason.to_owned(),
-                log: String::new(),
-            };
-            self.ended(id, Err(Box::new(fault)), Times::default());
+            self.fail_lost(id, rank);
         }
+        true
+    }
+
+    /// A rank that is gone, and why.
+    pub fn first_lost(&self) -> Option<(Rank, &str)> {
+        (0..)
+            .zip(&self.lost)
+            .find_map(|(rank, lost)| lost.as_ref().map(|(reason, _)| (rank, reason.as_str())))
+    }
+
+    /// A command of a rank that is gone has failed.
+    fn fail_lost(&mut self, id: CommandId, rank: Rank) {
+        let Some(Some((reason, hostname))) = self.lost.get(rank as usize) else { return };
+        let fault = Fault {
+            code: crate::error::code::NODE_LOST,
+            command: id,
+            work: "a command".into(),
+            node: hostname.clone(),
+            rank,
+            device: String::new(),
+            message: format!("the rank is lost: {reason}"),
+            log: String::new(),
+        };
+        self.ended(id, Err(Box::new(fault)), Times::default());
     }
 
     /// Root causes that nobody has been told of.
@@ -322,11 +411,21 @@ impl Root {
 
     /// Takes what is to be told to each rank.
     pub fn letters(&mut self) -> impl Iterator<Item = (Rank, Vec<Message>)> + '_ {
-        (0..).zip(&mut self.letters).filter(|(_, letters)| !letters.is_empty()).map(|(rank, letters)| (rank, std::mem::take(letters)))
+        (0..)
+            .zip(&mut self.letters)
+            .filter(|(_, letters)| !letters.is_empty())
+            .map(|(rank, letters)| (rank, std::mem::take(letters)))
     }
 
     /// Gives a job to a rank.
     fn send(&mut self, rank: Rank, job: Job) {
+        if let Some(jobs) = &mut self.gathered {
+            jobs.push((rank, job));
+            return;
+        }
+        if matches!(self.lost.get(rank as usize), Some(Some(_))) {
+            return self.fail_lost(job.id, rank);
+        }
         let Some(letters) = self.letters.get_mut(rank as usize) else { return };
         if let Some(Message::Jobs(jobs)) = letters.last_mut() {
             jobs.push(job);
@@ -346,9 +445,13 @@ impl Root {
             // A read's part on its device is enough for other devices: what they do does not see the program's memory.
             let (at, command) = match track.inner {
                 Some((at, part)) if rank != 0 && track.outcome.is_none() => (at, part),
-                _ => (track.rank, *command),
+                _ => (track.rank, track.done_by.unwrap_or(*command)),
             };
-            waits.push(Wait { command, rank: at });
+            let wait = Wait { command, rank: at };
+            if waits.contains(&wait) {
+                continue;
+            }
+            waits.push(wait);
             if at != rank
                 && let Some(letters) = self.letters.get_mut(at as usize)
             {

@@ -1,5 +1,6 @@
 //! From a batch of commands to the jobs of the ranks.
 
+use super::collective::Mode;
 use super::{HostRange, Issue, Request, Root};
 use crate::command::{CommandId, End, Job, Move, ObjectId, Rank, Sink, Stream, Work};
 
@@ -11,17 +12,24 @@ impl Root {
     /// Closes the batch: its commands become jobs.
     pub fn close_batch(&mut self) {
         self.batch_bytes = 0;
-        for issue in std::mem::take(&mut self.batch) {
-            self.plan(issue);
+        self.clock.charge(self.batch.len(), 0);
+        let batch = std::mem::take(&mut self.batch);
+        // Alone there is nobody to send to.
+        if self.mode == Mode::Off || self.ranks() == 1 {
+            batch.into_iter().for_each(|issue| self.plan(issue));
+        } else {
+            self.plan_together(batch);
         }
     }
 
-    fn plan(&mut self, issue: Issue) {
+    pub(super) fn plan(&mut self, issue: Issue) {
         let Issue { id, rank, device, waits, request } = issue;
         let work = match request {
             Request::CreateBuffer { buffer, size, flags } => Work::CreateBuffer { buffer, size, flags },
             Request::ReleaseBuffer { buffer } => Work::ReleaseBuffer { buffer },
-            Request::CreateKernel { kernel, code, name, options } => Work::CreateKernel { kernel, code, name, options },
+            Request::CreateKernel { kernel, code, name, options } => {
+                Work::CreateKernel { kernel, code, name, options }
+            }
             Request::ReleaseKernel { kernel } => Work::ReleaseKernel { kernel },
             Request::Run { kernel, range, args } => Work::Run { kernel, range, args },
             Request::Marker => Work::Marker,
@@ -37,7 +45,27 @@ impl Root {
             }
         };
         let waits = self.waits(rank, &waits);
-        self.send(rank, Job { id, device, waits, work });
+        self.send(rank, Job { id, device, waits, work, together: None });
+    }
+
+    /// Sends bytes to a rank that throws them away; the command ends when they are sent.
+    pub fn probe(&mut self, rank: Rank, address: u64, size: u64) -> CommandId {
+        let id = self.track(0);
+        let (part, stream) = (self.command(), Stream::of(id.0));
+        let take = Move {
+            source: End::Rank { rank: 0, stream },
+            sinks: Vec::new(),
+            size,
+            segment: SEGMENT_BYTES,
+            early: false,
+        };
+        self.send(
+            rank,
+            Job { id: part, device: 0, waits: Vec::new(), work: Work::Move(take), together: None },
+        );
+        let work = one(End::Host { address }, End::Rank { rank, stream }, size);
+        self.send(0, Job { id, device: 0, waits: Vec::new(), work, together: None });
+        id
     }
 
     /// Bytes of the program go to a buffer. They are taken at once, but for those that an unfinished read will write: the program does
@@ -58,16 +86,22 @@ impl Root {
             hazards.sort_unstable();
             hazards.dedup();
             let waits = self.waits(0, &hazards);
-            self.send(0, Job { id, device, waits, work: one(End::Host { address }, target, size) });
+            self.send(
+                0,
+                Job { id, device, waits, work: one(End::Host { address }, target, size), together: None },
+            );
             return;
         }
         let stream = Stream::of(id.0);
         let waits = self.waits(rank, waits);
-        self.send(rank, Job { id, device, waits, work: one(End::Rank { rank: 0, stream }, target, size) });
+        self.send(
+            rank,
+            Job { id, device, waits, work: one(End::Rank { rank: 0, stream }, target, size), together: None },
+        );
         let part = self.command();
         let waits = self.waits(0, &hazards);
         let work = one(End::Host { address }, End::Rank { rank, stream }, size);
-        self.send(0, Job { id: part, device: 0, waits, work });
+        self.send(0, Job { id: part, device: 0, waits, work, together: None });
     }
 
     /// Bytes of a buffer go to the program.
@@ -84,14 +118,26 @@ impl Root {
         let source = End::Buffer { buffer, offset };
         if rank == 0 {
             let waits = self.waits(0, waits);
-            self.send(0, Job { id, device, waits, work: one(source, End::Host { address }, size) });
+            self.send(
+                0,
+                Job { id, device, waits, work: one(source, End::Host { address }, size), together: None },
+            );
             return;
         }
         let (part, stream) = (self.command(), Stream::of(id.0));
         let waits = self.waits(rank, waits);
-        self.send(rank, Job { id: part, device, waits, work: one(source, End::Rank { rank: 0, stream }, size) });
+        self.send(
+            rank,
+            Job {
+                id: part,
+                device,
+                waits,
+                work: one(source, End::Rank { rank: 0, stream }, size),
+                together: None,
+            },
+        );
         let work = one(End::Rank { rank, stream }, End::Host { address }, size);
-        self.send(0, Job { id, device: 0, waits: Vec::new(), work });
+        self.send(0, Job { id, device: 0, waits: Vec::new(), work, together: None });
         if let Some(track) = self.tracks.get_mut(&id) {
             track.rank = 0;
             track.inner = Some((rank, part));
@@ -106,26 +152,51 @@ impl Root {
         waits: &[CommandId],
         size: u64,
     ) {
-        let (source, target) = (End::Buffer { buffer: from, offset: from_offset }, End::Buffer { buffer: to, offset: to_offset });
+        let (source, target) = (
+            End::Buffer { buffer: from, offset: from_offset },
+            End::Buffer { buffer: to, offset: to_offset },
+        );
         let here = self.waits(rank, waits);
         if from_rank == rank {
-            return self.send(rank, Job { id, device, waits: here, work: one(source, target, size) });
+            return self.send(
+                rank,
+                Job { id, device, waits: here, work: one(source, target, size), together: None },
+            );
         }
         let (part, stream) = (self.command(), Stream::of(id.0));
-        self.send(rank, Job { id, device, waits: here, work: one(End::Rank { rank: from_rank, stream }, target, size) });
+        self.send(
+            rank,
+            Job {
+                id,
+                device,
+                waits: here,
+                work: one(End::Rank { rank: from_rank, stream }, target, size),
+                together: None,
+            },
+        );
         let there = self.waits(from_rank, waits);
         let work = one(source, End::Rank { rank, stream }, size);
-        self.send(from_rank, Job { id: part, device: from_device, waits: there, work });
+        self.send(from_rank, Job { id: part, device: from_device, waits: there, work, together: None });
     }
 
     /// Unfinished reads that write to this memory.
-    fn reads_into(&self, address: u64, size: u64) -> Vec<CommandId> {
+    pub(super) fn reads_into(&self, address: u64, size: u64) -> Vec<CommandId> {
         let end = address.saturating_add(size);
-        self.reads.iter().filter(|range| range.start < end && address < range.end).map(|range| range.command).collect()
+        self.reads
+            .iter()
+            .filter(|range| range.start < end && address < range.end)
+            .map(|range| range.command)
+            .collect()
     }
 }
 
 /// A move of `size` bytes to one sink.
 fn one(source: End, to: End, size: u64) -> Work {
-    Work::Move(Move { source, sinks: vec![Sink { to, first: 0, size }], size, segment: SEGMENT_BYTES })
+    Work::Move(Move {
+        source,
+        sinks: vec![Sink { to, first: 0, size }],
+        size,
+        segment: SEGMENT_BYTES,
+        early: false,
+    })
 }

@@ -6,6 +6,7 @@
 
 pub mod alone;
 pub mod loopback;
+pub mod mpi;
 
 use crate::command::{Rank, Stream};
 

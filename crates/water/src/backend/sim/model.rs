@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::command::{Arg, DeviceInfo, Range, Rank};
+use crate::error::Error;
 
 /// The model of a run. The same file is read on every rank.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -34,6 +35,9 @@ pub struct Model {
     /// What a command costs the rank that runs it, in µs, where time is simulated.
     #[serde(default)]
     pub node_command_us: f64,
+    /// What a look for news costs each rank, in µs, where time is simulated: it is added to every nap.
+    #[serde(default)]
+    pub look_us: f64,
 }
 
 /// Whether results are computed.
@@ -136,13 +140,26 @@ pub enum ModelError {
     },
 }
 
+/// Names the file of the model. Where it is set, devices are simulated.
+pub const VARIABLE: &str = "WTR_SIM";
+
 impl Model {
+    /// The model that `WTR_SIM` names; none if it names none.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn of_environment() -> Result<Option<Self>, Error> {
+        let path = std::env::var(VARIABLE).ok().filter(|path| !path.is_empty());
+        path.map(|path| Self::read(&path)).transpose().map_err(|error| Error::Invalid(error.to_string()))
+    }
+
     /// Reads it.
     ///
     /// # Errors
     /// A file that cannot be read, or is no model.
     pub fn read(path: &str) -> Result<Self, ModelError> {
-        let text = std::fs::read_to_string(path).map_err(|reason| ModelError::File { path: path.to_owned(), reason })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|reason| ModelError::File { path: path.to_owned(), reason })?;
         Self::parse(&text).map_err(|reason| ModelError::Form { path: path.to_owned(), reason })
     }
 
@@ -169,7 +186,13 @@ impl Model {
     ///
     /// # Errors
     /// A model that does not say.
-    pub fn kernel_ns(&self, device: &DeviceModel, kernel: &str, range: &Range, args: &[Arg]) -> Result<u64, ModelError> {
+    pub fn kernel_ns(
+        &self,
+        device: &DeviceModel,
+        kernel: &str,
+        range: &Range,
+        args: &[Arg],
+    ) -> Result<u64, ModelError> {
         let cost = [&device.kernels, &self.kernels].into_iter().find_map(|costs| costs.get(kernel));
         let any = || [&device.kernels, &self.kernels].into_iter().find_map(|costs| costs.get("*"));
         let cost = cost.or_else(any).ok_or_else(|| ModelError::NoCost(kernel.to_owned()))?;
@@ -183,11 +206,16 @@ impl Model {
         let rate = |amount: f64, rate: f64, what| match (amount > 0.0, rate > 0.0) {
             (false, _) => Ok(0.0),
             (true, true) => Ok(amount / rate),
-            (true, false) => Err(ModelError::Rate { kernel: kernel.to_owned(), what, device: device.name.clone() }),
+            (true, false) => {
+                Err(ModelError::Rate { kernel: kernel.to_owned(), what, device: device.name.clone() })
+            }
         };
         let computing = rate(work * cost.flops_per_item, device.flops, "flops")?;
         let loading = rate(work * cost.bytes_per_item, device.bytes_per_s, "bytes_per_s")?;
-        let seconds = cost.seconds + work * cost.ns_per_item * 1e-9 + computing.max(loading) + in_table(&cost.table, items);
+        let seconds = cost.seconds
+            + work * cost.ns_per_item * 1e-9
+            + computing.max(loading)
+            + in_table(&cost.table, items);
         Ok(ns(seconds + device.launch_us * 1e-6))
     }
 }
@@ -195,7 +223,11 @@ impl Model {
 impl DeviceModel {
     /// How long bytes take between host and device; 0 where both are one.
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
-        if self.transfer_bytes_per_s > 0.0 { ns(self.transfer_us * 1e-6 + as_f64(bytes) / self.transfer_bytes_per_s) } else { 0 }
+        if self.transfer_bytes_per_s > 0.0 {
+            ns(self.transfer_us * 1e-6 + as_f64(bytes) / self.transfer_bytes_per_s)
+        } else {
+            0
+        }
     }
 
     /// How long a copy within the device takes: each byte is read and written.
@@ -213,24 +245,25 @@ impl DeviceModel {
         };
         let memory = if self.global_memory == 0 { 32 << 30 } else { self.global_memory };
         let info = vec![
-            (0x1000, kind.to_le_bytes().to_vec()),                             // CL_DEVICE_TYPE
-            (0x1001, 0_u32.to_le_bytes().to_vec()),                            // CL_DEVICE_VENDOR_ID
-            (0x1002, self.compute_units.max(1).to_le_bytes().to_vec()),        // CL_DEVICE_MAX_COMPUTE_UNITS
-            (0x1004, 1024_u64.to_le_bytes().to_vec()),                         // CL_DEVICE_MAX_WORK_GROUP_SIZE
-            (0x100C, self.clock_mhz.to_le_bytes().to_vec()),                   // CL_DEVICE_MAX_CLOCK_FREQUENCY
-            (0x1010, memory.to_le_bytes().to_vec()),                           // CL_DEVICE_MAX_MEM_ALLOC_SIZE
-            (0x101F, memory.to_le_bytes().to_vec()),                           // CL_DEVICE_GLOBAL_MEM_SIZE
-            (0x1023, (32_u64 << 10).to_le_bytes().to_vec()),                   // CL_DEVICE_LOCAL_MEM_SIZE
-            (0x1027, 1_u32.to_le_bytes().to_vec()),                            // CL_DEVICE_AVAILABLE
+            (0x1000, kind.to_le_bytes().to_vec()),  // CL_DEVICE_TYPE
+            (0x1001, 0_u32.to_le_bytes().to_vec()), // CL_DEVICE_VENDOR_ID
+            (0x1002, self.compute_units.max(1).to_le_bytes().to_vec()), // CL_DEVICE_MAX_COMPUTE_UNITS
+            (0x1004, 1024_u64.to_le_bytes().to_vec()), // CL_DEVICE_MAX_WORK_GROUP_SIZE
+            (0x100C, self.clock_mhz.to_le_bytes().to_vec()), // CL_DEVICE_MAX_CLOCK_FREQUENCY
+            (0x1010, memory.to_le_bytes().to_vec()), // CL_DEVICE_MAX_MEM_ALLOC_SIZE
+            (0x101F, memory.to_le_bytes().to_vec()), // CL_DEVICE_GLOBAL_MEM_SIZE
+            (0x1023, (32_u64 << 10).to_le_bytes().to_vec()), // CL_DEVICE_LOCAL_MEM_SIZE
+            (0x1027, 1_u32.to_le_bytes().to_vec()), // CL_DEVICE_AVAILABLE
             (0x102B, text(if self.name.is_empty() { "simulated" } else { &self.name })), // CL_DEVICE_NAME
-            (0x102C, text(&self.vendor)),                                      // CL_DEVICE_VENDOR
-            (0x102F, text("OpenCL 3.0 simulated")),                            // CL_DEVICE_VERSION
+            (0x102C, text(&self.vendor)),           // CL_DEVICE_VENDOR
+            (0x102F, text("OpenCL 3.0 simulated")), // CL_DEVICE_VERSION
         ];
         DeviceInfo {
             info,
             platform: "simulated".into(),
             platform_version: "OpenCL 3.0 simulated".into(),
             hostname: hostname.to_owned(),
+            in_pool: None,
         }
     }
 }

@@ -133,7 +133,10 @@ fn transfers_in_and_out_and_kernels_overlap_and_cost_nothing_in_the_hosts_memory
     clock.set(10_000_000);
     let mut all = ended(&mut sim);
     all.sort_unstable();
-    assert_eq!(all, [(1, 0, 0), (2, 0, 2_000), (3, 2_000, 4_000), (4, 0, 2_000), (5, 0, 1_000_000), (6, 0, 0)]);
+    assert_eq!(
+        all,
+        [(1, 0, 0), (2, 0, 2_000), (3, 2_000, 4_000), (4, 0, 2_000), (5, 0, 1_000_000), (6, 0, 0)]
+    );
     assert!(sim.takes_time(0) && !sim.takes_time(1));
 }
 
@@ -141,7 +144,9 @@ fn transfers_in_and_out_and_kernels_overlap_and_cost_nothing_in_the_hosts_memory
 fn costs_are_constant_or_by_item_or_by_roofline_or_by_table_or_by_argument() {
     let model = model();
     let devices = model.devices(0);
-    let cost = |device: usize, name: &str, items, args: &[Arg]| model.kernel_ns(&devices[device], name, &range(items), args).unwrap();
+    let cost = |device: usize, name: &str, items, args: &[Arg]| {
+        model.kernel_ns(&devices[device], name, &range(items), args).unwrap()
+    };
     assert_eq!(cost(0, "fixed", 5, &[]), 1_000_000);
     assert_eq!(cost(0, "items", 5, &[]), 50);
     assert_eq!(cost(0, "roof", 1_000, &[]), 2_000, "bound by computing");
@@ -158,12 +163,16 @@ fn costs_are_constant_or_by_item_or_by_roofline_or_by_table_or_by_argument() {
 fn what_the_model_does_not_say_is_an_error_and_not_zero() {
     let model = model();
     let devices = model.devices(0);
-    let error = |name: &str, args: &[Arg]| model.kernel_ns(&devices[0], name, &range(1), args).unwrap_err().to_string();
+    let error = |name: &str, args: &[Arg]| {
+        model.kernel_ns(&devices[0], name, &range(1), args).unwrap_err().to_string()
+    };
     assert!(error("nothing", &[]).contains("`nothing`"));
     assert!(error("loop", &[]).contains("argument 0"));
     assert!(error("loop", &[Arg::Local(4)]).contains("argument 0"));
     let slow = Model::parse(r#"{"devices":[{}],"kernels":{"*":{"flops_per_item":1}}}"#).unwrap();
-    assert!(slow.kernel_ns(&slow.devices(0)[0], "x", &range(1), &[]).unwrap_err().to_string().contains("flops"));
+    assert!(
+        slow.kernel_ns(&slow.devices(0)[0], "x", &range(1), &[]).unwrap_err().to_string().contains("flops")
+    );
     assert!(Model::parse(r#"{"speed": 1}"#).is_err());
     let (mut sim, _) = sim();
     let nothing = kernel(&mut sim, 1, "nothing");

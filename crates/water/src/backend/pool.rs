@@ -1,0 +1,402 @@
+//! Devices of the pool: all that the daemons of its nodes have, as the devices of one rank, without MPI. One context spans them, so the
+//! workers order commands of different nodes among each other, and a copy goes from node to node without passing this process.
+//!
+//! What sends may have to wait for room on a link, so each node has a thread that does so (`issue`), and the scheduler only hands
+//! orders over. A command can be sent when what it waits for has been sent before, because only then it has a name that workers know:
+//! within a node that is the thread's order, between nodes the command is kept here until then.
+
+mod desk;
+mod issue;
+mod program;
+
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, OnceLock};
+
+use penstock_client::config::{Config, NODES_VARIABLE, Source, Surroundings};
+use penstock_client::{Context, Node, Pool, Queue};
+use penstock_link::{Address, Key};
+use penstock_wire::describe;
+use rustc_hash::FxHashMap;
+
+use self::desk::{Desk, News};
+use self::issue::{Act, Cell, Issue, Issuer, Order, Value};
+use self::program::{Made, Programs};
+use super::{Backend, Ended, Failure, Operation};
+use crate::clock::Clock;
+use crate::command::{Arg, CommandId, DeviceInfo, InPool, ObjectId};
+use crate::doorbell::Doorbell;
+use crate::error::{Error, code};
+
+/// Bytes of writes that are sent to a node before what they wait for has ended: its worker keeps them until then, at most 1 GiB for all
+/// nodes and writes (`STAGED_BYTES_MAX`), and takes nothing more at that limit. A quarter keeps a link of 10 GB/s busy for 25 ms.
+const EARLY_BYTES_MAX: u64 = 256 << 20;
+
+/// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE`.
+const OUT_OF_ORDER: u64 = 1 << 0;
+/// `CL_QUEUE_PROFILING_ENABLE`.
+const PROFILING: u64 = 1 << 1;
+/// `CL_DEVICE_QUEUE_ON_HOST_PROPERTIES`.
+const QUEUE_PROPERTIES: u32 = 0x102A;
+
+/// The devices of the pool.
+#[derive(Debug)]
+pub struct Pooled {
+    infos: Vec<DeviceInfo>,
+    devices: Vec<Slot>,
+    /// One for each node, by its index in the pool.
+    issuers: Vec<Issuer>,
+    buffers: FxHashMap<ObjectId, Buffer>,
+    kernels: FxHashMap<ObjectId, Arc<Made>>,
+    programs: Programs,
+    /// Operations that have not been reported.
+    open: FxHashMap<CommandId, Open>,
+    parked: FxHashMap<CommandId, Parked>,
+    news: Receiver<News>,
+    desk: Desk,
+    context: Arc<Context>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    queue: Arc<Queue>,
+    node: usize,
+}
+
+#[derive(Debug)]
+struct Buffer {
+    device: u32,
+    memory: Cell,
+}
+
+/// An operation that has been started and not reported.
+#[derive(Debug)]
+struct Open {
+    /// The node that runs it; of a build none.
+    node: Option<usize>,
+    issue: Arc<Issue>,
+    /// Bytes of it that count for [`EARLY_BYTES_MAX`].
+    early: u64,
+    /// Who waits for its being sent, and who for its end.
+    on_issue: Vec<CommandId>,
+    on_end: Vec<CommandId>,
+}
+
+/// An operation that can not be sent yet.
+#[derive(Debug)]
+struct Parked {
+    node: usize,
+    order: Order,
+    /// So many others are waited for.
+    left: usize,
+}
+
+/// Whether the user has named the nodes of a pool: in `PENSTOCK_NODES` or in the pool's file. An allocation of Slurm, or an own daemon,
+/// says nothing of what this program is to use. What is wrong with the configuration is told when the pool is opened.
+pub fn is_named(environment: &dyn Fn(&str) -> Option<String>) -> bool {
+    let surroundings =
+        Surroundings::new(&crate::runtime::hostname(), rustix::process::getuid().as_raw(), |name| {
+            environment(name).map(Into::into)
+        });
+    match Config::load_in(&surroundings) {
+        Ok(config) => matches!(config.source, Source::Variable | Source::File(_)),
+        Err(_) => environment(NODES_VARIABLE).is_some(),
+    }
+}
+
+impl Pooled {
+    /// Opens the pool that the configuration names. Nodes that do not answer are left out, with a line on standard error.
+    ///
+    /// # Errors
+    /// A configuration that is wrong or names no nodes; no node that answers; no device.
+    pub fn open(clock: Arc<dyn Clock>) -> Result<Self, Error> {
+        let refused = |text: String| Error::Transport(text);
+        let config = Config::load().map_err(|error| refused(format!("the pool's configuration: {error}")))?;
+        if config.nodes.is_empty() {
+            return Err(refused(format!("no nodes of a pool are configured: name them in {NODES_VARIABLE}")));
+        }
+        // A node on a Unix socket needs no key; one over TCP that finds none says that it does.
+        let is_remote = config.nodes.iter().any(|node| matches!(node.address, Address::Tcp { .. }));
+        let key = config.key.as_deref().filter(|_| is_remote).map(Key::load).transpose();
+        let key = key.map_err(|error| refused(format!("the pool's key: {error}")))?;
+        let addresses: Vec<_> = config.nodes.iter().map(|node| node.address.clone()).collect();
+        let pool = Pool::open(&addresses, key.as_ref(), config.timeout);
+        for (_, error) in pool.absent() {
+            eprintln!("libwater: left out of the pool: {error}");
+        }
+        if pool.nodes().is_empty() {
+            let reasons: String = pool.absent().iter().map(|(_, error)| format!("\n  {error}")).collect();
+            return Err(refused(format!("no node of the pool answers:{reasons}")));
+        }
+        let devices = pool.select(config.devices.as_ref());
+        Self::over(Arc::new(pool), &devices, clock)
+            .map_err(|error| refused(format!("cannot use the pool: {error}")))
+    }
+
+    fn over(
+        pool: Arc<Pool>,
+        devices: &[Arc<penstock_client::Device>],
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, penstock_client::Error> {
+        let (post, news) = mpsc::channel();
+        let context = Context::new(devices)?;
+        let desk = Desk::new(post, clock, Arc::clone(&pool));
+        let mut slots = Vec::new();
+        let mut infos = Vec::new();
+        for device in devices {
+            let Some(node) = pool.nodes().get(device.node()) else { continue };
+            let queue = Queue::new(&context, device, PROFILING | out_of_order(device), 0)?;
+            infos.push(describe(node, device));
+            slots.push(Slot { queue, node: device.node() });
+        }
+        let mut issuers = Vec::new();
+        for node in pool.nodes() {
+            let issuer = Issuer::start(node, Arc::clone(&context), desk.clone());
+            issuers.push(issuer.map_err(|error| {
+                penstock_client::Error::Config(format!("no thread for a node: {error}").into())
+            })?);
+        }
+        Ok(Self {
+            infos,
+            devices: slots,
+            issuers,
+            buffers: FxHashMap::default(),
+            kernels: FxHashMap::default(),
+            programs: Programs::default(),
+            open: FxHashMap::default(),
+            parked: FxHashMap::default(),
+            news,
+            desk,
+            context,
+        })
+    }
+
+    fn buffer(&self, buffer: ObjectId) -> Result<&Buffer, Failure> {
+        self.buffers.get(&buffer).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "buffer"))
+    }
+
+    /// What to do for an operation, and the device that does it: transfers are done where their buffer is.
+    fn act(&mut self, device: u32, operation: &Operation<'_>) -> Result<(u32, Act), Failure> {
+        Ok(match operation {
+            Operation::CreateBuffer { buffer, size, flags } => {
+                let memory: Cell = Arc::new(OnceLock::new());
+                self.buffers.insert(*buffer, Buffer { device, memory: Arc::clone(&memory) });
+                (device, Act::Create { memory, size: *size, flags: *flags })
+            }
+            Operation::ReleaseBuffer { buffer } => {
+                let released =
+                    self.buffers.remove(buffer).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "buffer"))?;
+                (released.device, Act::ReleaseBuffer(released.memory))
+            }
+            Operation::ReleaseKernel { kernel } => {
+                let released =
+                    self.kernels.remove(kernel).ok_or_else(|| gone(code::INVALID_KERNEL, "kernel"))?;
+                (device, Act::ReleaseKernel(released))
+            }
+            Operation::Run { kernel, range, args } => {
+                let made = self.kernels.get(kernel).ok_or_else(|| gone(code::INVALID_KERNEL, "kernel"))?;
+                made.check(args.len())?;
+                let value = |arg: &Arg| {
+                    Ok(match arg {
+                        Arg::Bytes(bytes) => Value::Bytes(bytes.clone()),
+                        Arg::Buffer(buffer) => Value::Buffer(Arc::clone(&self.buffer(*buffer)?.memory)),
+                        Arg::Local(size) => Value::Local(*size),
+                    })
+                };
+                let args = args.iter().map(value).collect::<Result<_, Failure>>()?;
+                (device, Act::Run { made: Arc::clone(made), range: **range, args })
+            }
+            Operation::Write { buffer, offset, from } => {
+                let Buffer { device, memory } = self.buffer(*buffer)?;
+                (*device, Act::Write { memory: Arc::clone(memory), offset: *offset, from: *from })
+            }
+            Operation::Read { buffer, offset, into } => {
+                let Buffer { device, memory } = self.buffer(*buffer)?;
+                (*device, Act::Read { memory: Arc::clone(memory), offset: *offset, into: *into })
+            }
+            Operation::Copy { from, from_offset, to, to_offset, size } => {
+                let source = (Arc::clone(&self.buffer(*from)?.memory), *from_offset);
+                let Buffer { device, memory } = self.buffer(*to)?;
+                (*device, Act::Copy { source, target: (Arc::clone(memory), *to_offset), size: *size })
+            }
+            Operation::CreateKernel { .. } => return Err(gone(code::INVALID_VALUE, "operation")),
+        })
+    }
+
+    fn begin(
+        &mut self,
+        id: CommandId,
+        device: u32,
+        operation: &Operation<'_>,
+        after: &[CommandId],
+    ) -> Result<(), Failure> {
+        let (device, act) = self.act(device, operation)?;
+        let slot = self.devices.get(device as usize).ok_or_else(|| gone(code::INVALID_VALUE, "device"))?;
+        let (node, queue) = (slot.node, Arc::clone(&slot.queue));
+        let waits_at_all = after.iter().any(|earlier| self.open.contains_key(earlier));
+        let mut early = if waits_at_all { act.bytes_sent() } else { 0 };
+        let is_too_early =
+            self.issuers.get(node).is_some_and(|issuer| issuer.early + early > EARLY_BYTES_MAX) && early > 0;
+        let (issue, mut waits, mut left) = (Arc::<Issue>::default(), Vec::new(), 0);
+        for earlier in after {
+            let is_parked = self.parked.contains_key(earlier);
+            // What is not there has ended.
+            let Some(open) = self.open.get_mut(earlier) else { continue };
+            waits.push(Arc::clone(&open.issue));
+            if is_too_early {
+                open.on_end.push(id);
+                left += 1;
+            } else if (open.node != Some(node) || is_parked) && !open.issue.is_sent_or_tell() {
+                open.on_issue.push(id);
+                left += 1;
+            }
+        }
+        if is_too_early {
+            early = 0;
+        }
+        if let Some(issuer) = self.issuers.get_mut(node) {
+            issuer.early += early;
+        }
+        let order = Order { id, queue, act, waits, issue: Arc::clone(&issue) };
+        self.open
+            .insert(id, Open { node: Some(node), issue, early, on_issue: Vec::new(), on_end: Vec::new() });
+        if left == 0 {
+            self.send(node, order);
+        } else {
+            self.parked.insert(id, Parked { node, order, left });
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, node: usize, order: Order) {
+        let id = order.id;
+        if !self.issuers.get(node).is_some_and(|issuer| issuer.give(order)) {
+            self.desk.failed(id, gone(code::NODE_LOST, "thread that sends to this node"));
+        }
+    }
+
+    /// Something that a parked operation waits for has been sent, or has ended.
+    fn met(&mut self, id: CommandId) {
+        let Some(parked) = self.parked.get_mut(&id) else { return };
+        parked.left = parked.left.saturating_sub(1);
+        if parked.left == 0
+            && let Some(Parked { node, order, .. }) = self.parked.remove(&id)
+        {
+            self.send(node, order);
+        }
+    }
+
+    /// An operation is reported: nothing of it is kept.
+    fn close(&mut self, end: &Ended) {
+        let Some(open) = self.open.remove(&end.operation) else { return };
+        if let Some(issuer) = open.node.and_then(|node| self.issuers.get_mut(node)) {
+            issuer.early = issuer.early.saturating_sub(open.early);
+        }
+        for later in open.on_issue.into_iter().chain(open.on_end) {
+            if end.outcome.is_err() {
+                if self.parked.remove(&later).is_some() {
+                    let message = "what it waits for has failed".to_owned();
+                    self.desk
+                        .failed(later, Failure { code: code::WAIT_LIST_FAILED, message, log: String::new() });
+                }
+            } else {
+                self.met(later);
+            }
+        }
+    }
+
+    fn build(&mut self, id: CommandId, device: u32, operation: &Operation<'_>) -> Result<(), Failure> {
+        let Operation::CreateKernel { kernel, code, name, options } = operation else { return Ok(()) };
+        let slot = self.devices.get(device as usize).ok_or_else(|| gone(code::INVALID_VALUE, "device"))?;
+        self.programs.build(
+            (id, *kernel),
+            (device, Arc::clone(slot.queue.device())),
+            (code, options, name),
+            &self.context,
+            &self.desk,
+        )
+    }
+}
+
+impl Backend for Pooled {
+    fn devices(&self) -> &[DeviceInfo] {
+        &self.infos
+    }
+
+    /// All are in one context: the workers keep the order, also between nodes.
+    fn orders(&self, _: u32, _: u32) -> bool {
+        true
+    }
+
+    unsafe fn start(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) {
+        let started = match operation {
+            Operation::CreateKernel { .. } => self.build(id, device, operation),
+            _ => self.begin(id, device, operation, after),
+        };
+        if let Err(failure) = started {
+            self.desk.failed(id, failure);
+        }
+    }
+
+    fn poll(&mut self, ended: &mut Vec<Ended>) {
+        while let Ok(news) = self.news.try_recv() {
+            match news {
+                News::Ended(end) => {
+                    self.close(&end);
+                    ended.push(end);
+                }
+                News::Sent(id) => {
+                    let waiting = self.open.get_mut(&id).map(|open| std::mem::take(&mut open.on_issue));
+                    waiting.unwrap_or_default().into_iter().for_each(|later| self.met(later));
+                }
+                News::Built { id, object, key, made } => {
+                    let outcome = made.map(|(program, made)| {
+                        self.programs.keep(*key, program);
+                        self.kernels.insert(object, Arc::new(made));
+                    });
+                    ended.push(self.desk.end_now(id, outcome));
+                }
+            }
+        }
+    }
+
+    fn wake_with(&mut self, wake: Doorbell) {
+        self.desk.wake_with(wake);
+    }
+}
+
+fn gone(code: i32, what: &str) -> Failure {
+    Failure { code, message: format!("the {what} does not exist, or is released"), log: String::new() }
+}
+
+fn out_of_order(device: &penstock_client::Device) -> u64 {
+    let bits = device.info(QUEUE_PROPERTIES).and_then(|bytes| bytes.first_chunk::<8>());
+    bits.map_or(0, |bytes| u64::from_ne_bytes(*bytes)) & OUT_OF_ORDER
+}
+
+fn describe(node: &Node, device: &penstock_client::Device) -> DeviceInfo {
+    const CL_PLATFORM_VERSION: u32 = 0x0901;
+    const CL_PLATFORM_NAME: u32 = 0x0902;
+    /// Tells two nodes on one host from two hosts, whatever their names are.
+    const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
+    let description = node.description();
+    let platform = description.platforms.get(device.platform() as usize);
+    let text = |name| {
+        let bytes = platform.and_then(|platform| describe::find(&platform.info, name)).unwrap_or_default();
+        String::from_utf8_lossy(bytes).trim_end_matches('\0').trim().to_owned()
+    };
+    let boot = std::fs::read_to_string(BOOT_ID_FILE).unwrap_or_default();
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    DeviceInfo {
+        info: device.all_info().clone(),
+        platform: text(CL_PLATFORM_NAME),
+        platform_version: text(CL_PLATFORM_VERSION),
+        hostname: node.host().to_owned(),
+        in_pool: Some(InPool {
+            node: number(node.index()),
+            index: device.index(),
+            count: number(node.devices().len()),
+            is_local: matches!(node.address(), Address::Unix(_))
+                || (!boot.trim().is_empty() && description.boot == boot.trim()),
+        }),
+    }
+}

@@ -1,0 +1,135 @@
+//! Where other threads leave what the scheduler has to know, and how ends of commands are told there.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_client::{Event, Pool, Program};
+use penstock_wire::Status;
+
+use super::program::{Made, ProgramKey};
+use crate::backend::{Ended, Failure};
+use crate::clock::Clock;
+use crate::command::{CommandId, ObjectId, Times};
+use crate::doorbell::Doorbell;
+use crate::error::{code, status_name};
+
+/// What other threads tell.
+pub(super) enum News {
+    /// It has ended.
+    Ended(Ended),
+    /// It has been sent, and somebody waits for that.
+    Sent(CommandId),
+    /// A build has ended.
+    Built {
+        id: CommandId,
+        object: ObjectId,
+        key: Box<ProgramKey>,
+        made: Result<(Arc<Program>, Made), Failure>,
+    },
+}
+
+impl std::fmt::Debug for News {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ended(ended) => ended.fmt(f),
+            Self::Sent(id) => f.debug_tuple("Sent").field(id).finish(),
+            Self::Built { id, .. } => f.debug_tuple("Built").field(id).finish(),
+        }
+    }
+}
+
+/// A clone tells the same scheduler.
+#[derive(Clone, Debug)]
+pub(super) struct Desk {
+    post: Sender<News>,
+    bell: Arc<Mutex<Doorbell>>,
+    clock: Arc<dyn Clock>,
+    pool: Arc<Pool>,
+}
+
+impl Desk {
+    pub(super) fn new(post: Sender<News>, clock: Arc<dyn Clock>, pool: Arc<Pool>) -> Self {
+        Self { post, bell: Arc::default(), clock, pool }
+    }
+
+    pub(super) fn wake_with(&self, wake: Doorbell) {
+        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = wake;
+    }
+
+    pub(super) fn tell(&self, news: News) {
+        // Nobody listens any more: the run is over.
+        _ = self.post.send(news);
+        self.bell.lock().unwrap_or_else(PoisonError::into_inner).ring();
+    }
+
+    /// An operation ends without having been sent.
+    pub(super) fn failed(&self, id: CommandId, failure: Failure) {
+        self.tell(News::Ended(self.end_now(id, Err(failure))));
+    }
+
+    /// An operation that ends here.
+    pub(super) fn done(&self, id: CommandId) {
+        self.tell(News::Ended(self.end_now(id, Ok(()))));
+    }
+
+    pub(super) fn end_now(&self, id: CommandId, outcome: Result<(), Failure>) -> Ended {
+        Ended { operation: id, outcome, times: Times::default() }
+    }
+
+    /// A command of `node` has ended. Its start is told by the device's own clock, as a duration.
+    pub(super) fn ended(&self, id: CommandId, node: usize, what: &str, status: Status, event: &Event) {
+        let (ended, times) = (self.clock.now(), event.times());
+        let started = ended.saturating_sub(times.ended.saturating_sub(times.started));
+        let outcome = if status.is_error() { Err(self.failure(node, what, status)) } else { Ok(()) };
+        self.tell(News::Ended(Ended {
+            operation: id,
+            outcome,
+            times: Times { received: 0, started, ended },
+        }));
+    }
+
+    /// Why a command of `node` failed with `status`.
+    fn failure(&self, node: usize, what: &str, status: Status) -> Failure {
+        // A driver's "device not available" is the same number as the loss of a node.
+        let lost = (status == Status::NODE_LOST).then(|| self.lost(node)).flatten();
+        match lost {
+            Some(reason) => Failure {
+                code: code::NODE_LOST,
+                message: format!("cannot {what}: {reason}"),
+                log: String::new(),
+            },
+            None => Failure {
+                code: status.0,
+                message: format!("cannot {what}: {}", status_name(status.0)),
+                log: String::new(),
+            },
+        }
+    }
+
+    /// Why something could not be sent to `node`.
+    pub(super) fn refusal(&self, node: usize, what: &str, error: &penstock_client::Error) -> Failure {
+        let status = error.status();
+        if status == Status::NODE_LOST {
+            let reason = self.lost(node).unwrap_or_else(|| error.to_string());
+            return Failure {
+                code: code::NODE_LOST,
+                message: format!("cannot {what}: {reason}"),
+                log: String::new(),
+            };
+        }
+        Failure { code: status.0, message: format!("cannot {what}: {error}"), log: String::new() }
+    }
+
+    /// Which node is lost: this one, or another one that a command here needed.
+    fn lost(&self, node: usize) -> Option<String> {
+        let (own, others): (Vec<_>, Vec<_>) = self.pool.nodes().iter().partition(|it| it.index() == node);
+        let lost = own.into_iter().chain(others).find(|node| node.session().is_lost())?;
+        // A lost session says why, whatever it is asked for, and sends nothing.
+        let why = lost
+            .session()
+            .flush()
+            .err()
+            .map_or_else(|| format!("node {} is lost", lost.host()), |error| error.to_string());
+        Some(format!("{why} ({})", lost.address()))
+    }
+}

@@ -1,0 +1,315 @@
+//! The thread of a node that sends commands to its worker, and waits for room on the link where there is none.
+
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+use penstock_client::{ArgValue, Context, Error, Event, Memory, Node, Queue, Session, Target, Want};
+use penstock_wire::{FrameError, Payload, Status};
+
+use super::desk::Desk;
+use super::gone;
+use super::program::Made;
+use crate::backend::Failure;
+use crate::command::{CommandId, Range};
+use crate::error::code;
+use crate::transport::Span;
+
+/// `CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED`.
+const CONTENT_UNDEFINED: u64 = 1 << 1;
+
+/// A buffer, once its creation has been sent.
+pub(super) type Cell = Arc<OnceLock<Arc<Memory>>>;
+
+/// One operation for a node.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) id: CommandId,
+    pub(super) queue: Arc<Queue>,
+    pub(super) act: Act,
+    /// What it comes after: all sent before it.
+    pub(super) waits: Vec<Arc<Issue>>,
+    pub(super) issue: Arc<Issue>,
+}
+
+/// What to do.
+#[derive(Debug)]
+pub(super) enum Act {
+    Create { memory: Cell, size: u64, flags: u64 },
+    ReleaseBuffer(Cell),
+    ReleaseKernel(Arc<Made>),
+    Run { made: Arc<Made>, range: Range, args: Vec<Value> },
+    Write { memory: Cell, offset: u64, from: Span },
+    Read { memory: Cell, offset: u64, into: Span },
+    Copy { source: (Cell, u64), target: (Cell, u64), size: u64 },
+}
+
+/// A kernel argument.
+#[derive(Debug)]
+pub(super) enum Value {
+    Bytes(Vec<u8>),
+    Buffer(Cell),
+    Local(u64),
+}
+
+impl Act {
+    /// Bytes that travel with the order.
+    pub(super) fn bytes_sent(&self) -> u64 {
+        if let Self::Write { from, .. } = self { from.length as u64 } else { 0 }
+    }
+
+    /// For messages: "cannot ...".
+    const fn what(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "create a buffer",
+            Self::ReleaseBuffer(_) => "release a buffer",
+            Self::ReleaseKernel(_) => "release a kernel",
+            Self::Run { .. } => "run a kernel",
+            Self::Write { .. } => "write a buffer",
+            Self::Read { .. } => "read a buffer",
+            Self::Copy { .. } => "copy a buffer",
+        }
+    }
+}
+
+/// The name under which later commands can wait for an operation; there once it has been sent.
+#[derive(Debug, Default)]
+pub(super) struct Issue(Mutex<Issued>);
+
+#[derive(Debug, Default)]
+struct Issued {
+    event: Option<Event>,
+    /// Somebody wants to hear when it is there.
+    tell: bool,
+}
+
+impl Issue {
+    /// Whether it has been sent; if not, that will be told.
+    pub(super) fn is_sent_or_tell(&self) -> bool {
+        let mut issued = self.lock();
+        issued.tell |= issued.event.is_none();
+        issued.event.is_some()
+    }
+
+    /// It has been sent. Whether to tell.
+    fn is_sent(&self, event: Event) -> bool {
+        let mut issued = self.lock();
+        issued.event = Some(event);
+        issued.tell
+    }
+
+    fn event(&self) -> Option<Event> {
+        self.lock().event.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Issued> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives orders to the thread of a node.
+#[derive(Debug)]
+pub(super) struct Issuer {
+    /// See `EARLY_BYTES_MAX`.
+    pub(super) early: u64,
+    orders: Option<Sender<Order>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Issuer {
+    pub(super) fn start(node: &Arc<Node>, context: Arc<Context>, desk: Desk) -> std::io::Result<Self> {
+        let (orders, taken) = mpsc::channel();
+        let issuing =
+            Issuing { node: node.index(), session: Arc::clone(node.session()), context, desk, orders: taken };
+        let thread = std::thread::Builder::new()
+            .name(format!("wtr-node-{}", node.index()))
+            .spawn(move || issuing.run())?;
+        Ok(Self { early: 0, orders: Some(orders), thread: Some(thread) })
+    }
+
+    /// `false`: nobody takes it.
+    pub(super) fn give(&self, order: Order) -> bool {
+        self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok())
+    }
+}
+
+impl Drop for Issuer {
+    fn drop(&mut self) {
+        // The thread ends when nobody can give it orders any more. All commands have ended, so nothing holds it up.
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            _ = thread.join();
+        }
+    }
+}
+
+/// What the thread has.
+struct Issuing {
+    node: usize,
+    session: Arc<Session>,
+    context: Arc<Context>,
+    desk: Desk,
+    orders: Receiver<Order>,
+}
+
+impl Issuing {
+    fn run(self) {
+        loop {
+            let order = match self.orders.try_recv() {
+                Ok(order) => order,
+                Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => {
+                    // Nothing more for now: the worker sees all so far. What fails is told by the commands.
+                    _ = self.session.flush();
+                    let Ok(order) = self.orders.recv() else { return };
+                    order
+                }
+            };
+            self.issue(order);
+        }
+    }
+
+    fn issue(&self, order: Order) {
+        let Order { id, queue, act, waits, issue } = order;
+        let waits: Vec<Event> = waits.iter().filter_map(|issue| issue.event()).collect();
+        let what = act.what();
+        let landing = Landing::of(&act);
+        let sent = match act {
+            Act::ReleaseBuffer(memory) => {
+                drop(memory);
+                Ok(None)
+            }
+            Act::ReleaseKernel(made) => {
+                drop(made);
+                Ok(None)
+            }
+            act => self.enqueue(&queue, act, &waits, landing.clone()),
+        };
+        match sent {
+            Ok(event) => {
+                let is_awaited = issue.is_sent(event.clone().unwrap_or_else(|| Event::ended(Status::OK)));
+                if is_awaited {
+                    self.desk.tell(super::News::Sent(id));
+                }
+                match event {
+                    Some(event) => self.report(id, what, &event, landing),
+                    None => self.desk.done(id),
+                }
+            }
+            Err(failure) => {
+                if let Some(landing) = landing {
+                    landing.close();
+                }
+                // Commands that come after it find that it has failed.
+                _ = issue.is_sent(Event::ended(Status(failure.code.min(-1))));
+                self.desk.failed(id, failure);
+            }
+        }
+    }
+
+    /// Has the end of a command told.
+    fn report(&self, id: CommandId, what: &'static str, event: &Event, landing: Option<Landing>) {
+        let (desk, node, timed) = (self.desk.clone(), self.node, event.clone());
+        event.on_complete(move |status| {
+            if let Some(landing) = landing {
+                landing.close();
+            }
+            desk.ended(id, node, what, status, &timed);
+        });
+    }
+
+    fn enqueue(
+        &self,
+        queue: &Queue,
+        act: Act,
+        waits: &[Event],
+        landing: Option<Landing>,
+    ) -> Result<Option<Event>, Failure> {
+        let what = act.what();
+        let bad = |error: Error| self.desk.refusal(self.node, what, &error);
+        match act {
+            Act::Create { memory, size, flags } => {
+                let made = Memory::buffer(&self.context, flags, size, None).map_err(bad)?;
+                _ = memory.set(Arc::clone(&made));
+                // Creating is not answered; this says whether there is memory for it, and makes it where it is used.
+                queue.migrate(&[made], CONTENT_UNDEFINED, waits, Want::Event).map_err(bad)
+            }
+            Act::Run { made, range, args } => {
+                for (index, arg) in args.into_iter().enumerate() {
+                    match arg {
+                        Value::Bytes(bytes) => made.kernel.set_bytes(index, &bytes),
+                        Value::Buffer(memory) => {
+                            made.kernel.set(index, ArgValue::Memory(Some(Arc::clone(there(&memory)?))));
+                        }
+                        Value::Local(size) => made.kernel.set(index, ArgValue::Local(size)),
+                    }
+                }
+                let range = (range.dims, range.offset, range.global, range.local);
+                queue.launch(&made.kernel, range, waits, Want::Event).map_err(bad)
+            }
+            Act::Write { memory, offset, from } => {
+                let bytes = if from.length == 0 {
+                    &[]
+                } else {
+                    // SAFETY: the caller of `Backend::start` keeps these bytes as they are until the operation is reported.
+                    unsafe { std::slice::from_raw_parts(from.start, from.length) }
+                };
+                queue.write(there(&memory)?, offset, bytes, waits, Want::Event).map_err(bad)
+            }
+            Act::Read { memory, offset, into } => {
+                let range = penstock_client::Range { offset, size: into.length as u64 };
+                let target = Box::new(landing.unwrap_or_default());
+                queue.read(there(&memory)?, range, target, waits, Want::Event).map_err(bad)
+            }
+            Act::Copy { source, target, size } => {
+                let (from, to) = (there(&source.0)?, there(&target.0)?);
+                queue.copy((from, source.1), (to, target.1), size, waits, Want::Event).map_err(bad)
+            }
+            Act::ReleaseBuffer(_) | Act::ReleaseKernel(_) => Ok(None),
+        }
+    }
+}
+
+fn there(memory: &Cell) -> Result<&Arc<Memory>, Failure> {
+    memory.get().ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "buffer"))
+}
+
+/// Where the bytes of a read go, as long as the operation has not been reported: after that the memory is the program's again. A lost
+/// node ends a read while another thread may be taking its bytes.
+#[derive(Clone, Debug, Default)]
+struct Landing(Arc<Mutex<Option<Span>>>);
+
+impl Landing {
+    fn of(act: &Act) -> Option<Self> {
+        match act {
+            Act::Read { into, .. } => Some(Self(Arc::new(Mutex::new(Some(*into))))),
+            _ => None,
+        }
+    }
+
+    /// Nothing is written any more.
+    fn close(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Target for Landing {
+    fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError> {
+        // Held while the bytes come.
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(span) = *open else { return Err(FrameError::Broken) };
+        let range = usize::try_from(offset).ok().zip(usize::try_from(payload.left()).ok());
+        let (start, count) = range.ok_or(FrameError::PayloadTooShort)?;
+        // The peer's numbers: nothing outside the read's own range is ever written.
+        if start.checked_add(count).is_none_or(|end| end > span.length) {
+            return Err(FrameError::BadPayload("ReadData"));
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        // SAFETY: this is inside the span, which the caller of `Backend::start` keeps until the operation is reported; the lock is
+        // held, so it has not been.
+        let into = unsafe { std::slice::from_raw_parts_mut(span.start.wrapping_add(start), count) };
+        payload.read(into)
+    }
+}

@@ -1,0 +1,140 @@
+//! Programs and kernels on the pool. A build waits for a node's compiler, so it has a thread of its own.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use penstock_client::{Context, Device, Error, Kernel, Program};
+use penstock_wire::Status;
+
+use super::desk::{Desk, News};
+use crate::backend::Failure;
+use crate::command::{Code, CommandId, ObjectId};
+use crate::error::{code, status_name};
+
+/// Built programs that are kept for further kernels of the same code: an application has some, a few devices each.
+const PROGRAMS_KEPT: usize = 64;
+
+/// `CL_INVALID_KERNEL_NAME`.
+const INVALID_KERNEL_NAME: Status = Status(-46);
+
+/// Device, code and options.
+pub(super) type ProgramKey = (u32, Code, String);
+
+/// A kernel, for one device.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) kernel: Arc<Kernel>,
+}
+
+impl Made {
+    pub(super) fn name(&self) -> &str {
+        &self.kernel.description().name
+    }
+
+    /// Whether it takes so many arguments.
+    pub(super) fn check(&self, given: usize) -> Result<(), Failure> {
+        let takes = self.kernel.description().args.len();
+        if takes == given {
+            return Ok(());
+        }
+        let message = format!("kernel {} takes {takes} arguments, {given} were given", self.name());
+        Err(Failure { code: code::INVALID_VALUE, message, log: String::new() })
+    }
+}
+
+/// Built programs.
+#[derive(Debug, Default)]
+pub(super) struct Programs(VecDeque<(ProgramKey, Arc<Program>)>);
+
+impl Programs {
+    /// Keeps a program for further kernels.
+    pub(super) fn keep(&mut self, key: ProgramKey, program: Arc<Program>) {
+        if !self.0.iter().any(|(other, _)| *other == key) {
+            self.0.push_back((key, program));
+        }
+        if self.0.len() > PROGRAMS_KEPT {
+            self.0.pop_front();
+        }
+    }
+
+    /// Starts a build; its end is told as [`News::Built`].
+    pub(super) fn build(
+        &self,
+        (id, object): (CommandId, ObjectId),
+        (index, device): (u32, Arc<Device>),
+        (code, options, name): (&Code, &str, &str),
+        context: &Arc<Context>,
+        desk: &Desk,
+    ) -> Result<(), Failure> {
+        let key = Box::new((index, code.clone(), options.to_owned()));
+        let ready = self.0.iter().find(|(other, _)| *other == *key).map(|(_, program)| Arc::clone(program));
+        let (name, context, desk) = (name.to_owned(), Arc::clone(context), desk.clone());
+        let work = move || {
+            let bad = |what: &str, error: &Error| desk.refusal(device.node(), what, error);
+            let made = ready
+                .map_or_else(|| build(&context, &device, &key.1, &key.2, &bad), Ok)
+                .and_then(|program| kernel(&program, &name, &bad).map(|made| (program, made)));
+            desk.tell(News::Built { id, object, key, made });
+        };
+        std::thread::Builder::new().name("wtr-build".into()).spawn(work).map(drop).map_err(|error| Failure {
+            code: code::OUT_OF_HOST_MEMORY,
+            message: format!("cannot start a thread to build a program: {error}"),
+            log: String::new(),
+        })
+    }
+}
+
+type Bad<'a> = &'a dyn Fn(&str, &Error) -> Failure;
+
+fn build(
+    context: &Arc<Context>,
+    device: &Arc<Device>,
+    code: &Code,
+    options: &str,
+    bad: Bad<'_>,
+) -> Result<Arc<Program>, Failure> {
+    const WHAT: &str = "build the program";
+    let devices = std::slice::from_ref(device);
+    let program = match code {
+        Code::Source(source) => {
+            Program::with_source_for(context, devices, source).map_err(|error| bad(WHAT, &error))?
+        }
+        Code::Binary(binary) => {
+            let (program, statuses) = Program::with_binaries(context, &[(device, binary.as_slice())])
+                .map_err(|error| bad(WHAT, &error))?;
+            match statuses.first() {
+                Some(status) if status.is_error() => return Err(refused(*status, WHAT)),
+                _ => program,
+            }
+        }
+    };
+    program.build(devices, options).map(|()| Arc::clone(&program)).map_err(|error| {
+        const CL_PROGRAM_BUILD_LOG: u32 = 0x1183;
+        let log = program.build_info(device, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
+        let failure = match &error {
+            Error::Refused { status, .. } => refused(*status, WHAT),
+            _ => bad(WHAT, &error),
+        };
+        Failure { log: String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned(), ..failure }
+    })
+}
+
+fn kernel(program: &Arc<Program>, name: &str, bad: Bad<'_>) -> Result<Made, Failure> {
+    let known = program.kernels();
+    let Some(description) = known.iter().find(|kernel| kernel.name == name) else {
+        let names: Vec<_> = known.iter().map(|kernel| kernel.name.as_str()).collect();
+        let what = format!("find kernel `{name}` in the program; it has: {}", names.join(", "));
+        return Err(refused(INVALID_KERNEL_NAME, &what));
+    };
+    let kernel =
+        Kernel::new(program, Arc::clone(description)).map_err(|error| bad("make a kernel", &error))?;
+    Ok(Made { kernel })
+}
+
+fn refused(status: Status, what: &str) -> Failure {
+    Failure {
+        code: status.0,
+        message: format!("cannot {what}: {}", status_name(status.0)),
+        log: String::new(),
+    }
+}

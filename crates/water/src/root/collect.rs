@@ -1,0 +1,162 @@
+//! Finds what belongs together in a batch: writes of the same bytes to several devices (a broadcast), writes and reads that feed each
+//! other (bytes that need not pass the root), and sets of transfers that are a scatter or a gather.
+//!
+//! Only commands of equal *level* are put together, the level being the longest way from a command without dependencies.
+//! Every dependency goes to a higher level, so whatever is merged within one, no circle can come of it.
+
+use rustc_hash::FxHashMap;
+
+use super::{Issue, Request};
+use crate::command::CommandId;
+
+/// Writes of the same bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Places of the writes in the batch.
+    pub members: Vec<usize>,
+    /// The place of the read whose bytes they are, if it is in the batch too and they may come straight from its device.
+    pub feed: Option<usize>,
+}
+
+/// Transfers of one level that are a scatter or a gather: different memory of the program, one device each.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Whether they are writes.
+    pub is_scatter: bool,
+    /// Places in the batch.
+    pub members: Vec<usize>,
+    /// All their bytes.
+    pub bytes: u64,
+    /// Whether one range of the program's memory follows the other without a gap.
+    pub is_contiguous: bool,
+}
+
+/// What was found in a batch.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// By the first member's place, in the batch's order.
+    pub groups: Vec<Group>,
+    /// Likewise.
+    pub spreads: Vec<Spread>,
+}
+
+/// The level of each command of a batch.
+pub fn levels(batch: &[Issue]) -> Vec<u32> {
+    let mut by_id: FxHashMap<CommandId, u32> = FxHashMap::default();
+    let mut levels = Vec::with_capacity(batch.len());
+    for issue in batch {
+        let below = issue.waits.iter().filter_map(|wait| by_id.get(wait)).max();
+        let level = below.map_or(0, |level| level + 1);
+        by_id.insert(issue.id, level);
+        levels.push(level);
+    }
+    levels
+}
+
+/// Finds groups and spreads.
+pub fn find(batch: &[Issue]) -> Found {
+    let levels = levels(batch);
+    let places: FxHashMap<CommandId, usize> =
+        batch.iter().enumerate().map(|(place, issue)| (issue.id, place)).collect();
+    let mut keys: FxHashMap<(u32, u64, u64, Option<usize>), usize> = FxHashMap::default();
+    let mut groups: Vec<Group> = Vec::new();
+    let mut scatters: FxHashMap<(u32, bool), Vec<usize>> = FxHashMap::default();
+    for (place, issue) in batch.iter().enumerate() {
+        let level = levels.get(place).copied().unwrap_or_default();
+        match issue.request {
+            Request::Write { size, address, .. } => {
+                let feed = feed(batch, &levels, &places, issue, address, size);
+                let group = *keys.entry((level, address, size, feed)).or_insert_with(|| {
+                    groups.push(Group { members: Vec::new(), feed });
+                    groups.len() - 1
+                });
+                if let Some(group) = groups.get_mut(group) {
+                    group.members.push(place);
+                }
+                scatters.entry((level, true)).or_default().push(place);
+            }
+            Request::Read { .. } => scatters.entry((level, false)).or_default().push(place),
+            _ => {}
+        }
+    }
+    groups.retain(|group| group.feed.is_some() || ranks(batch, &group.members) > 1);
+    let mut spreads: Vec<Spread> = scatters
+        .into_iter()
+        .filter_map(|((_, is_scatter), members)| spread(batch, is_scatter, members))
+        .collect();
+    spreads.sort_by_key(|spread| spread.members.first().copied());
+    Found { groups, spreads }
+}
+
+/// Different ranks beside the root among these commands.
+pub fn ranks(batch: &[Issue], members: &[usize]) -> usize {
+    let mut ranks: Vec<_> = members
+        .iter()
+        .filter_map(|place| batch.get(*place))
+        .map(|issue| issue.rank)
+        .filter(|rank| *rank != 0)
+        .collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks.len()
+}
+
+/// The read in the batch whose bytes a write passes on. They may come straight from its device only if nothing that the write
+/// waits for waits itself for the read: the read's device serves both at a time.
+fn feed(
+    batch: &[Issue],
+    levels: &[u32],
+    places: &FxHashMap<CommandId, usize>,
+    write: &Issue,
+    address: u64,
+    size: u64,
+) -> Option<usize> {
+    let waits: Vec<usize> = write.waits.iter().filter_map(|wait| places.get(wait).copied()).collect();
+    let holds = |place: &usize| match batch.get(*place).map(|issue| &issue.request) {
+        Some(Request::Read { address: start, size: length, .. }) => {
+            *start <= address && address + size <= start + length
+        }
+        _ => false,
+    };
+    let read = waits.iter().copied().find(|place| holds(place))?;
+    let level = levels.get(read)?;
+    // The root has its devices at hand: there nothing is gained.
+    let is_remote = batch.get(read)?.rank != 0 || write.rank != 0;
+    let is_free =
+        waits.iter().all(|place| *place == read || levels.get(*place).is_some_and(|other| other <= level));
+    // Another read into the same memory after this one would make it other bytes.
+    let is_only = waits.iter().filter(|place| overlaps(batch, **place, address, size)).count() == 1;
+    (is_remote && is_free && is_only && batch.get(read)?.rank != write.rank).then_some(read)
+}
+
+fn overlaps(batch: &[Issue], place: usize, address: u64, size: u64) -> bool {
+    match batch.get(place).map(|issue| &issue.request) {
+        Some(Request::Read { address: start, size: length, .. }) => {
+            *start < address + size && address < start + length
+        }
+        _ => false,
+    }
+}
+
+/// A scatter or gather: at least two ranks, and no byte of the program's memory twice.
+fn spread(batch: &[Issue], is_scatter: bool, members: Vec<usize>) -> Option<Spread> {
+    if ranks(batch, &members) < 2 {
+        return None;
+    }
+    let mut ranges: Vec<(u64, u64)> = members
+        .iter()
+        .filter_map(|place| match batch.get(*place)?.request {
+            Request::Write { address, size, .. } | Request::Read { address, size, .. } => {
+                Some((address, size))
+            }
+            _ => None,
+        })
+        .collect();
+    ranges.sort_unstable();
+    let apart =
+        ranges.windows(2).all(|pair| matches!(pair, [(start, size), (next, _)] if start + size <= *next));
+    let bytes = ranges.iter().map(|(_, size)| size).sum();
+    let is_contiguous =
+        ranges.windows(2).all(|pair| matches!(pair, [(start, size), (next, _)] if start + size == *next));
+    apart.then_some(Spread { is_scatter, members, bytes, is_contiguous })
+}

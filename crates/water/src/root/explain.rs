@@ -1,0 +1,122 @@
+//! Why a group of transfers was replaced, or was not: `WTR_DCR_EXPLAIN=file` gets a line of JSON for each.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::Root;
+use super::cost::Shape;
+use crate::command::CommandId;
+
+/// What was found and decided.
+#[derive(Clone, Debug, Serialize)]
+pub struct Decision {
+    /// `broadcast`, `scatter`, `gather` or `device to device`.
+    pub what: &'static str,
+    /// Level of its commands in their batch.
+    pub level: u32,
+    /// Ranks beside the source.
+    pub ranks: u32,
+    /// Commands.
+    pub commands: usize,
+    /// Bytes for each member of a broadcast; of all, for a scatter or gather.
+    pub bytes: u64,
+    /// One by one.
+    pub predicted_p2p_ns: f64,
+    /// As chosen.
+    pub predicted_ns: f64,
+    /// How it goes.
+    pub shape: Shape,
+    /// Bytes of a piece.
+    pub segment: u64,
+    /// Whether it was replaced.
+    pub replaced: bool,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// Decisions whose commands are under way.
+#[derive(Debug, Default)]
+pub struct Explain {
+    file: Option<BufWriter<File>>,
+    /// Counts of what was decided, by kind, and how many were replaced.
+    pub totals: FxHashMap<&'static str, (u64, u64)>,
+    next: usize,
+    open: FxHashMap<usize, Open>,
+    watched: FxHashMap<CommandId, Vec<usize>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    decision: Decision,
+    left: usize,
+    began: u64,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    decision: &'a Decision,
+    actual_ns: u64,
+}
+
+impl Explain {
+    /// Writes to this file.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn to_file(path: &str) -> std::io::Result<Self> {
+        Ok(Self { file: Some(BufWriter::new(File::create(path)?)), ..Self::default() })
+    }
+}
+
+impl Root {
+    /// Decisions are explained there from now on.
+    pub fn set_explain(&mut self, explain: Explain) {
+        self.explain = explain;
+    }
+
+    pub(super) fn decided(&mut self, decision: Decision) -> usize {
+        let explain = &mut self.explain;
+        let totals = explain.totals.entry(decision.what).or_default();
+        totals.0 += 1;
+        totals.1 += u64::from(decision.replaced);
+        explain.next += 1;
+        if explain.file.is_some() {
+            explain.open.insert(explain.next, Open { decision, left: 0, began: self.clock.now() });
+        }
+        explain.next
+    }
+
+    /// The decision is over when these have ended.
+    pub(super) fn watch_decision(&mut self, decision: usize, commands: &[CommandId]) {
+        let Some(open) = self.explain.open.get_mut(&decision) else { return };
+        open.left = commands.len();
+        for command in commands {
+            self.explain.watched.entry(*command).or_default().push(decision);
+        }
+    }
+
+    pub(super) fn explain_end(&mut self, command: CommandId) {
+        if self.explain.watched.is_empty() {
+            return;
+        }
+        for decision in self.explain.watched.remove(&command).unwrap_or_default() {
+            let Some(open) = self.explain.open.get_mut(&decision) else { continue };
+            open.left = open.left.saturating_sub(1);
+            if open.left > 0 {
+                continue;
+            }
+            let Some(open) = self.explain.open.remove(&decision) else { continue };
+            let actual_ns = self.clock.now().saturating_sub(open.began);
+            let line = serde_json::to_string(&Line { decision: &open.decision, actual_ns });
+            if let (Some(file), Ok(line)) = (&mut self.explain.file, line) {
+                // A full disk must not end the run; the lines are only told.
+                _ = writeln!(file, "{line}");
+                _ = file.flush();
+            }
+        }
+    }
+}

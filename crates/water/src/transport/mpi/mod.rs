@@ -1,0 +1,565 @@
+//! Ranks that are processes of an MPI run.
+//!
+//! Control messages have tag 0. They are looked for by a probe, which also tells how long they are, and are passed on in the order in
+//! which a rank sent them. A piece of a stream is one message, with the stream as its tag. All that is under way is asked
+//! after in one call. MPI needs somebody to ask: it makes no progress by itself, and has no descriptor to sleep on.
+//!
+//! A control message ends with a byte that says what it is ([`Kind`]): beside the runtime's letters there is what the transport itself
+//! says, for [`Liveness`].
+
+mod liveness;
+mod shim;
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::{Happening, Span, Token, Transport};
+use crate::clock::Clock;
+use crate::command::{Rank, Stream};
+use crate::doorbell::Doorbell;
+pub use liveness::SILENCE_NS;
+use liveness::{Due, Greeting, Identity, Liveness};
+use shim::{End, Failed, Run};
+pub use shim::{Shim, Unusable};
+
+/// The tag of control messages; streams have those above.
+const CONTROL_TAG: c_int = 0;
+/// Control messages that are taken in one poll: others have their turn, too.
+const LETTERS_PER_POLL: usize = 64;
+/// How long the end waits for the other ranks. They were told to end before, and answered.
+const FINISH_NS_MAX: u64 = 10_000_000_000;
+/// How often it looks: no hurry at the end.
+const FINISH_NAP_NS: u64 = 200_000;
+
+/// What a control message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    /// The runtime's.
+    Letter = 0,
+    /// "I live".
+    Beat = 1,
+    /// The first of neighbours, a [`Greeting`].
+    Greeting = 2,
+    /// A rank (4 bytes, little-endian) is lost, and why. To the rank itself: you are taken for lost.
+    Lost = 3,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Self> {
+        [Self::Letter, Self::Beat, Self::Greeting, Self::Lost].into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// How to take part.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether somebody drives this rank all the time, so that it can promise to be heard of. If not, the others do not notice its end when
+    /// it is on another host: the launcher has to.
+    pub beats: bool,
+    /// What counts as lost, in ns.
+    pub silence_ns: u64,
+}
+
+/// One rank's end.
+#[derive(Debug)]
+pub struct Mpi {
+    /// None after its end.
+    run: Option<Run>,
+    rank: Rank,
+    size: u32,
+    tags: u32,
+    threads: c_int,
+    clock: Arc<dyn Clock>,
+    next: u64,
+    under_way: FxHashMap<u64, Operation>,
+    /// Control messages that are being received, by rank.
+    arriving: Vec<VecDeque<Arriving>>,
+    /// Why ranks are lost.
+    lost: Vec<Option<String>>,
+    /// None where time is simulated: there nobody is lost.
+    liveness: Option<Liveness>,
+    /// What happened outside of `poll`.
+    news: Vec<Happening>,
+    /// Reused by `poll`.
+    ends: Vec<End>,
+}
+
+#[derive(Debug)]
+enum Operation {
+    /// A control message on its way; its bytes stay here.
+    Letter {
+        to: Rank,
+        bytes: Vec<u8>,
+    },
+    /// One that is being received.
+    Arriving {
+        from: Rank,
+    },
+    Send {
+        to: Rank,
+        token: Token,
+    },
+    Receive {
+        from: Rank,
+        token: Token,
+    },
+    /// The barrier at the end.
+    Finish,
+    /// Of a rank that is lost: nobody waits for it any more. MPI may still hold bytes of ours.
+    Orphan {
+        _bytes: Vec<u8>,
+    },
+}
+
+#[derive(Debug)]
+struct Arriving {
+    id: u64,
+    bytes: Vec<u8>,
+    is_there: bool,
+}
+
+impl Mpi {
+    /// Starts MPI, and takes part in the run. Waits for all ranks.
+    ///
+    /// # Errors
+    /// MPI does not start.
+    pub fn open(shim: &'static Shim, clock: Arc<dyn Clock>, options: Options) -> Result<Self, Unusable> {
+        let run = Run::open(shim)?;
+        let (rank, size) = (run.rank(), run.ranks());
+        let (tags, threads) = (run.tag_max().max(1), run.threads);
+        let mut mpi = Self {
+            run: Some(run),
+            rank,
+            size,
+            tags,
+            threads,
+            clock,
+            next: 0,
+            under_way: FxHashMap::default(),
+            arriving: (0..size).map(|_| VecDeque::new()).collect(),
+            lost: (0..size).map(|_| None).collect(),
+            liveness: None,
+            news: Vec::new(),
+            ends: Vec::new(),
+        };
+        if size > 1 && !mpi.clock.is_simulated() {
+            mpi.greet(options);
+        }
+        Ok(mpi)
+    }
+
+    /// Opens the shim of this file first.
+    ///
+    /// # Errors
+    /// The shim cannot be used, or MPI does not start.
+    pub fn load(path: &Path, clock: Arc<dyn Clock>, options: Options) -> Result<Self, Unusable> {
+        Self::open(Shim::load(path)?, clock, options)
+    }
+
+    /// Whether any thread may call, one at a time. If not, only the one that made this.
+    pub fn may_change_threads(&self) -> bool {
+        self.threads >= shim::SERIALIZED
+    }
+
+    /// The MPI's name and version.
+    pub fn library(&self) -> String {
+        self.run.as_ref().map(|run| run.shim.library()).unwrap_or_default()
+    }
+
+    fn greet(&mut self, options: Options) {
+        let own = Greeting { beats: options.beats || self.rank != 0, identity: Identity::own() };
+        let neighbours = if self.rank == 0 { 1..self.size } else { 0..1 };
+        let liveness = Liveness::new(own, neighbours, options.silence_ns, self.clock.now());
+        // Serialising into memory does not fail: no type in it refuses to be serialised.
+        let greeting = postcard::to_allocvec(liveness.greeting()).unwrap_or_default();
+        let peers = liveness.peers();
+        self.liveness = Some(liveness);
+        for peer in peers {
+            self.say(peer, Kind::Greeting, greeting.clone());
+        }
+    }
+
+    /// Sends a control message.
+    fn say(&mut self, to: Rank, kind: Kind, mut bytes: Vec<u8>) {
+        bytes.push(kind as u8);
+        let now = self.clock.now();
+        if let Some(liveness) = &mut self.liveness {
+            liveness.told(to, now);
+        }
+        let id = self.id();
+        let (start, length) = (bytes.as_ptr(), bytes.len());
+        self.under_way.insert(id, Operation::Letter { to, bytes });
+        // SAFETY: the bytes stay in `under_way`, unchanged, until the operation has ended.
+        let started =
+            self.start(to, length, |run, count, to| unsafe { run.send(start, count, to, CONTROL_TAG, id) });
+        if let Err(reason) = started {
+            self.under_way.remove(&id);
+            self.lose(to, &reason);
+        }
+    }
+
+    fn id(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Starts one message. MPI counts in `int`: a longer one is impossible, and pieces are far below that.
+    fn start(
+        &mut self,
+        rank: Rank,
+        length: usize,
+        start: impl FnOnce(&mut Run, c_int, c_int) -> Result<(), Failed>,
+    ) -> Result<(), String> {
+        let run = self.run.as_mut().ok_or("MPI has ended")?;
+        let count = c_int::try_from(length)
+            .map_err(|_| format!("a message of {length} bytes is longer than MPI allows"))?;
+        let rank = c_int::try_from(rank).map_err(|_| format!("there is no rank {rank}"))?;
+        start(run, count, rank).map_err(|failed| failed.to_string())
+    }
+
+    fn is_lost(&self, rank: Rank) -> bool {
+        self.lost.get(rank as usize).is_none_or(Option::is_some)
+    }
+
+    /// The tag of a stream. Where an MPI has fewer tags than there are streams, they are counted round: see [`Stream`].
+    fn tag(&self, stream: Stream) -> c_int {
+        c_int::try_from(1 + stream.0 % self.tags).unwrap_or(1)
+    }
+
+    /// A rank is gone: all that concerns it ends here.
+    fn lose(&mut self, rank: Rank, reason: &str) {
+        if rank == self.rank || self.is_lost(rank) {
+            return;
+        }
+        if let Some(lost) = self.lost.get_mut(rank as usize) {
+            *lost = Some(reason.to_owned());
+        }
+        if let Some(liveness) = &mut self.liveness {
+            liveness.forget(rank);
+        }
+        for (id, operation) in &mut self.under_way {
+            match operation {
+                Operation::Letter { to, bytes } if *to == rank => {
+                    *operation = Operation::Orphan { _bytes: std::mem::take(bytes) }
+                }
+                Operation::Send { to, .. } if *to == rank => {
+                    *operation = Operation::Orphan { _bytes: Vec::new() }
+                }
+                Operation::Receive { from, .. } if *from == rank => {
+                    *operation = Operation::Orphan { _bytes: Vec::new() };
+                    if let Some(run) = &mut self.run {
+                        run.cancel(*id);
+                    }
+                }
+                // Its room stays in `arriving`.
+                _ => {}
+            }
+        }
+        self.news.push(Happening::Lost(rank, reason.to_owned()));
+        self.pass_on(rank, reason);
+    }
+
+    /// The root tells all that a rank is lost, the others tell the root.
+    fn pass_on(&mut self, lost: Rank, reason: &str) {
+        let mut notice = lost.to_le_bytes().to_vec();
+        notice.extend_from_slice(reason.as_bytes());
+        let listeners = if self.rank == 0 { 1..self.size } else { 0..1 };
+        for rank in listeners {
+            // Also the lost one is told: if it lives after all, it must not go on as if nothing had happened.
+            if !self.is_lost(rank) {
+                self.say(rank, Kind::Lost, notice.clone());
+            } else if rank == lost && self.rank == 0 {
+                self.tell_lost(rank, &notice);
+            }
+        }
+    }
+
+    /// Says to a lost rank that it is. If that is impossible, it does not matter.
+    fn tell_lost(&mut self, rank: Rank, notice: &[u8]) {
+        let mut bytes = notice.to_vec();
+        bytes.push(Kind::Lost as u8);
+        let id = self.id();
+        let (start, length) = (bytes.as_ptr(), bytes.len());
+        self.under_way.insert(id, Operation::Orphan { _bytes: bytes });
+        // SAFETY: as in `say`.
+        let started =
+            self.start(rank, length, |run, count, to| unsafe { run.send(start, count, to, CONTROL_TAG, id) });
+        if started.is_err() {
+            self.under_way.remove(&id);
+        }
+    }
+
+    /// MPI fails as a whole: nobody can be reached any more.
+    fn lose_all(&mut self, reason: &str) {
+        for rank in 0..self.size {
+            self.lose(rank, reason);
+        }
+    }
+
+    /// Begins to receive the control messages that are there.
+    fn take_letters(&mut self) {
+        for _ in 0..LETTERS_PER_POLL {
+            let Some(run) = &mut self.run else { return };
+            let (source, count) = match run.probe(CONTROL_TAG) {
+                Ok(Some(found)) => found,
+                Ok(None) => return,
+                Err(failed) => return self.lose_all(&failed.to_string()),
+            };
+            let (Ok(from), Ok(length)) = (Rank::try_from(source), usize::try_from(count)) else { return };
+            let id = self.id();
+            let mut bytes = vec![0; length];
+            let start = bytes.as_mut_ptr();
+            let Some(queue) = self.arriving.get_mut(from as usize) else { return };
+            queue.push_back(Arriving { id, bytes, is_there: false });
+            self.under_way.insert(id, Operation::Arriving { from });
+            // SAFETY: the room stays in `arriving`, used by nobody, until the operation has ended.
+            let started = self.start(from, length, |run, room, from| unsafe {
+                run.receive(start, room, from, CONTROL_TAG, id)
+            });
+            if let Err(reason) = started {
+                self.under_way.remove(&id);
+                if let Some(queue) = self.arriving.get_mut(from as usize) {
+                    queue.pop_back();
+                }
+                return self.lose(from, &reason);
+            }
+        }
+    }
+
+    /// Takes in what has ended.
+    fn take_ends(&mut self, happened: &mut Vec<Happening>) {
+        let Some(run) = &mut self.run else { return };
+        if run.pending() == 0 {
+            return;
+        }
+        let mut ends = std::mem::take(&mut self.ends);
+        if let Err(failed) = run.test(&mut ends) {
+            self.lose_all(&failed.to_string());
+        }
+        for end in ends.drain(..) {
+            self.ended(end, happened);
+        }
+        self.ends = ends;
+    }
+
+    fn ended(&mut self, end: End, happened: &mut Vec<Happening>) {
+        let Some(operation) = self.under_way.remove(&end.id) else { return };
+        let failed = |mpi: &Self| {
+            mpi.run.as_ref().map(|run| run.shim.failed(end.error).to_string()).unwrap_or_default()
+        };
+        match operation {
+            Operation::Letter { to, .. }
+            | Operation::Send { to, .. }
+            | Operation::Arriving { from: to }
+            | Operation::Receive { from: to, .. }
+                if end.error != 0 =>
+            {
+                let reason = failed(self);
+                self.lose(to, &reason);
+            }
+            Operation::Letter { .. } | Operation::Finish | Operation::Orphan { .. } => {}
+            Operation::Arriving { from } => self.arrived(from, end, happened),
+            Operation::Send { token, .. } => happened.push(Happening::Sent(token)),
+            Operation::Receive { from, token } => {
+                let now = self.clock.now();
+                if let Some(liveness) = &mut self.liveness {
+                    liveness.heard(from, now);
+                }
+                happened.push(Happening::Received(token, usize::try_from(end.bytes).unwrap_or(0)));
+            }
+        }
+    }
+
+    /// A control message is there. It is passed on when those before it are.
+    fn arrived(&mut self, from: Rank, end: End, happened: &mut Vec<Happening>) {
+        let now = self.clock.now();
+        if let Some(liveness) = &mut self.liveness {
+            liveness.heard(from, now);
+        }
+        let Some(queue) = self.arriving.get_mut(from as usize) else { return };
+        if let Some(arriving) = queue.iter_mut().find(|arriving| arriving.id == end.id) {
+            arriving.bytes.truncate(usize::try_from(end.bytes).unwrap_or(0));
+            arriving.is_there = true;
+        }
+        while let Some(queue) = self.arriving.get_mut(from as usize)
+            && queue.front().is_some_and(|first| first.is_there)
+            && let Some(Arriving { bytes, .. }) = queue.pop_front()
+        {
+            self.hear(from, bytes, happened);
+        }
+    }
+
+    fn hear(&mut self, from: Rank, mut bytes: Vec<u8>, happened: &mut Vec<Happening>) {
+        if self.is_lost(from) {
+            return;
+        }
+        match bytes.pop().and_then(Kind::of) {
+            Some(Kind::Letter) => happened.push(Happening::Control(from, bytes)),
+            Some(Kind::Beat) => {}
+            Some(Kind::Greeting) => {
+                if let (Some(liveness), Ok(greeting)) =
+                    (&mut self.liveness, postcard::from_bytes::<Greeting>(&bytes))
+                {
+                    liveness.greeted(from, greeting);
+                }
+            }
+            Some(Kind::Lost) => {
+                let Some((lost, reason)) = bytes.split_first_chunk::<4>() else { return };
+                let (lost, reason) =
+                    (Rank::from_le_bytes(*lost), String::from_utf8_lossy(reason).into_owned());
+                if lost == self.rank {
+                    self.lose(from, &format!("it takes this rank for lost: {reason}"));
+                } else {
+                    self.lose(lost, &reason);
+                }
+            }
+            None => self.lose(from, "a message of it is of no kind that this version knows"),
+        }
+    }
+
+    /// Says "I live", and finds out who does not.
+    fn look_around(&mut self) {
+        let now = self.clock.now();
+        let Some(liveness) = &mut self.liveness else { return };
+        let Some(Due { beats, lost }) = liveness.look(now, Identity::is_there) else { return };
+        for (rank, reason) in lost {
+            self.lose(rank, &reason);
+        }
+        for rank in beats {
+            if !self.is_lost(rank) {
+                self.say(rank, Kind::Beat, Vec::new());
+            }
+        }
+    }
+
+    /// Waits until all ranks are at their end, and nothing is under way; whether that is so.
+    fn finish(&mut self) -> Result<(), String> {
+        if let Some((rank, reason)) =
+            (0..self.size).zip(&self.lost).find_map(|(rank, lost)| Some((rank, lost.as_ref()?)))
+        {
+            return Err(format!("rank {rank} is lost: {reason}"));
+        }
+        let id = self.id();
+        self.under_way.insert(id, Operation::Finish);
+        let run = self.run.as_mut().ok_or("MPI has ended")?;
+        run.barrier(id).map_err(|failed| failed.to_string())?;
+        let end = self.clock.now().saturating_add(FINISH_NS_MAX);
+        let mut ignored = Vec::new();
+        while !self.under_way.is_empty() {
+            // Others may still be at work: they hear of this rank, and it of them.
+            self.take_letters();
+            self.take_ends(&mut ignored);
+            self.look_around();
+            let lost = |happening: &Happening| matches!(happening, Happening::Lost(..));
+            if let Some(Happening::Lost(rank, reason)) = self.news.iter().find(|happening| lost(happening)) {
+                return Err(format!("rank {rank} is lost: {reason}"));
+            }
+            if self.clock.now() > end {
+                let seconds = FINISH_NS_MAX / 1_000_000_000;
+                return Err(format!("not all ranks came to the end of the run within {seconds} s"));
+            }
+            if !self.under_way.is_empty() {
+                self.clock.sleep(FINISH_NAP_NS);
+            }
+        }
+        self.take_letters();
+        self.take_ends(&mut ignored);
+        Ok(())
+    }
+}
+
+impl Transport for Mpi {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn control(&mut self, to: Rank, bytes: Vec<u8>) {
+        debug_assert!(
+            to != self.rank && to < self.size,
+            "rank {} has nothing to say to rank {to}",
+            self.rank
+        );
+        if !self.is_lost(to) {
+            self.say(to, Kind::Letter, bytes);
+        }
+    }
+
+    unsafe fn send(&mut self, to: Rank, stream: Stream, span: Span, token: Token) {
+        if self.is_lost(to) {
+            // They go nowhere, and may be used again.
+            self.news.push(Happening::Sent(token));
+            return;
+        }
+        let (id, tag) = (self.id(), self.tag(stream));
+        self.under_way.insert(id, Operation::Send { to, token });
+        // SAFETY: the caller's promise.
+        let started =
+            self.start(to, span.length, |run, count, to| unsafe { run.send(span.start, count, to, tag, id) });
+        if let Err(reason) = started {
+            self.under_way.remove(&id);
+            self.lose(to, &reason);
+        }
+    }
+
+    unsafe fn receive(&mut self, from: Rank, stream: Stream, span: Span, token: Token) {
+        if let Some(Some(reason)) = self.lost.get(from as usize) {
+            self.news.push(Happening::Lost(from, reason.clone()));
+            return;
+        }
+        let (id, tag) = (self.id(), self.tag(stream));
+        self.under_way.insert(id, Operation::Receive { from, token });
+        // SAFETY: the caller's promise.
+        let started = self.start(from, span.length, |run, room, from| unsafe {
+            run.receive(span.start, room, from, tag, id)
+        });
+        if let Err(reason) = started {
+            self.under_way.remove(&id);
+            self.lose(from, &reason);
+        }
+    }
+
+    fn poll(&mut self, happened: &mut Vec<Happening>) {
+        if self.size > 1 {
+            self.take_letters();
+            self.take_ends(happened);
+            self.look_around();
+        }
+        happened.append(&mut self.news);
+    }
+
+    fn needs_polling(&self) -> bool {
+        self.size > 1
+    }
+
+    fn wake_with(&mut self, _: Doorbell) {}
+}
+
+impl Drop for Mpi {
+    /// Ends MPI, if all ranks come to their end: `MPI_Finalize` waits for all, also for one that never comes.
+    fn drop(&mut self) {
+        let finished =
+            if std::thread::panicking() { Err("this rank has failed".to_owned()) } else { self.finish() };
+        if let Err(reason) = &finished {
+            eprintln!("libwater: rank {} leaves the run without MPI_Finalize: {reason}", self.rank);
+        }
+        if let Some(run) = self.run.take()
+            && let Err(failed) = run.close(finished.is_ok())
+        {
+            eprintln!("libwater: rank {}: {failed}", self.rank);
+        }
+        // What MPI may still use must not be freed.
+        if finished.is_err() {
+            std::mem::forget(std::mem::take(&mut self.under_way));
+            std::mem::forget(std::mem::take(&mut self.arriving));
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Random command graphs over several ranks give what the commands give one after the other.
+
+mod common;
+
+use common::{Cluster, mix};
+use water::command::{Arg, Code, CommandId, ObjectId, Range};
+use water::root::Request;
+use water::root::collective::Mode;
+use water::root::cost::Link;
+
+/// A small generator: the same graph for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % most
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// Something with bytes that commands read and write, and who did last.
+#[derive(Default)]
+struct Place {
+    bytes: Vec<u8>,
+    writer: Option<CommandId>,
+    readers: Vec<CommandId>,
+}
+
+impl Place {
+    fn read(&mut self, id: CommandId) {
+        self.readers.push(id);
+    }
+
+    fn write(&mut self, id: CommandId) {
+        self.writer = Some(id);
+        self.readers.clear();
+    }
+
+    fn before_reading(&self, waits: &mut Vec<CommandId>) {
+        waits.extend(self.writer);
+    }
+
+    fn before_writing(&self, waits: &mut Vec<CommandId>) {
+        waits.extend(self.writer);
+        waits.extend(&self.readers);
+    }
+}
+
+struct Graph<'a> {
+    cluster: &'a Cluster,
+    random: Random,
+    ranks: u32,
+    devices: u32,
+    buffers: Vec<(u32, u32, ObjectId, Place)>,
+    kernels: Vec<(u32, u32, ObjectId, CommandId)>,
+    /// Memory of the program. Never grows: commands hold addresses.
+    memory: Vec<Box<[u8]>>,
+    regions: Vec<Place>,
+    all: Vec<CommandId>,
+    size: usize,
+}
+
+impl Graph<'_> {
+    fn issue(&mut self, rank: u32, device: u32, mut waits: Vec<CommandId>, request: Request) -> CommandId {
+        if !self.all.is_empty() && self.random.chance(20) {
+            let extra = self.random.below(self.all.len() as u64);
+            waits.push(self.all[usize::try_from(extra).unwrap()]);
+        }
+        let id = self.cluster.runtime().with_root(|root| root.issue(rank, device, waits, request)).unwrap();
+        self.all.push(id);
+        id
+    }
+
+    fn object(&self) -> ObjectId {
+        self.cluster.runtime().with_root(water::root::Root::object).unwrap()
+    }
+
+    fn set_up(&mut self) {
+        for rank in 0..self.ranks {
+            for device in 0..self.devices {
+                for _ in 0..2 {
+                    let buffer = self.object();
+                    let request = Request::CreateBuffer { buffer, size: self.size as u64, flags: 1 };
+                    let id = self.issue(rank, device, Vec::new(), request);
+                    let place = Place { bytes: vec![0xEE; self.size], writer: Some(id), readers: Vec::new() };
+                    self.buffers.push((rank, device, buffer, place));
+                }
+                let kernel = self.object();
+                let code = Code::Source(b"mix".to_vec());
+                let request =
+                    Request::CreateKernel { kernel, code, name: "mix".into(), options: String::new() };
+                let id = self.issue(rank, device, Vec::new(), request);
+                self.kernels.push((rank, device, kernel, id));
+            }
+        }
+    }
+
+    fn pick(&mut self, count: usize) -> usize {
+        usize::try_from(self.random.below(count as u64)).unwrap()
+    }
+
+    /// A range of bytes, often all.
+    fn range(&mut self) -> (usize, usize) {
+        if self.random.chance(60) {
+            return (0, self.size);
+        }
+        let start = self.pick(self.size);
+        (start, 1 + self.pick(self.size - start))
+    }
+
+    fn step(&mut self) {
+        match self.random.below(100) {
+            0..15 => self.broadcast(),
+            15..45 => self.write(),
+            45..65 => self.run(),
+            65..80 => self.copy(),
+            _ => self.read(),
+        }
+        if self.random.chance(3) {
+            self.cluster.runtime().flush();
+        }
+    }
+
+    fn write(&mut self) {
+        let (region, buffer, (start, length)) =
+            (self.pick(self.regions.len()), self.pick(self.buffers.len()), self.range());
+        self.write_to(region, buffer, start, length);
+    }
+
+    /// The same bytes to many: what a runtime may make a collective of.
+    fn broadcast(&mut self) {
+        let (region, (start, length)) = (self.pick(self.regions.len()), self.range());
+        for buffer in 0..self.buffers.len() {
+            if self.random.chance(70) {
+                self.write_to(region, buffer, start, length);
+            }
+        }
+    }
+
+    fn write_to(&mut self, region: usize, buffer: usize, start: usize, length: usize) {
+        let mut waits = Vec::new();
+        self.regions[region].before_reading(&mut waits);
+        self.buffers[buffer].3.before_writing(&mut waits);
+        let (rank, device, object, _) = self.buffers[buffer];
+        let address = self.memory[region][start..].as_ptr().expose_provenance() as u64;
+        let request = Request::Write { buffer: object, offset: start as u64, size: length as u64, address };
+        let id = self.issue(rank, device, waits, request);
+        self.regions[region].read(id);
+        let bytes = self.regions[region].bytes[start..start + length].to_vec();
+        let place = &mut self.buffers[buffer].3;
+        place.bytes[start..start + length].copy_from_slice(&bytes);
+        place.write(id);
+    }
+
+    fn read(&mut self) {
+        let (region, buffer, (start, length)) =
+            (self.pick(self.regions.len()), self.pick(self.buffers.len()), self.range());
+        let mut waits = Vec::new();
+        self.regions[region].before_writing(&mut waits);
+        self.buffers[buffer].3.before_reading(&mut waits);
+        let (rank, device, object, _) = self.buffers[buffer];
+        let address = self.memory[region][start..].as_mut_ptr().expose_provenance() as u64;
+        let request = Request::Read { buffer: object, offset: start as u64, size: length as u64, address };
+        let id = self.issue(rank, device, waits, request);
+        self.buffers[buffer].3.read(id);
+        let bytes = self.buffers[buffer].3.bytes[start..start + length].to_vec();
+        self.regions[region].bytes[start..start + length].copy_from_slice(&bytes);
+        self.regions[region].write(id);
+    }
+
+    fn run(&mut self) {
+        let kernel = self.pick(self.kernels.len());
+        let (rank, device, object, made) = self.kernels[kernel];
+        let (target, other) = (kernel * 2, kernel * 2 + 1);
+        let number = u8::try_from(self.random.below(256)).unwrap();
+        let mut waits = vec![made];
+        self.buffers[target].3.before_writing(&mut waits);
+        self.buffers[other].3.before_reading(&mut waits);
+        let args = vec![
+            Arg::Buffer(self.buffers[target].2),
+            Arg::Buffer(self.buffers[other].2),
+            Arg::Bytes(vec![number]),
+        ];
+        let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
+        let id = self.issue(rank, device, waits, Request::Run { kernel: object, range, args });
+        let beside = self.buffers[other].3.bytes.clone();
+        mix(&mut self.buffers[target].3.bytes, &beside, number);
+        self.buffers[target].3.write(id);
+        self.buffers[other].3.read(id);
+    }
+
+    fn copy(&mut self) {
+        let (from, to, (start, length)) =
+            (self.pick(self.buffers.len()), self.pick(self.buffers.len()), self.range());
+        if from == to {
+            return;
+        }
+        let mut waits = Vec::new();
+        self.buffers[from].3.before_reading(&mut waits);
+        self.buffers[to].3.before_writing(&mut waits);
+        let (from_rank, from_device, source, _) = self.buffers[from];
+        let (rank, device, target, _) = self.buffers[to];
+        let request = Request::Copy {
+            from: source,
+            from_rank,
+            from_device,
+            from_offset: start as u64,
+            to: target,
+            to_offset: start as u64,
+            size: length as u64,
+        };
+        let id = self.issue(rank, device, waits, request);
+        let bytes = self.buffers[from].3.bytes[start..start + length].to_vec();
+        self.buffers[from].3.read(id);
+        self.buffers[to].3.bytes[start..start + length].copy_from_slice(&bytes);
+        self.buffers[to].3.write(id);
+    }
+
+    /// All buffers come back, and are what they should be.
+    fn check(mut self, seed: u64) {
+        let mut results: Vec<Vec<u8>> = self.buffers.iter().map(|_| vec![0; self.size]).collect();
+        let mut reads = Vec::new();
+        for (index, result) in results.iter_mut().enumerate() {
+            let (rank, device, buffer, place) = &self.buffers[index];
+            let address = result.as_mut_ptr().expose_provenance() as u64;
+            let request = Request::Read { buffer: *buffer, offset: 0, size: self.size as u64, address };
+            let waits = place.writer.into_iter().collect();
+            reads.push(
+                self.cluster.runtime().with_root(|root| root.issue(*rank, *device, waits, request)).unwrap(),
+            );
+        }
+        reads.append(&mut self.all);
+        self.cluster.runtime().wait(&reads).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+        for (index, (result, (rank, device, _, place))) in results.iter().zip(&self.buffers).enumerate() {
+            assert!(
+                *result == place.bytes,
+                "seed {seed}: buffer {index} of rank {rank}, device {device} is wrong"
+            );
+        }
+        for (index, (region, memory)) in self.regions.iter().zip(&self.memory).enumerate() {
+            assert!(region.bytes[..] == memory[..], "seed {seed}: memory {index} of the program is wrong");
+        }
+        self.cluster.runtime().with_root(|root| reads.iter().for_each(|id| root.let_go(*id)));
+    }
+}
+
+fn graph(cluster: &Cluster, seed: u64, ranks: u32, devices: u32) {
+    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    for _ in 0..8 {
+        random.below(2);
+    }
+    // Small and unasked, or in several pieces.
+    let size = if random.chance(20) { 40_000 } else { 64 };
+    let memory: Vec<Box<[u8]>> =
+        (0..4_u8).map(|region| (0..size).map(|index| (index as u8) ^ (region * 57)).collect()).collect();
+    let regions = memory.iter().map(|memory| Place { bytes: memory.to_vec(), ..Place::default() }).collect();
+    let steps = 5 + random.below(40);
+    let mut graph = Graph {
+        cluster,
+        random,
+        ranks,
+        devices,
+        buffers: Vec::new(),
+        kernels: Vec::new(),
+        memory,
+        regions,
+        all: Vec::new(),
+        size,
+    };
+    graph.set_up();
+    for _ in 0..steps {
+        graph.step();
+    }
+    graph.check(seed);
+}
+
+fn count() -> u64 {
+    std::env::var("GRAPHS").ok().and_then(|count| count.parse().ok()).unwrap_or(600)
+}
+
+#[test]
+fn random_graphs_give_what_their_commands_give_in_order() {
+    for mode in [Mode::Off, Mode::Paper, Mode::Auto] {
+        for (ranks, devices) in [(1, 2), (2, 1), (3, 2), (6, 1)] {
+            let cluster = Cluster::new(ranks, devices as usize);
+            cluster.runtime().with_root(|root| {
+                root.set_mode(mode);
+                // So slow that every broadcast gains.
+                root.set_link(Link { latency_ns: 0.0, overhead_ns: 1e6, byte_ns: 1e5 });
+            });
+            let first = std::env::var("GRAPHS_FIRST").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+            for seed in first..=count() / 12 {
+                if std::env::var_os("GRAPHS_TELL").is_some() {
+                    eprintln!("{mode:?} {ranks} {devices} {seed}");
+                }
+                graph(&cluster, seed, ranks, devices);
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Devices whose kernels take the time that they are asked for, and no processor. Buffers have no bytes.
+
+use std::sync::Arc;
+
+use water::backend::{Backend, Ended, Operation};
+use water::clock::Clock;
+use water::command::{CommandId, DeviceInfo, Times};
+use water::doorbell::Doorbell;
+
+/// A kernel over N work-items takes N ms.
+#[derive(Debug)]
+pub struct Timed {
+    devices: Vec<DeviceInfo>,
+    clock: Arc<dyn Clock>,
+    /// When they end, and which.
+    running: Vec<(u64, CommandId)>,
+}
+
+impl Timed {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let device = DeviceInfo {
+            info: vec![(0x102B, b"timer\0".to_vec()), (0x1000, 16_u64.to_le_bytes().to_vec())],
+            platform: "timers".into(),
+            platform_version: "OpenCL 3.0".into(),
+            hostname: "here".into(),
+            in_pool: None,
+        };
+        Self { devices: vec![device], clock, running: Vec::new() }
+    }
+}
+
+impl Backend for Timed {
+    fn devices(&self) -> &[DeviceInfo] {
+        &self.devices
+    }
+
+    fn orders(&self, _: u32, _: u32) -> bool {
+        false
+    }
+
+    unsafe fn start(&mut self, id: CommandId, _: u32, operation: &Operation<'_>, _: &[CommandId]) {
+        let takes = match operation {
+            Operation::Run { range, .. } => range.global[0] * 1_000_000,
+            _ => 0,
+        };
+        self.running.push((self.clock.now() + takes, id));
+    }
+
+    fn poll(&mut self, ended: &mut Vec<Ended>) {
+        let now = self.clock.now();
+        for (_, operation) in self.running.extract_if(.., |(end, _)| *end <= now) {
+            ended.push(Ended { operation, outcome: Ok(()), times: Times::default() });
+        }
+    }
+
+    fn next_end(&self) -> Option<u64> {
+        self.running.iter().map(|(end, _)| *end).min()
+    }
+
+    fn wake_with(&mut self, _: Doorbell) {}
+
+    fn is_hollow(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The headers by themselves, Listing 1 of the paper, and the six applications at small sizes, with libwater.so of the folder given.
+#
+#   programs.sh DIR_OF_LIBWATER
+set -euo pipefail
+cd "$(dirname "$0")"
+libwater=$(cd "${1:?the folder of libwater.so}" && pwd)
+include=$PWD/../../crates/water/include
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+export LD_LIBRARY_PATH=$libwater${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+strict=(-Wall -Wextra -pedantic -Werror "-I$include")
+link=("-L$libwater" -lwater)
+
+"${CC:-cc}" -std=c99 "${strict[@]}" -o "$out/header-c" header.c "${link[@]}"
+"$out/header-c"
+"${CXX:-c++}" -std=c++11 "${strict[@]}" -o "$out/header-cpp" header.cpp "${link[@]}"
+"$out/header-cpp"
+for header in wtr.h wtr_ext.h; do
+    echo "#include <$header>" | "${CC:-cc}" -std=c99 "${strict[@]}" -fsyntax-only -x c -
+    echo "#include <$header>" | "${CXX:-c++}" -std=c++11 "${strict[@]}" -fsyntax-only -x c++ -
+done
+echo "headers: C99 and C++11, nothing to warn of"
+
+"${CC:-cc}" -std=c11 -Wall -Wextra "-I$include" -o "$out/listing1" listing1.c "${link[@]}"
+POCL_DEVICES=pthread timeout 120 "$out/listing1"
+
+../../examples/libwater/run.sh --libwater "$libwater" --out "$out" --small

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Runs the same programs emulated (tier B: network namespaces, real TCP, wall clock) and simulated (tier C), and writes both with the error.
+
+    tools/sim/cross_check.py --native DIR [--programs DIR] [--output FILE]
+
+DIR has the applications as they are built for a cluster, with libwater.so and libwtr_mpi_openmpi.so. Needs root. Wall-clock times are the best of
+three: whatever else the host does only makes them longer.
+"""
+import argparse
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import run
+
+# Some seconds each at most, and enough bytes that the links count.
+RUNS = [("matrix_mul", "size=1500"), ("lin_reg", "paper"), ("perlin_noise", "size=4000")]
+NODES = (2, 4, 8)
+REPEAT = 3
+FIELDS = ["app", "size", "nodes", "dcr", "emulated", "simulated", "error"]
+SKIPPED = 77
+EMULATION_SECONDS_MAX = 300
+
+
+def emulate(native, app, nodes, size, dcr):
+    options = [word for option in size.split() for word in f"--{option}".split("=")]
+    command = [str(run.HERE / "emulate.sh"), str(nodes), str(run.HERE / "models/vsc2.json"), str(native / app), "--json",
+               "--repeat", str(REPEAT), "--kernel", str(native / f"{app}.cl"), *options]
+    environment = dict(os.environ, WTR_DCR=dcr)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=EMULATION_SECONDS_MAX)
+    if done.returncode == SKIPPED:
+        print(done.stderr.strip().splitlines()[-1])
+        sys.exit(SKIPPED)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0 or len(lines) != 1:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return json.loads(lines[0])["seconds"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--native", type=pathlib.Path, required=True)
+    parser.add_argument("--programs", type=pathlib.Path, default=run.TARGET / "sim")
+    parser.add_argument("--dcr", default="off,auto")
+    parser.add_argument("--output")
+    arguments = parser.parse_args()
+    native, programs = arguments.native.resolve(), arguments.programs.resolve()
+    rows = []
+    for app, size in RUNS:
+        for dcr in arguments.dcr.split(","):
+            for nodes in NODES:
+                emulated = emulate(native, app, nodes, size, dcr)
+                simulated, _ = run.simulate(programs, app, nodes, "gbe", "vsc2", dcr, size)
+                error = f"{100 * (simulated / emulated - 1):+.1f} %"
+                rows.append(dict(zip(FIELDS, [app, size, nodes, dcr, f"{emulated:.4f}", f"{simulated:.6f}", error])))
+                print(",".join(str(value) for value in rows[-1].values()), flush=True)
+    if arguments.output:
+        with open(arguments.output, "w", newline="") as file:
+            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
