@@ -4,6 +4,7 @@ CARGO_TARGET_DIR ?= $(CURDIR)/target
 override CARGO_TARGET_DIR := $(abspath $(CARGO_TARGET_DIR))
 export CARGO_TARGET_DIR
 PREFIX ?= /usr/local
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 DESTDIR ?=
 CFLAGS ?= -O2 -g
 # rustup may have been installed by setup.sh in this very run.
@@ -23,11 +24,18 @@ setup: ## install what is missing to build and to test (Debian packages, .venv, 
 setup-build:
 	@tools/setup.sh build
 
-build: setup-build rust programs ## penstock, penstockd, libpenstock_opencl.so and the C programs
+build: setup-build rust programs shims ## penstock, penstockd, wtrd, libpenstock_opencl.so, libwater.so and the C programs
 
 rust:
 	@[ -x $(BIN)/penstock ] || echo "building Penstock: some minutes the first time"
 	@$(CARGO) build --release --quiet --workspace
+
+# libWater's way to each MPI whose compiler is here; without one, libWater works in one process and on the pool.
+shims: $(foreach mpi,openmpi mpich,$(if $(shell command -v mpicc.$(mpi)),$(BIN)/libwtr_mpi_$(mpi).so))
+
+$(BIN)/libwtr_mpi_%.so: crates/water/shim/wtr_mpi.c $(wildcard crates/water/shim/*.h)
+	@mkdir -p $(@D)
+	@mpicc.$* -std=c11 -D_GNU_SOURCE -Wall -Wextra -O2 -shared -fPIC -o $@ $<
 
 programs: $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench
 
@@ -42,6 +50,10 @@ $(PROGRAMS)/clbench: bench/clbench.c bench/measures.c bench/clbench.h
 $(PROGRAMS)/limits: bench/limits.c
 	@mkdir -p $(@D)
 	@$(CC) $(CC_FLAGS) -o $@ $(filter %.c,$^) -lpthread
+
+$(PROGRAMS)/wtrbench: bench/wtrbench.c $(wildcard crates/water/include/*.h)
+	@mkdir -p $(@D)
+	@$(CC) $(CC_FLAGS) -Icrates/water/include -o $@ $< -L$(BIN) -lwater -lOpenCL -Wl,-rpath,$(BIN)
 
 $(PROGRAMS)/penstock-bench: bench/run.py
 	@mkdir -p $(@D)
@@ -64,6 +76,10 @@ test-programs: setup build ## the slow real programs on all pools: clpeak, OpenM
 bench: setup build ## measure the pool beside local PoCL; writes target/bench/ (about 5 minutes)
 	@$(PROGRAMS)/penstock-bench --output $(CARGO_TARGET_DIR)/bench
 
+bench-water: setup build $(PROGRAMS)/wtrbench ## what libWater's runtime costs: empty commands per second, and beside OpenCL's own calls
+	@$(CARGO) run --release --quiet -p penstock-water --example throughput
+	@$(PROGRAMS)/wtrbench
+
 faults: setup build ## end clients, workers and daemons 100 times each in the middle of their work (about 10 minutes)
 	@tests/faults/run.py --times 100
 
@@ -77,9 +93,14 @@ lint: ## formatting and clippy, as the tests ask for them
 install: ## copy what `make build` made to PREFIX (default /usr/local), below DESTDIR if that is given
 	@[ -x $(BIN)/penstock ] || { echo "nothing to install: run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock $(DESTDIR)$(PREFIX)/include/CL
-	install -m 755 $(BIN)/penstock $(BIN)/penstockd $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BIN)/penstock $(BIN)/penstockd $(BIN)/wtrd $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(BIN)/libpenstock_opencl.so $(DESTDIR)$(PREFIX)/lib/penstock
 	install -m 755 $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench $(DESTDIR)$(PREFIX)/lib/penstock
+	install -m 644 $(BIN)/libwater.so $(DESTDIR)$(PREFIX)/lib
+	for shim in $(BIN)/libwtr_mpi_*.so; do [ ! -e $$shim ] || install -m 644 $$shim $(DESTDIR)$(PREFIX)/lib/penstock; done
+	install -m 644 crates/water/include/wtr.h crates/water/include/wtr_ext.h $(DESTDIR)$(PREFIX)/include
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(VERSION)|' crates/water/libwater.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/libwater.pc
 	install -d $(DESTDIR)$(PREFIX)/lib/penstock/vendors
 	echo $(abspath $(PREFIX))/lib/penstock/libpenstock_opencl.so >$(DESTDIR)$(PREFIX)/lib/penstock/vendors/penstock.icd
 	for header in include/CL/*.h; do [ ! -e $$header ] || install -m 644 $$header $(DESTDIR)$(PREFIX)/include/CL; done
@@ -92,11 +113,11 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 
 uninstall: ## remove from PREFIX what `make install` copied there
 	rm -rf $(DESTDIR)$(PREFIX)/lib/penstock
-	rm -f $(DESTDIR)$(PREFIX)/bin/penstock $(DESTDIR)$(PREFIX)/bin/penstockd $(DESTDIR)$(PREFIX)/include/CL/cl_penstock.h
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/penstock bin/penstockd bin/wtrd lib/libwater.so lib/pkgconfig/libwater.pc include/wtr.h include/wtr_ext.h include/CL/cl_penstock.h)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/penstock.1 $(DESTDIR)$(PREFIX)/share/man/man1/penstock-*.1
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/penstock $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_penstock $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/penstock.fish
 
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: help setup setup-build setup-demo build rust programs demo test test-programs bench faults fuzz lint install uninstall clean
+.PHONY: bench-water shims help setup setup-build setup-demo build rust programs demo test test-programs bench faults fuzz lint install uninstall clean

@@ -1,13 +1,13 @@
 #!/bin/bash
 # All tests of the project, one line each with its time; the last line counts the cases.
 #
-#   tools/test.sh [--only setup,build,cargo,lint,c,programs,bench,faults,hostile] [--lane fast|slow]
+#   tools/test.sh [--only setup,build,cargo,lint,c,water,programs,bench,faults,hostile] [--lane fast|slow]
 #
 # `make test` runs it without arguments. On a failure the log of what failed is printed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/pool.sh
-stages=setup,build,cargo,c,programs,bench,faults,hostile
+stages=setup,build,cargo,c,water,programs,bench,faults,hostile
 lane=fast
 while [ $# -gt 0 ]; do
     case $1 in
@@ -53,7 +53,7 @@ step() {
 
 if wanted setup; then STEP_COUNTS= step setup tools/setup.sh build test || summary; fi
 [ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
-if wanted build; then STEP_COUNTS= step build make --no-print-directory rust programs || summary; fi
+if wanted build; then STEP_COUNTS= step build make --no-print-directory rust programs shims || summary; fi
 
 # The tests of each crate; cargo's own summary lines are counted.
 cargo_tests() {
@@ -91,6 +91,13 @@ if wanted c; then
     tests/c/run.sh --on unix | without_summary
     tests/c/run.sh --on tcp | without_summary
     tests/c/run.sh --on two | without_summary
+fi
+if wanted water; then
+    step water/programs tests/water/programs.sh "$PENSTOCK_BIN"
+    tests/water/run.sh --on two | without_summary
+    tests/water/ranks.sh --mpi openmpi --ranks 2,4,8 | without_summary
+    tests/water/ranks.sh --mpi mpich --ranks 2,4 | without_summary
+    step water/python env PENSTOCK_WATER_LIBRARY="$PENSTOCK_BIN/libwater.so" .venv/bin/python -m pytest -q -p no:cacheprovider python/tests
 fi
 if wanted programs; then
     for pool in unix tcp two; do tests/programs/run.sh --lane "$lane" --on "$pool" | without_summary; done

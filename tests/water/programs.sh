@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The headers by themselves, Listing 1 of the paper, and the six applications at small sizes, with libwater.so of the folder given.
+# The headers by themselves, Listing 1 of the paper, the order that events promise, and the six applications in both versions at small sizes, in one
+# process and with libwater.so of the folder given.
 #
 #   programs.sh DIR_OF_LIBWATER
 set -euo pipefail
@@ -24,5 +25,7 @@ echo "headers: C99 and C++11, nothing to warn of"
 
 "${CC:-cc}" -std=c11 -Wall -Wextra "-I$include" -o "$out/listing1" listing1.c "${link[@]}"
 POCL_DEVICES=pthread timeout 120 "$out/listing1"
+"${CC:-cc}" -std=c11 -Wall -Wextra "-I$include" -o "$out/order" order.c "${link[@]}"
+POCL_DEVICES="pthread pthread" timeout 120 "$out/order" 5
 
 ../../examples/libwater/run.sh --libwater "$libwater" --out "$out" --small

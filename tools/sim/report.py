@@ -35,7 +35,10 @@ TRAFFIC = {
 
 def read():
     rows = {}
-    for path in sorted(RESULTS.glob("*.csv")):
+    for name in ("ib-qdr.csv", "gbe.csv", "large.csv"):
+        path = RESULTS / name
+        if not path.exists():
+            continue
         with open(path, newline="") as file:
             for row in csv.DictReader(file):
                 rows[(row["app"], row["size"], row["platform"], row["model"], row["dcr"], int(row["nodes"]))] = float(row["seconds"])
@@ -123,16 +126,23 @@ def table(rows, platform):
 
 def weak(rows):
     lines = ["| application | platform | DCR | nodes | options | seconds | efficiency |", "|---|---|---|---|---|---|---|"]
-    first = {}
     for (app, size, platform, model, mode, nodes), seconds in sorted(rows.items(), key=lambda item: (item[0][0], item[0][2], item[0][4], item[0][5])):
-        if size.startswith("paper"):
+        if size.startswith("paper") or nodes <= 64:
             continue
-        if nodes == 1:
-            first[(app, platform, size)] = seconds
-        one = rows.get((app, size, platform, model, "off", 1))
+        one = rows.get((app, size, platform, model, mode, 1)) or rows.get((app, size, platform, model, "off", 1))
         ratio = f"{100 * one / (nodes * seconds):.1f} %" if one else ""
         lines.append(f"| {app} | {platform} | {mode} | {nodes} | `{size}` | {seconds:.6f} | {ratio} |")
     return "\n".join(lines)
+
+
+def plain(name):
+    """A table of the file's own columns."""
+    path = RESULTS / name
+    if not path.exists():
+        return "Not measured yet."
+    with open(path, newline="") as file:
+        head, *rows = csv.reader(file)
+    return "\n".join(["| " + " | ".join(head) + " |", "|---" * len(head) + "|"] + ["| " + " | ".join(row) + " |" for row in rows])
 
 
 def replace(text, name, body):
@@ -153,6 +163,8 @@ def main():
     for platform in ("ib-qdr", "gbe"):
         text = replace(text, f"table {platform}", table(rows, platform))
     text = replace(text, "large", weak(rows))
+    text = replace(text, "table 5", plain("table5.csv"))
+    text = replace(text, "cross check", plain("emulated.csv"))
     for app in APPS:
         lines = {mode: points for mode in MODES if (points := series(rows, app, "ib-qdr", mode))}
         if limit := bounds(rows, app, "ib-qdr"):

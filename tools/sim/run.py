@@ -34,14 +34,16 @@ def smpi_options():
     return [f"--cfg={line.strip()}" for line in lines if line.strip() and not line.startswith("#")]
 
 
-def simulate(programs, app, nodes, platform, model, dcr, size):
+def simulate(programs, app, nodes, platform, model, dcr, size, more=()):
     """One run; its simulated seconds, and the real ones."""
     program = programs / app
     if not program.is_file():
         sys.exit(f"{program} is missing: run tools/sim/build.sh {programs}")
     arguments = ["--json", "--kernel", str(programs / f"{app}.cl")]
     arguments += [word for option in size.split() for word in (f"--{option}".split("="))]
-    environment = dict(os.environ, WTR_SIM=str(HERE / "models" / f"{model}.json"), WTR_DCR=dcr)
+    arguments += more
+    file = model if str(model).endswith(".json") else HERE / "models" / f"{model}.json"
+    environment = dict(os.environ, WTR_SIM=str(file), WTR_DCR=dcr)
     with tempfile.TemporaryDirectory(prefix="penstock-sim-") as directory:
         command = ["smpirun", "-np", str(nodes), "-platform", str(HERE / "platforms" / f"{platform}.xml"),
                    *smpi_options(), "--log=root.thresh:warning", str(program), *arguments]

@@ -70,7 +70,8 @@ int wtr_event_profile(wtr_event *evt, wtr_profile *profile); /* 0, or a code */
 /* What is known of a device: DQL's attribute names, values as DQL writes them. Bytes written without the end, or a code. */
 int wtr_device_attribute(wtr_device *device, const char *attribute, char *value, size_t size);
 
-/* Writes the graph of the commands of this run so far, in the language of Graphviz. 0, or a code. */
+/* Writes the graph of the commands of this run so far, in the language of Graphviz, and what the runtime made of it beside it: x.dot and
+ * x.after.dot. Needs WTR_RECORD=1 (or WTR_GRAPH, WTR_TRACE, WTR_SUMMARY) in the environment when the run begins. 0, or a code. */
 int wtr_dump_graph(const char *path);
 
 /* Splits `total` units among `count` devices in multiples of `granularity` (the last takes what is left over): sizes to `parts`.
@@ -86,7 +87,8 @@ typedef void (*wtr_probe)(unsigned index, size_t units, void *user);
 int wtr_partition_measure(unsigned count, size_t units, wtr_probe probe, void *user, double *weights);
 
 /* Self-scheduling: slices of at least `minimum` units are handed to whichever device is free, two per device under way; sizes shrink
- * with what is left (guided by the speed seen so far). `body` issues the slice's commands for one device and stores the event that ends it. */
+ * with what is left (guided by the speed seen so far). `body` issues the slice's commands for one device and stores the event that ends it,
+ * which is released by this function; a body that blocks stores none. Returns when all is done: 0, or the code of a slice that failed. */
 typedef void (*wtr_slice)(unsigned index, size_t first, size_t units, wtr_event **evt, void *user);
 int wtr_self_schedule(unsigned count, size_t total, size_t minimum, wtr_slice body, void *user);
 

@@ -146,6 +146,9 @@ static int shim_error_text(int code, char *text, int room)
     int length = 0;
     if (MPI_Error_string(code, all, &length) != MPI_SUCCESS)
         return -1;
+    /* Some MPIs tell in further lines how it came to that. */
+    for (char *end = all; (end = strchr(end, '\n')) != NULL;)
+        *end = ' ';
     return first_line(all, text, room);
 }
 

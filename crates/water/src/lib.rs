@@ -8,6 +8,7 @@
 //! | `node` | one rank's scheduler; `node/moves.rs` moves bytes |
 //! | `backend` | what drives a rank's devices |
 //! | `transport` | bytes between ranks |
+//! | `record` | what happened, for graphs, traces, summaries and the watchdog |
 //! | `runtime` | drives all of them, with a thread or without |
 
 pub mod api;
@@ -19,6 +20,7 @@ pub mod error;
 pub mod launch;
 pub mod node;
 pub mod partition;
+pub mod record;
 pub mod root;
 pub mod runtime;
 pub mod settings;

@@ -14,6 +14,10 @@ const SHARE_DIVISOR: f64 = 2.0 * SLICES_UNDER_WAY as f64;
 /// Before any speed is known a device gets this part of an even share: small, as it says how fast the device is, and may go to the slowest.
 const FIRST_DIVISOR: usize = 8;
 
+/// A slice is at most so many times as large as the device's largest before it. The first speeds include what it takes to get going; nobody shall
+/// get half of the work because the others were late once.
+const GROWTH: usize = 2;
+
 /// How much a new slice's speed counts beside those before it: devices that share their host get slower and faster.
 const NEWEST: f64 = 0.5;
 
@@ -27,6 +31,9 @@ pub enum Unsplittable {
     /// Parts cannot be multiples of nothing.
     #[error("the granularity is 0")]
     NoGranularity,
+    /// Slices of nothing would never end.
+    #[error("the smallest slice is 0")]
+    NoMinimum,
     /// A weight is negative or no number.
     #[error("weight {0} is negative or no finite number")]
     Weight(usize),
@@ -93,6 +100,10 @@ pub struct Guide {
     speeds: Vec<Option<f64>>,
     /// Slices of each device under way.
     under_way: Vec<usize>,
+    /// Slices of each device that have ended.
+    ended: Vec<usize>,
+    /// Units of each device's largest slice so far.
+    largest: Vec<usize>,
 }
 
 /// A part of the work for one device.
@@ -114,9 +125,11 @@ impl Guide {
             return Err(Unsplittable::NoDevices);
         }
         if minimum == 0 {
-            return Err(Unsplittable::NoGranularity);
+            return Err(Unsplittable::NoMinimum);
         }
-        Ok(Self { total, minimum, next: 0, speeds: vec![None; count], under_way: vec![0; count] })
+        let none = vec![0; count];
+        let (under_way, ended, largest) = (none.clone(), none.clone(), none);
+        Ok(Self { total, minimum, next: 0, speeds: vec![None; count], under_way, ended, largest })
     }
 
     /// Whether all was handed out.
@@ -184,7 +197,10 @@ impl Guide {
         } else {
             self.total / self.speeds.len() / FIRST_DIVISOR / SLICES_UNDER_WAY
         };
-        let units = wanted.max(self.minimum);
+        let largest = self.largest.get_mut(device)?;
+        let most = if *largest == 0 { wanted } else { largest.saturating_mul(GROWTH) };
+        let units = wanted.min(most).max(self.minimum);
+        *largest = units.max(*largest);
         // No slice of less than the minimum is left over.
         let units = if left - units.min(left) < self.minimum { left } else { units };
         let slice = Slice { first: self.next, units };
@@ -199,8 +215,11 @@ impl Guide {
             *slices = slices.saturating_sub(1);
         }
         let newest = to_f64(units) / to_f64(usize::try_from(ns.max(1)).unwrap_or(usize::MAX));
-        if let Some(speed) = self.speeds.get_mut(device) {
-            *speed = Some(speed.map_or(newest, |before| before * (1.0 - NEWEST) + newest * NEWEST));
+        if let (Some(speed), Some(ended)) = (self.speeds.get_mut(device), self.ended.get_mut(device)) {
+            // The first one's speed includes what it took to get going, the others' slices follow each other.
+            let before = speed.filter(|_| *ended > 1);
+            *speed = Some(before.map_or(newest, |before| before * (1.0 - NEWEST) + newest * NEWEST));
+            *ended += 1;
         }
     }
 }

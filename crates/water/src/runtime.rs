@@ -14,6 +14,7 @@ use crate::command::{self, CommandId, DeviceInfo, Fault, Job, Message, Outcome, 
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::node::Node;
+use crate::record::watch::Watchdog;
 use crate::root::Root;
 use crate::root::cost::Link;
 use crate::transport::{Happening, Transport};
@@ -63,9 +64,10 @@ struct Shared {
 /// All that the lock protects.
 #[derive(Debug)]
 pub struct State {
+    /// First, so that it is dropped first: until then it may use memory of the node's moves.
+    transport: Box<dyn Transport>,
     node: Node,
     root: Option<Root>,
-    transport: Box<dyn Transport>,
     clock: Arc<dyn Clock>,
     /// What each rank said in its hello; at the root.
     ranks: Vec<Option<RankInfo>>,
@@ -74,6 +76,9 @@ pub struct State {
     /// Something ended since host threads were last woken.
     news: bool,
     happened: Vec<Happening>,
+    /// Pieces of streams that have moved here: the watchdog compares it.
+    pieces: u64,
+    watchdog: Option<Watchdog>,
 }
 
 /// What a rank said in its hello.
@@ -152,6 +157,8 @@ impl Runtime {
             stopping: false,
             news: false,
             happened: Vec::new(),
+            pieces: 0,
+            watchdog: None,
         };
         let shared =
             Arc::new(Shared { state: Mutex::new(state), bell, host: Condvar::new(), clock, threaded });
@@ -290,6 +297,11 @@ impl Runtime {
         None
     }
 
+    /// Has somebody look whether anything happens. What is outstanding has to be recorded: [`Root::set_recorder`].
+    pub fn set_watchdog(&self, watchdog: Watchdog) {
+        self.shared.lock().watchdog = Some(watchdog);
+    }
+
     /// The clock of the run, in ns.
     pub fn now(&self) -> u64 {
         self.shared.clock.now()
@@ -315,6 +327,16 @@ impl Runtime {
         let mut state = self.shared.lock();
         state.close_batch();
         while state.root.as_ref().is_some_and(|root| root.outstanding() > 0) || !state.node.is_idle() {
+            state = self.turn(state, &mut nap);
+        }
+    }
+
+    /// Waits until the root's state is as wanted, at most so many ns.
+    pub fn wait_until(&self, is_done: impl Fn(&Root) -> bool, most_ns: u64) {
+        let mut nap = NAP_NS_MIN;
+        let end = self.shared.clock.now().saturating_add(most_ns);
+        let mut state = self.shared.lock();
+        while state.root.as_ref().is_some_and(|root| !is_done(root)) && self.shared.clock.now() < end {
             state = self.turn(state, &mut nap);
         }
     }
@@ -482,7 +504,17 @@ impl State {
         moved |= self.node.pump(&mut *self.transport);
         moved |= self.report();
         self.post();
+        self.watch();
         moved
+    }
+
+    /// Lets the watchdog look.
+    fn watch(&mut self) {
+        if let (Some(watchdog), Some(root)) = (&mut self.watchdog, &self.root)
+            && let Some(recorder) = root.recorder()
+        {
+            watchdog.look(self.clock.now(), root.outstanding(), self.pieces, recorder);
+        }
     }
 
     fn poll_transport(&mut self) -> bool {
@@ -493,14 +525,21 @@ impl State {
             match happening {
                 Happening::Control(from, bytes) => match command::decode(from, &bytes) {
                     Ok(messages) => messages.into_iter().for_each(|message| self.heard(from, message)),
-                    Err(garbled) => self.lost(from, &garbled.to_string()),
+                    Err(garbled) => {
+                        // Ranks of different builds: nothing else would say so.
+                        eprintln!("libwater: rank {}: {garbled}", self.transport.rank());
+                        self.lost(from, &garbled.to_string());
+                    }
                 },
                 Happening::Lost(rank, ref reason) => {
                     self.node.happened(&happening);
                     let reason = reason.clone();
                     self.lost(rank, &reason);
                 }
-                _ => self.node.happened(&happening),
+                _ => {
+                    self.pieces += 1;
+                    self.node.happened(&happening);
+                }
             }
         }
         self.happened = happened;
@@ -621,6 +660,9 @@ impl State {
         if let Some(batch_end) = self.root.as_ref().and_then(Root::batch_end) {
             end = Some(end.map_or(batch_end, |end| end.min(batch_end)));
         }
+        if let Some(due) = self.watchdog.as_ref().and_then(Watchdog::due) {
+            end = Some(end.map_or(due, |end| end.min(due)));
+        }
         if self.transport.needs_polling() {
             let busy = !self.node.is_idle() || self.root.as_ref().is_some_and(|root| root.outstanding() > 0);
             let most = if busy { NAP_NS_BUSY } else { NAP_NS_IDLE };
@@ -633,5 +675,9 @@ impl State {
 
 /// This host's name.
 pub fn hostname() -> String {
+    // Its length is part of messages, and simulated times are the same on every host.
+    if crate::simulator::is_there() {
+        return "simulated".into();
+    }
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -40,6 +40,11 @@ pub unsafe extern "C" fn wtr_rs_simulator(functions: *const Functions) {
     _ = FUNCTIONS.set(unsafe { *functions });
 }
 
+/// Whether this program is linked for the simulator.
+pub fn is_there() -> bool {
+    FUNCTIONS.get().is_some()
+}
+
 /// Starts this rank's part of a run, where the program is linked for the simulator. Only the root returns; the others end with the run.
 ///
 /// # Errors

@@ -1,10 +1,9 @@
-//! What fails, fails whoever depends on it, with the root cause; nothing hangs; what a program does wrong is found at the call.
+//! What fails, fails whoever depends on it, with the root cause; nothing hangs.
 
 mod common;
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -219,40 +218,50 @@ fn a_broadcast_reaches_all_but_the_members_that_cannot_take_it() {
 /// A rank's way to the others that can be cut, as if its process had ended.
 #[derive(Debug)]
 struct Mortal {
-    inner: Loopback,
+    rank: Rank,
+    size: u32,
+    /// None once it is cut: then nobody uses memory of this rank any more.
+    inner: Option<Loopback>,
     dead: Arc<AtomicBool>,
     bell: Arc<Mutex<Doorbell>>,
 }
 
 impl Transport for Mortal {
     fn rank(&self) -> Rank {
-        self.inner.rank()
+        self.rank
     }
 
     fn size(&self) -> u32 {
-        self.inner.size()
+        self.size
     }
 
     fn control(&mut self, to: Rank, bytes: Vec<u8>) {
-        self.inner.control(to, bytes);
+        if let Some(inner) = &mut self.inner {
+            inner.control(to, bytes);
+        }
     }
 
     unsafe fn send(&mut self, to: Rank, stream: Stream, span: Span, token: Token) {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.send(to, stream, span, token) };
+        if let Some(inner) = &mut self.inner {
+            // SAFETY: the caller's promise.
+            unsafe { inner.send(to, stream, span, token) };
+        }
     }
 
     unsafe fn receive(&mut self, from: Rank, stream: Stream, span: Span, token: Token) {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.receive(from, stream, span, token) };
+        if let Some(inner) = &mut self.inner {
+            // SAFETY: the caller's promise.
+            unsafe { inner.receive(from, stream, span, token) };
+        }
     }
 
     fn poll(&mut self, happened: &mut Vec<Happening>) {
         if self.dead.load(Ordering::SeqCst) {
-            // It ends as a rank does whose root is gone: at once.
+            self.inner = None;
+            // It ends as a rank does whose root is gone.
             happened.push(Happening::Lost(0, "the test ends this rank".into()));
-        } else {
-            self.inner.poll(happened);
+        } else if let Some(inner) = &mut self.inner {
+            inner.poll(happened);
         }
     }
 
@@ -262,7 +271,9 @@ impl Transport for Mortal {
 
     fn wake_with(&mut self, wake: Doorbell) {
         *self.bell.lock().unwrap() = wake.clone();
-        self.inner.wake_with(wake);
+        if let Some(inner) = &mut self.inner {
+            inner.wake_with(wake);
+        }
     }
 }
 
@@ -280,7 +291,9 @@ impl Doomed {
             .map(|inner| {
                 let (dead, bell) =
                     (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Doorbell::default())));
-                let end = Mortal { inner, dead: Arc::clone(&dead), bell: Arc::clone(&bell) };
+                let (rank, size) = (inner.rank(), inner.size());
+                let inner = Some(inner);
+                let end = Mortal { rank, size, inner, dead: Arc::clone(&dead), bell: Arc::clone(&bell) };
                 let serve =
                     move || Runtime::serve(Box::new(end), Box::new(Host::new(1)), Arc::new(Real::new()));
                 (dead, bell, std::thread::spawn(serve))
@@ -326,8 +339,21 @@ fn a_rank_that_goes_away_fails_what_needs_it_and_nothing_else() {
         let from_dead = program.copy((2, made[2].0), (3, made[3].0), SIZE, &[]);
         let after = program.write(3, made[3].0, &[1; SIZE], &[from_dead]);
         let mut bytes = vec![0; SIZE];
+        let source = vec![1; SIZE];
         let read = program.read(2, made[2].0, &mut bytes, &[]);
-        for (command, what) in [(to_dead, "to"), (from_dead, "from"), (after, "after"), (read, "read")] {
+        let small = program.write(2, made[2].0, &source[..100], &[]);
+        let large = program.write(2, made[2].0, &source, &[]);
+        let created = program.buffer(2, 10).1;
+        let released = program.issue(2, &[], Request::ReleaseBuffer { buffer: made[2].0 });
+        let known = [
+            (to_dead, "to"),
+            (from_dead, "from"),
+            (after, "after"),
+            (read, "read"),
+            (small, "small"),
+            (large, "large"),
+        ];
+        for (command, what) in known.into_iter().chain([(created, "create"), (released, "release")]) {
             let fault = program.wait(command).expect_err(what);
             assert_eq!(fault.code, code::NODE_LOST, "{what}: {fault}");
         }
@@ -380,324 +406,4 @@ fn a_rank_that_goes_away_at_any_moment_hangs_nothing() {
             drop(ranks);
         }
     });
-}
-
-// The functions of wtr.h and wtr_ext.h, as C sees them.
-
-#[repr(C)]
-struct CError {
-    code: c_int,
-    message: *const c_char,
-    node: *const c_char,
-    device: *const c_char,
-    log: *const c_char,
-}
-
-type Handle = *mut c_void;
-type Handler = extern "C" fn(*const CError, *mut c_void);
-
-unsafe extern "C" {
-    fn wtr_init_devices_v(dql: *const c_char);
-    fn wtr_get_device_v(dql: *const c_char) -> Handle;
-    fn wtr_release_devices();
-    fn wtr_create_buffer(device: Handle, flag: c_uint, size: usize, evt: *mut Handle) -> Handle;
-    fn wtr_release_buffer(buffer: Handle, wait: *mut Handle, evt: *mut Handle);
-    fn wtr_write_buffer(
-        buffer: Handle,
-        size: usize,
-        source: *const c_void,
-        wait: *mut Handle,
-        evt: *mut Handle,
-    );
-    fn wtr_read_buffer(buffer: Handle, size: usize, target: *mut c_void, wait: *mut Handle, evt: *mut Handle);
-    fn wtr_create_kernel(
-        device: Handle,
-        name: *const c_char,
-        kernel: *const c_char,
-        options: *const c_char,
-        flag: c_uint,
-        evt: *mut Handle,
-    ) -> Handle;
-    fn wtr_release_kernel(kernel: Handle, wait: *mut Handle, evt: *mut Handle);
-    fn wtr_run_kernel_v(
-        kernel: Handle,
-        dims: c_uint,
-        offset: *const usize,
-        global: *const usize,
-        local: *const usize,
-        wait: *mut Handle,
-        evt: *mut Handle,
-        count: c_uint,
-        sizes: *const usize,
-        values: *const *const c_void,
-    );
-    fn wtr_create_event() -> Handle;
-    fn wtr_release_event(event: Handle);
-    fn wtr_event_status(event: Handle) -> c_int;
-    fn wtr_event_error(event: Handle) -> *const CError;
-    fn wtr_wait_for_events_v(count: c_uint, events: *const *mut Handle);
-    fn wtr_last_error() -> *const CError;
-    fn wtr_set_error_handler(handler: Option<Handler>, user: *mut c_void);
-    fn wtr_dump_graph(path: *const c_char) -> c_int;
-    fn wtr_partition(
-        total: usize,
-        granularity: usize,
-        count: c_uint,
-        weights: *const f64,
-        parts: *mut usize,
-    ) -> c_int;
-    fn wtr_partition_weights(count: c_uint, devices: *const Handle, weights: *mut f64) -> c_int;
-}
-
-static TOLD: Mutex<Vec<(i32, String)>> = Mutex::new(Vec::new());
-
-extern "C" fn hear(error: *const CError, _: *mut c_void) {
-    // SAFETY: the library gives an error with texts.
-    let (code, message) = unsafe { ((*error).code, text((*error).message)) };
-    TOLD.lock().unwrap_or_else(PoisonError::into_inner).push((code, message));
-}
-
-/// # Safety
-/// A text that ends with a zero.
-unsafe fn text(text: *const c_char) -> String {
-    // SAFETY: the caller's promise.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
-}
-
-/// What the handler heard since it was last asked.
-fn told() -> Vec<(i32, String)> {
-    std::mem::take(&mut *TOLD.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// The call just made was found wrong, once, and the message says this.
-#[track_caller]
-fn refused(expected: i32, says: &str) {
-    let told = told();
-    let [(code, message)] = told.as_slice() else { panic!("not one error: {told:?}") };
-    assert_eq!(*code, expected, "{message}");
-    assert!(message.contains(says), "`{message}` does not say `{says}`");
-    // SAFETY: asked at once after the call.
-    let last = unsafe { &*wtr_last_error() };
-    assert_eq!(last.code, expected);
-}
-
-const INVALID: i32 = -20001;
-const STATE: i32 = -20003;
-const NULL: Handle = std::ptr::null_mut();
-const NO: *mut Handle = std::ptr::null_mut();
-
-/// Starts PoCL with two devices. Whether there are any.
-fn two_devices() -> Option<(Handle, Handle)> {
-    // SAFETY: texts with ends.
-    unsafe {
-        wtr_set_error_handler(Some(hear), std::ptr::null_mut());
-        wtr_init_devices_v(c"SELECT ALL".as_ptr());
-    }
-    let errors = told();
-    if !errors.is_empty() {
-        println!("SKIPPED: no OpenCL device here: {errors:?}");
-        return None;
-    }
-    // SAFETY: texts with ends.
-    let devices =
-        unsafe { (wtr_get_device_v(c"SELECT POS 1".as_ptr()), wtr_get_device_v(c"SELECT POS 2".as_ptr())) };
-    assert!(!devices.0.is_null() && told().is_empty());
-    Some(devices)
-}
-
-#[test]
-fn what_a_program_does_wrong_is_found_at_the_call() {
-    // One device more than a machine has by itself, so that there is a buffer of another device. Read by PoCL when it is loaded,
-    // which is below; no other test of this file loads it.
-    // SAFETY: nobody reads the environment at the same time but the runtime's threads, which do not yet exist for OpenCL.
-    unsafe { std::env::set_var("POCL_DEVICES", "cpu cpu") };
-    let Some((device, other)) = two_devices() else { return };
-    wrong_objects(device);
-    wrong_launches(device, other);
-    wrong_events(device);
-    wrong_helpers(device);
-    // SAFETY: all commands have ended.
-    unsafe { wtr_release_devices() };
-    assert_eq!(told(), []);
-    // SAFETY: there is no run any more; the call says so.
-    assert!(unsafe { wtr_create_buffer(device, 1, 8, NO) }.is_null());
-    refused(STATE, "wtr_init_devices");
-}
-
-fn wrong_objects(device: Handle) {
-    let mut bytes = [0_u8; 64];
-    let place: *mut c_void = bytes.as_mut_ptr().cast();
-    // SAFETY: wrong handles are what is tested; memory is as large as said.
-    unsafe {
-        assert!(wtr_create_buffer(NULL, 1, 8, NO).is_null());
-        refused(INVALID, "device is NULL");
-        assert!(wtr_create_buffer(device, 3, 8, NO).is_null());
-        refused(INVALID, "flag is 3");
-        assert!(wtr_create_buffer(device, 1, 0, NO).is_null());
-        refused(INVALID, "0 bytes");
-        let buffer = wtr_create_buffer(device, 1, 64, NO);
-        assert!(!buffer.is_null() && wtr_last_error().is_null());
-        assert!(wtr_create_buffer(buffer, 1, 8, NO).is_null());
-        refused(INVALID, "no device");
-        wtr_write_buffer(NULL, 64, place, NO, NO);
-        refused(INVALID, "buffer is NULL");
-        wtr_write_buffer(buffer, 64, std::ptr::null(), NO, NO);
-        refused(INVALID, "source is NULL");
-        wtr_read_buffer(buffer, 65, place, NO, NO);
-        refused(INVALID, "do not lie within");
-        wtr_read_buffer(device, 64, place, NO, NO);
-        refused(INVALID, "no buffer");
-        wtr_release_buffer(buffer, NO, NO);
-        assert_eq!(told(), []);
-        wtr_release_buffer(buffer, NO, NO);
-        refused(INVALID, "released already");
-        wtr_write_buffer(buffer, 64, place, NO, NO);
-        refused(INVALID, "released already");
-    }
-}
-
-const SOURCE: &CStr = c"__kernel void add(__global int *a, int b) { a[get_global_id(0)] += b; }";
-
-fn wrong_launches(device: Handle, other: Handle) {
-    let (eight, number) = ([8_usize], 1_i32);
-    let number: *const c_void = (&raw const number).cast();
-    let none: *const usize = std::ptr::null();
-    // SAFETY: arrays are as long as said; wrong handles are what is tested.
-    unsafe {
-        let buffer = wtr_create_buffer(device, 1, 32, NO);
-        assert!(
-            wtr_create_kernel(device, std::ptr::null(), c"add".as_ptr(), std::ptr::null(), 1, NO).is_null()
-        );
-        refused(INVALID, "name is NULL");
-        assert!(
-            wtr_create_kernel(device, c"/no/such/file.cl".as_ptr(), c"add".as_ptr(), std::ptr::null(), 0, NO)
-                .is_null()
-        );
-        refused(-20005, "/no/such/file.cl");
-        let kernel = wtr_create_kernel(device, SOURCE.as_ptr(), c"add".as_ptr(), std::ptr::null(), 1, NO);
-        assert_eq!(told(), []);
-        let run = |kernel, dims, global: *const usize, sizes: &[usize], values: &[*const c_void]| {
-            let count = c_uint::try_from(sizes.len()).unwrap();
-            wtr_run_kernel_v(
-                kernel,
-                dims,
-                none,
-                global,
-                none,
-                NO,
-                NO,
-                count,
-                sizes.as_ptr(),
-                values.as_ptr(),
-            );
-        };
-        run(NULL, 1, eight.as_ptr(), &[], &[]);
-        refused(INVALID, "kernel is NULL");
-        run(kernel, 4, eight.as_ptr(), &[0, 4], &[buffer, number]);
-        refused(INVALID, "work_dim is 4");
-        run(kernel, 1, none, &[0, 4], &[buffer, number]);
-        refused(INVALID, "global work size is NULL");
-        run(kernel, 1, eight.as_ptr(), &[0, 4], &[std::ptr::null(), number]);
-        refused(INVALID, "argument 0");
-        run(kernel, 1, eight.as_ptr(), &[0], &[buffer]);
-        refused(-30, "takes 2 arguments, 1 were given");
-        run(kernel, 1, eight.as_ptr(), &[0, 4, 4], &[buffer, number, number]);
-        refused(-30, "takes 2 arguments, 3 were given");
-        if other.is_null() {
-            println!("SKIPPED: a buffer of another device: there is only one device");
-        } else {
-            let foreign = wtr_create_buffer(other, 1, 32, NO);
-            run(kernel, 1, eight.as_ptr(), &[0, 4], &[foreign, number]);
-            refused(INVALID, "another device");
-            wtr_release_buffer(foreign, NO, NO);
-        }
-        // After all this it still works.
-        let (ones, mut back) = ([1_i32; 8], [0_i32; 8]);
-        wtr_write_buffer(buffer, 32, ones.as_ptr().cast(), NO, NO);
-        run(kernel, 1, eight.as_ptr(), &[0, 4], &[buffer, number]);
-        wtr_read_buffer(buffer, 32, back.as_mut_ptr().cast(), NO, NO);
-        assert_eq!((told(), back), (Vec::new(), [2; 8]));
-        wtr_release_kernel(kernel, NO, NO);
-        wtr_release_kernel(kernel, NO, NO);
-        refused(INVALID, "released already");
-        wtr_release_buffer(buffer, NO, NO);
-    }
-}
-
-fn wrong_events(device: Handle) {
-    // SAFETY: wrong handles are what is tested; slots live as long as the calls.
-    unsafe {
-        let mut unbound = wtr_create_event();
-        wtr_wait_for_events_v(1, [&raw mut unbound].as_ptr());
-        refused(INVALID, "not given to any command");
-        let buffer = wtr_create_buffer(device, 1, 8, NO);
-        wtr_release_buffer(buffer, &raw mut unbound, NO);
-        refused(INVALID, "not given to any command");
-        wtr_release_event(unbound);
-        wtr_release_event(unbound);
-        refused(INVALID, "released already");
-        // A build that fails is told with the event, and fails what waits for it.
-        let mut built = NULL;
-        let mut ran = NULL;
-        let kernel = wtr_create_kernel(
-            device,
-            c"nonsense".as_ptr(),
-            c"add".as_ptr(),
-            std::ptr::null(),
-            1,
-            &raw mut built,
-        );
-        let one = [1_usize];
-        let none: *const usize = std::ptr::null();
-        wtr_run_kernel_v(
-            kernel,
-            1,
-            none,
-            one.as_ptr(),
-            none,
-            &raw mut built,
-            &raw mut ran,
-            0,
-            none,
-            std::ptr::null(),
-        );
-        wtr_wait_for_events_v(1, [&raw mut ran].as_ptr());
-        let heard = told();
-        assert!(
-            matches!(heard.as_slice(), [(-11, message)] if message.contains("create_kernel")),
-            "one root cause: {heard:?}"
-        );
-        assert_eq!((wtr_event_status(built), wtr_event_status(ran)), (-11, -11));
-        let error = &*wtr_event_error(ran);
-        assert!(
-            !text(error.log).is_empty() && !text(error.device).is_empty() && !text(error.node).is_empty()
-        );
-        wtr_release_kernel(kernel, NO, NO);
-        assert_eq!(told(), []);
-        wtr_release_event(built);
-        wtr_release_event(ran);
-    }
-}
-
-fn wrong_helpers(device: Handle) {
-    let (mut parts, mut weights) = ([0_usize; 3], [0.0; 1]);
-    // SAFETY: arrays are as long as said.
-    unsafe {
-        assert_eq!(wtr_partition(10, 0, 3, std::ptr::null(), parts.as_mut_ptr()), INVALID);
-        refused(INVALID, "granularity is 0");
-        assert_eq!(wtr_partition(10, 1, 3, [1.0, -2.0, 1.0].as_ptr(), parts.as_mut_ptr()), INVALID);
-        refused(INVALID, "weight 1");
-        assert_eq!(wtr_partition(10, 1, 0, std::ptr::null(), parts.as_mut_ptr()), INVALID);
-        refused(INVALID, "no devices");
-        assert_eq!(wtr_partition(10, 1, 3, std::ptr::null(), std::ptr::null_mut()), INVALID);
-        refused(INVALID, "NULL");
-        assert_eq!(wtr_partition(10, 1, 3, std::ptr::null(), parts.as_mut_ptr()), 0);
-        assert_eq!((parts, told()), ([4, 3, 3], Vec::new()));
-        assert_eq!(wtr_partition_weights(1, [NULL].as_ptr(), weights.as_mut_ptr()), INVALID);
-        refused(INVALID, "device is NULL");
-        assert_eq!(wtr_partition_weights(1, [device].as_ptr(), weights.as_mut_ptr()), 0);
-        assert!(weights[0] > 0.0);
-        assert_eq!(wtr_dump_graph(c"/tmp/never-written.dot".as_ptr()), STATE);
-        refused(STATE, "WTR_RECORD");
-    }
 }

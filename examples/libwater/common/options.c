@@ -70,7 +70,7 @@ static bool read_setting(struct options *options, const char *name, const char *
 }
 
 bool options_read(struct options *options, int argc, char **argv, int *exit_code) {
-    *options = (struct options){.devices = "SELECT ALL", .repeat = 1};
+    *options = (struct options){.repeat = 1};
     bool paper = false;
     for (int i = 1; i < argc; i++) paper |= strcmp(argv[i], "--paper") == 0;
     for (size_t i = 0; app_settings[i].name; i++) options->value[i] = paper ? app_settings[i].paper : app_settings[i].normal;
@@ -97,6 +97,9 @@ bool options_read(struct options *options, int argc, char **argv, int *exit_code
         if (takes_value && !value) fail("%s wants a value", name);
         i += takes_value;
     }
+    if ((options->devices || options->weights) && strcmp(host_name, "water") != 0)
+        fail("--devices and --weights are for the libWater version: this one takes the first device");
+    if (!options->devices) options->devices = "SELECT ALL";
     if (!options->kernel) options->kernel = kernel_beside_program();
     return true;
 }

@@ -29,17 +29,17 @@ int main(int argc, char **argv) {
     options.device_count = devices;
     struct problem *problem = problem_create(&options);
     double first_s = 0, best_s = 0;
-    for (unsigned i = 0; i < options.repeat; i++) {
+    struct verdict verdict = {.right = true};
+    for (unsigned i = 0; i < options.repeat && verdict.right; i++) {
         problem_forget(problem);
         const double start_s = seconds();
         host_solve(&options, problem);
         const double took_s = seconds() - start_s;
         if (i == 0) first_s = best_s = took_s;
         if (took_s < best_s) best_s = took_s;
+        /* At once, and before host_stop(), which waits for what is under way: the result has to be there now. */
+        if (options.verify) verdict = problem_verify(problem);
     }
-    /* Before host_stop(), which waits for what is under way: the result has to be there now. */
-    struct verdict verdict = {.right = true};
-    if (options.verify) verdict = problem_verify(problem);
     host_stop();
     report(&options, first_s, best_s, options.verify ? &verdict : NULL);
     problem_release(problem);

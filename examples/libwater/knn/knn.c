@@ -1,6 +1,6 @@
 /* Input and check of the nearest neighbours, and what brings those of several devices together.
  *
- * Coordinates are whole numbers below 1024, so that squared distances, below 4 * 2^20, are exact in single precision: the check is exact, and
+ * Coordinates are whole numbers below 256, so that squared distances, below 4 * 2^16, are exact in single precision: the check is exact, and
  * points that are equally near are common, which tests that the lower index wins.
  */
 #include "knn.h"
@@ -17,7 +17,7 @@ const struct setting app_settings[] = {
     {0},
 };
 
-#define COORDINATE_LIMIT 1024
+#define COORDINATE_LIMIT 256
 #define CHECKED_MAX (UINT64_C(1) << 26) /* distances that a check computes: some 0.1 s */
 
 struct problem *problem_create(const struct options *options) {
@@ -27,19 +27,19 @@ struct problem *problem_create(const struct options *options) {
     p->split_reference = options->value[SPLIT_REFERENCE] != 0;
     if (p->references >= UINT32_MAX) fail("--size is below %u: indices have 32 bits", UINT32_MAX);
     if (p->queries < options->device_count) fail("%llu queries are too few for %u devices", (unsigned long long)p->queries, options->device_count);
-    const size_t results = p->queries * NEAREST * (p->split_reference ? options->device_count : 1);
+    p->results = p->queries * NEAREST * (p->split_reference ? options->device_count : 1);
     p->reference = allocate(p->references * DIMENSIONS, sizeof *p->reference);
     p->query = allocate(p->queries * DIMENSIONS, sizeof *p->query);
-    p->distance = allocate(results, sizeof *p->distance);
-    p->index = allocate(results, sizeof *p->index);
+    p->distance = allocate(p->results, sizeof *p->distance);
+    p->index = allocate(p->results, sizeof *p->index);
     for (uint64_t i = 0; i < p->references * DIMENSIONS; i++) p->reference[i] = (float)random_below(1, i, COORDINATE_LIMIT);
     for (uint64_t i = 0; i < p->queries * DIMENSIONS; i++) p->query[i] = (float)random_below(2, i, COORDINATE_LIMIT);
     return p;
 }
 
 void problem_forget(struct problem *p) {
-    memset(p->distance, 0xff, p->queries * NEAREST * sizeof *p->distance); /* not a number */
-    memset(p->index, 0xff, p->queries * NEAREST * sizeof *p->index);
+    memset(p->distance, 0xff, p->results * sizeof *p->distance); /* not a number */
+    memset(p->index, 0xff, p->results * sizeof *p->index);
 }
 
 static bool is_nearer(float distance, uint32_t index, float other_distance, uint32_t other_index) {

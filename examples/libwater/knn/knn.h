@@ -16,6 +16,7 @@ struct problem {
     /* NEAREST of each query. Where the references are split, that many for each device, one after the other, until knn_merge(). */
     float *distance;          /* squared */
     uint32_t *index;
+    size_t results;           /* how many of each there is room for */
 };
 
 /* Makes the first device's neighbours those of all `parts` devices. */

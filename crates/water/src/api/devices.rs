@@ -8,11 +8,13 @@ use penstock_dql::{Attribute, Device as _, Kind, Query, Selection, Value};
 use super::run::{self, Device, Run};
 use super::{Opaque, enter, variadic};
 use crate::error::Error;
+use crate::record;
 use crate::runtime::Runtime;
 
 /// `wtr_init_devices`.
 pub fn init(query: &Query) -> Result<(), Error> {
     run::begin(|| {
+        let settings = record::Settings::of_environment()?;
         let runtime = crate::launch::start()?;
         crate::settings::apply(&runtime)?;
         let all = list(&runtime);
@@ -33,6 +35,11 @@ pub fn init(query: &Query) -> Result<(), Error> {
             };
             return Err(Error::NoDevice(format!("{query};{known}")));
         }
+        if let Err(error) = settings.make_files() {
+            runtime.end();
+            return Err(error);
+        }
+        record::begin(&runtime, settings);
         let mut all: Vec<_> = all.into_iter().map(Some).collect();
         let devices =
             chosen.into_iter().filter_map(|place| all.get_mut(place).and_then(Option::take)).collect();
@@ -136,6 +143,7 @@ pub extern "C" fn wtr_release_devices() {
     enter("wtr_release_devices", (), || {
         let run: Arc<Run> = run::current()?;
         run.runtime().drain();
+        record::finish(run.runtime());
         drop(run);
         run::end()
     });

@@ -9,7 +9,7 @@ use penstock_device::{
     Arg as DeviceArg, Context, Device, Driver, Event, Kernel, Mem, Program, Queue, Range as DeviceRange,
     Staged, Status, Want,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Backend, Ended, Failure, Memory, Operation};
 use crate::clock::Clock;
@@ -37,6 +37,8 @@ pub struct OpenCl {
     programs: VecDeque<(ProgramKey, Program)>,
     /// Events of operations that have not been reported.
     events: FxHashMap<CommandId, Event>,
+    /// Operations that the driver refused, so that they have no event, and that have not been reported.
+    refused: FxHashSet<CommandId>,
     /// Devices that were given something since the last poll.
     unflushed: Vec<u32>,
     news: Receiver<News>,
@@ -97,6 +99,7 @@ impl OpenCl {
             kernels: FxHashMap::default(),
             programs: VecDeque::new(),
             events: FxHashMap::default(),
+            refused: FxHashSet::default(),
             unflushed: Vec::new(),
             news,
             post,
@@ -338,7 +341,13 @@ impl Backend for OpenCl {
             }
             return;
         }
-        match self.enqueue(id, device, operation, after) {
+        // What comes after a refused operation does not run: it has no event that could tell.
+        let enqueued = if after.iter().any(|earlier| self.refused.contains(earlier)) {
+            Err(failure(Status::WAIT_LIST_FAILED, "run what comes after a failed command"))
+        } else {
+            self.enqueue(id, device, operation, after)
+        };
+        match enqueued {
             Ok(Some(event)) => {
                 self.events.insert(id, event.clone());
                 let (post, bell, clock) =
@@ -353,11 +362,14 @@ impl Backend for OpenCl {
                 Ended { operation: id, outcome: Ok(()), times: Times::default() },
             ),
             Err(failure) if failure.code == IS_READING => {}
-            Err(failure) => tell(
-                &self.post,
-                &self.bell,
-                Ended { operation: id, outcome: Err(failure), times: Times::default() },
-            ),
+            Err(failure) => {
+                self.refused.insert(id);
+                tell(
+                    &self.post,
+                    &self.bell,
+                    Ended { operation: id, outcome: Err(failure), times: Times::default() },
+                );
+            }
         }
         if !self.unflushed.contains(&device) {
             self.unflushed.push(device);
@@ -375,6 +387,7 @@ impl Backend for OpenCl {
             match news {
                 News::Ended(end) => {
                     self.events.remove(&end.operation);
+                    self.refused.remove(&end.operation);
                     ended.push(end);
                 }
                 News::Built { id, device, object, key, made } => {

@@ -7,6 +7,7 @@
 
 mod desk;
 mod issue;
+mod output;
 mod program;
 
 use std::sync::mpsc::{self, Receiver};
@@ -76,6 +77,8 @@ struct Open {
     issue: Arc<Issue>,
     /// Bytes of it that count for [`EARLY_BYTES_MAX`].
     early: u64,
+    /// Memory of the program that it writes to.
+    lands: std::ops::Range<usize>,
     /// Who waits for its being sent, and who for its end.
     on_issue: Vec<CommandId>,
     on_end: Vec<CommandId>,
@@ -119,13 +122,14 @@ impl Pooled {
         let key = config.key.as_deref().filter(|_| is_remote).map(Key::load).transpose();
         let key = key.map_err(|error| refused(format!("the pool's key: {error}")))?;
         let addresses: Vec<_> = config.nodes.iter().map(|node| node.address.clone()).collect();
+        output::install();
         let pool = Pool::open(&addresses, key.as_ref(), config.timeout);
-        for (_, error) in pool.absent() {
-            eprintln!("libwater: left out of the pool: {error}");
-        }
         if pool.nodes().is_empty() {
             let reasons: String = pool.absent().iter().map(|(_, error)| format!("\n  {error}")).collect();
             return Err(refused(format!("no node of the pool answers:{reasons}")));
+        }
+        for (_, error) in pool.absent() {
+            eprintln!("libwater: left out of the pool: {error}");
         }
         let devices = pool.select(config.devices.as_ref());
         Self::over(Arc::new(pool), &devices, clock)
@@ -236,13 +240,16 @@ impl Pooled {
         let mut early = if waits_at_all { act.bytes_sent() } else { 0 };
         let is_too_early =
             self.issuers.get(node).is_some_and(|issuer| issuer.early + early > EARLY_BYTES_MAX) && early > 0;
+        let lands = act.lands();
         let (issue, mut waits, mut left) = (Arc::<Issue>::default(), Vec::new(), 0);
         for earlier in after {
             let is_parked = self.parked.contains_key(earlier);
             // What is not there has ended.
             let Some(open) = self.open.get_mut(earlier) else { continue };
             waits.push(Arc::clone(&open.issue));
-            if is_too_early {
+            // Workers keep the order of reads, but what one has read may be on its way here for longer than what the next one has.
+            let lands_there = open.lands.start < lands.end && lands.start < open.lands.end;
+            if is_too_early || lands_there {
                 open.on_end.push(id);
                 left += 1;
             } else if (open.node != Some(node) || is_parked) && !open.issue.is_sent_or_tell() {
@@ -257,8 +264,8 @@ impl Pooled {
             issuer.early += early;
         }
         let order = Order { id, queue, act, waits, issue: Arc::clone(&issue) };
-        self.open
-            .insert(id, Open { node: Some(node), issue, early, on_issue: Vec::new(), on_end: Vec::new() });
+        let (on_issue, on_end) = (Vec::new(), Vec::new());
+        self.open.insert(id, Open { node: Some(node), issue, early, lands, on_issue, on_end });
         if left == 0 {
             self.send(node, order);
         } else {
@@ -333,6 +340,10 @@ impl Backend for Pooled {
             _ => self.begin(id, device, operation, after),
         };
         if let Err(failure) = started {
+            // What comes after it is to find that it has failed.
+            let issue = Arc::new(Issue::failed(failure.code));
+            let (on_issue, on_end) = (Vec::new(), Vec::new());
+            self.open.insert(id, Open { node: None, issue, early: 0, lands: 0..0, on_issue, on_end });
             self.desk.failed(id, failure);
         }
     }

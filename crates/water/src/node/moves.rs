@@ -25,10 +25,19 @@ pub const EAGER_BYTES_MAX: u64 = 16 << 10;
 
 /// Large pieces under way to others at a time. Two keep a link busy if the second is given before the first ends; the others
 /// cover the time until somebody looks.
-const SENDS_MAX: usize = 4;
+const SENDS_MIN: u64 = 4;
 
-/// Pieces of one stream that are awaited at a time, for the same reason.
-const RECEIVES_MAX: u64 = 4;
+/// Small pieces may be more, up to so many bytes: a scheduler naps for 20 µs or more, in which a link of 3 GB/s carries 64 KiB. It is
+/// to idle for less than a tenth of the time; twice this would help little, and pieces on a link that is shared fairly arrive later.
+const WINDOW_BYTES: u64 = 512 << 10;
+
+/// Pieces of a stream may be awaited for twice what is sent at a time: a sender never waits for its receiver's nap.
+const RECEIVES_PER_SEND: u64 = 2;
+
+/// How many pieces of this size may be under way to others.
+fn sends_max(segment: u64) -> u64 {
+    SENDS_MIN.max(WINDOW_BYTES / segment.max(1))
+}
 
 /// Ids of operations that are parts of moves have this bit; no command's id has it.
 const PART: u64 = 1 << 63;
@@ -53,7 +62,7 @@ pub struct Moves {
     next_part: u64,
     next_token: u64,
     /// Large pieces under way to others.
-    sends: usize,
+    sends: u64,
     /// Streams whose receivers are ready.
     ready: FxHashSet<(Rank, Stream)>,
     /// Faults of streams that were broken off.
@@ -410,7 +419,7 @@ impl Moves {
                         .values()
                         .filter(|part| mine(part) && matches!(part.1, Part::Sent { is_large: true, .. }))
                         .count();
-                    self.sends = self.sends.saturating_sub(large);
+                    self.sends = self.sends.saturating_sub(large as u64);
                     self.tokens.retain(|_, part| !mine(part));
                 }
             }
@@ -472,9 +481,7 @@ impl Moves {
             let Some(mut flow) = self.flows.remove(&id) else { continue };
             self.find_fault(&mut flow);
             self.ask_source(id, &mut flow, backend, transport);
-            for sink in 0..flow.sinks.len() {
-                self.feed(id, &mut flow, sink, backend, transport);
-            }
+            self.feed_all(id, &mut flow, backend, transport);
             if !flow.is_reported
                 && !flow.is_held
                 && (flow.is_done() || flow.broken.is_some())
@@ -539,7 +546,7 @@ impl Moves {
                 flow.arrived = flow.order.size;
             }
             End::Buffer { buffer, offset } => {
-                while flow.next < flow.pieces() && flow.awaited < RECEIVES_MAX {
+                while flow.next < flow.pieces() && flow.awaited < RECEIVES_PER_SEND * sends_max(flow.order.segment) {
                     let (start, size) = flow.piece(flow.next);
                     let part = self.part(id, Part::Arrived { index: flow.next, size });
                     let Some(base) = &flow.base else { return };
@@ -552,7 +559,7 @@ impl Moves {
                 }
             }
             End::Rank { rank, stream } => {
-                while flow.next < flow.pieces() && flow.awaited < RECEIVES_MAX {
+                while flow.next < flow.pieces() && flow.awaited < RECEIVES_PER_SEND * sends_max(flow.order.segment) {
                     let (start, size) = flow.piece(flow.next);
                     let token = self.token(id, Part::Arrived { index: flow.next, size });
                     let Some(base) = &flow.base else { return };
@@ -566,7 +573,24 @@ impl Moves {
         }
     }
 
-    /// Gives a sink what has arrived.
+    /// Gives all sinks what has arrived, other ranks piece by piece in turns: of a tree's subtrees none waits until another has all.
+    fn feed_all(
+        &mut self,
+        id: CommandId,
+        flow: &mut Flow,
+        backend: &mut dyn Backend,
+        transport: &mut dyn Transport,
+    ) {
+        let mut turns: Vec<usize> = (0..flow.sinks.len()).collect();
+        loop {
+            turns.sort_by_key(|sink| flow.sinks.get(*sink).map(|state| state.given));
+            if !turns.iter().any(|sink| self.feed(id, flow, *sink, backend, transport)) {
+                return;
+            }
+        }
+    }
+
+    /// Gives a sink what has arrived; another rank one piece of it. Whether that rank may get more.
     fn feed(
         &mut self,
         id: CommandId,
@@ -574,22 +598,22 @@ impl Moves {
         index: usize,
         backend: &mut dyn Backend,
         transport: &mut dyn Transport,
-    ) {
+    ) -> bool {
         let (Some(sink), Some(base)) = (flow.order.sinks.get(index).copied(), flow.base.as_ref()) else {
-            return;
+            return false;
         };
-        let Some(state) = flow.sinks.get_mut(index) else { return };
+        let Some(state) = flow.sinks.get_mut(index) else { return false };
         let available = flow.arrived.saturating_sub(sink.first).min(sink.size);
         match sink.to {
             End::Rank { rank, stream } => {
                 let is_large = sink.size > EAGER_BYTES_MAX;
                 if is_large && state.given < sink.size && !self.ready.contains(&(rank, stream)) {
-                    return;
+                    return false;
                 }
-                while state.given < sink.size && (!is_large || self.sends < SENDS_MAX) {
+                if state.given < sink.size && (!is_large || self.sends < sends_max(flow.order.segment)) {
                     let size = flow.order.segment.max(1).min(sink.size - state.given);
                     if state.given + size > available && flow.broken.is_none() {
-                        return;
+                        return false;
                     }
                     let mut piece =
                         if flow.hollow { base.at(0, size) } else { base.at(sink.first + state.given, size) };
@@ -601,13 +625,22 @@ impl Moves {
                     self.tokens.insert(token, (id, Part::Sent { sink: index, is_large }));
                     state.given += size;
                     state.under_way += 1;
-                    self.sends += usize::from(is_large);
+                    self.sends += u64::from(is_large);
                     // SAFETY: the base lives until the flow is forgotten; bytes that have arrived change no more.
                     unsafe { transport.send(rank, stream, piece, token) };
+                    return true;
                 }
             }
             _ if flow.is_held || flow.broken.is_some() || state.given >= available => {}
-            _ if (flow.hollow && !backend.takes_time(flow.device)) || base.sink == Some(index) => {
+            _ if base.sink == Some(index) => {
+                state.given = available;
+                state.there = available;
+            }
+            End::Host { .. } if flow.hollow => {
+                state.given = available;
+                state.there = available;
+            }
+            End::Buffer { .. } if flow.hollow && !backend.takes_time(flow.device) => {
                 state.given = available;
                 state.there = available;
             }
@@ -637,6 +670,7 @@ impl Moves {
                 state.given = available;
             }
         }
+        false
     }
 
     fn part(&mut self, id: CommandId, part: Part) -> CommandId {

@@ -9,6 +9,11 @@ const PAPER_BEST_S: f64 = 17.3;
 /// Rows of its product.
 const ROWS: usize = 7168;
 
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
+}
+
 fn ideal_s(seconds: &[f64]) -> f64 {
     1.0 / seconds.iter().map(|seconds| 1.0 / seconds).sum::<f64>()
 }
@@ -34,7 +39,7 @@ fn self_scheduled(seconds: &[f64], total: usize, minimum: usize) -> (f64, Vec<us
         let Some((end, duration, device, units)) = under_way.pop() else { break };
         now = end;
         done[device] += units;
-        guide.ended(device, units, (duration * 1e9) as u64);
+        guide.ended(device, units, nanoseconds(duration));
     }
     assert_eq!(next, total);
     (now, done)
@@ -86,7 +91,8 @@ fn what_cannot_be_split_is_told() {
     assert_eq!(split(1, 1, &[f64::NAN]), Err(Unsplittable::Weight(0)));
     assert_eq!(split(1, 1, &[f64::INFINITY]), Err(Unsplittable::Weight(0)));
     assert_eq!(split(1, 1, &[0.0, 0.0]), Err(Unsplittable::NoWeight));
-    assert!(Guide::new(0, 1, 1).is_err() && Guide::new(1, 1, 0).is_err());
+    assert_eq!(Guide::new(1, 1, 0).err(), Some(Unsplittable::NoMinimum));
+    assert!(Guide::new(0, 1, 1).is_err());
 }
 
 proptest! {

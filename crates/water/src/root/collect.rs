@@ -4,7 +4,7 @@
 //! Only commands of equal *level* are put together, the level being the longest way from a command without dependencies.
 //! Every dependency goes to a higher level, so whatever is merged within one, no circle can come of it.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Issue, Request};
 use crate::command::CommandId;
@@ -73,13 +73,19 @@ pub fn find(batch: &[Issue]) -> Found {
                 if let Some(group) = groups.get_mut(group) {
                     group.members.push(place);
                 }
-                scatters.entry((level, true)).or_default().push(place);
             }
             Request::Read { .. } => scatters.entry((level, false)).or_default().push(place),
             _ => {}
         }
     }
     groups.retain(|group| group.feed.is_some() || ranks(batch, &group.members) > 1);
+    let grouped: FxHashSet<usize> = groups.iter().flat_map(|group| group.members.iter().copied()).collect();
+    for (place, issue) in batch.iter().enumerate() {
+        if matches!(issue.request, Request::Write { .. }) && !grouped.contains(&place) {
+            let level = levels.get(place).copied().unwrap_or_default();
+            scatters.entry((level, true)).or_default().push(place);
+        }
+    }
     let mut spreads: Vec<Spread> = scatters
         .into_iter()
         .filter_map(|((_, is_scatter), members)| spread(batch, is_scatter, members))
@@ -159,4 +165,51 @@ fn spread(batch: &[Issue], is_scatter: bool, members: Vec<usize>) -> Option<Spre
     let is_contiguous =
         ranges.windows(2).all(|pair| matches!(pair, [(start, size), (next, _)] if start + size == *next));
     apart.then_some(Spread { is_scatter, members, bytes, is_contiguous })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{ObjectId, Rank};
+
+    fn write(id: u64, rank: Rank, address: u64, waits: &[u64]) -> Issue {
+        let request = Request::Write { buffer: ObjectId(id), offset: 0, size: 100, address };
+        Issue { id: CommandId(id), rank, device: 0, waits: waits.iter().map(|id| CommandId(*id)).collect(), request }
+    }
+
+    fn read(id: u64, rank: Rank, address: u64, waits: &[u64]) -> Issue {
+        let request = Request::Read { buffer: ObjectId(id), offset: 0, size: 100, address };
+        Issue { request, ..write(id, rank, address, waits) }
+    }
+
+    #[test]
+    fn the_same_bytes_are_a_broadcast_and_others_beside_them_a_scatter() {
+        let batch = [write(1, 1, 1000, &[]), write(2, 1, 0, &[]), write(3, 2, 1000, &[]), write(4, 2, 100, &[]), write(5, 3, 200, &[])];
+        let found = find(&batch);
+        assert_eq!(found.groups, [Group { members: vec![0, 2], feed: None }]);
+        assert_eq!(found.spreads, [Spread { is_scatter: true, members: vec![1, 3, 4], bytes: 300, is_contiguous: true }]);
+    }
+
+    #[test]
+    fn different_levels_are_not_put_together() {
+        let batch = [write(1, 1, 1000, &[]), write(2, 2, 1000, &[1])];
+        assert!(find(&batch).groups.is_empty());
+    }
+
+    #[test]
+    fn reads_into_the_same_bytes_are_no_gather() {
+        // The paper's algorithm would replace this race by a gather.
+        assert!(find(&[read(1, 1, 0, &[]), read(2, 2, 0, &[])]).spreads.is_empty());
+        let found = find(&[read(1, 1, 0, &[]), read(2, 2, 200, &[])]);
+        assert_eq!(found.spreads, [Spread { is_scatter: false, members: vec![0, 1], bytes: 200, is_contiguous: false }]);
+    }
+
+    #[test]
+    fn a_write_of_what_a_read_brings_comes_from_the_read() {
+        let batch = [read(1, 1, 0, &[]), write(2, 2, 0, &[1]), write(3, 3, 0, &[1])];
+        assert_eq!(find(&batch).groups, [Group { members: vec![1, 2], feed: Some(0) }]);
+        // Not if it also waits for something that waits for the read: the read's device would wait for its receiver.
+        let batch = [read(1, 1, 0, &[]), read(2, 2, 500, &[1]), write(3, 2, 0, &[1, 2])];
+        assert!(find(&batch).groups.is_empty());
+    }
 }

@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::command::{
     Arg, Code, CommandId, Fault, Job, Message, ObjectId, Outcome, Range, Rank, Times, Wait,
 };
+use crate::record::Recorder;
 use collective::Mode;
 use cost::Link;
 use explain::Explain;
@@ -186,6 +187,8 @@ pub struct Root {
     mode: Mode,
     link: Link,
     explain: Explain,
+    /// What happened, if somebody wants to see it.
+    record: Option<Box<Recorder>>,
     /// For writes whose bytes come from a read in the same batch: the rank that has them.
     feeders: FxHashMap<CommandId, Rank>,
     /// Jobs of a blocking collective that is being planned.
@@ -223,6 +226,7 @@ impl Root {
             mode: Mode::default(),
             link: Link::default(),
             explain: Explain::default(),
+            record: None,
             feeders: FxHashMap::default(),
             fed_by: FxHashSet::default(),
             gathered: None,
@@ -234,8 +238,21 @@ impl Root {
         u32::try_from(self.letters.len()).unwrap_or(u32::MAX)
     }
 
+    /// Whatever happens is told there from now on.
+    pub fn set_recorder(&mut self, recorder: Recorder) {
+        self.record = Some(Box::new(recorder));
+    }
+
+    /// What happened, if it is recorded.
+    pub fn recorder(&self) -> Option<&Recorder> {
+        self.record.as_deref()
+    }
+
     /// One command is done by another's job.
     fn same_as(&mut self, command: CommandId, other: CommandId) {
+        if let Some(record) = &mut self.record {
+            record.same_as(command, other);
+        }
         if let Some(track) = self.tracks.get_mut(&command) {
             track.done_by = Some(other);
         }
@@ -291,6 +308,9 @@ impl Root {
             self.batch_began = self.clock.now();
         }
         self.batch_bytes += request.bytes();
+        if let Some(record) = &mut self.record {
+            record.issued(id, (rank, device), &waits, &request, self.clock.now());
+        }
         self.batch.push(Issue { id, rank, device, waits, request });
         id
     }
@@ -340,6 +360,9 @@ impl Root {
 
     /// A command has ended.
     pub fn ended(&mut self, id: CommandId, outcome: Outcome, times: Times) {
+        if let Some(record) = &mut self.record {
+            record.ended(id, &outcome, times);
+        }
         let Some(track) = self.tracks.get_mut(&id) else { return };
         if track.outcome.is_some() {
             return;
@@ -419,6 +442,9 @@ impl Root {
 
     /// Gives a job to a rank.
     fn send(&mut self, rank: Rank, job: Job) {
+        if let Some(record) = &mut self.record {
+            record.sent(rank, &job, self.clock.now());
+        }
         if let Some(jobs) = &mut self.gathered {
             jobs.push((rank, job));
             return;

@@ -15,6 +15,16 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The worker program.
 pub const DAEMON: &str = env!("CARGO_BIN_EXE_wtrd");
 
+/// Starts a program with process numbers of its own. SIGUSR1, by which MPICH's launcher tells of a lost rank, would end `unshare`.
+const UNSHARE: [&str; 3] = ["sh", "-c", "trap '' USR1; exec unshare --pid --fork --kill-child \"$0\""];
+
+/// Whether the system allows that.
+pub fn can_unshare() -> bool {
+    let mut command = Command::new(UNSHARE[0]);
+    command.args(&UNSHARE[1..]).arg("true");
+    go(command, GRACE).is_ok_and(|ended| ended.code == Some(0))
+}
+
 /// An MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -110,6 +120,16 @@ pub fn scratch(name: &str) -> PathBuf {
     folder
 }
 
+/// Removes what the runs of this process have left.
+pub fn clean() {
+    let own = format!("-{}", std::process::id());
+    for folder in std::fs::read_dir(scratch("")).into_iter().flatten().flatten() {
+        if folder.file_name().to_string_lossy().ends_with(&own) {
+            _ = std::fs::remove_dir_all(folder.path());
+        }
+    }
+}
+
 /// A process that has ended.
 #[derive(Debug)]
 pub struct Ended {
@@ -129,16 +149,21 @@ pub struct Run {
     variables: Vec<(String, String)>,
     daemons: bool,
     surviving: bool,
+    far: bool,
 }
 
 impl Run {
     pub fn new(kind: Kind, ranks: u32, case: &str) -> Self {
         let folder = scratch(&format!("run-{}-{case}-{}", kind.name(), std::process::id()));
+        // What an earlier run left there.
+        for left in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            _ = std::fs::remove_file(left.path());
+        }
         let variables = vec![
             (program::CASE.to_owned(), case.to_owned()),
             (program::FOLDER.to_owned(), folder.to_string_lossy().into_owned()),
         ];
-        Self { kind, ranks, folder, variables, daemons: false, surviving: false }
+        Self { kind, ranks, folder, variables, daemons: false, surviving: false, far: false }
     }
 
     /// What the ranks drive.
@@ -161,6 +186,17 @@ impl Run {
     pub fn surviving(mut self) -> Self {
         self.surviving = true;
         self
+    }
+
+    /// The ranks cannot see each other's processes, as if each were on a host of its own.
+    pub fn far_apart(mut self) -> Self {
+        self.far = true;
+        // What MPIs do between processes of one host takes their numbers for granted.
+        self.surviving()
+            .variable(program::FAR, "1")
+            .variable("OMPI_MCA_pml", "ob1")
+            .variable("OMPI_MCA_btl", "tcp,self")
+            .variable("UCX_TLS", "sysv,self")
     }
 
     /// Where the ranks leave files.
@@ -190,8 +226,11 @@ impl Run {
             }
         }
         let workers = (self.ranks - 1).to_string();
+        // The root, and then the others where they are started in another way.
         if self.daemons {
             command.args(["-n", "1"]).arg(&program).args([":", "-n", &workers, DAEMON]);
+        } else if self.far {
+            command.args(["-n", "1"]).arg(&program).args([":", "-n", &workers]).args(UNSHARE).arg(&program);
         } else {
             command.args(["-n", &self.ranks.to_string()]).arg(&program);
         }

@@ -22,6 +22,7 @@ pub const CASE: &str = "WTR_RANKS_CASE";
 pub const FOLDER: &str = "WTR_RANKS_FOLDER";
 pub const DEVICES: &str = "WTR_RANKS_DEVICES";
 pub const PUMPED: &str = "WTR_RANKS_PUMPED";
+pub const FAR: &str = "WTR_RANKS_FAR";
 
 /// The exit code of a root that cannot do its case here.
 pub const SKIPPED: i32 = 77;
@@ -47,7 +48,9 @@ pub fn rank(case: &str) -> ExitCode {
         }
     };
     let folder = PathBuf::from(std::env::var(FOLDER).expect("a folder"));
-    std::fs::write(folder.join(format!("pid.{rank}")), std::process::id().to_string())
+    // As the others see it, also from a name space of its own.
+    let own = std::fs::read_link("/proc/self").expect("a process");
+    std::fs::write(folder.join(format!("pid.{rank}")), own.to_string_lossy().as_bytes())
         .expect("a folder to write to");
     let devices: Box<dyn Backend> = match std::env::var(DEVICES).as_deref() {
         Ok("host") => Box::new(Host::new(2)),
@@ -464,11 +467,14 @@ fn killed(program: &Program) {
     signal(pid(&program.folder, 1), libc::SIGKILL);
     let dependents = [long, copied, after_copy, read, elsewhere];
     for command in dependents {
-        let outcome = program.wait(&[command]);
+        let outcome = program.runtime.wait(&[command]);
         assert!(is_of_lost(&outcome), "{command:?}: {outcome:?}");
     }
     let noticed = began.elapsed();
-    println!("figure: a killed rank was noticed after {noticed:?}");
+    let reason = program.runtime.wait(&[long]).expect_err("a failed command").message;
+    println!("figure: a killed rank was noticed after {noticed:?}: {reason}");
+    // Another host's processes cannot be looked at: silence, or an error of MPI.
+    assert_eq!(reason.contains("its process"), std::env::var(FAR).is_err(), "{reason}");
     assert!(noticed < NOTICED, "a killed rank was noticed only after {noticed:?}");
     // It may have ended before.
     let outcome = program.wait(&[written]);

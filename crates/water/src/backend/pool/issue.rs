@@ -58,6 +58,14 @@ impl Act {
         if let Self::Write { from, .. } = self { from.length as u64 } else { 0 }
     }
 
+    /// Memory of the program that it writes to.
+    pub(super) fn lands(&self) -> std::ops::Range<usize> {
+        match self {
+            Self::Read { into, .. } => into.start.addr()..into.start.addr().saturating_add(into.length),
+            _ => 0..0,
+        }
+    }
+
     /// For messages: "cannot ...".
     const fn what(&self) -> &'static str {
         match self {
@@ -84,6 +92,12 @@ struct Issued {
 }
 
 impl Issue {
+    /// One that failed before it could be sent.
+    pub(super) fn failed(code: i32) -> Self {
+        let event = Some(Event::ended(Status(code.min(-1))));
+        Self(Mutex::new(Issued { event, tell: false }))
+    }
+
     /// Whether it has been sent; if not, that will be told.
     pub(super) fn is_sent_or_tell(&self) -> bool {
         let mut issued = self.lock();
@@ -311,5 +325,59 @@ impl Target for Landing {
         // held, so it has not been.
         let into = unsafe { std::slice::from_raw_parts_mut(span.start.wrapping_add(start), count) };
         payload.read(into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A payload of so many bytes, all 7.
+    struct Sevens(u64);
+
+    impl Payload for Sevens {
+        fn left(&self) -> u64 {
+            self.0
+        }
+
+        fn read(&mut self, into: &mut [u8]) -> Result<(), FrameError> {
+            self.0 = self.0.checked_sub(into.len() as u64).ok_or(FrameError::PayloadTooShort)?;
+            into.fill(7);
+            Ok(())
+        }
+    }
+
+    fn landing(bytes: &mut [u8]) -> Landing {
+        Landing(Arc::new(Mutex::new(Some(Span { start: bytes.as_mut_ptr(), length: bytes.len() }))))
+    }
+
+    #[test]
+    fn bytes_land_where_the_read_asked_for_them_and_nowhere_else() {
+        let mut bytes = [0; 8];
+        let mut landing = landing(&mut bytes);
+        assert!(landing.take(2, &mut Sevens(3)).is_ok());
+        assert!(landing.take(8, &mut Sevens(0)).is_ok());
+        assert_eq!(landing.take(6, &mut Sevens(3)), Err(FrameError::BadPayload("ReadData")));
+        assert_eq!(landing.take(u64::MAX, &mut Sevens(3)), Err(FrameError::BadPayload("ReadData")));
+        assert_eq!(bytes, [0, 0, 7, 7, 7, 0, 0, 0]);
+    }
+
+    #[test]
+    fn nothing_lands_once_the_read_was_reported() {
+        let mut bytes = [0; 8];
+        let landing = landing(&mut bytes);
+        landing.close();
+        assert_eq!(landing.clone().take(0, &mut Sevens(3)), Err(FrameError::Broken));
+        assert_eq!(bytes, [0; 8]);
+    }
+
+    #[test]
+    fn who_asks_before_an_operation_was_sent_is_told() {
+        let issue = Issue::default();
+        assert!(!issue.is_sent_or_tell());
+        assert!(issue.is_sent(Event::ended(Status::OK)), "somebody asked");
+        assert!(issue.is_sent_or_tell() && issue.event().is_some());
+        let unasked = Issue::default();
+        assert!(!unasked.is_sent(Event::ended(Status::OK)), "nobody asked");
     }
 }

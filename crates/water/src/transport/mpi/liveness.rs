@@ -36,7 +36,8 @@ impl Identity {
     pub fn own() -> Option<Self> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let space = std::fs::read_link("/proc/self/ns/pid").ok()?;
-        let pid = std::process::id();
+        // The number that those have for this process who see the same `/proc`: in a name space of its own it calls itself something else.
+        let pid = std::fs::read_link("/proc/self").ok()?.to_str()?.parse().ok()?;
         let (_, started) = state_of(pid)?;
         Some(Self { host: format!("{} {}", boot.trim(), space.display()), pid, started })
     }

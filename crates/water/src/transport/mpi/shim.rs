@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 
 /// `WTR_MPI_ABI`.
 const ABI: u32 = 1;
-/// Room for texts of MPI: libraries say up to 8 KiB of themselves, the first line is enough.
-const TEXT_BYTES: usize = 256;
+/// Room for texts of MPI: errors have up to 512 bytes, libraries say up to 8 KiB of themselves, of which the first line is enough.
+const TEXT_BYTES: usize = 512;
 /// From this level on one thread at a time may call: 0 single, 1 funneled, 2 serialized, 3 multiple.
 pub const SERIALIZED: c_int = 2;
 

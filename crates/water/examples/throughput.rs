@@ -1,0 +1,46 @@
+//! How many commands the runtime takes in a second: commands that do nothing, on a device that does nothing, so what is left is
+//! the way through batch, graph and scheduler. Prints one line of JSON.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use water::backend::null::Null;
+use water::clock::{Clock, Real};
+use water::root::Request;
+use water::runtime::Runtime;
+use water::transport::alone::Alone;
+
+/// Commands of one round, in chains of this length.
+const COMMANDS: usize = 200_000;
+const CHAIN: usize = 64;
+/// Commands that the program lets be under way, as one with a bounded number of events has.
+const WINDOW: usize = 8192;
+const ROUNDS: usize = 7;
+
+fn main() {
+    let clock: Arc<dyn Clock> = Arc::new(Real::new());
+    let runtime = Runtime::root(Box::new(Alone), Box::new(Null::new(1)), clock, true).expect("one rank starts");
+    let mut rates = Vec::new();
+    for _ in 0..ROUNDS {
+        let began = Instant::now();
+        let mut ids = Vec::with_capacity(WINDOW);
+        let mut last = None;
+        for index in 0..COMMANDS {
+            let waits = if index % CHAIN == 0 { Vec::new() } else { last.into_iter().collect() };
+            last = runtime.with_root(|root| root.issue(0, 0, waits, Request::Marker));
+            ids.extend(last);
+            if ids.len() == WINDOW {
+                runtime.wait(&ids).expect("nothing fails");
+                runtime.with_root(|root| ids.drain(..).for_each(|id| root.let_go(id)));
+                last = None;
+            }
+        }
+        runtime.wait(&ids).expect("nothing fails");
+        runtime.with_root(|root| ids.drain(..).for_each(|id| root.let_go(id)));
+        rates.push(COMMANDS as f64 / began.elapsed().as_secs_f64());
+    }
+    runtime.end();
+    rates.sort_by(f64::total_cmp);
+    let median = rates.get(ROUNDS / 2).copied().unwrap_or_default();
+    println!("{{\"measure\":\"empty commands per second\",\"median\":{median:.0},\"all\":{rates:.0?}}}");
+}

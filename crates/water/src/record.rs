@@ -1,0 +1,534 @@
+//! Keeps what happened in a run, if somebody wants to see it: `WTR_GRAPH`, `WTR_TRACE`, `WTR_SUMMARY`, `WTR_RECORD`, `WTR_WATCHDOG`.
+//!
+//! The root tells of each command when it is issued, of each job when it is sent to its rank, and of both when they have ended.
+//! Commands are what the program asked for; jobs are what the ranks got, after replacement. When nobody wants to see, all this costs the
+//! root one test for each.
+
+pub mod dot;
+pub mod path;
+pub mod summary;
+pub mod trace;
+pub mod watch;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+use crate::command::{CommandId, End, Job, Move, ObjectId, Outcome, Rank, Stream, Times, Work};
+use crate::error::Error;
+use crate::root::Request;
+use crate::runtime::{RankInfo, Runtime};
+
+/// So many commands are kept, and so many jobs: with names and waits each takes about 256 bytes, so both together take 128 MiB at most.
+/// Of those beyond it only the ones that have not ended are kept, and the outputs say so.
+pub const STEPS_MAX: usize = 1 << 18;
+
+/// Reports of jobs are on their way when their commands have ended; of a rank that is lost they never come.
+const SETTLE_NS_MAX: u64 = 500_000_000;
+
+/// `CL_DEVICE_NAME`.
+const DEVICE_NAME: u32 = 0x102B;
+
+/// A command of the program, or a job of a rank.
+#[derive(Clone, Debug, Default)]
+pub struct Step {
+    /// Its id.
+    pub id: CommandId,
+    /// `write_buffer`, `run_kernel`, `send` and so on.
+    pub what: &'static str,
+    /// Of its kernel, or of its buffer.
+    pub name: String,
+    /// That it moves; 0 if it moves none.
+    pub bytes: u64,
+    /// Where.
+    pub rank: Rank,
+    /// Where, among the devices of the rank.
+    pub device: u32,
+    /// What it waits for.
+    pub waits: Vec<CommandId>,
+    /// Jobs of other ranks that send it its bytes.
+    pub senders: Vec<CommandId>,
+    /// Jobs of other ranks that get their bytes from it.
+    pub receivers: Vec<CommandId>,
+    /// Ranks that it gets bytes from.
+    pub from: Vec<Rank>,
+    /// Ranks that it sends bytes to.
+    pub to: Vec<Rank>,
+    /// The longest way to it from a step that waits for nothing.
+    pub level: u32,
+    /// When it was issued; a job's: when it was sent to its rank. In ns, as all times.
+    pub queued: u64,
+    /// When it ran; 0 is not yet.
+    pub times: Times,
+    /// How it ended: the fault's message.
+    pub outcome: Option<Result<(), String>>,
+    /// A command's: the job of another one that does it as well.
+    pub done_by: Option<CommandId>,
+    /// A job's: commands that it does as well.
+    pub also: Vec<CommandId>,
+    /// It came when all places were taken, and is forgotten when it has ended.
+    is_beyond: bool,
+}
+
+impl Step {
+    /// Whether bytes come from or go to another rank.
+    pub fn crosses_ranks(&self) -> bool {
+        !self.from.is_empty() || !self.to.is_empty()
+    }
+
+    fn end(&mut self, outcome: &Outcome, times: Times) {
+        self.times = times;
+        self.outcome = Some(match outcome {
+            Ok(()) => Ok(()),
+            Err(fault) => Err(fault.to_string()),
+        });
+    }
+}
+
+/// A rank, for people.
+#[derive(Clone, Debug, Default)]
+pub struct RankName {
+    /// Its host.
+    pub host: String,
+    /// Its devices.
+    pub devices: Vec<String>,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// `WTR_GRAPH`: graphs are written there at the end.
+    pub graph: Option<PathBuf>,
+    /// `WTR_TRACE`: a trace is written there at the end.
+    pub trace: Option<PathBuf>,
+    /// `WTR_SUMMARY`: `1` is the standard error output.
+    pub summary: Option<PathBuf>,
+    /// `WTR_RECORD=1`, or one of the above but the last: all is kept, for `wtr_dump_graph`.
+    pub record: bool,
+    /// `WTR_WATCHDOG`, in ns.
+    pub watchdog_ns: Option<u64>,
+}
+
+/// `WTR_SUMMARY` that means the standard error output.
+const TO_STDERR: &str = "1";
+
+impl Settings {
+    /// What the environment says.
+    ///
+    /// # Errors
+    /// A value that means nothing.
+    pub fn of_environment() -> Result<Self, Error> {
+        Self::of(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    /// What these variables say.
+    ///
+    /// # Errors
+    /// A value that means nothing.
+    pub fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        let record = match variable("WTR_RECORD").as_deref() {
+            None | Some("0") => false,
+            Some("1") => true,
+            Some(other) => return Err(Error::Invalid(format!("WTR_RECORD is {other}, and neither 0 nor 1"))),
+        };
+        let watchdog_ns = variable("WTR_WATCHDOG").map(|value| nanoseconds(&value)).transpose()?;
+        let path = |name| variable(name).map(PathBuf::from);
+        let (graph, trace, summary) = (path("WTR_GRAPH"), path("WTR_TRACE"), path("WTR_SUMMARY"));
+        let record = record || graph.is_some() || trace.is_some() || summary.is_some();
+        Ok(Self { graph, trace, summary, record, watchdog_ns })
+    }
+
+    /// Makes the files, so that one that cannot be made is told before the work and not after it.
+    ///
+    /// # Errors
+    /// A file that cannot be made.
+    pub fn make_files(&self) -> Result<(), Error> {
+        let summary = self.summary.as_deref().filter(|path| *path != Path::new(TO_STDERR));
+        for (name, path) in [
+            ("WTR_GRAPH", self.graph.as_deref()),
+            ("WTR_TRACE", self.trace.as_deref()),
+            ("WTR_SUMMARY", summary),
+        ] {
+            let Some(path) = path else { continue };
+            File::create(path).map_err(|reason| {
+                Error::Invalid(format!("{name} names {}, which cannot be made: {reason}", path.display()))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Seconds as ns.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn nanoseconds(value: &str) -> Result<u64, Error> {
+    let seconds = value.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds > 0.0);
+    let seconds = seconds.ok_or_else(|| {
+        Error::Invalid(format!("WTR_WATCHDOG is {value}, and no number of seconds above 0"))
+    })?;
+    Ok((seconds * 1e9) as u64)
+}
+
+/// What happened so far.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    settings: Settings,
+    ranks: Vec<RankName>,
+    commands: BTreeMap<CommandId, Step>,
+    jobs: BTreeMap<CommandId, Step>,
+    /// Names of kernels.
+    kernels: FxHashMap<ObjectId, String>,
+    /// Streams of which one end was sent: from, to, and the job.
+    open: FxHashMap<(Rank, Rank, Stream), CommandId>,
+    /// Commands that a job will do as well which was not sent yet.
+    also: FxHashMap<CommandId, Vec<CommandId>>,
+    /// Commands and jobs that were not kept.
+    forgotten: u64,
+    /// So many commands are kept, and so many jobs.
+    steps_max: usize,
+    /// Counts whatever happens: the watchdog compares it.
+    changes: u64,
+}
+
+impl Recorder {
+    /// Nothing yet.
+    pub fn new(settings: Settings, ranks: &[RankInfo]) -> Self {
+        let ranks = ranks.iter().map(|info| RankName {
+            host: info.hostname.clone(),
+            devices: info.devices.iter().map(|device| name_of(&device.info)).collect(),
+        });
+        Self { settings, ranks: ranks.collect(), steps_max: STEPS_MAX, ..Self::default() }
+    }
+
+    /// Keeps fewer than [`STEPS_MAX`].
+    #[must_use]
+    pub fn with_steps_max(mut self, steps_max: usize) -> Self {
+        self.steps_max = steps_max;
+        self
+    }
+
+    /// So many commands are kept, and so many jobs.
+    pub fn steps_max(&self) -> usize {
+        self.steps_max
+    }
+
+    /// The program's commands, by id.
+    pub fn commands(&self) -> &BTreeMap<CommandId, Step> {
+        &self.commands
+    }
+
+    /// The ranks' jobs, by id.
+    pub fn jobs(&self) -> &BTreeMap<CommandId, Step> {
+        &self.jobs
+    }
+
+    /// The ranks.
+    pub fn ranks(&self) -> &[RankName] {
+        &self.ranks
+    }
+
+    /// Commands and jobs beyond [`STEPS_MAX`] that have ended.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// How often anything happened.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// "rank 1 (host)".
+    pub fn rank_name(&self, rank: Rank) -> String {
+        match self.ranks.get(rank as usize) {
+            Some(name) => format!("rank {rank} ({})", name.host),
+            None => format!("rank {rank}"),
+        }
+    }
+
+    /// "device 0 (name)".
+    pub fn device_name(&self, rank: Rank, device: u32) -> String {
+        let name = self.ranks.get(rank as usize).and_then(|rank| rank.devices.get(device as usize));
+        name.map_or_else(|| format!("device {device}"), |name| format!("device {device} ({name})"))
+    }
+
+    /// The program has issued a command.
+    pub(crate) fn issued(
+        &mut self,
+        id: CommandId,
+        (rank, device): (Rank, u32),
+        waits: &[CommandId],
+        request: &Request,
+        queued: u64,
+    ) {
+        self.changes += 1;
+        if let Request::CreateKernel { kernel, name, .. } = request {
+            self.kernels.insert(*kernel, name.clone());
+        }
+        let (what, name, bytes) = self.asked(request);
+        let waits = waits.to_vec();
+        let step = Step { id, what, name, bytes, rank, device, waits, queued, ..Step::default() };
+        let most = self.kept_max();
+        add(&mut self.commands, step, most);
+    }
+
+    fn asked(&self, request: &Request) -> (&'static str, String, u64) {
+        let buffer = |id: &ObjectId| format!("buffer {}", id.0);
+        match request {
+            Request::CreateBuffer { buffer: id, size, .. } => ("create_buffer", buffer(id), *size),
+            Request::ReleaseBuffer { buffer: id } => ("release_buffer", buffer(id), 0),
+            Request::CreateKernel { name, .. } => ("create_kernel", name.clone(), 0),
+            Request::ReleaseKernel { kernel } => ("release_kernel", self.kernel(*kernel), 0),
+            Request::Run { kernel, .. } => ("run_kernel", self.kernel(*kernel), 0),
+            Request::Write { buffer: id, size, .. } => ("write_buffer", buffer(id), *size),
+            Request::Read { buffer: id, size, .. } => ("read_buffer", buffer(id), *size),
+            Request::Copy { from, to, size, .. } => {
+                ("copy_buffer", format!("buffer {} to {}", from.0, to.0), *size)
+            }
+            Request::Marker => ("marker", String::new(), 0),
+        }
+    }
+
+    /// Only the watchdog looks: it needs none that has ended.
+    fn kept_max(&self) -> usize {
+        if self.settings.record { self.steps_max } else { 0 }
+    }
+
+    fn kernel(&self, id: ObjectId) -> String {
+        self.kernels.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// The root has sent a job to a rank.
+    pub(crate) fn sent(&mut self, rank: Rank, job: &Job, now: u64) {
+        self.changes += 1;
+        let buffer = |id: &ObjectId| format!("buffer {}", id.0);
+        let waits = job.waits.iter().map(|wait| wait.command).collect();
+        let also = self.also.remove(&job.id).unwrap_or_default();
+        let mut step = Step {
+            id: job.id,
+            what: job.work.name(),
+            rank,
+            device: job.device,
+            waits,
+            queued: now,
+            also,
+            ..Step::default()
+        };
+        match &job.work {
+            Work::CreateBuffer { buffer: id, size, .. } => (step.name, step.bytes) = (buffer(id), *size),
+            Work::ReleaseBuffer { buffer: id } => step.name = buffer(id),
+            Work::CreateKernel { name, .. } => step.name.clone_from(name),
+            Work::Run { kernel, .. } | Work::ReleaseKernel { kernel } => step.name = self.kernel(*kernel),
+            Work::Move(order) => self.moved(&mut step, order),
+            Work::Marker => {}
+        }
+        let most = self.kept_max();
+        add(&mut self.jobs, step, most);
+    }
+
+    /// A move's part: who sends to whom.
+    fn moved(&mut self, step: &mut Step, order: &Move) {
+        step.bytes = order.size;
+        step.name = ends(order);
+        if let End::Rank { rank, stream } = order.source {
+            step.from.push(rank);
+            match self.open.remove(&(rank, step.rank, stream)) {
+                Some(sender) => {
+                    step.senders.push(sender);
+                    if let Some(sender) = self.jobs.get_mut(&sender) {
+                        sender.receivers.push(step.id);
+                    }
+                }
+                None => _ = self.open.insert((rank, step.rank, stream), step.id),
+            }
+        }
+        for sink in &order.sinks {
+            let End::Rank { rank, stream } = sink.to else { continue };
+            step.to.push(rank);
+            match self.open.remove(&(step.rank, rank, stream)) {
+                Some(receiver) => {
+                    step.receivers.push(receiver);
+                    if let Some(receiver) = self.jobs.get_mut(&receiver) {
+                        receiver.senders.push(step.id);
+                    }
+                }
+                None => _ = self.open.insert((step.rank, rank, stream), step.id),
+            }
+        }
+        step.what = match (step.from.is_empty(), step.to.is_empty()) {
+            (false, false) => "forward",
+            (false, true) => "receive",
+            (true, false) => "send",
+            (true, true) => "move",
+        };
+    }
+
+    /// One command is done by another's job.
+    pub(crate) fn same_as(&mut self, command: CommandId, other: CommandId) {
+        if let Some(step) = self.commands.get_mut(&command) {
+            step.done_by = Some(other);
+        }
+        self.also.entry(other).or_default().push(command);
+    }
+
+    /// A command or job has ended.
+    pub(crate) fn ended(&mut self, id: CommandId, outcome: &Outcome, times: Times) {
+        self.changes += 1;
+        for steps in [&mut self.commands, &mut self.jobs] {
+            let Some(step) = steps.get_mut(&id) else { continue };
+            if step.outcome.is_some() {
+                continue;
+            }
+            step.end(outcome, times);
+            if step.is_beyond {
+                steps.remove(&id);
+                self.forgotten += 1;
+            }
+        }
+    }
+
+    /// Writes the graphs of the commands and of the jobs to `path` and [`after`] of it.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write_graphs(&self, path: &Path) -> Result<(), Error> {
+        write_file(path, |file| dot::commands(self, file))?;
+        write_file(&after(path), |file| dot::jobs(self, file))
+    }
+
+    /// Writes what the settings ask for.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write_all(&self) -> Result<(), Error> {
+        if let Some(path) = &self.settings.graph {
+            self.write_graphs(path)?;
+        }
+        if let Some(path) = &self.settings.trace {
+            write_file(path, |file| trace::write(self, file))?;
+        }
+        match self.settings.summary.as_deref() {
+            None => Ok(()),
+            Some(path) if path == Path::new(TO_STDERR) => {
+                eprint!("{}", summary::text(self));
+                Ok(())
+            }
+            Some(path) => write_file(path, |file| file.write_all(summary::text(self).as_bytes())),
+        }
+    }
+}
+
+/// Puts a step where it belongs. One beyond the limit is forgotten at its end.
+fn add(steps: &mut BTreeMap<CommandId, Step>, mut step: Step, most: usize) {
+    let below =
+        step.waits.iter().chain(&step.senders).filter_map(|wait| steps.get(wait)).map(|wait| wait.level + 1);
+    step.level = below.max().unwrap_or_default();
+    step.is_beyond = steps.len() >= most;
+    steps.insert(step.id, step);
+}
+
+/// "host to buffer 3, rank 2".
+fn ends(order: &Move) -> String {
+    let end = |end: &End| match end {
+        End::Host { .. } => "program".to_owned(),
+        End::Buffer { buffer, .. } => format!("buffer {}", buffer.0),
+        End::Rank { rank, .. } => format!("rank {rank}"),
+    };
+    let sinks: Vec<String> = order.sinks.iter().map(|sink| end(&sink.to)).collect();
+    format!("{} to {}", end(&order.source), sinks.join(", "))
+}
+
+fn name_of(info: &[(u32, Vec<u8>)]) -> String {
+    let name = info.iter().find(|(name, _)| *name == DEVICE_NAME).map(|(_, value)| value.as_slice());
+    String::from_utf8_lossy(name.unwrap_or_default()).trim_end_matches('\0').to_owned()
+}
+
+/// Where the graph after replacement goes: `x.dot` and `x.after.dot`.
+pub fn after(path: &Path) -> PathBuf {
+    path.with_extension("after.dot")
+}
+
+fn write_file(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+) -> Result<(), Error> {
+    let written = File::create(path).map(BufWriter::new).and_then(|mut file| {
+        write(&mut file)?;
+        file.flush()
+    });
+    written.map_err(|reason| Error::Invalid(format!("cannot write {}: {reason}", path.display())))
+}
+
+/// Bytes for people.
+pub(crate) fn sized(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let (mut value, mut unit) = (to_f64(bytes), "B");
+    for next in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        (value, unit) = (value / 1024.0, next);
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
+}
+
+/// A duration for people.
+pub(crate) fn timed(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", to_f64(ns) / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", to_f64(ns) / 1e6),
+        _ => format!("{:.3} s", to_f64(ns) / 1e9),
+    }
+}
+
+/// Exact up to 2^53: 104 days in ns.
+#[expect(clippy::cast_precision_loss)]
+pub(crate) fn to_f64(count: u64) -> f64 {
+    count as f64
+}
+
+/// Begins to keep what happens in this run, if the settings ask for anything.
+pub fn begin(runtime: &Runtime, settings: Settings) {
+    if !settings.record && settings.watchdog_ns.is_none() {
+        return;
+    }
+    let ranks = runtime.ranks();
+    let watchdog_ns = settings.watchdog_ns;
+    runtime.with_root(|root| root.set_recorder(Recorder::new(settings, &ranks)));
+    if let Some(period_ns) = watchdog_ns {
+        runtime.set_watchdog(watch::Watchdog::new(period_ns, Box::new(|report| eprint!("{report}"))));
+    }
+}
+
+/// Waits, but not long, until all jobs were reported: those of a transfer's other end may be, after the command itself has ended.
+pub fn settle(runtime: &Runtime) {
+    let is_settled = |recorder: &Recorder| recorder.jobs.values().all(|job| job.outcome.is_some());
+    runtime.wait_until(|root| root.recorder().is_none_or(is_settled), SETTLE_NS_MAX);
+}
+
+/// Writes what the settings ask for. What cannot be written is told, and no error: the run itself is done.
+pub fn finish(runtime: &Runtime) {
+    settle(runtime);
+    let outcome = runtime.with_root(|root| root.recorder().map(Recorder::write_all)).flatten();
+    if let Some(Err(error)) = outcome {
+        eprintln!("libwater: {error}");
+    }
+}
+
+/// Writes the graphs of the run so far.
+///
+/// # Errors
+/// Nothing is recorded; a file that cannot be written.
+pub fn dump(runtime: &Runtime, path: &Path) -> Result<(), Error> {
+    let written = runtime.with_root(|root| {
+        root.close_batch();
+        root.recorder()
+            .filter(|recorder| recorder.settings.record)
+            .map(|recorder| recorder.write_graphs(path))
+    });
+    written.flatten().ok_or(Error::State(
+        "nothing is recorded in this run: set WTR_RECORD=1 (or WTR_GRAPH, to have it written at the end) before it begins",
+    ))?
+}

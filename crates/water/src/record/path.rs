@@ -1,0 +1,114 @@
+//! What a step came after, and the path of what ended last.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashSet;
+
+use super::{Recorder, Step};
+use crate::command::CommandId;
+
+/// Inner nodes of a tree that are asked when something began: more than a tree of all ranks that there can be has levels. A chain of more
+/// begins earlier in the pictures than it did.
+const DEPTH_MAX: u32 = 32;
+
+impl Recorder {
+    /// What a job came after: the jobs that it waited for, and those that sent it its bytes. A wait for what had ended when the job was planned
+    /// is not sent with it, but is one all the same: the program's wait is taken there.
+    pub fn before(&self, job: &Step) -> Vec<CommandId> {
+        let mut before: Vec<CommandId> = job.waits.iter().chain(&job.senders).copied().collect();
+        let is_fed = job
+            .senders
+            .iter()
+            .filter_map(|sender| self.jobs.get(sender))
+            .any(|sender| !sender.waits.is_empty());
+        let own = std::iter::once(&job.id).chain(&job.also).filter_map(|id| self.commands.get(id));
+        for command in own.filter(|command| command.rank == job.rank || !is_fed) {
+            before.extend(command.waits.iter().map(|wait| self.done_by(*wait)));
+        }
+        before.retain(|id| *id != job.id && self.jobs.contains_key(id));
+        before.sort_unstable();
+        before.dedup();
+        before
+    }
+
+    /// As [`Self::before`], and what the receivers of its bytes waited for: it could not send before they were ready.
+    pub fn before_begin(&self, job: &Step) -> Vec<CommandId> {
+        let mut before = self.before(job);
+        for receiver in job.receivers.iter().filter_map(|receiver| self.jobs.get(receiver)) {
+            before.extend(self.before(receiver).into_iter().filter(|id| !receiver.senders.contains(id)));
+        }
+        before.retain(|id| *id != job.id);
+        before
+    }
+
+    /// When a command or job began. A transfer between ranks is started by each end when that has nothing to wait for; it begins when
+    /// both have, and a tree's inner node when it gets something.
+    pub fn began(&self, step: &Step) -> u64 {
+        let job = self.jobs.get(&self.done_by(step.id)).unwrap_or(step);
+        self.both_began(job, DEPTH_MAX).min(job.times.ended)
+    }
+
+    fn both_began(&self, job: &Step, depth: u32) -> u64 {
+        let receivers = job.receivers.iter().filter_map(|receiver| self.jobs.get(receiver));
+        let first = receivers.map(|receiver| receiver.times.started).filter(|started| *started > 0).min();
+        let began = job.times.started.max(first.unwrap_or_default());
+        let senders = job.senders.iter().filter_map(|sender| self.jobs.get(sender));
+        match depth.checked_sub(1) {
+            Some(depth) => {
+                senders.map(|sender| self.both_began(sender, depth)).max().unwrap_or_default().max(began)
+            }
+            None => began,
+        }
+    }
+
+    /// How long a command or job took, in ns.
+    pub fn duration(&self, step: &Step) -> u64 {
+        step.times.ended.saturating_sub(self.began(step))
+    }
+
+    /// The job that does a command.
+    fn done_by(&self, command: CommandId) -> CommandId {
+        self.commands.get(&command).and_then(|step| step.done_by).unwrap_or(command)
+    }
+}
+
+/// The path of what ended last: from the step that ended last (or has not ended, and is the deepest) back to that among its predecessors, and so on.
+pub fn critical(
+    steps: &BTreeMap<CommandId, Step>,
+    before: impl Fn(&Step) -> Vec<CommandId>,
+) -> FxHashSet<CommandId> {
+    let key = |step: &Step| (step.times.ended == 0, step.times.ended, step.level, step.id);
+    let mut path = FxHashSet::default();
+    let mut at = steps.values().max_by_key(|step| key(step));
+    while let Some(step) = at {
+        // Bytes that go round would be a defect; a picture of it must not hang.
+        if !path.insert(step.id) {
+            break;
+        }
+        at = before(step).into_iter().filter_map(|id| steps.get(&id)).max_by_key(|step| key(step));
+    }
+    path
+}
+
+/// Spans of time that may overlap, as those that do not.
+pub fn union(mut spans: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    spans.sort_unstable();
+    let mut apart: Vec<(u64, u64)> = Vec::with_capacity(spans.len());
+    for (start, end) in spans {
+        match apart.last_mut() {
+            Some((_, last)) if start <= *last => *last = end.max(*last),
+            _ => apart.push((start, end)),
+        }
+    }
+    apart
+}
+
+/// How much of a span these cover; they do not overlap and are in order.
+pub fn covered(apart: &[(u64, u64)], start: u64, end: u64) -> u64 {
+    let first = apart.partition_point(|(_, last)| *last <= start);
+    let rest = apart.get(first..).unwrap_or_default();
+    rest.iter()
+        .take_while(|(begin, _)| *begin < end)
+        .map(|(begin, last)| last.min(&end) - begin.max(&start))
+        .sum()
+}

@@ -1,0 +1,266 @@
+//! Whole programs: this file, started again, calls the functions of wtr.h on simulated devices.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+// For its functions of C.
+use water as _;
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("penstock-water-program-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Nodes of a graph.
+fn nodes(dot: &str) -> usize {
+    let is_node = |line: &&str| line.trim_start().starts_with('c') && !line.contains("->");
+    dot.lines().filter(is_node).count()
+}
+
+const CHILD: &str = "WTR_TRACE_TEST_PROGRAM";
+
+/// Four devices as in the paper's Table 5: seconds for the whole product of 7168 rows, on a clock 20 times as fast.
+const SECONDS: [f64; 4] = [63.3, 63.3, 29.4, 68.4];
+const ROWS: usize = 7168;
+const FASTER: f64 = 20.0;
+
+fn model(folder: &Folder) -> PathBuf {
+    let device = |seconds: &f64| {
+        let ns = seconds / FASTER / ROWS as f64 * 1e9;
+        format!(r#"{{ "name": "d", "kernels": {{ "row": {{ "ns_per_item": {ns} }} }} }}"#)
+    };
+    let devices: Vec<String> = SECONDS.iter().map(device).collect();
+    let path = folder.file("model.json");
+    std::fs::write(&path, format!(r#"{{ "devices": [{}] }}"#, devices.join(","))).unwrap();
+    path
+}
+
+fn child(folder: &Folder, program: &str, variables: &[(&str, &Path)]) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["as_a_program", "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(CHILD, program).env("WTR_SIM", model(folder)).env("WTR_TRANSPORT", "none");
+    command.envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    println!("{out}\n{err}");
+    output
+}
+
+#[test]
+fn as_a_program() {
+    match std::env::var(CHILD).as_deref() {
+        Ok("run") => programs::run(),
+        Ok("table 5") => programs::table_5(),
+        _ => {}
+    }
+}
+
+#[test]
+fn variables_make_a_program_write_its_graphs_its_trace_and_a_summary() {
+    let folder = Folder::new("files");
+    let (graph, trace, summary) = (folder.file("x.dot"), folder.file("x.json"), folder.file("x.txt"));
+    let dumped = folder.file("dumped.dot");
+    let variables = [
+        ("WTR_GRAPH", &*graph),
+        ("WTR_TRACE", &trace),
+        ("WTR_SUMMARY", &summary),
+        ("WTR_TEST_DUMP", &dumped),
+    ];
+    child(&folder, "run", &variables);
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    assert_eq!(nodes(&read(&graph)), 6);
+    assert_eq!(nodes(&read(&folder.file("x.after.dot"))), 6);
+    let early = nodes(&read(&dumped));
+    assert_eq!(early, 4, "what was issued when it was asked for");
+    let trace: Value = serde_json::from_str(&read(&trace)).unwrap();
+    assert!(trace["traceEvents"].as_array().unwrap().iter().any(|event| event["cat"] == "run_kernel"));
+    let text = read(&summary);
+    assert!(text.contains("6 commands in ") && text.contains("bounded by devices"), "{text}");
+    let output = child(&folder, "run", &[("WTR_SUMMARY", Path::new("1")), ("WTR_TEST_DUMP", &dumped)]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("bounded by devices"));
+}
+
+#[test]
+fn partition_and_self_scheduling_beat_the_papers_best_of_table_5_on_simulated_devices() {
+    let folder = Folder::new("table5");
+    let output = child(&folder, "table 5", &[]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for what in ["static", "self-scheduled"] {
+        let line = text
+            .lines()
+            .find_map(|line| line.split_once(&format!("{what}: ")))
+            .unwrap_or_else(|| panic!("{text}"))
+            .1;
+        let seconds: f64 = line.split(' ').next().unwrap().parse().unwrap();
+        // The ideal is 12.5 s; nothing can be faster.
+        assert!((12.4..=17.3).contains(&seconds), "{what}: {seconds} s");
+    }
+}
+
+mod programs {
+    //! The programs, as C would write them.
+
+    use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+    use std::time::Instant;
+
+    use super::{FASTER, ROWS, SECONDS};
+
+    type Handle = *mut c_void;
+    type Probe = unsafe extern "C" fn(c_uint, usize, *mut c_void);
+    type Body = unsafe extern "C" fn(c_uint, usize, usize, *mut Handle, *mut c_void);
+
+    unsafe extern "C" {
+        fn wtr_init_devices_v(dql: *const c_char);
+        fn wtr_get_device_v(dql: *const c_char) -> Handle;
+        fn wtr_release_devices();
+        fn wtr_create_buffer(device: Handle, flag: c_uint, size: usize, evt: *mut Handle) -> Handle;
+        fn wtr_create_kernel(
+            device: Handle,
+            name: *const c_char,
+            kernel: *const c_char,
+            options: *const c_char,
+            flag: c_uint,
+            evt: *mut Handle,
+        ) -> Handle;
+        fn wtr_release_kernel(kernel: Handle, wait: *mut Handle, evt: *mut Handle);
+        fn wtr_release_buffer(buffer: Handle, wait: *mut Handle, evt: *mut Handle);
+        fn wtr_run_kernel_v(
+            kernel: Handle,
+            dims: c_uint,
+            offset: *const usize,
+            global: *const usize,
+            local: *const usize,
+            wait: *mut Handle,
+            evt: *mut Handle,
+            count: c_uint,
+            sizes: *const usize,
+            values: *const *const c_void,
+        );
+        fn wtr_merge_events_v(count: c_uint, events: *const *mut Handle) -> Handle;
+        fn wtr_wait_for_events_v(count: c_uint, events: *const *mut Handle);
+        fn wtr_dump_graph(path: *const c_char) -> c_int;
+        fn wtr_partition(
+            total: usize,
+            granularity: usize,
+            count: c_uint,
+            weights: *const f64,
+            parts: *mut usize,
+        ) -> c_int;
+        fn wtr_partition_measure(
+            count: c_uint,
+            units: usize,
+            probe: Option<Probe>,
+            user: *mut c_void,
+            weights: *mut f64,
+        ) -> c_int;
+        fn wtr_self_schedule(
+            count: c_uint,
+            total: usize,
+            minimum: usize,
+            body: Option<Body>,
+            user: *mut c_void,
+        ) -> c_int;
+    }
+
+    const NO: *mut Handle = std::ptr::null_mut();
+    const NONE: *const usize = std::ptr::null();
+
+    fn device(place: usize) -> Handle {
+        let query = CString::new(format!("SELECT POS {place}")).unwrap();
+        // SAFETY: a text with an end.
+        let device = unsafe { wtr_get_device_v(query.as_ptr()) };
+        assert!(!device.is_null());
+        device
+    }
+
+    fn kernel(device: Handle) -> Handle {
+        // SAFETY: texts with ends.
+        unsafe { wtr_create_kernel(device, c"-".as_ptr(), c"row".as_ptr(), std::ptr::null(), 1, NO) }
+    }
+
+    /// Launches, and stores the event if there is a place for it.
+    unsafe fn launch(kernel: Handle, rows: usize, wait: *mut Handle, evt: *mut Handle) {
+        // SAFETY: the caller's promise; no arguments.
+        unsafe {
+            wtr_run_kernel_v(kernel, 1, NONE, [rows].as_ptr(), NONE, wait, evt, 0, NONE, std::ptr::null())
+        };
+    }
+
+    fn begin() {
+        // SAFETY: a text with an end.
+        unsafe { wtr_init_devices_v(c"SELECT ALL".as_ptr()) };
+    }
+
+    pub fn run() {
+        begin();
+        let dump = CString::new(std::env::var("WTR_TEST_DUMP").unwrap()).unwrap();
+        // SAFETY: handles of this run; events live as long as the calls.
+        unsafe {
+            let device = device(1);
+            let (buffer, kernel) = (wtr_create_buffer(device, 1, 100, NO), kernel(device));
+            let (mut one, mut two) = (std::ptr::null_mut(), std::ptr::null_mut());
+            launch(kernel, 300, NO, &raw mut one);
+            launch(kernel, 300, &raw mut one, &raw mut two);
+            assert_eq!(wtr_dump_graph(dump.as_ptr()), 0);
+            wtr_wait_for_events_v(1, [&raw mut two].as_ptr());
+            wtr_release_kernel(kernel, NO, NO);
+            wtr_release_buffer(buffer, NO, NO);
+            wtr_release_devices();
+        }
+    }
+
+    unsafe extern "C" fn probe(index: c_uint, rows: usize, user: *mut c_void) {
+        // SAFETY: `table_5` gives its kernels.
+        unsafe { launch(*user.cast::<Handle>().add(index as usize), rows, NO, NO) };
+    }
+
+    unsafe extern "C" fn slice(index: c_uint, _: usize, rows: usize, evt: *mut Handle, user: *mut c_void) {
+        // SAFETY: as above.
+        unsafe { launch(*user.cast::<Handle>().add(index as usize), rows, NO, evt) };
+    }
+
+    pub fn table_5() {
+        const COUNT: c_uint = 4;
+        const { assert!(SECONDS.len() == COUNT as usize) };
+        begin();
+        let mut kernels: Vec<Handle> = (1..=SECONDS.len()).map(|place| kernel(device(place))).collect();
+        let user: *mut c_void = kernels.as_mut_ptr().cast();
+        let (mut weights, mut parts) = ([0.0; SECONDS.len()], [0; SECONDS.len()]);
+        // SAFETY: arrays of so many; events live as long as the calls.
+        unsafe {
+            assert_eq!(wtr_partition_measure(COUNT, 112, Some(probe), user, weights.as_mut_ptr()), 0);
+            assert_eq!(wtr_partition(ROWS, 16, COUNT, weights.as_ptr(), parts.as_mut_ptr()), 0);
+            let began = Instant::now();
+            let mut events = [std::ptr::null_mut(); SECONDS.len()];
+            for ((kernel, rows), event) in kernels.iter().zip(parts).zip(&mut events) {
+                launch(*kernel, rows, NO, event);
+            }
+            let places: Vec<*mut Handle> = events.iter_mut().map(|event| &raw mut *event).collect();
+            let mut all = wtr_merge_events_v(COUNT, places.as_ptr());
+            wtr_wait_for_events_v(1, [&raw mut all].as_ptr());
+            println!("static: {:.2} s in parts of {parts:?}", began.elapsed().as_secs_f64() * FASTER);
+            let began = Instant::now();
+            assert_eq!(wtr_self_schedule(COUNT, ROWS, 16, Some(slice), user), 0);
+            println!("self-scheduled: {:.2} s", began.elapsed().as_secs_f64() * FASTER);
+            wtr_release_devices();
+        }
+    }
+}

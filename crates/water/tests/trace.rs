@@ -1,0 +1,638 @@
+//! What is recorded of a run, and what graphs, traces, summaries and the watchdog make of it.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Cluster, Host};
+use serde_json::Value;
+use water::backend::{Backend, Ended, Operation};
+use water::clock::{Clock, Real};
+use water::command::{Arg, Code, CommandId, DeviceInfo, ObjectId, Range, Rank, Times};
+use water::doorbell::Doorbell;
+use water::record::summary::{Spent, Summary};
+use water::record::watch::Watchdog;
+use water::record::{self, Recorder, Settings};
+use water::root::{Request, Root};
+use water::runtime::{RankInfo, Runtime};
+use water::transport::loopback::Loopback;
+
+fn recording() -> Settings {
+    Settings { record: true, ..Settings::default() }
+}
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("penstock-water-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a program issued, as the test knows it.
+#[derive(Default)]
+struct Issued {
+    waits: BTreeMap<u64, BTreeSet<u64>>,
+    ranks: BTreeMap<u64, Rank>,
+    ids: Vec<CommandId>,
+}
+
+impl Issued {
+    fn issue(&mut self, runtime: &Runtime, rank: Rank, waits: &[CommandId], request: Request) -> CommandId {
+        let id = runtime.with_root(|root| root.issue(rank, 0, waits.to_vec(), request)).unwrap();
+        self.waits.insert(id.0, waits.iter().map(|id| id.0).collect());
+        self.ranks.insert(id.0, rank);
+        self.ids.push(id);
+        id
+    }
+}
+
+/// The same bytes to all ranks, a kernel on each, results back; one of the kernels fails.
+fn program(runtime: &Runtime, ranks: u32, size: usize) -> Issued {
+    let mut issued = Issued::default();
+    let object = || runtime.with_root(Root::object).unwrap();
+    let bytes = vec![3_u8; size];
+    let mut results = vec![vec![0_u8; size]; ranks as usize];
+    for (rank, result) in (0..ranks).zip(&mut results) {
+        let (buffer, kernel) = (object(), object());
+        let made =
+            issued.issue(runtime, rank, &[], Request::CreateBuffer { buffer, size: size as u64, flags: 1 });
+        let name = if rank + 1 == ranks { "fail" } else { "mix" };
+        let code = Code::Source(Vec::new());
+        let create = Request::CreateKernel { kernel, code, name: name.into(), options: String::new() };
+        let built = issued.issue(runtime, rank, &[], create);
+        let address = bytes.as_ptr().expose_provenance() as u64;
+        let write = Request::Write { buffer, offset: 0, size: size as u64, address };
+        let written = issued.issue(runtime, rank, &[made], write);
+        let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
+        let args = vec![Arg::Buffer(buffer), Arg::Buffer(buffer), Arg::Bytes(vec![1])];
+        let ran = issued.issue(runtime, rank, &[built, written], Request::Run { kernel, range, args });
+        let address = result.as_mut_ptr().expose_provenance() as u64;
+        issued.issue(runtime, rank, &[ran], Request::Read { buffer, offset: 0, size: size as u64, address });
+    }
+    _ = runtime.wait(&issued.ids);
+    record::settle(runtime);
+    issued
+}
+
+/// A cluster that records, and in which every broadcast gains.
+fn cluster(ranks: u32) -> Cluster {
+    let cluster = Cluster::new(ranks, 1);
+    let link = water::root::cost::Link { latency_ns: 0.0, overhead_ns: 1e6, byte_ns: 1e5 };
+    cluster.runtime().with_root(|root| root.set_link(link));
+    record::begin(cluster.runtime(), recording());
+    cluster
+}
+
+/// A graph as its text says.
+#[derive(Debug, Default)]
+struct Dot {
+    /// Attributes of each node, and its cluster.
+    nodes: BTreeMap<u64, (String, String)>,
+    clusters: BTreeMap<String, String>,
+    /// Whether it is bold.
+    edges: BTreeMap<(u64, u64), bool>,
+}
+
+/// Reads what the library writes, line by line; panics on a line that it does not know.
+fn parse(text: &str) -> Dot {
+    let mut dot = Dot::default();
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with("digraph "));
+    let (mut cluster, mut is_closed) = (None::<String>, false);
+    let number = |name: &str| -> u64 {
+        name.trim().strip_prefix('c').unwrap_or_else(|| panic!("{name}")).parse().unwrap()
+    };
+    for line in lines {
+        assert!(!is_closed, "after the end: {line}");
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix("subgraph ") {
+            cluster = Some(name.strip_suffix(" {").unwrap().to_owned());
+        } else if let (Some(name), Some(label)) = (&cluster, line.strip_prefix("label=")) {
+            dot.clusters.insert(
+                name.clone(),
+                label.trim_matches(|character| character == '"' || character == ';').to_owned(),
+            );
+        } else if line == "}" {
+            is_closed = cluster.take().is_none();
+        } else if line.starts_with("graph [") || line.starts_with("node [") {
+            assert!(line.ends_with("];"));
+        } else {
+            let (head, attributes) = line.split_once(" [").unwrap_or_else(|| panic!("{line}"));
+            let attributes = attributes.strip_suffix("];").unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(attributes.replace("\\\"", "").matches('"').count() % 2, 0, "quotes: {line}");
+            match head.split_once(" -> ") {
+                Some((from, to)) => {
+                    let edge = (number(from), number(to));
+                    let is_new = dot.edges.insert(edge, attributes.contains("penwidth=3")).is_none();
+                    assert!(is_new, "twice: {line}");
+                }
+                None => {
+                    let inside = cluster.clone().expect("all nodes are in clusters");
+                    let is_new = dot.nodes.insert(number(head), (attributes.to_owned(), inside)).is_none();
+                    assert!(is_new, "twice: {line}");
+                }
+            }
+        }
+    }
+    assert!(is_closed);
+    dot
+}
+
+/// Graphviz reads it too, where it is installed.
+fn graphviz_reads(path: &Path) {
+    match Command::new("dot").arg("-Tsvg").arg(path).output() {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(_) => println!("SKIPPED: Graphviz is not installed"),
+    }
+}
+
+/// The bold nodes are one path, against the edges from the end.
+fn check_path(dot: &Dot) {
+    let bold: BTreeSet<u64> = dot
+        .nodes
+        .iter()
+        .filter(|(_, (attributes, _))| attributes.contains("penwidth=3"))
+        .map(|(id, _)| *id)
+        .collect();
+    let edges: Vec<(u64, u64)> = dot.edges.iter().filter(|(_, bold)| **bold).map(|(edge, _)| *edge).collect();
+    let ends: Vec<&u64> = bold.iter().filter(|id| !edges.iter().any(|(from, _)| from == *id)).collect();
+    assert!(bold.len() >= 3, "{bold:?}");
+    assert_eq!(ends.len(), 1, "one end: {ends:?}");
+    assert!(edges.iter().all(|(from, to)| bold.contains(from) && bold.contains(to)));
+    assert!(edges.len() >= bold.len() - 1);
+}
+
+#[test]
+fn graphs_have_the_programs_commands_and_what_the_ranks_got() {
+    let folder = Folder::new("graphs");
+    let cluster = cluster(5);
+    let issued = program(cluster.runtime(), 5, 100_000);
+    let path = folder.file("run.dot");
+    record::dump(cluster.runtime(), &path).unwrap();
+    let (text, after) =
+        (std::fs::read_to_string(&path).unwrap(), std::fs::read_to_string(record::after(&path)).unwrap());
+    graphviz_reads(&path);
+    graphviz_reads(&record::after(&path));
+    let dot = parse(&text);
+    assert_eq!(dot.nodes.keys().collect::<Vec<_>>(), issued.waits.keys().collect::<Vec<_>>());
+    let expected: BTreeSet<(u64, u64)> =
+        issued.waits.iter().flat_map(|(id, waits)| waits.iter().map(|wait| (*wait, *id))).collect();
+    assert_eq!(dot.edges.keys().copied().collect::<BTreeSet<_>>(), expected);
+    for (id, (_, cluster)) in &dot.nodes {
+        assert_eq!(*cluster, format!("cluster_{}", issued.ranks[id]), "command {id}");
+    }
+    assert_eq!(dot.clusters.len(), 5);
+    assert!(dot.clusters["cluster_2"].starts_with("rank 2 ("));
+    check_path(&dot);
+    let labelled =
+        |text: &str| dot.nodes.values().filter(|(attributes, _)| attributes.contains(text)).count();
+    assert_eq!((labelled("run_kernel"), labelled("write_buffer"), labelled("97.7 KiB")), (5, 5, 15));
+    assert_eq!(labelled("\\nfailed"), 2, "the kernel that fails, and its read");
+    // After replacement the bytes go from the program once, and from rank to rank.
+    let dot = parse(&after);
+    check_path(&dot);
+    let find = |text: &str| {
+        dot.nodes
+            .iter()
+            .filter(|(_, (attributes, _))| attributes.contains(text))
+            .map(|(id, _)| *id)
+            .collect::<Vec<_>>()
+    };
+    assert!(!find(" forward").is_empty(), "{after}");
+    let feeds =
+        |id: &u64| dot.edges.keys().filter(|(from, to)| to == id && dot.nodes.contains_key(from)).count();
+    assert!(
+        find(" forward").iter().all(|id| feeds(id) >= 2),
+        "its buffer's creation, and who sends the bytes: {after}"
+    );
+    record::dump(cluster.runtime(), &path).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "the same run, the same text");
+}
+
+#[test]
+fn commands_of_one_job_are_told_with_it() {
+    let folder = Folder::new("also");
+    let cluster = Cluster::new(2, 2);
+    record::begin(cluster.runtime(), recording());
+    let bytes = vec![1_u8; 5000];
+    let mut ids = Vec::new();
+    for device in 0..2 {
+        let issue = |waits: Vec<CommandId>, request| {
+            cluster.runtime().with_root(|root| root.issue(1, device, waits, request)).unwrap()
+        };
+        let buffer = cluster.runtime().with_root(Root::object).unwrap();
+        let made = issue(Vec::new(), Request::CreateBuffer { buffer, size: 5000, flags: 1 });
+        let address = bytes.as_ptr().expose_provenance() as u64;
+        ids.extend([made, issue(vec![made], Request::Write { buffer, offset: 0, size: 5000, address })]);
+    }
+    cluster.runtime().wait(&ids).unwrap();
+    let path = folder.file("run.dot");
+    record::dump(cluster.runtime(), &path).unwrap();
+    assert_eq!(parse(&std::fs::read_to_string(&path).unwrap()).nodes.len(), 4);
+    let recorded = |root: &mut Root| {
+        let recorder = root.recorder().unwrap();
+        assert!(
+            recorder.commands().values().all(|step| step.outcome == Some(Ok(())) && step.times.ended > 0)
+        );
+        recorder.jobs().values().map(|job| job.also.len()).sum::<usize>()
+    };
+    let also = cluster.runtime().with_root(recorded).unwrap();
+    let after = std::fs::read_to_string(record::after(&path)).unwrap();
+    assert_eq!(also, after.matches("(and ").count());
+}
+
+#[test]
+fn a_trace_has_all_jobs_on_rows_that_do_not_overlap_arrows_and_counters() {
+    let cluster = cluster(4);
+    let issued = program(cluster.runtime(), 4, 100_000);
+    let (mut text, mut jobs) = (Vec::new(), 0);
+    cluster.runtime().with_root(|root| {
+        record::trace::write(root.recorder().unwrap(), &mut text).unwrap();
+        jobs = root.recorder().unwrap().jobs().len();
+    });
+    let trace: Value = serde_json::from_slice(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+    let row = |event: &Value| (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
+    let named = |name: &str| -> BTreeMap<(u64, u64), String> {
+        let names = of("M").into_iter().filter(|event| event["name"] == name && event["tid"].is_u64());
+        names.map(|event| (row(event), event["args"]["name"].as_str().unwrap().to_owned())).collect()
+    };
+    let threads = named("thread_name");
+    let processes = of("M").into_iter().filter(|event| event["name"] == "process_name").count();
+    assert_eq!(processes, 4);
+    for wanted in ["scheduler", "link in", "link out", "device 0 (bytes)"] {
+        let ranks: BTreeSet<u64> =
+            threads.iter().filter(|(_, name)| *name == wanted).map(|((pid, _), _)| *pid).collect();
+        assert_eq!(ranks.len(), 4, "{wanted}: {threads:?}");
+    }
+    // Spans.
+    let mut rows: BTreeMap<(u64, u64), Vec<(f64, f64)>> = BTreeMap::new();
+    let (mut kernels, mut drawn) = (0, 0);
+    for span in of("X") {
+        let (start, length) = (span["ts"].as_f64().unwrap(), span["dur"].as_f64().unwrap());
+        assert!(threads.contains_key(&row(span)) && length > 0.0 && start >= 0.0, "{span}");
+        rows.entry(row(span)).or_default().push((start, start + length));
+        kernels += usize::from(span["cat"] == "run_kernel");
+        drawn += usize::from(span["args"]["id"].is_u64());
+        if span["cat"] == "run_kernel" {
+            assert_eq!(threads[&row(span)], "device 0 (bytes)");
+        }
+    }
+    assert_eq!((kernels, drawn), (4, jobs));
+    for (row, mut spans) in rows {
+        spans.sort_by(|one, other| one.0.total_cmp(&other.0));
+        assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0 + 1e-6), "{row:?}: {spans:?}");
+    }
+    // Arrows.
+    let (begins, ends) = (of("s"), of("f"));
+    assert_eq!(begins.len(), ends.len());
+    let by_id: BTreeMap<u64, &Value> =
+        ends.into_iter().map(|event| (event["id"].as_u64().unwrap(), event)).collect();
+    assert_eq!(by_id.len(), begins.len());
+    for begin in &begins {
+        let end = by_id[&begin["id"].as_u64().unwrap()];
+        assert!(end["ts"].as_f64() >= begin["ts"].as_f64(), "{begin} {end}");
+        assert!(threads.contains_key(&row(begin)) && threads.contains_key(&row(end)));
+    }
+    let drawn: BTreeSet<(u64, u64)> = begins
+        .iter()
+        .map(|event| (event["args"]["from"].as_u64().unwrap(), event["args"]["to"].as_u64().unwrap()))
+        .collect();
+    for (id, waits) in &issued.waits {
+        // A read's waits are those of its part on the device's rank.
+        let is_read = !waits.is_empty() && *id == issued.ids[issued.ids.len() - 1].0;
+        assert!(
+            is_read || waits.iter().all(|wait| drawn.contains(&(*wait, *id)) || issued.ranks[id] != 0),
+            "{id}"
+        );
+    }
+    assert!(begins.iter().any(|event| event["name"] == "bytes" && event["pid"] == 0));
+    // Counters come back to 0.
+    let mut last: BTreeMap<(u64, String), i64> = BTreeMap::new();
+    for counter in of("C") {
+        let name = counter["name"].as_str().unwrap().to_owned();
+        let value = counter["args"].as_object().unwrap().values().next().unwrap().as_i64().unwrap();
+        assert!(value >= 0, "{counter}");
+        last.insert((counter["pid"].as_u64().unwrap(), name), value);
+    }
+    assert!(
+        last.keys().any(|(_, name)| name == "bytes in flight")
+            && last.keys().any(|(_, name)| name == "queue depth")
+    );
+    assert!(last.values().all(|value| *value == 0), "{last:?}");
+}
+
+#[test]
+fn beyond_the_limit_steps_are_counted_and_the_outputs_say_so() {
+    let cluster = Cluster::new(2, 1);
+    let ranks = cluster.runtime().ranks();
+    cluster
+        .runtime()
+        .with_root(|root| root.set_recorder(Recorder::new(recording(), &ranks).with_steps_max(7)));
+    program(cluster.runtime(), 2, 100);
+    cluster.runtime().drain();
+    let check = |root: &mut Root| {
+        let recorder = root.recorder().unwrap();
+        assert_eq!((recorder.commands().len(), recorder.jobs().len()), (7, 7));
+        assert!(recorder.forgotten() >= 3, "{}", recorder.forgotten());
+        let (mut dot, mut trace) = (Vec::new(), Vec::new());
+        record::dot::commands(recorder, &mut dot).unwrap();
+        record::trace::write(recorder, &mut trace).unwrap();
+        assert!(String::from_utf8(dot).unwrap().contains("not kept, the limit is 7"));
+        let trace: Value = serde_json::from_slice(&trace).unwrap();
+        assert!(trace["otherData"]["note"].as_str().unwrap().contains("not kept, the limit is 7"));
+        assert!(record::summary::text(recorder).contains("not counted: 7 are kept"));
+    };
+    cluster.runtime().with_root(check);
+}
+
+#[test]
+fn who_did_not_ask_for_a_record_is_told_how() {
+    let cluster = Cluster::new(1, 1);
+    let error = record::dump(cluster.runtime(), Path::new("/nowhere/at/all.dot")).unwrap_err().to_string();
+    assert!(error.contains("WTR_RECORD=1") && error.contains("WTR_GRAPH"), "{error}");
+    record::begin(cluster.runtime(), recording());
+    let error = record::dump(cluster.runtime(), Path::new("/nowhere/at/all.dot")).unwrap_err().to_string();
+    assert!(error.contains("/nowhere/at/all.dot"), "{error}");
+}
+
+#[test]
+fn variables_mean_what_they_say() {
+    let of = |pairs: &[(&str, &str)]| {
+        Settings::of(&|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+    };
+    assert_eq!(of(&[]).unwrap(), Settings::default());
+    assert!(of(&[("WTR_RECORD", "1")]).unwrap().record && !of(&[("WTR_RECORD", "0")]).unwrap().record);
+    assert!(of(&[("WTR_SUMMARY", "1")]).unwrap().record && of(&[("WTR_TRACE", "x")]).unwrap().record);
+    assert_eq!(
+        of(&[("WTR_WATCHDOG", "1.5")]).unwrap(),
+        Settings { watchdog_ns: Some(1_500_000_000), ..Settings::default() }
+    );
+    for (name, value) in
+        [("WTR_WATCHDOG", "soon"), ("WTR_WATCHDOG", "-1"), ("WTR_WATCHDOG", "0"), ("WTR_RECORD", "yes")]
+    {
+        let error = of(&[(name, value)]).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(value), "{error}");
+    }
+    let settings = Settings { trace: Some("/nowhere/at/all.json".into()), ..recording() };
+    assert!(settings.make_files().unwrap_err().to_string().contains("WTR_TRACE"));
+}
+
+/// A clock that stands until it is told to go on.
+#[derive(Debug, Default)]
+struct Hand(AtomicU64);
+
+impl Clock for Hand {
+    fn now(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, _: u64) {}
+}
+
+/// A root whose ranks are this test: it says when each job ran.
+struct Told {
+    root: Root,
+    clock: Arc<Hand>,
+}
+
+impl Told {
+    fn new(ranks: u32) -> Self {
+        let clock = Arc::new(Hand::default());
+        let mut root = Root::new(ranks, Arc::clone(&clock) as Arc<dyn Clock>);
+        let device = || DeviceInfo {
+            info: Vec::new(),
+            platform: String::new(),
+            platform_version: String::new(),
+            hostname: String::new(),
+            in_pool: None,
+        };
+        let infos: Vec<_> = (0..ranks)
+            .map(|rank| RankInfo { hostname: format!("n{rank}"), devices: vec![device()] })
+            .collect();
+        root.set_recorder(Recorder::new(recording(), &infos));
+        root.set_mode(water::root::collective::Mode::Off);
+        Self { root, clock }
+    }
+
+    /// A kernel, issued at a time.
+    fn run(&mut self, time: u64, rank: Rank, waits: &[CommandId]) -> CommandId {
+        let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
+        self.issue(time, rank, waits, Request::Run { kernel: ObjectId(1), range, args: Vec::new() })
+    }
+
+    fn issue(&mut self, time: u64, rank: Rank, waits: &[CommandId], request: Request) -> CommandId {
+        self.clock.0.store(time, Ordering::SeqCst);
+        let id = self.root.issue(rank, 0, waits.to_vec(), request);
+        self.root.close_batch();
+        id
+    }
+
+    fn ended(&mut self, id: CommandId, received: u64, started: u64, ended: u64) {
+        self.root.ended(id, Ok(()), Times { received, started, ended });
+    }
+
+    fn summary(&self) -> Summary {
+        Summary::of(self.root.recorder().unwrap())
+    }
+}
+
+#[test]
+fn a_summary_says_that_the_devices_bounded_it() {
+    let mut told = Told::new(2);
+    let (one, two) = (told.run(100, 0, &[]), told.run(100, 1, &[]));
+    told.ended(one, 110, 120, 1120);
+    told.ended(two, 130, 140, 1100);
+    let summary = told.summary();
+    assert_eq!(
+        (summary.total_ns, summary.spent[&Spent::Device], summary.spent[&Spent::Scheduler]),
+        (1020, 1000, 20)
+    );
+    assert_eq!(summary.devices[&(1, 0)], 960);
+    assert_eq!(summary.bound(), "devices");
+}
+
+#[test]
+fn a_summary_says_that_dependencies_bounded_it() {
+    let mut told = Told::new(4);
+    let mut before = Vec::new();
+    for rank in 0..4_u64 {
+        let id = told.run(100, u32::try_from(rank).unwrap(), &before);
+        told.ended(id, 110, 120 + rank * 1000, 1110 + rank * 1000);
+        before = vec![id];
+    }
+    let summary = told.summary();
+    assert!(summary.bound().starts_with("dependencies"), "{}", summary.bound());
+    assert_eq!((summary.spent[&Spent::Device], summary.spent[&Spent::Scheduler]), (4 * 990, 50));
+}
+
+#[test]
+fn a_summary_says_that_the_program_bounded_it() {
+    let mut told = Told::new(1);
+    for step in 0..3 {
+        // It thinks for 900 ns after each result.
+        let id = told.run(100 + step * 1000, 0, &[]);
+        told.ended(id, 110 + step * 1000, 110 + step * 1000, 200 + step * 1000);
+    }
+    let summary = told.summary();
+    assert_eq!(
+        (summary.spent[&Spent::Program], summary.spent[&Spent::Device], summary.spent[&Spent::Scheduler]),
+        (1800, 270, 30)
+    );
+    assert_eq!(summary.bound(), "the program itself");
+}
+
+#[test]
+fn a_summary_says_that_the_roots_link_or_the_scheduler_bounded_it() {
+    let mut told = Told::new(2);
+    let (buffer, address) = (ObjectId(1), 4096);
+    let ran = told.run(100, 1, &[]);
+    let write = told.issue(100, 1, &[ran], Request::Write { buffer, offset: 0, size: 1 << 20, address });
+    let part = CommandId(write.0 + 1);
+    told.ended(ran, 110, 120, 2120);
+    // The root could send long before the device could take it: until then the link was idle.
+    told.ended(part, 100, 110, 5100);
+    told.ended(write, 120, 2130, 5110);
+    let summary = told.summary();
+    assert_eq!(
+        (summary.bound(), summary.root_link_ns, summary.bytes),
+        ("the root's link".into(), 2970, 1 << 20)
+    );
+    let spent = |what| summary.spent.get(&what).copied();
+    assert_eq!(
+        (spent(Spent::RootLink), spent(Spent::Device), spent(Spent::Scheduler)),
+        (Some(2980), Some(2000), Some(30))
+    );
+    let mut told = Told::new(2);
+    let one = told.run(100, 1, &[]);
+    told.ended(one, 5000, 5010, 5100);
+    assert_eq!(
+        (told.summary().bound(), told.summary().spent[&Spent::Scheduler]),
+        ("the scheduler".into(), 4910)
+    );
+}
+
+/// Devices whose kernel `hang` does not end before it is let go.
+#[derive(Debug)]
+struct Stuck {
+    host: Host,
+    hang: Option<ObjectId>,
+    held: Vec<CommandId>,
+    is_free: Arc<Mutex<bool>>,
+    bell: Arc<Mutex<Doorbell>>,
+}
+
+impl Backend for Stuck {
+    fn devices(&self) -> &[DeviceInfo] {
+        self.host.devices()
+    }
+
+    fn orders(&self, _: u32, _: u32) -> bool {
+        false
+    }
+
+    unsafe fn start(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) {
+        match operation {
+            Operation::CreateKernel { kernel, name, .. } if *name == "hang" => self.hang = Some(*kernel),
+            Operation::Run { kernel, .. } if self.hang == Some(*kernel) => return self.held.push(id),
+            _ => {}
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.host.start(id, device, operation, after) };
+    }
+
+    fn poll(&mut self, ended: &mut Vec<Ended>) {
+        self.host.poll(ended);
+        if *self.is_free.lock().unwrap() {
+            let end = |operation| Ended { operation, outcome: Ok(()), times: Times::default() };
+            ended.extend(self.held.drain(..).map(end));
+        }
+    }
+
+    fn wake_with(&mut self, wake: Doorbell) {
+        *self.bell.lock().unwrap() = wake.clone();
+        self.host.wake_with(wake);
+    }
+}
+
+#[test]
+fn the_watchdog_tells_once_what_waits_for_what() {
+    for threaded in [true, false] {
+        let mut ends = Loopback::ranks(2).into_iter();
+        let (root, other) = (ends.next().unwrap(), ends.next().unwrap());
+        let rank = std::thread::spawn(move || {
+            Runtime::serve(Box::new(other), Box::new(Host::new(1)), Arc::new(Real::new()))
+        });
+        let (is_free, bell) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(Doorbell::default())));
+        let devices = Stuck {
+            host: Host::new(1),
+            hang: None,
+            held: Vec::new(),
+            is_free: Arc::clone(&is_free),
+            bell: Arc::clone(&bell),
+        };
+        let runtime =
+            Runtime::root(Box::new(root), Box::new(devices), Arc::new(Real::new()), threaded).unwrap();
+        record::begin(&runtime, Settings { watchdog_ns: Some(3_600_000_000_000), ..Settings::default() });
+        let (tell, reports) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+        let (heard, count, free, ring) =
+            (Arc::clone(&tell), Arc::clone(&reports), Arc::clone(&is_free), Arc::clone(&bell));
+        let told = move |report: &str| {
+            heard.lock().unwrap().push(report.to_owned());
+            *count.lock().unwrap() += 1;
+            // Much later it goes on.
+            let (free, ring) = (Arc::clone(&free), Arc::clone(&ring));
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(300));
+                *free.lock().unwrap() = true;
+                ring.lock().unwrap().ring();
+            });
+        };
+        runtime.set_watchdog(Watchdog::new(50_000_000, Box::new(told)));
+        let issue = |rank, waits: &[CommandId], request| {
+            runtime.with_root(|root| root.issue(rank, 0, waits.to_vec(), request)).unwrap()
+        };
+        let kernel = runtime.with_root(Root::object).unwrap();
+        let code = Code::Source(Vec::new());
+        let made = issue(
+            0,
+            &[],
+            Request::CreateKernel { kernel, code, name: "hang".into(), options: String::new() },
+        );
+        let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
+        let ran = issue(0, &[made], Request::Run { kernel, range, args: Vec::new() });
+        let buffer = runtime.with_root(Root::object).unwrap();
+        let waiting = issue(1, &[ran], Request::CreateBuffer { buffer, size: 64, flags: 1 });
+        runtime.wait(&[waiting]).unwrap();
+        let reports = tell.lock().unwrap().clone();
+        let [report] = reports.as_slice() else { panic!("not told once: {reports:?}") };
+        let (free, blocked) = report.split_once("these wait for others:").unwrap();
+        assert!(free.contains(&format!("{} run_kernel hang on rank 0", ran.0)), "{report}");
+        assert!(blocked.contains(&format!("{} create_buffer buffer {}", waiting.0, buffer.0)), "{report}");
+        assert!(blocked.contains(&format!("waits for {} run_kernel hang on rank 0", ran.0)), "{report}");
+        let kept = runtime.with_root(|root| root.recorder().unwrap().jobs().len()).unwrap();
+        assert_eq!(kept, 0, "the watchdog keeps nothing that has ended");
+        runtime.end();
+        rank.join().unwrap();
+    }
+}

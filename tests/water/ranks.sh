@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Listing 1 and the six applications with --verify on ranks of a real MPI, at small sizes: rank 0 and wtrd beside it for the first half of them, the same
+# program on all ranks for the others.
+#
+#   ranks.sh [--mpi openmpi|mpich] [--ranks N[,N...]] [--dcr off|paper|auto]      default: both that are here, 2 and 4, auto
+#
+# PENSTOCK_BIN is the folder of libwater.so, wtrd and the shims (default: target/release). PROGRAM_S is the time that one program may take.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../../tools/pool.sh"
+: "${PROGRAM_S:=120}"
+
+mpis=openmpi,mpich ranks=2,4 dcr=auto
+while [ $# -gt 0 ]; do
+    case $1 in
+        --mpi) mpis=${2:?--mpi wants openmpi or mpich}; shift 2 ;;
+        --ranks) ranks=${2:?--ranks wants numbers}; shift 2 ;;
+        --dcr) dcr=${2:?--dcr wants off, paper or auto}; shift 2 ;;
+        *) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
+    esac
+done
+[ -e "$PENSTOCK_BIN/libwater.so" ] || { echo "no libwater.so in $PENSTOCK_BIN: run \`make build\` first" >&2; exit 1; }
+
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+export LD_LIBRARY_PATH=$PENSTOCK_BIN${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+# Both launchers refuse root, or more ranks than cores, unless they are told.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 WTR_DCR=$dcr POCL_DEVICES=pthread
+"${CC:-cc}" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -I"$here/../../crates/water/include" -o "$out/listing1" "$here/listing1.c" \
+    -L"$PENSTOCK_BIN" -lwater || exit 1
+cp "$here/kernel.cl" "$out"
+make -s -C "$here/../../examples/libwater" water OUT="$out" LIBWATER="$PENSTOCK_BIN" || exit 1
+cd "$out" || exit 1
+
+passed=0 failed=0 skipped=0
+since() { awk "BEGIN { print $EPOCHREALTIME - $1 }"; }
+
+# launch MPI RANKS WAY PROGRAM...
+launch() {
+    local mpi=$1 count=$2 way=$3 launcher
+    shift 3
+    case $mpi in
+        openmpi) launcher=(mpirun.openmpi --oversubscribe --bind-to none) ;;
+        mpich) launcher=(mpiexec.mpich) ;;
+    esac
+    if [ "$way" = wtrd ]; then
+        timeout "$PROGRAM_S" "${launcher[@]}" -n 1 "$@" : -n $((count - 1)) "$PENSTOCK_BIN/wtrd" </dev/null
+    else
+        timeout "$PROGRAM_S" "${launcher[@]}" -n "$count" "$@" </dev/null
+    fi
+}
+
+check() {
+    local name=$1 mpi=$2 count=$3 start=$EPOCHREALTIME text verdict=FAIL
+    shift
+    text=$(launch "$@" 2>&1) && verdict=ok
+    # An application says by itself whether it is right; one that says nothing is not.
+    case $name in
+        listing1) ;;
+        *) grep -q '"verified": true' <<<"$text" || verdict=FAIL ;;
+    esac
+    printf '%-4s water/%-20s %-9s %6.1f s\n' "$verdict" "$name" "$mpi-$count" "$(since "$start")"
+    if [ $verdict = ok ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        tail -n 30 <<<"$text" | sed 's/^/        | /'
+    fi
+}
+
+for mpi in ${mpis//,/ }; do
+    if ! command -v "mpicc.$mpi" >/dev/null || [ ! -e "$PENSTOCK_BIN/libwtr_mpi_$mpi.so" ]; then
+        echo "SKIP water on $mpi: mpicc.$mpi or libwtr_mpi_$mpi.so is not here (tools/setup.sh test; make shims)"
+        skipped=$((skipped + 7))
+        continue
+    fi
+    for count in ${ranks//,/ }; do
+        check listing1 "$mpi" "$count" all ./listing1
+        check perlin_noise "$mpi" "$count" wtrd ./perlin_noise-water --size 200 --verify --json
+        check nbody "$mpi" "$count" wtrd ./nbody-water --size 500 --steps 3 --verify --json
+        check knn "$mpi" "$count" wtrd ./knn-water --size 2000 --queries 100 --verify --json
+        check floyd "$mpi" "$count" all ./floyd-water --size 64 --block 8 --verify --json
+        check matrix_mul "$mpi" "$count" all ./matrix_mul-water --size 100 --verify --json
+        check lin_reg "$mpi" "$count" all ./lin_reg-water --size 500 --points 1000 --verify --json
+    done
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ -z "${TEST_TALLY-}" ] || echo "$passed $failed $skipped" >>"$TEST_TALLY"
+exit $((failed > 0))

@@ -1,0 +1,13 @@
+#!/bin/bash
+# The simulated times that are committed, again: exactly the same? Needs libsimgrid-dev and a release build of penstock-water.
+# Takes some seconds. Prints SKIPPED and ends with 77 where the simulator is missing.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+if ! command -v smpirun >/dev/null || ! command -v smpicc >/dev/null; then
+    echo "SKIPPED: the simulator is missing; install the Debian package libsimgrid-dev" >&2
+    exit 77
+fi
+programs=${CARGO_TARGET_DIR:-$here/../../target}/sim
+"$here/build.sh" "$programs"
+"$here/run.py" --programs "$programs" --check "$here/results/gate.csv"
+"$here/report.py" --check
