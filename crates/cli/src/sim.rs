@@ -111,7 +111,10 @@ mod tests {
     fn the_options_are_settings_and_not_their_reasons() {
         let options: Vec<_> = options(OPTIONS).collect();
         assert!(options.len() > 5, "{options:?}");
-        assert!(options.iter().all(|option| option.starts_with("--cfg=") && option.contains(':')), "{options:?}");
+        assert!(
+            options.iter().all(|option| option.starts_with("--cfg=") && option.contains(':')),
+            "{options:?}"
+        );
         assert!(options.contains(&"--cfg=smpi/simulate-computation:no".to_owned()));
     }
 

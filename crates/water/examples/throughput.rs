@@ -19,7 +19,8 @@ const ROUNDS: usize = 7;
 
 fn main() {
     let clock: Arc<dyn Clock> = Arc::new(Real::new());
-    let runtime = Runtime::root(Box::new(Alone), Box::new(Null::new(1)), clock, true).expect("one rank starts");
+    let runtime =
+        Runtime::root(Box::new(Alone), Box::new(Null::new(1)), clock, true).expect("one rank starts");
     let mut rates = Vec::new();
     for _ in 0..ROUNDS {
         let began = Instant::now();

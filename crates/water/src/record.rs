@@ -22,9 +22,11 @@ use crate::error::Error;
 use crate::root::Request;
 use crate::runtime::{RankInfo, Runtime};
 
-/// So many commands are kept, and so many jobs: with names and waits each takes about 256 bytes, so both together take 128 MiB at most.
-/// Of those beyond it only the ones that have not ended are kept, and the outputs say so.
-pub const STEPS_MAX: usize = 1 << 18;
+/// So many commands are kept, and so many jobs. Each takes 300 bytes, and about 100 for its name and what it waits for: both together
+/// 100 MiB at most, and as much again while they are written. Of those beyond it only the ones that have not ended are kept, and the
+/// outputs say so.
+pub const STEPS_MAX: usize = 1 << 17;
+const _: () = assert!(size_of::<Step>() <= 320);
 
 /// Reports of jobs are on their way when their commands have ended; of a rank that is lost they never come.
 const SETTLE_NS_MAX: u64 = 500_000_000;
@@ -172,7 +174,7 @@ fn nanoseconds(value: &str) -> Result<u64, Error> {
 }
 
 /// What happened so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Recorder {
     settings: Settings,
     ranks: Vec<RankName>,
@@ -319,7 +321,8 @@ impl Recorder {
             Work::CreateBuffer { buffer: id, size, .. } => (step.name, step.bytes) = (buffer(id), *size),
             Work::ReleaseBuffer { buffer: id } => step.name = buffer(id),
             Work::CreateKernel { name, .. } => step.name.clone_from(name),
-            Work::Run { kernel, .. } | Work::ReleaseKernel { kernel } => step.name = self.kernel(*kernel),
+            Work::Run { kernel, .. } => step.name = self.kernel(*kernel),
+            Work::ReleaseKernel { kernel } => step.name = self.kernels.remove(kernel).unwrap_or_default(),
             Work::Move(order) => self.moved(&mut step, order),
             Work::Marker => {}
         }
@@ -511,10 +514,14 @@ pub fn settle(runtime: &Runtime) {
 /// Writes what the settings ask for. What cannot be written is told, and no error: the run itself is done.
 pub fn finish(runtime: &Runtime) {
     settle(runtime);
-    let outcome = runtime.with_root(|root| root.recorder().map(Recorder::write_all)).flatten();
-    if let Some(Err(error)) = outcome {
+    if let Some(Err(error)) = copied(runtime).map(|recorder| recorder.write_all()) {
         eprintln!("libwater: {error}");
     }
+}
+
+/// What is recorded, as it is now: writing takes long, and the scheduler shall go on meanwhile.
+fn copied(runtime: &Runtime) -> Option<Recorder> {
+    runtime.with_root(|root| root.recorder().cloned()).flatten()
 }
 
 /// Writes the graphs of the run so far.
@@ -522,13 +529,9 @@ pub fn finish(runtime: &Runtime) {
 /// # Errors
 /// Nothing is recorded; a file that cannot be written.
 pub fn dump(runtime: &Runtime, path: &Path) -> Result<(), Error> {
-    let written = runtime.with_root(|root| {
-        root.close_batch();
-        root.recorder()
-            .filter(|recorder| recorder.settings.record)
-            .map(|recorder| recorder.write_graphs(path))
-    });
-    written.flatten().ok_or(Error::State(
+    runtime.flush();
+    let recorder = copied(runtime).filter(|recorder| recorder.settings.record).ok_or(Error::State(
         "nothing is recorded in this run: set WTR_RECORD=1 (or WTR_GRAPH, to have it written at the end) before it begins",
-    ))?
+    ))?;
+    recorder.write_graphs(path)
 }

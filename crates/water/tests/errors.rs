@@ -277,10 +277,13 @@ impl Transport for Mortal {
     }
 }
 
+/// How a rank is told that it is dead, how it is woken, and its thread.
+type DoomedRank = (Arc<AtomicBool>, Arc<Mutex<Doorbell>>, JoinHandle<()>);
+
 /// Ranks of which each can be ended.
 struct Doomed {
     runtime: Option<Runtime>,
-    ranks: Vec<(Arc<AtomicBool>, Arc<Mutex<Doorbell>>, JoinHandle<()>)>,
+    ranks: Vec<DoomedRank>,
 }
 
 impl Doomed {

@@ -257,8 +257,9 @@ fn graph(cluster: &Cluster, seed: u64, ranks: u32, devices: u32) {
     }
     // Small and unasked, or in several pieces.
     let size = if random.chance(20) { 40_000 } else { 64 };
-    let memory: Vec<Box<[u8]>> =
-        (0..4_u8).map(|region| (0..size).map(|index| (index as u8) ^ (region * 57)).collect()).collect();
+    let memory: Vec<Box<[u8]>> = (0..4_u8)
+        .map(|region| (0..size).map(|index| u8::try_from(index % 256).unwrap() ^ (region * 57)).collect())
+        .collect();
     let regions = memory.iter().map(|memory| Place { bytes: memory.to_vec(), ..Place::default() }).collect();
     let steps = 5 + random.below(40);
     let mut graph = Graph {

@@ -1,25 +1,23 @@
-//! What is recorded of a run, and what graphs, traces, summaries and the watchdog make of it.
+//! What is recorded of a run, and what graphs, traces and the watchdog make of it.
 
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Cluster, Host};
 use serde_json::Value;
 use water::backend::{Backend, Ended, Operation};
-use water::clock::{Clock, Real};
+use water::clock::Real;
 use water::command::{Arg, Code, CommandId, DeviceInfo, ObjectId, Range, Rank, Times};
 use water::doorbell::Doorbell;
-use water::record::summary::{Spent, Summary};
 use water::record::watch::Watchdog;
 use water::record::{self, Recorder, Settings};
 use water::root::{Request, Root};
-use water::runtime::{RankInfo, Runtime};
+use water::runtime::Runtime;
 use water::transport::loopback::Loopback;
 
 fn recording() -> Settings {
@@ -56,38 +54,42 @@ struct Issued {
 }
 
 impl Issued {
-    fn issue(&mut self, runtime: &Runtime, rank: Rank, waits: &[CommandId], request: Request) -> CommandId {
-        let id = runtime.with_root(|root| root.issue(rank, 0, waits.to_vec(), request)).unwrap();
+    fn issue(&mut self, root: &mut Root, rank: Rank, waits: &[CommandId], request: Request) -> CommandId {
+        let id = root.issue(rank, 0, waits.to_vec(), request);
         self.waits.insert(id.0, waits.iter().map(|id| id.0).collect());
         self.ranks.insert(id.0, rank);
         self.ids.push(id);
         id
     }
-}
 
-/// The same bytes to all ranks, a kernel on each, results back; one of the kernels fails.
-fn program(runtime: &Runtime, ranks: u32, size: usize) -> Issued {
-    let mut issued = Issued::default();
-    let object = || runtime.with_root(Root::object).unwrap();
-    let bytes = vec![3_u8; size];
-    let mut results = vec![vec![0_u8; size]; ranks as usize];
-    for (rank, result) in (0..ranks).zip(&mut results) {
-        let (buffer, kernel) = (object(), object());
-        let made =
-            issued.issue(runtime, rank, &[], Request::CreateBuffer { buffer, size: size as u64, flags: 1 });
-        let name = if rank + 1 == ranks { "fail" } else { "mix" };
-        let code = Code::Source(Vec::new());
+    /// The same bytes to a rank as to all others, a kernel, the result back.
+    fn rank(&mut self, root: &mut Root, rank: Rank, kernel: &str, bytes: &[u8], result: &mut [u8]) {
+        let (buffer, size, name) = (root.object(), bytes.len() as u64, kernel);
+        let made = self.issue(root, rank, &[], Request::CreateBuffer { buffer, size, flags: 1 });
+        let (kernel, code) = (root.object(), Code::Source(Vec::new()));
         let create = Request::CreateKernel { kernel, code, name: name.into(), options: String::new() };
-        let built = issued.issue(runtime, rank, &[], create);
+        let built = self.issue(root, rank, &[], create);
         let address = bytes.as_ptr().expose_provenance() as u64;
-        let write = Request::Write { buffer, offset: 0, size: size as u64, address };
-        let written = issued.issue(runtime, rank, &[made], write);
+        let written = self.issue(root, rank, &[made], Request::Write { buffer, offset: 0, size, address });
         let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
         let args = vec![Arg::Buffer(buffer), Arg::Buffer(buffer), Arg::Bytes(vec![1])];
-        let ran = issued.issue(runtime, rank, &[built, written], Request::Run { kernel, range, args });
+        let ran = self.issue(root, rank, &[built, written], Request::Run { kernel, range, args });
         let address = result.as_mut_ptr().expose_provenance() as u64;
-        issued.issue(runtime, rank, &[ran], Request::Read { buffer, offset: 0, size: size as u64, address });
+        self.issue(root, rank, &[ran], Request::Read { buffer, offset: 0, size, address });
     }
+}
+
+/// The same bytes to all ranks, a kernel on each, results back; one of the kernels fails. All in one batch, however slow the host is.
+fn program(runtime: &Runtime, ranks: u32, size: usize) -> Issued {
+    let mut issued = Issued::default();
+    let bytes = vec![3_u8; size];
+    let mut results = vec![vec![0_u8; size]; ranks as usize];
+    runtime.with_root(|root| {
+        for (rank, result) in (0..ranks).zip(&mut results) {
+            let kernel = if rank + 1 == ranks { "fail" } else { "mix" };
+            issued.rank(root, rank, kernel, &bytes, result);
+        }
+    });
     _ = runtime.wait(&issued.ids);
     record::settle(runtime);
     issued
@@ -295,7 +297,7 @@ fn a_trace_has_all_jobs_on_rows_that_do_not_overlap_arrows_and_counters() {
         kernels += usize::from(span["cat"] == "run_kernel");
         drawn += usize::from(span["args"]["id"].is_u64());
         if span["cat"] == "run_kernel" {
-            assert_eq!(threads[&row(span)], "device 0 (bytes)");
+            assert!(threads[&row(span)].starts_with("device 0 (bytes)"), "{span}");
         }
     }
     assert_eq!((kernels, drawn), (4, jobs));
@@ -398,140 +400,6 @@ fn variables_mean_what_they_say() {
     assert!(settings.make_files().unwrap_err().to_string().contains("WTR_TRACE"));
 }
 
-/// A clock that stands until it is told to go on.
-#[derive(Debug, Default)]
-struct Hand(AtomicU64);
-
-impl Clock for Hand {
-    fn now(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    fn sleep(&self, _: u64) {}
-}
-
-/// A root whose ranks are this test: it says when each job ran.
-struct Told {
-    root: Root,
-    clock: Arc<Hand>,
-}
-
-impl Told {
-    fn new(ranks: u32) -> Self {
-        let clock = Arc::new(Hand::default());
-        let mut root = Root::new(ranks, Arc::clone(&clock) as Arc<dyn Clock>);
-        let device = || DeviceInfo {
-            info: Vec::new(),
-            platform: String::new(),
-            platform_version: String::new(),
-            hostname: String::new(),
-            in_pool: None,
-        };
-        let infos: Vec<_> = (0..ranks)
-            .map(|rank| RankInfo { hostname: format!("n{rank}"), devices: vec![device()] })
-            .collect();
-        root.set_recorder(Recorder::new(recording(), &infos));
-        root.set_mode(water::root::collective::Mode::Off);
-        Self { root, clock }
-    }
-
-    /// A kernel, issued at a time.
-    fn run(&mut self, time: u64, rank: Rank, waits: &[CommandId]) -> CommandId {
-        let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
-        self.issue(time, rank, waits, Request::Run { kernel: ObjectId(1), range, args: Vec::new() })
-    }
-
-    fn issue(&mut self, time: u64, rank: Rank, waits: &[CommandId], request: Request) -> CommandId {
-        self.clock.0.store(time, Ordering::SeqCst);
-        let id = self.root.issue(rank, 0, waits.to_vec(), request);
-        self.root.close_batch();
-        id
-    }
-
-    fn ended(&mut self, id: CommandId, received: u64, started: u64, ended: u64) {
-        self.root.ended(id, Ok(()), Times { received, started, ended });
-    }
-
-    fn summary(&self) -> Summary {
-        Summary::of(self.root.recorder().unwrap())
-    }
-}
-
-#[test]
-fn a_summary_says_that_the_devices_bounded_it() {
-    let mut told = Told::new(2);
-    let (one, two) = (told.run(100, 0, &[]), told.run(100, 1, &[]));
-    told.ended(one, 110, 120, 1120);
-    told.ended(two, 130, 140, 1100);
-    let summary = told.summary();
-    assert_eq!(
-        (summary.total_ns, summary.spent[&Spent::Device], summary.spent[&Spent::Scheduler]),
-        (1020, 1000, 20)
-    );
-    assert_eq!(summary.devices[&(1, 0)], 960);
-    assert_eq!(summary.bound(), "devices");
-}
-
-#[test]
-fn a_summary_says_that_dependencies_bounded_it() {
-    let mut told = Told::new(4);
-    let mut before = Vec::new();
-    for rank in 0..4_u64 {
-        let id = told.run(100, u32::try_from(rank).unwrap(), &before);
-        told.ended(id, 110, 120 + rank * 1000, 1110 + rank * 1000);
-        before = vec![id];
-    }
-    let summary = told.summary();
-    assert!(summary.bound().starts_with("dependencies"), "{}", summary.bound());
-    assert_eq!((summary.spent[&Spent::Device], summary.spent[&Spent::Scheduler]), (4 * 990, 50));
-}
-
-#[test]
-fn a_summary_says_that_the_program_bounded_it() {
-    let mut told = Told::new(1);
-    for step in 0..3 {
-        // It thinks for 900 ns after each result.
-        let id = told.run(100 + step * 1000, 0, &[]);
-        told.ended(id, 110 + step * 1000, 110 + step * 1000, 200 + step * 1000);
-    }
-    let summary = told.summary();
-    assert_eq!(
-        (summary.spent[&Spent::Program], summary.spent[&Spent::Device], summary.spent[&Spent::Scheduler]),
-        (1800, 270, 30)
-    );
-    assert_eq!(summary.bound(), "the program itself");
-}
-
-#[test]
-fn a_summary_says_that_the_roots_link_or_the_scheduler_bounded_it() {
-    let mut told = Told::new(2);
-    let (buffer, address) = (ObjectId(1), 4096);
-    let ran = told.run(100, 1, &[]);
-    let write = told.issue(100, 1, &[ran], Request::Write { buffer, offset: 0, size: 1 << 20, address });
-    let part = CommandId(write.0 + 1);
-    told.ended(ran, 110, 120, 2120);
-    // The root could send long before the device could take it: until then the link was idle.
-    told.ended(part, 100, 110, 5100);
-    told.ended(write, 120, 2130, 5110);
-    let summary = told.summary();
-    assert_eq!(
-        (summary.bound(), summary.root_link_ns, summary.bytes),
-        ("the root's link".into(), 2970, 1 << 20)
-    );
-    let spent = |what| summary.spent.get(&what).copied();
-    assert_eq!(
-        (spent(Spent::RootLink), spent(Spent::Device), spent(Spent::Scheduler)),
-        (Some(2980), Some(2000), Some(30))
-    );
-    let mut told = Told::new(2);
-    let one = told.run(100, 1, &[]);
-    told.ended(one, 5000, 5010, 5100);
-    assert_eq!(
-        (told.summary().bound(), told.summary().spent[&Spent::Scheduler]),
-        ("the scheduler".into(), 4910)
-    );
-}
-
 /// Devices whose kernel `hang` does not end before it is let go.
 #[derive(Debug)]
 struct Stuck {
@@ -608,7 +476,7 @@ fn the_watchdog_tells_once_what_waits_for_what() {
                 ring.lock().unwrap().ring();
             });
         };
-        runtime.set_watchdog(Watchdog::new(50_000_000, Box::new(told)));
+        runtime.set_watchdog(Watchdog::new(400_000_000, Box::new(told)));
         let issue = |rank, waits: &[CommandId], request| {
             runtime.with_root(|root| root.issue(rank, 0, waits.to_vec(), request)).unwrap()
         };

@@ -125,7 +125,9 @@ pub unsafe extern "C" fn wtr_init_devices_v(dql: *const c_char) {
 pub unsafe extern "C" fn wtr_get_device_v(dql: *const c_char) -> *mut Opaque {
     // SAFETY: the caller's promise.
     enter("wtr_get_device_v", std::ptr::null_mut(), || {
-        get(&Query::parse(unsafe { variadic::text(dql, "the query") }?)?)
+        // SAFETY: the caller's promise.
+        let text = unsafe { variadic::text(dql, "the query") }?;
+        get(&Query::parse(text)?)
     })
 }
 

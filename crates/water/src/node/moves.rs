@@ -546,7 +546,9 @@ impl Moves {
                 flow.arrived = flow.order.size;
             }
             End::Buffer { buffer, offset } => {
-                while flow.next < flow.pieces() && flow.awaited < RECEIVES_PER_SEND * sends_max(flow.order.segment) {
+                while flow.next < flow.pieces()
+                    && flow.awaited < RECEIVES_PER_SEND * sends_max(flow.order.segment)
+                {
                     let (start, size) = flow.piece(flow.next);
                     let part = self.part(id, Part::Arrived { index: flow.next, size });
                     let Some(base) = &flow.base else { return };
@@ -559,7 +561,9 @@ impl Moves {
                 }
             }
             End::Rank { rank, stream } => {
-                while flow.next < flow.pieces() && flow.awaited < RECEIVES_PER_SEND * sends_max(flow.order.segment) {
+                while flow.next < flow.pieces()
+                    && flow.awaited < RECEIVES_PER_SEND * sends_max(flow.order.segment)
+                {
                     let (start, size) = flow.piece(flow.next);
                     let token = self.token(id, Part::Arrived { index: flow.next, size });
                     let Some(base) = &flow.base else { return };

@@ -171,7 +171,7 @@ fn walk(recorder: &Recorder, jobs: &[&Step], busy: &Busy, begin: u64) -> BTreeMa
         // A command's own time of issue; a part's is when it was sent.
         let queued = recorder.commands().get(&job.id).map_or(job.queued, |command| command.queued);
         let waited = recorder
-            .before(job)
+            .before_begin(job)
             .into_iter()
             .filter_map(|id| recorder.jobs().get(&id))
             .filter(|job| job.times.ended > 0);

@@ -69,8 +69,10 @@ struct Place {
 /// # Errors
 /// Of the writer.
 pub fn write(recorder: &Recorder, out: &mut impl Write) -> Result<()> {
-    // Times from the first on, so that they are small.
-    let base = recorder.commands().values().map(|step| step.queued).min().unwrap_or_default();
+    // Times from the first on, so that they are small. It need not be a command's issue: ranks' clocks are not quite equal.
+    let issued = recorder.commands().values().map(|step| step.queued);
+    let ran = recorder.jobs().values().flat_map(|job| [job.queued, job.times.received, recorder.began(job)]);
+    let base = issued.chain(ran).filter(|time| *time > 0).min().unwrap_or_default();
     let mut events = Events { out, base, is_first: true };
     let note = match recorder.forgotten() {
         0 => String::new(),

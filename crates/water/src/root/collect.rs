@@ -174,7 +174,13 @@ mod tests {
 
     fn write(id: u64, rank: Rank, address: u64, waits: &[u64]) -> Issue {
         let request = Request::Write { buffer: ObjectId(id), offset: 0, size: 100, address };
-        Issue { id: CommandId(id), rank, device: 0, waits: waits.iter().map(|id| CommandId(*id)).collect(), request }
+        Issue {
+            id: CommandId(id),
+            rank,
+            device: 0,
+            waits: waits.iter().map(|id| CommandId(*id)).collect(),
+            request,
+        }
     }
 
     fn read(id: u64, rank: Rank, address: u64, waits: &[u64]) -> Issue {
@@ -184,10 +190,19 @@ mod tests {
 
     #[test]
     fn the_same_bytes_are_a_broadcast_and_others_beside_them_a_scatter() {
-        let batch = [write(1, 1, 1000, &[]), write(2, 1, 0, &[]), write(3, 2, 1000, &[]), write(4, 2, 100, &[]), write(5, 3, 200, &[])];
+        let batch = [
+            write(1, 1, 1000, &[]),
+            write(2, 1, 0, &[]),
+            write(3, 2, 1000, &[]),
+            write(4, 2, 100, &[]),
+            write(5, 3, 200, &[]),
+        ];
         let found = find(&batch);
         assert_eq!(found.groups, [Group { members: vec![0, 2], feed: None }]);
-        assert_eq!(found.spreads, [Spread { is_scatter: true, members: vec![1, 3, 4], bytes: 300, is_contiguous: true }]);
+        assert_eq!(
+            found.spreads,
+            [Spread { is_scatter: true, members: vec![1, 3, 4], bytes: 300, is_contiguous: true }]
+        );
     }
 
     #[test]
@@ -201,7 +216,10 @@ mod tests {
         // The paper's algorithm would replace this race by a gather.
         assert!(find(&[read(1, 1, 0, &[]), read(2, 2, 0, &[])]).spreads.is_empty());
         let found = find(&[read(1, 1, 0, &[]), read(2, 2, 200, &[])]);
-        assert_eq!(found.spreads, [Spread { is_scatter: false, members: vec![0, 1], bytes: 200, is_contiguous: false }]);
+        assert_eq!(
+            found.spreads,
+            [Spread { is_scatter: false, members: vec![0, 1], bytes: 200, is_contiguous: false }]
+        );
     }
 
     #[test]

@@ -179,6 +179,7 @@ pub struct Root {
     /// For each rank, what is to be sent to it.
     letters: Vec<Vec<Message>>,
     /// Failures that nobody has been told of.
+    #[allow(clippy::vec_box, reason = "an outcome has it in a box, and it stays there")]
     faults: Vec<Box<Fault>>,
     /// Root causes that were told, by command: one failure has many victims.
     told: FxHashSet<CommandId>,
@@ -428,6 +429,7 @@ impl Root {
     }
 
     /// Root causes that nobody has been told of.
+    #[allow(clippy::vec_box, reason = "as above")]
     pub fn faults(&mut self) -> Vec<Box<Fault>> {
         std::mem::take(&mut self.faults)
     }
