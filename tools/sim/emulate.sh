@@ -48,8 +48,8 @@ clean() {
 }
 trap clean EXIT
 clean
-# The switch is a namespace with a bridge. A queue at each end of each cable has the rate; its buffer holds one packet as large as the kernel
-# passes on (64 KiB): a larger one lets short messages through unshaped, and the runtime measures its links with those. Packets wait up to 50 ms.
+# The switch is a namespace with a bridge. A queue at each end of each cable has the rate; its buffer holds 2 ms at that rate (tbf needs
+# rate / HZ at least, and HZ is 250 on most hosts), and packets wait up to 50 ms before they are dropped.
 ip netns add "${prefix}s" || skip "this kernel makes no network namespaces"
 ip -n "${prefix}s" link add br0 type bridge
 ip -n "${prefix}s" link set br0 up
@@ -60,8 +60,8 @@ for node in $(seq 0 $((nodes - 1))); do
     ip -n "${prefix}s" link set "port$node" master br0 up
     ip -n "$prefix$node" addr add "$net.$((node + 1))/24" dev eth0
     ip -n "$prefix$node" link set eth0 up
-    tc -n "$prefix$node" qdisc add dev eth0 root tbf rate "$rate" burst 80kb latency 50ms || skip "this kernel has no tbf"
-    tc -n "${prefix}s" qdisc add dev "port$node" root tbf rate "$rate" burst 80kb latency 50ms
+    tc -n "$prefix$node" qdisc add dev eth0 root tbf rate "$rate" burst 256kb latency 50ms || skip "this kernel has no tbf"
+    tc -n "${prefix}s" qdisc add dev "port$node" root tbf rate "$rate" burst 256kb latency 50ms
 done
 hosts=
 for node in $(seq 1 "$nodes"); do hosts+=${hosts:+,}$net.$node:1; done

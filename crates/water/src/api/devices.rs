@@ -16,7 +16,10 @@ pub fn init(query: &Query) -> Result<(), Error> {
     run::begin(|| {
         let settings = record::Settings::of_environment()?;
         let runtime = crate::launch::start()?;
-        crate::settings::apply(&runtime)?;
+        if let Err(error) = crate::settings::apply(&runtime) {
+            runtime.end();
+            return Err(error);
+        }
         let all = list(&runtime);
         let chosen = {
             let queried: Vec<_> = all.iter().map(Device::as_queried).collect();

@@ -4,7 +4,9 @@
 //! A job waits here for other jobs of this rank, and for those of other ranks, whose ends are told by [`Message::Ended`]. One
 //! that waits only for what the back end orders by itself is started at once: the driver does the rest.
 
+mod flow;
 mod moves;
+mod operation;
 mod together;
 
 use std::collections::VecDeque;
@@ -12,12 +14,13 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::backend::{Backend, Ended, Failure, Operation};
+use crate::backend::{Backend, Ended, Failure};
 use crate::clock::Clock;
 use crate::command::{CommandId, End, Fault, Job, Message, Outcome, Rank, Stream, Times, Wait, Work};
 use crate::error::code;
-use crate::transport::{Happening, Span, Transport};
+use crate::transport::{Happening, Transport};
 use moves::Moves;
+use operation::{operation, span};
 use together::Gatherings;
 
 /// Faults that are remembered for jobs that come later. A program that goes on after so many failed commands gets no root cause
@@ -569,47 +572,5 @@ fn is_one_operation(work: &Work) -> bool {
         Work::Marker => false,
         Work::Move(order) => order.is_single() && !order.crosses_ranks(),
         _ => true,
-    }
-}
-
-/// The operation that does this work; a marker and a move between ranks have none.
-fn operation(work: &Work) -> Operation<'_> {
-    match work {
-        Work::CreateBuffer { buffer, size, flags } => {
-            Operation::CreateBuffer { buffer: *buffer, size: *size, flags: *flags }
-        }
-        Work::ReleaseBuffer { buffer } => Operation::ReleaseBuffer { buffer: *buffer },
-        Work::CreateKernel { kernel, code, name, options } => {
-            Operation::CreateKernel { kernel: *kernel, code, name, options }
-        }
-        Work::ReleaseKernel { kernel } => Operation::ReleaseKernel { kernel: *kernel },
-        Work::Run { kernel, range, args } => Operation::Run { kernel: *kernel, range, args },
-        Work::Move(order) => move_operation(order),
-        Work::Marker => unreachable!("a marker is no operation"),
-    }
-}
-
-fn move_operation(order: &crate::command::Move) -> Operation<'_> {
-    let sink = order.sinks.first().map(|sink| sink.to);
-    match (order.source, sink) {
-        (End::Host { address }, Some(End::Buffer { buffer, offset })) => {
-            Operation::Write { buffer, offset, from: span(address, order.size) }
-        }
-        (End::Buffer { buffer, offset }, Some(End::Host { address })) => {
-            Operation::Read { buffer, offset, into: span(address, order.size) }
-        }
-        (
-            End::Buffer { buffer: from, offset: from_offset },
-            Some(End::Buffer { buffer: to, offset: to_offset }),
-        ) => Operation::Copy { from, from_offset, to, to_offset, size: order.size },
-        _ => unreachable!("only a single move within the rank is one operation"),
-    }
-}
-
-/// Memory of the program.
-fn span(address: u64, size: u64) -> Span {
-    Span {
-        start: std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or_default()),
-        length: usize::try_from(size).unwrap_or_default(),
     }
 }

@@ -8,16 +8,16 @@
 //! When a move cannot be done, its streams are broken off: the receiver gets pieces of 0 bytes, and the fault in
 //! [`Message::Broken`]. It takes them all, so that nobody waits for a piece that never comes.
 
-use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::flow::{self, Base, Flow, SinkState, arrive, block, copy, own_block};
 use super::span;
 use crate::backend::{Backend, Failure, Operation};
-use crate::command::{CommandId, End, Fault, Message, Move, Rank, Sink, Stream};
+use crate::command::{CommandId, End, Fault, Message, Move, Rank, Stream};
 use crate::error::code;
-use crate::transport::{Happening, Span, Token, Transport};
+use crate::transport::{Happening, Token, Transport};
 
 /// Streams up to this size are sent unasked: less than what transports keep for a receiver that is not ready yet costs a copy,
 /// asking costs a message there and one back.
@@ -85,106 +85,6 @@ enum Part {
     Written { sink: usize, size: u64 },
 }
 
-#[derive(Debug)]
-struct Flow {
-    id: CommandId,
-    device: u32,
-    order: Move,
-    base: Option<Base>,
-    /// So many bytes are at the base, from the first on.
-    arrived: u64,
-    /// Pieces that have arrived out of order.
-    early: Vec<u64>,
-    /// The next piece to ask the source for.
-    next: u64,
-    /// Pieces asked for that have not arrived.
-    awaited: u64,
-    sinks: Vec<SinkState>,
-    broken: Option<Broken>,
-    /// The source broke off; the fault is on its way.
-    awaits_fault: bool,
-    is_reported: bool,
-    hollow: bool,
-    /// What the command waits for has not ended: nothing goes to local sinks yet.
-    is_held: bool,
-}
-
-#[derive(Debug)]
-struct SinkState {
-    /// Bytes given away, of those that go there.
-    given: u64,
-    /// Bytes that are there.
-    there: u64,
-    /// Pieces under way.
-    under_way: u64,
-}
-
-/// Where the bytes of a move are.
-struct Base {
-    start: *mut u8,
-    /// What keeps it: a block of its own, or a buffer.
-    _keep: Option<Box<dyn Any + Send>>,
-    /// It is a buffer's memory: later commands may change it as soon as this one has ended.
-    is_live: bool,
-    /// The sink that it is.
-    sink: Option<usize>,
-}
-
-impl std::fmt::Debug for Base {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Base")
-            .field("start", &self.start)
-            .field("is_live", &self.is_live)
-            .finish_non_exhaustive()
-    }
-}
-
-// SAFETY: the address is used only by the thread that drives the node, one at a time.
-unsafe impl Send for Base {}
-
-impl Base {
-    fn at(&self, offset: u64, size: u64) -> Span {
-        let offset = usize::try_from(offset).unwrap_or_default();
-        Span { start: self.start.wrapping_add(offset), length: usize::try_from(size).unwrap_or_default() }
-    }
-}
-
-impl Flow {
-    fn piece(&self, index: u64) -> (u64, u64) {
-        let start = index.saturating_mul(self.order.segment.max(1));
-        (start, self.order.segment.max(1).min(self.order.size.saturating_sub(start)))
-    }
-
-    fn pieces(&self) -> u64 {
-        self.order.size.div_ceil(self.order.segment.max(1))
-    }
-
-    fn has_all(&self) -> bool {
-        self.arrived >= self.order.size
-    }
-
-    fn is_local(sink: &Sink) -> bool {
-        !matches!(sink.to, End::Rank { .. })
-    }
-
-    /// Whether all local sinks have theirs; where later commands may change the base, or nothing is local, whether all have.
-    fn is_done(&self) -> bool {
-        let live = self.base.as_ref().is_some_and(|base| base.is_live && base.sink.is_none());
-        let local = self.order.sinks.iter().any(Self::is_local);
-        self.order
-            .sinks
-            .iter()
-            .zip(&self.sinks)
-            .all(|(sink, state)| (local && !live && !Self::is_local(sink)) || state.there >= sink.size)
-    }
-
-    /// Whether nothing of it is under way any more.
-    fn is_over(&self) -> bool {
-        let taken = self.has_all() && self.awaited == 0;
-        taken && self.order.sinks.iter().zip(&self.sinks).all(|(sink, state)| state.there >= sink.size)
-    }
-}
-
 impl Moves {
     /// Whether none is under way.
     pub fn is_empty(&self) -> bool {
@@ -200,7 +100,7 @@ impl Moves {
         backend: &dyn Backend,
         _transport: &mut dyn Transport,
     ) {
-        let base = base(&order, backend);
+        let base = flow::base(&order, backend);
         self.insert(id, device, order, base, None, backend.is_hollow());
     }
 
@@ -690,79 +590,4 @@ impl Moves {
         self.tokens.insert(token, (id, part));
         token
     }
-}
-
-fn arrive(flow: &mut Flow, index: u64) {
-    flow.early.push(index);
-    while let Some(place) = flow.early.iter().position(|early| flow.piece(*early).0 == flow.arrived) {
-        let index = flow.early.swap_remove(place);
-        let (_, size) = flow.piece(index);
-        flow.arrived += size;
-    }
-}
-
-/// The place for a move's bytes; none if there is no memory.
-fn base(order: &Move, backend: &dyn Backend) -> Option<Base> {
-    let at = |start, is_live, sink| Some(Base { start, _keep: None, is_live, sink });
-    match order.source {
-        End::Host { address } => return at(span(address, order.size).start, false, None),
-        End::Buffer { buffer, offset } => {
-            if let Some(memory) = backend.memory(buffer, offset, order.size) {
-                return Some(Base {
-                    start: memory.span.start,
-                    _keep: Some(memory.keep),
-                    is_live: true,
-                    sink: None,
-                });
-            }
-        }
-        End::Rank { .. } => {}
-    }
-    if backend.is_hollow() {
-        return Some(own_block(order));
-    }
-    // Bytes that are forwarded must not be where a later command can change them.
-    let forwards = order.sinks.iter().any(|sink| matches!(sink.to, End::Rank { .. }));
-    for (index, sink) in
-        order.sinks.iter().enumerate().filter(|(_, sink)| sink.first == 0 && sink.size == order.size)
-    {
-        match sink.to {
-            End::Host { address } => return at(span(address, order.size).start, false, Some(index)),
-            End::Buffer { buffer, offset } if !forwards => {
-                if let Some(memory) = backend.memory(buffer, offset, order.size) {
-                    return Some(Base {
-                        start: memory.span.start,
-                        _keep: Some(memory.keep),
-                        is_live: true,
-                        sink: Some(index),
-                    });
-                }
-            }
-            _ => {}
-        }
-    }
-    block(order)
-}
-
-/// Room for all bytes; none if there is no memory.
-fn block(order: &Move) -> Option<Base> {
-    let mut block = Vec::new();
-    let size = usize::try_from(order.size).ok()?;
-    block.try_reserve_exact(size).ok()?;
-    block.resize(size, 0);
-    let mut block = block.into_boxed_slice();
-    Some(Base { start: block.as_mut_ptr(), _keep: Some(Box::new(block)), is_live: false, sink: None })
-}
-
-/// Room for one piece, for bytes that nobody wants.
-fn own_block(order: &Move) -> Base {
-    let size = usize::try_from(order.segment.min(order.size)).unwrap_or_default().max(1);
-    let mut block = vec![0; size].into_boxed_slice();
-    Base { start: block.as_mut_ptr(), _keep: Some(Box::new(block)), is_live: false, sink: None }
-}
-
-fn copy(from: Span, to: Span) {
-    // SAFETY: both are memory of this move's ends, of equal length. A program that reads and writes one place at the same time
-    // gets bytes of either: `copy` allows overlap.
-    unsafe { std::ptr::copy(from.start, to.start, from.length.min(to.length)) };
 }

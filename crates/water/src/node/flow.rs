@@ -1,0 +1,184 @@
+//! One move under way: its order, its base, and how far each sink is.
+
+use std::any::Any;
+
+use super::moves::Broken;
+use super::span;
+use crate::backend::Backend;
+use crate::command::{CommandId, End, Move, Sink};
+use crate::transport::Span;
+
+#[derive(Debug)]
+pub struct Flow {
+    pub id: CommandId,
+    pub device: u32,
+    pub order: Move,
+    pub base: Option<Base>,
+    /// So many bytes are at the base, from the first on.
+    pub arrived: u64,
+    /// Pieces that have arrived out of order.
+    pub early: Vec<u64>,
+    /// The next piece to ask the source for.
+    pub next: u64,
+    /// Pieces asked for that have not arrived.
+    pub awaited: u64,
+    pub sinks: Vec<SinkState>,
+    pub broken: Option<Broken>,
+    /// The source broke off; the fault is on its way.
+    pub awaits_fault: bool,
+    pub is_reported: bool,
+    pub hollow: bool,
+    /// What the command waits for has not ended: nothing goes to local sinks yet.
+    pub is_held: bool,
+}
+
+#[derive(Debug)]
+pub struct SinkState {
+    /// Bytes given away, of those that go there.
+    pub given: u64,
+    /// Bytes that are there.
+    pub there: u64,
+    /// Pieces under way.
+    pub under_way: u64,
+}
+
+/// Where the bytes of a move are.
+pub struct Base {
+    pub start: *mut u8,
+    /// What keeps it: a block of its own, or a buffer.
+    pub _keep: Option<Box<dyn Any + Send>>,
+    /// It is a buffer's memory: later commands may change it as soon as this one has ended.
+    pub is_live: bool,
+    /// The sink that it is.
+    pub sink: Option<usize>,
+}
+
+impl std::fmt::Debug for Base {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Base")
+            .field("start", &self.start)
+            .field("is_live", &self.is_live)
+            .finish_non_exhaustive()
+    }
+}
+
+// SAFETY: the address is used only by the thread that drives the node, one at a time.
+unsafe impl Send for Base {}
+
+impl Base {
+    pub fn at(&self, offset: u64, size: u64) -> Span {
+        let offset = usize::try_from(offset).unwrap_or_default();
+        Span { start: self.start.wrapping_add(offset), length: usize::try_from(size).unwrap_or_default() }
+    }
+}
+
+impl Flow {
+    pub fn piece(&self, index: u64) -> (u64, u64) {
+        let start = index.saturating_mul(self.order.segment.max(1));
+        (start, self.order.segment.max(1).min(self.order.size.saturating_sub(start)))
+    }
+
+    pub fn pieces(&self) -> u64 {
+        self.order.size.div_ceil(self.order.segment.max(1))
+    }
+
+    pub fn has_all(&self) -> bool {
+        self.arrived >= self.order.size
+    }
+
+    pub fn is_local(sink: &Sink) -> bool {
+        !matches!(sink.to, End::Rank { .. })
+    }
+
+    /// Whether all local sinks have theirs; where later commands may change the base, or nothing is local, whether all have.
+    pub fn is_done(&self) -> bool {
+        let live = self.base.as_ref().is_some_and(|base| base.is_live && base.sink.is_none());
+        let local = self.order.sinks.iter().any(Self::is_local);
+        self.order
+            .sinks
+            .iter()
+            .zip(&self.sinks)
+            .all(|(sink, state)| (local && !live && !Self::is_local(sink)) || state.there >= sink.size)
+    }
+
+    /// Whether nothing of it is under way any more.
+    pub fn is_over(&self) -> bool {
+        let taken = self.has_all() && self.awaited == 0;
+        taken && self.order.sinks.iter().zip(&self.sinks).all(|(sink, state)| state.there >= sink.size)
+    }
+}
+
+pub fn arrive(flow: &mut Flow, index: u64) {
+    flow.early.push(index);
+    while let Some(place) = flow.early.iter().position(|early| flow.piece(*early).0 == flow.arrived) {
+        let index = flow.early.swap_remove(place);
+        let (_, size) = flow.piece(index);
+        flow.arrived += size;
+    }
+}
+
+/// The place for a move's bytes; none if there is no memory.
+pub fn base(order: &Move, backend: &dyn Backend) -> Option<Base> {
+    let at = |start, is_live, sink| Some(Base { start, _keep: None, is_live, sink });
+    match order.source {
+        End::Host { address } => return at(span(address, order.size).start, false, None),
+        End::Buffer { buffer, offset } => {
+            if let Some(memory) = backend.memory(buffer, offset, order.size) {
+                return Some(Base {
+                    start: memory.span.start,
+                    _keep: Some(memory.keep),
+                    is_live: true,
+                    sink: None,
+                });
+            }
+        }
+        End::Rank { .. } => {}
+    }
+    if backend.is_hollow() {
+        return Some(own_block(order));
+    }
+    // Bytes that are forwarded must not be where a later command can change them.
+    let forwards = order.sinks.iter().any(|sink| matches!(sink.to, End::Rank { .. }));
+    for (index, sink) in
+        order.sinks.iter().enumerate().filter(|(_, sink)| sink.first == 0 && sink.size == order.size)
+    {
+        match sink.to {
+            End::Host { address } => return at(span(address, order.size).start, false, Some(index)),
+            End::Buffer { buffer, offset } if !forwards => {
+                if let Some(memory) = backend.memory(buffer, offset, order.size) {
+                    return Some(Base {
+                        start: memory.span.start,
+                        _keep: Some(memory.keep),
+                        is_live: true,
+                        sink: Some(index),
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    block(order)
+}
+
+/// Room for all bytes; none if there is no memory.
+pub fn block(order: &Move) -> Option<Base> {
+    let mut block = Vec::new();
+    let size = usize::try_from(order.size).ok()?;
+    block.try_reserve_exact(size).ok()?;
+    block.resize(size, 0);
+    let mut block = block.into_boxed_slice();
+    Some(Base { start: block.as_mut_ptr(), _keep: Some(Box::new(block)), is_live: false, sink: None })
+}
+
+/// Room for one piece, for bytes that nobody wants.
+pub fn own_block(order: &Move) -> Base {
+    let size = usize::try_from(order.segment.min(order.size)).unwrap_or_default().max(1);
+    let mut block = vec![0; size].into_boxed_slice();
+    Base { start: block.as_mut_ptr(), _keep: Some(Box::new(block)), is_live: false, sink: None }
+}
+
+pub fn copy(from: Span, to: Span) {
+    // SAFETY: both are memory of this move's ends, of equal length. A program that reads and writes one place at the same time
+    // gets bytes of either: `copy` allows overlap.
+    unsafe { std::ptr::copy(from.start, to.start, from.length.min(to.length)) };
+}

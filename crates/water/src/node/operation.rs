@@ -1,0 +1,47 @@
+//! From work to the back end's operation that does it.
+
+use crate::backend::Operation;
+use crate::command::{End, Move, Work};
+use crate::transport::Span;
+
+/// The operation that does this work; a marker and a move between ranks have none.
+pub fn operation(work: &Work) -> Operation<'_> {
+    match work {
+        Work::CreateBuffer { buffer, size, flags } => {
+            Operation::CreateBuffer { buffer: *buffer, size: *size, flags: *flags }
+        }
+        Work::ReleaseBuffer { buffer } => Operation::ReleaseBuffer { buffer: *buffer },
+        Work::CreateKernel { kernel, code, name, options } => {
+            Operation::CreateKernel { kernel: *kernel, code, name, options }
+        }
+        Work::ReleaseKernel { kernel } => Operation::ReleaseKernel { kernel: *kernel },
+        Work::Run { kernel, range, args } => Operation::Run { kernel: *kernel, range, args },
+        Work::Move(order) => move_operation(order),
+        Work::Marker => unreachable!("a marker is no operation"),
+    }
+}
+
+fn move_operation(order: &Move) -> Operation<'_> {
+    let sink = order.sinks.first().map(|sink| sink.to);
+    match (order.source, sink) {
+        (End::Host { address }, Some(End::Buffer { buffer, offset })) => {
+            Operation::Write { buffer, offset, from: span(address, order.size) }
+        }
+        (End::Buffer { buffer, offset }, Some(End::Host { address })) => {
+            Operation::Read { buffer, offset, into: span(address, order.size) }
+        }
+        (
+            End::Buffer { buffer: from, offset: from_offset },
+            Some(End::Buffer { buffer: to, offset: to_offset }),
+        ) => Operation::Copy { from, from_offset, to, to_offset, size: order.size },
+        _ => unreachable!("only a single move within the rank is one operation"),
+    }
+}
+
+/// Memory of the program.
+pub fn span(address: u64, size: u64) -> Span {
+    Span {
+        start: std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or_default()),
+        length: usize::try_from(size).unwrap_or_default(),
+    }
+}
