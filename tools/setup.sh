@@ -23,8 +23,8 @@ packages_of() {
         demo) echo pocl-opencl-icd ocl-icd-libopencl1 ;;
         test)
             echo pocl-opencl-icd ocl-icd-libopencl1 clinfo clfft-client hashcat ffmpeg python3 python3-venv curl ca-certificates procps
-            # Both MPIs, side by side.
-            echo openmpi-bin libopenmpi-dev mpich libmpich-dev ;;
+            # Both MPIs, side by side; the simulator of networks; a header has to compile as C++ too.
+            echo openmpi-bin libopenmpi-dev mpich libmpich-dev libsimgrid-dev g++ ;;
         programs) echo clpeak ;;
         lammps) echo cmake g++ libfftw3-dev libjpeg-dev libpng-dev dpkg-dev xz-utils libopenmpi-dev openmpi-bin ;;
         *) echo "setup: no such group: $1 (build, demo, test, programs, lammps)" >&2; exit 2 ;;

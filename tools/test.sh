@@ -97,6 +97,7 @@ if wanted water; then
     tests/water/run.sh --on two | without_summary
     tests/water/ranks.sh --mpi openmpi --ranks 2,4,8 | without_summary
     tests/water/ranks.sh --mpi mpich --ranks 2,4 | without_summary
+    step water/simulated tools/sim/test.sh
     step water/python env PENSTOCK_WATER_LIBRARY="$PENSTOCK_BIN/libwater.so" .venv/bin/python -m pytest -q -p no:cacheprovider python/tests
 fi
 if wanted programs; then

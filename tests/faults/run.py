@@ -6,6 +6,8 @@
 After each kill: the survivors get an OpenCL error within 2 seconds, or do not notice; another client's results stay
 right; and when all is done no process, socket or shared memory is left. Also: connections that say nothing, garbage,
 frames that are cut off or announce too much, wrong keys. One line per case; the last line counts them.
+
+Above 600 lines: every case is short, and shares the watch over processes and leftovers that makes up the first half.
 """
 
 import argparse

@@ -186,6 +186,8 @@ impl Runtime {
             times.min().unwrap_or_default() as f64
         };
         let (tiny, small, large) = (least(1), least(PROBE_BYTES_SMALL), least(PROBE_BYTES_LARGE));
+        // The block is the transport's until it has said that it is sent.
+        self.drain();
         let between = (PROBE_BYTES_LARGE - PROBE_BYTES_SMALL) as f64;
         // A timer that is too coarse must not make a link infinitely fast.
         let byte_ns = ((large - small) / between).max(1e-3);

@@ -48,9 +48,10 @@ impl Root {
         self.send(rank, Job { id, device, waits, work, together: None });
     }
 
-    /// Sends bytes to a rank that throws them away; the command ends when they are sent.
+    /// Sends bytes to a rank that throws them away; the command ends when they are there. (That they were sent says little: buffers on
+    /// the way take them faster than the link.)
     pub fn probe(&mut self, rank: Rank, address: u64, size: u64) -> CommandId {
-        let id = self.track(0);
+        let id = self.track(rank);
         let (part, stream) = (self.command(), Stream::of(id.0));
         let take = Move {
             source: End::Rank { rank: 0, stream },
@@ -59,12 +60,9 @@ impl Root {
             segment: SEGMENT_BYTES,
             early: false,
         };
-        self.send(
-            rank,
-            Job { id: part, device: 0, waits: Vec::new(), work: Work::Move(take), together: None },
-        );
+        self.send(rank, Job { id, device: 0, waits: Vec::new(), work: Work::Move(take), together: None });
         let work = one(End::Host { address }, End::Rank { rank, stream }, size);
-        self.send(0, Job { id, device: 0, waits: Vec::new(), work, together: None });
+        self.send(0, Job { id: part, device: 0, waits: Vec::new(), work, together: None });
         id
     }
 
