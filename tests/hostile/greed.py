@@ -26,20 +26,21 @@ def more_objects_than_allowed(node):
 
 
 def bytes_for_commands_that_wait(node):
-    """Writes behind an event that never ends: at the limit the worker stops reading."""
+    """Writes behind a user event that never ends: at GATED_BYTES_MAX (4 GiB) the worker stops reading."""
     client = Client(node).setup()
     mem, never = client.buffer(64 * MEBI), client.id()
     client.send("ExpectEvent", never, 0)
     client.ping()
     before, sent = memory_of(client.worker), 0
-    client.connection.settimeout(3)
+    # At 1 GiB the worker waits for two seconds before it takes more.
+    client.connection.settimeout(8)
     block = bytes(64 * MEBI)
     with contextlib.suppress(TimeoutError):
-        while sent < 4096 * MEBI:
+        while sent < 6144 * MEBI:
             client.send("WriteBuffer", client.queue, mem, 0, 0, waits=[never], payload=block)
             sent += len(block)
     grown = memory_of(client.worker) - before
-    assert sent < 1500 * MEBI and grown < 1300 * MEBI, f"{sent // MEBI} MiB were taken, {grown // MEBI} MiB more memory"
+    assert sent < 4300 * MEBI and grown < 4300 * MEBI, f"{sent // MEBI} MiB were taken, {grown // MEBI} MiB more memory"
     client.close()
     wait_for(lambda: not is_alive(client.worker), 2, "the worker lives on")
     return f"{grown // MEBI} MiB at most"
