@@ -1,5 +1,6 @@
-//! Finds what belongs together in a batch: writes of the same bytes to several devices (a broadcast), writes and reads that feed each
-//! other (bytes that need not pass the root), and sets of transfers that are a scatter or a gather.
+//! Finds what belongs together in a batch: writes of the same bytes to several devices (a broadcast), copies of the same bytes of a buffer
+//! to several devices (a broadcast from there), writes and reads that feed each other (bytes that need not pass the root), and sets of
+//! transfers that are a scatter or a gather.
 //!
 //! Only commands of equal *level* are put together, the level being the longest way from a command without dependencies.
 //! Every dependency goes to a higher level, so whatever is merged within one, no circle can come of it.
@@ -7,15 +8,26 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Issue, Request};
-use crate::command::CommandId;
+use crate::command::{CommandId, ObjectId, Rank};
 
-/// Writes of the same bytes.
+/// Transfers of the same bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Places of the writes in the batch.
+    /// Places of the writes or copies in the batch.
     pub members: Vec<usize>,
-    /// The place of the read whose bytes they are, if it is in the batch too and they may come straight from its device.
-    pub feed: Option<usize>,
+    /// Where the bytes are.
+    pub source: Source,
+}
+
+/// Where the bytes of a group are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// In the program's memory.
+    Memory,
+    /// On the device of the read at this place of the batch, which brings them into the program's memory.
+    Read(usize),
+    /// In the buffer that the copies are of, on this rank.
+    Buffer(Rank),
 }
 
 /// Transfers of one level that are a scatter or a gather: different memory of the program, one device each.
@@ -58,27 +70,39 @@ pub fn find(batch: &[Issue]) -> Found {
     let levels = levels(batch);
     let places: FxHashMap<CommandId, usize> =
         batch.iter().enumerate().map(|(place, issue)| (issue.id, place)).collect();
-    let mut keys: FxHashMap<(u32, u64, u64, Option<usize>), usize> = FxHashMap::default();
+    let mut keys: FxHashMap<(u32, Bytes, Source), usize> = FxHashMap::default();
     let mut groups: Vec<Group> = Vec::new();
+    let mut add = |place: usize, level: u32, bytes: Bytes, source: Source| {
+        let group = *keys.entry((level, bytes, source)).or_insert_with(|| {
+            groups.push(Group { members: Vec::new(), source });
+            groups.len() - 1
+        });
+        if let Some(group) = groups.get_mut(group) {
+            group.members.push(place);
+        }
+    };
     let mut scatters: FxHashMap<(u32, bool), Vec<usize>> = FxHashMap::default();
     for (place, issue) in batch.iter().enumerate() {
         let level = levels.get(place).copied().unwrap_or_default();
         match issue.request {
             Request::Write { size, address, .. } => {
-                let feed = feed(batch, &levels, &places, issue, address, size);
-                let group = *keys.entry((level, address, size, feed)).or_insert_with(|| {
-                    groups.push(Group { members: Vec::new(), feed });
-                    groups.len() - 1
-                });
-                if let Some(group) = groups.get_mut(group) {
-                    group.members.push(place);
-                }
+                let source =
+                    feed(batch, &levels, &places, issue, address, size).map_or(Source::Memory, Source::Read);
+                add(place, level, Bytes { buffer: None, start: address, size }, source);
+            }
+            Request::Copy { from, from_rank, from_offset, size, .. } if from_rank != issue.rank => {
+                let bytes = Bytes { buffer: Some(from), start: from_offset, size };
+                add(place, level, bytes, Source::Buffer(from_rank));
             }
             Request::Read { .. } => scatters.entry((level, false)).or_default().push(place),
             _ => {}
         }
     }
-    groups.retain(|group| group.feed.is_some() || ranks(batch, &group.members) > 1);
+    groups.retain(|group| match group.source {
+        Source::Memory => ranks(batch, &group.members, 0) > 1,
+        Source::Read(_) => true,
+        Source::Buffer(rank) => ranks(batch, &group.members, rank) > 1,
+    });
     let grouped: FxHashSet<usize> = groups.iter().flat_map(|group| group.members.iter().copied()).collect();
     for (place, issue) in batch.iter().enumerate() {
         if matches!(issue.request, Request::Write { .. }) && !grouped.contains(&place) {
@@ -94,13 +118,21 @@ pub fn find(batch: &[Issue]) -> Found {
     Found { groups, spreads }
 }
 
-/// Different ranks beside the root among these commands.
-pub fn ranks(batch: &[Issue], members: &[usize]) -> usize {
+/// Bytes of a buffer, or of the program's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Bytes {
+    buffer: Option<ObjectId>,
+    start: u64,
+    size: u64,
+}
+
+/// Different ranks beside this one among these commands.
+pub fn ranks(batch: &[Issue], members: &[usize], source: Rank) -> usize {
     let mut ranks: Vec<_> = members
         .iter()
         .filter_map(|place| batch.get(*place))
         .map(|issue| issue.rank)
-        .filter(|rank| *rank != 0)
+        .filter(|rank| *rank != source)
         .collect();
     ranks.sort_unstable();
     ranks.dedup();
@@ -146,7 +178,7 @@ fn overlaps(batch: &[Issue], place: usize, address: u64, size: u64) -> bool {
 
 /// A scatter or gather: at least two ranks, and no byte of the program's memory twice.
 fn spread(batch: &[Issue], is_scatter: bool, members: Vec<usize>) -> Option<Spread> {
-    if ranks(batch, &members) < 2 {
+    if ranks(batch, &members, 0) < 2 {
         return None;
     }
     let mut ranges: Vec<(u64, u64)> = members
@@ -170,7 +202,6 @@ fn spread(batch: &[Issue], is_scatter: bool, members: Vec<usize>) -> Option<Spre
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{ObjectId, Rank};
 
     fn write(id: u64, rank: Rank, address: u64, waits: &[u64]) -> Issue {
         let request = Request::Write { buffer: ObjectId(id), offset: 0, size: 100, address };
@@ -198,11 +229,38 @@ mod tests {
             write(5, 3, 200, &[]),
         ];
         let found = find(&batch);
-        assert_eq!(found.groups, [Group { members: vec![0, 2], feed: None }]);
+        assert_eq!(found.groups, [Group { members: vec![0, 2], source: Source::Memory }]);
         assert_eq!(
             found.spreads,
             [Spread { is_scatter: true, members: vec![1, 3, 4], bytes: 300, is_contiguous: true }]
         );
+    }
+
+    fn copy(id: u64, rank: Rank, from: (Rank, u64), offset: u64, waits: &[u64]) -> Issue {
+        let request = Request::Copy {
+            from: ObjectId(from.1),
+            from_rank: from.0,
+            from_device: 0,
+            from_offset: offset,
+            to: ObjectId(id),
+            to_offset: 0,
+            size: 100,
+        };
+        Issue { request, ..write(id, rank, 0, waits) }
+    }
+
+    #[test]
+    fn copies_of_the_same_bytes_to_other_ranks_are_a_broadcast() {
+        let batch = [
+            copy(1, 0, (2, 77), 0, &[]),
+            copy(2, 1, (2, 77), 0, &[]),
+            copy(3, 2, (2, 77), 0, &[]),
+            copy(4, 3, (2, 77), 0, &[]),
+            copy(5, 3, (2, 77), 50, &[]),
+            copy(6, 3, (2, 78), 0, &[]),
+            copy(7, 1, (2, 77), 0, &[1]),
+        ];
+        assert_eq!(find(&batch).groups, [Group { members: vec![0, 1, 3], source: Source::Buffer(2) }]);
     }
 
     #[test]
@@ -225,7 +283,7 @@ mod tests {
     #[test]
     fn a_write_of_what_a_read_brings_comes_from_the_read() {
         let batch = [read(1, 1, 0, &[]), write(2, 2, 0, &[1]), write(3, 3, 0, &[1])];
-        assert_eq!(find(&batch).groups, [Group { members: vec![1, 2], feed: Some(0) }]);
+        assert_eq!(find(&batch).groups, [Group { members: vec![1, 2], source: Source::Read(0) }]);
         // Not if it also waits for something that waits for the read: the read's device would wait for its receiver.
         let batch = [read(1, 1, 0, &[]), read(2, 2, 500, &[1]), write(3, 2, 0, &[1, 2])];
         assert!(find(&batch).groups.is_empty());

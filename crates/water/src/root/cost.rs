@@ -36,6 +36,9 @@ pub enum Shape {
         /// Children of each.
         arity: u32,
     },
+    /// Two binary trees, each for half of the bytes: who sends on in one only receives in the other. So every link carries each byte
+    /// once, as in a chain, and the way is as short as in a tree (Sanders, Speck and Träff, 2009).
+    Twin,
 }
 
 /// A shape, its pieces, and what it is predicted to take until the last member has all.
@@ -83,17 +86,24 @@ impl Link {
                 let depth = f64::from(depth(members, arity));
                 depth * (self.latency_ns + width * piece) + (pieces - 1.0) * width * piece
             }
+            Shape::Twin => {
+                // Each piece goes to two children, of half the pieces.
+                let depth = f64::from(u32::BITS - members.leading_zeros());
+                depth * (self.latency_ns + 2.0 * piece) + (pieces - 1.0) * piece
+            }
         }
     }
 
-    /// The shape that is predicted to be the fastest; `Flat` unless another gains enough.
-    pub fn choose(&self, members: u32, bytes: u64) -> Choice {
+    /// The shape that is predicted to be the fastest; `Flat` unless another gains enough. No shape is faster than `least_ns`: so long
+    /// other transfers keep the members' links busy.
+    pub fn choose(&self, members: u32, bytes: u64, least_ns: f64) -> Choice {
         let flat = Choice {
             shape: Shape::Flat,
             segment: super::plan::SEGMENT_BYTES,
             predicted_ns: self.flat(members, bytes),
         };
-        let best = self.best(members, bytes);
+        let mut best = self.best(members, bytes);
+        best.predicted_ns = best.predicted_ns.max(least_ns);
         let gain = flat.predicted_ns - best.predicted_ns;
         if gain > GAIN_NS_MIN && gain > GAIN_MIN * flat.predicted_ns { best } else { flat }
     }
@@ -103,7 +113,7 @@ impl Link {
         let mut best = Choice { shape: Shape::Binomial, segment: SEGMENTS[2], predicted_ns: f64::INFINITY };
         for segment in SEGMENTS {
             let shapes = ARITIES.map(|arity| Shape::Pipeline { arity });
-            for shape in shapes.into_iter().chain([Shape::Binomial]) {
+            for shape in shapes.into_iter().chain([Shape::Binomial, Shape::Twin]) {
                 let predicted_ns = self.shaped(shape, members, bytes, segment);
                 if predicted_ns < best.predicted_ns {
                     best = Choice { shape, segment, predicted_ns };
@@ -128,8 +138,56 @@ fn depth(members: u32, arity: u32) -> u32 {
     depth
 }
 
+/// One tree of a broadcast: a range of the bytes, and who sends it to whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// The first byte of the range.
+    pub first: u64,
+    /// How many.
+    pub size: u64,
+    /// For each of the members and the source (index 0), the indices of its children.
+    pub children: Vec<Vec<usize>>,
+}
+
+/// The trees of a shape, for `bytes` in pieces of `segment`.
+pub fn trees(shape: Shape, members: u32, bytes: u64, segment: u64) -> Vec<Tree> {
+    if shape != Shape::Twin {
+        return vec![Tree { first: 0, size: bytes, children: children(shape, members) }];
+    }
+    let half = bytes.div_ceil(segment.max(1)).div_ceil(2).saturating_mul(segment).min(bytes);
+    let mut twins = vec![Tree { first: 0, size: half, children: in_order(members, |place| place) }];
+    if half < bytes {
+        // Whoever sends on in the first tree has an even place, so here an odd one.
+        let moved = move |place: usize| if members % 2 == 0 { members as usize + 1 - place } else { place % members as usize + 1 };
+        twins.push(Tree { first: half, size: bytes - half, children: in_order(members, moved) });
+    }
+    twins
+}
+
+/// A binary tree in which the members 1, 2, 3... stand from left to right, so that those at odd places have no children. `name` says who
+/// stands at a place. The source's only child is the root.
+fn in_order(members: u32, name: impl Fn(usize) -> usize) -> Vec<Vec<usize>> {
+    let mut children = vec![Vec::new(); members as usize + 1];
+    // Parents, and the places that are left for their subtrees: after which, and how many.
+    let mut open = vec![(0, 0, members as usize)];
+    while let Some((parent, after, count)) = open.pop() {
+        if count == 0 {
+            continue;
+        }
+        let middle = 1_usize << count.ilog2();
+        let member = name(after + middle);
+        if let Some(list) = children.get_mut(parent) {
+            list.push(member);
+        }
+        // The left subtree is the deeper one, and is served first.
+        open.push((member, after + middle, count - middle));
+        open.push((member, after, middle - 1));
+    }
+    children
+}
+
 /// For each of `members` and the source (index 0), the indices of its children. Earlier children have the larger subtrees.
-pub fn children(shape: Shape, members: u32) -> Vec<Vec<usize>> {
+fn children(shape: Shape, members: u32) -> Vec<Vec<usize>> {
     let count = members as usize + 1;
     let mut children = vec![Vec::new(); count];
     match shape {
@@ -153,6 +211,7 @@ pub fn children(shape: Shape, members: u32) -> Vec<Vec<usize>> {
                 }
             }
         }
+        Shape::Twin => children = in_order(members, |place| place),
     }
     children
 }
@@ -188,15 +247,53 @@ mod tests {
     }
 
     #[test]
+    fn of_twins_each_member_has_one_parent_in_both_and_sends_on_in_one() {
+        for members in 1..200 {
+            let bytes = 10 << 20;
+            let twins = trees(Shape::Twin, members, bytes, 1 << 16);
+            assert_eq!(twins.iter().map(|twin| twin.size).sum::<u64>(), bytes);
+            assert_eq!(twins[1].first, twins[0].size);
+            for twin in &twins {
+                let mut reached = vec![0; members as usize + 1];
+                let mut open = vec![(0, 0)];
+                while let Some((place, depth)) = open.pop() {
+                    assert!(depth <= u32::BITS - members.leading_zeros(), "{members}: {depth} deep");
+                    reached[place] += 1;
+                    open.extend(twin.children[place].iter().map(|child| (*child, depth + 1)));
+                    assert!(twin.children[place].len() <= if place == 0 { 1 } else { 2 });
+                }
+                assert!(reached.iter().all(|times| *times == 1), "{members}: {reached:?}");
+            }
+            for member in 1..=members as usize {
+                let sends = twins.iter().filter(|twin| !twin.children[member].is_empty()).count();
+                assert!(sends <= 1, "{member} of {members}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_piece_has_one_tree() {
+        let trees = trees(Shape::Twin, 5, 100, 1 << 16);
+        assert_eq!((trees.len(), trees[0].size), (1, 100));
+    }
+
+    #[test]
+    fn what_others_keep_the_links_busy_with_is_no_gain() {
+        let flat = GIGABIT.flat(63, 1 << 20);
+        assert_eq!(GIGABIT.choose(63, 1 << 20, flat).shape, Shape::Flat);
+        assert_ne!(GIGABIT.choose(63, 1 << 20, 0.0).shape, Shape::Flat);
+    }
+
+    #[test]
     fn many_bytes_to_many_members_go_along_a_pipeline() {
-        let choice = GIGABIT.choose(63, 64 << 20);
-        assert!(matches!(choice.shape, Shape::Pipeline { .. }), "{choice:?}");
+        let choice = GIGABIT.choose(63, 64 << 20, 0.0);
+        assert!(matches!(choice.shape, Shape::Pipeline { .. } | Shape::Twin), "{choice:?}");
         assert!(choice.predicted_ns * 10.0 < GIGABIT.flat(63, 64 << 20), "{choice:?}");
     }
 
     #[test]
     fn few_bytes_to_two_members_are_not_worth_a_tree() {
-        assert_eq!(GIGABIT.choose(2, 64).shape, Shape::Flat);
+        assert_eq!(GIGABIT.choose(2, 64, 0.0).shape, Shape::Flat);
     }
 
     #[test]
