@@ -147,6 +147,8 @@ fn number(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use penstock_wire::describe::Turn;
+
     use super::*;
 
     #[test]
@@ -170,6 +172,7 @@ mod tests {
                     shares_host_memory: false,
                 }],
             }],
+            turn: Turn::default(),
         };
         let platform = &node.platforms[0];
         let devices = [describe_device("tcp:gpu01:7367".into(), &node, platform, &platform.devices[0])];

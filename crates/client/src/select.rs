@@ -6,6 +6,7 @@ use penstock_dql::{Attribute, NodeFacts, Query, RawDevice, Value};
 use penstock_link::Address;
 use penstock_wire::describe::{self, Info};
 
+use crate::config::{Config, Placement};
 use crate::pool::{Device, Node, Pool};
 
 const CL_PLATFORM_VERSION: u32 = 0x0901;
@@ -17,6 +18,16 @@ const CL_DEVICE_GLOBAL_FREE_MEMORY_AMD: u32 = 0x4039;
 const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
 
 impl Pool {
+    /// The devices that a program gets: what the configured query selects, turned as the configured placement says.
+    pub fn chosen(&self, config: &Config) -> Vec<Arc<Device>> {
+        let mut devices = self.select(config.devices.as_ref());
+        // Clients of one pool have one first node, which counts them.
+        if let (Placement::RoundRobin, Some(node)) = (config.placement, self.nodes().first()) {
+            turn(&mut devices, node.description().turn.before);
+        }
+        devices
+    }
+
     /// The devices that `query` selects, in its order; without a query all devices, node by node. The rank of a node is its
     /// index among those that answered.
     pub fn select(&self, query: Option<&Query>) -> Vec<Arc<Device>> {
@@ -65,13 +76,26 @@ fn of_node<'a>(node: &'a Node, boot: &str) -> impl Iterator<Item = Known<'a>> {
             node_devices: u64::try_from(node.devices().len()).ok(),
             free_memory: device.info(CL_DEVICE_GLOBAL_FREE_MEMORY_AMD).and_then(free_bytes),
             shared: Some(device.shares_host_memory()),
+            load: load(node),
             // Not measured.
-            load: None,
             link_bandwidth: None,
             link_latency: None,
         };
         Known { device, facts }
     })
+}
+
+/// Begins the list with the next device for each client before this one.
+fn turn<T>(devices: &mut [T], clients_before: u64) {
+    if let Some(by) = clients_before.checked_rem(devices.len() as u64) {
+        devices.rotate_left(usize::try_from(by).unwrap_or(0));
+    }
+}
+
+/// Sessions beside ours for each device of the node, when ours began.
+fn load(node: &Node) -> Option<f64> {
+    let devices = u32::try_from(node.devices().len()).ok().filter(|count| *count > 0)?;
+    Some(f64::from(node.description().turn.beside) / f64::from(devices))
 }
 
 /// A driver's text, which ends with a zero.
@@ -87,6 +111,19 @@ fn free_bytes(answer: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_next_client_begins_with_the_next_device() {
+        let firsts: Vec<_> = (0..5)
+            .map(|client| {
+                let mut devices = ["a", "b", "c"];
+                turn(&mut devices, client);
+                devices[0]
+            })
+            .collect();
+        assert_eq!(firsts, ["a", "b", "c", "a", "b"]);
+        turn::<u8>(&mut [], 7);
+    }
 
     #[test]
     fn what_platforms_and_drivers_answer_is_read() {

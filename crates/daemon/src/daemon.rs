@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use penstock_link::{Address, Key, LinkError, Listener, Patience};
+use penstock_wire::describe::Turn;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::door::{Door, Hellos};
@@ -169,12 +170,12 @@ impl Daemon {
     }
 
     /// A worker for a client: a spare, or the next one that is ready.
-    pub(crate) fn take_worker(&self, client: &str, deadline: Instant) -> Option<Arc<Control>> {
+    pub(crate) fn take_worker(&self, client: &str, deadline: Instant) -> Option<(Arc<Control>, Turn)> {
         let mut workers = self.workers();
         workers.waiting += 1;
         let taken = loop {
-            if let Some(control) = workers.take(client) {
-                break Some(control);
+            if let Some(taken) = workers.take(client) {
+                break Some(taken);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if workers.is_hopeless() || left.is_zero() {

@@ -145,14 +145,14 @@ impl Daemon {
             return accepted.finish(Verdict::Full).map(drop);
         }
         let (features, peer) = (accepted.features, accepted.peer().to_owned());
-        let Some(control) = self.take_worker(&peer, Instant::now() + WORKER_WAIT) else {
+        let Some((control, turn)) = self.take_worker(&peer, Instant::now() + WORKER_WAIT) else {
             return accepted.finish(Verdict::NoWorker).map(drop);
         };
         // From here on a failure costs the worker its client; it sees the hang-up and ends.
         let stream = accepted.finish(Verdict::Welcome);
         let handed = stream.and_then(|stream| {
             use std::os::fd::AsFd as _;
-            hand_over(&control, &ToWorker::Client { features }, stream.as_fd())
+            hand_over(&control, &ToWorker::Client { features, turn }, stream.as_fd())
         });
         self.wake();
         if handed.is_ok() {

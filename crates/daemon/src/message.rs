@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use penstock_link::{LinkError, Patience, recv_fd, send_fd};
+use penstock_wire::describe::Turn;
 use penstock_wire::hello::TICKET_BYTES;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
@@ -30,6 +31,8 @@ pub(crate) enum ToWorker {
     Client {
         /// What both sides of the link can.
         features: u64,
+        /// Its place among the daemon's clients.
+        turn: Turn,
     },
     /// The daemon knows a ticket.
     Admitted([u8; TICKET_BYTES]),
@@ -126,9 +129,10 @@ mod tests {
         let (daemon, worker) = Control::pair().unwrap();
         let worker = Control::of(worker);
         let (other, _end) = Control::pair().unwrap();
-        daemon.send(&ToWorker::Client { features: 7 }, Some(other.as_fd())).unwrap();
+        let turn = Turn { before: 9, beside: 2 };
+        daemon.send(&ToWorker::Client { features: 7, turn }, Some(other.as_fd())).unwrap();
         let (message, fd) = worker.receive::<ToWorker>(Patience::Never).unwrap().unwrap();
-        assert!(matches!(message, ToWorker::Client { features: 7 }));
+        assert!(matches!(message, ToWorker::Client { features: 7, turn: heard } if heard == turn));
         assert!(fd.is_some());
         assert!(worker.receive::<ToWorker>(Patience::Never).unwrap().is_none());
         drop(daemon);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use penstock_device as device;
-use penstock_wire::describe::{DeviceDescription, NodeDescription, PlatformDescription};
+use penstock_wire::describe::{DeviceDescription, NodeDescription, PlatformDescription, Turn};
 use penstock_wire::{frame, limits};
 
 /// The platforms and devices that a worker can drive.
@@ -41,6 +41,7 @@ impl Node {
             version: env!("CARGO_PKG_VERSION").into(),
             addresses,
             platforms: described,
+            turn: Turn::default(),
         };
         Self { platforms, devices, description }
     }
@@ -60,9 +61,10 @@ impl Node {
         &self.description
     }
 
-    /// The description as it travels before any call: length and content. Devices beyond the limit are left out.
-    pub fn encoded(&self) -> Vec<u8> {
-        let mut description = self.description.clone();
+    /// The description as it travels before any call, to the client whose turn it is: length and content. Devices beyond the
+    /// limit are left out.
+    pub fn encoded(&self, turn: Turn) -> Vec<u8> {
+        let mut description = NodeDescription { turn, ..self.description.clone() };
         let mut bytes = frame::encode(&description);
         while bytes.len() > limits::DESCRIPTION_BYTES_MAX && description.platforms.pop().is_some() {
             bytes = frame::encode(&description);

@@ -46,7 +46,6 @@ fn run() -> io::Result<()> {
     let output = Output::capture()?;
     let (node, problem) = Node::find(addresses);
     let mut problem = problem.map(|problem| problem.to_string());
-    let description = node.encoded();
     let devices: Vec<String> = node.devices().iter().map(penstock_device::Device::name).collect();
     if devices.is_empty() {
         problem.get_or_insert_with(|| {
@@ -63,11 +62,11 @@ fn run() -> io::Result<()> {
     if control.send(&ToDaemon::Ready { devices, problem }, None).is_err() {
         return Ok(());
     }
-    let Ok(Some((ToWorker::Client { features }, Some(socket)))) = control.receive(Patience::Forever) else {
+    let Ok(Some((ToWorker::Client { features, turn }, Some(socket)))) = control.receive(Patience::Forever) else {
         return Ok(());
     };
     let setup = PeerSetup { key, admissions: Some(Arc::new(Daemon(control.clone()))) };
-    let client = Client { socket, features, description };
+    let client = Client { socket, features, description: node.encoded(turn) };
     serve(client, &node, &control, setup, output, log)
 }
 

@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use penstock_wire::describe::Turn;
 use penstock_wire::hello::TICKET_BYTES;
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 use rustc_hash::FxHashMap;
@@ -58,6 +59,8 @@ pub(crate) struct Workers {
     tickets: FxHashMap<[u8; TICKET_BYTES], u32>,
     /// Clients that wait for a worker.
     pub(crate) waiting: usize,
+    /// Clients that got one, ever.
+    served: u64,
     failures: u32,
     retry_at: Option<Instant>,
     /// When the spares are filled up again.
@@ -122,6 +125,7 @@ impl Workers {
             dying: Vec::new(),
             tickets: FxHashMap::default(),
             waiting: 0,
+            served: 0,
             failures: 0,
             retry_at: None,
             replace_at: None,
@@ -243,13 +247,16 @@ impl Workers {
     }
 
     /// Takes a spare for a client.
-    pub(crate) fn take(&mut self, client: &str) -> Option<Arc<Control>> {
+    pub(crate) fn take(&mut self, client: &str) -> Option<(Arc<Control>, Turn)> {
         let id = self.spares.pop_front()?;
+        let beside = u32::try_from(self.sessions().len()).unwrap_or(u32::MAX);
         let worker = self.table.get_mut(&id)?;
         let now = Instant::now();
         self.replace_at = Some(now + REPLACE_AFTER);
         worker.state = State::Serving(Session { worker: id, client: client.to_owned(), since: now });
-        Some(worker.control.clone())
+        let turn = Turn { before: self.served, beside };
+        self.served += 1;
+        Some((worker.control.clone(), turn))
     }
 
     /// The worker that registered a ticket, once.

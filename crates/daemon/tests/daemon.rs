@@ -161,6 +161,15 @@ fn clients_get_workers_of_their_own() {
 }
 
 #[test]
+fn clients_are_told_their_turn() {
+    let daemon = Daemon::start("turn", &[]);
+    let (_one, first) = daemon.client();
+    let (_two, second) = daemon.client();
+    assert_eq!((first.turn.before, first.turn.beside), (0, 0));
+    assert_eq!((second.turn.before, second.turn.beside), (1, 1));
+}
+
+#[test]
 fn a_burst_of_clients_is_served() {
     let daemon = Daemon::start("burst", &[]);
     std::thread::scope(|scope| {

@@ -26,6 +26,17 @@ pub struct NodeDescription {
     pub addresses: Vec<String>,
     /// Its OpenCL platforms.
     pub platforms: Vec<PlatformDescription>,
+    /// How busy it was when this client came.
+    pub turn: Turn,
+}
+
+/// A session's place among all that a daemon served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Sessions that the daemon had served before, ended ones too.
+    pub before: u64,
+    /// Sessions beside this one when it began.
+    pub beside: u32,
 }
 
 /// An OpenCL platform of a node.

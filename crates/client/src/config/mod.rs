@@ -44,6 +44,8 @@ pub const KEY_VARIABLE: &str = "PENSTOCK_KEY";
 pub const PLATFORMS_VARIABLE: &str = "PENSTOCK_PLATFORMS";
 /// Selects devices of the pool.
 pub const DEVICES_VARIABLE: &str = "PENSTOCK_DEVICES";
+/// Says in which order programs get the devices: `in-order` or `round-robin`.
+pub const PLACEMENT_VARIABLE: &str = "PENSTOCK_PLACEMENT";
 /// Says how long a node may take to open its link, in ms.
 pub const TIMEOUT_VARIABLE: &str = "PENSTOCK_TIMEOUT_MS";
 /// Slurm's list of the allocated nodes.
@@ -57,6 +59,16 @@ pub enum Platforms {
     Pool,
     /// One platform for each platform of each node.
     Node,
+}
+
+/// In which order programs get the devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// All in the same.
+    #[default]
+    InOrder,
+    /// Each next program begins with the next device, so that programs which use only their first device share all.
+    RoundRobin,
 }
 
 /// Which of the sources named the nodes.
@@ -87,6 +99,8 @@ pub struct Config {
     pub platforms: Platforms,
     /// Which devices of the pool are used, and in which order; none: all, node by node.
     pub devices: Option<Query>,
+    /// In which order programs get the devices.
+    pub placement: Placement,
     /// How long a node may take to open its link.
     pub timeout: Duration,
 }
@@ -118,6 +132,8 @@ impl Config {
                 None => file.platforms,
             },
             devices: text(surroundings, DEVICES_VARIABLE)?.map(|value| devices(&value)).transpose()?,
+            placement: text(surroundings, PLACEMENT_VARIABLE)?
+                .map_or(Ok(Placement::default()), |value| placement(&value))?,
             timeout: match text(surroundings, TIMEOUT_VARIABLE)? {
                 Some(value) => timeout_from_text(&value)?,
                 None => file.timeout,
@@ -170,6 +186,14 @@ fn platforms(value: &str, place: &Where) -> Result<Platforms, ConfigError> {
         "pool" => Ok(Platforms::Pool),
         "node" => Ok(Platforms::Node),
         other => Err(ConfigError::Platforms { place: place.clone(), value: other.to_owned() }),
+    }
+}
+
+fn placement(value: &str) -> Result<Placement, ConfigError> {
+    match value.trim() {
+        "in-order" => Ok(Placement::InOrder),
+        "round-robin" => Ok(Placement::RoundRobin),
+        other => Err(ConfigError::Placement { value: other.to_owned() }),
     }
 }
 
@@ -244,6 +268,12 @@ pub enum ConfigError {
     Platforms {
         /// Where.
         place: Where,
+        /// What was found.
+        value: String,
+    },
+    /// Neither `in-order` nor `round-robin`.
+    #[error("variable {PLACEMENT_VARIABLE}: `{value}` is no order of devices; write `in-order` or `round-robin`")]
+    Placement {
         /// What was found.
         value: String,
     },

@@ -187,6 +187,9 @@ fn errors_say_where_and_what_to_do() {
     let error = Home::new("errors").set(TIMEOUT_VARIABLE, "0").error();
     assert!(error.contains("milliseconds from 1 to 600000"), "{error}");
 
+    let error = Home::new("errors").set(PLACEMENT_VARIABLE, "random").error();
+    assert!(error.contains("`random` is no order of devices; write `in-order` or `round-robin`"), "{error}");
+
     let error = Home::new("errors").set(PLATFORMS_VARIABLE, "both").error();
     assert!(error.starts_with("variable PENSTOCK_PLATFORMS: `both`"), "{error}");
 

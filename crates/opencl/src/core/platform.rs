@@ -96,7 +96,7 @@ fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
     for (_, error) in pool.absent() {
         log::line(format_args!("left out: {error}"));
     }
-    let devices = pool.select(config.devices.as_ref());
+    let devices = pool.chosen(&config);
     let of_node = |node: &Node| devices.iter().filter(|it| it.node() == node.index()).cloned().collect();
     let is_used = |node: &&Arc<Node>| devices.iter().any(|device| device.node() == node.index());
     let nodes: Vec<_> = pool.nodes().iter().filter(is_used).cloned().collect();

@@ -131,7 +131,7 @@ impl Pooled {
         for (_, error) in pool.absent() {
             eprintln!("libwater: left out of the pool: {error}");
         }
-        let devices = pool.select(config.devices.as_ref());
+        let devices = pool.chosen(&config);
         Self::over(Arc::new(pool), &devices, clock)
             .map_err(|error| refused(format!("cannot use the pool: {error}")))
     }
