@@ -62,7 +62,8 @@ fn run() -> io::Result<()> {
     if control.send(&ToDaemon::Ready { devices, problem }, None).is_err() {
         return Ok(());
     }
-    let Ok(Some((ToWorker::Client { features, turn }, Some(socket)))) = control.receive(Patience::Forever) else {
+    let Ok(Some((ToWorker::Client { features, turn }, Some(socket)))) = control.receive(Patience::Forever)
+    else {
         return Ok(());
     };
     let setup = PeerSetup { key, admissions: Some(Arc::new(Daemon(control.clone()))) };
