@@ -24,11 +24,15 @@ setup: ## install what is missing to build and to test (Debian packages, .venv, 
 setup-build:
 	@tools/setup.sh build
 
-build: setup-build rust programs shims ## penstock, penstockd, wtrd, libpenstock_opencl.so, libwater.so and the C programs
+build: setup-build rust cuda programs shims ## penstock, penstockd, wtrd, libpenstock_opencl.so, libwater.so and the C programs
 
 rust:
 	@[ -x $(BIN)/penstock ] || echo "building Penstock: some minutes the first time"
 	@$(CARGO) build --release --quiet --workspace
+
+# What CUDA programs load, in a folder of its own: `penstock run` shows it to them.
+cuda: rust ## libcudart.so.12 and .13, libcuda.so.1 and what programs with a static runtime need, into target/release/cuda
+	@tools/cuda/link.sh $(BIN)
 
 # libWater's way to each MPI whose compiler is here; without one, libWater works in one process and on the pool.
 shims: $(foreach mpi,openmpi mpich,$(if $(shell command -v mpicc.$(mpi)),$(BIN)/libwtr_mpi_$(mpi).so))
@@ -80,6 +84,9 @@ bench-water: setup build $(PROGRAMS)/wtrbench ## what libWater's runtime costs: 
 	@$(CARGO) run --release --quiet -p penstock-water --example throughput
 	@$(PROGRAMS)/wtrbench
 
+bench-cuda: setup build ## CUDA programs beside hand-written OpenCL ones on the same device, and what CUDA's calls cost
+	@bench/cuda/run.py
+
 faults: setup build ## end clients, workers and daemons 100 times each in the middle of their work (about 10 minutes)
 	@tests/faults/run.py --times 100
 
@@ -95,10 +102,12 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock $(DESTDIR)$(PREFIX)/include/CL
 	install -m 755 $(BIN)/penstock $(BIN)/penstockd $(BIN)/wtrd $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(BIN)/libpenstock_opencl.so $(DESTDIR)$(PREFIX)/lib/penstock
+	install -d $(DESTDIR)$(PREFIX)/lib/penstock/cuda
+	for library in $(BIN)/cuda/*.so*; do [ ! -e $$library ] || install -m 644 $$library $(DESTDIR)$(PREFIX)/lib/penstock/cuda; done
 	install -m 755 $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench $(DESTDIR)$(PREFIX)/lib/penstock
-	install -m 644 $(BIN)/libwater.so $(DESTDIR)$(PREFIX)/lib
+	install -m 644 $(BIN)/libwater.so $(BIN)/libpenstock_energy.so $(DESTDIR)$(PREFIX)/lib
 	for shim in $(BIN)/libwtr_mpi_*.so; do [ ! -e $$shim ] || install -m 644 $$shim $(DESTDIR)$(PREFIX)/lib/penstock; done
-	install -m 644 crates/water/include/wtr.h crates/water/include/wtr_ext.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 crates/water/include/wtr.h crates/water/include/wtr_ext.h crates/energy/include/penstock_energy.h $(DESTDIR)$(PREFIX)/include
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(VERSION)|' crates/water/libwater.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/libwater.pc
 	install -d $(DESTDIR)$(PREFIX)/lib/penstock/vendors
@@ -113,11 +122,11 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 
 uninstall: ## remove from PREFIX what `make install` copied there
 	rm -rf $(DESTDIR)$(PREFIX)/lib/penstock
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/penstock bin/penstockd bin/wtrd lib/libwater.so lib/pkgconfig/libwater.pc include/wtr.h include/wtr_ext.h include/CL/cl_penstock.h)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/penstock bin/penstockd bin/wtrd lib/libwater.so lib/libpenstock_energy.so lib/pkgconfig/libwater.pc include/penstock_energy.h include/wtr.h include/wtr_ext.h include/CL/cl_penstock.h)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/penstock.1 $(DESTDIR)$(PREFIX)/share/man/man1/penstock-*.1
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/penstock $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_penstock $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/penstock.fish
 
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water shims help setup setup-build setup-demo build rust programs demo test test-programs bench faults fuzz lint install uninstall clean
+.PHONY: bench-water bench-cuda cuda shims help setup setup-build setup-demo build rust programs demo test test-programs bench faults fuzz lint install uninstall clean

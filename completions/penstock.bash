@@ -28,6 +28,9 @@ _penstock() {
             penstock,devices)
                 cmd="penstock__subcmd__devices"
                 ;;
+            penstock,energy)
+                cmd="penstock__subcmd__energy"
+                ;;
             penstock,key)
                 cmd="penstock__subcmd__key"
                 ;;
@@ -50,7 +53,7 @@ _penstock() {
 
     case "${cmd}" in
         penstock)
-            opts="-h -V --help --version serve devices run status bench demo sim key completions"
+            opts="-h -V --help --version serve devices run status bench demo sim energy key completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -121,6 +124,36 @@ _penstock() {
             fi
             case "${prev}" in
                 --nodes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__energy)
+            opts="-h --json --output --idle --interval --psys --power-model --require-energy --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idle)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --power-model)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -33,6 +33,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "status" -d 'Show 
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "bench" -d 'Measure the pool beside the local OpenCL platform'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "demo" -d 'Run a matrix product on a pool of two nodes on this host, and beside it locally'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "sim" -d 'Run a libWater program on a simulated cluster, in simulated time'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "energy" -d 'Measure the energy and the core-seconds of a command, or list the energy sources of this host'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "key" -d 'Show or make the key that nodes and clients need over TCP'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "completions" -d 'Write the completions for a shell to standard output'
 complete -c penstock -n "__fish_penstock_using_subcommand serve" -l listen -d 'Where to listen: unix:PATH, tcp:HOST:PORT, or local for the user\'s own socket. Can be given several times [default: local]' -r
@@ -64,6 +65,14 @@ complete -c penstock -n "__fish_penstock_using_subcommand sim" -l dcr -d 'Replac
 complete -c penstock -n "__fish_penstock_using_subcommand sim" -l option -d 'An option of SimGrid, as smpi/test:1e-6. Can be given several times' -r
 complete -c penstock -n "__fish_penstock_using_subcommand sim" -l verbose -d 'Show what SimGrid says of itself'
 complete -c penstock -n "__fish_penstock_using_subcommand sim" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand energy" -l output -d 'Write there, instead of to standard error, what was measured' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand energy" -l idle -d 'For how long idle power is measured before the command, and again after it; 0 does without' -r
+complete -c penstock -n "__fish_penstock_using_subcommand energy" -l interval -d 'Time between two samples of power, of sources that have no energy counter, in milliseconds' -r
+complete -c penstock -n "__fish_penstock_using_subcommand energy" -l power-model -d 'Watts of a busy and of an idle core, for figures named model_' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand energy" -l json -d 'Write JSON'
+complete -c penstock -n "__fish_penstock_using_subcommand energy" -l psys -d 'Try the perf event energy-psys too; where it is dead, as in virtual machines, the kernel logs a warning'
+complete -c penstock -n "__fish_penstock_using_subcommand energy" -l require-energy -d 'Fail, before the command is run, if no energy can be measured'
+complete -c penstock -n "__fish_penstock_using_subcommand energy" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand key" -l create -d 'Make a new key, unless there is one'
 complete -c penstock -n "__fish_penstock_using_subcommand key" -l path -d 'Print only the path of the key file'
 complete -c penstock -n "__fish_penstock_using_subcommand key" -s h -l help -d 'Print help'

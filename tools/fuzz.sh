@@ -19,6 +19,10 @@ fi
 export PATH=$tools/bin:$PATH CARGO_TARGET_DIR=$PWD/fuzz/target
 [ $# -gt 0 ] || mapfile -t targets < <(cd fuzz && cargo +nightly fuzz list)
 [ $# -eq 0 ] || targets=("$@")
+# Real inputs to start from, where the tests have some.
+mkdir -p fuzz/corpus/ptx fuzz/corpus/fatbins
+cp crates/ptx/tests/ptx/*.ptx fuzz/corpus/ptx
+cp crates/ptx/tests/ptx/*.fatbin fuzz/corpus/fatbins
 passed=0 failed=0
 for target in "${targets[@]}"; do
     log=$CARGO_TARGET_DIR/$target.log

@@ -1,11 +1,12 @@
 #!/bin/bash
 # Installs what is missing to build and test Penstock on Debian 12 (or a relative of it).
 #
-#   tools/setup.sh [build] [demo] [test] [programs] [lammps]     default: build test
+#   tools/setup.sh [build] [demo] [test] [cuda] [programs] [lammps]     default: build test
 #
 #   build     C compiler, OpenCL headers and loader; Rust through rustup, only where cargo is absent or too old
 #   demo      PoCL, the device where there is no accelerator
-#   test      PoCL, the small real programs, and two MPIs; a Python environment in .venv with PyOpenCL
+#   test      PoCL, the small real programs, and two MPIs; a Python environment in .venv with PyOpenCL; and what is in cuda
+#   cuda      nvcc, Numba and Intel's OpenCL runtime for CPUs from PyPI, in .venv-cuda: the CUDA programs of the tests
 #   programs  the larger ones: clpeak, OpenMM, OpenCV
 #   lammps    what LAMMPS needs to be built from Debian's source package
 #
@@ -25,9 +26,10 @@ packages_of() {
             echo pocl-opencl-icd ocl-icd-libopencl1 clinfo clfft-client hashcat ffmpeg python3 python3-venv curl ca-certificates procps
             # Both MPIs, side by side; the simulator of networks; a header has to compile as C++ too.
             echo openmpi-bin libopenmpi-dev mpich libmpich-dev libsimgrid-dev g++ ;;
+        cuda) echo pocl-opencl-icd ocl-icd-libopencl1 g++ make python3 python3-venv ;;
         programs) echo clpeak ;;
         lammps) echo cmake g++ libfftw3-dev libjpeg-dev libpng-dev dpkg-dev xz-utils libopenmpi-dev openmpi-bin ;;
-        *) echo "setup: no such group: $1 (build, demo, test, programs, lammps)" >&2; exit 2 ;;
+        *) echo "setup: no such group: $1 (build, demo, test, cuda, programs, lammps)" >&2; exit 2 ;;
     esac
 }
 
@@ -110,22 +112,55 @@ install_rust() {
     exit 1
 }
 
+# make_environment FOLDER: a Python environment there, if there is none that works.
+make_environment() {
+    "$1/bin/python" -c '' 2>/dev/null && return 0
+    say "making a Python environment in $1"
+    rm -rf "$1"
+    # Debian's own Python where it is there: others may lack venv.
+    if [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null; then
+        /usr/bin/python3 -m venv "$1"
+    else
+        python3 -m venv "$1"
+    fi
+}
+
 install_python() {
     local requirements=$1 stamp
     stamp=.venv/installed-$(cat tools/python-requirements*.txt | sha256sum | cut -c 1-16)-$(basename "$requirements" .txt)
     [ -e "$stamp" ] && return 0
-    if ! .venv/bin/python -c '' 2>/dev/null; then
-        say "making a Python environment in .venv"
-        rm -rf .venv
-        # Debian's own Python where it is there: others may lack venv.
-        if [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null; then
-            /usr/bin/python3 -m venv .venv
-        else
-            python3 -m venv .venv
-        fi
-    fi
+    make_environment .venv
     say "installing Python packages: $(grep -v '^[#-]' "$requirements" | tr '\n' ' ')"
     .venv/bin/pip install --quiet --disable-pip-version-check -r "$requirements"
+    touch "$stamp"
+}
+
+# Parts of the wheels that nothing here uses: an LLVM plugin, a second form of NVRTC, static libraries of NVRTC.
+cuda_unused=(icx-lto.so 'libnvrtc*.alt.so*' 'libnvrtc*_static.a' libintelocl_emu.so\*)
+
+install_cuda() {
+    local requirements=tools/cuda-requirements.txt env=.venv-cuda stamp toolkit name file twin
+    stamp=$env/installed-$(sha256sum $requirements | cut -c 1-16)
+    [ -e "$stamp" ] && return 0
+    make_environment $env
+    say "installing nvcc, Numba and Intel's OpenCL runtime in $env: about 600 MB to fetch, 1.3 GB on the disk, some minutes the first time"
+    # Pip's own lines say what is being fetched and how large it is; the other ones are only noise.
+    $env/bin/pip install --disable-pip-version-check --progress-bar off --no-compile -r $requirements |
+        sed -un 's/^ *Downloading \(.* MB)\)$/setup:   \1/p; s/^\(Successfully\) .*/setup:   installed/p'
+    [ "${PIPESTATUS[0]}" -eq 0 ] || { say "pip could not install what is in $requirements" >&2; exit 1; }
+
+    for name in "${cuda_unused[@]}"; do find $env -name "$name" -delete; done
+    # Wheels hold no links: the same library is there once for each of its names.
+    for file in $env/lib/*.so.*; do
+        twin=${file%%.so.*}.so
+        [ -e "$twin" ] && ! [ "$file" -ef "$twin" ] && cmp -s "$file" "$twin" && ln -f "$file" "$twin"
+    done
+    # The linker asks for the name without a version, which the wheel lacks.
+    toolkit=$(echo $env/lib/python3*/site-packages/nvidia/cu13)
+    ln -sfn libcudart.so.13 "$toolkit/lib/libcudart.so"
+    # The entry for the ICD loader in the wheel names another folder.
+    mkdir -p $env/vendors
+    echo "$root/$env/lib/libintelocl.so" >$env/vendors/intel.icd
     touch "$stamp"
 }
 
@@ -155,7 +190,9 @@ for group in "${groups[@]}"; do
         build) install_rust ;;
         test)
             install_python tools/python-requirements.txt
-            install_pyopencl_tests ;;
+            install_pyopencl_tests
+            install_cuda ;;
+        cuda) install_cuda ;;
         programs) install_python tools/python-requirements-programs.txt ;;
     esac
 done

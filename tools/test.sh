@@ -1,13 +1,13 @@
 #!/bin/bash
 # All tests of the project, one line each with its time; the last line counts the cases.
 #
-#   tools/test.sh [--only setup,build,cargo,lint,c,water,programs,bench,faults,hostile] [--lane fast|slow]
+#   tools/test.sh [--only setup,build,cargo,lint,c,water,cuda,programs,bench,faults,hostile] [--lane fast|slow]
 #
 # `make test` runs it without arguments. On a failure the log of what failed is printed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/pool.sh
-stages=setup,build,cargo,c,water,programs,bench,faults,hostile
+stages=setup,build,cargo,c,water,cuda,programs,bench,faults,hostile
 lane=fast
 while [ $# -gt 0 ]; do
     case $1 in
@@ -53,7 +53,7 @@ step() {
 
 if wanted setup; then STEP_COUNTS= step setup tools/setup.sh build test || summary; fi
 [ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
-if wanted build; then STEP_COUNTS= step build make --no-print-directory rust programs shims || summary; fi
+if wanted build; then STEP_COUNTS= step build make --no-print-directory rust cuda programs shims || summary; fi
 
 # The tests of each crate; cargo's own summary lines are counted.
 cargo_tests() {
@@ -100,6 +100,13 @@ if wanted water; then
     step water/simulated tools/sim/test.sh
     step water/python env PENSTOCK_WATER_LIBRARY="$PENSTOCK_BIN/libwater.so" .venv/bin/python -m pytest -q -p no:cacheprovider python/tests
 fi
+if wanted cuda; then
+    # Everything once on each device; over TCP and on two nodes what depends on the way there.
+    tests/cuda/run.sh --on unix --device pocl | without_summary
+    tests/cuda/run.sh --on unix --device intel | without_summary
+    tests/cuda/run.sh --on tcp vectorAdd matrixMul-static bicubicTexture asyncAPI copies numba_vectors | without_summary
+    tests/cuda/run.sh --on two vectorAdd matrixMul BlackScholes-static | without_summary
+fi
 if wanted programs; then
     for pool in unix tcp two; do tests/programs/run.sh --lane "$lane" --on "$pool" | without_summary; done
 fi
@@ -108,5 +115,10 @@ if wanted bench; then
     step bench/quick "$PENSTOCK_PROGRAMS/penstock-bench" --quick --output "$PENSTOCK_TARGET/bench-quick"
 fi
 if wanted faults; then tests/faults/run.py --times 5 | without_summary; fi
-if wanted hostile; then tests/hostile/run.sh | without_summary; fi
+if wanted hostile; then
+    # Attacks wait more than they work: two runs at a time, each with a daemon of its own.
+    tests/hostile/run.sh --part 1/2 | without_summary &
+    tests/hostile/run.sh --part 2/2 | without_summary
+    wait
+fi
 summary

@@ -29,7 +29,7 @@ TRAFFIC = {
     "nbody": (32 * 600_000, 0, 32 * 600_000),
     "knn": (16 * 8_000_000, 16 * 80_000, 8 * 8 * 80_000),
     # The rows of the pivots, 256 MB more, go from node to node.
-    "floyd": (4 * 8000**2, 0, 4 * 8000**2),
+    "floyd": (0, 4 * 8000**2, 4 * 8000**2),
 }
 
 

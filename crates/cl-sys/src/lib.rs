@@ -79,6 +79,8 @@ pub const CL_DEVICE_SINGLE_FP_ATOMIC_CAPABILITIES_EXT: cl_device_info = 0x4231;
 pub const CL_DEVICE_DOUBLE_FP_ATOMIC_CAPABILITIES_EXT: cl_device_info = 0x4232;
 /// `cl_ext_float_atomics`.
 pub const CL_DEVICE_HALF_FP_ATOMIC_CAPABILITIES_EXT: cl_device_info = 0x4233;
+/// `cl_ext_buffer_device_address`.
+pub const CL_MEM_DEVICE_ADDRESS_EXT: cl_mem_info = 0x5001;
 /// `cl_nv_device_attribute_query`.
 pub const CL_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT_NV: cl_device_info = 0x4007;
 /// `cl_nv_device_attribute_query`.

@@ -81,6 +81,32 @@ The program:
 It must be built for the simulator, together with libwater.a: see docs/scaling.md. Its kernels take the time that the model says; with a \
 model of mode `hollow` nothing is computed. The times it measures are simulated.";
 
+const AFTER_ENERGY: &str = "\
+Examples:
+  penstock energy
+  penstock energy -- ./program --its-option
+  penstock energy --idle 10 --json --output figures.json -- ./program
+  penstock energy --idle 0 -- sleep 1
+
+Figures:
+Without a command, the energy sources of this host are listed, and why each that cannot be read is unavailable. With one, it is run, \
+and the figures are written to standard error when it has ended. They are those of the whole host, whoever used it; only core-seconds \
+are the command's own, with all its threads and the children that it waited for.
+
+A total is the sum of processor packages, memory and accelerators: of those that are named with it. Totals of different coverage cannot \
+be compared. What is not measured is `unavailable (reason)`, and never 0; null in JSON.
+
+Net figures lack what the same components take when the host is idle, which is measured for some seconds before the command and again \
+after it: leave the host alone meanwhile.
+
+Power model:
+--power-model FILE names a TOML file with busy_core_watts, idle_core_watts and base_watts. What it makes of core-seconds is written in \
+fields whose names begin with model_. It is no measurement, and stands in no other field.
+
+Exit status:
+That of the command, or 128 and the number of the signal that ended it; 125 if it could not be measured, 126 if it cannot be executed, 127 \
+if it is not found.";
+
 const AFTER_DEMO: &str = "\
 Examples:
   penstock demo
@@ -117,6 +143,9 @@ pub enum Command {
     /// Run a libWater program on a simulated cluster, in simulated time
     #[command(after_help = AFTER_SIM, override_usage = "penstock sim [OPTIONS] --nodes <NUMBER> -- PROGRAM [ARGS]...")]
     Sim(SimArgs),
+    /// Measure the energy and the core-seconds of a command, or list the energy sources of this host
+    #[command(after_help = AFTER_ENERGY, override_usage = "penstock energy [OPTIONS] [-- PROGRAM [ARGS]...]")]
+    Energy(EnergyArgs),
     /// Show or make the key that nodes and clients need over TCP
     #[command(after_help = AFTER_KEY)]
     Key(KeyArgs),
@@ -247,6 +276,35 @@ pub struct SimArgs {
     pub verbose: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// `penstock energy`.
+#[derive(Args, Debug)]
+pub struct EnergyArgs {
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write there, instead of to standard error, what was measured
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// For how long idle power is measured before the command, and again after it; 0 does without
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    pub idle: f64,
+    /// Time between two samples of power, of sources that have no energy counter, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub interval: u64,
+    /// Try the perf event energy-psys too; where it is dead, as in virtual machines, the kernel logs a warning
+    #[arg(long)]
+    pub psys: bool,
+    /// Watts of a busy and of an idle core, for figures named model_
+    #[arg(long, value_name = "FILE")]
+    pub power_model: Option<PathBuf>,
+    /// Fail, before the command is run, if no energy can be measured
+    #[arg(long)]
+    pub require_energy: bool,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
 

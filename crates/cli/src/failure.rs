@@ -90,6 +90,9 @@ pub enum Failure {
     /// Standard output is closed or full.
     #[error("standard output: {0}")]
     Output(io::Error),
+    /// `penstock energy` could not measure.
+    #[error("{0}")]
+    Measure(String),
     /// `penstock run` could not set up the pool.
     #[error("{0}")]
     Run(Box<Failure>),
@@ -114,7 +117,7 @@ impl Failure {
         match self {
             Self::Config(_) | Self::Query(_) | Self::Argument { .. } => USAGE,
             Self::NoNodes { .. } | Self::NoneAnswers => NO_NODE,
-            Self::Run(_) => RUN_FAILED,
+            Self::Run(_) | Self::Measure(_) => RUN_FAILED,
             Self::Execute { source, .. } if source.kind() == io::ErrorKind::NotFound => NOT_FOUND,
             Self::Execute { .. } => NOT_EXECUTABLE,
             _ => FAILED,

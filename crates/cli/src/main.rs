@@ -6,6 +6,7 @@ mod bench;
 mod demo;
 mod devices;
 mod embedded;
+mod energy;
 mod failure;
 mod key;
 mod pages;
@@ -46,6 +47,7 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Bench(args) => bench::bench(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Sim(args) => sim::sim(&args),
+        Command::Energy(args) => energy::energy(&args),
         Command::Key(args) => key::key(&args),
         Command::Man(args) => pages::man(&args.directory),
         Command::Completions(args) => pages::completions(args.shell),

@@ -99,7 +99,9 @@ impl Context {
 
 impl Place {
     fn is_for(&self, device: &Device) -> bool {
-        self.session.node() == device.node() && self.platform == device.platform()
+        let here = self.session.node() == device.node() && self.platform == device.platform();
+        // CUDA's driver does not share memory between devices.
+        here && (!device.is_cuda() || self.devices.iter().any(|known| known.index() == device.index()))
     }
 
     /// The devices of the context that are here.

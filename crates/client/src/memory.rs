@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::ImageDescription;
 use penstock_wire::id::kind;
-use penstock_wire::{Id, U32, U64, frame};
+use penstock_wire::{Id, Status, U32, U64, frame};
 
 use crate::arena::Part;
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::residency::Copies;
 
 /// A memory object.
@@ -301,6 +301,25 @@ impl Memory {
     pub fn shared_pointer(&self) -> Option<NonNull<u8>> {
         let (part, offset) = self.shared_place()?;
         part.pointer(offset, self.size)
+    }
+
+    /// Where kernels see its first byte, in the address space of the device. Waits for the worker. The address is the buffer's as
+    /// long as it lives.
+    ///
+    /// # Errors
+    /// `CL_INVALID_OPERATION` where its device tells no addresses, or where the context spans places: it would have one in
+    /// each.
+    pub fn device_address(&self) -> Result<u64> {
+        if let MemoryKind::Svm { address, .. } = self.kind {
+            return Ok(address);
+        }
+        let (Some(place), Some(mem), true) =
+            (self.context.places().first(), self.ids.first(), self.context.is_single())
+        else {
+            return Err(Error::Refused { node: "client".into(), status: Status::INVALID_OPERATION });
+        };
+        let call = to_worker::MemAddress { request: Id::NONE, mem: *mem };
+        place.session.request(call, &[]).wait()
     }
 
     /// The context that it belongs to.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use penstock_link::{Address, Key, Side, Stream};
 use penstock_wire::calls::{to_client, to_worker};
-use penstock_wire::describe::{self, DeviceDescription, Info, NodeDescription, Timers};
+use penstock_wire::describe::{self, DeviceDescription, Info, NodeDescription, Sensors, Timers};
 use penstock_wire::hello::{Role, feature};
 use penstock_wire::{U32, frame, limits};
 
@@ -242,6 +242,11 @@ impl Device {
         describe::find(&self.info, name)
     }
 
+    /// Whether it is a GPU that its node drives through CUDA's driver, see [`penstock_wire::cuda`].
+    pub fn is_cuda(&self) -> bool {
+        self.info(penstock_wire::cuda::DEVICE_DRIVER_VERSION).is_some()
+    }
+
     /// All answers of the driver to `clGetDeviceInfo`.
     pub fn all_info(&self) -> &Info {
         &self.info
@@ -290,6 +295,15 @@ impl Device {
     /// The driver's code.
     pub fn timers(&self) -> Result<Timers> {
         let call = to_worker::DeviceTimer { request: penstock_wire::Id::NONE, device: U32::new(self.index) };
+        self.session.request(call, &[]).wait()
+    }
+
+    /// How busy it is. Waits for the worker.
+    ///
+    /// # Errors
+    /// When the worker is lost.
+    pub fn sensors(&self) -> Result<Sensors> {
+        let call = to_worker::DeviceSensors { request: penstock_wire::Id::NONE, device: U32::new(self.index) };
         self.session.request(call, &[]).wait()
     }
 }

@@ -243,6 +243,13 @@ impl Queue {
         })
     }
 
+    /// As [`Queue::write`], where that takes no command: the host shares the memory, and nothing has to be waited for. `false`:
+    /// nothing was done.
+    pub fn write_at_once(&self, memory: &Arc<Memory>, offset: u64, bytes: &[u8], waits: &[Event]) -> bool {
+        self.place_now(memory, waits, Want::Nothing)
+            .is_some_and(|(part, origin)| part.write(origin + offset, bytes))
+    }
+
     /// Reads bytes of a buffer into `target`, which is written to until the event ends.
     ///
     /// # Errors

@@ -354,6 +354,9 @@ impl Workers {
     }
 }
 
+/// Where PENSTOCK_LIBCUDA names our own library for workers to drive: the nodes of its pool. Not for a daemon that is one of them.
+const DRIVER_NODES_VARIABLE: &str = "PENSTOCK_LIBCUDA_NODES";
+
 /// Starts a worker's process: its control socket is its standard input.
 fn spawn(program: &std::path::Path) -> io::Result<(Child, Control)> {
     let (ours, theirs) = Control::pair()?;
@@ -363,7 +366,7 @@ fn spawn(program: &std::path::Path) -> io::Result<(Child, Control)> {
         .arg("worker")
         // Our own libraries, if a loader finds them, must not open a pool from inside a worker.
         .env("PENSTOCK_WORKER", "1")
-        .env("PENSTOCK_NODES", "none")
+        .env("PENSTOCK_NODES", std::env::var_os(DRIVER_NODES_VARIABLE).unwrap_or_else(|| "none".into()))
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::inherit())

@@ -1,5 +1,5 @@
-//! What a worker can drive. One back end so far: [`opencl`], the platforms that the ICD loader of the node finds. Others (CUDA, a
-//! simulated device) get a folder beside it, with the same file names.
+//! What a worker can drive: [`opencl`], the platforms that the ICD loader of the node finds. CUDA's own driver is one more of them:
+//! `cuda` is an OpenCL driver over it, with OpenCL's dispatch table, so that nothing above it knows of two kinds.
 //!
 //! Who checks what: the client checks what its API asks for, because there the program gets its error at once. This
 //! crate does not rely on it. Whatever sizes, offsets and values a client sends, no call here touches memory outside its objects; what
@@ -8,6 +8,7 @@
 //!
 //! All objects are cheap to clone, and may be used from any thread.
 
+mod cuda;
 pub mod opencl;
 mod staging;
 

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use penstock_wire::status::Status;
 
+use crate::cuda::Pinned;
 use crate::opencl::home::Mapping;
 
 /// From this size on blocks come from the pool; below it the allocator is as fast.
@@ -21,8 +22,15 @@ static HELD: AtomicU64 = AtomicU64::new(0);
 static POOL: Mutex<Pool> = Mutex::new(Pool { blocks: Vec::new(), bytes: 0 });
 
 struct Pool {
-    blocks: Vec<Mapping>,
+    blocks: Vec<Pages>,
     bytes: usize,
+}
+
+/// A large block's memory.
+struct Pages {
+    // Dropped in this order: pinned memory must be there until it is not pinned any more.
+    pinned: Option<Pinned>,
+    mapping: Mapping,
 }
 
 /// Bytes that a command reads or writes, kept until it has ended. Dereferences to `[u8]`.
@@ -34,7 +42,7 @@ pub struct Staged {
 enum Block {
     Small(Vec<u8>),
     /// `None` only while it is dropped.
-    Large(Option<Mapping>),
+    Large(Option<Pages>),
 }
 
 impl Staged {
@@ -47,12 +55,17 @@ impl Staged {
             return Ok(Self::from(vec![0; length]));
         }
         let capacity = if length <= POOLED_BYTES_MAX { length.next_power_of_two() } else { length };
-        let mapping = match pool().take(capacity) {
-            Some(mapping) => mapping,
-            None => Mapping::zeroed(capacity)?,
+        let pages = pool().take(capacity);
+        let mut pages = match pages {
+            Some(pages) => pages,
+            None => Pages { pinned: None, mapping: Mapping::zeroed(capacity)? },
         };
+        // Once for each block: it costs as much as a copy or two.
+        if pages.pinned.is_none() && capacity <= POOLED_BYTES_MAX {
+            pages.pinned = Pinned::new(pages.mapping.address(), capacity);
+        }
         HELD.fetch_add(capacity as u64, Ordering::Relaxed);
-        Ok(Self { block: Block::Large(Some(mapping)), length })
+        Ok(Self { block: Block::Large(Some(pages)), length })
     }
 
     /// Bytes staged in this process now: to be compared with `limits::STAGED_BYTES_MAX`.
@@ -75,7 +88,9 @@ impl Deref for Staged {
         match &self.block {
             Block::Small(bytes) => bytes,
             // SAFETY: the mapping is ours alone, initialised (the kernel clears pages), and at least this long.
-            Block::Large(Some(block)) => unsafe { std::slice::from_raw_parts(block.address(), self.length) },
+            Block::Large(Some(block)) => unsafe {
+                std::slice::from_raw_parts(block.mapping.address(), self.length)
+            },
             Block::Large(None) => &[],
         }
     }
@@ -87,7 +102,7 @@ impl DerefMut for Staged {
             Block::Small(bytes) => bytes,
             // SAFETY: the mapping is ours alone, initialised (the kernel clears pages), and at least this long.
             Block::Large(Some(block)) => unsafe {
-                std::slice::from_raw_parts_mut(block.address(), self.length)
+                std::slice::from_raw_parts_mut(block.mapping.address(), self.length)
             },
             Block::Large(None) => &mut [],
         }
@@ -98,9 +113,9 @@ impl Drop for Staged {
     fn drop(&mut self) {
         let held = match &mut self.block {
             Block::Small(bytes) => bytes.len(),
-            Block::Large(block) => block.take().map_or(0, |mapping| {
-                let bytes = mapping.bytes();
-                pool().give(mapping);
+            Block::Large(block) => block.take().map_or(0, |pages| {
+                let bytes = pages.mapping.bytes();
+                pool().give(pages);
                 bytes
             }),
         };
@@ -116,15 +131,16 @@ impl fmt::Debug for Staged {
 
 impl Pool {
     /// A block of just this size: sizes are powers of two, so blocks fit again.
-    fn take(&mut self, bytes: usize) -> Option<Mapping> {
-        let index = self.blocks.iter().rposition(|block| block.bytes() == bytes)?;
+    fn take(&mut self, bytes: usize) -> Option<Pages> {
+        let index = self.blocks.iter().rposition(|block| block.mapping.bytes() == bytes)?;
         self.bytes -= bytes;
         Some(self.blocks.swap_remove(index))
     }
 
-    fn give(&mut self, block: Mapping) {
-        if block.bytes() <= POOLED_BYTES_MAX && self.bytes + block.bytes() <= POOL_BYTES_MAX {
-            self.bytes += block.bytes();
+    fn give(&mut self, block: Pages) {
+        let bytes = block.mapping.bytes();
+        if bytes <= POOLED_BYTES_MAX && self.bytes + bytes <= POOL_BYTES_MAX {
+            self.bytes += bytes;
             self.blocks.push(block);
         }
     }

@@ -25,6 +25,8 @@ pub struct Wait {
     pub command: CommandId,
     /// Who runs it.
     pub rank: Rank,
+    /// That it has ended is enough, even if it has failed.
+    pub is_lenient: bool,
 }
 
 /// One command for one device of one rank.
@@ -336,6 +338,11 @@ pub enum Message {
         /// Which.
         stream: Stream,
     },
+    /// To the receiver of a large stream, from whom its sender has not heard: there are bytes.
+    Offer {
+        /// Which.
+        stream: Stream,
+    },
     /// To the receiver of a stream: its sender can not send it, and sends pieces of 0 bytes instead.
     Broken {
         /// Which.
@@ -366,7 +373,7 @@ pub enum Message {
 }
 
 /// Version of [`Message`]. Ranks of one run are of one version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A message that cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -41,10 +41,13 @@ const NAP_GROWTH: u64 = 16;
 /// How long the root waits for the other ranks to say hello: a cluster's slowest node needs some seconds to load its drivers.
 const HELLO_NS_MAX: u64 = 60_000_000_000;
 /// What is sent to measure a link: three times each of two sizes, which are far enough apart that their difference is bandwidth, and
-/// small enough that it takes some ms on an Ethernet of 1 Gbit/s.
+/// small enough that it takes some ms on an Ethernet of 1 Gbit/s; and the larger one in pieces of the smaller.
 const PROBE_BYTES_SMALL: usize = 64 << 10;
 const PROBE_BYTES_LARGE: usize = 1 << 20;
 const PROBES: usize = 3;
+/// What a piece costs beside its bytes is taken to be at least a system call, and at most a look of a scheduler.
+const OVERHEAD_NS_MIN: f64 = 500.0;
+const OVERHEAD_NS_MAX: f64 = 20_000.0;
 /// How long the root waits for the ranks' farewell.
 const FAREWELL_NS_MAX: u64 = 10_000_000_000;
 
@@ -153,6 +156,12 @@ impl Runtime {
         let root = state.root.as_mut()?;
         let was_empty = root.batch_end().is_none();
         let result = work(root);
+        if self.thread.is_none() && root.batch_end() == Some(0) {
+            // Nobody else does it, and the ranks may begin.
+            state.pump();
+            self.shared.tell(&mut state);
+            return Some(result);
+        }
         // The scheduler knows of a batch that it has seen once; of a full one it has to hear.
         let ring = match root.batch_end() {
             Some(0) => true,
@@ -173,11 +182,11 @@ impl Runtime {
             return Link::default();
         }
         let mut block = vec![0_u8; PROBE_BYTES_LARGE];
-        let mut least = |size: usize| {
+        let mut least = |size: usize, segment: usize| {
             let times = (0..PROBES).map(|_| {
                 let address = block.as_mut_ptr().expose_provenance() as u64;
                 let began = self.shared.clock.now();
-                let probe = self.with_root(|root| root.probe(1, address, size as u64));
+                let probe = self.with_root(|root| root.probe(1, address, size as u64, segment as u64));
                 // A rank that is lost is told by the commands that need it.
                 _ = probe.map(|probe| self.wait(&[probe]));
                 _ = probe.map(|probe| self.with_root(|root| root.let_go(probe)));
@@ -185,14 +194,21 @@ impl Runtime {
             });
             times.min().unwrap_or_default() as f64
         };
-        let (tiny, small, large) = (least(1), least(PROBE_BYTES_SMALL), least(PROBE_BYTES_LARGE));
+        let (tiny, small) = (least(1, 1), least(PROBE_BYTES_SMALL, PROBE_BYTES_SMALL));
+        let (large, pieces) =
+            (least(PROBE_BYTES_LARGE, PROBE_BYTES_LARGE), least(PROBE_BYTES_LARGE, PROBE_BYTES_SMALL));
         // The block is the transport's until it has said that it is sent.
         self.drain();
         let between = (PROBE_BYTES_LARGE - PROBE_BYTES_SMALL) as f64;
         // A timer that is too coarse must not make a link infinitely fast.
         let byte_ns = ((large - small) / between).max(1e-3);
         let latency_ns = (small - byte_ns * PROBE_BYTES_SMALL as f64 - tiny).max(500.0) / 2.0;
-        Link { latency_ns, overhead_ns: (tiny / 2.0).clamp(500.0, 20_000.0), byte_ns }
+        let more = (PROBE_BYTES_LARGE / PROBE_BYTES_SMALL - 1) as f64;
+        Link {
+            latency_ns,
+            overhead_ns: ((pieces - large) / more).clamp(OVERHEAD_NS_MIN, OVERHEAD_NS_MAX),
+            byte_ns,
+        }
     }
 
     /// Closes the batch now.

@@ -13,6 +13,7 @@ use water::clock::Real;
 use water::command::{Arg, Code, CommandId, Fault, ObjectId, Range, Rank, Stream};
 use water::doorbell::Doorbell;
 use water::error::code;
+use water::root::cost::{Link, Shape};
 use water::root::{Request, Root};
 use water::runtime::Runtime;
 use water::transport::loopback::Loopback;
@@ -178,41 +179,54 @@ fn releases_run_though_what_they_wait_for_has_failed() {
 #[test]
 fn a_broadcast_reaches_all_but_the_members_that_cannot_take_it() {
     bounded(|| {
-        let cluster = Cluster::new(6, 1);
-        // So slow that a tree gains.
-        let link = water::root::cost::Link { latency_ns: 0.0, overhead_ns: 1e6, byte_ns: 1e5 };
-        cluster.runtime().with_root(|root| root.set_link(link));
-        let program = Program(cluster.runtime());
-        for size in [64, 100_000] {
-            let bytes = vec![9; size];
-            let (mut writes, mut failed) = (Vec::new(), Vec::new());
-            for rank in 1..6 {
-                let (buffer, made) = program.buffer(rank, size);
-                let (kernel, built) = program.kernel(rank, if rank == 2 { "fail" } else { "mix" });
-                let ran = program.run(rank, kernel, buffer, &[made, built]);
-                failed.push(ran);
-                let write = program.write(rank, buffer, &bytes, &[ran]);
-                writes.push((rank, buffer, write));
-            }
-            for (rank, buffer, write) in writes {
-                let outcome = program.wait(write);
-                if rank == 2 {
-                    assert_eq!(outcome.unwrap_err().code, -5);
-                    continue;
-                }
-                // Whoever gets its bytes through the rank that failed may fail too, with the same cause; the others get all.
-                match outcome {
-                    Ok(()) => {
-                        let mut back = vec![0; size];
-                        let read = program.read(rank, buffer, &mut back, &[]);
-                        program.wait(read).unwrap();
-                        assert_eq!(back, bytes, "rank {rank}");
-                    }
-                    Err(fault) => panic!("rank {rank} does not depend on rank 2, but: {fault}"),
+        for shape in [None, Some(Shape::Twin)] {
+            for source in [None, Some(3)] {
+                let cluster = Cluster::new(6, 1);
+                cluster.runtime().with_root(|root| {
+                    // So slow that a tree gains.
+                    root.set_link(Link { latency_ns: 0.0, overhead_ns: 1e6, byte_ns: 1e5 });
+                    root.set_shape(shape);
+                });
+                for size in [64, 100_000] {
+                    broadcast_with_a_failure(&Program(cluster.runtime()), source, size);
                 }
             }
         }
     });
+}
+
+/// The same bytes go to all ranks but the source, which is the program or a buffer of a rank; what rank 2 waits for fails.
+fn broadcast_with_a_failure(program: &Program<'_>, source: Option<Rank>, size: usize) {
+    let bytes = vec![9; size];
+    let from = source.map(|rank| {
+        let (buffer, made) = program.buffer(rank, size);
+        (rank, buffer, program.write(rank, buffer, &bytes, &[made]))
+    });
+    let mut sent = Vec::new();
+    for rank in (1..6).filter(|rank| Some(*rank) != source) {
+        let (buffer, made) = program.buffer(rank, size);
+        let (kernel, built) = program.kernel(rank, if rank == 2 { "fail" } else { "mix" });
+        let ran = program.run(rank, kernel, buffer, &[made, built]);
+        let command = match from {
+            None => program.write(rank, buffer, &bytes, &[ran]),
+            Some((source, from, written)) => {
+                program.copy((source, from), (rank, buffer), size, &[ran, written])
+            }
+        };
+        sent.push((rank, buffer, command));
+    }
+    for (rank, buffer, command) in sent {
+        let outcome = program.wait(command);
+        if rank == 2 {
+            assert_eq!(outcome.unwrap_err().code, -5);
+            continue;
+        }
+        outcome.unwrap_or_else(|fault| panic!("rank {rank} does not depend on rank 2, but: {fault}"));
+        let mut back = vec![0; size];
+        let read = program.read(rank, buffer, &mut back, &[]);
+        program.wait(read).unwrap();
+        assert_eq!(back, bytes, "rank {rank}");
+    }
 }
 
 /// A rank's way to the others that can be cut, as if its process had ended.
@@ -378,7 +392,7 @@ fn a_rank_that_goes_away_at_any_moment_hangs_nothing() {
             let ranks = Doomed::new(4);
             let program = Program(ranks.runtime());
             if round % 2 == 1 {
-                let link = water::root::cost::Link { latency_ns: 0.0, overhead_ns: 1e6, byte_ns: 1e5 };
+                let link = Link { latency_ns: 0.0, overhead_ns: 1e6, byte_ns: 1e5 };
                 ranks.runtime().with_root(|root| root.set_link(link));
             }
             let size = if round % 4 < 2 { 1000 } else { 3 << 20 };

@@ -6,7 +6,7 @@ use common::{Cluster, mix};
 use water::command::{Arg, Code, CommandId, ObjectId, Range};
 use water::root::Request;
 use water::root::collective::Mode;
-use water::root::cost::Link;
+use water::root::cost::{Link, Shape};
 
 /// A small generator: the same graph for the same seed.
 struct Random(u64);
@@ -119,7 +119,8 @@ impl Graph<'_> {
             0..15 => self.broadcast(),
             15..45 => self.write(),
             45..65 => self.run(),
-            65..80 => self.copy(),
+            65..73 => self.copy(),
+            73..80 => self.copies(),
             _ => self.read(),
         }
         if self.random.chance(3) {
@@ -198,9 +199,22 @@ impl Graph<'_> {
     fn copy(&mut self) {
         let (from, to, (start, length)) =
             (self.pick(self.buffers.len()), self.pick(self.buffers.len()), self.range());
-        if from == to {
-            return;
+        if from != to {
+            self.copy_to(from, to, start, length);
         }
+    }
+
+    /// The same bytes of one buffer to many.
+    fn copies(&mut self) {
+        let (from, (start, length)) = (self.pick(self.buffers.len()), self.range());
+        for to in 0..self.buffers.len() {
+            if to != from && self.random.chance(70) {
+                self.copy_to(from, to, start, length);
+            }
+        }
+    }
+
+    fn copy_to(&mut self, from: usize, to: usize, start: usize, length: usize) {
         let mut waits = Vec::new();
         self.buffers[from].3.before_reading(&mut waits);
         self.buffers[to].3.before_writing(&mut waits);
@@ -256,7 +270,11 @@ fn graph(cluster: &Cluster, seed: u64, ranks: u32, devices: u32) {
         random.below(2);
     }
     // Small and unasked, or in several pieces.
-    let size = if random.chance(20) { 40_000 } else { 64 };
+    let size = match random.below(100) {
+        0..3 => 300_000,
+        3..20 => 40_000,
+        _ => 64,
+    };
     let memory: Vec<Box<[u8]>> = (0..4_u8)
         .map(|region| (0..size).map(|index| u8::try_from(index % 256).unwrap() ^ (region * 57)).collect())
         .collect();
@@ -287,18 +305,21 @@ fn count() -> u64 {
 
 #[test]
 fn random_graphs_give_what_their_commands_give_in_order() {
-    for mode in [Mode::Off, Mode::Paper, Mode::Auto] {
+    for (mode, shape) in
+        [(Mode::Off, None), (Mode::Paper, None), (Mode::Auto, None), (Mode::Auto, Some(Shape::Twin))]
+    {
         for (ranks, devices) in [(1, 2), (2, 1), (3, 2), (6, 1)] {
             let cluster = Cluster::new(ranks, devices as usize);
             cluster.runtime().with_root(|root| {
                 root.set_mode(mode);
+                root.set_shape(shape);
                 // So slow that every broadcast gains.
                 root.set_link(Link { latency_ns: 0.0, overhead_ns: 1e6, byte_ns: 1e5 });
             });
             let first = std::env::var("GRAPHS_FIRST").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-            for seed in first..=count() / 12 {
+            for seed in first..=count() / 16 {
                 if std::env::var_os("GRAPHS_TELL").is_some() {
-                    eprintln!("{mode:?} {ranks} {devices} {seed}");
+                    eprintln!("{mode:?} {shape:?} {ranks} {devices} {seed}");
                 }
                 graph(&cluster, seed, ranks, devices);
             }

@@ -56,7 +56,7 @@ impl Told {
     fn issue(&mut self, time: u64, rank: Rank, waits: &[CommandId], request: Request) -> CommandId {
         self.clock.0.store(time, Ordering::SeqCst);
         let id = self.root.issue(rank, 0, waits.to_vec(), request);
-        self.root.close_batch();
+        while self.root.close_batch(usize::MAX) {}
         id
     }
 

@@ -151,6 +151,8 @@ calls! {
     }
     /// Answered at once. For tests of the link, and to learn whether the worker lives.
     0x0109 Ping -> () [PayloadRule::None] { request: Id<kind::Request> }
+    /// How busy a device is.
+    0x010a DeviceSensors -> crate::describe::Sensors [PayloadRule::None] { request: Id<kind::Request>, device: U32 }
 
     // -- memory --------------------------------------------------------------------------------------------------
 
@@ -221,6 +223,9 @@ calls! {
         size: U64,
         offset: U64,
     }
+    /// Where kernels see the buffer: `CUdeviceptr`, or what `cl_ext_buffer_device_address` and shared virtual memory say. Of a
+    /// sub-buffer, its own first byte. `CL_INVALID_OPERATION` where the device has no such address.
+    0x012b MemAddress -> u64 [PayloadRule::None] { request: Id<kind::Request>, mem: Id<kind::Mem> }
 
     // -- programs and kernels ------------------------------------------------------------------------------------
 

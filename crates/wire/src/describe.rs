@@ -59,6 +59,17 @@ pub struct DeviceDescription {
     pub shares_host_memory: bool,
 }
 
+/// How busy a device is; what is not known is none. Two of them give the share of time between them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sensors {
+    /// Memory that nobody uses, in bytes.
+    pub memory_free: Option<u64>,
+    /// Time that its cores worked, together, since some moment, in ns.
+    pub busy_ns: Option<u64>,
+    /// Time that they could have worked since that moment, in ns.
+    pub capacity_ns: Option<u64>,
+}
+
 /// `clGetDeviceAndHostTimer`, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timers {

@@ -6,6 +6,7 @@
 //! * [`args`] is the encoding of kernel arguments beside a launch.
 //! * [`hello`] is the opening of a link, before any call.
 //! * [`describe`] is what a node tells of itself: platforms, devices, kernels.
+//! * [`cuda`] is what is told beyond that where a node drives CUDA itself.
 //! * [`limits`] names every limit, with its derivation.
 //!
 //! This crate does no I/O, reads no clock and has no unsafe code. Everything it decodes is taken for hostile.
@@ -13,6 +14,7 @@
 
 pub mod args;
 pub mod calls;
+pub mod cuda;
 pub mod describe;
 pub mod frame;
 pub mod hello;

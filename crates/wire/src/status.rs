@@ -53,7 +53,10 @@ impl Status {
 
 impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "OpenCL status {}", self.0)
+        match crate::cuda::code(*self) {
+            Some(code) => write!(f, "CUDA error {code}"),
+            None => write!(f, "OpenCL status {}", self.0),
+        }
     }
 }
 

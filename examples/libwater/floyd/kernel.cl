@@ -6,8 +6,9 @@
  *   pivot_columns  the rest of their columns
  *   rest           all other tiles
  *
- * A device does the last two for its own rows, from `first` on; the owner of the pivots' rows does the first two, and the others get them
- * from it. No kernel reads a tile that it writes in another work-group. One way of distance INFINITE is as long as none. */
+ * A device does the last two for its own rows, from `first` on, but for the tiles of row `done`; the owner of the pivots' rows does the first
+ * two, and the others get them from it. No kernel reads a tile that it writes in another work-group. One way of distance INFINITE is as long
+ * as none. */
 
 typedef local uint (*tile_t)[BLOCK];
 
@@ -25,7 +26,7 @@ uint way_through(tile_t left, tile_t right, uint best)
     return best;
 }
 
-kernel void diagonal(global uint *distance, const ulong n, const ulong first, const ulong pivot)
+kernel void diagonal(global uint *distance, const ulong n, const ulong first, const ulong pivot, const ulong done)
 {
     local uint tile[BLOCK][BLOCK];
     const uint x = get_local_id(0), y = get_local_id(1);
@@ -40,7 +41,7 @@ kernel void diagonal(global uint *distance, const ulong n, const ulong first, co
     distance[(pivot + y) * n + pivot + x] = tile[y][x];
 }
 
-kernel void pivot_rows(global uint *distance, const ulong n, const ulong first, const ulong pivot)
+kernel void pivot_rows(global uint *distance, const ulong n, const ulong first, const ulong pivot, const ulong done)
 {
     local uint cross[BLOCK][BLOCK], own[BLOCK][BLOCK];
     const uint x = get_local_id(0), y = get_local_id(1);
@@ -51,7 +52,7 @@ kernel void pivot_rows(global uint *distance, const ulong n, const ulong first, 
     if (column != pivot) distance[(pivot + y) * n + column + x] = way_through(cross, own, own[y][x]);
 }
 
-kernel void pivot_columns(global uint *distance, const ulong n, const ulong first, const ulong pivot)
+kernel void pivot_columns(global uint *distance, const ulong n, const ulong first, const ulong pivot, const ulong done)
 {
     local uint cross[BLOCK][BLOCK], own[BLOCK][BLOCK];
     const uint x = get_local_id(0), y = get_local_id(1);
@@ -59,10 +60,10 @@ kernel void pivot_columns(global uint *distance, const ulong n, const ulong firs
     load(cross, distance, n, pivot, pivot);
     load(own, distance, n, row, pivot);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (row != pivot) distance[(row + y) * n + pivot + x] = way_through(own, cross, own[y][x]);
+    if (row != pivot && row != done) distance[(row + y) * n + pivot + x] = way_through(own, cross, own[y][x]);
 }
 
-kernel void rest(global uint *distance, const ulong n, const ulong first, const ulong pivot)
+kernel void rest(global uint *distance, const ulong n, const ulong first, const ulong pivot, const ulong done)
 {
     local uint left[BLOCK][BLOCK], above[BLOCK][BLOCK];
     const uint x = get_local_id(0), y = get_local_id(1);
@@ -70,7 +71,7 @@ kernel void rest(global uint *distance, const ulong n, const ulong first, const 
     load(left, distance, n, row, pivot);
     load(above, distance, n, pivot, column);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (row == pivot || column == pivot) return;
+    if (row == pivot || row == done || column == pivot) return;
     global uint *here = distance + (row + y) * n + column + x;
     *here = way_through(left, above, *here);
 }

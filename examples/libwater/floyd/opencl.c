@@ -83,7 +83,7 @@ static void run(cl_kernel kernel, const struct problem *p, size_t width, size_t 
 
 void host_solve(const struct options *options, struct problem *p) {
     const size_t bytes = p->n * p->n * sizeof(uint32_t);
-    const cl_ulong n = p->n, first = 0;
+    const cl_ulong n = p->n, first = 0, none = n;
     cl_kernel kernels[KERNELS];
     cl_int code;
     cl_program program = build_program(options->kernel, p->build_options);
@@ -95,6 +95,7 @@ void host_solve(const struct options *options, struct problem *p) {
         CHECK(clSetKernelArg(kernels[i], 0, sizeof distance, &distance));
         CHECK(clSetKernelArg(kernels[i], 1, sizeof n, &n));
         CHECK(clSetKernelArg(kernels[i], 2, sizeof first, &first));
+        CHECK(clSetKernelArg(kernels[i], 4, sizeof none, &none));
     }
     CHECK(clEnqueueWriteBuffer(queue, distance, CL_FALSE, 0, bytes, p->length, 0, NULL, NULL));
     for (cl_ulong pivot = 0; pivot < n; pivot += p->block) {

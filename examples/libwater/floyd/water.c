@@ -1,5 +1,6 @@
-/* Shortest paths on all devices, with libWater: each has the whole matrix and computes some of its rows. In each turn the owner of the
- * pivots' rows computes those first, and sends them to all others. */
+/* Shortest paths on all devices, with libWater: each computes some of the matrix's rows. In each turn the owner of the pivots' rows sends
+ * them to all others. The order of the pivots does not matter, so the owners take turns, and each prepares its rows while the others
+ * still work with those before. */
 #include <wtr_ext.h>
 
 #include "floyd.h"
@@ -14,7 +15,15 @@ struct part {
     uint64_t first, rows;
     wtr_kernel *kernels[KERNELS];
     wtr_buffer *distance;
-    wtr_event *last; /* its last command: the next one waits for it */
+    wtr_event *made; /* its buffer */
+    wtr_event *last; /* its last kernel: the next one waits for it */
+    wtr_event *here; /* the turn's pivots: they have arrived, or its own were sent */
+};
+
+/* The pivots of one turn. */
+struct turn {
+    struct part *owner;
+    uint64_t pivot;
 };
 
 unsigned host_start(const struct options *options) {
@@ -23,68 +32,89 @@ unsigned host_start(const struct options *options) {
 }
 
 static void begin(struct part *part, wtr_device *device, const struct options *options, const struct problem *p) {
-    const size_t bytes = p->n * p->n * sizeof(uint32_t);
+    const size_t start = part->first * p->n, count = part->rows * p->n;
     wtr_event *e[KERNELS] = {0}, *sent = NULL;
     for (int i = 0; i < KERNELS; i++)
         part->kernels[i] = wtr_create_kernel(device, options->kernel, kernel_names[i], p->build_options, WTR_SOURCE, e + i);
-    part->distance = wtr_create_buffer(device, WTR_MEM_READ_WRITE, bytes, &sent);
-    wtr_write_buffer(part->distance, bytes, p->length, &sent, &sent);
+    part->distance = wtr_create_buffer(device, WTR_MEM_READ_WRITE, p->n * p->n * sizeof(uint32_t), &part->made);
+    wtr_write_buffer_at(part->distance, start * sizeof(uint32_t), count * sizeof(uint32_t), p->length + start, &part->made, &sent);
     part->last = wtr_merge_events(5, e + DIAGONAL, e + PIVOT_ROWS, e + PIVOT_COLUMNS, e + REST, &sent);
     wtr_release_event_array(KERNELS, e);
     wtr_release_event(sent);
 }
 
-static void run(struct part *part, const struct problem *p, int kernel, size_t width, size_t height, uint64_t pivot) {
-    wtr_run_kernel(part->kernels[kernel], 2, (size_t[]){width, height}, (size_t[]){p->block, p->block}, &part->last, &part->last, 4,
-                   WTR_BUF(part->distance), WTR_ARG(p->n), WTR_ARG(part->first), WTR_ARG(pivot));
+/* Columns and rows of the matrix from `first` on, but not the rows `done`. */
+static void run(struct part *part, const struct problem *p, int kernel, size_t columns, uint64_t first, size_t rows, uint64_t pivot, uint64_t done) {
+    wtr_run_kernel(part->kernels[kernel], 2, (size_t[]){columns, rows}, (size_t[]){p->block, p->block}, &part->last, &part->last, 5,
+                   WTR_BUF(part->distance), WTR_ARG(p->n), WTR_ARG(first), WTR_ARG(pivot), WTR_ARG(done));
 }
 
-/* Rows go to the others by way of the host's memory; the runtime sends them from device to devices. */
-static void turn(struct part *parts, unsigned devices, struct problem *p, uint64_t pivot) {
-    const size_t start = pivot * p->n, bytes = p->block * p->n * sizeof(uint32_t);
-    struct part *owner = parts;
-    while (pivot >= owner->first + owner->rows) owner++;
-    run(owner, p, DIAGONAL, p->block, p->block, pivot);
-    run(owner, p, PIVOT_ROWS, p->n, p->block, pivot);
-    if (devices > 1) wtr_read_buffer_at(owner->distance, start * sizeof(uint32_t), bytes, p->distance + start, &owner->last, &owner->last);
+static void update(struct part *part, const struct problem *p, uint64_t first, size_t rows, uint64_t pivot, uint64_t done) {
+    run(part, p, PIVOT_COLUMNS, p->block, first, rows, pivot, done);
+    run(part, p, REST, p->n, first, rows, pivot, done);
+}
+
+/* Computes the pivots' rows, and sends them to all others by way of `rows`; the runtime sends them from device to devices. */
+static void prepare(struct turn turn, struct part *parts, unsigned devices, const struct problem *p, uint32_t *rows) {
+    const size_t offset = turn.pivot * p->n * sizeof(uint32_t), bytes = p->block * p->n * sizeof(uint32_t);
+    struct part *owner = turn.owner;
+    run(owner, p, DIAGONAL, p->block, turn.pivot, p->block, turn.pivot, p->n);
+    run(owner, p, PIVOT_ROWS, p->n, turn.pivot, p->block, turn.pivot, p->n);
+    wtr_read_buffer_at(owner->distance, offset, bytes, rows, &owner->last, &owner->here);
     for (struct part *to = parts; to < parts + devices; to++) {
         if (to == owner) continue;
-        wtr_event *both = wtr_merge_events(2, &owner->last, &to->last);
-        wtr_write_buffer_at(to->distance, start * sizeof(uint32_t), bytes, p->distance + start, &both, &to->last);
+        wtr_event *both = wtr_merge_events(2, &owner->here, &to->made);
+        wtr_write_buffer_at(to->distance, offset, bytes, rows, &both, &to->here);
         wtr_release_event(both);
-    }
-    for (unsigned i = 0; i < devices; i++) {
-        run(parts + i, p, PIVOT_COLUMNS, p->block, parts[i].rows, pivot);
-        run(parts + i, p, REST, p->n, parts[i].rows, pivot);
     }
 }
 
-static void finish(struct part *part, struct problem *p, wtr_event **all_ran) {
+static void finish(struct part *part, struct problem *p) {
     const size_t start = part->first * p->n, count = part->rows * p->n;
     wtr_event *freed = NULL;
     for (int i = 0; i < KERNELS; i++) wtr_release_kernel(part->kernels[i], &part->last, &freed);
-    wtr_read_buffer_at(part->distance, start * sizeof(uint32_t), count * sizeof(uint32_t), p->distance + start, all_ran, &part->last);
+    wtr_read_buffer_at(part->distance, start * sizeof(uint32_t), count * sizeof(uint32_t), p->distance + start, &part->last, &part->last);
     wtr_release_buffer(part->distance, &part->last, &freed);
-    wtr_release_event(freed);
+    wtr_release_event_array(3, (wtr_event *[]){part->made, part->here, freed});
 }
 
 void host_solve(const struct options *options, struct problem *p) {
     const unsigned devices = (unsigned)wtr_get_num_devices();
-    size_t rows[devices], first = 0;
+    const uint64_t turns = p->n / p->block;
+    size_t counts[devices], first = 0;
     struct part parts[devices];
-    wtr_event **last[devices], *all_ran;
-    wtr_partition(p->n, p->block, devices, options->weights, rows);
-    for (unsigned i = 0; i < devices; first += rows[i++]) {
-        parts[i] = (struct part){.first = first, .rows = rows[i]};
+    struct turn *turn = allocate(turns, sizeof *turn);
+    uint32_t *rows = allocate(p->n * p->n, sizeof *rows); /* each turn has its own, so none waits for those before */
+    wtr_event **last[devices];
+    wtr_partition(p->n, p->block, devices, options->weights, counts);
+    for (unsigned i = 0; i < devices; first += counts[i++]) {
+        parts[i] = (struct part){.first = first, .rows = counts[i]};
         begin(parts + i, wtr_get_device("SELECT POS %u", i + 1), options, p);
         last[i] = &parts[i].last;
     }
-    for (uint64_t pivot = 0; pivot < p->n; pivot += p->block) turn(parts, devices, p, pivot);
-    all_ran = wtr_merge_events_v(devices, last); /* until then, rows under way are where the result will be */
-    for (unsigned i = 0; i < devices; i++) finish(parts + i, p, &all_ran);
+    for (uint64_t t = 0, row = 0; t < turns; row += p->block)
+        for (unsigned i = 0; i < devices; i++)
+            if (row < parts[i].rows) turn[t++] = (struct turn){parts + i, parts[i].first + row};
+    prepare(turn[0], parts, devices, p, rows);
+    for (uint64_t t = 0; t < turns; t++) {
+        struct turn next = t + 1 < turns ? turn[t + 1] : (struct turn){NULL, p->n};
+        for (struct part *part = parts; part < parts + devices; part++) {
+            wtr_event *both = wtr_merge_events(2, &part->last, &part->here);
+            wtr_release_event(part->last);
+            part->last = both;
+        }
+        if (next.owner) {
+            update(next.owner, p, next.pivot, p->block, turn[t].pivot, p->n);
+            prepare(next, parts, devices, p, rows + (t + 1) * p->block * p->n);
+        }
+        for (struct part *part = parts; part < parts + devices; part++)
+            update(part, p, part->first, part->rows, turn[t].pivot, next.pivot);
+    }
+    for (unsigned i = 0; i < devices; i++) finish(parts + i, p);
     wtr_wait_for_events_v(devices, last);
     for (unsigned i = 0; i < devices; i++) wtr_release_event(parts[i].last);
-    wtr_release_event(all_ran);
+    free(rows);
+    free(turn);
 }
 
 void host_stop(void) {

@@ -1,10 +1,11 @@
-//! `penstock run`: an OpenCL program on the pool.
+//! `penstock run`: an OpenCL or CUDA program on the pool.
 //!
 //! Everything is prepared in a private directory (the entry for the ICD loader, perhaps a daemon's socket), then this
 //! process *becomes* the program. So signals, job control, the exit status and the process id are the program's own, and
 //! standard input and output are not touched. A [`guard`], which is no child of the program, removes the directory and
 //! ends the daemon when the program has ended, in whatever way.
 
+mod cuda;
 pub mod guard;
 pub mod library;
 mod private;
@@ -54,6 +55,7 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<PrivateDirectory, Fai
     directory.write("penstock.icd", &format!("{}\n", library.display()))?;
     let list = nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     show_pool(program, directory.path(), &list);
+    cuda::show(program, &library);
     Ok(directory)
 }
 

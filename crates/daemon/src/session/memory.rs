@@ -67,6 +67,19 @@ impl Serve<to_worker::ReleaseMem> for Session {
     }
 }
 
+impl Serve<to_worker::MemAddress> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::MemAddress,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let address = self.objects.mems.get(call.mem).and_then(device::Mem::device_address);
+        self.shared.reply(call.request, &address);
+        Ok(())
+    }
+}
+
 impl Serve<to_worker::CreateSampler> for Session {
     fn serve(
         &mut self,

@@ -17,6 +17,7 @@ mod pieces;
 mod program;
 mod queue;
 mod read;
+mod sensors;
 mod shared;
 mod svm;
 mod table;

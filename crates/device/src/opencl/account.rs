@@ -8,6 +8,7 @@ use penstock_wire::limits;
 use penstock_wire::status::Status;
 
 use super::driver::Driver;
+use crate::cuda;
 
 /// Bytes of all memory objects of this process, which serves one client.
 static USED: AtomicU64 = AtomicU64::new(0);
@@ -22,7 +23,9 @@ impl Share {
     /// # Errors
     /// `CL_MEM_OBJECT_ALLOCATION_FAILURE` beyond [`limits::MEMORY_SHARE_MAX`].
     pub(super) fn take(bytes: u64) -> Result<Self, Status> {
-        Self::take_of(bytes, memory_max())
+        // What was released may not be gone yet where CUDA's driver frees it.
+        let again = |status| if cuda::drain() { Self::take_of(bytes, memory_max()) } else { Err(status) };
+        Self::take_of(bytes, memory_max()).or_else(again)
     }
 
     fn take_of(bytes: u64, max: u64) -> Result<Self, Status> {

@@ -69,6 +69,7 @@ const NEEDED: &[(&str, usize)] = needed![
     clCreatePipe,
     clReleaseMemObject,
     clSetMemObjectDestructorCallback,
+    clGetMemObjectInfo,
     clGetSupportedImageFormats,
     clGetImageInfo,
     clCreateSampler,

@@ -75,13 +75,16 @@ impl Context {
             platform.raw().expose_provenance().cast_signed(),
             0,
         ];
+        // Loaders look for the platform among their own; without one, the device says where to go.
+        let start = if platform.is_cuda() { properties.len() - 1 } else { 0 };
         let handles: Vec<_> = devices.iter().map(Device::raw).collect();
         let number = api::count(handles.len())?;
         let data = std::ptr::without_provenance_mut::<c_void>(usize::try_from(id).unwrap_or_default());
         let mut code = 0;
         // SAFETY: the properties end with 0, there are as many devices as are named, and `told` takes a number for data.
-        let handle =
-            unsafe { create(properties.as_ptr(), number, handles.as_ptr(), Some(told), data, &mut code) };
+        let handle = unsafe {
+            create(&raw const properties[start], number, handles.as_ptr(), Some(told), data, &mut code)
+        };
         let raw = api::made(handle, code).inspect_err(|_| {
             notified().remove(&id);
         })?;

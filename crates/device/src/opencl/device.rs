@@ -8,6 +8,7 @@ use penstock_cl_sys::{
     CL_DEVICE_MEM_BASE_ADDR_ALIGN, CL_DEVICE_NAME, CL_DEVICE_PARENT_DEVICE, CL_DEVICE_PARENT_DEVICE_EXT,
     CL_DEVICE_PLATFORM, CL_DEVICE_QUEUE_PROPERTIES, cl_device_id,
 };
+use penstock_wire::cuda;
 use penstock_wire::describe::{Info, Timers};
 use penstock_wire::status::Status;
 
@@ -27,6 +28,12 @@ const QUERIES: &[std::ops::RangeInclusive<u32>] = &[
     0x40E0..=0x40E1,
     0x4100..=0x41DF,
     0x4200..=0x425F,
+];
+
+/// The same where CUDA's driver is behind the platform, see [`cuda`].
+const CUDA_QUERIES: &[std::ops::RangeInclusive<u32>] = &[
+    cuda::DEVICE_ATTRIBUTE..=cuda::DEVICE_ATTRIBUTE + cuda::DEVICE_ATTRIBUTES_MAX - 1,
+    cuda::DEVICE_DRIVER_VERSION..=cuda::DEVICE_PCI_BUS_ID,
 ];
 
 /// Answers that are handles, which mean nothing in another process.
@@ -128,7 +135,8 @@ impl Device {
 
     /// Answers of `clGetDeviceInfo`, for `DeviceDescription::info`; handles are left out.
     pub fn info(&self) -> Info {
-        let numbers = QUERIES.iter().cloned().flatten().filter(|name| !HANDLES.contains(name));
+        let more = if self.platform().is_cuda() { CUDA_QUERIES } else { &[] };
+        let numbers = QUERIES.iter().chain(more).cloned().flatten().filter(|name| !HANDLES.contains(name));
         numbers.filter_map(|name| Some((name, self.ask(name).ok()?))).collect()
     }
 

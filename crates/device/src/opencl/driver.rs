@@ -1,4 +1,4 @@
-//! Loading the ICD loader.
+//! Loading the ICD loader, and CUDA's driver beside it.
 
 use std::ffi::{CString, c_void};
 use std::sync::OnceLock;
@@ -9,6 +9,7 @@ use penstock_wire::status::Status;
 use super::api::{self, Functions, function};
 use super::device::Device;
 use super::platform::Platform;
+use crate::cuda;
 
 /// The name under which every ICD loader of Linux installs itself.
 const LOADER: &str = "libOpenCL.so.1";
@@ -58,18 +59,29 @@ impl Driver {
     }
 
     fn open() -> Result<Self, LoadError> {
+        let cuda = cuda::platform();
         let path = std::env::var(LOADER_VARIABLE).unwrap_or_else(|_| LOADER.to_owned());
         // SAFETY: the loader's and the drivers' constructors run here; that they may is what naming them means.
-        let library = unsafe { libloading::Library::new(&path) };
-        let library = library.map_err(|error| LoadError::Missing { path, reason: error.to_string() })?;
-        Functions::load(&|name: &CString| {
-            // SAFETY: the symbol is only kept as an address; its type is that of OpenCL's function of this name.
-            let symbol = unsafe { library.get::<*const c_void>(name.as_bytes_with_nul()) };
-            symbol.ok().map(|symbol| *symbol)
-        });
-        // Drivers keep threads running and callbacks pending: their code must stay for the life of the process.
-        std::mem::forget(library);
-        Ok(Self { platforms: platforms().unwrap_or_default() })
+        match unsafe { libloading::Library::new(&path) } {
+            Ok(library) => {
+                Functions::load(&|name: &CString| {
+                    // SAFETY: the symbol is only kept as an address; its type is that of OpenCL's function of this name.
+                    let symbol = unsafe { library.get::<*const c_void>(name.as_bytes_with_nul()) };
+                    symbol.ok().map(|symbol| *symbol)
+                });
+                // Drivers keep threads running and callbacks pending: their code must stay for the life of the process.
+                std::mem::forget(library);
+                let mut platforms = platforms().unwrap_or_default();
+                // The loader does not know it, but its functions go where an object's first word says.
+                platforms.extend(cuda.map(Platform::from_handle));
+                Ok(Self { platforms })
+            }
+            Err(_) if cuda.is_some() => {
+                Functions::load(&|name: &CString| cuda::function(name));
+                Ok(Self { platforms: platforms().unwrap_or_default() })
+            }
+            Err(error) => Err(LoadError::Missing { path, reason: error.to_string() }),
+        }
     }
 }
 

@@ -283,6 +283,10 @@ impl Kernel {
         Ok(local.map(|size| size as u64))
     }
 
+    pub(super) fn program(&self) -> &Program {
+        &self.0.program
+    }
+
     pub(super) fn raw(&self) -> cl_kernel {
         self.0.raw.raw()
     }

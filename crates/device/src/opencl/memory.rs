@@ -5,8 +5,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use penstock_cl_sys::{
-    CL_BUFFER_CREATE_TYPE_REGION, CL_DEVICE_SVM_CAPABILITIES, CL_MEM_KERNEL_READ_AND_WRITE, CL_MEM_READ_ONLY,
-    CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR, CL_MEM_WRITE_ONLY, CL_TRUE, cl_buffer_region, cl_mem,
+    CL_BUFFER_CREATE_TYPE_REGION, CL_DEVICE_SVM_CAPABILITIES, CL_MEM_DEVICE_ADDRESS_EXT,
+    CL_MEM_KERNEL_READ_AND_WRITE, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR,
+    CL_MEM_WRITE_ONLY, CL_TRUE, cl_buffer_region, cl_mem,
 };
 use penstock_wire::status::Status;
 
@@ -134,6 +135,9 @@ impl Mem {
         alignment: u32,
         address: u64,
     ) -> Result<Self, Status> {
+        if context.platform().is_cuda() {
+            return Self::variable(context, flags, size, address);
+        }
         // A device without SVM may still work on our memory, but its kernels need not see our addresses.
         let can = |device: &Device| device.number::<u64>(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0) != 0;
         context.platform().needs(2, 0)?;
@@ -154,6 +158,14 @@ impl Mem {
         let share = Share::take(size)?;
         let mapping = Mapping::zeroed_at(address, bytes.next_multiple_of(PAGE_BYTES))?;
         Self::over(context, flags & KERNEL_FLAGS, size, (mapping, Some(share)))
+    }
+
+    /// A variable of a module as a buffer, where CUDA's driver is behind the platform.
+    fn variable(context: &Context, flags: u64, size: u64, address: u64) -> Result<Self, Status> {
+        let place = std::ptr::without_provenance_mut(api::size(address)?);
+        let flags = flags & KERNEL_FLAGS | CL_MEM_USE_HOST_PTR;
+        let raw = create_buffer(context, flags, api::size(size)?, place)?;
+        Ok(Self::of(raw, context, Kind::Buffer, size))
     }
 
     /// A buffer whose content is in a mapping.
@@ -277,6 +289,19 @@ impl Mem {
     /// Bytes of a buffer; of an image, of all its content without gaps.
     pub fn size(&self) -> u64 {
         self.0.size
+    }
+
+    /// Where kernels see its first byte. It stays there as long as it lives.
+    ///
+    /// # Errors
+    /// `CL_INVALID_OPERATION` where the driver tells no addresses, or one for each of several devices.
+    pub fn device_address(&self) -> Result<u64, Status> {
+        let get = function!(clGetMemObjectInfo)?;
+        // SAFETY: the object lives, and `number` gives a place of the size it names.
+        let address = api::number(|size, value, true_size| unsafe {
+            get(self.raw(), CL_MEM_DEVICE_ADDRESS_EXT, size, value, true_size)
+        });
+        address.map_err(|_| Status::INVALID_OPERATION)
     }
 
     /// Its context.

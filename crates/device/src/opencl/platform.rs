@@ -9,6 +9,7 @@ use penstock_wire::status::Status;
 use super::api::{self, function};
 use super::device::Device;
 use super::driver;
+use crate::cuda;
 
 /// Where `clGetPlatformInfo` has queries: core, the ICD's, external memory and semaphores. Whole ranges are asked, so that
 /// a query of a newer version is answered too; a driver refuses what it does not know.
@@ -22,6 +23,7 @@ pub struct Platform(Arc<Inner>);
 struct Inner {
     handle: Handle,
     version: (u32, u32),
+    is_cuda: bool,
     /// Kept, so that a device is the same object (and its tries are made once) whoever asks.
     devices: OnceLock<Vec<Device>>,
 }
@@ -39,6 +41,7 @@ impl Platform {
         Self(Arc::new(Inner {
             handle: Handle(handle),
             version: version.unwrap_or_default(),
+            is_cuda: cuda::platform() == Some(handle),
             devices: OnceLock::new(),
         }))
     }
@@ -69,6 +72,11 @@ impl Platform {
             // SAFETY: the platform is one of the loader's. That it fails is of no consequence.
             let _ = unsafe { unload(self.raw()) };
         }
+    }
+
+    /// Whether it is CUDA's driver: none that an ICD loader knows, and none that takes OpenCL C.
+    pub fn is_cuda(&self) -> bool {
+        self.0.is_cuda
     }
 
     /// Whether it is of this version of OpenCL or a newer one.

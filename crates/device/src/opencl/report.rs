@@ -10,20 +10,21 @@ use penstock_cl_sys::{
     CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT,
 };
 use penstock_wire::describe::{BuildReport, Info, KernelDescription};
-use penstock_wire::limits;
 use penstock_wire::status::Status;
+use penstock_wire::{cuda, limits};
 
 use super::api::{self, function};
 use super::device::Device;
 use super::kernel::Kernel;
 use super::program::{ARG_INFO_OPTION, Program};
 
-const BUILD_QUERIES: [u32; 5] = [
+const BUILD_QUERIES: [u32; 6] = [
     CL_PROGRAM_BUILD_STATUS,
     CL_PROGRAM_BUILD_OPTIONS,
     CL_PROGRAM_BUILD_LOG,
     CL_PROGRAM_BINARY_TYPE,
     CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
+    cuda::BUILD_GLOBALS,
 ];
 
 const PROGRAM_QUERIES: [u32; 5] = [
@@ -43,6 +44,10 @@ const WORK_GROUP_QUERIES: [u32; 7] = [
     CL_KERNEL_GLOBAL_WORK_SIZE,
     CL_KERNEL_SPILL_MEM_SIZE_INTEL,
 ];
+
+/// Beside them, where CUDA's driver is behind the platform.
+const CUDA_WORK_GROUP_QUERIES: std::ops::Range<u32> =
+    cuda::KERNEL_ATTRIBUTE..cuda::KERNEL_ATTRIBUTE + cuda::KERNEL_ATTRIBUTES_MAX;
 
 impl Program {
     /// All that a client may ask after a build, compile or link that ended with `status`. `devices` are the program's, with their
@@ -143,8 +148,11 @@ impl Program {
 impl Kernel {
     fn describe(&self, name: &str, devices: &[(u32, Device)]) -> KernelDescription {
         let work_group = |device| {
-            let answers = WORK_GROUP_QUERIES.iter();
-            answers.filter_map(|&query| Some((query, self.work_group_info(device, query).ok()?))).collect()
+            let is_cuda = self.program().context().platform().is_cuda();
+            let more = if is_cuda { CUDA_WORK_GROUP_QUERIES } else { 0..0 };
+            let more = more.chain(is_cuda.then_some(cuda::KERNEL_PARAMS));
+            let answers = WORK_GROUP_QUERIES.iter().copied().chain(more);
+            answers.filter_map(|query| Some((query, self.work_group_info(device, query).ok()?))).collect()
         };
         let args = self.arg_descriptions();
         KernelDescription {

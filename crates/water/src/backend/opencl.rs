@@ -107,6 +107,8 @@ impl OpenCl {
             clock,
         };
         let platforms = Driver::load().map(|driver| driver.platforms()).unwrap_or_default();
+        // CUDA's driver takes no OpenCL C.
+        let platforms = platforms.into_iter().filter(|platform| !platform.is_cuda());
         for (domain, platform) in (0..).zip(platforms) {
             let devices = platform.devices();
             let Ok(context) = Context::new(&platform, &devices, Box::new(|_| {})) else { continue };

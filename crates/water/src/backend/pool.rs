@@ -131,7 +131,9 @@ impl Pooled {
         for (_, error) in pool.absent() {
             eprintln!("libwater: left out of the pool: {error}");
         }
-        let devices = pool.chosen(&config);
+        let mut devices = pool.chosen(&config);
+        // CUDA's driver takes no OpenCL C.
+        devices.retain(|device| !device.is_cuda());
         Self::over(Arc::new(pool), &devices, clock)
             .map_err(|error| refused(format!("cannot use the pool: {error}")))
     }

@@ -30,9 +30,13 @@ pub struct Flow {
     pub hollow: bool,
     /// What the command waits for has not ended: nothing goes to local sinks yet.
     pub is_held: bool,
+    /// Its job is the so manyth of this rank.
+    pub place: u64,
+    /// Its source is on this rank, or is awaited.
+    pub is_admitted: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SinkState {
     /// Bytes given away, of those that go there.
     pub given: u64,
@@ -40,6 +44,8 @@ pub struct SinkState {
     pub there: u64,
     /// Pieces under way.
     pub under_way: u64,
+    /// Its receiver was told that there are bytes.
+    pub is_offered: bool,
 }
 
 /// Where the bytes of a move are.

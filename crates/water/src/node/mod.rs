@@ -16,10 +16,10 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::{Backend, Ended, Failure};
 use crate::clock::Clock;
-use crate::command::{CommandId, End, Fault, Job, Message, Outcome, Rank, Stream, Times, Wait, Work};
+use crate::command::{CommandId, End, Fault, Job, Message, Outcome, Rank, Times, Wait, Work};
 use crate::error::code;
 use crate::transport::{Happening, Transport};
-use moves::Moves;
+use moves::{Moves, Start};
 use operation::{operation, span};
 use together::Gatherings;
 
@@ -170,7 +170,8 @@ impl Node {
         if let Work::Move(order) = &entry.job.work
             && order.early
         {
-            self.moves.start_early(id, entry.job.device, order.clone(), &*self.backend);
+            let start = Start { id, place: entry.place, device: entry.job.device };
+            self.moves.start_early(start, order.clone(), &*self.backend);
         }
         self.jobs.insert(id, entry);
         if ready {
@@ -180,7 +181,9 @@ impl Node {
 
     fn wait_for_own(&mut self, entry: &mut Entry, command: CommandId) {
         if let Some(fault) = self.faults.get(&command) {
-            entry.broken.get_or_insert_with(|| fault.clone());
+            if fails_with(&entry.job, command) {
+                entry.broken.get_or_insert_with(|| fault.clone());
+            }
             return;
         }
         // What is not there has ended well.
@@ -193,11 +196,13 @@ impl Node {
         }
     }
 
-    fn wait_for_foreign(&mut self, entry: &mut Entry, Wait { command, rank }: Wait) {
+    fn wait_for_foreign(&mut self, entry: &mut Entry, Wait { command, rank, is_lenient }: Wait) {
         let foreign = self.foreign.entry(command).or_default();
         match foreign.arrived.pop_front() {
             Some(outcome) => {
-                if let Err(fault) = outcome {
+                if let Err(fault) = outcome
+                    && !is_lenient
+                {
                     entry.broken.get_or_insert(fault);
                 }
                 if foreign.waiting.is_empty() && foreign.arrived.is_empty() {
@@ -206,8 +211,10 @@ impl Node {
             }
             None if self.lost.contains_key(&rank) => {
                 self.foreign.remove(&command);
-                let fault = self.lost_fault(command, rank);
-                entry.broken.get_or_insert(fault);
+                if !is_lenient {
+                    let fault = self.lost_fault(command, rank);
+                    entry.broken.get_or_insert(fault);
+                }
             }
             None => {
                 foreign.waiting.push_back(entry.job.id);
@@ -226,7 +233,7 @@ impl Node {
         if foreign.waiting.is_empty() && foreign.arrived.is_empty() {
             self.foreign.remove(&command);
         }
-        self.met(waiting, outcome.err());
+        self.met(waiting, command, outcome.err());
     }
 
     /// When this command of this rank has ended, that rank is told, once for each time it was asked for.
@@ -239,10 +246,12 @@ impl Node {
         self.letter(rank, Message::Ended { command, outcome });
     }
 
-    /// One thing less to wait for.
-    fn met(&mut self, id: CommandId, fault: Option<Box<Fault>>) {
+    /// One thing less to wait for: this command has ended.
+    fn met(&mut self, id: CommandId, command: CommandId, fault: Option<Box<Fault>>) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
-        if let Some(fault) = fault {
+        if let Some(fault) = fault
+            && fails_with(&entry.job, command)
+        {
             entry.broken.get_or_insert(fault);
         }
         entry.unmet = entry.unmet.saturating_sub(1);
@@ -274,18 +283,18 @@ impl Node {
             let mut again = false;
             while let Some(id) = self.ready.pop_front() {
                 again = true;
-                self.start(id, transport);
+                self.start(id);
             }
             let mut ended = std::mem::take(&mut self.ended);
             self.backend.poll(&mut ended);
             again |= !ended.is_empty();
             for end in ended.drain(..) {
-                self.operation_ended(end, transport);
+                self.operation_ended(end);
             }
             self.ended = ended;
             if again {
                 for end in std::mem::take(&mut self.deferred) {
-                    self.operation_ended(end, transport);
+                    self.operation_ended(end);
                 }
             }
             again |= self.advance_moves(transport);
@@ -296,14 +305,9 @@ impl Node {
         }
     }
 
-    /// A receiver of a stream is ready.
-    pub fn is_ready(&mut self, rank: Rank, stream: Stream) {
-        self.moves.is_ready(rank, stream);
-    }
-
-    /// A sender has broken a stream off.
-    pub fn is_broken(&mut self, rank: Rank, stream: Stream, fault: Box<Fault>) {
-        self.moves.is_broken(rank, stream, fault);
+    /// Its bytes on their way.
+    pub fn moves(&mut self) -> &mut Moves {
+        &mut self.moves
     }
 
     /// What the transport tells of the streams of this rank's moves, or of a rank that is gone.
@@ -327,7 +331,7 @@ impl Node {
             let Some(place) = foreign.waiting.iter().position(|waiting| *waiting == id) else { continue };
             foreign.waiting.remove(place);
             let fault = self.lost_fault(command, rank);
-            self.met(id, Some(fault));
+            self.met(id, command, Some(fault));
         }
     }
 
@@ -338,7 +342,7 @@ impl Node {
         Box::new(Fault { rank, node: String::new(), ..fault })
     }
 
-    fn start(&mut self, id: CommandId, transport: &mut dyn Transport) {
+    fn start(&mut self, id: CommandId) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         if entry.started {
             return;
@@ -352,6 +356,7 @@ impl Node {
         if self.moves.let_through(id, entry.broken.clone()) {
             return;
         }
+        let start = Start { id, place: entry.place, device: entry.job.device };
         if let Some(fault) = entry.broken.clone()
             && !entry.job.work.is_release()
         {
@@ -360,7 +365,7 @@ impl Node {
             {
                 // The other ends must not wait for bytes that never come.
                 let order = order.clone();
-                self.moves.start_broken(id, entry.job.device, order, fault);
+                self.moves.start_broken(start, order, fault);
                 return;
             }
             self.end(id, Err(fault));
@@ -369,8 +374,7 @@ impl Node {
         match &entry.job.work {
             Work::Marker => self.end(id, Ok(())),
             Work::Move(order) if order.crosses_ranks() || !order.is_single() => {
-                let (device, order) = (entry.job.device, order.clone());
-                self.moves.start(id, device, order, &*self.backend, transport);
+                self.moves.start(start, order.clone(), &*self.backend);
             }
             _ => {
                 let operation = operation(&entry.job.work);
@@ -410,9 +414,9 @@ impl Node {
         }
     }
 
-    fn operation_ended(&mut self, end: Ended, transport: &mut dyn Transport) {
+    fn operation_ended(&mut self, end: Ended) {
         let id = end.operation;
-        if self.moves.operation_ended(id, &end.outcome, transport) {
+        if self.moves.operation_ended(id, &end.outcome) {
             return;
         }
         if matches!(&end.outcome, Err(failure) if failure.code == code::WAIT_LIST_FAILED)
@@ -500,7 +504,7 @@ impl Node {
                     later.broken.get_or_insert(fault);
                 }
             } else {
-                self.met(successor, fault);
+                self.met(successor, id, fault);
             }
         }
         for rank in std::mem::take(&mut entry.tell) {
@@ -524,7 +528,7 @@ impl Node {
     }
 
     fn advance_moves(&mut self, transport: &mut dyn Transport) -> bool {
-        let advanced = self.moves.advance(&mut *self.backend, transport);
+        let advanced = self.moves.advance(self.clock.now(), &mut *self.backend, transport);
         for (rank, mut message) in self.moves.letters() {
             if let Message::Broken { fault, .. } = &mut message
                 && fault.node.is_empty()
@@ -546,6 +550,11 @@ impl Node {
         }
         moved
     }
+}
+
+/// Whether a job fails if this command, which it waits for, does.
+fn fails_with(job: &Job, command: CommandId) -> bool {
+    job.waits.iter().any(|wait| wait.command == command && !wait.is_lenient)
 }
 
 /// Whether the back end starts `later` after `earlier` has ended, though both are given to it now.

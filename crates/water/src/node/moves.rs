@@ -2,22 +2,25 @@
 //!
 //! A move has all its bytes in one place, its *base*: the program's memory or a buffer's, where that can be read in place, else
 //! a block of its own. Pieces arrive there in order; each sink takes what has arrived. Between ranks a large stream starts when
-//! its receiver has said [`Message::Ready`], so a piece that was given to the transport never waits for a receiver, and
+//! its receiver has said [`Message::Ready`] (see [`admission`]), so a piece that was given to the transport never waits for a receiver, and
 //! a few pieces under way keep the link busy: streams go one after the other, the first is there first.
 //!
 //! When a move cannot be done, its streams are broken off: the receiver gets pieces of 0 bytes, and the fault in
 //! [`Message::Broken`]. It takes them all, so that nobody waits for a piece that never comes.
 
-use std::collections::{BTreeMap, VecDeque};
+mod admission;
+mod pieces;
+
+use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::flow::{self, Base, Flow, SinkState, arrive, block, copy, own_block};
-use super::span;
-use crate::backend::{Backend, Failure, Operation};
+use super::flow::{self, Base, Flow, SinkState, arrive, block, own_block};
+use crate::backend::{Backend, Failure};
 use crate::command::{CommandId, End, Fault, Message, Move, Rank, Stream};
 use crate::error::code;
 use crate::transport::{Happening, Token, Transport};
+use admission::Admission;
 
 /// Streams up to this size are sent unasked: less than what transports keep for a receiver that is not ready yet costs a copy,
 /// asking costs a message there and one back.
@@ -30,6 +33,10 @@ const SENDS_MIN: u64 = 4;
 /// Small pieces may be more, up to so many bytes: a scheduler naps for 20 µs or more, in which a link of 3 GB/s carries 64 KiB. It is
 /// to idle for less than a tenth of the time; twice this would help little, and pieces on a link that is shared fairly arrive later.
 const WINDOW_BYTES: u64 = 512 << 10;
+
+/// Half of the pieces under way may begin within this time. On a link that is shared fairly those that begin together end together; the
+/// others keep it busy until somebody has looked.
+const BURST_NS: u64 = 10_000;
 
 /// Pieces of a stream may be awaited for twice what is sent at a time: a sender never waits for its receiver's nap.
 const RECEIVES_PER_SEND: u64 = 2;
@@ -63,6 +70,11 @@ pub struct Moves {
     next_token: u64,
     /// Large pieces under way to others.
     sends: u64,
+    admission: Admission,
+    /// Large pieces that were given away since `burst_began`, in ns; whether there were more.
+    burst: u64,
+    burst_began: u64,
+    is_limited: bool,
     /// Streams whose receivers are ready.
     ready: FxHashSet<(Rank, Stream)>,
     /// Faults of streams that were broken off.
@@ -72,6 +84,17 @@ pub struct Moves {
     done: Vec<(CommandId, Result<(), Broken>)>,
     letters: Vec<(Rank, Message)>,
     changed: bool,
+}
+
+/// Which move, and for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    /// Its command.
+    pub id: CommandId,
+    /// Its job is the so manyth of this rank.
+    pub place: u64,
+    /// Its device.
+    pub device: u32,
 }
 
 /// What a piece's end means for its move.
@@ -91,26 +114,21 @@ impl Moves {
         self.flows.is_empty()
     }
 
+    /// Whether large pieces are under way to others.
+    pub fn is_sending(&self) -> bool {
+        self.sends > 0
+    }
+
     /// Starts a move whose waits have ended.
-    pub fn start(
-        &mut self,
-        id: CommandId,
-        device: u32,
-        order: Move,
-        backend: &dyn Backend,
-        _transport: &mut dyn Transport,
-    ) {
+    pub fn start(&mut self, start: Start, order: Move, backend: &dyn Backend) {
         let base = flow::base(&order, backend);
-        self.insert(id, device, order, base, None, backend.is_hollow());
+        self.insert(start, order, base, None, backend.is_hollow(), false);
     }
 
     /// Takes the bytes of a move whose waits have not ended.
-    pub fn start_early(&mut self, id: CommandId, device: u32, order: Move, backend: &dyn Backend) {
-        let base = if backend.is_hollow() { Some(own_block(&order)) } else { block(&order) };
-        self.insert(id, device, order, base, None, backend.is_hollow());
-        if let Some(flow) = self.flows.get_mut(&id) {
-            flow.is_held = true;
-        }
+    pub fn start_early(&mut self, start: Start, order: Move, backend: &dyn Backend) {
+        // It has a place for its bytes when it is admitted.
+        self.insert(start, order, None, None, backend.is_hollow(), true);
     }
 
     /// The waits of a move that was started early have ended; with a fault, its local sinks get nothing. Whether it is such a move.
@@ -122,7 +140,7 @@ impl Moves {
             for (sink, state) in
                 flow.order.sinks.iter().zip(&mut flow.sinks).filter(|(sink, _)| Flow::is_local(sink))
             {
-                *state = SinkState { given: sink.size, there: sink.size, under_way: 0 };
+                *state = SinkState { given: sink.size, there: sink.size, ..SinkState::default() };
             }
             flow.is_reported = true;
             self.done.push((id, Err(Broken::Fault(fault))));
@@ -131,28 +149,23 @@ impl Moves {
     }
 
     /// Starts a move that can not be done: its streams are broken off.
-    pub fn start_broken(&mut self, id: CommandId, device: u32, order: Move, fault: Box<Fault>) {
-        self.done.push((id, Err(Broken::Fault(fault.clone()))));
+    pub fn start_broken(&mut self, start: Start, order: Move, fault: Box<Fault>) {
+        self.done.push((start.id, Err(Broken::Fault(fault.clone()))));
         // Bytes that still come have to go somewhere.
         let base = own_block(&order);
-        self.insert(id, device, order, Some(base), Some(Broken::Fault(fault)), true);
+        self.insert(start, order, Some(base), Some(Broken::Fault(fault)), true, false);
     }
 
     fn insert(
         &mut self,
-        id: CommandId,
-        device: u32,
+        Start { id, place, device }: Start,
         order: Move,
         base: Option<Base>,
         broken: Option<Broken>,
         hollow: bool,
+        is_held: bool,
     ) {
-        let sinks = order.sinks.iter().map(|_| SinkState { given: 0, there: 0, under_way: 0 }).collect();
-        if let End::Rank { rank, stream } = order.source
-            && order.size > EAGER_BYTES_MAX
-        {
-            self.letters.push((rank, Message::Ready { stream }));
-        }
+        let sinks = order.sinks.iter().map(|_| SinkState::default()).collect();
         let is_reported = broken.is_some();
         let mut flow = Flow {
             id,
@@ -168,17 +181,13 @@ impl Moves {
             awaits_fault: false,
             is_reported,
             hollow,
-            is_held: false,
+            is_held,
+            place,
+            is_admitted: true,
         };
-        if flow.base.is_none() {
-            let message = format!("no memory for {} bytes on their way", flow.order.size);
-            flow.base =
-                Some(Base { start: std::ptr::dangling_mut(), _keep: None, is_live: false, sink: None });
-            flow.hollow = true;
-            self.break_off(
-                &mut flow,
-                Broken::Failure(Failure { code: code::OUT_OF_HOST_MEMORY, message, log: String::new() }),
-            );
+        self.admit_new(&mut flow, is_held);
+        if flow.base.is_none() && !is_held {
+            self.has_no_memory(&mut flow);
         }
         if let Some(broken) = broken {
             self.break_off(&mut flow, broken);
@@ -191,6 +200,24 @@ impl Moves {
         for (rank, reason) in lost {
             self.lost(rank, &reason);
         }
+    }
+
+    /// A place for the bytes of a move that was started early.
+    fn make_room(&mut self, flow: &mut Flow) {
+        let is_unused = flow.hollow || flow.broken.is_some();
+        flow.base = if is_unused { Some(own_block(&flow.order)) } else { block(&flow.order) };
+        if flow.base.is_none() {
+            self.has_no_memory(flow);
+        }
+    }
+
+    fn has_no_memory(&mut self, flow: &mut Flow) {
+        let message = format!("no memory for {} bytes on their way", flow.order.size);
+        // Bytes that still come have to go somewhere.
+        flow.base = Some(own_block(&flow.order));
+        flow.hollow = true;
+        let failure = Failure { code: code::OUT_OF_HOST_MEMORY, message, log: String::new() };
+        self.break_off(flow, Broken::Failure(failure));
     }
 
     /// Nothing more is given to local sinks; the others are told.
@@ -310,7 +337,7 @@ impl Moves {
             for (index, (sink, state)) in flow.order.sinks.iter().zip(&mut flow.sinks).enumerate() {
                 if matches!(sink.to, End::Rank { rank, .. } if rank == lost) {
                     // Nobody is there to get the rest. That is no fault of who else gets these bytes.
-                    *state = SinkState { given: sink.size, there: sink.size, under_way: 0 };
+                    *state = SinkState { given: sink.size, there: sink.size, ..SinkState::default() };
                     let mine = |part: &(CommandId, Part)| {
                         part.0 == id && matches!(part.1, Part::Sent { sink, .. } if sink == index)
                     };
@@ -326,6 +353,7 @@ impl Moves {
             if matches!(flow.order.source, End::Rank { rank, .. } if rank == lost) && !flow.has_all() {
                 self.tokens.retain(|_, part| part.0 != id || !matches!(part.1, Part::Arrived { .. }));
                 flow.awaited = 0;
+                flow.is_admitted = true;
                 flow.next = flow.pieces();
                 flow.arrived = flow.order.size;
                 flow.awaits_fault = false;
@@ -337,12 +365,7 @@ impl Moves {
     }
 
     /// Whether this was a part of a move.
-    pub fn operation_ended(
-        &mut self,
-        id: CommandId,
-        outcome: &Result<(), Failure>,
-        _: &mut dyn Transport,
-    ) -> bool {
+    pub fn operation_ended(&mut self, id: CommandId, outcome: &Result<(), Failure>) -> bool {
         if id.0 & PART == 0 {
             return false;
         }
@@ -372,16 +395,29 @@ impl Moves {
     }
 
     /// Moves on what can be; whether anything did.
-    pub fn advance(&mut self, backend: &mut dyn Backend, transport: &mut dyn Transport) -> bool {
+    pub fn advance(&mut self, now: u64, backend: &mut dyn Backend, transport: &mut dyn Transport) -> bool {
+        if now.saturating_sub(self.burst_began) >= BURST_NS {
+            self.burst = 0;
+            self.burst_began = now;
+            self.changed |= std::mem::take(&mut self.is_limited);
+        }
         if !std::mem::take(&mut self.changed) {
             return false;
         }
-        let ids: VecDeque<CommandId> = self.flows.keys().copied().collect();
+        self.admit_more();
+        let ids: Vec<CommandId> =
+            self.flows.iter().filter(|(_, flow)| flow.is_admitted).map(|(id, _)| *id).collect();
         for id in ids {
             let Some(mut flow) = self.flows.remove(&id) else { continue };
+            if flow.base.is_none() {
+                self.make_room(&mut flow);
+            }
             self.find_fault(&mut flow);
             self.ask_source(id, &mut flow, backend, transport);
             self.feed_all(id, &mut flow, backend, transport);
+            if flow.has_all() && self.admission.end(id) {
+                self.changed = true;
+            }
             if !flow.is_reported
                 && !flow.is_held
                 && (flow.is_done() || flow.broken.is_some())
@@ -414,6 +450,7 @@ impl Moves {
         }
         if let End::Rank { rank, stream } = flow.order.source {
             self.faults.remove(&(rank, stream));
+            self.admission.forget(flow.place, flow.id, (rank, stream));
         }
     }
 
@@ -427,167 +464,5 @@ impl Moves {
             flow.awaits_fault = false;
             self.break_off(flow, Broken::Fault(fault));
         }
-    }
-
-    /// Asks for the next pieces.
-    fn ask_source(
-        &mut self,
-        id: CommandId,
-        flow: &mut Flow,
-        backend: &mut dyn Backend,
-        transport: &mut dyn Transport,
-    ) {
-        match flow.order.source {
-            End::Host { .. } => flow.arrived = flow.order.size,
-            End::Buffer { .. }
-                if (flow.hollow && !backend.takes_time(flow.device))
-                    || flow.base.as_ref().is_some_and(|base| base.is_live && base.sink.is_none()) =>
-            {
-                flow.arrived = flow.order.size;
-            }
-            End::Buffer { buffer, offset } => {
-                while flow.next < flow.pieces()
-                    && flow.awaited < RECEIVES_PER_SEND * sends_max(flow.order.segment)
-                {
-                    let (start, size) = flow.piece(flow.next);
-                    let part = self.part(id, Part::Arrived { index: flow.next, size });
-                    let Some(base) = &flow.base else { return };
-                    let operation =
-                        Operation::Read { buffer, offset: offset + start, into: base.at(start, size) };
-                    // SAFETY: the base lives until the flow is forgotten, which waits for all its parts.
-                    unsafe { backend.start(part, flow.device, &operation, &[]) };
-                    flow.next += 1;
-                    flow.awaited += 1;
-                }
-            }
-            End::Rank { rank, stream } => {
-                while flow.next < flow.pieces()
-                    && flow.awaited < RECEIVES_PER_SEND * sends_max(flow.order.segment)
-                {
-                    let (start, size) = flow.piece(flow.next);
-                    let token = self.token(id, Part::Arrived { index: flow.next, size });
-                    let Some(base) = &flow.base else { return };
-                    let place = if flow.hollow { base.at(0, size) } else { base.at(start, size) };
-                    // SAFETY: as above; nobody reads bytes of the base that have not arrived.
-                    unsafe { transport.receive(rank, stream, place, token) };
-                    flow.next += 1;
-                    flow.awaited += 1;
-                }
-            }
-        }
-    }
-
-    /// Gives all sinks what has arrived, other ranks piece by piece in turns: of a tree's subtrees none waits until another has all.
-    fn feed_all(
-        &mut self,
-        id: CommandId,
-        flow: &mut Flow,
-        backend: &mut dyn Backend,
-        transport: &mut dyn Transport,
-    ) {
-        let mut turns: Vec<usize> = (0..flow.sinks.len()).collect();
-        loop {
-            turns.sort_by_key(|sink| flow.sinks.get(*sink).map(|state| state.given));
-            if !turns.iter().any(|sink| self.feed(id, flow, *sink, backend, transport)) {
-                return;
-            }
-        }
-    }
-
-    /// Gives a sink what has arrived; another rank one piece of it. Whether that rank may get more.
-    fn feed(
-        &mut self,
-        id: CommandId,
-        flow: &mut Flow,
-        index: usize,
-        backend: &mut dyn Backend,
-        transport: &mut dyn Transport,
-    ) -> bool {
-        let (Some(sink), Some(base)) = (flow.order.sinks.get(index).copied(), flow.base.as_ref()) else {
-            return false;
-        };
-        let Some(state) = flow.sinks.get_mut(index) else { return false };
-        let available = flow.arrived.saturating_sub(sink.first).min(sink.size);
-        match sink.to {
-            End::Rank { rank, stream } => {
-                let is_large = sink.size > EAGER_BYTES_MAX;
-                if is_large && state.given < sink.size && !self.ready.contains(&(rank, stream)) {
-                    return false;
-                }
-                if state.given < sink.size && (!is_large || self.sends < sends_max(flow.order.segment)) {
-                    let size = flow.order.segment.max(1).min(sink.size - state.given);
-                    if state.given + size > available && flow.broken.is_none() {
-                        return false;
-                    }
-                    let mut piece =
-                        if flow.hollow { base.at(0, size) } else { base.at(sink.first + state.given, size) };
-                    if flow.broken.is_some() {
-                        piece.length = 0;
-                    }
-                    self.next_token += 1;
-                    let token = Token(self.next_token);
-                    self.tokens.insert(token, (id, Part::Sent { sink: index, is_large }));
-                    state.given += size;
-                    state.under_way += 1;
-                    self.sends += u64::from(is_large);
-                    // SAFETY: the base lives until the flow is forgotten; bytes that have arrived change no more.
-                    unsafe { transport.send(rank, stream, piece, token) };
-                    return true;
-                }
-            }
-            _ if flow.is_held || flow.broken.is_some() || state.given >= available => {}
-            _ if base.sink == Some(index) => {
-                state.given = available;
-                state.there = available;
-            }
-            End::Host { .. } if flow.hollow => {
-                state.given = available;
-                state.there = available;
-            }
-            End::Buffer { .. } if flow.hollow && !backend.takes_time(flow.device) => {
-                state.given = available;
-                state.there = available;
-            }
-            End::Host { address } => {
-                copy(
-                    base.at(sink.first + state.given, available - state.given),
-                    span(address + state.given, available - state.given),
-                );
-                state.given = available;
-                state.there = available;
-            }
-            End::Buffer { buffer, offset } => {
-                let size = available - state.given;
-                if let Some(memory) = backend.memory(buffer, offset + state.given, size) {
-                    copy(base.at(sink.first + state.given, size), memory.span);
-                    state.there += size;
-                } else {
-                    self.next_part += 1;
-                    let part = CommandId(PART | self.next_part);
-                    self.parts.insert(part, (id, Part::Written { sink: index, size }));
-                    let from = base.at(sink.first + state.given, size);
-                    let operation = Operation::Write { buffer, offset: offset + state.given, from };
-                    state.under_way += 1;
-                    // SAFETY: as above.
-                    unsafe { backend.start(part, flow.device, &operation, &[]) };
-                }
-                state.given = available;
-            }
-        }
-        false
-    }
-
-    fn part(&mut self, id: CommandId, part: Part) -> CommandId {
-        self.next_part += 1;
-        let operation = CommandId(PART | self.next_part);
-        self.parts.insert(operation, (id, part));
-        operation
-    }
-
-    fn token(&mut self, id: CommandId, part: Part) -> Token {
-        self.next_token += 1;
-        let token = Token(self.next_token);
-        self.tokens.insert(token, (id, part));
-        token
     }
 }

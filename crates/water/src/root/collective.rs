@@ -10,7 +10,7 @@
 use rustc_hash::FxHashMap;
 
 use super::collect::{self, Group, Source, Spread};
-use super::cost::{Link, Shape};
+use super::cost::{self, Link, SEGMENT_BYTES_MIN, Shape};
 use super::group::Plan;
 use super::{Issue, Request, Root};
 use crate::command::{CommandId, Together};
@@ -74,6 +74,11 @@ impl Planning {
         }
     }
 
+    /// Commands that are not planned.
+    pub(super) fn left(&self) -> usize {
+        self.order.len().saturating_sub(self.next)
+    }
+
     fn take(&mut self, members: &[usize]) -> Vec<Issue> {
         members.iter().filter_map(|member| self.batch.get_mut(*member)?.take()).collect()
     }
@@ -100,7 +105,9 @@ impl Root {
         for group in found.groups {
             let (source, level) = (group.source, level(&levels, &group.members));
             let least_ns = loads.get(&level).copied().filter(|_| matches!(source, Source::Buffer(_)));
-            let Some(mut plan) = self.decide(&batch, level, group, least_ns.unwrap_or_default()) else { continue };
+            let Some(mut plan) = self.decide(&batch, level, group, least_ns.unwrap_or_default()) else {
+                continue;
+            };
             if matches!(source, Source::Read(_)) {
                 plan.choice.segment = *segments.entry(source).or_insert(plan.choice.segment);
             }
@@ -129,13 +136,17 @@ impl Root {
             let Some(place) = planning.order.get(planning.next).copied() else { return false };
             planning.next += 1;
             if let Some(plan) = at(&planning.plan_of, place) {
-                let Some(members) = planning.plans.get(plan).map(|plan| plan.group.members.clone()) else { continue };
+                let Some(members) = planning.plans.get(plan).map(|plan| plan.group.members.clone()) else {
+                    continue;
+                };
                 let members = planning.take(&members);
                 if let Some(plan) = planning.plans.get(plan).filter(|_| !members.is_empty()) {
                     self.blocking(|root| root.plan_group(plan, members));
                 }
             } else if let Some(spread) = at(&planning.spread_of, place) {
-                let Some(members) = planning.spreads.get(spread).map(|spread| spread.members.clone()) else { continue };
+                let Some(members) = planning.spreads.get(spread).map(|spread| spread.members.clone()) else {
+                    continue;
+                };
                 let members = planning.take(&members);
                 if !members.is_empty() {
                     self.blocking(|root| members.into_iter().for_each(|member| root.plan(member)));
@@ -146,8 +157,9 @@ impl Root {
                 if feeds.is_empty() {
                     self.plan(issue);
                 } else {
-                    let feeds: Vec<&Plan> = feeds.iter().filter_map(|plan| planning.plans.get(*plan)).collect();
-                    self.plan_feeding_read(issue, &feeds);
+                    let feeds: Vec<&Plan> =
+                        feeds.iter().filter_map(|plan| planning.plans.get(*plan)).collect();
+                    self.plan_feeding_read(issue, &feeds, &planning.batch);
                 }
             }
         }
@@ -179,7 +191,8 @@ impl Root {
             if let Source::Buffer(rank) = group.source {
                 let bytes = size(batch, group).unwrap_or_default() as f64;
                 let all = bytes * collect::ranks(batch, &group.members, rank) as f64 * self.link.byte_ns;
-                *loads.entry(level(levels, &group.members)).or_insert(0.0) += all / f64::from(self.ranks().max(1));
+                *loads.entry(level(levels, &group.members)).or_insert(0.0) +=
+                    all / f64::from(self.ranks().max(1));
             }
         }
         loads
@@ -219,6 +232,12 @@ impl Root {
             Mode::Off => return None,
             Mode::Auto => self.link.choose(members, size, least_ns),
             Mode::Paper => self.link.best_of_one(members, size),
+        };
+        let choice = match self.shape {
+            Some(shape) if self.mode == Mode::Auto => {
+                cost::Choice { shape, segment: SEGMENT_BYTES_MIN, ..choice }
+            }
+            _ => choice,
         };
         if self.mode == Mode::Paper && (group.source != Source::Memory || members + 1 < self.ranks()) {
             return None;
@@ -290,6 +309,11 @@ impl Root {
     /// Sets what the links are taken to be.
     pub fn set_link(&mut self, link: Link) {
         self.link = link;
+    }
+
+    /// Has all groups replaced in this shape, in pieces of 64 KiB: to see what it does where no link would have it chosen.
+    pub fn set_shape(&mut self, shape: Option<Shape>) {
+        self.shape = shape;
     }
 
     /// Sets what is replaced.

@@ -53,8 +53,13 @@ pub struct Choice {
 }
 
 /// Pieces that are tried, in bytes: below 64 KiB the overhead of a piece is no longer small beside its bytes on links of
-/// 1 to 25 GB/s, above 1 MiB nothing is gained.
-const SEGMENTS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
+/// 1 to 25 GB/s; above 1 MiB little is gained but that there are fewer of them to look after, so only GB go in larger ones.
+const SEGMENTS: [u64; 4] = [4 << 20, 1 << 20, 256 << 10, SEGMENT_BYTES_MIN];
+/// The smallest of them.
+pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+/// Larger pieces may be slower by this part: they cost less work that the model does not know.
+const SEGMENT_SLACK: f64 = 0.02;
 
 /// Arities that are tried. With more children a tree is hardly less deep.
 const ARITIES: [u32; 3] = [1, 2, 4];
@@ -110,17 +115,33 @@ impl Link {
 
     /// The fastest shape that is no `Flat`.
     pub fn best(&self, members: u32, bytes: u64) -> Choice {
-        let mut best = Choice { shape: Shape::Binomial, segment: SEGMENTS[2], predicted_ns: f64::INFINITY };
-        for segment in SEGMENTS {
-            let shapes = ARITIES.map(|arity| Shape::Pipeline { arity });
-            for shape in shapes.into_iter().chain([Shape::Binomial, Shape::Twin]) {
-                let predicted_ns = self.shaped(shape, members, bytes, segment);
-                if predicted_ns < best.predicted_ns {
-                    best = Choice { shape, segment, predicted_ns };
-                }
-            }
-        }
-        best
+        let one = self.best_of_one(members, bytes);
+        let twin = self.fastest(&[Shape::Twin], members, bytes);
+        if twin.predicted_ns < one.predicted_ns { twin } else { one }
+    }
+
+    /// The fastest that is one tree.
+    pub fn best_of_one(&self, members: u32, bytes: u64) -> Choice {
+        let [chain, binary, quad] = ARITIES.map(|arity| Shape::Pipeline { arity });
+        self.fastest(&[chain, binary, quad, Shape::Binomial], members, bytes)
+    }
+
+    fn fastest(&self, shapes: &[Shape], members: u32, bytes: u64) -> Choice {
+        let of_segment = |segment: u64| {
+            let choices = shapes.iter().map(|shape| Choice {
+                shape: *shape,
+                segment,
+                predicted_ns: self.shaped(*shape, members, bytes, segment),
+            });
+            choices.min_by(|one, other| one.predicted_ns.total_cmp(&other.predicted_ns))
+        };
+        let segments = SEGMENTS.iter().filter(|segment| **segment <= bytes.max(SEGMENT_BYTES_MIN));
+        let choices: Vec<Choice> = segments.filter_map(|segment| of_segment(*segment)).collect();
+        let least_ns = choices.iter().map(|choice| choice.predicted_ns).fold(f64::INFINITY, f64::min);
+        let none =
+            Choice { shape: Shape::Flat, segment: super::plan::SEGMENT_BYTES, predicted_ns: f64::INFINITY };
+        let is_fast = |choice: &&Choice| choice.predicted_ns <= least_ns * (1.0 + SEGMENT_SLACK);
+        choices.iter().find(is_fast).copied().unwrap_or(none)
     }
 }
 
@@ -158,7 +179,13 @@ pub fn trees(shape: Shape, members: u32, bytes: u64, segment: u64) -> Vec<Tree> 
     let mut twins = vec![Tree { first: 0, size: half, children: in_order(members, |place| place) }];
     if half < bytes {
         // Whoever sends on in the first tree has an even place, so here an odd one.
-        let moved = move |place: usize| if members % 2 == 0 { members as usize + 1 - place } else { place % members as usize + 1 };
+        let moved = move |place: usize| {
+            if members.is_multiple_of(2) {
+                members as usize + 1 - place
+            } else {
+                place % members as usize + 1
+            }
+        };
         twins.push(Tree { first: half, size: bytes - half, children: in_order(members, moved) });
     }
     twins
@@ -301,7 +328,7 @@ mod tests {
         for members in 2..100 {
             for bytes in [1 << 10, 1 << 16, 1 << 20, 1 << 26] {
                 let now = GIGABIT.best(members, bytes).predicted_ns;
-                assert!(GIGABIT.best(members + 1, bytes).predicted_ns >= now * 0.999);
+                assert!(GIGABIT.best(members + 1, bytes).predicted_ns >= now * (1.0 - SEGMENT_SLACK) * 0.999);
                 assert!(GIGABIT.best(members, bytes * 2).predicted_ns > now);
             }
         }

@@ -8,8 +8,10 @@ mod collect;
 pub mod collective;
 pub mod cost;
 pub mod explain;
+mod group;
 mod plan;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -19,8 +21,8 @@ use crate::command::{
     Arg, Code, CommandId, Fault, Job, Message, ObjectId, Outcome, Range, Rank, Times, Wait,
 };
 use crate::record::Recorder;
-use collective::Mode;
-use cost::Link;
+use collective::{Mode, Planning};
+use cost::{Link, Shape};
 use explain::Explain;
 
 /// A batch is closed so long after its first command: what a small program pays at most for the chance that its transfers are
@@ -32,6 +34,15 @@ pub const BATCH_COMMANDS_MAX: usize = 4096;
 
 /// A batch is closed when its commands carry so many bytes (kernels and arguments; payload does not count).
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// So many commands of a batch are planned before their ranks get them: the ranks begin while the rest is planned.
+pub const SLICE_COMMANDS: usize = 128;
+
+/// Fewer, if this rank's link is in use meanwhile: planning them takes no longer than 512 KiB on a link of 3 GB/s.
+pub const SLICE_COMMANDS_BUSY: usize = 64;
+
+/// Failed commands that are remembered when no event means them any more: commands that wait for them may come later.
+const FAILED_MAX: usize = 1 << 16;
 
 /// One command, as the program issued it.
 #[derive(Debug)]
@@ -153,6 +164,8 @@ struct Track {
     /// Commands that this one's job does as well, and for each of them this one.
     also: Vec<CommandId>,
     done_by: Option<CommandId>,
+    /// It makes something, and waits for nothing.
+    is_creation: bool,
     outcome: Option<Outcome>,
     /// When the program issued it.
     queued: u64,
@@ -172,6 +185,10 @@ pub struct Root {
     batch_bytes: usize,
     /// When the batch's first command came.
     batch_began: u64,
+    /// A batch that was closed, and is not planned to its end.
+    planning: Option<Planning>,
+    /// Those without an event, the oldest first.
+    failed: VecDeque<CommandId>,
     /// Reads that have not ended, and where they write.
     reads: Vec<HostRange>,
     /// Commands that have not ended.
@@ -187,6 +204,8 @@ pub struct Root {
     lost: Vec<Option<(String, String)>>,
     mode: Mode,
     link: Link,
+    /// How all groups are replaced, if that is not the cost model's choice.
+    shape: Option<Shape>,
     explain: Explain,
     /// What happened, if somebody wants to see it.
     record: Option<Box<Recorder>>,
@@ -218,6 +237,8 @@ impl Root {
             batch: Vec::new(),
             batch_bytes: 0,
             batch_began: 0,
+            planning: None,
+            failed: VecDeque::new(),
             reads: Vec::new(),
             outstanding: 0,
             letters: (0..ranks).map(|_| Vec::new()).collect(),
@@ -226,6 +247,7 @@ impl Root {
             lost: (0..ranks).map(|_| None).collect(),
             mode: Mode::default(),
             link: Link::default(),
+            shape: None,
             explain: Explain::default(),
             record: None,
             feeders: FxHashMap::default(),
@@ -284,6 +306,7 @@ impl Root {
             inner: None,
             also: Vec::new(),
             done_by: None,
+            is_creation: false,
             outcome: None,
             queued,
             times: Times::default(),
@@ -309,6 +332,13 @@ impl Root {
             self.batch_began = self.clock.now();
         }
         self.batch_bytes += request.bytes();
+        let is_creation = matches!(request, Request::CreateBuffer { .. } | Request::CreateKernel { .. });
+        if is_creation
+            && waits.is_empty()
+            && let Some(track) = self.tracks.get_mut(&id)
+        {
+            track.is_creation = true;
+        }
         if let Some(record) = &mut self.record {
             record.issued(id, (rank, device), &waits, &request, self.clock.now());
         }
@@ -328,9 +358,29 @@ impl Root {
         if let Some(track) = self.tracks.get_mut(&id) {
             track.holds = track.holds.saturating_sub(1);
             if track.holds == 0 && track.outcome.is_some() {
-                self.tracks.remove(&id);
+                self.forget(id);
             }
         }
+    }
+
+    /// No event means this command, which has ended.
+    fn forget(&mut self, id: CommandId) {
+        if !matches!(self.tracks.get(&id), Some(Track { outcome: Some(Err(_)), .. })) {
+            self.tracks.remove(&id);
+            return;
+        }
+        self.failed.push_back(id);
+        if self.failed.len() > FAILED_MAX
+            && let Some(oldest) = self.failed.pop_front()
+            && self.tracks.get(&oldest).is_some_and(|track| track.holds == 0)
+        {
+            self.tracks.remove(&oldest);
+        }
+    }
+
+    /// Whether it made something on another rank, and waited for nothing.
+    fn is_creation_elsewhere(&self, id: CommandId, rank: Rank) -> bool {
+        self.tracks.get(&id).is_some_and(|track| track.is_creation && track.rank != rank)
     }
 
     /// How a command ended; `None` if it has not. One that is not known has ended well.
@@ -379,7 +429,7 @@ impl Root {
         self.outstanding -= 1;
         self.reads.retain(|range| range.command != id);
         if track.holds == 0 {
-            self.tracks.remove(&id);
+            self.forget(id);
         }
         self.explain_end(id);
         for other in also {
@@ -475,7 +525,7 @@ impl Root {
                 Some((at, part)) if rank != 0 && track.outcome.is_none() => (at, part),
                 _ => (track.rank, track.done_by.unwrap_or(*command)),
             };
-            let wait = Wait { command, rank: at };
+            let wait = Wait { command, rank: at, is_lenient: false };
             if waits.contains(&wait) {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! From a batch of commands to the jobs of the ranks.
 
-use super::collective::Mode;
+use super::collective::{Mode, Planning};
 use super::{HostRange, Issue, Request, Root};
 use crate::command::{CommandId, End, Job, Move, ObjectId, Rank, Sink, Stream, Work};
 
@@ -9,17 +9,29 @@ use crate::command::{CommandId, End, Job, Move, ObjectId, Rank, Sink, Stream, Wo
 pub const SEGMENT_BYTES: u64 = 1 << 20;
 
 impl Root {
-    /// Closes the batch: its commands become jobs.
-    pub fn close_batch(&mut self) {
-        self.batch_bytes = 0;
-        self.clock.charge(self.batch.len(), 0);
-        let batch = std::mem::take(&mut self.batch);
-        // Alone there is nobody to send to.
-        if self.mode == Mode::Off || self.ranks() == 1 {
-            batch.into_iter().for_each(|issue| self.plan(issue));
-        } else {
-            self.plan_together(batch);
+    /// Closes the batch, if none is being planned, and plans so many commands of it: they become jobs. Whether there are more.
+    pub fn close_batch(&mut self, slice: usize) -> bool {
+        let mut planning = match self.planning.take() {
+            Some(planning) => planning,
+            None => {
+                self.batch_bytes = 0;
+                let batch = std::mem::take(&mut self.batch);
+                // Alone there is nobody to send to.
+                if self.mode == Mode::Off || self.ranks() == 1 {
+                    Planning::one_by_one(batch)
+                } else {
+                    self.look_together(batch)
+                }
+            }
+        };
+        self.clock.charge(planning.left().min(slice), 0);
+        if self.plan_next(&mut planning, slice) {
+            self.planning = Some(planning);
+            return true;
         }
+        self.feeders.clear();
+        self.fed_by.clear();
+        false
     }
 
     pub(super) fn plan(&mut self, issue: Issue) {
@@ -50,18 +62,14 @@ impl Root {
 
     /// Sends bytes to a rank that throws them away; the command ends when they are there. (That they were sent says little: buffers on
     /// the way take them faster than the link.)
-    pub fn probe(&mut self, rank: Rank, address: u64, size: u64) -> CommandId {
+    pub fn probe(&mut self, rank: Rank, address: u64, size: u64, segment: u64) -> CommandId {
         let id = self.track(rank);
         let (part, stream) = (self.command(), Stream::of(id.0));
-        let take = Move {
-            source: End::Rank { rank: 0, stream },
-            sinks: Vec::new(),
-            size,
-            segment: SEGMENT_BYTES,
-            early: false,
-        };
+        let take =
+            Move { source: End::Rank { rank: 0, stream }, sinks: Vec::new(), size, segment, early: false };
         self.send(rank, Job { id, device: 0, waits: Vec::new(), work: Work::Move(take), together: None });
-        let work = one(End::Host { address }, End::Rank { rank, stream }, size);
+        let sinks = vec![Sink { to: End::Rank { rank, stream }, first: 0, size }];
+        let work = Work::Move(Move { source: End::Host { address }, sinks, size, segment, early: false });
         self.send(0, Job { id: part, device: 0, waits: Vec::new(), work, together: None });
         id
     }

@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::command::{self, CommandId, DeviceInfo, Fault, Job, Message, Rank};
 use crate::node::Node;
 use crate::record::watch::Watchdog;
-use crate::root::Root;
+use crate::root::{Root, SLICE_COMMANDS, SLICE_COMMANDS_BUSY};
 use crate::transport::{Happening, Transport};
 
 /// All that the lock protects.
@@ -48,13 +48,22 @@ pub enum Rest {
 }
 
 impl State {
+    /// Closes the batch. What is planned goes to the ranks at once, slice by slice.
     pub fn close_batch(&mut self) {
-        if let Some(root) = &mut self.root {
-            let outstanding = root.outstanding();
-            root.close_batch();
-            // Commands for a rank that is lost have ended already.
-            self.news |= root.outstanding() < outstanding;
+        while self.plan_slice() {
+            self.drive();
         }
+    }
+
+    /// Whether there is more to plan.
+    fn plan_slice(&mut self) -> bool {
+        let Some(root) = &mut self.root else { return false };
+        let outstanding = root.outstanding();
+        let slice = if self.node.moves().is_sending() { SLICE_COMMANDS_BUSY } else { SLICE_COMMANDS };
+        let more = root.close_batch(slice);
+        // Commands for a rank that is lost have ended already.
+        self.news |= root.outstanding() < outstanding;
+        more
     }
 
     pub fn is_ended(&self, command: CommandId) -> bool {
@@ -67,17 +76,21 @@ impl State {
 
     /// Moves everything on; whether anything moved.
     pub fn pump(&mut self) -> bool {
-        let mut moved = self.poll_transport();
-        if let Some(root) = &mut self.root {
-            if root.batch_end().is_some_and(|end| end <= self.clock.now()) {
-                self.close_batch();
-            }
-            moved |= self.deliver();
+        if self.root.as_ref().and_then(Root::batch_end).is_some_and(|end| end <= self.clock.now()) {
+            self.close_batch();
         }
+        let moved = self.drive();
+        self.watch();
+        moved
+    }
+
+    /// Moves on what is planned.
+    fn drive(&mut self) -> bool {
+        let mut moved = self.poll_transport();
+        moved |= self.deliver();
         moved |= self.node.pump(&mut *self.transport);
         moved |= self.report();
         self.post();
-        self.watch();
         moved
     }
 
@@ -144,8 +157,9 @@ impl State {
                     ends.into_iter().for_each(|(id, outcome, times)| root.ended(id, outcome, times));
                 }
             }
-            Message::Ready { stream } => self.node.is_ready(from, stream),
-            Message::Broken { stream, fault } => self.node.is_broken(from, stream, fault),
+            Message::Ready { stream } => self.node.moves().is_ready(from, stream),
+            Message::Offer { stream } => self.node.moves().is_offered(from, stream),
+            Message::Broken { stream, fault } => self.node.moves().is_broken(from, stream, fault),
             Message::AskClock { asked } => {
                 let now = self.clock.now();
                 self.transport.control(from, command::encode(&[Message::Clock { asked, now }]));

@@ -1,7 +1,7 @@
 //! Runs of several processes over each MPI that is installed: what one process gives, many give; and what happens if one ends.
 //!
 //! Without a test harness of its own: the same file is the program that the ranks run ([`program`]), started by the MPI's launcher.
-//! Tests run one after the other, as each starts up to eight processes. One that cannot run says why, and counts as skipped.
+//! For each MPI one test runs after the other, as each starts up to eight processes. One that cannot run says why, and counts as skipped.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,6 +10,7 @@ mod program;
 mod timed;
 
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use launchers::{Ended, Kind, Run};
@@ -51,41 +52,21 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let list = arguments.iter().any(|argument| argument == "--list");
     let filters: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let chosen: &(dyn Fn(Kind, &str) -> Option<String> + Sync) = &|kind, name| {
+        let name = format!("{}::{name}", kind.name());
+        (filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))).then_some(name)
+    };
     let began = Instant::now();
-    for kind in Kind::ALL {
-        for (name, test) in TESTS {
-            let name = format!("{}::{name}", kind.name());
-            if !filters.is_empty() && !filters.iter().any(|filter| name.contains(filter.as_str())) {
-                continue;
-            }
-            if list {
-                println!("{name}: test");
-                continue;
-            }
-            let started = Instant::now();
-            let verdict =
-                if let Some(missing) = kind.missing() { Ok(Verdict::Skipped(missing)) } else { test(kind) };
-            let took = started.elapsed().as_secs_f64();
-            match verdict {
-                Ok(Verdict::Passed) => {
-                    passed += 1;
-                    println!("test {name} ... ok ({took:.1} s)");
-                }
-                Ok(Verdict::Skipped(why)) => {
-                    skipped += 1;
-                    println!("test {name} ... SKIPPED: {why}");
-                }
-                Err(why) => {
-                    failed += 1;
-                    println!("test {name} ... FAILED ({took:.1} s)\n{why}");
-                }
-            }
-        }
-    }
+    // Most of a test's time is waiting, so the MPIs are tried side by side.
+    let tallies: Vec<Tally> = thread::scope(|scope| {
+        let runs = Kind::ALL.map(|kind| scope.spawn(move || one_after_the_other(kind, list, chosen)));
+        runs.into_iter().map(|run| run.join().unwrap_or(Tally { failed: 1, ..Tally::default() })).collect()
+    });
     if list {
         return ExitCode::SUCCESS;
     }
+    let sum = |of: fn(&Tally) -> u32| tallies.iter().map(of).sum::<u32>();
+    let (passed, failed, skipped) = (sum(|it| it.passed), sum(|it| it.failed), sum(|it| it.skipped));
     if failed == 0 {
         launchers::clean();
     }
@@ -95,6 +76,48 @@ fn main() -> ExitCode {
         "\ntest result: {verdict}. {passed} passed; {failed} failed; {skipped} ignored; 0 measured; 0 filtered out; finished in {took:.2}s"
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[derive(Default)]
+struct Tally {
+    passed: u32,
+    failed: u32,
+    skipped: u32,
+}
+
+/// The chosen tests of one MPI.
+fn one_after_the_other(
+    kind: Kind,
+    list: bool,
+    chosen: &(dyn Fn(Kind, &str) -> Option<String> + Sync),
+) -> Tally {
+    let mut tally = Tally::default();
+    for (name, test) in TESTS {
+        let Some(name) = chosen(kind, name) else { continue };
+        if list {
+            println!("{name}: test");
+            continue;
+        }
+        let started = Instant::now();
+        let verdict =
+            if let Some(missing) = kind.missing() { Ok(Verdict::Skipped(missing)) } else { test(kind) };
+        let took = started.elapsed().as_secs_f64();
+        match verdict {
+            Ok(Verdict::Passed) => {
+                tally.passed += 1;
+                println!("test {name} ... ok ({took:.1} s)");
+            }
+            Ok(Verdict::Skipped(why)) => {
+                tally.skipped += 1;
+                println!("test {name} ... SKIPPED: {why}");
+            }
+            Err(why) => {
+                tally.failed += 1;
+                println!("test {name} ... FAILED ({took:.1} s)\n{why}");
+            }
+        }
+    }
+    tally
 }
 
 /// A run that must end well.

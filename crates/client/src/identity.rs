@@ -1,0 +1,85 @@
+//! Names under which a device is known outside the pool, and the numbers and texts of its description.
+
+use std::ops::Range;
+
+use crate::pool::Device;
+
+const ADDRESS_BITS: u32 = 0x100d;
+const ENDIAN_LITTLE: u32 = 0x1026;
+const UUID: u32 = 0x106a;
+const PCI_BUS_INFO: u32 = 0x410f;
+
+/// Domain of devices that are on no PCI bus: beyond those that firmware gives out.
+const MADE_DOMAIN: u32 = 0x8000;
+
+impl Device {
+    /// A number of its description; 0 where it has none.
+    pub fn number(&self, name: u32) -> u64 {
+        let mut wide = [0; 8];
+        for (to, from) in wide.iter_mut().zip(self.info(name).unwrap_or_default()) {
+            *to = *from;
+        }
+        // All hosts of a pool have the same byte order: the hello refuses others.
+        u64::from_le_bytes(wide)
+    }
+
+    /// A text of its description, without what pads it.
+    pub fn text(&self, name: u32) -> String {
+        let bytes = self.info(name).unwrap_or_default();
+        String::from_utf8_lossy(bytes).trim_end_matches('\0').trim().to_owned()
+    }
+
+    /// Whether CUDA's device code can run there: it counts on 64-bit addresses and on the byte order.
+    pub fn is_usable_for_cuda(&self) -> bool {
+        self.number(ADDRESS_BITS) == 64 && self.number(ENDIAN_LITTLE) != 0
+    }
+
+    /// A name that stays the same from run to run: the driver's, or one made of where the device is.
+    pub fn uuid(&self) -> [u8; 16] {
+        if let Some(uuid) = self.info(UUID).and_then(|bytes| bytes.first_chunk::<16>()) {
+            return *uuid;
+        }
+        made_uuid(&format!("{} {} {}", self.host(), self.address(), self.index()))
+    }
+
+    /// The same as NVIDIA's tools print it.
+    pub fn uuid_text(&self) -> String {
+        let hex: String = self.uuid().iter().map(|byte| format!("{byte:02x}")).collect();
+        let part = |range: Range<usize>| hex.get(range).unwrap_or_default();
+        format!("GPU-{}-{}-{}-{}-{}", part(0..8), part(8..12), part(12..16), part(16..20), part(20..32))
+    }
+
+    /// PCI domain, bus and device. One that is on no bus gets a place of its own all the same: programs tell devices apart by it.
+    pub fn pci(&self) -> [u32; 3] {
+        let words = self.info(PCI_BUS_INFO).map(|bytes| bytes.as_chunks::<4>().0);
+        let known =
+            words.and_then(|words| words.first_chunk::<3>()).map(|words| words.map(u32::from_ne_bytes));
+        let bus = u32::try_from(self.node()).unwrap_or(u32::MAX) & 0xff;
+        known.unwrap_or([MADE_DOMAIN, bus, self.index() & 0x1f])
+    }
+}
+
+/// FNV-1a, with a basis for each half.
+fn made_uuid(place: &str) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    for (seed, half) in (0_u64..).zip(uuid.as_chunks_mut::<8>().0) {
+        let hash = place.bytes().fold(0xcbf2_9ce4_8422_2325 ^ seed, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        *half = hash.to_be_bytes();
+    }
+    uuid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_differ_with_the_place_and_stay() {
+        assert_eq!(made_uuid("gpu01 tcp:gpu01:7367 0"), made_uuid("gpu01 tcp:gpu01:7367 0"));
+        assert_ne!(made_uuid("gpu01 tcp:gpu01:7367 0"), made_uuid("gpu01 tcp:gpu01:7367 1"));
+        let uuid = made_uuid("");
+        assert_ne!(uuid[..8], uuid[8..]);
+    }
+}

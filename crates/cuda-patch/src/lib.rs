@@ -1,0 +1,12 @@
+//! Programs that were linked with CUDA's runtime statically.
+//!
+//! Such a program has NVIDIA's runtime inside, which asks a driver for tables that are documented nowhere. But the names of its functions are
+//! still in the program's symbol table, unless that was stripped. So a small library, loaded before the program runs (`LD_PRELOAD`), has each
+//! of these functions begin with a jump to the function of the same name in Penstock's `libcudart.so` of the program's version.
+//!
+//! * [`program`]: what a program has inside, found in its file alone; `penstock run` asks it, too;
+//! * [`redirect`]: the jumps.
+
+pub mod elf;
+pub mod program;
+pub mod redirect;

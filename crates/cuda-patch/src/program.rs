@@ -1,0 +1,129 @@
+//! What of CUDA's runtime a program has inside.
+
+use std::path::Path;
+
+use crate::elf::{Elf, Machine, Source, Symbol};
+
+/// A function that every program with kernels calls before `main`.
+const REGISTER: &str = "__cudaRegisterFatBinary";
+
+/// How NVIDIA's archive names the functions that it has for itself: only it has such names.
+const ARCHIVE_PREFIX: &str = "libcudart_static_";
+
+/// Where the compiler puts device code.
+const DEVICE_CODE: &str = ".nv_fatbin";
+
+/// Functions that only version 13 has. The archive is one object, so a program has all of its functions or, if its linker dropped unused
+/// ones, some.
+const ONLY_13: [&str; 4] = [
+    "cudaLogsRegisterCallback",
+    "cudaMemGetDefaultMemPool",
+    "cudaLogsCurrent",
+    "cudaDeviceGetHostAtomicCapabilities",
+];
+
+/// Functions that version 13 has no more.
+const NOT_13: [&str; 5] = [
+    "cudaGetDeviceProperties_v2",
+    "cudaThreadSynchronize",
+    "cudaThreadExit",
+    "cudaSetDoubleForDevice",
+    "cudaLaunchCooperativeKernelMultiDevice",
+];
+
+/// What a program has of CUDA's runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// Nothing, or a shared library's: nothing has to be done.
+    Elsewhere,
+    /// The runtime is inside, and its functions can be found.
+    Inside {
+        /// Which version: 12 (which serves older ones, too) or 13.
+        major: u32,
+        /// Its functions.
+        functions: Vec<Symbol>,
+    },
+    /// The runtime is inside, but not its names.
+    Stripped,
+    /// The runtime is inside, but of which version cannot be told.
+    Unknown,
+    /// The runtime is inside, on a processor that is not served.
+    OtherMachine,
+}
+
+/// What the program in a file has inside; [`Runtime::Elsewhere`] if it cannot be read or is no program.
+pub fn inspect(path: &Path) -> Runtime {
+    std::fs::File::open(path).ok().and_then(Elf::read).map_or(Runtime::Elsewhere, |elf| runtime(&elf))
+}
+
+/// What a program has inside.
+pub fn runtime<S: Source>(elf: &Elf<S>) -> Runtime {
+    let symbols = elf.symbols();
+    let archive = symbols.iter().any(|symbol| symbol.name.starts_with(ARCHIVE_PREFIX));
+    let registers = symbols.iter().any(|symbol| symbol.is_function_here && symbol.name == REGISTER);
+    if !archive || !registers {
+        let shared = elf.dynamic_symbols().iter().any(|symbol| symbol.is_wanted && symbol.name == REGISTER);
+        let inside = symbols.is_empty() && elf.has_section(DEVICE_CODE) && !shared;
+        return if inside { Runtime::Stripped } else { Runtime::Elsewhere };
+    }
+    if elf.machine() != Machine::X86_64 {
+        return Runtime::OtherMachine;
+    }
+    match version(&symbols) {
+        Some(major) => Runtime::Inside {
+            major,
+            functions: symbols
+                .into_iter()
+                .filter(|symbol| symbol.is_function_here && is_entry(&symbol.name))
+                .collect(),
+        },
+        None => Runtime::Unknown,
+    }
+}
+
+/// Whether a name can be one of the interface.
+fn is_entry(name: &str) -> bool {
+    name.starts_with("cuda") || name.starts_with("__cuda")
+}
+
+fn version(symbols: &[Symbol]) -> Option<u32> {
+    let has = |names: &[&str]| symbols.iter().any(|symbol| names.contains(&symbol.name.as_str()));
+    match (has(&ONLY_13), has(&NOT_13)) {
+        (true, false) => Some(13),
+        (false, true) => Some(12),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symbols(names: &[&str]) -> Vec<Symbol> {
+        names
+            .iter()
+            .map(|name| Symbol {
+                name: (*name).to_owned(),
+                address: 1,
+                size: 16,
+                is_function_here: true,
+                is_wanted: false,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_version_is_told_by_functions_that_only_one_has() {
+        assert_eq!(version(&symbols(&["cudaMalloc", "cudaLogsCurrent"])), Some(13));
+        assert_eq!(version(&symbols(&["cudaMalloc", "cudaThreadExit"])), Some(12));
+        assert_eq!(version(&symbols(&["cudaMalloc"])), None);
+        assert_eq!(version(&symbols(&["cudaThreadExit", "cudaLogsCurrent"])), None);
+    }
+
+    #[test]
+    fn a_program_without_cuda_has_nothing_inside() {
+        assert_eq!(inspect(&std::env::current_exe().unwrap()), Runtime::Elsewhere);
+        assert_eq!(inspect(Path::new("/nonexistent")), Runtime::Elsewhere);
+        assert_eq!(inspect(Path::new("/etc/passwd")), Runtime::Elsewhere);
+    }
+}

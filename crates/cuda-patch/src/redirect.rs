@@ -1,0 +1,284 @@
+//! The jumps: each function of the runtime inside a program begins with one to the function of the same name in a library.
+//!
+//! A jump to anywhere takes more bytes than the smallest functions have. So each function jumps to a table near the program (5 bytes), and
+//! from there into the library.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::elf::Symbol;
+use crate::program::{Runtime, inspect};
+
+/// `jmp` by a distance of 32 bits.
+const NEAR_JUMP_BYTES: u64 = 5;
+
+/// `jmp *0(%rip)` and the address behind it, to a multiple of eight.
+const FAR_JUMP_BYTES: u64 = 16;
+
+/// How far a near jump goes, less the size of the largest program and table.
+const NEAR_BYTES: u64 = 1 << 30;
+
+/// Steps in which a free place near the program is looked for.
+const STEP_BYTES: u64 = 1 << 16;
+
+/// The lowest address that a process may use, on most systems.
+const LOWEST: u64 = 1 << 16;
+
+/// Why the runtime inside a program cannot be redirected.
+#[derive(Debug, Error)]
+pub enum RedirectError {
+    /// The runtime that should be jumped to is not there.
+    #[error("{library} cannot be loaded: {reason}")]
+    NoLibrary {
+        /// Where it should be.
+        library: PathBuf,
+        /// What the loader says.
+        reason: String,
+    },
+    /// No memory near the program is free.
+    #[error("no memory near the program is free")]
+    NoRoom,
+    /// The system does not let the program be changed.
+    #[error("the system does not let its code be changed: {0}")]
+    Protected(std::io::Error),
+    /// Its version cannot be told.
+    #[error("its version cannot be told; link the program with `-cudart shared`")]
+    Version,
+    /// The processor is another.
+    #[error("that is done on x86-64 only; link the program with `-cudart shared`")]
+    Machine,
+}
+
+/// Redirects the runtime inside this process's program, if there is one: `libcudart.so` of the version is looked for in the folder of this
+/// library. Says in one line if that does not work. Called before the program's own constructors.
+#[unsafe(no_mangle)]
+pub extern "C" fn penstock_cuda_redirect() {
+    let done = std::panic::catch_unwind(redirect_program);
+    if let Ok(Err(error)) = done {
+        use std::io::Write as _;
+        let text = format!("penstock: the CUDA runtime inside this program cannot be replaced: {error}\n");
+        // Nothing can be done where there is no standard error.
+        _ = std::io::stderr().write_all(text.as_bytes());
+    }
+}
+
+fn redirect_program() -> Result<(), RedirectError> {
+    let (major, functions) = match inspect(Path::new("/proc/self/exe")) {
+        Runtime::Inside { major, functions } => (major, functions),
+        Runtime::Unknown => return Err(RedirectError::Version),
+        Runtime::OtherMachine => return Err(RedirectError::Machine),
+        Runtime::Elsewhere | Runtime::Stripped => return Ok(()),
+    };
+    let library = own_folder().join(format!("libcudart.so.{major}"));
+    let handle = load(&library)?;
+    let base = program_base();
+    let jumps: Vec<Jump> = functions.iter().filter_map(|function| Jump::of(function, base, handle)).collect();
+    // SAFETY: the addresses are those of functions of this program, which do not run yet: its constructors come later.
+    unsafe { write(&jumps) }
+}
+
+/// From a function to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Jump {
+    from: u64,
+    to: u64,
+}
+
+impl Jump {
+    /// For a function that the library has, too, and that has room for a jump.
+    fn of(function: &Symbol, base: u64, library: *mut c_void) -> Option<Self> {
+        if function.size < NEAR_JUMP_BYTES {
+            return None;
+        }
+        let name = CString::new(function.name.as_str()).ok()?;
+        // SAFETY: an open library and a string.
+        let target = unsafe { libc::dlsym(library, name.as_ptr()) };
+        let from = base.checked_add(function.address)?;
+        (!target.is_null()).then(|| Self { from, to: target.expose_provenance() as u64 })
+    }
+}
+
+/// The folder of the library that this is in.
+fn own_folder() -> PathBuf {
+    // SAFETY: all zeros is a valid value of this structure of pointers.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let inside = penstock_cuda_redirect as extern "C" fn() as *const c_void;
+    // SAFETY: an address, and a place for the answer.
+    if unsafe { libc::dladdr(inside, &raw mut found) } == 0 || found.dli_fname.is_null() {
+        return PathBuf::new();
+    }
+    // SAFETY: the loader's string of this library, which stays.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) };
+    let path = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
+    path.parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+fn load(library: &Path) -> Result<*mut c_void, RedirectError> {
+    let failed = |reason: String| RedirectError::NoLibrary { library: library.to_owned(), reason };
+    let name = CString::new(library.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;
+    // SAFETY: a string; the library is ours.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if !handle.is_null() {
+        return Ok(handle);
+    }
+    // SAFETY: the loader's message, which is copied before the next call.
+    let message = unsafe { libc::dlerror() };
+    if message.is_null() {
+        return Err(failed("no reason is given".to_owned()));
+    }
+    // SAFETY: a string of the loader's.
+    Err(failed(unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()))
+}
+
+/// How far the program was moved from the addresses in its file: the loader names the program first.
+fn program_base() -> u64 {
+    extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, base: *mut c_void) -> c_int {
+        // SAFETY: the loader's information, and the place below.
+        unsafe { *base.cast::<u64>() = (*info).dlpi_addr };
+        1
+    }
+    let mut base = 0_u64;
+    // SAFETY: a function of the loader's form, and a place that lives until it returns.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut base).cast()) };
+    base
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: asks for a number.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Writes the table and the jumps to it.
+///
+/// # Safety
+/// Each jump begins at a function of the program, with room for it, that no thread is in.
+unsafe fn write(jumps: &[Jump]) -> Result<(), RedirectError> {
+    let (Some(first), Some(last)) =
+        (jumps.iter().map(|jump| jump.from).min(), jumps.iter().map(|jump| jump.from).max())
+    else {
+        return Ok(());
+    };
+    let page = page_bytes();
+    let bytes = (jumps.len() as u64 * FAR_JUMP_BYTES).next_multiple_of(page);
+    let table = reserve(first, last, bytes).ok_or(RedirectError::NoRoom)?;
+    for (index, jump) in jumps.iter().enumerate() {
+        // SAFETY: the table was reserved for so many.
+        unsafe { bytes_at(table + index as u64 * FAR_JUMP_BYTES, &far_jump(jump.to)) };
+    }
+    protect(table, bytes, libc::PROT_READ | libc::PROT_EXEC)?;
+    let start = first / page * page;
+    let length = (last + NEAR_JUMP_BYTES).next_multiple_of(page) - start;
+    protect(start, length, libc::PROT_READ | libc::PROT_WRITE)?;
+    for (index, jump) in jumps.iter().enumerate() {
+        let place = table + index as u64 * FAR_JUMP_BYTES;
+        if let Some(code) = near_jump(jump.from, place) {
+            // SAFETY: as the caller promises; the pages can be written now.
+            unsafe { bytes_at(jump.from, &code) };
+        }
+    }
+    protect(start, length, libc::PROT_READ | libc::PROT_EXEC)
+}
+
+/// # Safety
+/// So many bytes can be written there.
+unsafe fn bytes_at(address: u64, bytes: &[u8]) {
+    let place: *mut u8 = std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0));
+    // SAFETY: as the caller promises.
+    unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+}
+
+fn protect(start: u64, length: u64, protection: c_int) -> Result<(), RedirectError> {
+    let place = std::ptr::with_exposed_provenance_mut(usize::try_from(start).unwrap_or(0));
+    // SAFETY: pages of the program or of the table, see the caller.
+    match unsafe { libc::mprotect(place, usize::try_from(length).unwrap_or(0), protection) } {
+        0 => Ok(()),
+        _ => Err(RedirectError::Protected(std::io::Error::last_os_error())),
+    }
+}
+
+/// Free memory that near jumps of all functions reach: below the program, so that its heap can grow above; else above.
+fn reserve(first: u64, last: u64, bytes: u64) -> Option<u64> {
+    let steps = NEAR_BYTES / STEP_BYTES;
+    let start = first / STEP_BYTES * STEP_BYTES;
+    let below =
+        (1..steps).map_while(|step| start.checked_sub(step * STEP_BYTES)).take_while(|at| *at >= LOWEST);
+    let end = last.next_multiple_of(STEP_BYTES);
+    let above = (1..steps).filter_map(|step| end.checked_add(step * STEP_BYTES));
+    below.chain(above).find(|at| map_at(*at, bytes))
+}
+
+fn map_at(address: u64, bytes: u64) -> bool {
+    let (Ok(place), Ok(length)) = (usize::try_from(address), usize::try_from(bytes)) else { return false };
+    let hint: *mut c_void = std::ptr::without_provenance_mut(place);
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: new memory, where there is none.
+    let made = unsafe { libc::mmap(hint, length, protection, flags, -1, 0) };
+    if made == libc::MAP_FAILED {
+        return false;
+    }
+    if made.addr() == place {
+        made.expose_provenance();
+        return true;
+    }
+    // A kernel that does not know the flag takes the address for a wish.
+    // SAFETY: what was just made.
+    unsafe { libc::munmap(made, length) };
+    false
+}
+
+/// `jmp *0(%rip)`, and the address.
+fn far_jump(to: u64) -> [u8; 14] {
+    let mut code = [0xff, 0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    for (place, byte) in code.iter_mut().skip(6).zip(to.to_le_bytes()) {
+        *place = byte;
+    }
+    code
+}
+
+/// `jmp` from one address to another, if that is near enough.
+fn near_jump(from: u64, to: u64) -> Option<[u8; 5]> {
+    let distance = i64::try_from(i128::from(to) - i128::from(from + NEAR_JUMP_BYTES)).ok()?;
+    let [a, b, c, d] = i32::try_from(distance).ok()?.to_le_bytes();
+    Some([0xe9, a, b, c, d])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_jumps_count_from_behind_themselves() {
+        assert_eq!(near_jump(0x1000, 0x1005), Some([0xe9, 0, 0, 0, 0]));
+        assert_eq!(near_jump(0x2000, 0x1000), Some([0xe9, 0xfb, 0xef, 0xff, 0xff]));
+        assert_eq!(near_jump(0, 1 << 40), None);
+        assert_eq!(near_jump(u64::MAX - 100, 0), None);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_function_that_was_redirected_is_another() {
+        extern "C" fn target(x: u64) -> u64 {
+            x + 1000
+        }
+        // A function of its own on a page of its own: mov rax, rdi; ret; nops.
+        let code = [0x48_u8, 0x89, 0xf8, 0xc3, 0x90, 0x90, 0x90, 0x90];
+        let page = page_bytes();
+        let here = (target as extern "C" fn(u64) -> u64 as *const c_void).expose_provenance() as u64;
+        let place = reserve(here, here, page).unwrap();
+        // SAFETY: memory that was just made; then the function in it, which has one number and gives one.
+        let (before, after) = unsafe {
+            bytes_at(place, &code);
+            protect(place, page, libc::PROT_READ | libc::PROT_EXEC).unwrap();
+            let function = std::ptr::with_exposed_provenance::<c_void>(usize::try_from(place).unwrap());
+            let function: extern "C" fn(u64) -> u64 = std::mem::transmute(function);
+            let before = function(7);
+            write(&[Jump { from: place, to: here }]).unwrap();
+            (before, function(7))
+        };
+        assert_eq!((before, after), (7, 1007));
+    }
+}

@@ -1,0 +1,128 @@
+//! Programs with a runtime inside, which is not NVIDIA's here but has its names, and a library that they should use instead.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use penstock_cuda_patch::program::{Runtime, inspect};
+
+/// Each function says where it is; `early` is what the program's constructor saw.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#define INSIDE __attribute__((noipa, used)) static
+INSIDE int libcudart_static_0123456789(void) { return 1; }
+INSIDE int __cudaRegisterFatBinary(void *binary) { return binary ? 7 : libcudart_static_0123456789(); }
+INSIDE int cudaMalloc(void **memory, unsigned long bytes) { *memory = 0; return (int)bytes; }
+INSIDE int cudaOnlyInside(void) { __asm__ volatile(""); return 5; }
+INSIDE int MARKER(void) { __asm__ volatile(""); return 1; }
+#ifdef SECTION
+__attribute__((section(".nv_fatbin"), used)) static const char code[] = "device code";
+#endif
+static int early;
+__attribute__((constructor)) static void start(void) { early = __cudaRegisterFatBinary(&early); }
+int main(void) {
+    void *memory;
+    printf("%d %d %d %d\n", early, cudaMalloc(&memory, 3), cudaOnlyInside(), MARKER());
+    return 0;
+}
+"#;
+
+const LIBRARY: &str = r"
+int __cudaRegisterFatBinary(void *binary) { return binary ? 100 + VERSION : 0; }
+int cudaMalloc(void **memory, unsigned long bytes) { *memory = 0; return 1000 + (int)bytes; }
+";
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+}
+
+/// The newest archive of the crate: beside the tests under a name of cargo's, or one folder up.
+fn archive() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let places = tests.ancestors().skip(1).take(2).filter_map(|folder| fs::read_dir(folder).ok());
+    let made = |path: &PathBuf| {
+        fs::metadata(path).and_then(|file| file.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+    };
+    let files = places.flatten().filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let ours = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("libpenstock_cuda_patch")
+            && path.extension().is_some_and(|extension| extension == "a")
+    };
+    files.filter(ours).max_by_key(made).expect("the archive is built with its tests")
+}
+
+/// A folder with the libraries.
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inside");
+        _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        fs::copy(archive(), folder.join("libpenstock_cuda_patch.a")).unwrap();
+        let link = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/cuda/link.sh");
+        run(Command::new(link).arg(&folder).arg("patch"));
+        fs::write(folder.join("library.c"), LIBRARY).unwrap();
+        for major in [12, 13] {
+            run(Command::new("cc")
+                .args(["-shared", "-fPIC", &format!("-DVERSION={major}"), "-o"])
+                .arg(folder.join(format!("cuda/libcudart.so.{major}")))
+                .arg(folder.join("library.c")));
+        }
+        folder
+    })
+}
+
+fn program(name: &str, options: &[&str]) -> PathBuf {
+    let (source, path) = (folder().join(format!("{name}.c")), folder().join(name));
+    fs::write(&source, PROGRAM).unwrap();
+    run(Command::new("cc").args(["-O1", "-w"]).args(options).arg("-o").arg(&path).arg(&source));
+    path
+}
+
+fn preloaded(program: &Path) -> String {
+    run(Command::new(program).env("LD_PRELOAD", folder().join("cuda/libpenstock_cudapatch.so")))
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn functions_are_replaced_before_the_programs_constructors_in_every_kind_of_program() {
+    for (name, version, marker, kind) in [
+        ("moved-13", 13, "cudaLogsCurrent", "-pie"),
+        ("moved-12", 12, "cudaThreadExit", "-pie"),
+        ("fixed-13", 13, "cudaMemGetDefaultMemPool", "-no-pie"),
+    ] {
+        let marker = format!("-DMARKER={marker}");
+        let program = program(name, &[kind, if kind == "-pie" { "-fPIE" } else { "-fno-pie" }, &marker]);
+        assert_eq!(run(&mut Command::new(&program)), "7 3 5 1\n");
+        // What the library lacks stays what it was.
+        assert_eq!(preloaded(&program), format!("{} 1003 5 1\n", 100 + version), "{name}");
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_version_that_cannot_be_told_is_said_and_nothing_is_replaced() {
+    let program = program("unknown", &["-DMARKER=cudaNothing"]);
+    let said = preloaded(&program);
+    assert!(said.starts_with("7 3 5 1\n") && said.contains("its version cannot be told"), "{said}");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_stripped_program_is_told_from_one_without_cuda() {
+    let whole = program("whole", &["-DMARKER=cudaLogsCurrent", "-DSECTION"]);
+    assert!(matches!(inspect(&whole), Runtime::Inside { major: 13, functions } if functions.len() == 4));
+    let stripped = folder().join("stripped");
+    run(Command::new("strip").arg("-o").arg(&stripped).arg(&whole));
+    assert_eq!(inspect(&stripped), Runtime::Stripped);
+    assert_eq!(preloaded(&stripped), "7 3 5 1\n");
+    let plain = folder().join("plain");
+    fs::copy("/bin/true", &plain).unwrap();
+    assert_eq!(inspect(&plain), Runtime::Elsewhere);
+    assert_eq!(preloaded(&plain), "");
+}

@@ -1,0 +1,53 @@
+//! Link arguments of the shared library, and the stubs of all functions that are not served.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::{env, fs};
+
+/// All functions of the interface: name, and the version of the interface that it came with.
+const SYMBOLS: &str = "src/api/symbols.txt";
+/// Which of them are served, and where.
+const TABLE: &str = "src/api/table.rs";
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={SYMBOLS}");
+    println!("cargo::rerun-if-changed={TABLE}");
+    // Programs unload the library at exit, while threads of ours may still run in it.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // A program may have functions of these names of its own.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    let out = env::var_os("OUT_DIR").expect("cargo sets it");
+    fs::write(Path::new(&out).join("stubs.rs"), stubs()).expect("cargo's own folder can be written");
+}
+
+/// One function for each symbol that the table does not name: all are alike but for their names.
+fn stubs() -> String {
+    let symbols = fs::read_to_string(SYMBOLS).expect("a file of this crate");
+    let table = fs::read_to_string(TABLE).expect("a file of this crate");
+    let list = table.split("served! {").nth(1).and_then(|rest| rest.split("\n}").next()).unwrap_or_default();
+    let served: BTreeSet<&str> = list
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .flat_map(|line| line.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_'))
+        .filter(|word| word.starts_with("cu"))
+        .collect();
+    let all: BTreeSet<&str> = symbols.lines().filter_map(|line| line.split(' ').next()).collect();
+    for name in &served {
+        assert!(all.contains(name), "{TABLE} serves {name}, which is not in {SYMBOLS}");
+    }
+    let refused: Vec<_> = symbols
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(name, _)| !served.contains(name))
+        .collect();
+    let mut text = String::new();
+    writeln!(text, "stubs! {{").expect("a string takes all");
+    for (name, _) in &refused {
+        writeln!(text, "    {name}").expect("a string takes all");
+    }
+    writeln!(text, "}}").expect("a string takes all");
+    text
+}

@@ -1,0 +1,86 @@
+//! Events.
+
+use std::ffi::c_uint;
+
+use penstock_cuda_sys::driver::*;
+
+use crate::core::context::Context;
+use crate::core::event::Event;
+use crate::core::platform;
+use crate::core::stream::Stream;
+use crate::edge::{CuResult, Object as _, cu_entry, cu_stream_entry, forget, require, store};
+
+fn destroy(event: CUevent) -> CuResult {
+    platform::check_process()?;
+    let event = Event::borrow(event)?;
+    forget(&*event).ok_or(CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// # Safety
+/// `ms` is `NULL` or a place for a number.
+unsafe fn elapsed(ms: *mut f32, start: CUevent, end: CUevent) -> CuResult {
+    platform::check_process()?;
+    require(!ms.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+    let elapsed = Event::borrow(start)?.elapsed_ms(&*Event::borrow(end)?)?;
+    // SAFETY: the caller's promise.
+    unsafe { store(ms, elapsed) };
+    Ok(())
+}
+
+cu_entry! {
+    /// `cuEventCreate`.
+    fn cuEventCreate(result: *mut CUevent, flags: c_uint) {
+        require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        let event = Event::create(&*Context::current()?, flags)?;
+        // SAFETY: a place for the handle.
+        unsafe { store(result, event.raw()) };
+        Ok(())
+    }
+    /// `cuEventDestroy`.
+    fn cuEventDestroy(event: CUevent) {
+        destroy(event)
+    }
+    /// `cuEventDestroy`.
+    fn cuEventDestroy_v2(event: CUevent) {
+        destroy(event)
+    }
+    /// `cuEventQuery`.
+    fn cuEventQuery(event: CUevent) {
+        platform::check_process()?;
+        Event::borrow(event)?.query()
+    }
+    /// `cuEventSynchronize`.
+    fn cuEventSynchronize(event: CUevent) {
+        platform::check_process()?;
+        Event::borrow(event)?.synchronize()
+    }
+    /// `cuEventElapsedTime`.
+    fn cuEventElapsedTime(ms: *mut f32, start: CUevent, end: CUevent) {
+        // SAFETY: the program's place.
+        unsafe { elapsed(ms, start, end) }
+    }
+    /// `cuEventElapsedTime`.
+    fn cuEventElapsedTime_v2(ms: *mut f32, start: CUevent, end: CUevent) {
+        // SAFETY: the program's place.
+        unsafe { elapsed(ms, start, end) }
+    }
+}
+
+cu_stream_entry! {
+    /// `cuEventRecord`.
+    fn cuEventRecord / cuEventRecord_ptsz |default| (event: CUevent, stream: CUstream) {
+        let (context, stream) = Stream::resolve(stream, default)?;
+        Event::borrow(event)?.record(&context, &stream)
+    }
+    /// `cuEventRecordWithFlags`.
+    fn cuEventRecordWithFlags / cuEventRecordWithFlags_ptsz |default| (
+        event: CUevent,
+        stream: CUstream,
+        flags: c_uint,
+    ) {
+        // 1: an event for another process or a graph, which do not come here.
+        require(flags <= 1, CUDA_ERROR_INVALID_VALUE)?;
+        let (context, stream) = Stream::resolve(stream, default)?;
+        Event::borrow(event)?.record(&context, &stream)
+    }
+}

@@ -1,0 +1,130 @@
+//! Fills.
+
+use std::ffi::{c_uchar, c_uint, c_ushort};
+use std::ptr::null_mut;
+
+use penstock_cuda_sys::driver::*;
+
+use crate::core::stream::{Default, Stream};
+use crate::edge::{CuResult, cu_stream_entry};
+
+fn fill(default: Default, stream: CUstream, to: CUdeviceptr, pattern: &[u8], count: usize) -> CuResult {
+    let (context, stream) = Stream::resolve(stream, default)?;
+    context.fill(&stream, to, pattern, count as u64)
+}
+
+fn fill_rows(
+    default: Default,
+    stream: CUstream,
+    (to, pitch): (CUdeviceptr, usize),
+    pattern: &[u8],
+    (width, height): (usize, usize),
+) -> CuResult {
+    let (context, stream) = Stream::resolve(stream, default)?;
+    context.fill_rows(&stream, (to, pitch as u64), pattern, (width as u64, height as u64))
+}
+
+cu_stream_entry! {
+    /// `cuMemsetD8`.
+    fn cuMemsetD8_v2 / cuMemsetD8_v2_ptds |default| (to: CUdeviceptr, value: c_uchar, count: usize) {
+        fill(default, null_mut(), to, &value.to_ne_bytes(), count)
+    }
+    /// `cuMemsetD8Async`.
+    fn cuMemsetD8Async / cuMemsetD8Async_ptsz |default| (
+        to: CUdeviceptr,
+        value: c_uchar,
+        count: usize,
+        stream: CUstream,
+    ) {
+        fill(default, stream, to, &value.to_ne_bytes(), count)
+    }
+    /// `cuMemsetD2D8`.
+    fn cuMemsetD2D8_v2 / cuMemsetD2D8_v2_ptds |default| (
+        to: CUdeviceptr,
+        pitch: usize,
+        value: c_uchar,
+        width: usize,
+        height: usize,
+    ) {
+        fill_rows(default, null_mut(), (to, pitch), &value.to_ne_bytes(), (width, height))
+    }
+    /// `cuMemsetD2D8Async`.
+    fn cuMemsetD2D8Async / cuMemsetD2D8Async_ptsz |default| (
+        to: CUdeviceptr,
+        pitch: usize,
+        value: c_uchar,
+        width: usize,
+        height: usize,
+        stream: CUstream,
+    ) {
+        fill_rows(default, stream, (to, pitch), &value.to_ne_bytes(), (width, height))
+    }
+    /// `cuMemsetD16`.
+    fn cuMemsetD16_v2 / cuMemsetD16_v2_ptds |default| (to: CUdeviceptr, value: c_ushort, count: usize) {
+        fill(default, null_mut(), to, &value.to_ne_bytes(), count)
+    }
+    /// `cuMemsetD16Async`.
+    fn cuMemsetD16Async / cuMemsetD16Async_ptsz |default| (
+        to: CUdeviceptr,
+        value: c_ushort,
+        count: usize,
+        stream: CUstream,
+    ) {
+        fill(default, stream, to, &value.to_ne_bytes(), count)
+    }
+    /// `cuMemsetD2D16`.
+    fn cuMemsetD2D16_v2 / cuMemsetD2D16_v2_ptds |default| (
+        to: CUdeviceptr,
+        pitch: usize,
+        value: c_ushort,
+        width: usize,
+        height: usize,
+    ) {
+        fill_rows(default, null_mut(), (to, pitch), &value.to_ne_bytes(), (width, height))
+    }
+    /// `cuMemsetD2D16Async`.
+    fn cuMemsetD2D16Async / cuMemsetD2D16Async_ptsz |default| (
+        to: CUdeviceptr,
+        pitch: usize,
+        value: c_ushort,
+        width: usize,
+        height: usize,
+        stream: CUstream,
+    ) {
+        fill_rows(default, stream, (to, pitch), &value.to_ne_bytes(), (width, height))
+    }
+    /// `cuMemsetD32`.
+    fn cuMemsetD32_v2 / cuMemsetD32_v2_ptds |default| (to: CUdeviceptr, value: c_uint, count: usize) {
+        fill(default, null_mut(), to, &value.to_ne_bytes(), count)
+    }
+    /// `cuMemsetD32Async`.
+    fn cuMemsetD32Async / cuMemsetD32Async_ptsz |default| (
+        to: CUdeviceptr,
+        value: c_uint,
+        count: usize,
+        stream: CUstream,
+    ) {
+        fill(default, stream, to, &value.to_ne_bytes(), count)
+    }
+    /// `cuMemsetD2D32`.
+    fn cuMemsetD2D32_v2 / cuMemsetD2D32_v2_ptds |default| (
+        to: CUdeviceptr,
+        pitch: usize,
+        value: c_uint,
+        width: usize,
+        height: usize,
+    ) {
+        fill_rows(default, null_mut(), (to, pitch), &value.to_ne_bytes(), (width, height))
+    }
+    /// `cuMemsetD2D32Async`.
+    fn cuMemsetD2D32Async / cuMemsetD2D32Async_ptsz |default| (
+        to: CUdeviceptr,
+        pitch: usize,
+        value: c_uint,
+        width: usize,
+        height: usize,
+        stream: CUstream,
+    ) {
+        fill_rows(default, stream, (to, pitch), &value.to_ne_bytes(), (width, height))
+    }
+}

@@ -1,0 +1,28 @@
+//! CUDA's functions, by the sections of the interface's documentation. Raw pointers of programs end here.
+#![allow(non_snake_case, reason = "C's names of parameters")]
+
+pub mod array;
+pub mod context;
+pub mod copy;
+pub mod device;
+pub mod error;
+pub mod event;
+pub mod function;
+pub mod launch;
+pub mod library;
+pub mod link;
+pub mod memory;
+pub mod memset;
+pub mod module;
+pub mod occupancy;
+pub mod peer;
+pub mod pointer;
+pub mod pool;
+pub mod primary;
+pub mod proc_address;
+pub mod profiler;
+pub mod rows;
+pub mod stream;
+pub mod table;
+pub mod texture;
+pub mod unserved;

@@ -1,0 +1,50 @@
+//! Devices and each other's memory.
+
+use std::ffi::{c_int, c_uint};
+
+use penstock_cuda_sys::driver::*;
+
+use crate::core::context::Context;
+use crate::core::platform;
+use crate::edge::{CuResult, Object as _, cu_entry, require, store};
+
+/// Whether both are contexts.
+pub(super) fn check(one: CUcontext, other: CUcontext) -> CuResult {
+    Context::borrow(one)?;
+    Context::borrow(other).map(drop)
+}
+
+cu_entry! {
+    /// `cuDeviceCanAccessPeer`: kernels reach their own device's memory alone; copies between devices need no access.
+    fn cuDeviceCanAccessPeer(can: *mut c_int, dev: CUdevice, peer: CUdevice) {
+        require(!can.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        platform::device(dev)?;
+        platform::device(peer)?;
+        // SAFETY: a place for the number.
+        unsafe { store(can, 0) };
+        Ok(())
+    }
+    /// `cuDeviceGetP2PAttribute`.
+    fn cuDeviceGetP2PAttribute(value: *mut c_int, _attribute: c_uint, from: CUdevice, to: CUdevice) {
+        require(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        platform::device(from)?;
+        platform::device(to)?;
+        require(from != to, CUDA_ERROR_INVALID_DEVICE)?;
+        // SAFETY: a place for the number.
+        unsafe { store(value, 0) };
+        Ok(())
+    }
+    /// `cuCtxEnablePeerAccess`.
+    fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) {
+        require(flags == 0, CUDA_ERROR_INVALID_VALUE)?;
+        Context::current()?;
+        Context::borrow(peer)?;
+        Err(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
+    }
+    /// `cuCtxDisablePeerAccess`.
+    fn cuCtxDisablePeerAccess(peer: CUcontext) {
+        Context::current()?;
+        Context::borrow(peer)?;
+        Err(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)
+    }
+}

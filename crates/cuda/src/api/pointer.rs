@@ -1,0 +1,136 @@
+//! What is known of an address. Answered in the client.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use penstock_cuda_sys::driver::*;
+
+use crate::core::arena::Live;
+use crate::core::context::Context;
+use crate::core::{host, platform};
+use crate::edge::{CuResult, array, cu_entry, require, store};
+
+/// Where an address points.
+enum Known {
+    Device { ordinal: c_int, start: u64, live: Live },
+    Host { start: usize, size: usize },
+    Nothing,
+}
+
+fn look(address: u64) -> Known {
+    if let Some(device) = platform::device_of(address) {
+        return match device.space.find(address) {
+            Some((start, live)) => Known::Device { ordinal: device.number(), start, live },
+            None => Known::Nothing,
+        };
+    }
+    match usize::try_from(address).ok().and_then(host::find) {
+        Some((start, size, _)) => Known::Host { start, size },
+        None => Known::Nothing,
+    }
+}
+
+/// Writes the answer to a query. "CUDA_ERROR_INVALID_VALUE if ptr is not a valid pointer, or the query is not valid for it".
+///
+/// # Safety
+/// `to` is a place for what `attribute` asks for.
+unsafe fn answer(to: *mut c_void, attribute: c_uint, address: u64, known: &Known) -> CuResult {
+    macro_rules! give {
+        ($value:expr) => {{
+            // SAFETY: the caller's promise.
+            unsafe { store(to.cast(), $value) };
+            Ok(())
+        }};
+    }
+    match (attribute, known) {
+        (CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Known::Device { .. }) => give!(CU_MEMORYTYPE_DEVICE),
+        (CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Known::Host { .. }) => give!(CU_MEMORYTYPE_HOST),
+        (CU_POINTER_ATTRIBUTE_CONTEXT, Known::Device { live, .. }) => give!(live.owner),
+        (CU_POINTER_ATTRIBUTE_DEVICE_POINTER, Known::Device { .. })
+        | (CU_POINTER_ATTRIBUTE_HOST_POINTER, Known::Host { .. }) => give!(address),
+        (CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, Known::Device { ordinal, .. }) => give!(*ordinal),
+        (CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, Known::Host { .. }) => {
+            let ordinal = Context::peek().map_or(0, |context| context.device.number());
+            give!(ordinal)
+        }
+        (CU_POINTER_ATTRIBUTE_BUFFER_ID, Known::Device { live, .. }) => give!(live.serial),
+        (
+            CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
+            Known::Device { start, .. },
+        ) => {
+            give!(*start)
+        }
+        (CU_POINTER_ATTRIBUTE_RANGE_SIZE | CU_POINTER_ATTRIBUTE_MAPPING_SIZE, Known::Device { live, .. }) => {
+            give!(live.size)
+        }
+        (CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, Known::Host { start, .. }) => give!(*start),
+        (CU_POINTER_ATTRIBUTE_RANGE_SIZE, Known::Host { size, .. }) => give!(*size),
+        (CU_POINTER_ATTRIBUTE_MAPPED, Known::Device { .. }) => give!(1u8),
+        (CU_POINTER_ATTRIBUTE_MAPPED, _) => give!(0u8),
+        (
+            CU_POINTER_ATTRIBUTE_IS_MANAGED
+            | CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
+            | CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+            Known::Device { .. } | Known::Host { .. },
+        ) => give!(0u8),
+        (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, Known::Device { .. }) => give!(1u8),
+        (CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, Known::Device { .. }) => give!(0u64),
+        (CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, Known::Device { .. }) => give!(3u32),
+        (CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, Known::Device { .. }) => give!(0u64),
+        _ => Err(CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
+cu_entry! {
+    /// `cuPointerGetAttribute`.
+    fn cuPointerGetAttribute(data: *mut c_void, attribute: c_uint, address: CUdeviceptr) {
+        platform::devices()?;
+        require(!data.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        // SAFETY: the program's place.
+        unsafe { answer(data, attribute, address, &look(address)) }
+    }
+    /// `cuPointerGetAttributes`: "... will not return an error when the attributes are invalid": they are then 0.
+    fn cuPointerGetAttributes(
+        count: c_uint,
+        attributes: *mut c_uint,
+        data: *mut *mut c_void,
+        address: CUdeviceptr,
+    ) {
+        platform::devices()?;
+        require(count > 0, CUDA_ERROR_INVALID_VALUE)?;
+        let known = look(address);
+        // SAFETY: arrays of so many elements.
+        let (names, places) = unsafe { (array(attributes, count as usize)?, array(data, count as usize)?) };
+        for (name, place) in names.iter().zip(places).filter(|(_, place)| !place.is_null()) {
+            // SAFETY: the program's place.
+            if unsafe { answer(*place, *name, address, &known) }.is_ok() {
+                continue;
+            }
+            let size = match *name {
+                CU_POINTER_ATTRIBUTE_MEMORY_TYPE | CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => 4,
+                CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => {
+                    // SAFETY: a place for a number: "CU_DEVICE_INVALID".
+                    unsafe { store(place.cast(), -2i32) };
+                    continue;
+                }
+                CU_POINTER_ATTRIBUTE_IS_MANAGED
+                | CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+                | CU_POINTER_ATTRIBUTE_MAPPED
+                | CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
+                | CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
+                | CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => 1,
+                CU_POINTER_ATTRIBUTE_P2P_TOKENS => 16,
+                _ => 8,
+            };
+            // SAFETY: a place for what the attribute asks for.
+            unsafe { place.cast::<u8>().write_bytes(0, size) };
+        }
+        Ok(())
+    }
+    /// `cuPointerSetAttribute`: every copy here is what `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` asks for.
+    fn cuPointerSetAttribute(value: *const c_void, attribute: c_uint, address: CUdeviceptr) {
+        platform::devices()?;
+        let known = matches!(look(address), Known::Device { .. });
+        let fits = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && known && !value.is_null();
+        require(fits, CUDA_ERROR_INVALID_VALUE)
+    }
+}

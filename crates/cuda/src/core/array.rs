@@ -1,0 +1,88 @@
+//! CUDA arrays: rows of pixels in the device's memory, with nothing opaque about them but the handle.
+
+use std::sync::Arc;
+
+use penstock_cuda_sys::driver::*;
+
+use super::context::Context;
+use super::device::Device;
+use crate::edge::{CuResult, Object, forget, new_number, publish};
+
+/// Rows begin at multiples of this: the texture pitch alignment that the devices report.
+const ROW_BYTES: u64 = 32;
+
+/// Behind a `CUarray`.
+pub(crate) struct Array {
+    number: u64,
+    device: Arc<Device>,
+    pub(crate) descriptor: CUDA_ARRAY3D_DESCRIPTOR,
+    pub(crate) address: u64,
+    /// Bytes from row to row.
+    pub(crate) pitch: u64,
+    /// Bytes of a row that are pixels.
+    pub(crate) row: u64,
+}
+
+impl Object for Array {
+    type Raw = CUarray_st;
+    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// Bytes of a channel.
+pub(crate) fn channel_bytes(format: u32) -> Option<u64> {
+    match format {
+        CU_AD_FORMAT_UNSIGNED_INT8 | CU_AD_FORMAT_SIGNED_INT8 => Some(1),
+        CU_AD_FORMAT_UNSIGNED_INT16 | CU_AD_FORMAT_SIGNED_INT16 | CU_AD_FORMAT_HALF => Some(2),
+        CU_AD_FORMAT_UNSIGNED_INT32 | CU_AD_FORMAT_SIGNED_INT32 | CU_AD_FORMAT_FLOAT => Some(4),
+        _ => None,
+    }
+}
+
+impl Array {
+    /// `cuArray3DCreate`.
+    pub(crate) fn create(context: &Context, descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> CuResult<Arc<Self>> {
+        context.check()?;
+        if descriptor.Flags & !CUDA_ARRAY3D_TEXTURE_GATHER != 0 {
+            // Layers, cubes and surfaces.
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        if descriptor.Width == 0 || ![1, 2, 4].contains(&descriptor.NumChannels) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let channel = channel_bytes(descriptor.Format).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let count = |size: usize| u64::try_from(size.max(1)).map_err(|_| CUDA_ERROR_INVALID_VALUE);
+        let pixel = channel * u64::from(descriptor.NumChannels);
+        let row = count(descriptor.Width)?.checked_mul(pixel).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let pitch = row.checked_next_multiple_of(ROW_BYTES).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let rows = count(descriptor.Height)?.checked_mul(count(descriptor.Depth)?);
+        let size = rows.and_then(|rows| rows.checked_mul(pitch)).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let address = context.device.allocate(size, context.number(), false)?;
+        let (device, descriptor) = (context.device.clone(), *descriptor);
+        let array = Arc::new(Self { number: new_number(), device, descriptor, address, pitch, row });
+        publish(&array);
+        Ok(array)
+    }
+
+    /// `cuArrayDestroy`.
+    pub(crate) fn destroy(&self) -> CuResult {
+        forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+        let busy = match Context::peek() {
+            Some(context) => context.busy()?,
+            None => Vec::new(),
+        };
+        self.device.release(self.address, false, busy)
+    }
+
+    /// Address of byte `x` of row `y` of slice `z`, if `width` bytes of `height` rows from there on are within the array.
+    pub(crate) fn at(&self, [x, y, z]: [u64; 3], (width, height): (u64, u64)) -> CuResult<u64> {
+        let (rows, slices) = (self.descriptor.Height.max(1) as u64, self.descriptor.Depth.max(1) as u64);
+        let fits = x.checked_add(width).is_some_and(|end| end <= self.row)
+            && y.checked_add(height).is_some_and(|end| end <= rows)
+            && z < slices;
+        if fits { Ok(self.address + (z * rows + y) * self.pitch + x) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+    }
+}

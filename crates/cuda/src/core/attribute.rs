@@ -1,0 +1,109 @@
+//! Attributes of devices, true for the device that is used.
+
+use penstock_cuda_sys::driver::*;
+
+use super::device::Device;
+use super::native;
+use crate::edge::CuResult;
+
+/// Compute capability 7.5, the least that CUDA 13 compiles for: its whole instruction set is what we translate.
+pub(crate) const CAPABILITY: (i32, i32) = (7, 5);
+
+/// Threads of a warp: PTX's own number, not the device's.
+pub(crate) const WARP: i32 = 32;
+
+/// Shared memory of a block without asking for more, on all compute capabilities.
+pub(crate) const SHARED_BYTES: u32 = 48 << 10;
+
+/// Shared memory of a block that asks for more (`CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`): that of capability 7.5.
+pub(crate) const SHARED_BYTES_OPT_IN: u32 = 64 << 10;
+
+/// Constant memory of a module.
+const CONSTANT_BYTES: i32 = 64 << 10;
+
+/// Registers of a multiprocessor. Nothing here is limited by it; programs divide by it.
+const REGISTERS: i32 = 64 << 10;
+
+/// What a block may have without and with asking.
+pub(crate) fn shared_bytes(device: &Device) -> (u32, u32) {
+    if device.is_native {
+        return native::shared_bytes(device);
+    }
+    let there = device.facts.shared_bytes;
+    (there.min(SHARED_BYTES), there.min(SHARED_BYTES_OPT_IN))
+}
+
+/// The value of an attribute.
+///
+/// # Errors
+/// `CUDA_ERROR_INVALID_VALUE` for a number that is none.
+pub(crate) fn of_device(device: &Device, attribute: u32) -> CuResult<i32> {
+    if attribute == 0 || attribute >= DEVICE_ATTRIBUTES {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    if let Some(told) = device.is_native.then(|| native::attribute(device, attribute)).flatten() {
+        return Ok(told);
+    }
+    let facts = &device.facts;
+    let int = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    let wide = |value: u64| i32::try_from(value).unwrap_or(i32::MAX);
+    Ok(match attribute {
+        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK | CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR => {
+            int(facts.threads_max)
+        }
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X => int(facts.block_max[0]),
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y => int(facts.block_max[1]),
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z => int(facts.block_max[2]),
+        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X | CU_DEVICE_ATTRIBUTE_MAX_PITCH => i32::MAX,
+        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y | CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z => 65_535,
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK => int(shared_bytes(device).0),
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+        | CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => int(shared_bytes(device).1),
+        CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY => CONSTANT_BYTES,
+        CU_DEVICE_ATTRIBUTE_WARP_SIZE => WARP,
+        CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK
+        | CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR => REGISTERS,
+        CU_DEVICE_ATTRIBUTE_CLOCK_RATE => int(facts.clock_khz),
+        // What is handed out is aligned so.
+        CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT | CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT => 256,
+        CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT => 32,
+        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => int(facts.compute_units),
+        CU_DEVICE_ATTRIBUTE_ECC_ENABLED => facts.corrects_errors.into(),
+        CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID => int(facts.pci[0]),
+        CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => int(facts.pci[1]),
+        CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID => int(facts.pci[2]),
+        CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => wide(facts.cache_bytes),
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => CAPABILITY.0,
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => CAPABILITY.1,
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR => 16,
+        CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO => 2,
+        CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT
+        | CU_DEVICE_ATTRIBUTE_GPU_OVERLAP
+        | CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS
+        | CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
+        | CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT => 1,
+        CU_DEVICE_ATTRIBUTE_NUMA_ID | CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID => -1,
+        _ => of_textures(attribute),
+    })
+}
+
+/// Limits of textures. They are sampled in software, so these are what programs count on, not a device's. What is not
+/// served (layers, cubes, mipmaps, surfaces) has no size; neither has anything else that is not there.
+fn of_textures(attribute: u32) -> i32 {
+    match attribute {
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH => 131_072,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT => 65_536,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH
+        | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT
+        | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH => 16_384,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH => 1 << 28,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH => 131_072,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT => 65_000,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH => 2_097_120,
+        _ => 0,
+    }
+}

@@ -1,0 +1,290 @@
+//! Contexts: streams, a control block on the device, and the error that stays.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use penstock_client::Error;
+use penstock_cuda_sys::driver::*;
+
+use super::control::Control;
+use super::device::Device;
+use super::library::Modules;
+use super::platform;
+use super::stream::{Kind, Stream};
+use crate::edge::{CuResult, Object, forget, new_number, of_error, publish};
+
+/// Behind a `CUcontext`.
+pub(crate) struct Context {
+    number: u64,
+    pub(crate) device: Arc<Device>,
+    pub(crate) is_primary: bool,
+    flags: AtomicU32,
+    /// The legacy default stream.
+    pub(crate) legacy: Arc<Stream>,
+    /// Streams that the legacy default stream synchronises with, threads' default streams among them.
+    pub(crate) blocking: RwLock<Vec<Arc<Stream>>>,
+    /// The others.
+    pub(crate) others: RwLock<Vec<Arc<Stream>>>,
+    /// Whether there ever was one of [`Self::blocking`]: without, nothing has to be ordered.
+    pub(crate) has_blocking: AtomicBool,
+    /// Held while a command is ordered and sent.
+    pub(crate) order: Mutex<()>,
+    /// The first failure of something under way: "the context ... must be destroyed".
+    failure: AtomicU32,
+    ended: AtomicBool,
+    pub(crate) control: Control,
+    limits: Mutex<[u64; LIMITS]>,
+    /// What libraries have loaded here.
+    pub(crate) modules: Modules,
+}
+
+impl Object for Context {
+    type Raw = CUctx_st;
+    const INVALID: CUresult = CUDA_ERROR_INVALID_CONTEXT;
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// Limits that can be set, by number.
+const LIMITS: usize = 7;
+
+/// What they are before anybody sets them: the numbers that programs meet on most devices.
+const LIMIT_DEFAULTS: [u64; LIMITS] = [
+    1024,    // CU_LIMIT_STACK_SIZE
+    1 << 20, // CU_LIMIT_PRINTF_FIFO_SIZE
+    8 << 20, // CU_LIMIT_MALLOC_HEAP_SIZE
+    2,       // CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH
+    2048,    // CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
+    64,      // CU_LIMIT_MAX_L2_FETCH_GRANULARITY
+    0,       // CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+];
+
+thread_local! {
+    /// The contexts of this thread; the last one is current. An empty place is "no context" pushed or set.
+    static STACK: RefCell<Vec<Option<Arc<Context>>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Context {
+    /// A context on a device. Waits once, until the device has answered.
+    pub(crate) fn new(device: &Arc<Device>, flags: u32, is_primary: bool) -> CuResult<Arc<Self>> {
+        if flags & !CU_CTX_FLAGS_MASK != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let number = new_number();
+        let control = Control::new(device, number)?;
+        let queue = Stream::queue_on(device)?;
+        let context = Arc::new_cyclic(|weak| Self {
+            number,
+            device: device.clone(),
+            is_primary,
+            flags: AtomicU32::new(flags),
+            legacy: Stream::new(queue, weak.clone(), Kind::Legacy, 0, 0),
+            blocking: RwLock::default(),
+            others: RwLock::default(),
+            has_blocking: AtomicBool::new(false),
+            order: Mutex::default(),
+            failure: AtomicU32::new(0),
+            ended: AtomicBool::new(false),
+            control,
+            limits: Mutex::new(LIMIT_DEFAULTS),
+            modules: Modules::default(),
+        });
+        let begun = context.control.begin(&context.legacy.queue);
+        if let Err(error) = begun {
+            device.space.free_of(number);
+            return Err(of_error(&error));
+        }
+        device.contexts.fetch_add(1, Ordering::AcqRel);
+        publish(&context);
+        Ok(context)
+    }
+
+    /// The current context of this thread.
+    ///
+    /// # Errors
+    /// "CUDA_ERROR_INVALID_CONTEXT: ... there is no context bound to the current thread"
+    #[inline]
+    pub(crate) fn current() -> CuResult<Arc<Self>> {
+        platform::check_process()?;
+        // Destructors of the program may run after the thread's own: then nothing is current any more.
+        let top = STACK.try_with(|stack| stack.borrow().last().cloned().flatten());
+        let Some(context) = top.map_err(|_| CUDA_ERROR_DEINITIALIZED)? else {
+            platform::devices()?;
+            return Err(CUDA_ERROR_INVALID_CONTEXT);
+        };
+        context.check_there()?;
+        Ok(context)
+    }
+
+    /// The current context, if there is one, whatever state it is in.
+    pub(crate) fn peek() -> Option<Arc<Self>> {
+        STACK.try_with(|stack| stack.borrow().last().cloned().flatten()).ok().flatten()
+    }
+
+    /// `cuCtxPushCurrent`.
+    pub(crate) fn push(context: Arc<Self>) {
+        STACK.with_borrow_mut(|stack| stack.push(Some(context)));
+    }
+
+    /// `cuCtxPopCurrent`.
+    pub(crate) fn pop() -> CuResult<Arc<Self>> {
+        let top = STACK.with_borrow_mut(Vec::pop);
+        top.flatten().ok_or(CUDA_ERROR_INVALID_CONTEXT)
+    }
+
+    /// `cuCtxSetCurrent`: "If there is a CUDA context bound to the calling CPU thread, this replaces the top of the stack".
+    pub(crate) fn set_current(context: Option<Arc<Self>>) {
+        // The old one is dropped after the stack is free again.
+        let _old = STACK.try_with(|stack| {
+            let mut stack = stack.borrow_mut();
+            let old = stack.pop();
+            if context.is_some() {
+                stack.push(context);
+            }
+            old
+        });
+    }
+
+    fn check_there(&self) -> CuResult {
+        if self.ended.load(Ordering::Acquire) { Err(CUDA_ERROR_CONTEXT_IS_DESTROYED) } else { Ok(()) }
+    }
+
+    /// Whether commands may be given.
+    ///
+    /// # Errors
+    /// The failure that stays; that the context is destroyed.
+    #[inline]
+    pub(crate) fn check(&self) -> CuResult {
+        self.check_there()?;
+        match self.failure.load(Ordering::Acquire) {
+            0 => Ok(()),
+            code => Err(CUresult(code)),
+        }
+    }
+
+    /// Notes a failure of something under way, which stays. The code.
+    pub(crate) fn fail(&self, code: CUresult) -> CUresult {
+        // The first one is the one that stays.
+        match self.failure.compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => code,
+            Err(first) => CUresult(first),
+        }
+    }
+
+    /// The code for an error of the pool; that of a lost node stays.
+    pub(crate) fn failed(&self, error: &Error) -> CUresult {
+        let code = of_error(error);
+        if platform::check_process().is_err() {
+            return CUDA_ERROR_NOT_INITIALIZED;
+        }
+        match code {
+            CUDA_ERROR_INVALID_VALUE | CUDA_ERROR_OUT_OF_MEMORY | CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => code,
+            code => self.fail(code),
+        }
+    }
+
+    /// `cuCtxGetFlags`.
+    pub(crate) fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// `cuCtxSetFlags`.
+    pub(crate) fn set_flags(&self, flags: u32) {
+        self.flags.store(flags, Ordering::Relaxed);
+    }
+
+    fn limits(&self) -> MutexGuard<'_, [u64; LIMITS]> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `cuCtxGetLimit`.
+    pub(crate) fn limit(&self, limit: u32) -> CuResult<u64> {
+        let limits = self.limits();
+        limits.get(limit as usize).copied().ok_or(CUDA_ERROR_UNSUPPORTED_LIMIT)
+    }
+
+    /// `cuCtxSetLimit`.
+    pub(crate) fn set_limit(&self, limit: u32, value: u64) -> CuResult {
+        if limit == CU_LIMIT_PRINTF_FIFO_SIZE && self.control.has_ring() {
+            // "must not be performed after launching any kernel that uses the printf() device system call - in such case
+            // CUDA_ERROR_INVALID_VALUE will be returned."
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let mut limits = self.limits();
+        *limits.get_mut(limit as usize).ok_or(CUDA_ERROR_UNSUPPORTED_LIMIT)? = value;
+        Ok(())
+    }
+
+    /// All streams.
+    pub(crate) fn streams(&self) -> Vec<Arc<Stream>> {
+        let mut streams = vec![self.legacy.clone()];
+        for list in [&self.blocking, &self.others] {
+            streams.extend(list.read().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+        }
+        streams
+    }
+
+    /// `cuCtxSynchronize`.
+    pub(crate) fn synchronize(&self) -> CuResult {
+        self.check()?;
+        for stream in self.streams() {
+            self.finish(&stream)?;
+        }
+        self.control.look(self)
+    }
+
+    /// `cuCtxDestroy`: "... it is the responsibility of the calling function to ensure that no API call issues using ctx while
+    /// cuCtxDestroy() is executing." Waits for what is under way.
+    pub(crate) fn destroy(&self) -> CuResult {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return Err(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        }
+        forget(self).ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+        for stream in self.streams() {
+            // What fails now matters to nobody any more.
+            _ = stream.queue.finish();
+            _ = forget(&*stream);
+        }
+        _ = self.control.look(self);
+        for list in [&self.blocking, &self.others] {
+            list.write().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+        self.modules.clear();
+        self.device.space.free_of(self.number);
+        self.device.contexts.fetch_sub(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// `cuMemAlloc`.
+    pub(crate) fn allocate(&self, size: u64) -> CuResult<u64> {
+        self.device.allocate(size, self.number, true)
+    }
+
+    /// `cuMemFree`. Nothing is waited for: the memory is used again when nothing under way can use it any more.
+    pub(crate) fn free(&self, address: u64) -> CuResult {
+        let device = platform::device_of(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        if device.check().is_some() {
+            // What was started before must not find the memory gone.
+            self.synchronize()?;
+        }
+        device.release(address, true, self.busy()?)
+    }
+
+    /// Whether this thread's current context is this one.
+    pub(crate) fn is_current(&self) -> bool {
+        Self::peek().is_some_and(|current| std::ptr::eq(&*current, self))
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("number", &self.number)
+            .field("device", &self.device)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,178 @@
+//! A context's control block: where its kernels leave faults and what they print. The layout is that of the translated code.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use penstock_client::{Error, Queue, Want};
+use penstock_cuda_sys::driver::CU_LIMIT_PRINTF_FIFO_SIZE;
+
+use super::arena::{GRAIN_BYTES, Place};
+use super::context::Context;
+use super::device::Device;
+use super::stream::Stream;
+use super::{fault, printf};
+use crate::edge::{CuResult, Object, of_error};
+
+/// Bytes of the block.
+const BLOCK_BYTES: usize = 256;
+
+/// `u64` each: what happened, and at which address; then a `u32`, in which line of the PTX.
+const FAULT_AT: usize = 0;
+/// `u64` each: address and size of the ring.
+const RING_AT: usize = 128;
+/// `u32` each: bytes written so far, and records that found no room.
+const HEAD_AT: usize = 144;
+/// `u64`: address of the bitmap of what is allocated.
+const BITMAP_AT: usize = 160;
+
+/// The block, and our own way to it.
+pub(crate) struct Control {
+    device: Arc<Device>,
+    address: u64,
+    place: Place,
+    ring: OnceLock<Ring>,
+    /// Whether a kernel was started that may leave something.
+    watched: AtomicBool,
+    /// Whether a fault has been told; it stays in the block.
+    told: AtomicBool,
+    /// Not a stream of the program: what is read here waits for nothing.
+    queue: Arc<Queue>,
+    looking: Mutex<()>,
+}
+
+struct Ring {
+    address: u64,
+    size: u64,
+}
+
+fn word<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..).and_then(|rest| rest.first_chunk::<N>()).copied().unwrap_or([0; N])
+}
+
+impl Control {
+    pub(crate) fn new(device: &Arc<Device>, owner: u64) -> CuResult<Self> {
+        let address = device.allocate(BLOCK_BYTES as u64, owner, false)?;
+        let place = device.space.place(address, BLOCK_BYTES as u64)?;
+        Ok(Self {
+            device: device.clone(),
+            address,
+            place,
+            ring: OnceLock::new(),
+            watched: AtomicBool::new(false),
+            told: AtomicBool::new(false),
+            queue: Stream::queue_on(device)?,
+            looking: Mutex::default(),
+        })
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Writes the block, and waits until the device has answered: whether queue and memory could be made is known then.
+    pub(crate) fn begin(&self, queue: &Queue) -> Result<(), Error> {
+        let mut block = [0; BLOCK_BYTES];
+        if let Some(check) = self.device.check() {
+            block[BITMAP_AT..BITMAP_AT + 8].copy_from_slice(&check.bitmap().to_le_bytes());
+        }
+        queue.write(&self.place.memory, self.place.offset, &block, &[], Want::Nothing)?;
+        queue.finish()?;
+        if self.device.check().is_some() {
+            self.watched.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Whether there is a ring for what kernels print.
+    pub(crate) fn has_ring(&self) -> bool {
+        self.ring.get().is_some()
+    }
+
+    /// A kernel is loaded that may print or fail by itself: from now on somebody looks.
+    pub(crate) fn watch(&self, context: &Context, prints: bool) -> CuResult {
+        self.watched.store(true, Ordering::Release);
+        if !prints || self.has_ring() {
+            return Ok(());
+        }
+        let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.has_ring() {
+            return Ok(());
+        }
+        let size = context.limit(CU_LIMIT_PRINTF_FIFO_SIZE)?.max(GRAIN_BYTES);
+        let address = self.device.allocate(size, context.number(), false)?;
+        let mut words = [0; 24];
+        words[..8].copy_from_slice(&address.to_le_bytes());
+        words[8..16].copy_from_slice(&size.to_le_bytes());
+        self.write(RING_AT, &words).map_err(|error| of_error(&error))?;
+        _ = self.ring.set(Ring { address, size });
+        Ok(())
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Error> {
+        self.queue.write(&self.place.memory, self.place.offset + at as u64, bytes, &[], Want::Nothing)?;
+        self.queue.finish()
+    }
+
+    /// Looks at what kernels have left behind. Called after every wait.
+    ///
+    /// # Errors
+    /// What a kernel did wrong; that stays.
+    #[inline]
+    pub(crate) fn look(&self, context: &Context) -> CuResult {
+        if self.watched.load(Ordering::Acquire) { self.look_closely(context) } else { Ok(()) }
+    }
+
+    fn look_closely(&self, context: &Context) -> CuResult {
+        let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = |error: Error| context.failed(&error);
+        let block = self.read(self.address, BLOCK_BYTES as u64).map_err(failed)?;
+        // While kernels run, records may be half written.
+        if let Some(ring) = self.ring.get()
+            && context.streams().iter().all(|stream| stream.is_idle())
+        {
+            let head = u64::from(u32::from_le_bytes(word(&block, HEAD_AT)));
+            let lost = u32::from_le_bytes(word(&block, HEAD_AT + 4));
+            if head > 0 || lost > 0 {
+                let records = self.read(ring.address, head.min(ring.size)).map_err(failed)?;
+                printf::print(&records, &mut |address| self.text(address));
+                self.write(HEAD_AT, &[0; 8]).map_err(failed)?;
+            }
+        }
+        match u64::from_le_bytes(word(&block, FAULT_AT)) {
+            0 => Ok(()),
+            kind => {
+                let address = u64::from_le_bytes(word(&block, FAULT_AT + 8));
+                let line = u32::from_le_bytes(word(&block, FAULT_AT + 16));
+                let code = fault::of(kind);
+                if !self.told.swap(true, Ordering::AcqRel) {
+                    fault::tell(kind, address, line);
+                }
+                Err(context.fail(code))
+            }
+        }
+    }
+
+    /// Bytes of the device, whatever is under way.
+    pub(crate) fn read(&self, address: u64, size: u64) -> Result<Vec<u8>, Error> {
+        let place = self.device.space.place(address, size);
+        let Ok(place) = place else { return Ok(Vec::new()) };
+        let bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        let bytes = Arc::new(Mutex::new(bytes));
+        let range = penstock_client::Range { offset: place.offset, size };
+        self.queue.read_now(&place.memory, range, Box::new(bytes.clone()), &[], Want::Nothing)?;
+        Ok(std::mem::take(&mut *bytes.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// A string on the device, up to its 0.
+    fn text(&self, address: u64) -> Vec<u8> {
+        /// The longest string that is printed: longer ones are a pointer to something else.
+        const TEXT_BYTES_MAX: u64 = 64 << 10;
+        let Some((start, live)) = self.device.space.find(address) else { return Vec::new() };
+        let size = (start + live.size - address).min(TEXT_BYTES_MAX);
+        let mut bytes = self.read(address, size).unwrap_or_default();
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        bytes.truncate(end);
+        bytes
+    }
+}

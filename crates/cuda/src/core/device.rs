@@ -1,0 +1,276 @@
+//! Devices: what is known of them, their memory, and their primary contexts.
+
+use std::fmt;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use penstock_cuda_sys::driver::{CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE, CUdevice};
+
+use super::arena::Space;
+use super::context::Context;
+use super::fault::{self, Check};
+use super::native;
+use super::program::Programs;
+use crate::edge::CuResult;
+
+mod cl {
+    pub(super) const MAX_COMPUTE_UNITS: u32 = 0x1002;
+    pub(super) const MAX_WORK_GROUP_SIZE: u32 = 0x1004;
+    pub(super) const MAX_WORK_ITEM_SIZES: u32 = 0x1005;
+    pub(super) const MAX_CLOCK_FREQUENCY: u32 = 0x100c;
+    pub(super) const ADDRESS_BITS: u32 = 0x100d;
+    pub(super) const MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
+    pub(super) const GLOBAL_MEM_CACHE_SIZE: u32 = 0x101e;
+    pub(super) const GLOBAL_MEM_SIZE: u32 = 0x101f;
+    pub(super) const LOCAL_MEM_SIZE: u32 = 0x1023;
+    pub(super) const ERROR_CORRECTION_SUPPORT: u32 = 0x1024;
+    pub(super) const ENDIAN_LITTLE: u32 = 0x1026;
+    pub(super) const NAME: u32 = 0x102b;
+    pub(super) const EXTENSIONS: u32 = 0x1030;
+    pub(super) const SINGLE_FP_CONFIG: u32 = 0x101b;
+    pub(super) const DOUBLE_FP_CONFIG: u32 = 0x1032;
+    pub(super) const UUID: u32 = 0x106a;
+    pub(super) const PCI_BUS_INFO: u32 = 0x410f;
+}
+
+/// What a device told of itself, as far as CUDA asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) name: String,
+    pub(crate) compute_units: u32,
+    pub(crate) threads_max: u32,
+    pub(crate) block_max: [u32; 3],
+    pub(crate) clock_khz: u32,
+    pub(crate) shared_bytes: u32,
+    pub(crate) cache_bytes: u64,
+    pub(crate) corrects_errors: bool,
+    pub(crate) fp64: bool,
+    pub(crate) fp16: bool,
+    /// Whether division and square roots of single precision can be exact.
+    pub(crate) exact_division: bool,
+    pub(crate) int64_atomics: bool,
+    /// Domain, bus, device.
+    pub(crate) pci: [u32; 3],
+    pub(crate) uuid: [u8; 16],
+}
+
+/// One device.
+pub(crate) struct Device {
+    pub(crate) ordinal: usize,
+    /// The pool's view of it.
+    pub(crate) pool: Arc<penstock_client::Device>,
+    /// Where its memory, queues and programs are made.
+    pub(crate) context: Arc<penstock_client::Context>,
+    pub(crate) facts: Facts,
+    pub(crate) space: Space,
+    pub(crate) programs: Programs,
+    /// Whether its node drives it through CUDA's own driver.
+    pub(crate) is_native: bool,
+    /// Contexts there are now.
+    pub(crate) contexts: AtomicUsize,
+    primary: Mutex<Primary>,
+    check: OnceLock<Option<Check>>,
+}
+
+/// The context that the runtime interface and most programs use.
+#[derive(Default)]
+struct Primary {
+    context: Option<Arc<Context>>,
+    retained: u32,
+    flags: u32,
+}
+
+fn number(device: &penstock_client::Device, name: u32) -> u64 {
+    let mut wide = [0; 8];
+    for (to, from) in wide.iter_mut().zip(device.info(name).unwrap_or_default()) {
+        *to = *from;
+    }
+    // All hosts of a pool have the same byte order: the hello refuses others.
+    u64::from_le_bytes(wide)
+}
+
+fn narrow(wide: u64) -> u32 {
+    u32::try_from(wide).unwrap_or(u32::MAX)
+}
+
+fn text(device: &penstock_client::Device, name: u32) -> String {
+    let bytes = device.info(name).unwrap_or_default();
+    String::from_utf8_lossy(bytes).trim_end_matches('\0').trim().to_owned()
+}
+
+/// Whether device code of CUDA can run there: it counts on 64-bit addresses and on the byte order.
+pub(crate) fn is_usable(device: &penstock_client::Device) -> bool {
+    number(device, cl::ADDRESS_BITS) == 64 && number(device, cl::ENDIAN_LITTLE) != 0
+}
+
+/// A name that stays the same from run to run: the driver's, or one made of where the device is.
+fn uuid(device: &penstock_client::Device) -> [u8; 16] {
+    if let Some(uuid) = device.info(cl::UUID).and_then(|bytes| bytes.first_chunk::<16>()) {
+        return *uuid;
+    }
+    let place = format!("{} {} {}", device.host(), device.address(), device.index());
+    let mut uuid = [0; 16];
+    for (seed, half) in uuid.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        // FNV-1a, with a basis for each half.
+        let hash = place.bytes().fold(0xcbf2_9ce4_8422_2325 ^ (seed as u64), |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        *half = hash.to_be_bytes();
+    }
+    uuid
+}
+
+/// As tools print it.
+pub(crate) fn uuid_text(device: &penstock_client::Device) -> String {
+    let hex: String = uuid(device).iter().map(|byte| format!("{byte:02x}")).collect();
+    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
+    format!("GPU-{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
+}
+
+/// Threads of a block, at most, on every device that NVIDIA has made: what programs and compilers count on.
+const THREADS_MAX: u32 = 1024;
+
+/// `CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT`.
+const CORRECTLY_ROUNDED: u64 = 1 << 7;
+
+/// Of a block's shared memory the translated code keeps some for the exchange between the threads of a warp: 16 bytes for
+/// each thread of the largest block.
+const EXCHANGE_BYTES: u32 = 16 * THREADS_MAX;
+
+impl Facts {
+    fn of(device: &penstock_client::Device, ordinal: usize) -> Self {
+        let sizes = device.info(cl::MAX_WORK_ITEM_SIZES).unwrap_or_default().as_chunks::<8>().0;
+        let size = |axis: usize| sizes.get(axis).map_or(1, |bytes| narrow(u64::from_ne_bytes(*bytes)));
+        let extensions = text(device, cl::EXTENSIONS);
+        let has = |name: &str| extensions.split(' ').any(|word| word == name);
+        let pci = device.info(cl::PCI_BUS_INFO).map(|bytes| bytes.as_chunks::<4>().0.to_vec());
+        let pci = pci.and_then(|words| words.first_chunk::<3>().map(|words| words.map(u32::from_ne_bytes)));
+        // A device that is no PCI device gets a place of its own all the same: programs tell devices apart by it.
+        let made = [0x8000, narrow(device.node() as u64) & 0xff, narrow(ordinal as u64) & 0x1f];
+        let threads_max = narrow(number(device, cl::MAX_WORK_GROUP_SIZE)).min(THREADS_MAX);
+        let mut facts = Self {
+            name: text(device, cl::NAME),
+            compute_units: narrow(number(device, cl::MAX_COMPUTE_UNITS)).max(1),
+            threads_max,
+            block_max: [size(0).min(threads_max), size(1).min(threads_max), size(2).min(threads_max).min(64)],
+            clock_khz: narrow(number(device, cl::MAX_CLOCK_FREQUENCY)).saturating_mul(1000),
+            shared_bytes: narrow(number(device, cl::LOCAL_MEM_SIZE)).saturating_sub(EXCHANGE_BYTES),
+            cache_bytes: number(device, cl::GLOBAL_MEM_CACHE_SIZE),
+            corrects_errors: number(device, cl::ERROR_CORRECTION_SUPPORT) != 0,
+            fp64: number(device, cl::DOUBLE_FP_CONFIG) != 0 || has("cl_khr_fp64"),
+            fp16: has("cl_khr_fp16"),
+            exact_division: number(device, cl::SINGLE_FP_CONFIG) & CORRECTLY_ROUNDED != 0,
+            int64_atomics: has("cl_khr_int64_base_atomics") && has("cl_khr_int64_extended_atomics"),
+            pci: pci.unwrap_or(made),
+            uuid: uuid(device),
+        };
+        native::correct(&mut facts, device);
+        facts
+    }
+}
+
+impl Device {
+    /// `neighbours`: devices that share its context, and with it the memory that the context has for all.
+    pub(crate) fn new(
+        ordinal: usize,
+        pool: Arc<penstock_client::Device>,
+        context: Arc<penstock_client::Context>,
+        neighbours: usize,
+    ) -> Self {
+        let lazy = pool.shares_host_memory();
+        // Check mode has one bitmap, for one arena.
+        let is_single = fault::is_checking();
+        let is_native = pool.is_cuda();
+        let total = number(&pool, cl::GLOBAL_MEM_SIZE);
+        let share = if lazy { total / (neighbours.max(1) as u64) } else { total };
+        let largest = number(&pool, cl::MAX_MEM_ALLOC_SIZE);
+        Self {
+            facts: Facts::of(&pool, ordinal),
+            space: Space::new(&context, ordinal, (lazy, is_single), (largest, share)).with_native(is_native),
+            is_native,
+            ordinal,
+            pool,
+            context,
+            programs: Programs::default(),
+            contexts: AtomicUsize::new(0),
+            primary: Mutex::default(),
+            check: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn check_cell(&self) -> &OnceLock<Option<Check>> {
+        &self.check
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> CUdevice {
+        CUdevice::try_from(self.ordinal).unwrap_or(CUdevice::MAX)
+    }
+
+    fn primary(&self) -> MutexGuard<'_, Primary> {
+        self.primary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `cuDevicePrimaryCtxRetain`.
+    pub(crate) fn retain_primary(self: &Arc<Self>) -> CuResult<Arc<Context>> {
+        let mut primary = self.primary();
+        let context = match &primary.context {
+            Some(context) => context.clone(),
+            None => {
+                let context = Context::new(self, primary.flags, true)?;
+                primary.context.insert(context).clone()
+            }
+        };
+        primary.retained += 1;
+        Ok(context)
+    }
+
+    /// The primary context, if there is one now.
+    pub(crate) fn primary_if_there(&self) -> Option<Arc<Context>> {
+        self.primary().context.clone()
+    }
+
+    /// `cuDevicePrimaryCtxRelease`.
+    pub(crate) fn release_primary(&self) -> CuResult {
+        let mut primary = self.primary();
+        primary.retained = primary.retained.checked_sub(1).ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+        let last = if primary.retained == 0 { primary.context.take() } else { None };
+        drop(primary);
+        last.map_or(Ok(()), |context| context.destroy())
+    }
+
+    /// `cuDevicePrimaryCtxReset`.
+    pub(crate) fn reset_primary(&self) -> CuResult {
+        let context = self.primary().context.take();
+        context.map_or(Ok(()), |context| context.destroy())
+    }
+
+    /// `cuDevicePrimaryCtxGetState`: its flags, and whether it is there.
+    pub(crate) fn primary_state(&self) -> (u32, bool) {
+        let primary = self.primary();
+        (primary.flags, primary.context.is_some())
+    }
+
+    /// `cuDevicePrimaryCtxSetFlags`.
+    pub(crate) fn set_primary_flags(&self, flags: u32) -> CuResult {
+        use penstock_cuda_sys::driver::CU_CTX_FLAGS_MASK;
+        if flags & !CU_CTX_FLAGS_MASK != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let mut primary = self.primary();
+        primary.flags = flags;
+        if let Some(context) = &primary.context {
+            context.set_flags(flags);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device")
+            .field("ordinal", &self.ordinal)
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,149 @@
+//! Events: marks in streams.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_client::{Event as PoolEvent, Want};
+use penstock_cuda_sys::driver::*;
+
+use super::context::Context;
+use super::stream::Stream;
+use crate::edge::{CuResult, Object, new_number, of_status, publish};
+
+/// Behind a `CUevent`.
+pub(crate) struct Event {
+    number: u64,
+    device: usize,
+    flags: u32,
+    mark: Mutex<Option<Mark>>,
+}
+
+/// Where it was recorded last.
+#[derive(Clone)]
+struct Mark {
+    context: Arc<Context>,
+    stream: Arc<Stream>,
+    serial: u64,
+    event: PoolEvent,
+}
+
+impl Object for Event {
+    type Raw = CUevent_st;
+    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Event {
+    /// `cuEventCreate`.
+    pub(crate) fn create(context: &Context, flags: u32) -> CuResult<Arc<Self>> {
+        const KNOWN: u32 = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
+        if flags & CU_EVENT_INTERPROCESS != 0 {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        if flags & !KNOWN != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        context.check()?;
+        let event = Arc::new(Self {
+            number: new_number(),
+            device: context.device.ordinal,
+            flags,
+            mark: Mutex::default(),
+        });
+        publish(&event);
+        Ok(event)
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        self.mark.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// `cuEventRecord`.
+    pub(crate) fn record(&self, context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
+        // "CUDA_ERROR_INVALID_HANDLE ... hEvent and hStream must be from the same context"
+        if context.device.ordinal != self.device {
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        }
+        let (event, serial) = context.issue(stream, |queue, waits| queue.marker(None, waits, Want::Event))?;
+        let event = event.unwrap_or_else(|| PoolEvent::ended(penstock_wire::Status::OK));
+        let mark = Mark { context: context.clone(), stream: stream.clone(), serial, event };
+        // The old one is dropped without the lock.
+        let _old = self.mark.lock().unwrap_or_else(PoisonError::into_inner).replace(mark);
+        Ok(())
+    }
+
+    /// What has to end for it, for who waits for it. None if it was never recorded.
+    pub(crate) fn awaited(&self) -> Option<PoolEvent> {
+        self.mark().map(|mark| mark.event)
+    }
+
+    /// `cuEventQuery`. "... or if cuEventRecord() has not been called on hEvent": then it has ended.
+    pub(crate) fn query(&self) -> CuResult {
+        let Some(mark) = self.mark() else { return Ok(()) };
+        let known = mark.event.known_status();
+        if known.is_none() {
+            mark.stream.queue.flush().map_err(|error| mark.context.failed(&error))?;
+        }
+        match mark.event.poll() {
+            None => Err(CUDA_ERROR_NOT_READY),
+            Some(_) => mark.ended(),
+        }
+    }
+
+    /// `cuEventSynchronize`.
+    pub(crate) fn synchronize(&self) -> CuResult {
+        let Some(mark) = self.mark() else { return Ok(()) };
+        mark.event.wait();
+        mark.ended()
+    }
+
+    /// `cuEventElapsedTime`, in ms, on the device's clock.
+    pub(crate) fn elapsed_ms(&self, end: &Self) -> CuResult<f32> {
+        // "If either event was created with the CU_EVENT_DISABLE_TIMING flag, then CUDA_ERROR_INVALID_HANDLE is returned." So it
+        // is for events of different devices, and for ones that were not recorded.
+        if (self.flags | end.flags) & CU_EVENT_DISABLE_TIMING != 0 || self.device != end.device {
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        }
+        let (Some(start), Some(end)) = (self.mark(), end.mark()) else {
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        };
+        for mark in [&start, &end] {
+            if mark.event.poll().is_none() {
+                return Err(CUDA_ERROR_NOT_READY);
+            }
+            mark.ended()?;
+        }
+        let (from, to) = (start.event.times().ended, end.event.times().ended);
+        #[allow(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            reason = "the result is a float"
+        )]
+        let ms = (i128::from(to) - i128::from(from)) as f64 / 1e6;
+        #[allow(clippy::cast_possible_truncation, reason = "the result is a float")]
+        Ok(ms as f32)
+    }
+}
+
+impl Mark {
+    /// The event has ended, well or not.
+    fn ended(&self) -> CuResult {
+        self.context.check()?;
+        match self.event.known_status() {
+            Some(status) if status.is_error() => Err(self.context.fail(of_status(status))),
+            _ => {
+                self.stream.reach(self.serial);
+                self.context.control.look(&self.context)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").field("number", &self.number).finish_non_exhaustive()
+    }
+}

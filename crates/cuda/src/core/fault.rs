@@ -1,0 +1,133 @@
+//! What kernels do wrong, and check mode, in which they notice.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use penstock_client::{Queue, Want};
+use penstock_cuda_sys::driver::*;
+
+use super::arena::{GRAIN_BYTES, Place};
+use super::device::Device;
+use super::log;
+use super::stream::Stream;
+use crate::edge::{CuResult, of_error};
+
+/// Asks for kernels that look at each address before they use it; any value but 0 and the empty one.
+const CHECK_VARIABLE: &str = "PENSTOCK_CHECK";
+
+/// Whether check mode is asked for.
+pub(crate) fn is_checking() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    let wanted = || std::env::var_os(CHECK_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");
+    *WANTED.get_or_init(wanted)
+}
+
+/// The code for what a kernel left in its control block.
+pub(crate) fn of(kind: u64) -> CUresult {
+    match kind {
+        1 => CUDA_ERROR_ILLEGAL_ADDRESS,
+        2 => CUDA_ERROR_MISALIGNED_ADDRESS,
+        4 => CUDA_ERROR_ASSERT,
+        _ => CUDA_ERROR_LAUNCH_FAILED,
+    }
+}
+
+/// Tells where it happened.
+pub(crate) fn tell(kind: u64, address: u64, line: u32) {
+    let what = match kind {
+        1 => "used an address that is not allocated",
+        2 => "used a misaligned address",
+        3 => "stopped at a trap",
+        4 => "failed an assertion",
+        _ => "failed in an unknown way",
+    };
+    log::line(format_args!("a kernel {what}: address {address:#x}, line {line} of its PTX"));
+}
+
+/// Which parts of a device's first arena are allocated, one bit for each [`GRAIN_BYTES`], as kernels in check mode see it.
+pub(crate) struct Check {
+    address: u64,
+    first: u64,
+    place: Place,
+    queue: Arc<Queue>,
+    bits: Mutex<Vec<u8>>,
+}
+
+impl Check {
+    /// For a device whose memory has just been made.
+    fn new(device: &Device) -> CuResult<Self> {
+        let arenas = device.space.arenas();
+        let arena = arenas.first().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let bytes = arena.size / GRAIN_BYTES / 8 + 1;
+        // Owned by nobody: it stays.
+        let address = device.space.allocate(bytes, 0, false)?;
+        let check = Self {
+            address,
+            first: arena.base,
+            place: device.space.place(address, bytes)?,
+            queue: Stream::queue_on(device)?,
+            bits: Mutex::new(vec![0; usize::try_from(bytes).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?]),
+        };
+        let mut all = Vec::new();
+        device.space.each(|start, size| all.push((start, size)));
+        for (start, size) in all {
+            check.mark(start, size, true)?;
+        }
+        Ok(check)
+    }
+
+    /// The bitmap's address.
+    pub(crate) fn bitmap(&self) -> u64 {
+        self.address
+    }
+
+    fn mark(&self, start: u64, size: u64, allocated: bool) -> CuResult {
+        let from = start.saturating_sub(self.first) / GRAIN_BYTES;
+        let to = from + size.div_ceil(GRAIN_BYTES);
+        let mut bits = self.bits.lock().unwrap_or_else(PoisonError::into_inner);
+        let byte = |bit: u64| usize::try_from(bit / 8).unwrap_or(usize::MAX);
+        for bit in from..to {
+            // Other arenas are not checked.
+            let Some(at) = bits.get_mut(byte(bit)) else { return Ok(()) };
+            let mask = 1 << (bit % 8);
+            *at = if allocated { *at | mask } else { *at & !mask };
+        }
+        let range = byte(from)..byte(to.max(from + 1) - 1) + 1;
+        let changed = bits.get(range.clone()).unwrap_or_default();
+        let offset = self.place.offset + range.start as u64;
+        self.queue
+            .write(&self.place.memory, offset, changed, &[], Want::Nothing)
+            .and_then(|_| self.queue.finish())
+            .map_err(|error| of_error(&error))
+    }
+}
+
+impl Device {
+    /// Check mode's view of the device, if that is on.
+    pub(crate) fn check(&self) -> Option<&Check> {
+        if !is_checking() {
+            return None;
+        }
+        self.check_cell()
+            .get_or_init(|| {
+                Check::new(self)
+                    .inspect_err(|_| log::line(format_args!("no memory for {CHECK_VARIABLE}")))
+                    .ok()
+            })
+            .as_ref()
+    }
+
+    /// Hands out memory for `owner`; `own`: the program may free it.
+    pub(crate) fn allocate(&self, size: u64, owner: u64, own: bool) -> CuResult<u64> {
+        let address = self.space.allocate(size, owner, own)?;
+        if let Some(check) = self.check() {
+            check.mark(address, size, true)?;
+        }
+        Ok(address)
+    }
+
+    /// Takes memory back, once `busy` have ended.
+    pub(crate) fn release(&self, address: u64, own: bool, busy: Vec<penstock_client::Event>) -> CuResult {
+        let size = self.space.free_at(address, own, busy)?;
+        self.check().map_or(Ok(()), |check| check.mark(address, size, false))
+    }
+}

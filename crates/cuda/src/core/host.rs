@@ -1,0 +1,107 @@
+//! Host memory that the program has registered, or got from us: copies to it need not be waited for.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use penstock_cuda_sys::driver::*;
+
+use crate::edge::{CuResult, Pages};
+
+/// A range of host memory.
+struct Range {
+    size: usize,
+    flags: u32,
+    /// None: it is the program's own.
+    pages: Option<Pages>,
+}
+
+static RANGES: Mutex<BTreeMap<usize, Range>> = Mutex::new(BTreeMap::new());
+
+fn ranges() -> MutexGuard<'static, BTreeMap<usize, Range>> {
+    RANGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `cuMemHostAlloc`: plain pages, that are known.
+pub(crate) fn allocate(size: usize, flags: u32) -> CuResult<usize> {
+    const KNOWN: u32 = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    if size == 0 || flags & !KNOWN != 0 {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let pages = Pages::new(size).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+    let address = pages.address();
+    ranges().insert(address, Range { size, flags, pages: Some(pages) });
+    Ok(address)
+}
+
+/// `cuMemFreeHost`.
+pub(crate) fn free(address: usize) -> CuResult {
+    let mut ranges = ranges();
+    if ranges.get(&address).is_none_or(|range| range.pages.is_none()) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let removed = ranges.remove(&address);
+    drop(ranges);
+    drop(removed);
+    Ok(())
+}
+
+/// `cuMemHostRegister`.
+pub(crate) fn register(address: usize, size: usize, flags: u32) -> CuResult {
+    // Portable, device map, I/O memory, read only.
+    if address == 0 || size == 0 || flags & !0xf != 0 || address.checked_add(size).is_none() {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let mut ranges = ranges();
+    let before = ranges.range(..address + size).next_back();
+    if before.is_some_and(|(start, range)| start + range.size > address) {
+        return Err(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    }
+    ranges.insert(address, Range { size, flags, pages: None });
+    Ok(())
+}
+
+/// `cuMemHostUnregister`.
+pub(crate) fn unregister(address: usize) -> CuResult {
+    let mut ranges = ranges();
+    if ranges.get(&address).is_none_or(|range| range.pages.is_some()) {
+        return Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    }
+    ranges.remove(&address);
+    Ok(())
+}
+
+/// The registered range that an address lies in: start, size, flags.
+pub(crate) fn find(address: usize) -> Option<(usize, usize, u32)> {
+    let ranges = ranges();
+    let (start, range) = ranges.range(..=address).next_back()?;
+    (address - start < range.size).then_some((*start, range.size, range.flags))
+}
+
+/// Whether all of some bytes are registered.
+pub(crate) fn is_registered(address: usize, size: usize) -> bool {
+    find(address).is_some_and(|(start, all, _)| address - start + size <= all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_known_once() {
+        let size = 3 * 4096;
+        let mut own = vec![0u8; size];
+        let address = own.as_mut_ptr().addr();
+        register(address, size, 0).unwrap();
+        assert_eq!(register(address + 8, 8, 0), Err(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED));
+        assert_eq!(register(address - 8, 9, 0), Err(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED));
+        assert!(is_registered(address + 5, size - 5) && !is_registered(address + 5, size));
+        assert_eq!(free(address), Err(CUDA_ERROR_INVALID_VALUE));
+        unregister(address).unwrap();
+        assert_eq!(unregister(address), Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
+        let pinned = allocate(100, 0).unwrap();
+        assert_eq!(find(pinned + 99), Some((pinned, 100, 0)));
+        assert_eq!(find(pinned + 100), None);
+        free(pinned).unwrap();
+        assert_eq!(free(pinned), Err(CUDA_ERROR_INVALID_VALUE));
+    }
+}

@@ -1,0 +1,129 @@
+//! Launches.
+
+use std::ffi::c_void;
+use std::sync::{Arc, PoisonError};
+
+use penstock_client::{ArgValue, Want};
+use penstock_cuda_sys::driver::*;
+
+use super::context::Context;
+use super::module::{Bound, Function};
+use super::stream::Stream;
+use crate::edge::{Bytes, CuResult, load, require};
+
+/// The form of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub(crate) dynamic: u32,
+}
+
+/// Where a program left a kernel's parameters.
+pub(crate) enum Params {
+    /// The kernel has none.
+    None,
+    /// One address for each parameter.
+    Each(*const *const c_void),
+    /// All of them, as the kernel has them.
+    Packed(Bytes),
+}
+
+/// Blocks of a grid in its second and third dimension.
+const GRID_YZ_MAX: u32 = 65_535;
+
+impl Function {
+    /// The interface's own checks, all without a word with the worker.
+    fn check(&self, shape: &Shape) -> CuResult {
+        let facts = &self.loaded.device.facts;
+        let entry = self.entry();
+        let [x, y, z] = shape.block;
+        require(shape.grid.iter().chain(&shape.block).all(|size| *size > 0), CUDA_ERROR_INVALID_VALUE)?;
+        require(i32::try_from(shape.grid[0]).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
+        require(shape.grid[1].max(shape.grid[2]) <= GRID_YZ_MAX, CUDA_ERROR_INVALID_VALUE)?;
+        require(
+            shape.block.iter().zip(facts.block_max).all(|(size, max)| *size <= max),
+            CUDA_ERROR_INVALID_VALUE,
+        )?;
+        // Each is at most 1,024.
+        let threads = x * y * z;
+        require(threads <= facts.threads_max, CUDA_ERROR_INVALID_VALUE)?;
+        require(entry.required.is_none_or(|required| required == shape.block), CUDA_ERROR_INVALID_VALUE)?;
+        // "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: ... the kernel launch specifies too many threads for the kernel's register count."
+        require(entry.max_threads.is_none_or(|max| threads <= max), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)?;
+        require(threads <= self.threads_max()?, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)?;
+        require(shape.dynamic <= self.dynamic_max(), CUDA_ERROR_INVALID_VALUE)
+    }
+
+    /// `cuLaunchKernel`: nothing is waited for, but for the device's compiler the first time.
+    ///
+    /// # Safety
+    /// `params` are this kernel's, as the interface wants them.
+    pub(crate) unsafe fn launch(
+        &self,
+        context: &Context,
+        stream: &Arc<Stream>,
+        shape: &Shape,
+        params: &Params,
+    ) -> CuResult {
+        self.check(shape)?;
+        // Held from the arguments on until the launch is sent: another thread's are not to come between.
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let bound = self.bind(&mut bound)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.gather(params, &mut bound.params) }?;
+        set_arguments(bound, shape.dynamic);
+        let global = [0, 1, 2].map(|axis| u64::from(shape.grid[axis]) * u64::from(shape.block[axis]));
+        let local = shape.block.map(u64::from);
+        let range = (3, [0; 3], global, Some(local));
+        context
+            .issue(stream, |queue, waits| queue.launch(&bound.kernel, range, waits, Want::Nothing))
+            .map(drop)
+    }
+
+    /// Copies the parameters into one block, as the kernel has them.
+    ///
+    /// # Safety
+    /// As [`Function::launch`].
+    unsafe fn gather(&self, params: &Params, block: &mut [u8]) -> CuResult {
+        let entry = self.entry();
+        match params {
+            // "... or if the kernel has parameters and neither is given".
+            Params::None => require(entry.params.is_empty(), CUDA_ERROR_INVALID_VALUE),
+            Params::Packed(bytes) => {
+                let size = entry.params_size as usize;
+                require(bytes.size() >= size, CUDA_ERROR_INVALID_VALUE)?;
+                let (Some(to), Some(from)) = (block.get_mut(..size), bytes.read().get(..size)) else {
+                    return Err(CUDA_ERROR_INVALID_VALUE);
+                };
+                to.copy_from_slice(from);
+                Ok(())
+            }
+            Params::Each(list) => {
+                for (index, param) in entry.params.iter().enumerate() {
+                    let range = param.offset as usize..(param.offset + param.size) as usize;
+                    let to = block.get_mut(range).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
+                    // SAFETY: the list has an address for each parameter.
+                    let from = unsafe { load(list.add(index)) }?;
+                    // SAFETY: there are as many bytes as the parameter has.
+                    to.copy_from_slice(unsafe { Bytes::new(from, to.len()) }?.read());
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn set_arguments(bound: &mut Bound, dynamic: u32) {
+    let first = bound.arenas;
+    if let Some(place) = bound.dynamic_bytes_at.and_then(|at| bound.params.get_mut(at..)?.first_chunk_mut()) {
+        *place = u64::from(dynamic).to_le_bytes();
+    }
+    bound.kernel.set_bytes(first, &bound.params);
+    if bound.dynamic != Some(dynamic) {
+        let bytes = (u64::from(dynamic) + u64::from(bound.local_bytes)).max(bound.local_min);
+        bound.kernel.set(bound.shared_at, ArgValue::Local(bytes));
+        bound.dynamic = Some(dynamic);
+    }
+}

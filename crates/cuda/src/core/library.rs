@@ -1,0 +1,174 @@
+//! Libraries: device code that belongs to no context, and is loaded into each where it is used.
+
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_cuda_sys::driver::*;
+use penstock_ptx::ir::Entry;
+use rustc_hash::FxHashMap;
+
+use super::context::Context;
+use super::module::{Function, Module};
+use super::native;
+use super::program::{Refusal, ptx_of};
+use crate::edge::{CuResult, Object, forget, new_number, publish};
+
+/// Behind a `CUlibrary`.
+pub(crate) struct Library {
+    number: u64,
+    /// As the program gave it.
+    bytes: Box<[u8]>,
+    /// Its PTX; empty where CUDA's own driver does without.
+    text: Box<str>,
+    parsed: penstock_ptx::ir::Module,
+    kernels: Mutex<FxHashMap<String, Arc<Kernel>>>,
+}
+
+/// Behind a `CUkernel`: a function that is the same in all contexts.
+pub(crate) struct Kernel {
+    number: u64,
+    pub(crate) library: Arc<Library>,
+    pub(crate) name: String,
+    pub(crate) c_name: CString,
+}
+
+impl Object for Library {
+    type Raw = CUlib_st;
+    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Object for Kernel {
+    type Raw = CUkern_st;
+    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// The modules of a context that libraries have loaded, by the library.
+#[derive(Default)]
+pub(crate) struct Modules(Mutex<FxHashMap<u64, Arc<Module>>>);
+
+impl Modules {
+    /// Forgets all: the context has ended.
+    pub(crate) fn clear(&self) {
+        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for module in all.values() {
+            // Their memory goes with the context's.
+            _ = module.unload();
+        }
+    }
+
+    fn take(&self, library: u64) -> Option<Arc<Module>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&library)
+    }
+}
+
+impl Library {
+    /// `cuLibraryLoadData`: what is wrong with the code is found now, as far as it is the same for all devices, and for the current
+    /// context's device.
+    pub(crate) fn load(bytes: &[u8]) -> Result<Arc<Self>, Refusal> {
+        let current = Context::peek();
+        let parse = || {
+            let text = ptx_of(bytes)?;
+            let parsed = penstock_ptx::module::parse(&text)
+                .map_err(|error| Refusal { code: CUDA_ERROR_INVALID_PTX, log: error.to_string() })?;
+            Ok::<_, Refusal>((text, parsed))
+        };
+        let (text, parsed) = match (parse(), &current) {
+            // The driver may know what we do not.
+            (Err(_), Some(context)) if context.device.is_native => {
+                (Box::default(), native::load(&context.device, bytes)?.module)
+            }
+            (parsed, _) => parsed?,
+        };
+        let bytes = bytes.into();
+        let library = Arc::new(Self { number: new_number(), bytes, text, parsed, kernels: Mutex::default() });
+        if let Some(context) = current.filter(|context| !context.device.is_native) {
+            context.device.programs.get(&context.device, library.text.clone())?;
+        }
+        publish(&library);
+        Ok(library)
+    }
+
+    /// `cuLibraryUnload`.
+    pub(crate) fn unload(&self, devices: &[Arc<super::device::Device>]) -> CuResult {
+        forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+        let kernels = std::mem::take(&mut *self.kernels.lock().unwrap_or_else(PoisonError::into_inner));
+        for kernel in kernels.values() {
+            _ = forget(&**kernel);
+        }
+        // Only primary contexts and the current one are known here; others forget theirs when they end.
+        let primary = devices.iter().filter_map(|device| device.primary_if_there());
+        for context in primary.chain(Context::peek()) {
+            if let Some(module) = context.modules.take(self.number) {
+                module.unload()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `cuLibraryGetModule`: the library's module in a context.
+    pub(crate) fn module_in(&self, context: &Arc<Context>) -> CuResult<Arc<Module>> {
+        let mut modules = context.modules.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = modules.get(&self.number) {
+            return Ok(module.clone());
+        }
+        let module = if context.device.is_native {
+            Module::load(context, &self.bytes)
+        } else {
+            Module::load_ptx(context, self.text.clone())
+        };
+        let module = module.map_err(|refusal| refusal.code)?;
+        modules.insert(self.number, module.clone());
+        Ok(module)
+    }
+
+    /// `cuLibraryGetKernel`: the same handle each time.
+    pub(crate) fn kernel(self: &Arc<Self>, name: &str) -> CuResult<Arc<Kernel>> {
+        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = kernels.get(name) {
+            return Ok(kernel.clone());
+        }
+        if !self.names().any(|known| known == name) {
+            return Err(CUDA_ERROR_NOT_FOUND);
+        }
+        let c_name = CString::new(name).unwrap_or_default();
+        let kernel = Kernel { number: new_number(), library: self.clone(), name: name.to_owned(), c_name };
+        let kernel = Arc::new(kernel);
+        publish(&kernel);
+        kernels.insert(name.to_owned(), kernel.clone());
+        Ok(kernel)
+    }
+
+    /// What the code says of a kernel.
+    pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
+        self.parsed.entries().iter().find(|entry| entry.name == name)
+    }
+
+    /// The names of its kernels.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.parsed.entries().iter().map(|entry| entry.name.as_str())
+    }
+}
+
+impl Kernel {
+    /// `cuKernelGetFunction`: the function in a context.
+    pub(crate) fn function_in(&self, context: &Arc<Context>) -> CuResult<Arc<Function>> {
+        self.library.module_in(context)?.function(&self.name)
+    }
+}
+
+/// The function of a handle, which may also be a kernel's: "hfunc can be ... a CUkernel cast to CUfunction".
+#[inline]
+pub(crate) fn function(raw: CUfunction) -> CuResult<Arc<Function>> {
+    match Function::borrow(raw) {
+        Ok(function) => Ok(function),
+        Err(_) => Kernel::of_number(raw.addr() as u64)?.function_in(&Context::current()?),
+    }
+}

@@ -1,0 +1,370 @@
+//! Modules: device code in a context, with its own variables; and its functions.
+
+use std::ffi::CString;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use penstock_client::{Kernel, KernelInfo as _, Range, Want};
+use penstock_cuda_sys::driver::*;
+use penstock_ptx::ir::Entry;
+use rustc_hash::FxHashMap;
+
+use super::attribute::{self, SHARED_BYTES};
+use super::context::Context;
+use super::device::Device;
+use super::native;
+use super::program::{Program, Refusal, ptx_of};
+use crate::edge::{CuResult, Object, forget, new_number, of_error, publish};
+
+/// Behind a `CUmodule`.
+pub(crate) struct Module {
+    number: u64,
+    pub(crate) loaded: Arc<Loaded>,
+    functions: Mutex<FxHashMap<String, Arc<Function>>>,
+}
+
+/// A module's code and variables in a context.
+pub(crate) struct Loaded {
+    context: Weak<Context>,
+    pub(crate) device: Arc<Device>,
+    pub(crate) program: Arc<Program>,
+    /// Where its variables are; 0: it has none.
+    pub(crate) data: u64,
+    /// Of these those that were asked for, where the driver has them.
+    variables: native::Variables,
+}
+
+/// Behind a `CUfunction`.
+pub(crate) struct Function {
+    number: u64,
+    /// The number of its module.
+    pub(crate) module: u64,
+    pub(crate) loaded: Arc<Loaded>,
+    /// Number of its entry in the module.
+    index: usize,
+    pub(crate) c_name: CString,
+    /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+    dynamic_max: AtomicU32,
+    /// Its kernel, with the arguments of the last launch.
+    pub(crate) bound: Mutex<Option<Bound>>,
+    /// Threads of a block that the driver allows for it.
+    threads_max: OnceLock<u32>,
+}
+
+/// A kernel of the pool for certain arenas.
+pub(crate) struct Bound {
+    pub(crate) arenas: usize,
+    pub(crate) kernel: Arc<Kernel>,
+    /// The parameters as they go to the device; kept to be used again.
+    pub(crate) params: Vec<u8>,
+    /// Bytes of dynamic shared memory that the kernel was told last.
+    pub(crate) dynamic: Option<u32>,
+    /// Bytes of shared memory that the kernel is told of besides.
+    pub(crate) local_bytes: u32,
+    /// Where among its parameters it wants the launch's dynamic shared bytes.
+    pub(crate) dynamic_bytes_at: Option<usize>,
+    /// Which argument that is, and the least that it must have.
+    pub(crate) shared_at: usize,
+    pub(crate) local_min: u64,
+}
+
+impl Object for Module {
+    type Raw = CUmod_st;
+    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Object for Function {
+    type Raw = CUfunc_st;
+    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// Fills beyond the given content of variables are sent as a fill from this size on, and as bytes below.
+const FILL_BYTES_MIN: u64 = 64 << 10;
+
+impl Module {
+    /// Loads a module's bytes into a context.
+    pub(crate) fn load(context: &Arc<Context>, bytes: &[u8]) -> Result<Arc<Self>, Refusal> {
+        if context.device.is_native {
+            context.check()?;
+            let program = native::load(&context.device, bytes)?;
+            return Ok(Self::of_program(context, Arc::new(program), 0));
+        }
+        Self::load_ptx(context, ptx_of(bytes)?)
+    }
+
+    /// Loads PTX into a context.
+    pub(crate) fn load_ptx(context: &Arc<Context>, text: Box<str>) -> Result<Arc<Self>, Refusal> {
+        if context.device.is_native {
+            return Self::load(context, text.as_bytes());
+        }
+        context.check()?;
+        let device = &context.device;
+        let program = device.programs.get(device, text)?;
+        if program.prints || program.stops {
+            context.control.watch(context, program.prints)?;
+        }
+        let data = load_data(context, &program)?;
+        Ok(Self::of_program(context, program, data))
+    }
+
+    fn of_program(context: &Arc<Context>, program: Arc<Program>, data: u64) -> Arc<Self> {
+        let device = context.device.clone();
+        let variables = native::Variables::default();
+        let loaded = Arc::new(Loaded { context: Arc::downgrade(context), device, program, data, variables });
+        let module = Arc::new(Self { number: new_number(), loaded, functions: Mutex::default() });
+        publish(&module);
+        module
+    }
+
+    /// `cuModuleUnload`.
+    pub(crate) fn unload(&self) -> CuResult {
+        forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+        let functions = std::mem::take(&mut *self.functions.lock().unwrap_or_else(PoisonError::into_inner));
+        for function in functions.values() {
+            _ = forget(&**function);
+        }
+        self.loaded.variables.forget(&self.loaded.device.space);
+        let Some(context) = self.loaded.context.upgrade().filter(|_| self.loaded.data != 0) else {
+            return Ok(());
+        };
+        let busy = context.busy()?;
+        context.device.release(self.loaded.data, false, busy)
+    }
+
+    /// `cuModuleGetFunction`: the same handle each time.
+    pub(crate) fn function(&self, name: &str) -> CuResult<Arc<Function>> {
+        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = functions.get(name) {
+            return Ok(function.clone());
+        }
+        let entries = self.loaded.program.module.entries();
+        let index = entries.iter().position(|entry| entry.name == name).ok_or(CUDA_ERROR_NOT_FOUND)?;
+        let limits = attribute::shared_bytes(&self.loaded.device);
+        let used = entries.get(index).map_or(0, |entry| entry.static_shared);
+        let function = Arc::new(Function {
+            number: new_number(),
+            module: self.number,
+            loaded: self.loaded.clone(),
+            index,
+            c_name: CString::new(name).unwrap_or_default(),
+            dynamic_max: AtomicU32::new(limits.0.min(SHARED_BYTES).saturating_sub(used)),
+            bound: Mutex::default(),
+            threads_max: OnceLock::new(),
+        });
+        publish(&function);
+        functions.insert(name.to_owned(), function.clone());
+        Ok(function)
+    }
+
+    /// `cuModuleGetGlobal`: address and size of a variable.
+    pub(crate) fn global(&self, name: &str) -> CuResult<(u64, u64)> {
+        let globals = self.loaded.program.module.globals();
+        let global = globals.iter().find(|global| global.name == name).ok_or(CUDA_ERROR_NOT_FOUND)?;
+        let address = self.loaded.data + global.offset;
+        if self.loaded.device.is_native {
+            let owner = self.loaded.context()?.number();
+            self.loaded.variables.add(&self.loaded.device, owner, address, global.size)?;
+        }
+        Ok((address, global.size))
+    }
+
+    /// The names of its kernels.
+    pub(crate) fn kernel_names(&self) -> impl Iterator<Item = &str> {
+        self.loaded.program.module.entries().iter().map(|entry| entry.name.as_str())
+    }
+}
+
+/// Gives the module's variables memory and their initial content. Waits until that is there, so that every stream sees it.
+fn load_data(context: &Context, program: &Program) -> CuResult<u64> {
+    let data = program.module.data();
+    if data.size == 0 {
+        return Ok(0);
+    }
+    let device = &context.device;
+    let address = device.allocate(data.size, context.number(), false)?;
+    let mut bytes = data.bytes.clone();
+    for relocation in &data.relocations {
+        let value = address.wrapping_add_signed(relocation.target).to_le_bytes();
+        let at = usize::try_from(relocation.offset).unwrap_or(usize::MAX);
+        let width = usize::from(relocation.width).min(8);
+        if bytes.len() < at.saturating_add(width) {
+            bytes.resize(at.checked_add(width).ok_or(CUDA_ERROR_INVALID_IMAGE)?, 0);
+        }
+        if let Some(place) = bytes.get_mut(at..).and_then(|rest| rest.get_mut(..width)) {
+            place.copy_from_slice(value.get(..width).unwrap_or_default());
+        }
+    }
+    let rest = data.size.saturating_sub(bytes.len() as u64);
+    let place = device.space.place(address, data.size)?;
+    if rest < FILL_BYTES_MIN {
+        bytes.resize(usize::try_from(data.size).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?, 0);
+    }
+    context.issue(&context.legacy, |queue, waits| {
+        if rest >= FILL_BYTES_MIN {
+            // In whole patterns: the bytes before are written below, and those behind are nobody's.
+            let from = (data.size - rest) / 16 * 16;
+            let range = Range { offset: place.offset + from, size: (data.size - from).next_multiple_of(16) };
+            queue.fill(&place.memory, &[0; 16], range, waits, Want::Nothing)?;
+        }
+        queue.write(&place.memory, place.offset, &bytes, waits, Want::Nothing)
+    })?;
+    context.finish(&context.legacy)?;
+    Ok(address)
+}
+
+impl Loaded {
+    /// The context that it is loaded in.
+    pub(crate) fn context(&self) -> CuResult<Arc<Context>> {
+        self.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    }
+
+    /// Whether it is loaded in this context.
+    #[inline]
+    pub(crate) fn is_in(&self, context: &Context) -> bool {
+        std::ptr::eq(self.context.as_ptr(), context)
+    }
+}
+
+impl Function {
+    /// What the module says of it.
+    pub(crate) fn entry(&self) -> &Entry {
+        // An entry is never taken out of a module.
+        &self.loaded.program.module.entries()[self.index]
+    }
+
+    /// The kernel of the pool, made anew when the device has more arenas than before.
+    pub(crate) fn bind<'a>(&self, bound: &'a mut Option<Bound>) -> CuResult<&'a mut Bound> {
+        let device = &self.loaded.device;
+        let arenas = device.space.count();
+        if bound.as_ref().is_none_or(|bound| bound.arenas != arenas) {
+            let build = self.loaded.program.build(device)?;
+            let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_PTX)?;
+            let kernel =
+                Kernel::new(&build.program, made.description.clone()).map_err(|error| of_error(&error))?;
+            for (index, arena) in build.arenas.iter().enumerate() {
+                kernel.set(index, penstock_client::ArgValue::Memory(Some(arena.memory.clone())));
+            }
+            let count = build.arenas.len();
+            // CUDA's own driver is given the parameters and the size of shared memory alone.
+            let shared_at =
+                if device.is_native { penstock_wire::cuda::ARG_SHARED as usize } else { count + 3 };
+            if !device.is_native {
+                kernel.set_bytes(count + 1, &self.loaded.data.to_le_bytes());
+                let control = self.loaded.context()?.control.address();
+                kernel.set_bytes(count + 2, &control.to_le_bytes());
+            }
+            // An argument in local memory must have some; to the driver it is only a number.
+            let dynamic_bytes_at = made.dynamic_bytes_at.map(|at| at as usize);
+            let (local_bytes, local_min) = (made.local_bytes, if device.is_native { 0 } else { 8 });
+            let padded = (self.entry().params_size as usize).next_multiple_of(8).max(8);
+            let params = vec![0; padded.max(dynamic_bytes_at.map_or(0, |at| at + 8))];
+            *bound = Some(Bound {
+                arenas: count,
+                kernel,
+                params,
+                dynamic: None,
+                local_bytes,
+                dynamic_bytes_at,
+                shared_at,
+                local_min,
+            });
+        }
+        bound.as_mut().ok_or(CUDA_ERROR_UNKNOWN)
+    }
+
+    /// Threads of a block, at most: what the driver and the program itself allow. Builds the module.
+    pub(crate) fn threads_max(&self) -> CuResult<u32> {
+        /// `CL_KERNEL_WORK_GROUP_SIZE`.
+        const WORK_GROUP_SIZE: u32 = 0x11b0;
+        if let Some(known) = self.threads_max.get() {
+            return Ok(*known);
+        }
+        let device = &self.loaded.device;
+        let build = self.loaded.program.build(device)?;
+        let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_PTX)?;
+        let answer = made.description.work_group_info(&device.context, &device.pool, WORK_GROUP_SIZE);
+        let allowed =
+            answer.and_then(|bytes| bytes.first_chunk::<8>()).map(|bytes| u64::from_le_bytes(*bytes));
+        let allowed = allowed.filter(|threads| *threads > 0).and_then(|threads| u32::try_from(threads).ok());
+        let own = self.entry().max_threads.unwrap_or(u32::MAX);
+        let threads = device.facts.threads_max.min(allowed.unwrap_or(u32::MAX)).min(own);
+        Ok(*self.threads_max.get_or_init(|| threads))
+    }
+
+    /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+    pub(crate) fn dynamic_max(&self) -> u32 {
+        self.dynamic_max.load(Ordering::Relaxed)
+    }
+
+    /// `cuFuncGetAttribute`.
+    pub(crate) fn attribute(&self, attribute: u32) -> CuResult<i32> {
+        if self.loaded.device.is_native && attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES {
+            let build = self.loaded.program.build(&self.loaded.device)?;
+            let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+            return native::kernel_attribute(&self.loaded.device, &made.description, attribute)
+                .ok_or(CUDA_ERROR_INVALID_VALUE);
+        }
+        let entry = self.entry();
+        let int = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+        let capability = CAPABILITY_NUMBER;
+        Ok(match attribute {
+            CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => int(self.threads_max()?),
+            CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => int(entry.static_shared),
+            CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES => {
+                let constants = self.loaded.program.module.globals().iter().filter(|global| global.is_const);
+                i32::try_from(constants.map(|global| global.size).sum::<u64>()).unwrap_or(i32::MAX)
+            }
+            CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => int(entry.local_bytes),
+            // Registers are the device compiler's secret; what programs compute with it must not become 0.
+            CU_FUNC_ATTRIBUTE_NUM_REGS => 32,
+            CU_FUNC_ATTRIBUTE_PTX_VERSION => int(self.loaded.program.module.target()),
+            CU_FUNC_ATTRIBUTE_BINARY_VERSION => capability,
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => int(self.dynamic_max()),
+            CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => -1,
+            attribute if attribute < FUNC_ATTRIBUTES => 0,
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        })
+    }
+
+    /// `cuFuncSetAttribute`.
+    pub(crate) fn set_attribute(&self, attribute: u32, value: i32) -> CuResult {
+        match attribute {
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
+                let most =
+                    attribute::shared_bytes(&self.loaded.device).1.saturating_sub(self.entry().static_shared);
+                let value = u32::try_from(value)
+                    .ok()
+                    .filter(|value| *value <= most)
+                    .ok_or(CUDA_ERROR_INVALID_VALUE)?;
+                self.dynamic_max.store(value, Ordering::Relaxed);
+                Ok(())
+            }
+            CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {
+                if (-1..=100).contains(&value) {
+                    Ok(())
+                } else {
+                    Err(CUDA_ERROR_INVALID_VALUE)
+                }
+            }
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+}
+
+/// 75 for capability 7.5.
+const CAPABILITY_NUMBER: i32 = attribute::CAPABILITY.0 * 10 + attribute::CAPABILITY.1;
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Function").field("name", &self.entry().name).finish_non_exhaustive()
+    }
+}

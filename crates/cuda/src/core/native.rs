@@ -1,0 +1,277 @@
+//! GPUs that a node drives through CUDA's own driver, see [`penstock_wire::cuda`]: modules go there as they are, device addresses are
+//! the driver's, and attributes what it tells. Everything else is as for devices that run translated code.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_client::{
+    Context as PoolContext, Device as PoolDevice, KernelInfo as _, Memory, Program as PoolProgram,
+};
+use penstock_cuda_sys::driver::*;
+use penstock_ptx::fatbin::{self, ImageKind};
+use penstock_ptx::ir::{Entry, FunctionId, Global, Module as Described, Param};
+use penstock_wire::cuda;
+use penstock_wire::describe::KernelDescription;
+
+use super::arena::{Arena, Space};
+use super::device::{Device, Facts};
+use super::log;
+use super::program::{Build, Made, Program, Refusal};
+use crate::edge::{CuResult, of_error, of_status};
+
+/// What our own library has beside CUDA's functions: a worker that looks for a driver does not take it for one.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, missing_docs, reason = "a name in a symbol table")]
+pub static penstock_libcuda: u32 = 1;
+
+/// What is asked of the driver at once, in bytes: an allocation there takes some 100 µs.
+const GROW_BYTES: u64 = 32 << 20;
+/// How often the driver is asked for other addresses, because the program has something at those that came.
+const TRIES_MAX: usize = 4;
+/// Where no process has memory.
+const PROCESS_END: u64 = 1 << 47;
+/// `CL_PROGRAM_BUILD_LOG`.
+const BUILD_LOG: u32 = 0x1183;
+/// `CL_MEM_READ_WRITE`.
+const READ_WRITE: u64 = 1;
+
+/// Those of the devices that CUDA programs get: of a GPU that its node shows twice, through OpenCL and through CUDA's driver, the latter.
+pub(crate) fn preferred(devices: Vec<Arc<PoolDevice>>) -> Vec<Arc<PoolDevice>> {
+    let identity = |device: &PoolDevice| Some((device.node(), device.info(UUID)?.to_vec()));
+    let native: Vec<_> = devices.iter().filter(|it| it.is_cuda()).filter_map(|it| identity(it)).collect();
+    let is_double = |device: &Arc<PoolDevice>| {
+        !device.is_cuda() && identity(device).is_some_and(|identity| native.contains(&identity))
+    };
+    devices.into_iter().filter(|device| !is_double(device)).collect()
+}
+
+/// `CL_DEVICE_UUID_KHR`: of NVIDIA's OpenCL driver, what `cuDeviceGetUuid` tells.
+const UUID: u32 = 0x106a;
+
+/// An attribute that the driver has told; none for one that is not the GPU's alone.
+pub(crate) fn attribute(device: &Device, attribute: u32) -> Option<i32> {
+    // What depends on the way to the GPU (host memory that it maps, managed memory, handles of other processes) is not as there.
+    let is_physical =
+        matches!(attribute, 1..=13 | 16..=18 | 32..=39 | 50 | 75 | 76 | 81 | 82 | 87 | 97 | 106 | 108 | 111);
+    if is_physical { told(&device.pool, attribute) } else { None }
+}
+
+fn told(device: &PoolDevice, attribute: u32) -> Option<i32> {
+    let bytes = device.info(cuda::DEVICE_ATTRIBUTE + attribute)?;
+    bytes.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
+}
+
+fn size(device: &PoolDevice, attribute: u32) -> u32 {
+    told(device, attribute).and_then(|value| u32::try_from(value).ok()).unwrap_or(0)
+}
+
+/// Shared memory that a block may have without and with asking for it.
+pub(crate) fn shared_bytes(device: &Device) -> (u32, u32) {
+    let plain = size(&device.pool, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+    (plain, plain.max(size(&device.pool, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)))
+}
+
+/// Puts what only the driver knows into what OpenCL's queries told.
+pub(crate) fn correct(facts: &mut Facts, device: &PoolDevice) {
+    if !device.is_cuda() {
+        return;
+    }
+    facts.threads_max = size(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    facts.block_max = [
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z,
+    ]
+    .map(|attribute| size(device, attribute));
+    facts.clock_khz = size(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+    facts.shared_bytes = size(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    facts.pci = [
+        CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+        CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+        CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
+    ]
+    .map(|attribute| size(device, attribute));
+}
+
+/// A new arena with room for `bytes`, where the driver has it. Waits for the worker.
+pub(crate) fn arena(context: &Arc<PoolContext>, bytes: u64) -> CuResult<Arena> {
+    let mut taken = Vec::new();
+    loop {
+        let memory = |size| {
+            Memory::buffer(context, READ_WRITE, size, None).and_then(|it| Ok((it.device_address()?, it)))
+        };
+        let wanted = bytes.max(GROW_BYTES);
+        // Where there is no room for more than what is needed, that must do.
+        let made = memory(wanted).or_else(|error| if wanted > bytes { memory(bytes) } else { Err(error) });
+        let (base, memory) = made.map_err(|error| of_error(&error))?;
+        let arena = Arena { base, size: memory.size(), memory };
+        if reserve(arena.base, arena.size) {
+            return Ok(arena);
+        }
+        if taken.len() == TRIES_MAX {
+            log::once(
+                "addresses",
+                format_args!("a device has memory at addresses that this process uses too"),
+            );
+            return Ok(arena);
+        }
+        // Kept until another one is found, so that the driver does not give the same again.
+        taken.push(arena);
+    }
+}
+
+/// Takes addresses out of use in this process, for good, so that each says whether it is the host's or a device's. False where
+/// something is there.
+fn reserve(base: u64, size: u64) -> bool {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    const PAGE_BYTES: u64 = 4096;
+    if base >= PROCESS_END {
+        return true;
+    }
+    let start = base / PAGE_BYTES * PAGE_BYTES;
+    let length = (base + size).next_multiple_of(PAGE_BYTES) - start;
+    let (Ok(start), Ok(length)) = (usize::try_from(start), usize::try_from(length)) else { return false };
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+    let place = std::ptr::without_provenance_mut(start);
+    // SAFETY: where anything is mapped the call fails; what it maps nobody can touch.
+    let mapped = unsafe { mmap_anonymous(place, length, ProtFlags::empty(), flags) };
+    mapped.is_ok_and(|mapped| mapped.addr() == start)
+}
+
+/// Loads a module's bytes: the driver says what is in it.
+pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
+    let devices = std::slice::from_ref(&device.pool);
+    let refused = |error: &penstock_client::Error, log: String| Refusal { code: of_error(error), log };
+    let (program, statuses) = PoolProgram::with_binaries(&device.context, &[(&device.pool, bytes)])
+        .map_err(|error| refused(&error, String::new()))?;
+    if let Some(status) = statuses.first().filter(|status| status.is_error()) {
+        return Err(Refusal { code: of_status(*status), log: String::new() });
+    }
+    let names = variables(bytes);
+    let options =
+        if names.is_empty() { String::new() } else { format!("{}{}", cuda::GLOBALS_OPTION, names.join(",")) };
+    if let Err(error) = program.build(devices, &options) {
+        let log = program.build_info(&device.pool, BUILD_LOG).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
+        return Err(refused(&error, log));
+    }
+    let made = program.kernels();
+    let entries = made.iter().map(|kernel| entry(device, kernel)).collect();
+    let told = program.build_info(&device.pool, cuda::BUILD_GLOBALS);
+    let globals = told.and_then(|bytes| cuda::globals(&bytes)).unwrap_or_default();
+    let globals = globals.into_iter().map(|global| Global {
+        name: global.name,
+        // Counted from nowhere: its address.
+        offset: global.address,
+        size: global.size,
+        is_const: false,
+        opaque: None,
+    });
+    let module = Described::without_code(entries, globals.collect());
+    let kernels =
+        made.iter().map(|kernel| (kernel.name.clone(), Made { description: kernel.clone(), local_bytes: 0, dynamic_bytes_at: None }));
+    let build = Build { arenas: Vec::new(), kernels: kernels.collect(), program: program.clone() };
+    Ok(Program::of_driver(module, build))
+}
+
+/// The names of a module's variables, as far as its PTX tells: the driver knows them only by name.
+fn variables(bytes: &[u8]) -> Vec<String> {
+    let images = fatbin::images(bytes).unwrap_or_default();
+    let mut names = Vec::new();
+    for image in images.iter().filter(|image| image.kind == ImageKind::Ptx) {
+        let text = image.bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        let module = std::str::from_utf8(text).ok().and_then(|text| penstock_ptx::module::parse(text).ok());
+        let globals =
+            module.iter().flat_map(|module| module.globals().iter().map(|global| global.name.clone()));
+        names.extend(globals.filter(|name| !name.is_empty()));
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// A kernel as the driver tells of it.
+fn entry(device: &Device, kernel: &Arc<KernelDescription>) -> Entry {
+    let info = |name| kernel.work_group_info(&device.context, &device.pool, name);
+    let number = |attribute: u32| {
+        let bytes = info(cuda::KERNEL_ATTRIBUTE + attribute).and_then(|bytes| bytes.first_chunk::<4>());
+        bytes.and_then(|bytes| u32::try_from(i32::from_ne_bytes(*bytes)).ok()).unwrap_or(0)
+    };
+    let words: &[[u8; 8]] = info(cuda::KERNEL_PARAMS).map_or(&[], |bytes| bytes.as_chunks().0);
+    let narrow = |word: &[u8; 8]| u32::try_from(u64::from_le_bytes(*word)).unwrap_or(u32::MAX);
+    let pairs = words.as_chunks::<2>().0.iter();
+    let params: Vec<Param> =
+        pairs.map(|[offset, size]| Param { offset: narrow(offset), size: narrow(size), align: 1 }).collect();
+    let end = |param: &Param| param.offset.saturating_add(param.size);
+    Entry {
+        name: kernel.name.clone(),
+        params_size: params.iter().map(end).max().unwrap_or(0),
+        params,
+        static_shared: number(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
+        local_bytes: number(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
+        max_threads: Some(number(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)).filter(|threads| *threads > 0),
+        required: None,
+        uses_dynamic_shared: true,
+        function: FunctionId(0),
+        callees: Vec::new(),
+        recursive: false,
+    }
+}
+
+/// An attribute of a kernel that the driver has told.
+pub(crate) fn kernel_attribute(device: &Device, kernel: &KernelDescription, attribute: u32) -> Option<i32> {
+    let bytes = kernel.work_group_info(&device.context, &device.pool, cuda::KERNEL_ATTRIBUTE + attribute)?;
+    bytes.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
+}
+
+/// Variables that are buffers too, so that they can be copied from and to: their addresses, of one module.
+#[derive(Debug, Default)]
+pub(crate) struct Variables(Mutex<Vec<u64>>);
+
+impl Variables {
+    /// Makes a variable a part of the device's memory, once. Waits for the worker.
+    pub(crate) fn add(&self, device: &Device, owner: u64, address: u64, size: u64) -> CuResult {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if size == 0 || known.contains(&address) {
+            return Ok(());
+        }
+        let memory =
+            Memory::svm(&device.context, READ_WRITE, size, 1, address).map_err(|error| of_error(&error))?;
+        device.space.add_foreign(Arena { base: address, size, memory }, owner);
+        known.push(address);
+        Ok(())
+    }
+
+    /// The module is gone, and with it its variables.
+    pub(crate) fn forget(&self, space: &Space) {
+        for address in std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
+            space.forget_foreign(address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_the_program_uses_are_not_taken() {
+        let own = vec![1_u8; 1 << 20];
+        let address = own.as_ptr().addr() as u64;
+        assert!(!reserve(address, 1 << 20));
+        assert_eq!(own[4096], 1);
+        // Where a process has nothing by itself; the second time it is taken.
+        let free = 0x1234_5000_0000;
+        assert!(reserve(free, 1 << 20));
+        assert!(!reserve(free + 4096, 4096));
+        // Above what any process has, as our own devices' are.
+        assert!(reserve(1 << 50, 1 << 20));
+    }
+
+    #[test]
+    fn variables_are_those_of_the_text() {
+        let text = ".version 7.0\n.target sm_70\n.address_size 64\n.global .b8 b[4];\n.const .u32 a;\n.entry k() { ret; }\n\0";
+        assert_eq!(variables(text.as_bytes()), ["a", "b"]);
+        assert!(variables(b"\x7fELF machine code").is_empty());
+        assert!(variables(b"no module").is_empty());
+    }
+}

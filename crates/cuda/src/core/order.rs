@@ -1,0 +1,180 @@
+//! The order of commands: each is sent with what it has to wait for.
+//!
+//! "The legacy default stream is an implicit stream which synchronizes with all other streams in the same CUcontext except for
+//! non-blocking streams": a command there waits for all commands of blocking streams so far, and they wait for it. That is
+//! done with events that only the worker waits for.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use penstock_client::{Error, Event, Queue, Want};
+use penstock_cuda_sys::driver::CUDA_ERROR_LAUNCH_FAILED;
+use penstock_wire::Status;
+
+use super::arena::Place;
+use super::context::Context;
+use super::stream::{Kind, Stream};
+use crate::edge::{CuResult, of_status};
+
+/// What sending a command gives: its event, if it has one.
+type Sent = Result<Option<Event>, Error>;
+
+impl Context {
+    /// Sends a command into a stream: `send` gets the queue, and what the command has to wait for. Its event, if it was asked
+    /// for, and its number in the stream.
+    #[inline]
+    pub(crate) fn issue(
+        &self,
+        stream: &Stream,
+        send: impl FnOnce(&Queue, &[Event]) -> Sent,
+    ) -> CuResult<(Option<Event>, u64)> {
+        self.check()?;
+        if stream.kind == Kind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
+            return self.send(stream, &[], send);
+        }
+        // Held until the command is sent: else one of another thread could come between it and what it was ordered after.
+        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = self.waits_for(stream)?;
+        self.send(stream, &waits, send)
+    }
+
+    /// As [`Context::issue`] of a write, which may take no command at all.
+    pub(crate) fn issue_write(&self, stream: &Stream, place: &Place, bytes: &[u8]) -> CuResult {
+        self.check()?;
+        let write = |waits: &[Event]| {
+            if stream.queue.write_at_once(&place.memory, place.offset, bytes, waits) {
+                return Ok(());
+            }
+            let command = |queue: &Queue, waits: &[Event]| {
+                queue.write(&place.memory, place.offset, bytes, waits, Want::Nothing)
+            };
+            self.send(stream, waits, command).map(drop)
+        };
+        if stream.kind == Kind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
+            return write(&[]);
+        }
+        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        write(&self.waits_for(stream)?)
+    }
+
+    #[inline]
+    fn send(
+        &self,
+        stream: &Stream,
+        waits: &[Event],
+        send: impl FnOnce(&Queue, &[Event]) -> Sent,
+    ) -> CuResult<(Option<Event>, u64)> {
+        let sent = send(&stream.queue, waits);
+        let serial = stream.count(matches!(sent, Ok(Some(_))));
+        let event = sent.map_err(|error| self.failed(&error))?;
+        // What it should wait for had failed, so it was not sent at all.
+        if let Some(status) = event.as_ref().and_then(Event::known_status).filter(|status| status.is_error())
+        {
+            return Err(self.fail(of_wait(status)));
+        }
+        Ok((event, serial))
+    }
+
+    /// What a command in a stream has to wait for in other streams.
+    fn waits_for(&self, stream: &Stream) -> CuResult<Vec<Event>> {
+        let mut waits = Vec::new();
+        if stream.kind == Kind::Legacy {
+            for other in self.blocking.read().unwrap_or_else(PoisonError::into_inner).iter() {
+                let issued = other.issued();
+                if !other.is_idle() && other.seen_by_legacy.swap(issued, Ordering::AcqRel) < issued {
+                    waits.extend(self.marker(other)?);
+                }
+            }
+        } else {
+            let issued = self.legacy.issued();
+            if !self.legacy.is_idle() && stream.seen.swap(issued, Ordering::AcqRel) < issued {
+                waits.extend(self.marker(&self.legacy)?);
+            }
+        }
+        Ok(waits)
+    }
+
+    /// An event that ends with all commands of a stream so far.
+    pub(crate) fn marker(&self, stream: &Stream) -> CuResult<Option<Event>> {
+        stream.queue.marker(None, &[], Want::Event).map_err(|error| self.failed(&error))
+    }
+
+    /// Waits for all commands of a stream so far, without looking at what kernels left behind.
+    pub(crate) fn finish(&self, stream: &Stream) -> CuResult {
+        if stream.is_settled() {
+            return Ok(());
+        }
+        let serial = stream.issued();
+        stream.queue.finish().map_err(|error| self.failed(&error))?;
+        stream.check(serial);
+        Ok(())
+    }
+
+    /// `cuStreamSynchronize`.
+    pub(crate) fn synchronize_stream(&self, stream: &Stream) -> CuResult {
+        self.check()?;
+        if stream.kind == Kind::Legacy && self.has_blocking.load(Ordering::Acquire) {
+            // What the legacy default stream would wait for, whoever waits for that stream waits for too.
+            let others = self.blocking.read().unwrap_or_else(PoisonError::into_inner).clone();
+            for other in &others {
+                self.finish(other)?;
+            }
+        }
+        self.finish(stream)?;
+        self.control.look(self)
+    }
+
+    /// Events for everything under way, so that memory is not used again before they have ended. None where there is but one
+    /// context, with the legacy default stream alone: there the order of commands does the same.
+    pub(crate) fn busy(&self) -> CuResult<Vec<Event>> {
+        let others = !self.others.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+            || self.device.contexts.load(Ordering::Acquire) > 1;
+        if !others && !self.has_blocking.load(Ordering::Acquire) {
+            return Ok(Vec::new());
+        }
+        let mut busy = Vec::new();
+        for stream in self.streams().iter().filter(|stream| !stream.is_idle()) {
+            busy.extend(self.marker(stream)?);
+        }
+        Ok(busy)
+    }
+
+    /// Makes all later commands of a stream wait for an event.
+    pub(crate) fn wait_in(&self, stream: &Stream, event: &Event) -> CuResult {
+        match event.known_status() {
+            Some(status) if !status.is_error() => Ok(()),
+            _ => self
+                .issue(stream, |queue, waits| {
+                    let mut all = waits.to_vec();
+                    all.push(event.clone());
+                    queue.barrier(&all, Want::Nothing)
+                })
+                .map(drop),
+        }
+    }
+
+    /// Waits for a command that has an event.
+    pub(crate) fn await_event(&self, stream: &Stream, event: Option<Event>, serial: u64) -> CuResult {
+        let status = event.map_or(Status::OK, |event| event.wait());
+        if status.is_error() {
+            return Err(self.fail(of_status(status)));
+        }
+        stream.reach(serial);
+        self.control.look(self)
+    }
+
+    /// Sends a command and waits for it.
+    pub(crate) fn issue_and_wait(
+        &self,
+        stream: &Stream,
+        send: impl FnOnce(&Queue, &[Event]) -> Sent,
+    ) -> CuResult {
+        let (event, serial) = self.issue(stream, send)?;
+        self.await_event(stream, event, serial)
+    }
+}
+
+/// A failed wait list says nothing of the reason.
+fn of_wait(status: Status) -> penstock_cuda_sys::driver::CUresult {
+    if status == Status::WAIT_LIST_FAILED { CUDA_ERROR_LAUNCH_FAILED } else { of_status(status) }
+}

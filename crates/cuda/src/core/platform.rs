@@ -1,0 +1,160 @@
+//! The pool as a list of CUDA devices. It is opened once, by `cuInit`.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use penstock_client::config::{Config, DEVICES_VARIABLE};
+use penstock_client::{Context, Pool};
+use penstock_cuda_sys::driver::{
+    CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_INITIALIZED, CUdevice, CUresult,
+};
+use penstock_link::{Address, Key};
+
+use super::device::{self, Device};
+use super::{address, log, native, printf};
+use crate::edge::{CuResult, of_error};
+
+/// Set by the daemon for its workers: they use the node's devices, and must not find the pool among them.
+const WORKER_VARIABLE: &str = "PENSTOCK_WORKER";
+
+/// Names the driver of a worker: then it may be this library.
+const DRIVER_VARIABLE: &str = "PENSTOCK_LIBCUDA";
+
+/// Chooses among the devices: numbers, or beginnings of `GPU-...` names, separated by commas.
+const VISIBLE_VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// The devices of the pool. It stays open until the process ends: nothing may run in a driver at exit.
+pub(crate) struct Platform {
+    _pool: Pool,
+    devices: Vec<Arc<Device>>,
+}
+
+static PLATFORM: OnceLock<CuResult<Platform>> = OnceLock::new();
+
+/// Whether this process is a forked child of one that had opened the pool.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// `cuInit`.
+pub(crate) fn init() -> CuResult {
+    check_process()?;
+    PLATFORM.get_or_init(open).as_ref().map(drop).map_err(|code| *code)
+}
+
+/// A forked child has no link to the pool, and may hold locks of threads that it has not: it gets an error before all else.
+pub(crate) fn check_process() -> CuResult {
+    if FORKED.load(Ordering::Relaxed) { Err(CUDA_ERROR_NOT_INITIALIZED) } else { Ok(()) }
+}
+
+/// All devices.
+pub(crate) fn devices() -> CuResult<&'static [Arc<Device>]> {
+    check_process()?;
+    match PLATFORM.get() {
+        Some(Ok(platform)) => Ok(&platform.devices),
+        // "CUDA_ERROR_NOT_INITIALIZED: This indicates that the CUDA driver has not been initialized with cuInit() or that
+        // initialization has failed."
+        _ => Err(CUDA_ERROR_NOT_INITIALIZED),
+    }
+}
+
+/// The device with a number.
+pub(crate) fn device(ordinal: CUdevice) -> CuResult<&'static Arc<Device>> {
+    let index = usize::try_from(ordinal).ok();
+    let devices = devices()?;
+    index.and_then(|index| devices.get(index)).ok_or(CUDA_ERROR_INVALID_DEVICE)
+}
+
+/// The device that an address belongs to.
+pub(crate) fn device_of(address: u64) -> Option<&'static Arc<Device>> {
+    let devices = devices().ok()?;
+    let native = devices.iter().find(|device| device.space.has_native(address));
+    native.or_else(|| devices.get(address::device_of(address)?).filter(|device| !device.is_native))
+}
+
+fn open() -> CuResult<Platform> {
+    if std::env::var_os(WORKER_VARIABLE).is_some() && std::env::var_os(DRIVER_VARIABLE).is_none() {
+        return Err(CUDA_ERROR_NO_DEVICE);
+    }
+    // SAFETY: the handler only stores to an atomic.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    let none = |text: std::fmt::Arguments<'_>| -> CUresult {
+        log::line(text);
+        CUDA_ERROR_NO_DEVICE
+    };
+    let config = Config::load().map_err(|error| none(format_args!("{error}")))?;
+    if config.nodes.is_empty() {
+        return Err(none(format_args!("no nodes are configured; name them in PENSTOCK_NODES")));
+    }
+    // A node on a Unix socket needs no key; one over TCP that finds none will say that it does.
+    let is_remote = config.nodes.iter().any(|node| matches!(node.address, Address::Tcp { .. }));
+    let load = |path: &Path| Key::load(path).inspect_err(|error| log::line(format_args!("{error}"))).ok();
+    let key = if is_remote { config.key.as_deref().and_then(load) } else { None };
+    let addresses: Vec<_> = config.nodes.iter().map(|node| node.address.clone()).collect();
+    let pool = Pool::open(&addresses, key.as_ref(), config.timeout);
+    for (_, error) in pool.absent() {
+        log::line(format_args!("left out: {error}"));
+    }
+    let selected = pool.chosen(&config);
+    if selected.is_empty() && config.devices.is_some() {
+        let all = pool.devices().count();
+        log::line(format_args!("{DEVICES_VARIABLE} selects none of the pool's {all} devices"));
+    }
+    let usable = native::preferred(selected.into_iter().filter(|device| device::is_usable(device)).collect());
+    let visible = std::env::var(VISIBLE_VARIABLE).ok();
+    let chosen = visible_of(&usable, visible.as_deref());
+    if chosen.is_empty() {
+        return Err(none(format_args!("no device that CUDA programs can use")));
+    }
+    printf::install();
+    Ok(Platform { devices: make(chosen).map_err(|error| of_error(&error))?, _pool: pool })
+}
+
+/// The devices that the variable names, in its order. "If one of the indices is invalid, only the devices whose index precedes
+/// the invalid index are visible."
+fn visible_of(all: &[Arc<penstock_client::Device>], list: Option<&str>) -> Vec<Arc<penstock_client::Device>> {
+    let Some(list) = list else { return all.iter().take(address::DEVICES_MAX).cloned().collect() };
+    let mut chosen: Vec<Arc<penstock_client::Device>> = Vec::new();
+    for word in list.split(',').map(str::trim) {
+        let found = match word.parse::<usize>() {
+            Ok(index) => all.get(index),
+            Err(_) => all.iter().find(|it| word.len() > 4 && device::uuid_text(it).starts_with(word)),
+        };
+        let Some(found) = found.filter(|it| !chosen.iter().any(|known| Arc::ptr_eq(known, it))) else {
+            break;
+        };
+        chosen.push(found.clone());
+        if chosen.len() == address::DEVICES_MAX {
+            break;
+        }
+    }
+    chosen
+}
+
+/// Devices of one platform of one node share a context of the pool, so that copies between them stay there. Those of CUDA's own driver
+/// do not: it shares no memory.
+fn make(chosen: Vec<Arc<penstock_client::Device>>) -> Result<Vec<Arc<Device>>, penstock_client::Error> {
+    /// Node and platform; the device, where it is alone.
+    type Place = (usize, u32, Option<u32>);
+    let alone = |device: &penstock_client::Device| device.is_cuda().then_some(device.index());
+    let place = |device: &penstock_client::Device| (device.node(), device.platform(), alone(device));
+    let mut contexts: Vec<(Place, Arc<Context>)> = Vec::new();
+    for device in &chosen {
+        if !contexts.iter().any(|(known, _)| *known == place(device)) {
+            let together: Vec<_> = chosen.iter().filter(|it| place(it) == place(device)).cloned().collect();
+            contexts.push((place(device), Context::new(&together)?));
+        }
+    }
+    let mut devices = Vec::new();
+    for (ordinal, device) in chosen.into_iter().enumerate() {
+        let context = contexts.iter().find(|(known, _)| *known == place(&device)).map(|(_, it)| it.clone());
+        let context =
+            context.ok_or_else(|| penstock_client::Error::Config("a device without a place".into()))?;
+        let neighbours = context.places().iter().map(|place| place.devices().len()).sum();
+        devices.push(Arc::new(Device::new(ordinal, device, context, neighbours)));
+    }
+    Ok(devices)
+}

@@ -1,0 +1,104 @@
+//! Memory pools: each device has its default one, and programs may name more; all hand out the device's memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use penstock_cuda_sys::driver::*;
+
+use super::context::Context;
+use super::device::Device;
+use super::stream::Stream;
+use crate::edge::{CuResult, Object, new_number, publish};
+
+/// Behind a `CUmemoryPool`.
+pub(crate) struct Pool {
+    number: u64,
+    pub(crate) device: Arc<Device>,
+    is_default: bool,
+    /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
+    threshold: AtomicU64,
+}
+
+impl Object for Pool {
+    type Raw = CUmemPoolHandle_st;
+    const INVALID: CUresult = CUDA_ERROR_INVALID_VALUE;
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Pool {
+    /// A new pool.
+    pub(crate) fn create(device: &Arc<Device>) -> Arc<Self> {
+        Self::new(device, false)
+    }
+
+    fn new(device: &Arc<Device>, is_default: bool) -> Arc<Self> {
+        let pool = Arc::new(Self {
+            number: new_number(),
+            device: device.clone(),
+            is_default,
+            threshold: AtomicU64::new(0),
+        });
+        publish(&pool);
+        pool
+    }
+
+    /// The device's own pool.
+    pub(crate) fn default_of(device: &'static Arc<Device>) -> Arc<Self> {
+        static DEFAULTS: [OnceLock<Arc<Pool>>; super::address::DEVICES_MAX] =
+            [const { OnceLock::new() }; super::address::DEVICES_MAX];
+        match DEFAULTS.get(device.ordinal) {
+            Some(cell) => cell.get_or_init(|| Self::new(device, true)).clone(),
+            None => Self::new(device, true),
+        }
+    }
+
+    /// Whether it is a device's own, which is never destroyed.
+    pub(crate) fn is_default(&self) -> bool {
+        self.is_default
+    }
+
+    /// `cuMemPoolGetAttribute`.
+    pub(crate) fn attribute(&self, attribute: u32) -> CuResult<u64> {
+        let used = self.device.space.total() - self.device.space.free();
+        Ok(match attribute {
+            CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
+            | CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
+            | CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES => 1,
+            CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => self.threshold.load(Ordering::Relaxed),
+            CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+            | CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH
+            | CU_MEMPOOL_ATTR_USED_MEM_CURRENT
+            | CU_MEMPOOL_ATTR_USED_MEM_HIGH => used,
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        })
+    }
+
+    /// `cuMemPoolSetAttribute`. How memory is used again is ours; only the threshold is kept, to be asked for.
+    pub(crate) fn set_attribute(&self, attribute: u32, value: u64) -> CuResult {
+        match attribute {
+            CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => {
+                self.threshold.store(value, Ordering::Relaxed);
+                Ok(())
+            }
+            1..=8 => Ok(()),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+}
+
+/// `cuMemAllocAsync`: the memory is there at once.
+pub(crate) fn allocate(context: &Context, device: &Device, size: u64) -> CuResult<u64> {
+    context.check()?;
+    // "If bytesize is 0, cuMemAlloc() returns CUDA_ERROR_INVALID_VALUE", and so it is here.
+    device.allocate(size, context.number(), true)
+}
+
+/// `cuMemFreeAsync`: "... the memory is freed in stream order".
+pub(crate) fn free(context: &Context, device: &Device, stream: &Stream, address: u64) -> CuResult {
+    context.check()?;
+    let busy = if stream.is_idle() { Vec::new() } else { context.marker(stream)?.into_iter().collect() };
+    device.release(address, true, busy)
+}

@@ -1,0 +1,170 @@
+//! Copies of rows.
+
+use std::sync::Arc;
+
+use penstock_client::{Rect, Want};
+use penstock_cuda_sys::driver::*;
+
+use super::context::Context;
+use super::copy::{Side, When};
+use super::host;
+use super::stream::Stream;
+use crate::edge::{Bytes, CuResult, HostTarget};
+
+/// One side of a copy of rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows {
+    /// Where the first row begins.
+    pub(crate) side: RowSide,
+    /// Bytes from row to row.
+    pub(crate) pitch: u64,
+}
+
+/// Where rows are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RowSide {
+    /// In the program's memory.
+    Host(usize),
+    /// On the device.
+    Device(u64),
+}
+
+impl Rows {
+    /// As many bytes as rows of a copy reach over.
+    fn reach(&self, (width, height): (u64, u64)) -> CuResult<u64> {
+        if height > 1 && self.pitch < width {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let last = self.pitch.checked_mul(height.saturating_sub(1)).and_then(|last| last.checked_add(width));
+        last.ok_or(CUDA_ERROR_INVALID_VALUE)
+    }
+
+    /// The program's memory that rows reach over.
+    fn host(address: usize, size: u64) -> CuResult<Bytes> {
+        let size = usize::try_from(size).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        // SAFETY: the program said that these rows may be copied.
+        unsafe { Bytes::new(std::ptr::with_exposed_provenance(address), size) }
+    }
+}
+
+fn rect(offset: u64, pitch: u64) -> Rect {
+    let pitch = pitch.max(1);
+    Rect { origin: [offset % pitch, offset / pitch, 0], row_pitch: pitch, slice_pitch: 0 }
+}
+
+/// A copy whose rows lie apart on at least one side: bytes of a row, and rows.
+#[derive(Clone, Copy)]
+struct Apart {
+    to: Rows,
+    from: Rows,
+    width: u64,
+    height: u64,
+}
+
+impl Context {
+    /// Copies `height` rows of `width` bytes.
+    pub(crate) fn copy_rows(
+        &self,
+        stream: &Arc<Stream>,
+        to: Rows,
+        from: Rows,
+        (width, height): (u64, u64),
+        when: When,
+    ) -> CuResult {
+        self.check()?;
+        if width == 0 || height == 0 {
+            return Ok(());
+        }
+        if height == 1 || (to.pitch == width && from.pitch == width) {
+            let size = width.checked_mul(height).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+            let side = |rows: &Rows| match rows.side {
+                RowSide::Host(address) => Rows::host(address, size).map(Side::Host),
+                RowSide::Device(address) => Ok(Side::Device(address)),
+            };
+            return self.copy(stream, side(&to)?, side(&from)?, size, when);
+        }
+        let apart = Apart { to, from, width, height };
+        match (to.side, from.side) {
+            (RowSide::Device(to), RowSide::Host(from)) => self.write_rows(stream, &apart, to, from),
+            (RowSide::Host(to), RowSide::Device(from)) => self.read_rows(stream, &apart, to, from, when),
+            (RowSide::Device(to), RowSide::Device(from)) => self.move_rows(stream, &apart, to, from),
+            (RowSide::Host(to), RowSide::Host(from)) => {
+                self.synchronize_stream(stream)?;
+                apart.on_host(to, from)
+            }
+        }
+    }
+
+    fn write_rows(&self, stream: &Stream, apart: &Apart, to: u64, from: usize) -> CuResult {
+        let place = self.device.space.place(to, apart.to_reach()?)?;
+        let bytes = Rows::host(from, apart.from_reach()?)?.read();
+        let row = |y: u64| {
+            let start = usize::try_from(y * apart.from.pitch).unwrap_or(usize::MAX);
+            let width = usize::try_from(apart.width).unwrap_or(usize::MAX);
+            bytes.get(start..).and_then(|rest| rest.get(..width)).unwrap_or_default()
+        };
+        self.issue(stream, |queue, waits| {
+            let mut rows = (0..apart.height).map(row);
+            let to = rect(place.offset, apart.to.pitch);
+            queue.write_rect(&place.memory, to, apart.region(), &mut rows, waits, Want::Nothing)
+        })
+        .map(drop)
+    }
+
+    fn read_rows(&self, stream: &Stream, apart: &Apart, to: usize, from: u64, when: When) -> CuResult {
+        let place = self.device.space.place(from, apart.from_reach()?)?;
+        let bytes = Rows::host(to, apart.to_reach()?)?;
+        let pitch = usize::try_from(apart.to.pitch).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        let width = usize::try_from(apart.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        let target = HostTarget::rows(bytes, width, pitch);
+        let (event, serial) = self.issue(stream, |queue, waits| {
+            queue.read_rect(
+                &place.memory,
+                rect(place.offset, apart.from.pitch),
+                apart.region(),
+                target,
+                waits,
+            )
+        })?;
+        if when == When::Later && host::is_registered(bytes.address(), bytes.size()) {
+            return Ok(());
+        }
+        self.finish(stream)?;
+        self.await_event(stream, event, serial)
+    }
+
+    fn move_rows(&self, stream: &Stream, apart: &Apart, to: u64, from: u64) -> CuResult {
+        let space = &self.device.space;
+        let (source, target) = (space.place(from, apart.from_reach()?)?, space.place(to, apart.to_reach()?)?);
+        self.issue(stream, |queue, waits| {
+            let from = (&source.memory, rect(source.offset, apart.from.pitch));
+            let to = (&target.memory, rect(target.offset, apart.to.pitch));
+            queue.copy_rect(from, to, apart.region(), waits, Want::Nothing)
+        })
+        .map(drop)
+    }
+}
+
+impl Apart {
+    fn region(&self) -> [u64; 3] {
+        [self.width, self.height, 1]
+    }
+
+    fn to_reach(&self) -> CuResult<u64> {
+        self.to.reach((self.width, self.height))
+    }
+
+    fn from_reach(&self) -> CuResult<u64> {
+        self.from.reach((self.width, self.height))
+    }
+
+    fn on_host(&self, to: usize, from: usize) -> CuResult {
+        let (target, source) = (Rows::host(to, self.to_reach()?)?, Rows::host(from, self.from_reach()?)?);
+        let width = usize::try_from(self.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        for y in 0..self.height {
+            let at = |pitch: u64| usize::try_from(y * pitch).unwrap_or(usize::MAX);
+            target.part(at(self.to.pitch), width).copy_from(source.part(at(self.from.pitch), width));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,299 @@
+//! Streams: in-order queues of the pool.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use penstock_client::{Event, Queue, Want};
+use penstock_cuda_sys::driver::*;
+
+use super::context::Context;
+use super::device::Device;
+use super::platform;
+use crate::edge::{CuResult, Object, forget, new_number, of_error, of_status, publish};
+
+/// Which stream `NULL` is: that differs between the two sets of functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Default {
+    /// The one of the context, with which all blocking streams synchronise.
+    Legacy,
+    /// The one of the calling thread.
+    PerThread,
+}
+
+/// How a stream stands to the legacy default stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It is that one.
+    Legacy,
+    /// They synchronise.
+    Blocking,
+    /// They do not (`CU_STREAM_NON_BLOCKING`).
+    NonBlocking,
+}
+
+/// `CL_QUEUE_PROFILING_ENABLE`: events have times.
+const PROFILING: u64 = 1 << 1;
+
+/// Behind a `CUstream`.
+pub(crate) struct Stream {
+    number: u64,
+    context: Weak<Context>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) kind: Kind,
+    pub(crate) flags: u32,
+    pub(crate) priority: i32,
+    /// Commands so far.
+    issued: AtomicU64,
+    /// So many of them have ended, as far as is known.
+    done: AtomicU64,
+    /// The last one that has no event of its own: whether it failed is known only when the queue has been waited for.
+    silent: AtomicU64,
+    /// So many have been waited for in the queue.
+    checked: AtomicU64,
+    /// How far the other side has waited for: of the legacy stream, for a blocking one; of this one, for the legacy stream.
+    pub(crate) seen: AtomicU64,
+    pub(crate) seen_by_legacy: AtomicU64,
+    /// The program has no handle of it any more; it is known until its commands have ended.
+    is_leaving: AtomicBool,
+    /// A marker behind so many commands, for who asks whether they have ended.
+    probe: Mutex<Option<(u64, Event)>>,
+}
+
+impl Object for Stream {
+    type Raw = CUstream_st;
+    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Stream {
+    /// A queue on a device.
+    pub(crate) fn queue_on(device: &Device) -> CuResult<Arc<Queue>> {
+        Queue::new(&device.context, &device.pool, PROFILING, 0).map_err(|error| of_error(&error))
+    }
+
+    pub(crate) fn new(
+        queue: Arc<Queue>,
+        context: Weak<Context>,
+        kind: Kind,
+        flags: u32,
+        priority: i32,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            number: new_number(),
+            context,
+            queue,
+            kind,
+            flags,
+            priority,
+            issued: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            silent: AtomicU64::new(0),
+            checked: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            seen_by_legacy: AtomicU64::new(0),
+            is_leaving: AtomicBool::new(false),
+            probe: Mutex::default(),
+        })
+    }
+
+    /// `cuStreamCreateWithPriority`.
+    pub(crate) fn create(context: &Arc<Context>, flags: u32, priority: i32) -> CuResult<Arc<Self>> {
+        if flags & !CU_STREAM_NON_BLOCKING != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        context.check()?;
+        let kind = if flags & CU_STREAM_NON_BLOCKING == 0 { Kind::Blocking } else { Kind::NonBlocking };
+        let stream =
+            Self::new(Self::queue_on(&context.device)?, Arc::downgrade(context), kind, flags, priority);
+        context.add(&stream);
+        publish(&stream);
+        Ok(stream)
+    }
+
+    /// The context.
+    pub(crate) fn context(&self) -> CuResult<Arc<Context>> {
+        self.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    }
+
+    /// `cuStreamDestroy`: "... the function will return immediately and the resources associated with hStream will be released
+    /// automatically once the device has completed all work in hStream."
+    pub(crate) fn destroy(self: &Arc<Self>) -> CuResult {
+        forget(&**self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+        if let Some(context) = self.context.upgrade() {
+            context.remove(self);
+        }
+        Ok(())
+    }
+
+    /// Counts a command. Its number.
+    #[inline]
+    pub(crate) fn count(&self, has_event: bool) -> u64 {
+        let serial = self.issued.fetch_add(1, Ordering::AcqRel) + 1;
+        if !has_event {
+            self.silent.fetch_max(serial, Ordering::AcqRel);
+        }
+        serial
+    }
+
+    /// The queue has been waited for when there were so many commands.
+    pub(crate) fn check(&self, serial: u64) {
+        self.reach(serial);
+        self.checked.fetch_max(serial, Ordering::AcqRel);
+    }
+
+    /// Whether waiting for the queue would tell anything new.
+    #[inline]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_idle() && self.checked.load(Ordering::Acquire) >= self.silent.load(Ordering::Acquire)
+    }
+
+    /// Commands so far.
+    #[inline]
+    pub(crate) fn issued(&self) -> u64 {
+        self.issued.load(Ordering::Acquire)
+    }
+
+    /// The first so many commands have ended.
+    pub(crate) fn reach(&self, serial: u64) {
+        self.done.fetch_max(serial, Ordering::AcqRel);
+    }
+
+    /// Whether all commands have ended, as far as is known.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.done.load(Ordering::Acquire) >= self.issued()
+    }
+
+    fn has_left(&self) -> bool {
+        self.is_leaving.load(Ordering::Acquire) && self.is_settled()
+    }
+
+    /// `cuStreamQuery`.
+    pub(crate) fn query(&self, context: &Context) -> CuResult {
+        context.check()?;
+        if self.is_idle() {
+            return Ok(());
+        }
+        let serial = self.issued();
+        let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = probe.as_ref().filter(|(at, _)| *at >= serial).map(|(_, event)| event.clone());
+        let event = match known {
+            Some(event) => event,
+            None => {
+                let marker =
+                    self.queue.marker(None, &[], Want::Event).map_err(|error| context.failed(&error))?;
+                self.queue.flush().map_err(|error| context.failed(&error))?;
+                let event = marker.unwrap_or_else(|| Event::ended(penstock_wire::Status::OK));
+                probe.insert((serial, event)).1.clone()
+            }
+        };
+        drop(probe);
+        match event.poll() {
+            None => Err(CUDA_ERROR_NOT_READY),
+            Some(status) if status.is_error() => Err(context.fail(of_status(status))),
+            Some(_) => {
+                self.reach(serial);
+                context.control.look(context)
+            }
+        }
+    }
+
+    /// The stream of a handle, and its context.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_INVALID_HANDLE` for no handle; that there is no context.
+    #[inline]
+    pub(crate) fn resolve(raw: CUstream, default: Default) -> CuResult<(Arc<Context>, Arc<Self>)> {
+        let per_thread = match raw.addr() {
+            0 => default == Default::PerThread,
+            CU_STREAM_LEGACY => false,
+            CU_STREAM_PER_THREAD => true,
+            _ => {
+                platform::check_process()?;
+                let stream = Self::borrow(raw)?;
+                return Ok((stream.context()?, stream));
+            }
+        };
+        let context = Context::current()?;
+        let stream = if per_thread { of_thread(&context)? } else { context.legacy.clone() };
+        Ok((context, stream))
+    }
+}
+
+impl Context {
+    fn list_for(&self, stream: &Stream) -> &std::sync::RwLock<Vec<Arc<Stream>>> {
+        if stream.kind == Kind::NonBlocking { &self.others } else { &self.blocking }
+    }
+
+    fn add(&self, stream: &Arc<Stream>) {
+        let mut list = self.list_for(stream).write().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|known| !known.has_left());
+        list.push(stream.clone());
+        drop(list);
+        if stream.kind == Kind::Blocking {
+            self.has_blocking.store(true, Ordering::Release);
+        }
+    }
+
+    /// What is under way in the stream goes on, and is waited for like that of all others.
+    fn remove(&self, stream: &Stream) {
+        stream.is_leaving.store(true, Ordering::Release);
+        let mut list = self.list_for(stream).write().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|known| !known.has_left());
+    }
+}
+
+/// The default streams of this thread, one for each context in which it used one.
+struct OfThread(Vec<(u64, Arc<Stream>)>);
+
+impl Drop for OfThread {
+    fn drop(&mut self) {
+        // A forked child must not wait for a lock of a thread that it has not.
+        if platform::check_process().is_err() {
+            std::mem::take(&mut self.0).into_iter().for_each(std::mem::forget);
+            return;
+        }
+        for (_, stream) in self.0.drain(..) {
+            if let Ok(context) = stream.context() {
+                context.remove(&stream);
+            }
+        }
+    }
+}
+
+thread_local! {
+    static OF_THREAD: RefCell<OfThread> = const { RefCell::new(OfThread(Vec::new())) };
+}
+
+/// The calling thread's default stream in a context.
+fn of_thread(context: &Arc<Context>) -> CuResult<Arc<Stream>> {
+    let number = context.number();
+    let known =
+        OF_THREAD.with_borrow(|all| all.0.iter().find(|(of, _)| *of == number).map(|(_, it)| it.clone()));
+    if let Some(stream) = known {
+        return Ok(stream);
+    }
+    let stream =
+        Stream::new(Stream::queue_on(&context.device)?, Arc::downgrade(context), Kind::Blocking, 0, 0);
+    context.add(&stream);
+    OF_THREAD.with_borrow_mut(|all| {
+        // Those of contexts that are gone.
+        all.0.retain(|(_, stream)| stream.context.strong_count() > 0);
+        all.0.push((number, stream.clone()));
+    });
+    Ok(stream)
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("number", &self.number)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}

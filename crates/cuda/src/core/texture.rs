@@ -1,0 +1,194 @@
+//! Texture objects: a descriptor on the device, which the translated code samples by.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use penstock_cuda_sys::driver::*;
+use rustc_hash::FxHashMap;
+
+use super::array::{Array, channel_bytes};
+use super::context::Context;
+use super::device::Device;
+use crate::edge::{CuResult, Object};
+
+/// Bytes of a descriptor. The layout is that of the translated code.
+const DESCRIPTOR_BYTES: usize = 64;
+
+/// A texture object, by the address of its descriptor, which is its handle.
+struct Texture {
+    device: Arc<Device>,
+    resource: CUDA_RESOURCE_DESC,
+    texture: CUDA_TEXTURE_DESC,
+}
+
+static TEXTURES: Mutex<FxHashMap<u64, Texture>> =
+    Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
+
+fn textures() -> MutexGuard<'static, FxHashMap<u64, Texture>> {
+    TEXTURES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is sampled.
+struct Pixels {
+    address: u64,
+    pitch: u64,
+    size: [u32; 3],
+    format: u32,
+    channels: u32,
+}
+
+fn pixels(resource: &CUDA_RESOURCE_DESC) -> CuResult<Pixels> {
+    let narrow = |size: usize| u32::try_from(size).map_err(|_| CUDA_ERROR_INVALID_VALUE);
+    let linear = &resource.res;
+    match resource.resType {
+        CU_RESOURCE_TYPE_ARRAY => {
+            let array = Array::of_number(linear.handle)?;
+            let of = &array.descriptor;
+            Ok(Pixels {
+                address: array.address,
+                pitch: array.pitch,
+                size: [narrow(of.Width)?, narrow(of.Height)?, narrow(of.Depth)?],
+                format: of.Format,
+                channels: of.NumChannels,
+            })
+        }
+        CU_RESOURCE_TYPE_LINEAR | CU_RESOURCE_TYPE_PITCH2D => {
+            let pixel =
+                channel_bytes(linear.format).ok_or(CUDA_ERROR_INVALID_VALUE)? * u64::from(linear.numChannels);
+            if pixel == 0 {
+                return Err(CUDA_ERROR_INVALID_VALUE);
+            }
+            let (size, pitch) = if resource.resType == CU_RESOURCE_TYPE_LINEAR {
+                let count =
+                    u32::try_from(linear.width as u64 / pixel).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+                ([count, 0, 0], linear.width as u64)
+            } else {
+                ([narrow(linear.width)?, narrow(linear.height)?, 0], linear.pitchInBytes as u64)
+            };
+            let (format, channels) = (linear.format, linear.numChannels);
+            Ok(Pixels { address: linear.handle, pitch, size, format, channels })
+        }
+        CU_RESOURCE_TYPE_MIPMAPPED_ARRAY => Err(CUDA_ERROR_NOT_SUPPORTED),
+        _ => Err(CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
+/// The descriptor's bytes.
+fn descriptor(pixels: &Pixels, texture: &CUDA_TEXTURE_DESC) -> CuResult<[u8; DESCRIPTOR_BYTES]> {
+    let kind = match pixels.format {
+        CU_AD_FORMAT_UNSIGNED_INT8 => 0,
+        CU_AD_FORMAT_SIGNED_INT8 => 1,
+        CU_AD_FORMAT_UNSIGNED_INT16 => 2,
+        CU_AD_FORMAT_SIGNED_INT16 => 3,
+        CU_AD_FORMAT_UNSIGNED_INT32 => 4,
+        CU_AD_FORMAT_SIGNED_INT32 => 5,
+        CU_AD_FORMAT_HALF => 6,
+        CU_AD_FORMAT_FLOAT => 7,
+        _ => return Err(CUDA_ERROR_INVALID_VALUE),
+    };
+    let is_narrow = kind < 4;
+    let has = |flag: u32| u32::from(texture.flags & flag != 0);
+    // "CU_TRSF_READ_AS_INTEGER, which suppresses the default behavior of having the texture promote integer data to floating
+    // point data in the range [0, 1]. Note that texture with 32-bit integer format would not be promoted".
+    let normalised = u32::from(is_narrow && has(CU_TRSF_READ_AS_INTEGER) == 0);
+    let mut bytes = [0; DESCRIPTOR_BYTES];
+    bytes[..8].copy_from_slice(&pixels.address.to_le_bytes());
+    bytes[8..16].copy_from_slice(&pixels.pitch.to_le_bytes());
+    let words = [
+        pixels.size[0],
+        pixels.size[1],
+        kind,
+        pixels.channels,
+        texture.addressMode[0],
+        texture.addressMode[1],
+        texture.filterMode,
+        normalised,
+        has(CU_TRSF_NORMALIZED_COORDINATES),
+        has(CU_TRSF_SRGB),
+        pixels.size[2],
+    ];
+    for (place, word) in bytes[16..].as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *place = word.to_le_bytes();
+    }
+    Ok(bytes)
+}
+
+/// `cuTexObjectCreate`.
+pub(crate) fn create(
+    context: &Context,
+    resource: &CUDA_RESOURCE_DESC,
+    texture: &CUDA_TEXTURE_DESC,
+) -> CuResult<CUtexObject> {
+    context.check()?;
+    if context.device.is_native {
+        // The driver's own textures are no descriptors of ours.
+        return Err(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    if texture.filterMode > 1 || texture.addressMode.iter().any(|mode| *mode > 3) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let device = &context.device;
+    let bytes = descriptor(&pixels(resource)?, texture)?;
+    let address = device.allocate(DESCRIPTOR_BYTES as u64, context.number(), false)?;
+    device.write_now(address, &bytes).map_err(|error| context.failed(&error))?;
+    textures().insert(address, Texture { device: device.clone(), resource: *resource, texture: *texture });
+    Ok(address)
+}
+
+/// `cuTexObjectDestroy`.
+pub(crate) fn destroy(object: CUtexObject) -> CuResult {
+    let texture = textures().remove(&object).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let busy = match Context::peek() {
+        Some(context) => context.busy()?,
+        None => Vec::new(),
+    };
+    texture.device.release(object, false, busy)
+}
+
+/// What a texture object was made of.
+pub(crate) fn made_of(object: CUtexObject) -> CuResult<(CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC)> {
+    let textures = textures();
+    let texture = textures.get(&object).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    Ok((texture.resource, texture.texture))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_say_what_the_translated_code_reads() {
+        let pixels = Pixels {
+            address: 0x1234,
+            pitch: 64,
+            size: [5, 6, 0],
+            format: CU_AD_FORMAT_UNSIGNED_INT8,
+            channels: 4,
+        };
+        let mut texture =
+            CUDA_TEXTURE_DESC { addressMode: [1, 3, 0], filterMode: 1, flags: 2, ..Default::default() };
+        let word = |bytes: &[u8], at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().unwrap());
+        let bytes = descriptor(&pixels, &texture).unwrap();
+        assert_eq!(u64::from_le_bytes(*bytes.first_chunk().unwrap()), 0x1234);
+        let expected = [
+            (8, 64),
+            (16, 5),
+            (20, 6),
+            (24, 0),
+            (28, 4),
+            (32, 1),
+            (36, 3),
+            (40, 1),
+            (44, 1),
+            (48, 1),
+            (52, 0),
+        ];
+        for (at, value) in expected {
+            assert_eq!(word(&bytes, at), value, "at {at}");
+        }
+        texture.flags = CU_TRSF_READ_AS_INTEGER;
+        assert_eq!(word(&descriptor(&pixels, &texture).unwrap(), 44), 0);
+        let floats = Pixels { format: CU_AD_FORMAT_FLOAT, ..pixels };
+        texture.flags = 0;
+        assert_eq!(word(&descriptor(&floats, &texture).unwrap(), 44), 0);
+    }
+}

@@ -1,0 +1,85 @@
+//! The one place where errors of the pool become codes of the interface.
+
+use penstock_client::Error;
+use penstock_cuda_sys::driver::*;
+use penstock_wire::Status;
+
+/// What the body of an entry point returns.
+pub(crate) type CuResult<T = ()> = Result<T, CUresult>;
+
+/// The error `code` unless `holds`.
+#[inline]
+pub(crate) const fn require(holds: bool, code: CUresult) -> CuResult {
+    if holds { Ok(()) } else { Err(code) }
+}
+
+/// Codes of OpenCL that mean something particular here.
+mod cl {
+    pub(super) const DEVICE_NOT_AVAILABLE: i32 = -2;
+    pub(super) const MEM_OBJECT_ALLOCATION_FAILURE: i32 = -4;
+    pub(super) const OUT_OF_RESOURCES: i32 = -5;
+    pub(super) const OUT_OF_HOST_MEMORY: i32 = -6;
+    pub(super) const BUILD_PROGRAM_FAILURE: i32 = -11;
+    pub(super) const INVALID_BUFFER_SIZE: i32 = -61;
+    pub(super) const INVALID_WORK_GROUP_SIZE: i32 = -54;
+    pub(super) const INVALID_WORK_ITEM_SIZE: i32 = -55;
+}
+
+/// What a device's failure is for CUDA.
+pub(crate) fn of_status(status: Status) -> CUresult {
+    // From CUDA's own driver.
+    if let Some(code) = penstock_wire::cuda::code(status) {
+        return CUresult(code);
+    }
+    match status.0 {
+        cl::DEVICE_NOT_AVAILABLE => CUDA_ERROR_DEVICE_UNAVAILABLE,
+        cl::MEM_OBJECT_ALLOCATION_FAILURE | cl::OUT_OF_HOST_MEMORY | cl::INVALID_BUFFER_SIZE => {
+            CUDA_ERROR_OUT_OF_MEMORY
+        }
+        cl::OUT_OF_RESOURCES | cl::INVALID_WORK_GROUP_SIZE | cl::INVALID_WORK_ITEM_SIZE => {
+            CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+        }
+        cl::BUILD_PROGRAM_FAILURE => CUDA_ERROR_INVALID_PTX,
+        code if code == Status::NODE_LOST.0 => CUDA_ERROR_DEVICE_UNAVAILABLE,
+        _ => CUDA_ERROR_LAUNCH_FAILED,
+    }
+}
+
+/// The code for an error of the pool. A code says little: the whole error goes to the log.
+pub(crate) fn of_error(error: &Error) -> CUresult {
+    crate::core::log::line(format_args!("{error}"));
+    match error {
+        Error::Refused { status, .. } => of_status(*status),
+        Error::Lost { .. } | Error::ContentLost | Error::Unreachable { .. } => CUDA_ERROR_DEVICE_UNAVAILABLE,
+        Error::Frame(_) => CUDA_ERROR_INVALID_VALUE,
+        Error::Config(_) => CUDA_ERROR_INVALID_DEVICE,
+        _ => CUDA_ERROR_UNKNOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_its_code() {
+        let refused = |code| Error::Refused { node: "n".into(), status: Status(code) };
+        let table = [
+            (Error::Lost { node: "n".into(), reason: "gone".into() }, CUDA_ERROR_DEVICE_UNAVAILABLE),
+            (Error::ContentLost, CUDA_ERROR_DEVICE_UNAVAILABLE),
+            (Error::Frame(penstock_wire::FrameError::PayloadTooShort), CUDA_ERROR_INVALID_VALUE),
+            (Error::Config("wrong".into()), CUDA_ERROR_INVALID_DEVICE),
+            (refused(-4), CUDA_ERROR_OUT_OF_MEMORY),
+            (refused(-5), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
+            (refused(-54), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
+            (refused(-11), CUDA_ERROR_INVALID_PTX),
+            (refused(Status::NODE_LOST.0), CUDA_ERROR_DEVICE_UNAVAILABLE),
+            (refused(-9999), CUDA_ERROR_LAUNCH_FAILED),
+            // A failure never looks like a success, whatever a worker sent.
+            (refused(0), CUDA_ERROR_LAUNCH_FAILED),
+        ];
+        for (error, code) in table {
+            assert_eq!(of_error(&error), code, "{error}");
+        }
+    }
+}

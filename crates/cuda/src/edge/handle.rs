@@ -1,0 +1,130 @@
+//! Handles: what programs hold, and how we know that what they give us is one.
+//!
+//! A handle is a number that we made, never an address that we would read from. So `NULL`, garbage, released handles and
+//! handles of another kind are told from good ones. A number is not used again.
+
+use std::any::Any;
+use std::ptr::without_provenance_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use penstock_cuda_sys::driver::CUresult;
+use rustc_hash::FxHashMap;
+
+use super::CuResult;
+
+/// An object that programs hold handles of.
+pub(crate) trait Object: Any + Send + Sync + Sized {
+    /// What the handle points to by its type: `CUstream_st` for a `CUstream`.
+    type Raw;
+    /// The code for something that is no such handle.
+    const INVALID: CUresult;
+
+    /// Its number.
+    fn number(&self) -> u64;
+
+    /// The handle, as programs hold it.
+    fn raw(&self) -> *mut Self::Raw {
+        without_provenance_mut(usize::try_from(self.number()).unwrap_or(0))
+    }
+
+    /// The object of a handle.
+    #[inline]
+    fn borrow(raw: *mut Self::Raw) -> CuResult<Arc<Self>> {
+        Self::of_number(raw.addr() as u64)
+    }
+
+    /// The object of a number.
+    #[inline]
+    fn of_number(number: u64) -> CuResult<Arc<Self>> {
+        // A lock may be one of a thread that a forked child has not.
+        crate::core::platform::check_process()?;
+        find(number).and_then(|found| found.downcast().ok()).ok_or(Self::INVALID)
+    }
+}
+
+type Erased = dyn Any + Send + Sync;
+type Living = FxHashMap<u64, Arc<Erased>>;
+
+/// A power of two. Threads of a program that use different objects seldom meet.
+const SHARDS: usize = 16;
+
+/// Handles are multiples of this, as addresses of objects would be.
+const STEP: u64 = 64;
+
+/// The first handle: no address that a process can have, and no small number that means something else.
+const FIRST: u64 = 0x0001_5000_0000_0000;
+
+static LIVING: [RwLock<Living>; SHARDS] =
+    [const { RwLock::new(Living::with_hasher(rustc_hash::FxBuildHasher)) }; SHARDS];
+
+fn shard(number: u64) -> &'static RwLock<Living> {
+    let index = usize::try_from(number / STEP).unwrap_or(0) % SHARDS;
+    #[expect(clippy::indexing_slicing, reason = "a remainder")]
+    &LIVING[index]
+}
+
+fn find(number: u64) -> Option<Arc<Erased>> {
+    shard(number).read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+}
+
+/// A number for a new object.
+pub(crate) fn new_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(FIRST);
+    NEXT.fetch_add(STEP, Ordering::Relaxed)
+}
+
+/// Makes an object known by its number.
+pub(crate) fn publish<T: Object>(object: &Arc<T>) {
+    let number = object.number();
+    shard(number).write().unwrap_or_else(PoisonError::into_inner).insert(number, object.clone());
+}
+
+/// The handle is none any more. Whoever uses the object at this moment goes on. `None`: it was none already.
+pub(crate) fn forget<T: Object>(object: &T) -> Option<()> {
+    let number = object.number();
+    // Dropped without the lock: that may forget other objects.
+    let removed = shard(number).write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    removed.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_cuda_sys::driver::{CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE};
+
+    struct One(u64);
+    struct Other(u64);
+    enum Raw {}
+
+    impl Object for One {
+        type Raw = Raw;
+        const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
+        fn number(&self) -> u64 {
+            self.0
+        }
+    }
+    impl Object for Other {
+        type Raw = Raw;
+        const INVALID: CUresult = CUDA_ERROR_INVALID_VALUE;
+        fn number(&self) -> u64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn garbage_released_and_foreign_handles_are_none() {
+        for garbage in [0, 1, 2, 0xdead_beef, usize::MAX, std::ptr::from_ref(&0).addr()] {
+            assert_eq!(One::borrow(without_provenance_mut(garbage)).err(), Some(CUDA_ERROR_INVALID_HANDLE));
+        }
+        let one = Arc::new(One(new_number()));
+        publish(&one);
+        let raw = one.raw();
+        assert_eq!(One::borrow(raw).unwrap().0, one.0);
+        assert_eq!(Other::borrow(raw).err(), Some(CUDA_ERROR_INVALID_VALUE));
+        assert_eq!(forget(&*one), Some(()));
+        assert_eq!(forget(&*one), None);
+        assert_eq!(One::borrow(raw).err(), Some(CUDA_ERROR_INVALID_HANDLE));
+        assert_ne!(new_number(), one.0);
+    }
+}

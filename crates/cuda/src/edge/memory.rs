@@ -1,0 +1,211 @@
+//! The only places where memory of the program is read or written through its pointers.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use penstock_client::Target;
+use penstock_cuda_sys::driver::CUDA_ERROR_INVALID_VALUE;
+use penstock_wire::{FrameError, Payload};
+
+use super::CuResult;
+
+/// Stores a result where the program wants it; nowhere for `NULL`.
+///
+/// # Safety
+/// `place` is `NULL` or may be written.
+pub(crate) unsafe fn store<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: the caller's promise. C programs may pack their structures.
+        unsafe { place.write_unaligned(value) };
+    }
+}
+
+/// A value of the program; `CUDA_ERROR_INVALID_VALUE` for `NULL`.
+///
+/// # Safety
+/// `place` is `NULL` or leads to a value that may be copied.
+pub(crate) unsafe fn load<T: Copy>(place: *const T) -> CuResult<T> {
+    if place.is_null() {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { place.read_unaligned() })
+}
+
+/// The array of `count` elements at `pointer`; `CUDA_ERROR_INVALID_VALUE` if it is `NULL`, not aligned or too long.
+///
+/// # Safety
+/// `pointer` is `NULL` or leads to `count` elements, which do not change while the result is used.
+pub(crate) unsafe fn array<'a, T>(pointer: *const T, count: usize) -> CuResult<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    let fits = count.checked_mul(size_of::<T>()).is_some_and(|bytes| isize::try_from(bytes).is_ok());
+    if pointer.is_null() || !pointer.is_aligned() || !fits {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: checked above, and the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
+/// The string at `pointer`; `CUDA_ERROR_INVALID_VALUE` for `NULL`.
+///
+/// # Safety
+/// `pointer` is `NULL` or leads to a string that ends with a 0 and does not change while the result is used.
+pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> CuResult<&'a CStr> {
+    if pointer.is_null() {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { CStr::from_ptr(pointer) })
+}
+
+/// A program's own pointer, which its callbacks get. We only pass it on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserData(*mut c_void);
+
+// SAFETY: nothing is read or written through it here; what its callback may do in another thread is the program's business.
+unsafe impl Send for UserData {}
+
+impl UserData {
+    pub(crate) const fn new(pointer: *mut c_void) -> Self {
+        Self(pointer)
+    }
+
+    // A method, because a closure that used the field would capture the bare pointer.
+    pub(crate) const fn get(self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// Memory of the program that a copy reads or writes: so many bytes at an address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes {
+    address: usize,
+    size: usize,
+}
+
+impl Bytes {
+    /// # Safety
+    /// The program's promise of a copy: there are `size` bytes, which nobody else changes before the copy has ended, and
+    /// which may be written if the copy writes them.
+    pub(crate) unsafe fn new(address: *const c_void, size: usize) -> CuResult<Self> {
+        let end = address.addr().checked_add(size);
+        if (address.is_null() && size > 0) || end.is_none_or(|end| isize::try_from(end).is_err()) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        // The program's memory has no provenance that we could follow.
+        Ok(Self { address: address.expose_provenance(), size })
+    }
+
+    pub(crate) fn address(self) -> usize {
+        self.address
+    }
+
+    pub(crate) fn size(self) -> usize {
+        self.size
+    }
+
+    /// The bytes, to be read.
+    pub(crate) fn read<'a>(self) -> &'a [u8] {
+        if self.size == 0 {
+            return &[];
+        }
+        // SAFETY: promised to `new`.
+        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address), self.size) }
+    }
+
+    /// `size` of the bytes from `offset` on; as much as there is.
+    pub(crate) fn part(self, offset: usize, size: usize) -> Self {
+        let offset = offset.min(self.size);
+        Self { address: self.address + offset, size: size.min(self.size - offset) }
+    }
+
+    /// Copies bytes of the program, which may overlap.
+    pub(crate) fn copy_from(self, from: Self) {
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(self.address);
+        let source = std::ptr::with_exposed_provenance::<u8>(from.address);
+        // SAFETY: promised to `new`, for both.
+        unsafe { std::ptr::copy(source, to, self.size.min(from.size)) };
+    }
+
+    /// Writes bytes to its beginning; as much as there is.
+    pub(crate) fn write(self, from: &[u8]) {
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(self.address);
+        // SAFETY: promised to `new`; what we bring is no memory of the program.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, self.size.min(from.len())) };
+    }
+}
+
+/// Where a read puts its bytes: rows of `width` bytes at memory of the program, `pitch` apart.
+pub(crate) struct HostTarget {
+    to: Bytes,
+    width: usize,
+    pitch: usize,
+}
+
+impl HostTarget {
+    /// All bytes of `to`, one after the other.
+    pub(crate) fn linear(to: Bytes) -> Box<Self> {
+        Box::new(Self { width: to.size, pitch: to.size, to })
+    }
+
+    /// Rows of `width` bytes, each `pitch` behind the one before.
+    pub(crate) fn rows(to: Bytes, width: usize, pitch: usize) -> Box<Self> {
+        Box::new(Self { to, width, pitch })
+    }
+}
+
+impl Target for HostTarget {
+    fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError> {
+        let range = usize::try_from(offset).ok().zip(usize::try_from(payload.left()).ok());
+        let (mut at, mut left) = range.ok_or(FrameError::PayloadTooShort)?;
+        let width = self.width.max(1);
+        while left > 0 {
+            let (row, within) = (at / width, at % width);
+            let now = left.min(width - within);
+            // The peer's numbers: nothing outside the read's own range is ever written.
+            let start = row.checked_mul(self.pitch).and_then(|start| start.checked_add(within));
+            let start = start.filter(|start| start.checked_add(now).is_some_and(|end| end <= self.to.size));
+            let start = start.ok_or(FrameError::BadPayload("ReadData"))?;
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(self.to.address + start);
+            // SAFETY: within the bytes that `Bytes::new` was promised; nobody else uses them until the read has ended.
+            payload.read(unsafe { std::slice::from_raw_parts_mut(to, now) })?;
+            at += now;
+            left -= now;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_where_their_pitch_says_and_nowhere_else() {
+        let mut host = vec![0u8; 13];
+        // SAFETY: memory of this test.
+        let to = unsafe { Bytes::new(host.as_mut_ptr().cast(), 13) }.unwrap();
+        let mut target = HostTarget::rows(to, 3, 5);
+        let sent: Vec<u8> = (1..=9).collect();
+        target.take(0, &mut &sent[..4]).unwrap();
+        target.take(4, &mut &sent[4..]).unwrap();
+        assert!(target.take(9, &mut &sent[..1]).is_err());
+        assert!(target.take(u64::MAX, &mut &sent[..1]).is_err());
+        assert_eq!(host, [1, 2, 3, 0, 0, 4, 5, 6, 0, 0, 7, 8, 9]);
+    }
+
+    #[test]
+    fn null_and_impossible_arrays_are_refused() {
+        // SAFETY: nothing is read.
+        unsafe {
+            assert!(Bytes::new(std::ptr::null(), 1).is_err());
+            assert!(Bytes::new(std::ptr::without_provenance(8), usize::MAX).is_err());
+            assert!(array::<u32>(std::ptr::null(), 1).is_err());
+            assert!(array::<u32>(std::ptr::without_provenance(2), 1).is_err());
+            assert_eq!(array::<u32>(std::ptr::null(), 0).unwrap(), []);
+            assert!(load::<u32>(std::ptr::null()).is_err());
+            assert!(text(std::ptr::null()).is_err());
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! A pool of one node for the tests of one file, and short forms of the calls that all need.
+#![allow(dead_code, unreachable_pub, reason = "each file of tests uses some of it")]
+
+use std::ffi::{CString, c_void};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{OnceLock, mpsc};
+use std::thread;
+
+use penstock_cuda::api::context::{cuCtxCreate_v2, cuCtxDestroy_v2, cuCtxSynchronize};
+use penstock_cuda::api::copy::{cuMemcpyDtoH_v2, cuMemcpyHtoD_v2};
+use penstock_cuda::api::error::cuInit;
+use penstock_cuda::api::launch::cuLaunchKernel;
+use penstock_cuda::api::memory::cuMemAlloc_v2;
+use penstock_cuda::api::module::{cuModuleGetFunction, cuModuleLoadData};
+use penstock_cuda_sys::driver::*;
+
+/// Names nodes that the tests are to run on, where they are not to start their own.
+const NODES_VARIABLE: &str = "PENSTOCK_CUDA_TEST_NODES";
+
+/// Starts the node, once. It ends with this process.
+fn node() {
+    static NODE: OnceLock<()> = OnceLock::new();
+    NODE.get_or_init(|| {
+        if let Some(nodes) = std::env::var_os(NODES_VARIABLE) {
+            // SAFETY: the first thing that any test does; others wait in the cell meanwhile.
+            return unsafe { std::env::set_var("PENSTOCK_NODES", nodes) };
+        }
+        // In target/PROFILE/deps; examples are beside that folder.
+        let tests = std::env::current_exe().unwrap();
+        let program = tests.ancestors().nth(2).unwrap().join("examples/node");
+        assert!(
+            program.exists(),
+            "{} is not there: cargo build -p penstock-cuda --example node",
+            program.display()
+        );
+        let socket = std::env::temp_dir().join(format!("penstock-cuda-{}.sock", std::process::id()));
+        let (ready, is_ready) = mpsc::channel();
+        let mut command = Command::new(program);
+        let devices = if TWO_DEVICES.load(Ordering::Relaxed) { "pthread pthread" } else { "pthread" };
+        command.arg(&socket).env("POCL_DEVICES", devices).stdout(Stdio::piped()).stderr(Stdio::null());
+        // A parent is a thread here, and those of tests end early.
+        thread::spawn(move || {
+            let mut process = command.spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            ready.send(line).unwrap();
+            _ = process.wait();
+        });
+        let address = is_ready.recv().unwrap();
+        // SAFETY: the first thing that any test does; others wait in the cell meanwhile. It is the first of all sources of nodes.
+        unsafe { std::env::set_var("PENSTOCK_NODES", address.trim()) };
+    });
+}
+
+static TWO_DEVICES: AtomicBool = AtomicBool::new(false);
+
+/// Asks for a node with two devices. Before everything else.
+pub fn two_devices() {
+    TWO_DEVICES.store(true, Ordering::Relaxed);
+}
+
+/// The code of a call that has to succeed.
+#[track_caller]
+pub fn ok(code: CUresult) {
+    assert_eq!(code, CUDA_SUCCESS, "{:?}", code.entry());
+}
+
+/// `cuInit` on the pool of the tests.
+pub fn init() {
+    node();
+    // SAFETY: no pointers.
+    ok(unsafe { cuInit(0) });
+}
+
+/// A context that is current in this thread, and ends with the test.
+pub struct TestContext(pub CUcontext);
+
+impl TestContext {
+    pub fn new() -> Self {
+        init();
+        let mut context = null_mut();
+        // SAFETY: a place for the handle.
+        ok(unsafe { cuCtxCreate_v2(&raw mut context, 0, 0) });
+        Self(context)
+    }
+}
+
+impl Drop for TestContext {
+    fn drop(&mut self) {
+        // SAFETY: a handle. Tests may have destroyed it themselves.
+        _ = unsafe { cuCtxDestroy_v2(self.0) };
+    }
+}
+
+pub fn synchronize() {
+    // SAFETY: no pointers.
+    ok(unsafe { cuCtxSynchronize() });
+}
+
+pub fn allocate(bytes: usize) -> CUdeviceptr {
+    let mut address = 0;
+    // SAFETY: a place for the address.
+    ok(unsafe { cuMemAlloc_v2(&raw mut address, bytes) });
+    address
+}
+
+pub fn upload<T: Copy>(to: CUdeviceptr, values: &[T]) {
+    // SAFETY: the values.
+    ok(unsafe { cuMemcpyHtoD_v2(to, values.as_ptr().cast(), size_of_val(values)) });
+}
+
+pub fn download<T: Copy + Default>(from: CUdeviceptr, count: usize) -> Vec<T> {
+    let mut values = vec![T::default(); count];
+    // SAFETY: room for the values.
+    ok(unsafe { cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), from, count * size_of::<T>()) });
+    values
+}
+
+pub fn load(ptx: &str) -> CUmodule {
+    let text = CString::new(ptx).unwrap();
+    let mut module = null_mut();
+    // SAFETY: a place for the handle, and a string.
+    ok(unsafe { cuModuleLoadData(&raw mut module, text.as_ptr().cast()) });
+    module
+}
+
+pub fn function(module: CUmodule, name: &str) -> CUfunction {
+    let name = CString::new(name).unwrap();
+    let mut function = null_mut();
+    // SAFETY: a place for the handle, and a string.
+    ok(unsafe { cuModuleGetFunction(&raw mut function, module, name.as_ptr()) });
+    function
+}
+
+/// Launches a kernel whose parameters are 8 bytes each.
+pub fn launch(function: CUfunction, grid: u32, block: u32, stream: CUstream, params: &[u64]) -> CUresult {
+    let mut addresses: Vec<*mut c_void> =
+        params.iter().map(|param| std::ptr::from_ref(param).cast_mut().cast()).collect();
+    // SAFETY: as many parameters as the kernel has.
+    unsafe {
+        cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, addresses.as_mut_ptr(), null_mut())
+    }
+}
+
+/// Kernels that the tests use. `add_one(u32 *values)`, `slow(u32 *value, u64 rounds)`: adds 1 after counting, `empty()`.
+pub const KERNELS: &str = r"
+.version 7.5
+.target sm_75
+.address_size 64
+
+.visible .global .align 4 .u32 counter = 7;
+.visible .const .align 4 .b8 table[8] = {1, 0, 0, 0, 2, 0, 0, 0};
+
+.visible .entry add_one(.param .u64 values)
+{
+    .reg .b32 %r<6>;
+    .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [values];
+    cvta.to.global.u64 %rd2, %rd1;
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mad.lo.s32 %r4, %r1, %r2, %r3;
+    mul.wide.u32 %rd3, %r4, 4;
+    add.s64 %rd4, %rd2, %rd3;
+    ld.global.u32 %r5, [%rd4];
+    add.u32 %r5, %r5, 1;
+    st.global.u32 [%rd4], %r5;
+    ret;
+}
+
+.visible .entry slow(.param .u64 value, .param .u64 rounds)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [value];
+    ld.param.u64 %rd2, [rounds];
+    cvta.to.global.u64 %rd3, %rd1;
+    mov.u64 %rd4, 0;
+$loop:
+    ld.volatile.global.u32 %r1, [%rd3];
+    st.volatile.global.u32 [%rd3], %r1;
+    add.u64 %rd4, %rd4, 1;
+    setp.lt.u64 %p1, %rd4, %rd2;
+    @%p1 bra $loop;
+    ld.volatile.global.u32 %r2, [%rd3];
+    add.u32 %r3, %r2, 1;
+    st.volatile.global.u32 [%rd3], %r3;
+    ret;
+}
+
+.visible .entry count()
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<2>;
+    mov.u64 %rd1, counter;
+    ld.global.u32 %r1, [%rd1];
+    ld.const.u32 %r2, [table+4];
+    add.u32 %r1, %r1, %r2;
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+
+.visible .entry empty()
+{
+    ret;
+}
+";

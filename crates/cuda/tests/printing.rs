@@ -1,0 +1,76 @@
+//! What kernels print. A file of its own, because it takes the process's standard output.
+
+mod common;
+
+use std::io::{Read as _, Seek as _};
+use std::os::fd::AsRawFd as _;
+use std::ptr::null_mut;
+
+use common::*;
+
+const PRINTS: &str = r#"
+.version 7.5
+.target sm_75
+.address_size 64
+.extern .func (.param .b32 func_retval0) vprintf(.param .b64 vprintf_param_0, .param .b64 vprintf_param_1);
+.global .align 1 .b8 $str[18] = {116, 104, 114, 101, 97, 100, 32, 37, 100, 58, 32, 37, 46, 50, 102, 10, 0, 0};
+
+.visible .entry prints()
+{
+    .local .align 8 .b8 __local_depot0[16];
+    .reg .b64 %SP, %SPL;
+    .reg .b32 %r<4>;
+    .reg .f64 %fd<3>;
+    .reg .b64 %rd<6>;
+    mov.u64 %SPL, __local_depot0;
+    cvta.local.u64 %SP, %SPL;
+    add.u64 %rd1, %SP, 0;
+    add.u64 %rd2, %SPL, 0;
+    mov.u32 %r1, %tid.x;
+    cvt.rn.f64.u32 %fd1, %r1;
+    mul.f64 %fd2, %fd1, 0d3FF4000000000000;
+    st.local.u32 [%rd2], %r1;
+    st.local.f64 [%rd2+8], %fd2;
+    mov.u64 %rd3, $str;
+    cvta.global.u64 %rd4, %rd3;
+    { // callseq 0
+    .reg .b32 temp_param_reg;
+    .param .b64 param0;
+    st.param.b64 [param0+0], %rd4;
+    .param .b64 param1;
+    st.param.b64 [param1+0], %rd1;
+    .param .b32 retval0;
+    call.uni (retval0), vprintf, (param0, param1);
+    ld.param.b32 %r2, [retval0+0];
+    }
+    ret;
+}
+"#;
+
+#[test]
+fn output_of_kernels_comes_with_the_next_wait() {
+    let _context = TestContext::new();
+    let prints = function(load(PRINTS), "prints");
+    let path = std::env::temp_dir().join(format!("penstock-cuda-printing-{}", std::process::id()));
+    let mut file =
+        std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    // SAFETY: descriptors of this process.
+    let kept = unsafe { libc::dup(1) };
+    // SAFETY: as above; nothing else prints meanwhile.
+    unsafe { libc::dup2(file.as_raw_fd(), 1) };
+    let first = launch(prints, 1, 3, null_mut(), &[]);
+    synchronize();
+    let again = launch(prints, 1, 1, null_mut(), &[]);
+    synchronize();
+    // SAFETY: as above.
+    unsafe { libc::dup2(kept, 1) };
+    ok(first);
+    ok(again);
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["thread 0: 0.00", "thread 0: 0.00", "thread 1: 1.25", "thread 2: 2.50"]);
+}

@@ -1,0 +1,135 @@
+//! Texture objects over arrays and over linear memory.
+
+mod common;
+
+use std::ptr::null_mut;
+
+use common::*;
+use penstock_cuda::api::array::*;
+use penstock_cuda::api::rows::*;
+use penstock_cuda::api::texture::*;
+use penstock_cuda_sys::driver::*;
+
+/// `sample(u64 texture, f32 *result, f32 x, f32 y)`, parameters of 8 bytes each.
+const SAMPLE: &str = r"
+.version 7.5
+.target sm_75
+.address_size 64
+
+.visible .entry sample(.param .u64 texture, .param .u64 result, .param .b64 x, .param .b64 y)
+{
+    .reg .f32 %f<7>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [texture];
+    ld.param.u64 %rd2, [result];
+    ld.param.f32 %f1, [x];
+    ld.param.f32 %f2, [y];
+    cvta.to.global.u64 %rd3, %rd2;
+    tex.2d.v4.f32.f32 {%f3, %f4, %f5, %f6}, [%rd1, {%f1, %f2}];
+    st.global.f32 [%rd3], %f3;
+    ret;
+}
+";
+
+fn bits(value: f32) -> u64 {
+    value.to_bits().into()
+}
+
+/// An array of 3 by 2 floats: 0 1 2, 10 11 12.
+fn array() -> CUarray {
+    let descriptor =
+        CUDA_ARRAY_DESCRIPTOR { Width: 3, Height: 2, Format: CU_AD_FORMAT_FLOAT, NumChannels: 1 };
+    let mut array = null_mut();
+    // SAFETY: a place for the handle, and a description.
+    ok(unsafe { cuArrayCreate_v2(&raw mut array, &raw const descriptor) });
+    let host = [0f32, 1.0, 2.0, 10.0, 11.0, 12.0];
+    // SAFETY: all fields are numbers and addresses.
+    let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = host.as_ptr().cast();
+    copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.dstArray = array;
+    (copy.WidthInBytes, copy.Height) = (12, 2);
+    // SAFETY: two rows of 12 bytes.
+    ok(unsafe { cuMemcpy2D_v2(&raw const copy) });
+    array
+}
+
+#[test]
+fn points_lines_and_edges_are_sampled_as_the_object_says() {
+    let _context = TestContext::new();
+    let sample = function(load(SAMPLE), "sample");
+    let result = allocate(4);
+    let array = array();
+    let resource = CUDA_RESOURCE_DESC {
+        resType: CU_RESOURCE_TYPE_ARRAY,
+        res: CUDA_RESOURCE { handle: array.addr() as u64, ..Default::default() },
+        flags: 0,
+    };
+    let at = |texture: CUtexObject, x: f32, y: f32| {
+        ok(launch(sample, 1, 1, null_mut(), &[texture, result, bits(x), bits(y)]));
+        download::<f32>(result, 1)[0]
+    };
+    let make = |modes: [u32; 3], filter, flags| {
+        let description =
+            CUDA_TEXTURE_DESC { addressMode: modes, filterMode: filter, flags, ..Default::default() };
+        let mut object = 0;
+        // SAFETY: a place for the handle, and descriptions.
+        ok(unsafe {
+            cuTexObjectCreate(&raw mut object, &raw const resource, &raw const description, std::ptr::null())
+        });
+        object
+    };
+    let points = make([1, 1, 1], 0, 0);
+    assert_eq!(at(points, 1.5, 0.5), 1.0);
+    assert_eq!(at(points, 2.9, 1.9), 12.0);
+    // Clamped.
+    assert_eq!(at(points, -5.0, 9.0), 10.0);
+    let lines = make([1, 1, 1], 1, 0);
+    assert_eq!(at(lines, 1.0, 1.0), 5.5);
+    assert_eq!(at(lines, 0.5, 0.5), 0.0);
+    // A border of zeros; wrapped normalised coordinates.
+    assert_eq!(at(make([3, 3, 3], 0, 0), 3.5, 0.5), 0.0);
+    assert_eq!(at(make([0, 0, 0], 0, CU_TRSF_NORMALIZED_COORDINATES), 1.5, 0.25), 1.0);
+    let mut got = CUDA_RESOURCE_DESC::default();
+    // SAFETY: a place for the description.
+    unsafe {
+        ok(cuTexObjectGetResourceDesc(&raw mut got, points));
+        assert_eq!(got, resource);
+        ok(cuTexObjectDestroy(points));
+        assert_eq!(cuTexObjectDestroy(points), CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
+#[test]
+fn rows_in_linear_memory_are_sampled_too() {
+    let _context = TestContext::new();
+    let sample = function(load(SAMPLE), "sample");
+    let (memory, result) = (allocate(512), allocate(4));
+    upload(memory, &[0u8, 51, 255]);
+    upload(memory + 256, &[102u8, 153, 204]);
+    let resource = CUDA_RESOURCE_DESC {
+        resType: CU_RESOURCE_TYPE_PITCH2D,
+        res: CUDA_RESOURCE {
+            handle: memory,
+            format: CU_AD_FORMAT_UNSIGNED_INT8,
+            numChannels: 1,
+            width: 3,
+            height: 2,
+            pitchInBytes: 256,
+            ..Default::default()
+        },
+        flags: 0,
+    };
+    let description = CUDA_TEXTURE_DESC { addressMode: [1; 3], ..Default::default() };
+    let mut texture = 0;
+    // SAFETY: a place for the handle, and descriptions.
+    ok(unsafe {
+        cuTexObjectCreate(&raw mut texture, &raw const resource, &raw const description, std::ptr::null())
+    });
+    for (x, y, expected) in [(0.5f32, 0.5f32, 0f32), (1.5, 0.5, 0.2), (2.5, 0.5, 1.0), (1.5, 1.5, 0.6)] {
+        ok(launch(sample, 1, 1, null_mut(), &[texture, result, bits(x), bits(y)]));
+        let got = download::<f32>(result, 1)[0];
+        assert!((got - expected).abs() < 1e-6, "{x} {y}: {got}");
+    }
+}

@@ -1,0 +1,116 @@
+//! Copies of plain memory.
+
+use std::ffi::{c_int, c_void};
+
+use penstock_cuda_sys::driver::CUstream;
+use penstock_cuda_sys::runtime::Memcpy3DParms;
+
+use crate::core::context::current;
+use crate::core::copy::{Mode, Rows, boxes, linear, rows, way};
+use crate::edge::{RtError, RtResult, by_default, on_stream};
+
+/// One dimension.
+///
+/// # Safety
+/// As the functions below ask.
+#[inline]
+unsafe fn copy(
+    destination: *mut c_void,
+    source: *const c_void,
+    bytes: usize,
+    kind: c_int,
+    stream: CUstream,
+    mode: Mode,
+) -> RtResult {
+    let current = current()?;
+    let way = way(current, kind, destination, source)?;
+    // SAFETY: as the caller promises.
+    unsafe { linear(current, destination, source, bytes, way, stream, mode) }
+}
+
+/// Rows of memory.
+///
+/// # Safety
+/// As the functions below ask.
+unsafe fn copy_rows(
+    destination: (*mut c_void, usize),
+    source: (*const c_void, usize),
+    size: (usize, usize),
+    kind: c_int,
+    stream: CUstream,
+    mode: Mode,
+) -> RtResult {
+    let to = Rows::Memory { pointer: destination.0, pitch: destination.1 };
+    let from = Rows::Memory { pointer: source.0.cast_mut(), pitch: source.1 };
+    // SAFETY: as the caller promises.
+    unsafe { rows(current()?, to, from, size, kind, stream, mode) }
+}
+
+/// Boxes.
+///
+/// # Safety
+/// As the functions below ask.
+unsafe fn copy_boxes(parms: *const Memcpy3DParms, stream: CUstream, mode: Mode) -> RtResult {
+    let current = current()?;
+    if parms.is_null() {
+        return Err(RtError::INVALID_VALUE);
+    }
+    // SAFETY: as the caller promises.
+    unsafe { boxes(current, &parms.read_unaligned(), stream, mode) }
+}
+
+by_default! {
+    /// Copies memory.
+    fn cudaMemcpy, cudaMemcpy_ptds(destination: *mut c_void, source: *const c_void, bytes: usize, kind: c_int; stream) {
+        copy(destination, source, bytes, kind, stream, Mode::Blocking)
+    }
+    /// Copies rows of memory.
+    fn cudaMemcpy2D, cudaMemcpy2D_ptds(
+        destination: *mut c_void,
+        destination_pitch: usize,
+        source: *const c_void,
+        source_pitch: usize,
+        width: usize,
+        height: usize,
+        kind: c_int;
+        stream
+    ) {
+        let (to, from) = ((destination, destination_pitch), (source, source_pitch));
+        copy_rows(to, from, (width, height), kind, stream, Mode::Blocking)
+    }
+    /// Copies a box, of memory or arrays.
+    fn cudaMemcpy3D, cudaMemcpy3D_ptds(parms: *const Memcpy3DParms; stream) {
+        copy_boxes(parms, stream, Mode::Blocking)
+    }
+}
+
+on_stream! {
+    /// Copies memory, in the order of a stream.
+    fn cudaMemcpyAsync, cudaMemcpyAsync_ptsz(
+        destination: *mut c_void,
+        source: *const c_void,
+        bytes: usize,
+        kind: c_int;
+        stream
+    ) {
+        copy(destination, source, bytes, kind, stream, Mode::Queued)
+    }
+    /// Copies rows of memory, in the order of a stream.
+    fn cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz(
+        destination: *mut c_void,
+        destination_pitch: usize,
+        source: *const c_void,
+        source_pitch: usize,
+        width: usize,
+        height: usize,
+        kind: c_int;
+        stream
+    ) {
+        let (to, from) = ((destination, destination_pitch), (source, source_pitch));
+        copy_rows(to, from, (width, height), kind, stream, Mode::Queued)
+    }
+    /// Copies a box, in the order of a stream.
+    fn cudaMemcpy3DAsync, cudaMemcpy3DAsync_ptsz(parms: *const Memcpy3DParms; stream) {
+        copy_boxes(parms, stream, Mode::Queued)
+    }
+}

@@ -1,0 +1,133 @@
+//! Kernels: what they are, and how many of their blocks fit.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use penstock_cuda_sys::driver::*;
+use penstock_cuda_sys::runtime::FuncAttributes;
+
+use crate::core::context::current;
+use crate::core::registry::{add_function, function, kernel};
+use crate::core::store;
+use crate::edge::{RtError, entry};
+
+entry! {
+    /// All attributes of a kernel.
+    fn cudaFuncGetAttributes(attributes: *mut FuncAttributes, func: *const c_void) {
+        let current = current()?;
+        if attributes.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let function = function(current, func)?;
+        // Those that a driver does not know are zero.
+        let get = |attribute| {
+            let mut value = 0;
+            match current.driver.cuFuncGetAttribute(&raw mut value, attribute, function) {
+                Ok(()) => value,
+                Err(_) => 0,
+            }
+        };
+        let bytes = |attribute| usize::try_from(get(attribute)).unwrap_or(0);
+        attributes.write_unaligned(FuncAttributes {
+            shared_size_bytes: bytes(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
+            const_size_bytes: bytes(CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES),
+            local_size_bytes: bytes(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
+            max_threads_per_block: get(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+            num_regs: get(CU_FUNC_ATTRIBUTE_NUM_REGS),
+            ptx_version: get(CU_FUNC_ATTRIBUTE_PTX_VERSION),
+            binary_version: get(CU_FUNC_ATTRIBUTE_BINARY_VERSION),
+            cache_mode_ca: get(CU_FUNC_ATTRIBUTE_CACHE_MODE_CA),
+            max_dynamic_shared_size_bytes: get(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES),
+            preferred_shmem_carveout: get(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT),
+            cluster_dim_must_be_set: get(CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET),
+            required_cluster_width: get(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH),
+            required_cluster_height: get(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT),
+            required_cluster_depth: get(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH),
+            cluster_scheduling_policy_preference: get(CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE),
+            non_portable_cluster_size_allowed: get(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED),
+            reserved: [0; 16],
+        });
+        Ok(())
+    }
+    /// Sets an attribute of a kernel. The driver has the runtime's numbers.
+    fn cudaFuncSetAttribute(func: *const c_void, attribute: c_uint, value: c_int) {
+        let current = current()?;
+        current.driver.cuFuncSetAttribute(function(current, func)?, attribute, value)
+    }
+    /// Prefers a use of the on-chip memory for a kernel.
+    fn cudaFuncSetCacheConfig(func: *const c_void, config: c_uint) {
+        let current = current()?;
+        current.driver.cuFuncSetCacheConfig(function(current, func)?, config)
+    }
+    /// Prefers a width of banks for a kernel, which has no effect since 2014.
+    fn cudaFuncSetSharedMemConfig(func: *const c_void, config: c_uint) {
+        /// `cudaSharedMemBankSizeEightByte`
+        const LAST: c_uint = 2;
+        if config > LAST {
+            return Err(RtError::INVALID_VALUE);
+        }
+        function(current()?, func).map(drop)
+    }
+    /// A kernel's name on the device.
+    fn cudaFuncGetName(name: *mut *const c_char, func: *const c_void) {
+        if name.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        name.write(kernel(func)?.name());
+        Ok(())
+    }
+    /// Where one of a kernel's parameters is, and its size.
+    fn cudaFuncGetParamInfo(func: *const c_void, index: usize, offset: *mut usize, bytes: *mut usize) {
+        let current = current()?;
+        if offset.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let mut size = 0;
+        current.driver.cuFuncGetParamInfo(function(current, func)?, index, offset, &raw mut size)?;
+        store(bytes, size);
+        Ok(())
+    }
+    /// The driver's function of a kernel, in the current context.
+    fn cudaGetFuncBySymbol(found: *mut CUfunction, func: *const c_void) {
+        let current = current()?;
+        if found.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let function = function(current, func)?;
+        add_function(function);
+        found.write(function);
+        Ok(())
+    }
+    /// How many blocks fit a multiprocessor.
+    fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: *mut c_int, func: *const c_void, block: c_int, dynamic_bytes: usize,
+    ) {
+        let current = current()?;
+        if blocks.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let function = function(current, func)?;
+        current.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block, dynamic_bytes, 0)
+    }
+    /// How many blocks fit a multiprocessor.
+    fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks: *mut c_int, func: *const c_void, block: c_int, dynamic_bytes: usize, flags: c_uint,
+    ) {
+        let current = current()?;
+        if blocks.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let function = function(current, func)?;
+        current.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block, dynamic_bytes, flags)
+    }
+    /// How much dynamic shared memory a block can have.
+    fn cudaOccupancyAvailableDynamicSMemPerBlock(
+        bytes: *mut usize, func: *const c_void, blocks: c_int, block: c_int,
+    ) {
+        let current = current()?;
+        if bytes.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let function = function(current, func)?;
+        current.driver.cuOccupancyAvailableDynamicSMemPerBlock(bytes, function, blocks, block)
+    }
+}

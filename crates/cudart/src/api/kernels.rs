@@ -1,0 +1,87 @@
+//! Libraries: device code that a program loads itself.
+
+use std::ffi::{c_char, c_uint, c_void};
+
+use penstock_cuda_sys::driver::{CUkernel, CUlibrary};
+
+use crate::core::context::current;
+use crate::core::registry::add_function;
+use crate::core::store;
+use crate::edge::{RtError, entry};
+
+entry! {
+    /// Loads device code. The driver has the runtime's options.
+    fn cudaLibraryLoadData(
+        library: *mut CUlibrary, code: *const c_void, jit: *mut c_uint, jit_values: *mut *mut c_void,
+        jit_count: c_uint, options: *mut c_uint, values: *mut *mut c_void, count: c_uint,
+    ) {
+        let current = current()?;
+        if library.is_null() || code.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        current.driver.cuLibraryLoadData(library, code, jit, jit_values, jit_count, options, values, count)
+    }
+    /// Loads device code from a file.
+    fn cudaLibraryLoadFromFile(
+        library: *mut CUlibrary, file: *const c_char, jit: *mut c_uint, jit_values: *mut *mut c_void,
+        jit_count: c_uint, options: *mut c_uint, values: *mut *mut c_void, count: c_uint,
+    ) {
+        let current = current()?;
+        if library.is_null() || file.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        current.driver.cuLibraryLoadFromFile(library, file, jit, jit_values, jit_count, options, values, count)
+    }
+    /// Unloads device code.
+    fn cudaLibraryUnload(library: CUlibrary) {
+        current()?.driver.cuLibraryUnload(library)
+    }
+    /// A kernel by its name, which can be launched by its handle.
+    fn cudaLibraryGetKernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) {
+        let current = current()?;
+        if kernel.is_null() || name.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        current.driver.cuLibraryGetKernel(kernel, library, name)?;
+        // The driver launches a kernel where it wants a function.
+        add_function(kernel.read().cast());
+        Ok(())
+    }
+    /// How many kernels a library has.
+    fn cudaLibraryGetKernelCount(count: *mut c_uint, library: CUlibrary) {
+        let current = current()?;
+        if count.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        current.driver.cuLibraryGetKernelCount(count, library)
+    }
+    /// All kernels of a library.
+    fn cudaLibraryEnumerateKernels(kernels: *mut CUkernel, count: c_uint, library: CUlibrary) {
+        let current = current()?;
+        if kernels.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let mut there = 0;
+        current.driver.cuLibraryGetKernelCount(&raw mut there, library)?;
+        current.driver.cuLibraryEnumerateKernels(kernels, count, library)?;
+        for index in 0..there.min(count) as usize {
+            add_function(kernels.add(index).read().cast());
+        }
+        Ok(())
+    }
+    /// A variable of a library.
+    fn cudaLibraryGetGlobal(
+        address: *mut *mut c_void, bytes: *mut usize, library: CUlibrary, name: *const c_char,
+    ) {
+        let current = current()?;
+        if name.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let (mut at, mut size) = (0, 0);
+        current.driver.cuLibraryGetGlobal(&raw mut at, &raw mut size, library, name)?;
+        let at = usize::try_from(at).map_err(|_| RtError::INVALID_VALUE)?;
+        store(address, std::ptr::without_provenance_mut(at));
+        store(bytes, size);
+        Ok(())
+    }
+}

@@ -1,0 +1,255 @@
+//! Memory: of devices, of the program, and what a pointer is.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use penstock_cuda_sys::driver::{
+    CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+    CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+    CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr,
+};
+use penstock_cuda_sys::runtime::{
+    Extent, INVALID_DEVICE, POINTER_RESERVED_13, PitchedPtr, PointerAttributes, PointerAttributes13,
+    memory_type,
+};
+use penstock_cuda_sys::runtime_codes as code;
+
+use crate::core::context::{Current, current};
+use crate::core::copy::device_pointer;
+use crate::edge::{RtError, RtResult, entry, major, on_stream};
+
+/// The widest element of a kernel: rows are aligned for it.
+const PITCH_ELEMENT_BYTES: c_uint = 16;
+
+/// An address of a device as the program has it.
+fn pointer(address: CUdeviceptr) -> *mut c_void {
+    // Never used as a pointer here. Addresses have 64 bits on all systems that are served.
+    std::ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0))
+}
+
+fn allocate(current: Current, bytes: usize) -> RtResult<*mut c_void> {
+    if bytes == 0 {
+        return Ok(std::ptr::null_mut());
+    }
+    let mut address = 0;
+    // SAFETY: a place for the answer.
+    unsafe { current.driver.cuMemAlloc(&raw mut address, bytes) }?;
+    Ok(pointer(address))
+}
+
+/// Rows: the memory, and the bytes from row to row.
+fn allocate_rows(current: Current, width: usize, height: usize) -> RtResult<(*mut c_void, usize)> {
+    if width == 0 || height == 0 {
+        return Ok((std::ptr::null_mut(), 0));
+    }
+    let (mut address, mut pitch) = (0, 0);
+    // SAFETY: places for the answers.
+    unsafe {
+        let element = PITCH_ELEMENT_BYTES;
+        current.driver.cuMemAllocPitch(&raw mut address, &raw mut pitch, width, height, element)
+    }?;
+    Ok((pointer(address), pitch))
+}
+
+entry! {
+    /// Memory of the device; none of no bytes.
+    fn cudaMalloc(memory: *mut *mut c_void, bytes: usize) {
+        let current = current()?;
+        if memory.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        memory.write(allocate(current, bytes)?);
+        Ok(())
+    }
+    /// Rows of memory, with a pitch that suits the device.
+    fn cudaMallocPitch(memory: *mut *mut c_void, pitch: *mut usize, width: usize, height: usize) {
+        let current = current()?;
+        if memory.is_null() || pitch.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let (rows, bytes) = allocate_rows(current, width, height)?;
+        memory.write(rows);
+        pitch.write(bytes);
+        Ok(())
+    }
+    /// Slices of rows of memory.
+    fn cudaMalloc3D(memory: *mut PitchedPtr, extent: Extent) {
+        let current = current()?;
+        if memory.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let height = extent.height.checked_mul(extent.depth).ok_or(RtError(code::MEMORY_ALLOCATION))?;
+        let (ptr, pitch) = allocate_rows(current, extent.width, height)?;
+        memory.write(PitchedPtr { ptr, pitch, xsize: extent.width, ysize: extent.height });
+        Ok(())
+    }
+    /// Gives memory back; nothing is given back as nothing.
+    fn cudaFree(memory: *mut c_void) {
+        let current = current()?;
+        if memory.is_null() {
+            return Ok(());
+        }
+        current.driver.cuMemFree(device_pointer(memory))
+    }
+    /// Memory that host and device share, where the driver has it.
+    fn cudaMallocManaged(memory: *mut *mut c_void, bytes: usize, flags: c_uint) {
+        let current = current()?;
+        if memory.is_null() || bytes == 0 {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let mut address = 0;
+        current.driver.cuMemAllocManaged(&raw mut address, bytes, flags)?;
+        memory.write(pointer(address));
+        Ok(())
+    }
+    /// Memory of the program that copies need not lock.
+    fn cudaMallocHost(memory: *mut *mut c_void, bytes: usize) {
+        host_allocate(memory, bytes, 0)
+    }
+    /// Memory of the program that copies need not lock.
+    fn cudaHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint) {
+        host_allocate(memory, bytes, flags)
+    }
+    /// Gives it back.
+    fn cudaFreeHost(memory: *mut c_void) {
+        let current = current()?;
+        if memory.is_null() {
+            return Ok(());
+        }
+        current.driver.cuMemFreeHost(memory)
+    }
+    /// Makes memory of the program such that copies need not lock it.
+    fn cudaHostRegister(memory: *mut c_void, bytes: usize, flags: c_uint) {
+        current()?.driver.cuMemHostRegister(memory, bytes, flags)
+    }
+    /// Ends that.
+    fn cudaHostUnregister(memory: *mut c_void) {
+        current()?.driver.cuMemHostUnregister(memory)
+    }
+    /// The address of the program's memory for kernels.
+    fn cudaHostGetDevicePointer(device: *mut *mut c_void, memory: *mut c_void, flags: c_uint) {
+        let current = current()?;
+        if device.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let mut address = 0;
+        current.driver.cuMemHostGetDevicePointer(&raw mut address, memory, flags)?;
+        device.write(pointer(address));
+        Ok(())
+    }
+    /// How memory of the program was made.
+    fn cudaHostGetFlags(flags: *mut c_uint, memory: *mut c_void) {
+        let current = current()?;
+        if flags.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        current.driver.cuMemHostGetFlags(flags, memory)
+    }
+    /// What a pointer is.
+    fn cudaPointerGetAttributes(attributes: *mut c_void, memory: *const c_void) {
+        let current = current()?;
+        if attributes.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let common = describe(current, memory);
+        if major() > 12 {
+            let whole = PointerAttributes13 { common, reserved: [0; POINTER_RESERVED_13] };
+            attributes.cast::<PointerAttributes13>().write_unaligned(whole);
+        } else {
+            attributes.cast::<PointerAttributes>().write_unaligned(common);
+        }
+        Ok(())
+    }
+}
+
+/// # Safety
+/// `memory` is null or a place for a pointer.
+unsafe fn host_allocate(memory: *mut *mut c_void, bytes: usize, flags: c_uint) -> RtResult {
+    let current = current()?;
+    if memory.is_null() {
+        return Err(RtError::INVALID_VALUE);
+    }
+    let mut made = std::ptr::null_mut();
+    if bytes > 0 {
+        // SAFETY: a place for the answer.
+        unsafe { current.driver.cuMemHostAlloc(&raw mut made, bytes, flags) }?;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { memory.write(made) };
+    Ok(())
+}
+
+/// What a pointer is; of memory that the driver does not know, the program's own.
+fn describe(current: Current, memory: *const c_void) -> PointerAttributes {
+    let attribute = |attribute, value: *mut c_void| {
+        // SAFETY: places for answers of the attributes' sizes, see below.
+        unsafe { current.driver.cuPointerGetAttribute(value, attribute, device_pointer(memory)) }
+    };
+    let unknown = PointerAttributes {
+        kind: memory_type::UNREGISTERED,
+        device: INVALID_DEVICE,
+        device_pointer: std::ptr::null_mut(),
+        host_pointer: memory.cast_mut(),
+    };
+    let (mut kind, mut managed, mut device) = (0_u32, 0_u32, 0_i32);
+    if attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (&raw mut kind).cast()).is_err() {
+        return unknown;
+    }
+    // The driver has only one byte of it on some versions: the rest stays zero.
+    let is_managed =
+        attribute(CU_POINTER_ATTRIBUTE_IS_MANAGED, (&raw mut managed).cast()).is_ok() && managed != 0;
+    if attribute(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (&raw mut device).cast()).is_err() {
+        device = 0;
+    }
+    let mut for_kernels: CUdeviceptr = 0;
+    _ = attribute(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, (&raw mut for_kernels).cast());
+    let mut for_program: *mut c_void = std::ptr::null_mut();
+    if attribute(CU_POINTER_ATTRIBUTE_HOST_POINTER, (&raw mut for_program).cast()).is_err() {
+        for_program = std::ptr::null_mut();
+    }
+    let kind: c_int = match kind {
+        _ if is_managed => memory_type::MANAGED,
+        CU_MEMORYTYPE_HOST => memory_type::HOST,
+        CU_MEMORYTYPE_DEVICE => memory_type::DEVICE,
+        _ => return unknown,
+    };
+    PointerAttributes { kind, device, device_pointer: pointer(for_kernels), host_pointer: for_program }
+}
+
+on_stream! {
+    /// Memory of the device from when a stream gets there; from now on where the driver cannot wait.
+    fn cudaMallocAsync, cudaMallocAsync_ptsz(memory: *mut *mut c_void, bytes: usize; stream) {
+        let current = current()?;
+        if memory.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        if bytes == 0 || !current.driver.has_stream_order() {
+            memory.write(allocate(current, bytes)?);
+            return Ok(());
+        }
+        let mut address = 0;
+        let made = match current.driver.cuMemAllocAsync(&raw mut address, bytes, stream) {
+            Err(RtError(code::NOT_SUPPORTED)) => allocate(current, bytes)?,
+            other => other.map(|()| pointer(address))?,
+        };
+        memory.write(made);
+        Ok(())
+    }
+    /// Gives memory back when a stream gets there; where the driver cannot do that later, the stream is waited for.
+    fn cudaFreeAsync, cudaFreeAsync_ptsz(memory: *mut c_void; stream) {
+        let current = current()?;
+        if memory.is_null() {
+            return Ok(());
+        }
+        let queued = match current.driver.has_stream_order() {
+            true => current.driver.cuMemFreeAsync(device_pointer(memory), stream),
+            false => Err(RtError(code::NOT_SUPPORTED)),
+        };
+        match queued {
+            Err(RtError(code::NOT_SUPPORTED)) => {
+                current.driver.cuStreamSynchronize(stream)?;
+                current.driver.cuMemFree(device_pointer(memory))
+            }
+            other => other,
+        }
+    }
+}

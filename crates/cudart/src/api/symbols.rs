@@ -1,0 +1,134 @@
+//! Variables of the device, by their names in the program.
+
+use std::ffi::{c_int, c_void};
+
+use penstock_cuda_sys::driver::CUstream;
+use penstock_cuda_sys::runtime::copy_kind;
+use penstock_cuda_sys::runtime_codes as code;
+
+use crate::core::context::{Current, current};
+use crate::core::copy::{Mode, linear, way};
+use crate::core::registry::variable;
+use crate::edge::{RtError, RtResult, by_default, entry, on_stream};
+
+/// Where in a variable a copy begins, if so many bytes fit there.
+fn place(current: Current, symbol: *const c_void, offset: usize, bytes: usize) -> RtResult<*mut c_void> {
+    let (address, size) = variable(symbol)?.place(current)?;
+    let end = offset.checked_add(bytes).ok_or(RtError::INVALID_VALUE)?;
+    if end > size {
+        return Err(RtError::INVALID_VALUE);
+    }
+    let start = usize::try_from(address).map_err(|_| RtError::INVALID_VALUE)? + offset;
+    Ok(std::ptr::without_provenance_mut(start))
+}
+
+/// # Safety
+/// As the functions below ask.
+unsafe fn to(
+    symbol: *const c_void,
+    source: *const c_void,
+    (bytes, offset): (usize, usize),
+    kind: c_int,
+    stream: CUstream,
+    mode: Mode,
+) -> RtResult {
+    if !matches!(kind, copy_kind::HOST_TO_DEVICE | copy_kind::DEVICE_TO_DEVICE | copy_kind::DEFAULT) {
+        return Err(RtError(code::INVALID_MEMCPY_DIRECTION));
+    }
+    let current = current()?;
+    let destination = place(current, symbol, offset, bytes)?;
+    let way = way(current, kind, destination, source)?;
+    // SAFETY: as the caller promises.
+    unsafe { linear(current, destination, source, bytes, way, stream, mode) }
+}
+
+/// # Safety
+/// As the functions below ask.
+unsafe fn from(
+    destination: *mut c_void,
+    symbol: *const c_void,
+    (bytes, offset): (usize, usize),
+    kind: c_int,
+    stream: CUstream,
+    mode: Mode,
+) -> RtResult {
+    if !matches!(kind, copy_kind::DEVICE_TO_HOST | copy_kind::DEVICE_TO_DEVICE | copy_kind::DEFAULT) {
+        return Err(RtError(code::INVALID_MEMCPY_DIRECTION));
+    }
+    let current = current()?;
+    let source = place(current, symbol, offset, bytes)?;
+    let way = way(current, kind, destination, source)?;
+    // SAFETY: as the caller promises.
+    unsafe { linear(current, destination, source, bytes, way, stream, mode) }
+}
+
+by_default! {
+    /// Copies into a variable.
+    fn cudaMemcpyToSymbol, cudaMemcpyToSymbol_ptds(
+        symbol: *const c_void,
+        source: *const c_void,
+        bytes: usize,
+        offset: usize,
+        kind: c_int;
+        stream
+    ) {
+        to(symbol, source, (bytes, offset), kind, stream, Mode::Blocking)
+    }
+    /// Copies from a variable.
+    fn cudaMemcpyFromSymbol, cudaMemcpyFromSymbol_ptds(
+        destination: *mut c_void,
+        symbol: *const c_void,
+        bytes: usize,
+        offset: usize,
+        kind: c_int;
+        stream
+    ) {
+        from(destination, symbol, (bytes, offset), kind, stream, Mode::Blocking)
+    }
+}
+
+on_stream! {
+    /// Copies into a variable, in the order of a stream.
+    fn cudaMemcpyToSymbolAsync, cudaMemcpyToSymbolAsync_ptsz(
+        symbol: *const c_void,
+        source: *const c_void,
+        bytes: usize,
+        offset: usize,
+        kind: c_int;
+        stream
+    ) {
+        to(symbol, source, (bytes, offset), kind, stream, Mode::Queued)
+    }
+    /// Copies from a variable, in the order of a stream.
+    fn cudaMemcpyFromSymbolAsync, cudaMemcpyFromSymbolAsync_ptsz(
+        destination: *mut c_void,
+        symbol: *const c_void,
+        bytes: usize,
+        offset: usize,
+        kind: c_int;
+        stream
+    ) {
+        from(destination, symbol, (bytes, offset), kind, stream, Mode::Queued)
+    }
+}
+
+entry! {
+    /// The address of a variable.
+    fn cudaGetSymbolAddress(address: *mut *mut c_void, symbol: *const c_void) {
+        let current = current()?;
+        if address.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        address.write(place(current, symbol, 0, 0)?);
+        Ok(())
+    }
+    /// The size of a variable in bytes.
+    fn cudaGetSymbolSize(bytes: *mut usize, symbol: *const c_void) {
+        let current = current()?;
+        if bytes.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        bytes.write(variable(symbol)?.place(current)?.1);
+        Ok(())
+    }
+}

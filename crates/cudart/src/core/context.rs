@@ -1,0 +1,191 @@
+//! Devices, their primary contexts, and which one a thread uses.
+
+use std::ffi::{c_int, c_uint};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use penstock_cuda_sys::driver::{CUcontext, CUdevice};
+use penstock_cuda_sys::runtime_codes as code;
+
+use super::registry;
+use crate::driver::{Functions, driver};
+use crate::edge::{RtError, RtResult, THREAD, forget_sticky};
+
+/// One device of the driver.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) handle: CUdevice,
+    /// The primary context as a number, retained once; none before its first use, and after a reset.
+    primary: Mutex<Option<usize>>,
+}
+
+/// Resets of devices so far: a thread that was bound to a context before one is bound anew. One count for all devices makes the check cheap.
+static RESETS: AtomicU64 = AtomicU64::new(0);
+
+static DEVICES: OnceLock<RtResult<Vec<Device>>> = OnceLock::new();
+
+/// A context that is current on this thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Current {
+    pub(crate) driver: &'static Functions,
+    pub(crate) context: CUcontext,
+}
+
+/// All devices.
+///
+/// # Errors
+/// No driver, or no device.
+pub(crate) fn devices() -> RtResult<&'static [Device]> {
+    match DEVICES.get_or_init(find_devices) {
+        Ok(devices) if devices.is_empty() => Err(RtError(code::NO_DEVICE)),
+        Ok(devices) => Ok(devices),
+        Err(error) => Err(*error),
+    }
+}
+
+fn find_devices() -> RtResult<Vec<Device>> {
+    let driver = driver()?;
+    let mut count = 0;
+    // SAFETY: a place for the answer.
+    unsafe { driver.cuDeviceGetCount(&raw mut count) }?;
+    (0..count)
+        .map(|ordinal| {
+            let mut handle = 0;
+            // SAFETY: a place for the answer.
+            unsafe { driver.cuDeviceGet(&raw mut handle, ordinal) }?;
+            Ok(Device { handle, primary: Mutex::new(None) })
+        })
+        .collect()
+}
+
+/// The device of a number.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn device(ordinal: c_int) -> RtResult<&'static Device> {
+    let devices = devices()?;
+    usize::try_from(ordinal).ok().and_then(|index| devices.get(index)).ok_or(RtError(code::INVALID_DEVICE))
+}
+
+impl Device {
+    /// The primary context, made now if it was not there.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(crate) fn primary(&self) -> RtResult<CUcontext> {
+        let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(context) = *primary {
+            return Ok(std::ptr::with_exposed_provenance_mut(context));
+        }
+        let mut context: CUcontext = std::ptr::null_mut();
+        // SAFETY: a place for the answer.
+        unsafe { driver()?.cuDevicePrimaryCtxRetain(&raw mut context, self.handle) }?;
+        *primary = Some(context.expose_provenance());
+        Ok(context)
+    }
+
+    /// Makes the primary context current on this thread.
+    fn bind(&self) -> RtResult<Current> {
+        let driver = driver()?;
+        let resets = RESETS.load(Ordering::Acquire);
+        let context = self.primary()?;
+        // SAFETY: a context of the driver.
+        unsafe { driver.cuCtxSetCurrent(context) }?;
+        THREAD.with(|thread| thread.bound.set((context.addr(), resets)));
+        Ok(Current { driver, context })
+    }
+
+    /// One attribute; zero where the driver does not know it.
+    pub(crate) fn attribute(&self, attribute: c_uint) -> c_int {
+        let mut value = 0;
+        let Ok(driver) = driver() else { return 0 };
+        // SAFETY: a place for the answer.
+        match unsafe { driver.cuDeviceGetAttribute(&raw mut value, attribute, self.handle) } {
+            Ok(()) => value,
+            Err(_) => 0,
+        }
+    }
+
+    /// Ends the primary context with all that is in it.
+    fn reset(&self) -> RtResult {
+        let driver = driver()?;
+        let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
+        RESETS.fetch_add(1, Ordering::AcqRel);
+        if let Some(context) = primary.take() {
+            registry::forget_context(context);
+            // SAFETY: it was retained once, by this library.
+            unsafe { driver.cuDevicePrimaryCtxRelease(self.handle) }?;
+        }
+        // SAFETY: a device of the driver.
+        unsafe { driver.cuDevicePrimaryCtxReset(self.handle) }
+    }
+}
+
+/// The context of this thread: the one that the program made current through the driver, else the primary context of the thread's
+/// device, which is made now if this is its first use.
+///
+/// # Errors
+/// No driver, no device, or the driver's.
+#[inline]
+pub(crate) fn current() -> RtResult<Current> {
+    let driver = driver()?;
+    let mut context: CUcontext = std::ptr::null_mut();
+    // SAFETY: a place for the answer.
+    unsafe { driver.cuCtxGetCurrent(&raw mut context) }?;
+    if !context.is_null() {
+        let (bound, resets) = THREAD.with(|thread| thread.bound.get());
+        // Made current by the program through the driver, or by this library and still there.
+        if context.addr() != bound || resets == RESETS.load(Ordering::Acquire) {
+            return Ok(Current { driver, context });
+        }
+    }
+    bind_chosen()
+}
+
+#[cold]
+fn bind_chosen() -> RtResult<Current> {
+    device(THREAD.with(|thread| thread.device.get()))?.bind()
+}
+
+/// The number of the device that this thread uses.
+///
+/// # Errors
+/// No driver, or no device.
+pub(crate) fn current_ordinal() -> RtResult<c_int> {
+    let devices = devices()?;
+    let driver = driver()?;
+    let mut context: CUcontext = std::ptr::null_mut();
+    // SAFETY: a place for the answer.
+    unsafe { driver.cuCtxGetCurrent(&raw mut context) }?;
+    let chosen = THREAD.with(|thread| (thread.device.get(), thread.bound.get().0));
+    if context.is_null() || context.addr() == chosen.1 {
+        return Ok(chosen.0);
+    }
+    let mut handle = 0;
+    // SAFETY: a place for the answer.
+    unsafe { driver.cuCtxGetDevice(&raw mut handle) }?;
+    let place = devices.iter().position(|device| device.handle == handle);
+    place.and_then(|place| c_int::try_from(place).ok()).ok_or(RtError(code::INCOMPATIBLE_DRIVER_CONTEXT))
+}
+
+/// `cudaSetDevice`: from now on this thread uses the device, and its context is there.
+///
+/// # Errors
+/// There is no such device, or the driver's.
+pub(crate) fn choose(ordinal: c_int) -> RtResult {
+    let device = device(ordinal)?;
+    THREAD.with(|thread| thread.device.set(ordinal));
+    device.bind().map(drop)
+}
+
+/// `cudaDeviceReset`, for the device that this thread uses.
+///
+/// # Errors
+/// The driver's.
+pub(crate) fn reset() -> RtResult {
+    device(current_ordinal()?)?.reset()?;
+    forget_sticky();
+    let driver = driver()?;
+    // SAFETY: no context is always valid.
+    unsafe { driver.cuCtxSetCurrent(std::ptr::null_mut()) }
+}

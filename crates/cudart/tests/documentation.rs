@@ -1,0 +1,104 @@
+//! `docs/cuda-runtime.md` is made of the table of functions and the lists of symbols: this says when it is out of date, and writes it
+//! anew when `PENSTOCK_WRITE_DOCS` is set.
+
+#![allow(clippy::macro_metavars_in_unsafe, reason = "calls have values, not code")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+
+use penstock_cudart::api::table::{SERVED, UNSERVED};
+
+#[test]
+fn the_table_of_functions_is_up_to_date() {
+    let path = common::root().join("docs/cuda-runtime.md");
+    let text = document();
+    if std::env::var_os("PENSTOCK_WRITE_DOCS").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&path).unwrap_or_default() == text,
+        "run: PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-cudart --test documentation"
+    );
+}
+
+fn list(major: u32) -> BTreeSet<String> {
+    let path = common::root().join(format!("tools/cuda/cudart-{major}.symbols"));
+    fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// The name without the end that says which default stream a program has.
+fn plain(name: &str) -> &str {
+    name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name)
+}
+
+/// The names that are no second form of another.
+fn firsts(names: impl Iterator<Item = &'static str>) -> Vec<(&'static str, Option<&'static str>)> {
+    let all: BTreeSet<_> = names.collect();
+    let second = |name: &str| all.iter().copied().find(|other| *other != name && plain(other) == name);
+    all.iter().copied().filter(|name| plain(name) == *name).map(|name| (name, second(name))).collect()
+}
+
+fn document() -> String {
+    let (twelve, thirteen) = (list(12), list(13));
+    let versions = |name: &str| match (twelve.contains(name), thirteen.contains(name)) {
+        (true, true) => "12, 13",
+        (true, false) => "12",
+        (false, _) => "13",
+    };
+    let mut text = BEGINNING.to_owned();
+    let modules: BTreeMap<&str, &str> = SERVED.iter().copied().collect();
+    for (name, second) in firsts(SERVED.iter().map(|(name, _)| *name)) {
+        let also = second.map_or(String::new(), |second| format!(", `{}`", &second[name.len()..]));
+        writeln!(text, "| `{name}`{also} | {} | api/{}.rs |", versions(name), modules[name]).unwrap();
+    }
+    text.push_str(UNSERVED_TEXT);
+    let mut subjects: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
+    for (name, subject) in UNSERVED {
+        subjects.entry(subject).or_default().push(name);
+    }
+    for (subject, names) in subjects {
+        let names: Vec<_> = firsts(names.into_iter()).iter().map(|(name, _)| format!("`{name}`")).collect();
+        writeln!(text, "* {subject}: {}.", names.join(", ")).unwrap();
+    }
+    let served = SERVED.len();
+    writeln!(text, "\nServed: {served} of {} symbols of both versions.", served + UNSERVED.len()).unwrap();
+    text
+}
+
+const BEGINNING: &str = "\
+# Functions of CUDA's runtime
+
+Made by `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-cudart --test documentation` from `crates/cudart/src/api/table.rs` and the lists of
+symbols in `tools/cuda`; do not edit. `make test` fails when it is out of date.
+
+`libcudart.so.12` and `libcudart.so.13` export every symbol of NVIDIA's libraries of these names (12.9 and 13.0), with the same versions.
+They are written over the driver's public interface: some functions give what the driver at hand gives. With Penstock's driver,
+`cudaMallocManaged` gives `cudaErrorNotSupported`, for example.
+
+A program finds them in any of these ways; in all of them it is not changed:
+
+* `penstock run -- PROGRAM` puts the folder of the libraries first in `LD_LIBRARY_PATH`;
+* without it, by `LD_LIBRARY_PATH=PREFIX/lib/penstock/cuda` and `PENSTOCK_NODES`;
+* a program with NVIDIA's runtime inside (`nvcc` links it so, unless told `-cudart shared`) has each of its functions begin with a jump into the
+  library of its version. `penstock run` sees that in the program's symbol table and has `libpenstock_cudapatch.so` loaded before it (`LD_PRELOAD`;
+  name it there yourself for programs that another program starts). This is done on x86-64. A program that was stripped has no names to go by:
+  `penstock run` says so, and what to do.
+
+Device code that was linked of several files (`nvcc -rdc=true`) is linked again for the device, of the PTX in its parts.
+
+Texture references ended with version 12; textures are objects. `_ptsz` and `_ptds` behind a name are the second form of a function, for
+programs compiled with `--default-stream per-thread`.
+
+| function | in version | in `crates/cudart/src` |
+|---|---|---|
+";
+
+const UNSERVED_TEXT: &str = "
+## Not served
+
+These return `cudaErrorNotSupported`, and the first call of each says its name on standard error:
+
+";

@@ -1,0 +1,72 @@
+//! How busy a device is. So far only where it computes with the host's cores in the host's memory: then the kernel knows.
+
+use std::fs;
+
+use penstock_device as device;
+use penstock_wire::calls::{Serve, to_worker};
+use penstock_wire::describe::Sensors;
+use penstock_wire::id::kind;
+use penstock_wire::{FrameError, Id, Payload};
+
+use super::Session;
+
+impl Serve<to_worker::DeviceSensors> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::DeviceSensors,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let sensors = self.objects.device(call.device.get()).map(sensors);
+        self.shared.reply(call.request, &sensors);
+        Ok(())
+    }
+}
+
+fn sensors(device: &device::Device) -> Sensors {
+    if !device.shares_host_memory() {
+        return Sensors::default();
+    }
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let (memory, cores) = (read("/proc/meminfo"), read("/proc/stat"));
+    let times = core_times(&cores, rustix::param::clock_ticks_per_second());
+    Sensors {
+        memory_free: available_bytes(&memory),
+        busy_ns: times.map(|(busy, _)| busy),
+        capacity_ns: times.map(|(_, all)| all),
+    }
+}
+
+/// "MemAvailable:    1234 kB"
+fn available_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What all cores did together since the start of the host, in ns: work, and work and idleness together.
+///
+/// "cpu  user nice system idle iowait irq softirq steal guest guest_nice", in ticks. Guests' time is in `user` as well; stolen
+/// time is neither work nor idleness of this host.
+fn core_times(stat: &str, ticks_per_second: u64) -> Option<(u64, u64)> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    let at = |index: usize| ticks.get(index).copied();
+    let (idle, waiting) = (at(3)?, at(4)?);
+    let busy = at(0)? + at(1)? + at(2)? + at(5)? + at(6)?;
+    let ns = |ticks: u64| ticks.checked_mul(1_000_000_000_u64.checked_div(ticks_per_second)?);
+    Some((ns(busy)?, ns(busy + idle + waiting)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_tells_is_read() {
+        assert_eq!(available_bytes("MemTotal: 9 kB\nMemAvailable:       12 kB\n"), Some(12 << 10));
+        assert_eq!(available_bytes("MemAvailable: none\n"), None);
+        let stat = "cpu  10 1 5 100 4 2 3 50 7 0\ncpu0 1 2 3 4 5\n";
+        assert_eq!(core_times(stat, 100), Some((21 * 10_000_000, 125 * 10_000_000)));
+        assert_eq!((core_times("cpu  1 2", 100), core_times(stat, 0)), (None, None));
+    }
+}

@@ -1,0 +1,147 @@
+//! A session on CUDA's driver: a stand-in for it (that of the device crate's tests), as one more platform of the node.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use common::{Client, args, node};
+use penstock_wire::args::Arg;
+use penstock_wire::calls::to_worker;
+use penstock_wire::describe::{BuildOrder, BuildReport, find};
+use penstock_wire::id::kind;
+use penstock_wire::{Id, Status, U32, U64, cuda, frame};
+
+const MODULE: &str = ".version 9.0\n.target sm_75\n.global .b8 table[64];\n\
+    .entry add(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) { ret; }\n.entry trap() { ret; }\n";
+
+/// The stand-in's platform and first device, by their indices in the node. None, with words, where there is no C compiler.
+fn standin() -> Option<(u32, u32)> {
+    static FOUND: OnceLock<Option<(u32, u32)>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../device/tests/cuda_standin.c");
+        let library =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("standin-{}.so", std::process::id()));
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+        let mut command = Command::new(compiler);
+        command.args(["-O1", "-fPIC", "-shared", "-DNEWER", "-o"]).arg(&library).arg(source).arg("-lpthread");
+        if !command.status().is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: no C compiler to build the stand-in for CUDA's driver with");
+            return None;
+        }
+        // SAFETY: nothing is loaded yet and no other thread reads the environment: every test comes here first.
+        unsafe { std::env::set_var("PENSTOCK_LIBCUDA", &library) };
+        let description = node().description();
+        _ = std::fs::remove_file(&library);
+        let name = |info| String::from_utf8_lossy(find(info, 0x0902).unwrap_or_default()).into_owned();
+        let mut platforms = (0..).zip(&description.platforms);
+        let (index, platform) = platforms
+            .find(|(_, platform)| name(&platform.info).trim_end_matches('\0') == cuda::PLATFORM_NAME)
+            .expect("the stand-in is a platform of the node");
+        Some((index, platform.devices.first()?.index))
+    })
+}
+
+struct Session {
+    client: Client,
+    device: u32,
+    context: Id<kind::Context>,
+    queue: Id<kind::Queue>,
+}
+
+fn session() -> Option<Session> {
+    let (platform, device) = standin()?;
+    let mut client = Client::rings();
+    let (context, queue) = (client.id(), client.id());
+    let call = to_worker::CreateContext { context, platform: U32::new(platform) };
+    client.send(call, &[], &frame::encode(&vec![device]));
+    let (device_number, properties, size) = (U32::new(device), U64::ZERO, U32::ZERO);
+    client.send(to_worker::CreateQueue { queue, context, device: device_number, properties, size }, &[], &[]);
+    Some(Session { client, device, context, queue })
+}
+
+impl Session {
+    fn address(&mut self, mem: Id<kind::Mem>) -> Result<u64, Status> {
+        let (status, bytes) = self.client.request(to_worker::MemAddress { request: Id::NONE, mem }, &[]);
+        status.ok().map(|()| frame::decode("MemAddress", &bytes).unwrap())
+    }
+
+    fn build(&mut self, image: &str) -> (Id<kind::Program>, BuildReport) {
+        let program = self.client.id();
+        let images = frame::encode(&vec![(self.device, image.as_bytes().to_vec())]);
+        let context = self.context;
+        let call = to_worker::CreateProgramWithBinary { request: Id::NONE, program, context };
+        assert_eq!(self.client.request(call, &images).0, Status::OK);
+        let order = BuildOrder { devices: vec![self.device], ..BuildOrder::default() };
+        let call = to_worker::BuildProgram { request: Id::NONE, program };
+        let (_, report) = self.client.request(call, &frame::encode(&order));
+        (program, frame::decode("a report", &report).unwrap())
+    }
+}
+
+#[test]
+fn a_module_runs_on_addresses() {
+    let Some(mut session) = session() else { return };
+    let (program, report) = session.build(MODULE);
+    assert_eq!(report.status, 0, "{report:?}");
+    assert_eq!(report.kernels.len(), 2);
+    assert!(find(&report.devices[0].1, cuda::BUILD_GLOBALS).is_some());
+    let count = 100_000_u32;
+    let [a, b, c] = [0; 3].map(|_| session.client.buffer(session.context, u64::from(count) * 4));
+    let addresses = [a, b, c].map(|mem| session.address(mem).unwrap());
+    let words = |step: u32| (0..count).flat_map(|i| (step * i).to_le_bytes()).collect::<Vec<u8>>();
+    session.client.write(session.queue, a, 0, &words(1));
+    session.client.write(session.queue, b, 0, &words(10));
+    let kernel = session.client.id();
+    session.client.send(to_worker::CreateKernel { kernel, program }, &[], b"add");
+    let mut params: Vec<u8> = addresses.iter().flat_map(|address| address.to_le_bytes()).collect();
+    params.extend(u64::from(count).to_le_bytes());
+    let launched = session.client.id();
+    session.client.launch(session.queue, kernel, launched, 1, &[], &args(&[Arg::Bytes(&params)]));
+    let sum = session.client.read(session.queue, c, u64::from(count) * 4);
+    assert!(sum == words(11));
+    assert_eq!(session.client.status(launched), 0);
+    assert_eq!(session.client.finish(session.queue), Status::OK);
+}
+
+#[test]
+fn addresses_are_those_of_buffers_and_their_parts() {
+    let Some(mut session) = session() else { return };
+    let whole = session.client.buffer(session.context, 4096);
+    let part = session.client.id();
+    let (flags, origin, size) = (U64::new(1), U64::new(1024), U64::new(512));
+    session.client.send(
+        to_worker::CreateSubBuffer { mem: part, parent: whole, flags, origin, size },
+        &[],
+        &[],
+    );
+    let address = session.address(whole).unwrap();
+    assert_ne!(address, 0);
+    assert_eq!(session.address(part), Ok(address + 1024));
+    assert_eq!(session.address(Id::new(999_999)), Err(Status::INVALID_MEM_OBJECT));
+}
+
+#[test]
+fn a_device_without_addresses_says_so() {
+    let Some((platform, _)) = standin() else { return };
+    if platform == 0 {
+        eprintln!("SKIPPED: no OpenCL device beside the stand-in");
+        return;
+    }
+    let mut client = Client::rings();
+    let context = client.context();
+    let mem = client.buffer(context, 64);
+    let (status, _) = client.request(to_worker::MemAddress { request: Id::NONE, mem }, &[]);
+    // PoCL 3.1 has no cl_ext_buffer_device_address; a newer one may tell.
+    assert!(status == Status::INVALID_OPERATION || status == Status::OK, "{status}");
+}
+
+#[test]
+fn a_module_that_does_not_load_is_told_with_its_log() {
+    let Some(mut session) = session() else { return };
+    let (_, report) = session.build(".version 9.0 broken");
+    assert_eq!(cuda::code(Status(report.status)), Some(218));
+    let log = find(&report.devices[0].1, 0x1183).unwrap_or_default();
+    assert!(String::from_utf8_lossy(log).contains("error : broken"));
+}

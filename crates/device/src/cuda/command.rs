@@ -1,0 +1,361 @@
+//! What commands do, and how a stream is given them.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use penstock_cuda_sys::driver::{
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_LAUNCH_PARAM_BUFFER_POINTER,
+    CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST,
+    CUDA_MEMCPY3D,
+};
+use penstock_wire::status::Status;
+
+use super::driver::check;
+use super::event::Event;
+use super::memory::Memory;
+use super::module::Function;
+use super::object::{Address, Ref};
+use super::parts::Layout;
+use super::pinned::{SLOT_BYTES, Slots, is_pinned};
+use super::stream::{Landing, Stream};
+
+/// Up to this size CUDA takes the bytes of a write at once, from whatever memory; beyond it waits for the device.
+const TAKEN_AT_ONCE_MAX: usize = 64 << 10;
+
+/// A command that has not been given to its stream, or not all of it.
+pub(super) struct Command {
+    pub(super) work: Work,
+    pub(super) waits: Vec<Ref<Event>>,
+    pub(super) event: Option<Ref<Event>>,
+    /// Memory that must live until the stream has the command.
+    pub(super) _keep: [Option<Ref<Memory>>; 2],
+    /// When it was enqueued, in ns; 0 where nobody asks.
+    pub(super) queued: u64,
+    /// When the stream began to be given it.
+    pub(super) begun: Option<super::stream::Begun>,
+}
+
+/// What a command does.
+pub(super) enum Work {
+    /// Nothing: a marker, a barrier.
+    Nothing,
+    Launch(Launch),
+    Copy {
+        from: Layout,
+        to: Layout,
+    },
+    Fill {
+        to: u64,
+        bytes: usize,
+        pattern: Vec<u8>,
+    },
+    /// From host memory without gaps, of which `done` bytes have been given.
+    Write {
+        from: Address<u8>,
+        to: Layout,
+        done: usize,
+    },
+    /// The other way.
+    Read {
+        from: Layout,
+        to: Address<u8>,
+        done: usize,
+    },
+}
+
+/// A launch.
+pub(super) struct Launch {
+    pub(super) function: Arc<Function>,
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    /// Dynamic shared memory.
+    pub(super) shared: u32,
+    pub(super) params: Vec<u8>,
+}
+
+/// How far a command was given to its stream.
+pub(super) enum Given {
+    /// Wholly. What is left to be done when the device is through with its last part.
+    All(Option<Landing>),
+    /// There is no slot free: the rest later.
+    NoRoom,
+}
+
+impl Work {
+    /// Gives it to the stream, as far as that goes. The device's context is current.
+    pub(super) fn give(&mut self, stream: &Arc<Stream>, may_wait: bool) -> Result<Given, Status> {
+        match self {
+            Self::Nothing => Ok(Given::All(None)),
+            Self::Launch(launch) => launch.give(stream).map(|()| Given::All(None)),
+            Self::Copy { from, to } => copy(stream, from, to).map(|()| Given::All(None)),
+            Self::Fill { to, bytes, pattern } => {
+                fill(stream, *to, *bytes, pattern).map(|()| Given::All(None))
+            }
+            Self::Write { from, to, done } => write(stream, *from, to, done, may_wait),
+            Self::Read { from, to, done } => read(stream, from, *to, done, may_wait),
+        }
+    }
+}
+
+impl Launch {
+    fn give(&mut self, stream: &Arc<Stream>) -> Result<(), Status> {
+        let cuda = stream.device().cuda();
+        if self.function.raise_shared(self.shared) {
+            let bytes = i32::try_from(self.shared).map_err(|_| Status::INVALID_VALUE)?;
+            // SAFETY: the function lives with its module.
+            check(unsafe {
+                (cuda.cuFuncSetAttribute)(
+                    self.function.raw(),
+                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                    bytes,
+                )
+            })?;
+        }
+        let mut size = self.params.len();
+        let mut extra = [
+            std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_POINTER),
+            self.params.as_mut_ptr().cast::<c_void>(),
+            std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_SIZE),
+            (&raw mut size).cast(),
+            std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
+        ];
+        let extra = if size == 0 { std::ptr::null_mut() } else { extra.as_mut_ptr() };
+        let ([gx, gy, gz], [bx, by, bz]) = (self.grid, self.block);
+        // SAFETY: the function lives with its module; the parameters have their size, which was checked where the driver tells
+        // it, and are copied by the call. What the kernel does with them is as wild as any kernel's pointers.
+        check(unsafe {
+            (cuda.cuLaunchKernel)(
+                self.function.raw(),
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                bz,
+                self.shared,
+                stream.raw(),
+                std::ptr::null_mut(),
+                extra,
+            )
+        })
+    }
+}
+
+fn write(
+    stream: &Arc<Stream>,
+    from: Address<u8>,
+    to: &Layout,
+    done: &mut usize,
+    may_wait: bool,
+) -> Result<Given, Status> {
+    let whole = to.bytes();
+    if whole <= TAKEN_AT_ONCE_MAX || is_pinned(from.get(), whole) {
+        upload(stream, from.get(), to)?;
+        return Ok(Given::All(None));
+    }
+    loop {
+        let part = to.part(*done, SLOT_BYTES);
+        let Some(slot) = Slots::take(stream.device(), part.bytes(), may_wait)? else {
+            return Ok(Given::NoRoom);
+        };
+        // SAFETY: the command's bytes are there until its event ends, and so many follow; the slot has room for the part.
+        unsafe { slot.address().copy_from_nonoverlapping(from.get().add(*done), part.bytes()) };
+        upload(stream, slot.address(), &part)?;
+        *done += part.bytes();
+        let landing = Landing { slot, to: None };
+        if *done == whole {
+            return Ok(Given::All(Some(landing)));
+        }
+        stream.fly_slot(landing)?;
+    }
+}
+
+fn read(
+    stream: &Arc<Stream>,
+    from: &Layout,
+    to: Address<u8>,
+    done: &mut usize,
+    may_wait: bool,
+) -> Result<Given, Status> {
+    let whole = from.bytes();
+    if is_pinned(to.get(), whole) {
+        download(stream, from, to.get())?;
+        return Ok(Given::All(None));
+    }
+    loop {
+        let part = from.part(*done, SLOT_BYTES);
+        let Some(slot) = Slots::take(stream.device(), part.bytes(), may_wait)? else {
+            return Ok(Given::NoRoom);
+        };
+        download(stream, &part, slot.address())?;
+        // SAFETY: the command's memory has room for all of `from`.
+        let target = Address::new(unsafe { to.get().add(*done) });
+        *done += part.bytes();
+        let landing = Landing { slot, to: Some((target, part.bytes())) };
+        if *done == whole {
+            return Ok(Given::All(Some(landing)));
+        }
+        stream.fly_slot(landing)?;
+    }
+}
+
+/// From host memory without gaps.
+fn upload(stream: &Arc<Stream>, from: *const u8, to: &Layout) -> Result<(), Status> {
+    let cuda = stream.device().cuda();
+    if to.is_linear() {
+        // SAFETY: the range lies within a buffer; `from` has so many bytes until the device has them: it is pinned memory that is
+        // kept, or CUDA copies it in the call.
+        return check(unsafe { (cuda.cuMemcpyHtoDAsync)(to.address, from.cast(), to.bytes(), stream.raw()) });
+    }
+    let mut order = boxes(to);
+    order.srcMemoryType = CU_MEMORYTYPE_HOST;
+    order.srcHost = from.cast();
+    (order.srcPitch, order.srcHeight) = (to.extent[0], to.extent[1]);
+    set_target(&mut order, to);
+    // SAFETY: as above, for a box within a buffer.
+    check(unsafe { (cuda.cuMemcpy3DAsync)(&order, stream.raw()) })
+}
+
+/// To host memory without gaps.
+fn download(stream: &Arc<Stream>, from: &Layout, to: *mut u8) -> Result<(), Status> {
+    let cuda = stream.device().cuda();
+    if from.is_linear() {
+        // SAFETY: the range lies within a buffer; `to` is pinned, has room, and is kept until the device is done.
+        return check(unsafe {
+            (cuda.cuMemcpyDtoHAsync)(to.cast(), from.address, from.bytes(), stream.raw())
+        });
+    }
+    let mut order = boxes(from);
+    set_source(&mut order, from);
+    order.dstMemoryType = CU_MEMORYTYPE_HOST;
+    order.dstHost = to.cast();
+    (order.dstPitch, order.dstHeight) = (from.extent[0], from.extent[1]);
+    // SAFETY: as above, for a box within a buffer.
+    check(unsafe { (cuda.cuMemcpy3DAsync)(&order, stream.raw()) })
+}
+
+fn copy(stream: &Arc<Stream>, from: &Layout, to: &Layout) -> Result<(), Status> {
+    let cuda = stream.device().cuda();
+    let (flat_from, flat_to) = (from.merged(), to.merged());
+    if flat_from.is_linear() && flat_to.is_linear() {
+        // SAFETY: both ranges lie within buffers.
+        return check(unsafe {
+            (cuda.cuMemcpyDtoDAsync)(flat_to.address, flat_from.address, flat_from.bytes(), stream.raw())
+        });
+    }
+    let mut order = boxes(from);
+    set_source(&mut order, from);
+    set_target(&mut order, to);
+    // SAFETY: both boxes lie within buffers.
+    check(unsafe { (cuda.cuMemcpy3DAsync)(&order, stream.raw()) })
+}
+
+/// A copy of a box of these extents, from and to nowhere yet.
+fn boxes(layout: &Layout) -> CUDA_MEMCPY3D {
+    CUDA_MEMCPY3D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: 0,
+        srcHost: std::ptr::null(),
+        srcDevice: 0,
+        srcArray: std::ptr::null_mut(),
+        reserved0: std::ptr::null_mut(),
+        srcPitch: 0,
+        srcHeight: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: 0,
+        dstHost: std::ptr::null_mut(),
+        dstDevice: 0,
+        dstArray: std::ptr::null_mut(),
+        reserved1: std::ptr::null_mut(),
+        dstPitch: 0,
+        dstHeight: 0,
+        WidthInBytes: layout.extent[0],
+        Height: layout.extent[1],
+        Depth: layout.extent[2],
+    }
+}
+
+fn set_source(order: &mut CUDA_MEMCPY3D, from: &Layout) {
+    order.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    order.srcDevice = from.address;
+    order.srcPitch = from.row_pitch;
+    order.srcHeight = rows_between_slices(from);
+}
+
+fn set_target(order: &mut CUDA_MEMCPY3D, to: &Layout) {
+    order.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    order.dstDevice = to.address;
+    order.dstPitch = to.row_pitch;
+    order.dstHeight = rows_between_slices(to);
+}
+
+/// From slice to slice, in rows: "slice_pitch must be a multiple of row_pitch". A single slice needs no more than its own rows.
+fn rows_between_slices(layout: &Layout) -> usize {
+    (layout.slice_pitch / layout.row_pitch.max(1)).max(layout.extent[1])
+}
+
+/// Fills `bytes` bytes, a multiple of the pattern.
+fn fill(stream: &Arc<Stream>, to: u64, bytes: usize, pattern: &[u8]) -> Result<(), Status> {
+    let cuda = stream.device().cuda();
+    match shortest(pattern) {
+        // SAFETY: the range lies within a buffer; so in all of these.
+        &[byte] => check(unsafe { (cuda.cuMemsetD8Async)(to, byte, bytes, stream.raw()) }),
+        &[a, b] if to.is_multiple_of(2) => {
+            let value = u16::from_ne_bytes([a, b]);
+            // SAFETY: as above, and the address is aligned.
+            check(unsafe { (cuda.cuMemsetD16Async)(to, value, bytes / 2, stream.raw()) })
+        }
+        &[a, b, c, d] if to.is_multiple_of(4) => {
+            let value = u32::from_ne_bytes([a, b, c, d]);
+            // SAFETY: as above, and the address is aligned.
+            check(unsafe { (cuda.cuMemsetD32Async)(to, value, bytes / 4, stream.raw()) })
+        }
+        pattern => {
+            // Once from here, then each time as much as is there already.
+            let start = pattern.as_ptr().cast();
+            // SAFETY: as above; so few bytes are taken in the call.
+            check(unsafe { (cuda.cuMemcpyHtoDAsync)(to, start, pattern.len(), stream.raw()) })?;
+            let mut there = pattern.len();
+            while there < bytes {
+                let more = there.min(bytes - there);
+                // SAFETY: both ranges lie within the buffer and do not overlap.
+                check(unsafe { (cuda.cuMemcpyDtoDAsync)(to + there as u64, to, more, stream.raw()) })?;
+                there += more;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The shortest piece of a power of two whose repetition the pattern is.
+fn shortest(pattern: &[u8]) -> &[u8] {
+    let mut shortest = pattern;
+    while shortest.len().is_multiple_of(2) {
+        let (left, right) = shortest.split_at(shortest.len() / 2);
+        if left != right {
+            break;
+        }
+        shortest = left;
+    }
+    shortest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_shortened() {
+        assert_eq!(shortest(&[0; 16]), &[0]);
+        assert_eq!(shortest(&[1, 2, 1, 2, 1, 2, 1, 2]), &[1, 2]);
+        assert_eq!(shortest(&[1, 2, 3, 4]), &[1, 2, 3, 4]);
+        assert_eq!(shortest(&[1, 1, 1, 2]), &[1, 1, 1, 2]);
+        assert_eq!(shortest(&[9]), &[9]);
+    }
+}

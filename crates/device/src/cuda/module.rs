@@ -1,0 +1,247 @@
+//! Modules and their functions.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use penstock_cuda_sys::driver::{
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER,
+    CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CUfunc_st,
+    CUfunction, CUmod_st, CUmodule,
+};
+use penstock_wire::cuda::Global;
+use penstock_wire::status::Status;
+use penstock_wire::{cuda, limits};
+
+use super::device::Device;
+use super::driver::{c_name, check};
+use super::names;
+use super::object::{Address, Object};
+use super::reaper::{Reaper, Remains};
+
+/// What the just-in-time compiler may say, good or bad. Longer texts are cut.
+const LOG_BYTES: usize = 64 << 10;
+/// Where a launch may take dynamic shared memory without asking for it first.
+const SHARED_UNASKED: u32 = 48 << 10;
+
+/// A module in a device's context.
+pub(super) struct Module {
+    device: &'static Object<Device>,
+    raw: Address<CUmod_st>,
+    /// Names that can be seen in its image.
+    seen: names::Names,
+}
+
+/// A kernel.
+pub(super) struct Function {
+    raw: Address<CUfunc_st>,
+    module: Arc<Module>,
+    /// Dynamic shared memory that a launch may have now.
+    shared_max: AtomicU32,
+    /// Offset and size of each parameter, where the driver tells.
+    params: Option<Vec<(usize, usize)>>,
+}
+
+impl Module {
+    /// Loads an image: the module, or why not; and what the compiler said.
+    pub(super) fn load(device: &'static Object<Device>, image: &[u8]) -> (Result<Self, Status>, String) {
+        if let Err(status) = device.enter() {
+            return (Err(status), String::new());
+        }
+        // A NUL behind a text that may have none; and eight bytes' alignment, which a cubin needs.
+        let mut words = vec![0_u64; image.len() / 8 + 1];
+        for (word, bytes) in words.iter_mut().zip(image.chunks(8)) {
+            let mut eight = [0; 8];
+            eight.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            *word = u64::from_ne_bytes(eight);
+        }
+        let (mut info, mut error) = (vec![0_u8; LOG_BYTES], vec![0_u8; LOG_BYTES]);
+        let mut options = [
+            CU_JIT_INFO_LOG_BUFFER,
+            CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+            CU_JIT_ERROR_LOG_BUFFER,
+            CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
+        // One byte less than there are, so that there is a NUL in any case.
+        let room = std::ptr::without_provenance_mut::<c_void>(LOG_BYTES - 1);
+        let mut values = [info.as_mut_ptr().cast::<c_void>(), room, error.as_mut_ptr().cast(), room];
+        let mut raw: CUmodule = std::ptr::null_mut();
+        let number = u32::try_from(options.len()).unwrap_or(0);
+        // SAFETY: the image ends with a NUL; there are as many options as are named, each with its value; both logs have more bytes
+        // than are named. An image that lies about its size is read as far as the driver believes it: that may end this process, which
+        // serves the client who sent it.
+        let loaded = check(unsafe {
+            (device.cuda().cuModuleLoadDataEx)(
+                &mut raw,
+                words.as_ptr().cast(),
+                number,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        });
+        let log = [text(&error), text(&info)].join("\n").trim().to_owned();
+        let seen = names::names(image);
+        (loaded.map(|()| Self { device, raw: Address::new(raw), seen }), log)
+    }
+
+    pub(super) fn device(&self) -> &'static Object<Device> {
+        self.device
+    }
+
+    /// The names of its kernels: from the driver, where it is new enough to tell, else those that can be seen and that the driver
+    /// knows.
+    pub(super) fn kernel_names(&self) -> Vec<String> {
+        self.listed().unwrap_or_else(|| {
+            let seen = self.seen.kernels.iter();
+            seen.filter(|name| self.find(name).is_ok()).cloned().collect()
+        })
+    }
+
+    fn listed(&self) -> Option<Vec<String>> {
+        let cuda = self.device.cuda();
+        let (count, list, name) =
+            (cuda.cuModuleGetFunctionCount?, cuda.cuModuleEnumerateFunctions?, cuda.cuFuncGetName?);
+        self.device.enter().ok()?;
+        let mut number = 0;
+        // SAFETY: the module lives, and the place through the call.
+        check(unsafe { count(&mut number, self.raw.get()) }).ok()?;
+        let mut functions: Vec<CUfunction> = vec![std::ptr::null_mut(); number.min(1 << 20) as usize];
+        // SAFETY: the list has as many places as are named.
+        check(unsafe { list(functions.as_mut_ptr(), number.min(1 << 20), self.raw.get()) }).ok()?;
+        let text = |function| {
+            let mut start = std::ptr::null();
+            // SAFETY: the function is one of the module's, which lives.
+            check(unsafe { name(&mut start, function) }).ok()?;
+            if start.is_null() {
+                return None;
+            }
+            // SAFETY: a text of the driver's, which lives as long as the module.
+            Some(unsafe { CStr::from_ptr(start) }.to_str().ok()?.to_owned())
+        };
+        functions.into_iter().map(text).collect()
+    }
+
+    fn find(&self, name: &str) -> Result<CUfunction, Status> {
+        self.device.enter()?;
+        let name = c_name(name)?;
+        let mut function: CUfunction = std::ptr::null_mut();
+        // SAFETY: the module lives; the name ends with a NUL.
+        check(unsafe {
+            (self.device.cuda().cuModuleGetFunction)(&mut function, self.raw.get(), name.as_ptr())
+        })?;
+        Ok(function)
+    }
+
+    /// The variables of these names, or, without, all that can be seen, if the module has them.
+    pub(super) fn globals(self: &Arc<Self>, asked: Option<&[String]>) -> Vec<Global> {
+        let names = asked.unwrap_or(&self.seen.globals);
+        let globals: Vec<Global> = names.iter().filter_map(|name| self.global(name).ok()).collect();
+        let mut variables = VARIABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        variables.retain(|_, (_, module)| module.strong_count() > 0);
+        for global in &globals {
+            let size = usize::try_from(global.size).unwrap_or(0);
+            variables.insert(global.address, (size, Arc::downgrade(self)));
+        }
+        globals
+    }
+
+    fn global(&self, name: &str) -> Result<Global, Status> {
+        self.device.enter()?;
+        let text = c_name(name)?;
+        let (mut address, mut size) = (0, 0);
+        // SAFETY: the module lives; the name ends with a NUL; both places live through the call.
+        check(unsafe {
+            (self.device.cuda().cuModuleGetGlobal)(&mut address, &mut size, self.raw.get(), text.as_ptr())
+        })?;
+        Ok(Global { name: name.to_owned(), address, size: size as u64 })
+    }
+}
+
+/// The variables of all modules of this process that were told of, by their address.
+static VARIABLES: Mutex<BTreeMap<u64, (usize, Weak<Module>)>> = Mutex::new(BTreeMap::new());
+
+/// The module with a variable that these bytes lie in.
+pub(super) fn with_variable(address: u64, bytes: usize) -> Option<Arc<Module>> {
+    let variables = VARIABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let (start, (size, module)) = variables.range(..=address).next_back()?;
+    let offset = usize::try_from(address - start).ok()?;
+    let lies_within = offset.checked_add(bytes).is_some_and(|end| end <= *size);
+    if lies_within { module.upgrade() } else { None }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        Reaper::take(self.device, Remains::Module(self.raw));
+    }
+}
+
+impl Function {
+    pub(super) fn new(module: &Arc<Module>, name: &str) -> Result<Self, Status> {
+        let raw = Address::new(module.find(name)?);
+        let mut function =
+            Self { raw, module: module.clone(), shared_max: AtomicU32::new(SHARED_UNASKED), params: None };
+        let unasked = function.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+        if let Some(bytes) = unasked.ok().and_then(|bytes| u32::try_from(bytes).ok()) {
+            function.shared_max = AtomicU32::new(bytes);
+        }
+        function.params = function.ask_params();
+        Ok(function)
+    }
+
+    pub(super) fn raw(&self) -> CUfunction {
+        self.raw.get()
+    }
+
+    pub(super) fn module(&self) -> &Arc<Module> {
+        &self.module
+    }
+
+    /// Offset and size of each parameter, where the driver tells.
+    pub(super) fn params(&self) -> Option<&[(usize, usize)]> {
+        self.params.as_deref()
+    }
+
+    /// Bytes of the packed parameters, where the driver tells.
+    pub(super) fn params_bytes(&self) -> Option<usize> {
+        self.params().map(|params| params.iter().map(|(offset, size)| offset + size).max().unwrap_or(0))
+    }
+
+    fn ask_params(&self) -> Option<Vec<(usize, usize)>> {
+        let ask = self.module.device.cuda().cuFuncGetParamInfo?;
+        self.module.device.enter().ok()?;
+        let mut params = Vec::new();
+        for index in 0..limits::ARG_INDEX_MAX as usize {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: the function lives with its module; both places live through the call.
+            match check(unsafe { ask(self.raw(), index, &mut offset, &mut size) }) {
+                Ok(()) => params.push((offset, size)),
+                // "CUDA_ERROR_INVALID_VALUE if the parameter index is greater than or equal to the number of parameters"; anything
+                // else says nothing about how many there are.
+                Err(status) if cuda::code(status) == Some(1) => return Some(params),
+                Err(_) => return None,
+            }
+        }
+        Some(params)
+    }
+
+    /// `cuFuncGetAttribute`.
+    pub(super) fn attribute(&self, attribute: u32) -> Result<i32, Status> {
+        self.module.device.enter()?;
+        let mut value = 0;
+        // SAFETY: the function lives with its module; the place lives through the call.
+        check(unsafe { (self.module.device.cuda().cuFuncGetAttribute)(&mut value, attribute, self.raw()) })?;
+        Ok(value)
+    }
+
+    /// Whether so much dynamic shared memory must be asked for before a launch; from now on it has been.
+    pub(super) fn raise_shared(&self, bytes: u32) -> bool {
+        self.shared_max.fetch_max(bytes, Ordering::Relaxed) < bytes
+    }
+}
+
+/// A text up to its NUL.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
+}

@@ -1,0 +1,171 @@
+//! What the tests over CUDA's driver share: a stand-in for it, built from `cuda_standin.c`.
+#![allow(dead_code, reason = "not every test file uses all of it")]
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Once, mpsc};
+use std::time::Duration;
+
+use penstock_device::{
+    Arg, Context, Device, Driver, Event, Kernel, Mem, Platform, Program, Queue, Range, Staged, Status, Times,
+    Want,
+};
+use penstock_wire::cuda;
+
+/// Nothing in these tests takes longer, even on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PROFILING: u64 = 2;
+
+/// The kernels of the stand-in, and a variable.
+pub const MODULE: &str = ".version 9.0\n.target sm_75\n.address_size 64\n\
+    .visible .global .align 8 .b8 table[64];\n\
+    .visible .entry add(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) { ret; }\n\
+    .visible .entry sleep_ns(.param .u64 ns) { ret; }\n\
+    .visible .entry shape(.param .u64 out) { ret; }\n\
+    .visible .entry trap() { ret; }\n\
+    .visible .entry empty() { ret; }\n";
+
+/// Which driver and loader the process gets. Each test file chooses one, for all its tests.
+#[derive(Clone, Copy)]
+pub struct Setup {
+    /// Whether the driver has the functions of 12.4.
+    pub newer: bool,
+    /// Whether there is an ICD loader.
+    pub loader: bool,
+}
+
+/// Builds the stand-in, and loads it as the process's driver. False, with words, where there is no C compiler.
+fn prepare(setup: Setup) -> bool {
+    static ONCE: Once = Once::new();
+    static BUILT: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    ONCE.call_once(|| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda_standin.c");
+        // One for each process: test files run at the same time.
+        let library =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("standin-{}.so", std::process::id()));
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+        let mut command = Command::new(compiler);
+        command.args(["-O1", "-g", "-fPIC", "-shared", "-o"]).arg(&library).arg(source).arg("-lpthread");
+        if setup.newer {
+            command.arg("-DNEWER");
+        }
+        let built = command.status().is_ok_and(|status| status.success());
+        // SAFETY: no other thread reads the environment: the first test comes here before anything is loaded, all others wait.
+        unsafe { std::env::set_var("PENSTOCK_LIBCUDA", &library) };
+        if !setup.loader {
+            // SAFETY: as above.
+            unsafe { std::env::set_var("PENSTOCK_LIBOPENCL", "/nonexistent/libOpenCL.so.1") };
+        }
+        if built {
+            let _ = Driver::load();
+            let _ = std::fs::remove_file(&library);
+        }
+        _ = BUILT.set(built);
+    });
+    let built = BUILT.get().copied().unwrap_or(false);
+    if !built {
+        eprintln!("SKIPPED: no C compiler to build the stand-in for CUDA's driver with");
+    }
+    built
+}
+
+/// The platform over CUDA's driver.
+pub fn platform(setup: Setup) -> Option<Platform> {
+    if !prepare(setup) {
+        return None;
+    }
+    let driver = Driver::load().unwrap();
+    let found = driver.platforms().into_iter().find(|platform| platform.name() == cuda::PLATFORM_NAME);
+    Some(found.expect("the stand-in is a platform"))
+}
+
+/// A context over the first device, with a queue.
+pub fn first(setup: Setup, properties: u64) -> Option<(Context, Queue)> {
+    let platform = platform(setup)?;
+    let device = platform.devices().first().unwrap().clone();
+    let context = context(&platform, &device);
+    let queue = Queue::new(&context, &device, properties, 0).unwrap();
+    Some((context, queue))
+}
+
+pub fn context(platform: &Platform, device: &Device) -> Context {
+    Context::new(platform, std::slice::from_ref(device), Box::new(|_| ())).unwrap()
+}
+
+/// A program of a module's text, built.
+pub fn program(context: &Context, text: &str) -> (Program, Result<(), Status>) {
+    let device = context.devices().first().unwrap().clone();
+    let (codes, program) = Program::with_binary(context, &[(device, text.as_bytes().to_vec())]);
+    assert_eq!(codes, [0]);
+    let program = program.unwrap();
+    let built = program.build(context.devices(), "");
+    (program, built)
+}
+
+pub fn kernel(context: &Context, name: &str) -> Kernel {
+    let (program, built) = program(context, MODULE);
+    built.unwrap();
+    Kernel::new(&program, name).unwrap()
+}
+
+pub fn set_params(kernel: &Kernel, words: &[u64]) {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    kernel.set(cuda::ARG_PARAMS, Arg::Bytes(&bytes)).unwrap();
+}
+
+/// A kernel that takes its time.
+pub fn sleeper(context: &Context, time: Duration) -> Kernel {
+    let kernel = kernel(context, "sleep_ns");
+    set_params(&kernel, &[u64::try_from(time.as_nanos()).unwrap()]);
+    kernel
+}
+
+/// `c = a + b` in words.
+pub fn adder(context: &Context, [a, b, c]: [&Mem; 3]) -> Kernel {
+    let kernel = kernel(context, "add");
+    let address = |mem: &Mem| mem.device_address().unwrap();
+    set_params(&kernel, &[address(a), address(b), address(c), a.size() / 4]);
+    kernel
+}
+
+pub fn one() -> Range {
+    Range::checked(1, [0; 3], [1, 1, 1], Some([1, 1, 1])).unwrap()
+}
+
+pub fn buffer(context: &Context, size: u64) -> Mem {
+    Mem::buffer(context, 1, size).unwrap()
+}
+
+/// A buffer of so many equal words.
+pub fn words(context: &Context, queue: &Queue, count: usize, value: u32) -> Mem {
+    let mem = buffer(context, count as u64 * 4);
+    queue.fill(&mem, &value.to_ne_bytes(), 0, mem.size(), &[], Want::Nothing).unwrap();
+    mem
+}
+
+pub fn staged(bytes: &[u8]) -> Staged {
+    let mut staged = Staged::new(bytes.len()).unwrap();
+    staged.copy_from_slice(bytes);
+    staged
+}
+
+pub fn read_all(queue: &Queue, mem: &Mem) -> Vec<u8> {
+    queue.read(mem, 0, mem.size(), &[]).unwrap().wait().unwrap().to_vec()
+}
+
+/// Whether all words of a buffer have this value.
+pub fn all_words_are(queue: &Queue, mem: &Mem, value: u32) -> bool {
+    read_all(queue, mem).chunks(4).all(|word| word == value.to_ne_bytes())
+}
+
+/// How the event ends, by its callback, which must come just once.
+pub fn completion(event: &Event) -> mpsc::Receiver<(Status, Times)> {
+    let (tell, told) = mpsc::channel();
+    event.on_complete(Box::new(move |status, times| tell.send((status, times)).unwrap()));
+    told
+}
+
+/// Bytes that differ from place to place.
+pub fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0]).collect()
+}

@@ -1,0 +1,48 @@
+//! The back end over CUDA's driver behind an ICD loader, whose functions find it by the first word of its objects; the driver is one
+//! of before CUDA 12.4.
+
+mod cuda_common;
+
+use cuda_common::*;
+use penstock_device::{Arg, Event, Status, Want};
+use penstock_wire::cuda;
+use penstock_wire::describe::find;
+
+const SETUP: Setup = Setup { newer: false, loader: true };
+
+#[test]
+fn a_program_runs_through_the_loader() {
+    let Some((context, queue)) = first(SETUP, PROFILING) else { return };
+    let [a, b] = [30, 12].map(|value| words(&context, &queue, 5000, value));
+    let c = buffer(&context, 20_000);
+    let gate = Event::user(&context).unwrap();
+    let kernel = adder(&context, [&a, &b, &c]);
+    let event = queue.launch(&kernel, &one(), &[&gate], Want::Event).unwrap().unwrap();
+    let copy = kernel.duplicate().unwrap();
+    gate.complete(Status::OK).unwrap();
+    let (status, times) = completion(&event).recv_timeout(PATIENCE).unwrap();
+    assert_eq!(status, Status::OK);
+    assert!(times.ended > 0);
+    assert!(all_words_are(&queue, &c, 42));
+    queue.fill(&c, &[0], 0, c.size(), &[], Want::Nothing).unwrap();
+    queue.launch(&copy, &one(), &[], Want::Nothing).unwrap();
+    assert!(all_words_are(&queue, &c, 42));
+    queue.migrate(&[&a], 0, &[], Want::Nothing).unwrap();
+    queue.barrier(&[], Want::Nothing).unwrap();
+    queue.finish().unwrap();
+}
+
+#[test]
+fn an_older_driver_tells_less_of_kernels() {
+    let Some((context, _)) = first(SETUP, 0) else { return };
+    let (program, built) = program(&context, MODULE);
+    built.unwrap();
+    let report = program.report(Ok(()), &[(0, context.devices()[0].clone())]);
+    // From the module's own text.
+    let names: Vec<&str> = report.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+    assert_eq!(names, ["add", "sleep_ns", "shape", "trap", "empty"]);
+    assert_eq!(find(&report.kernels[0].work_group[0].1, cuda::KERNEL_PARAMS), None);
+    // Whatever size is taken, then.
+    let kernel = kernel(&context, "add");
+    kernel.set(cuda::ARG_PARAMS, Arg::Bytes(&[0; 3])).unwrap();
+}

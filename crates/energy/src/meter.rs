@@ -1,0 +1,346 @@
+//! Reads all channels at start and stop, and between them where that is needed. The only place that reads the clock of measurements.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::component::{Class, Method, Source};
+use crate::cores::{self, CoreSeconds, Moment, Usage};
+use crate::error::Error;
+use crate::model::PowerModel;
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::report::{self, Report};
+use crate::sources::{self, Info, Live};
+use crate::tally::{Taken, Tally};
+
+/// Idle power is measured for at most 10 minutes: it is for the moments around a measurement.
+const IDLE_S_MAX: f64 = 600.0;
+
+/// A channel of the node, as it was found when the meter was opened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Channel {
+    /// What it measures.
+    pub component: String,
+    /// What kind of thing that is.
+    pub class: Class,
+    /// What it is from.
+    pub source: Source,
+    /// How.
+    pub method: Method,
+    /// Which file, event or function, and what is to be known of it.
+    pub detail: String,
+    /// How often its value changes, in seconds, as far as known.
+    pub step_s: f64,
+    /// Why it cannot be read; none if it can.
+    pub unavailable: Option<Reason>,
+}
+
+/// Measures energy and core-seconds between [`Meter::start`] and [`Meter::stop`].
+pub struct Meter {
+    shared: Arc<Shared>,
+    options: Options,
+    infos: Vec<Info>,
+    epoch: Instant,
+    running: Option<Running>,
+    before: Option<Span>,
+    measured: Option<Span>,
+    after: Option<Span>,
+    model: Option<PowerModel>,
+}
+
+/// What the meter and its thread share.
+#[derive(Debug)]
+struct Shared {
+    rows: Mutex<Rows>,
+    stopped: Condvar,
+}
+
+#[derive(Debug)]
+struct Rows {
+    all: Vec<Row>,
+    is_running: bool,
+}
+
+#[derive(Debug)]
+struct Row {
+    method: Method,
+    state: Result<(Live, Tally), Reason>,
+}
+
+/// Between start and stop.
+#[derive(Debug)]
+struct Running {
+    began: Instant,
+    cores: Moment,
+    sampler: Option<JoinHandle<()>>,
+}
+
+/// What was measured in a span of time. One entry for each channel.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) seconds: f64,
+    pub(crate) taken: Vec<Result<Taken, Reason>>,
+    pub(crate) cores: CoreSeconds,
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meter").field("running", &self.running).finish_non_exhaustive()
+    }
+}
+
+impl Meter {
+    /// Finds the node's channels. That there are none is no failure: [`Meter::channels`] says why. Takes milliseconds, or
+    /// [`Options::watch`] where a counter is dead; one core works meanwhile.
+    #[must_use]
+    pub fn open(options: &Options) -> Self {
+        let mut infos = Vec::new();
+        let mut all = Vec::new();
+        for found in sources::find(options) {
+            let method = found.info.method;
+            let state = found.state.map(|live| {
+                let tally = Tally::new(method, live.scale);
+                (live, tally)
+            });
+            infos.push(found.info);
+            all.push(Row { method, state });
+        }
+        Self {
+            shared: Arc::new(Shared {
+                rows: Mutex::new(Rows { all, is_running: false }),
+                stopped: Condvar::new(),
+            }),
+            options: options.clone(),
+            infos,
+            epoch: Instant::now(),
+            running: None,
+            before: None,
+            measured: None,
+            after: None,
+            model: None,
+        }
+    }
+
+    /// All channels, in the order of their sources' trust; those of [`Report::figures`] are the same.
+    #[must_use]
+    pub fn channels(&self) -> Vec<Channel> {
+        let rows = self.shared.rows();
+        let channel = |(info, row): (&Info, &Row)| Channel {
+            component: info.component.name.clone(),
+            class: info.component.class,
+            source: info.source,
+            method: info.method,
+            detail: info.detail.clone(),
+            step_s: info.step.as_secs_f64(),
+            unavailable: row.state.as_ref().err().cloned(),
+        };
+        self.infos.iter().zip(&rows.all).map(channel).collect()
+    }
+
+    /// Lets reports have a model's figures too, in fields of their own.
+    pub fn set_model(&mut self, model: Option<PowerModel>) {
+        self.model = model;
+    }
+
+    /// Measures the power of an idle node for `time`, and sleeps meanwhile. Before [`Meter::start`] it is what the node took before;
+    /// after [`Meter::stop`] what it took after. Both make the figures net of idle.
+    ///
+    /// # Errors
+    /// [`Error::Order`] while a measurement runs; [`Error::Span`] for no time or too long a time; [`Error::Thread`].
+    pub fn idle(&mut self, time: Duration) -> Result<(), Error> {
+        let given = time.as_secs_f64();
+        if time.is_zero() || given > IDLE_S_MAX {
+            return Err(Error::Span { what: "the time of idleness", min: 0.0, max: IDLE_S_MAX, given });
+        }
+        self.begin("idle power cannot be measured while a measurement runs")?;
+        thread::sleep(time);
+        let span = self.end(None);
+        if self.measured.is_none() {
+            self.before = span
+        } else {
+            self.after = span
+        }
+        Ok(())
+    }
+
+    /// Starts. What was measured before is forgotten, but not the idle power from before it.
+    ///
+    /// # Errors
+    /// [`Error::Order`] if it runs already; [`Error::Thread`].
+    pub fn start(&mut self) -> Result<(), Error> {
+        self.begin("the meter runs already")?;
+        self.measured = None;
+        self.after = None;
+        Ok(())
+    }
+
+    /// Stops.
+    ///
+    /// # Errors
+    /// [`Error::Order`] if it does not run.
+    pub fn stop(&mut self) -> Result<(), Error> {
+        self.stop_with(None)
+    }
+
+    /// As [`Meter::stop`]; the core-seconds are a command's.
+    pub(crate) fn stop_with(&mut self, usage: Option<Usage>) -> Result<(), Error> {
+        let span = self.end(usage).ok_or(Error::Order("the meter does not run"))?;
+        self.measured = Some(span);
+        Ok(())
+    }
+
+    /// What was measured between start and stop.
+    ///
+    /// # Errors
+    /// [`Error::Order`] if nothing was measured yet, or the measurement still runs.
+    pub fn report(&self) -> Result<Report, Error> {
+        if self.running.is_some() {
+            return Err(Error::Order("the meter still runs"));
+        }
+        let span = self.measured.as_ref().ok_or(Error::Order("nothing was measured yet"))?;
+        Ok(self.report_of(span))
+    }
+
+    /// What was measured from the start to now; the measurement goes on. Costs one reading of each channel: for who keeps a meter running
+    /// and wants to know from time to time.
+    ///
+    /// # Errors
+    /// [`Error::Order`] if it does not run.
+    pub fn report_so_far(&self) -> Result<Report, Error> {
+        let running = self.running.as_ref().ok_or(Error::Order("the meter does not run"))?;
+        let (seconds, cores) = self.since(running);
+        self.shared.rows().read(self.epoch, |_| true);
+        Ok(self.report_of(&self.span(seconds, cores, None)))
+    }
+
+    fn report_of(&self, span: &Span) -> Report {
+        report::make(&self.infos, self.before.as_ref(), span, self.after.as_ref(), self.model.as_ref())
+    }
+
+    fn begin(&mut self, refusal: &'static str) -> Result<(), Error> {
+        if self.running.is_some() {
+            return Err(Error::Order(refusal));
+        }
+        let mut rows = self.shared.rows();
+        rows.clear();
+        rows.read(self.epoch, |_| true);
+        rows.is_running = true;
+        let period = rows.period(self.options.interval);
+        drop(rows);
+        let sampler = period.map(|period| self.start_sampler(period)).transpose().map_err(|error| {
+            self.shared.rows().is_running = false;
+            Error::Thread(error)
+        })?;
+        // Last at the start and first at the end: what reading the channels takes is not in them.
+        let (cores, began) = (Moment::now(&self.options.roots), Instant::now());
+        self.running = Some(Running { began, cores, sampler });
+        Ok(())
+    }
+
+    fn start_sampler(&self, period: Duration) -> std::io::Result<JoinHandle<()>> {
+        let (shared, epoch) = (Arc::clone(&self.shared), self.epoch);
+        thread::Builder::new().name("penstock-energy".to_owned()).spawn(move || shared.sample(epoch, period))
+    }
+
+    /// Ends a span, if one is open.
+    fn end(&mut self, usage: Option<Usage>) -> Option<Span> {
+        let mut running = self.running.take()?;
+        let (seconds, cores) = self.since(&running);
+        self.shared.rows().is_running = false;
+        self.shared.stopped.notify_all();
+        if let Some(sampler) = running.sampler.take() {
+            // It ends at once. Only a panic of a sensor, which would be a defect of ours, makes it fail: its channels are short then.
+            _ = sampler.join();
+        }
+        self.shared.rows().read(self.epoch, |_| true);
+        Some(self.span(seconds, cores, usage))
+    }
+
+    /// Time and core-seconds from the start to now.
+    fn since(&self, running: &Running) -> (f64, CoreSeconds) {
+        let seconds = running.began.elapsed().as_secs_f64();
+        (seconds, cores::between(&running.cores, &Moment::now(&self.options.roots)))
+    }
+
+    fn span(&self, seconds: f64, mut cores: CoreSeconds, usage: Option<Usage>) -> Span {
+        if let Some(usage) = usage {
+            cores.set_usage("command", usage);
+        }
+        let rows = self.shared.rows();
+        let taken = |row: &Row| match &row.state {
+            Ok((_, tally)) => tally.taken(self.options.watch),
+            Err(reason) => Err(reason.clone()),
+        };
+        Span { seconds, taken: rows.all.iter().map(taken).collect(), cores }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.end(None);
+    }
+}
+
+impl Shared {
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        // Tallies are whole between any two of their operations.
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread: reads what must be read between start and stop, and sleeps.
+    fn sample(&self, epoch: Instant, period: Duration) {
+        let mut rows = self.rows();
+        let mut due = Instant::now() + period;
+        while rows.is_running {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                rows.read(epoch, Row::is_sampled);
+                // From now on: what was missed while the host was busy is not made up for.
+                due = Instant::now() + period;
+                continue;
+            }
+            (rows, _) = self.stopped.wait_timeout(rows, left).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Rows {
+    fn clear(&mut self) {
+        for row in &mut self.all {
+            if let Ok((live, tally)) = &mut row.state {
+                *tally = Tally::new(row.method, live.scale);
+            }
+        }
+    }
+
+    fn read(&mut self, epoch: Instant, which: impl Fn(&Row) -> bool) {
+        for row in self.all.iter_mut().filter(|row| which(row)) {
+            if let Ok((live, tally)) = &mut row.state {
+                let value = live.sensor.read();
+                tally.add(epoch.elapsed(), value);
+            }
+        }
+    }
+
+    /// How often channels must be read between start and stop; none if they need not.
+    fn period(&self, interval: Duration) -> Option<Duration> {
+        let due = |row: &Row| match (&row.state, row.method) {
+            (Ok(_), Method::Samples) => Some(interval),
+            (Ok((live, _)), Method::Counter) => Tally::reading_due(live.scale),
+            (Err(_), _) => None,
+        };
+        let soonest = self.all.iter().filter_map(due).min()?;
+        Some(soonest.clamp(Options::INTERVAL_MIN, Options::INTERVAL_MAX))
+    }
+}
+
+impl Row {
+    fn is_sampled(&self) -> bool {
+        let wraps = |live: &Live| live.scale.wraps_after.is_some();
+        self.state.as_ref().is_ok_and(|(live, _)| self.method == Method::Samples || wraps(live))
+    }
+}

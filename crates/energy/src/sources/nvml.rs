@@ -1,0 +1,87 @@
+//! NVIDIA's cards: their energy counter, and beside it samples of their power.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::nvml_library::{Device, Nvml};
+use super::{Found, Info, Live, Scale, Sensor};
+use crate::component::{Class, Component, Method, Source};
+use crate::options::Options;
+use crate::reason::Reason;
+
+/// Devices that are read at most. Nodes have up to 16.
+const DEVICES_MAX: usize = 64;
+/// The unit of both counter and power: thousandths.
+const MILLI: f64 = 1e-3;
+/// The counter has been seen to step every 10 ms on some cards, every 100 ms on others.
+const STEP: Duration = Duration::from_millis(100);
+/// Modules of processor, card and memory, whose figures are those of the whole module.
+const MODULES: [&str; 3] = ["GH200", "GB200", "GB300"];
+
+/// Two channels for each device.
+pub(super) fn find(options: &Options) -> Vec<Found> {
+    let opened = Nvml::open(options.roots.nvml.as_deref());
+    let opened = opened.and_then(|nvml| Ok((nvml.devices(DEVICES_MAX)?, Arc::new(nvml))));
+    match opened {
+        Ok((devices, _)) if devices.is_empty() => vec![nothing(Reason::NoDevice("NVML"))],
+        Ok((devices, nvml)) => {
+            (0..).zip(devices).flat_map(|(index, device)| channels(&nvml, index, device)).collect()
+        }
+        Err(reason) => vec![nothing(reason)],
+    }
+}
+
+fn nothing(reason: Reason) -> Found {
+    Found { info: info(Component::all(Class::Gpu), Method::Counter, "NVML".to_owned()), state: Err(reason) }
+}
+
+fn info(component: Component, method: Method, detail: String) -> Info {
+    Info { component, source: Source::Nvml, method, detail, step: STEP }
+}
+
+fn channels(nvml: &Arc<Nvml>, index: usize, device: Device) -> [Found; 2] {
+    let component = Component::new(Class::Gpu, format!("gpu-{index}"));
+    let mut name = nvml.name(device);
+    if MODULES.iter().any(|module| name.contains(module)) {
+        name += ", the whole module";
+    }
+    let counter = Reading { nvml: Arc::clone(nvml), device, quantity: Quantity::Energy };
+    let (quantity, how) = match nvml.power_instant_mw(device) {
+        Ok(_) => (Quantity::PowerInstant, "power of the moment"),
+        Err(_) => (Quantity::Power, "power as the driver averages it"),
+    };
+    let power = Reading { nvml: Arc::clone(nvml), device, quantity };
+    [
+        found(component.clone(), Method::Counter, format!("{name}: energy counter"), counter),
+        found(component, Method::Samples, format!("{name}: {how}"), power),
+    ]
+}
+
+fn found(component: Component, method: Method, detail: String, sensor: Reading) -> Found {
+    let scale = Scale { per_unit: MILLI, wraps_after: None };
+    Found { info: info(component, method, detail), state: Ok(Live { sensor: Box::new(sensor), scale }) }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Quantity {
+    Energy,
+    Power,
+    PowerInstant,
+}
+
+#[derive(Debug)]
+struct Reading {
+    nvml: Arc<Nvml>,
+    device: Device,
+    quantity: Quantity,
+}
+
+impl Sensor for Reading {
+    fn read(&mut self) -> Result<u64, Reason> {
+        match self.quantity {
+            Quantity::Energy => self.nvml.energy_mj(self.device),
+            Quantity::Power => self.nvml.power_mw(self.device),
+            Quantity::PowerInstant => self.nvml.power_instant_mw(self.device),
+        }
+    }
+}

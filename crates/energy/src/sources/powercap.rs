@@ -1,0 +1,93 @@
+//! RAPL through `/sys/class/powercap/intel-rapl:*`, which is the name for AMD's too.
+
+use std::path::Path;
+
+use super::{Found, Info, NumberFile, RAPL_STEP, Scale, number, text};
+use crate::component::{Class, Component, Method, Source};
+use crate::options::Options;
+use crate::reason::Reason;
+
+/// Zones of RAPL. Those that begin with `intel-rapl-mmio` are the same counters once more.
+const PREFIX: &str = "intel-rapl:";
+/// Of packages, by their names.
+const PACKAGE: &str = "package-";
+
+/// All zones, and the domains that are missing.
+pub(super) fn find(options: &Options) -> Vec<Found> {
+    let directory = options.roots.sysfs.join("class/powercap");
+    let zones: Vec<String> = match super::names(&directory) {
+        Ok(names) => names.into_iter().filter(|name| name.starts_with(PREFIX)).collect(),
+        Err(reason) => return missing(&reason),
+    };
+    if zones.is_empty() {
+        let whole = directory.display().to_string();
+        return missing(&Reason::NoDomain { whole, part: format!("zone {PREFIX}*") });
+    }
+    let mut found = Vec::new();
+    for zone in zones.iter().filter(|zone| !is_part(zone)) {
+        let name = match text(&directory.join(zone).join("name")) {
+            Ok(name) => name,
+            Err(reason) => {
+                found.push(row(Component::new(Class::Package, zone.as_str()), zone, Err(reason)));
+                continue;
+            }
+        };
+        let class = if name == "psys" { Class::Platform } else { Class::Package };
+        found.push(counter(&directory, zone, Component::new(class, name.as_str())));
+        let parts: Vec<_> = zones.iter().filter(|part| is_part_of(part, zone)).collect();
+        let domains: Vec<_> = parts.iter().filter_map(|part| domain(&directory, part, &name)).collect();
+        let has_dram = domains.iter().any(|it| it.info.component.class == Class::Dram);
+        found.extend(domains);
+        if class == Class::Package && !has_dram {
+            let reason = Reason::NoDomain { whole: name.clone(), part: "domain dram".to_owned() };
+            found.push(row(of_package(Class::Dram, &name), zone, Err(reason)));
+        }
+    }
+    found
+}
+
+/// A package of this name has parts of these names, whichever source tells of them.
+pub(super) fn of_package(class: Class, package: &str) -> Component {
+    Component::new(class, format!("{}-{}", class.name(), package.strip_prefix(PACKAGE).unwrap_or(package)))
+}
+
+fn missing(reason: &Reason) -> Vec<Found> {
+    [Class::Package, Class::Dram]
+        .map(|class| row(Component::all(class), "powercap", Err(reason.clone())))
+        .into()
+}
+
+/// `intel-rapl:0:1`.
+fn is_part(zone: &str) -> bool {
+    zone.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(':'))
+}
+
+fn is_part_of(zone: &str, whole: &str) -> bool {
+    zone.strip_prefix(whole).is_some_and(|rest| rest.starts_with(':'))
+}
+
+/// A domain of a package. One with a name that is not known is left out: nobody could say what it covers.
+fn domain(directory: &Path, zone: &str, package: &str) -> Option<Found> {
+    let class = match text(&directory.join(zone).join("name")).ok()?.as_str() {
+        "core" => Class::Cores,
+        "uncore" => Class::Uncore,
+        "dram" => Class::Dram,
+        _ => return None,
+    };
+    Some(counter(directory, zone, of_package(class, package)))
+}
+
+fn counter(directory: &Path, zone: &str, component: Component) -> Found {
+    let zone_directory = directory.join(zone);
+    let range = zone_directory.join("max_energy_range_uj");
+    let wraps_after = text(&range).and_then(|text| number(&range, &text)).ok().filter(|&range| range > 0);
+    let scale = Scale { per_unit: 1e-6, wraps_after };
+    let state = NumberFile::channel(zone_directory.join("energy_uj"), scale);
+    row(component, zone, state)
+}
+
+fn row(component: Component, zone: &str, state: Result<super::Live, Reason>) -> Found {
+    let detail = zone.to_owned();
+    let info = Info { component, source: Source::Powercap, method: Method::Counter, detail, step: RAPL_STEP };
+    Found { info, state }
+}

@@ -1,0 +1,327 @@
+//! The functions of NVML that are served.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::code;
+use crate::devices::{self, Watched};
+use crate::structs::{MEMORY_V2, Memory, MemoryV2, PciInfo, Utilization};
+
+/// Version of the public CUDA driver interface that `libcuda.so.1` has here: 1000 * major + 10 * minor.
+const CUDA_VERSION: c_int = 13_000;
+/// What device code is made for that runs everywhere in the pool.
+const COMPUTE_CAPABILITY: (c_int, c_int) = (7, 5);
+/// `CL_DEVICE_NAME`.
+const NAME: u32 = 0x102b;
+/// `CL_DEVICE_MAX_CLOCK_FREQUENCY`, in MHz.
+const CLOCK: u32 = 0x100c;
+/// `NVML_BRAND_UNKNOWN`.
+const BRAND_UNKNOWN: c_uint = 0;
+/// `NVML_DEVICE_ARCH_UNKNOWN`.
+const ARCHITECTURE_UNKNOWN: c_uint = u32::MAX;
+/// `NVML_COMPUTEMODE_DEFAULT`, `NVML_FEATURE_DISABLED`.
+const DEFAULT: c_uint = 0;
+
+/// Runs the body of an entry point. A panic, which would be a defect of ours, must not unwind into the program.
+fn guard(body: impl FnOnce() -> Result<(), u32>) -> u32 {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => code::SUCCESS,
+        Ok(Err(code)) => code,
+        Err(_) => code::UNKNOWN,
+    }
+}
+
+/// Stores a value where the program wants it.
+fn give<T>(place: *mut T, value: T) -> Result<(), u32> {
+    if place.is_null() {
+        return Err(code::INVALID_ARGUMENT);
+    }
+    // SAFETY: not null; that it leads to a place for a `T` is what the entry points ask of the program.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// Stores a text with its NUL.
+fn give_text(place: *mut c_char, length: c_uint, text: &str) -> Result<(), u32> {
+    if place.is_null() {
+        return Err(code::INVALID_ARGUMENT);
+    }
+    if text.len() >= length as usize {
+        return Err(code::INSUFFICIENT_SIZE);
+    }
+    // SAFETY: the program's place has `length` bytes, more than the text.
+    unsafe {
+        place.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
+        place.add(text.len()).write(0);
+    }
+    Ok(())
+}
+
+fn text_of<'a>(text: *const c_char) -> Result<&'a str, u32> {
+    if text.is_null() {
+        return Err(code::INVALID_ARGUMENT);
+    }
+    // SAFETY: not null; a text that ends with a NUL and stays during the call is what the entry points ask of the program.
+    unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| code::INVALID_ARGUMENT)
+}
+
+/// A handle is the device's index, counted from 1.
+fn handle(index: usize) -> *mut c_void {
+    std::ptr::without_provenance_mut(index + 1)
+}
+
+fn with<T>(device: *mut c_void, ask: impl FnOnce(&Watched) -> Result<T, u32>) -> Result<T, u32> {
+    devices::with_all(|all| {
+        let index = device.addr().checked_sub(1);
+        ask(index.and_then(|index| all.get(index)).ok_or(code::INVALID_ARGUMENT)?)
+    })
+}
+
+fn index_of(device: *mut c_void) -> Result<c_uint, u32> {
+    with(device, |_| c_uint::try_from(device.addr() - 1).map_err(|_| code::INVALID_ARGUMENT))
+}
+
+fn find(place: *mut *mut c_void, is_it: impl Fn(&Watched) -> bool) -> Result<(), u32> {
+    let index = devices::with_all(|all| all.iter().position(is_it).ok_or(code::NOT_FOUND))?;
+    give(place, handle(index))
+}
+
+fn by_index(index: c_uint, place: *mut *mut c_void) -> Result<(), u32> {
+    let index = index as usize;
+    devices::with_all(|all| all.get(index).map(drop).ok_or(code::INVALID_ARGUMENT))?;
+    give(place, handle(index))
+}
+
+/// "0000:01:00.0", with a domain of any length.
+fn by_bus_id(text: *const c_char, place: *mut *mut c_void) -> Result<(), u32> {
+    let numbers: Vec<_> =
+        text_of(text)?.split([':', '.']).map(|part| u32::from_str_radix(part, 16)).collect();
+    let (domain, bus, device) = match numbers.as_slice() {
+        [Ok(domain), Ok(bus), Ok(device), Ok(_)] => (*domain, *bus, *device),
+        [Ok(bus), Ok(device), Ok(_)] => (0, *bus, *device),
+        _ => return Err(code::INVALID_ARGUMENT),
+    };
+    find(place, |it| it.device.pci() == [domain, bus, device])
+}
+
+fn chars<const N: usize>(text: &str) -> [c_char; N] {
+    let mut all = [0; N];
+    for (to, from) in all.iter_mut().take(N - 1).zip(text.bytes()) {
+        *to = c_char::from_ne_bytes([from]);
+    }
+    all
+}
+
+fn pci_info(device: *mut c_void, place: *mut PciInfo) -> Result<(), u32> {
+    let [domain, bus, slot] = with(device, |it| Ok(it.device.pci()))?;
+    let info = PciInfo {
+        bus_id_legacy: chars(&format!("{domain:04X}:{bus:02X}:{slot:02X}.0")),
+        domain,
+        bus,
+        device: slot,
+        // Not known, and not NVIDIA's.
+        pci_device_id: 0,
+        pci_sub_system_id: 0,
+        bus_id: chars(&format!("{domain:08X}:{bus:02X}:{slot:02X}.0")),
+    };
+    give(place, info)
+}
+
+fn clock(device: *mut c_void, place: *mut c_uint) -> Result<(), u32> {
+    let mhz = with(device, |it| Ok(it.device.number(CLOCK)))?;
+    give(place, c_uint::try_from(mhz).unwrap_or(c_uint::MAX))
+}
+
+/// Writes the C functions around bodies that use `?`.
+macro_rules! entries {
+    ($($(#[$doc:meta])* fn $name:ident($($parameter:ident: $type:ty),* $(,)?) $body:block)+) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// What NVML asks of the program: pointers are `NULL` or lead to what the function's description says.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, reason = "C's name")]
+        pub unsafe extern "C" fn $name($($parameter: $type),*) -> u32 {
+            guard(|| $body)
+        }
+    )+
+
+        /// Names of the functions that are served.
+        pub const SERVED: &[&str] = &["nvmlErrorString", $(stringify!($name)),+];
+    };
+}
+
+/// A code in words.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "C's name")]
+#[rustfmt::skip]
+pub extern "C"
+fn nvmlErrorString(result: u32) -> *const c_char {
+    let text = match result {
+        code::SUCCESS => c"Success",
+        code::UNINITIALIZED => c"Uninitialized",
+        code::INVALID_ARGUMENT => c"Invalid Argument",
+        code::NOT_SUPPORTED => c"Not Supported",
+        code::NOT_FOUND => c"Not Found",
+        code::INSUFFICIENT_SIZE => c"Insufficient Size",
+        code::DRIVER_NOT_LOADED => c"Driver Not Loaded",
+        code::GPU_IS_LOST => c"GPU is lost",
+        code::ARGUMENT_VERSION_MISMATCH => c"Argument version mismatch",
+        _ => c"Unknown Error",
+    };
+    text.as_ptr()
+}
+
+entries! {
+    /// Opens the pool.
+    fn nvmlInit() { devices::init() }
+    /// Opens the pool.
+    fn nvmlInit_v2() { devices::init() }
+    /// Opens the pool. A pool without devices is no error in any case.
+    fn nvmlInitWithFlags(_flags: c_uint) { devices::init() }
+    /// Closes it, when it was called as often as `nvmlInit`.
+    fn nvmlShutdown() { devices::shutdown() }
+    /// Penstock's version.
+    fn nvmlSystemGetDriverVersion(version: *mut c_char, length: c_uint) {
+        give_text(version, length, env!("CARGO_PKG_VERSION"))
+    }
+    /// Version of the public interface that this library has.
+    fn nvmlSystemGetNVMLVersion(version: *mut c_char, length: c_uint) {
+        give_text(version, length, concat!("13.", env!("CARGO_PKG_VERSION")))
+    }
+    /// Version of `libcuda.so.1`.
+    fn nvmlSystemGetCudaDriverVersion(version: *mut c_int) { give(version, CUDA_VERSION) }
+    /// Version of `libcuda.so.1`.
+    fn nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) { give(version, CUDA_VERSION) }
+    /// How many devices of the pool CUDA programs can use.
+    fn nvmlDeviceGetCount(count: *mut c_uint) {
+        give(count, devices::with_all(|all| c_uint::try_from(all.len()).map_err(|_| code::UNKNOWN))?)
+    }
+    /// How many devices of the pool CUDA programs can use.
+    fn nvmlDeviceGetCount_v2(count: *mut c_uint) {
+        give(count, devices::with_all(|all| c_uint::try_from(all.len()).map_err(|_| code::UNKNOWN))?)
+    }
+    /// The device with an index.
+    fn nvmlDeviceGetHandleByIndex(index: c_uint, device: *mut *mut c_void) { by_index(index, device) }
+    /// The device with an index.
+    fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut *mut c_void) { by_index(index, device) }
+    /// The device with a UUID.
+    fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut *mut c_void) {
+        let uuid = text_of(uuid)?;
+        find(device, |it| it.device.uuid_text() == uuid)
+    }
+    /// The device with a place on the PCI bus.
+    fn nvmlDeviceGetHandleByPciBusId(bus_id: *const c_char, device: *mut *mut c_void) { by_bus_id(bus_id, device) }
+    /// The device with a place on the PCI bus.
+    fn nvmlDeviceGetHandleByPciBusId_v2(bus_id: *const c_char, device: *mut *mut c_void) { by_bus_id(bus_id, device) }
+    /// Its name, as its driver says it.
+    fn nvmlDeviceGetName(device: *mut c_void, name: *mut c_char, length: c_uint) {
+        give_text(name, length, &with(device, |it| Ok(it.device.text(NAME)))?)
+    }
+    /// Its UUID, the same as `cuDeviceGetUuid`.
+    fn nvmlDeviceGetUUID(device: *mut c_void, uuid: *mut c_char, length: c_uint) {
+        give_text(uuid, length, &with(device, |it| Ok(it.device.uuid_text()))?)
+    }
+    /// Its index.
+    fn nvmlDeviceGetIndex(device: *mut c_void, index: *mut c_uint) { give(index, index_of(device)?) }
+    /// Its index: there are no files of devices.
+    fn nvmlDeviceGetMinorNumber(device: *mut c_void, number: *mut c_uint) { give(number, index_of(device)?) }
+    /// Its place on the PCI bus.
+    fn nvmlDeviceGetPciInfo(device: *mut c_void, info: *mut PciInfo) { pci_info(device, info) }
+    /// Its place on the PCI bus.
+    fn nvmlDeviceGetPciInfo_v3(device: *mut c_void, info: *mut PciInfo) { pci_info(device, info) }
+    /// Its memory, and what of it is used, by whom ever. Not supported where it can not be known.
+    fn nvmlDeviceGetMemoryInfo(device: *mut c_void, memory: *mut Memory) {
+        let (total, free) = with(device, Watched::memory)?;
+        give(memory, Memory { total, free, used: total - free })
+    }
+    /// As `nvmlDeviceGetMemoryInfo`; nothing is reserved.
+    fn nvmlDeviceGetMemoryInfo_v2(device: *mut c_void, memory: *mut MemoryV2) {
+        if memory.is_null() {
+            return Err(code::INVALID_ARGUMENT);
+        }
+        // SAFETY: not null; the program's struct begins with its version.
+        if unsafe { (&raw const (*memory).version).read() } != MEMORY_V2 {
+            return Err(code::ARGUMENT_VERSION_MISMATCH);
+        }
+        let (total, free) = with(device, Watched::memory)?;
+        give(memory, MemoryV2 { version: MEMORY_V2, total, reserved: 0, free, used: total - free })
+    }
+    /// How busy it was since it was last asked. How busy its memory was is not known: 0.
+    fn nvmlDeviceGetUtilizationRates(device: *mut c_void, utilization: *mut Utilization) {
+        give(utilization, Utilization { gpu: with(device, Watched::utilization)?, memory: 0 })
+    }
+    /// What device code runs on it.
+    fn nvmlDeviceGetCudaComputeCapability(device: *mut c_void, major: *mut c_int, minor: *mut c_int) {
+        index_of(device)?;
+        give(major, COMPUTE_CAPABILITY.0)?;
+        give(minor, COMPUTE_CAPABILITY.1)
+    }
+    /// Any number of programs.
+    fn nvmlDeviceGetComputeMode(device: *mut c_void, mode: *mut c_uint) { index_of(device).and_then(|_| give(mode, DEFAULT)) }
+    /// Off: there is no such mode.
+    fn nvmlDeviceGetPersistenceMode(device: *mut c_void, mode: *mut c_uint) { index_of(device).and_then(|_| give(mode, DEFAULT)) }
+    /// Unknown.
+    fn nvmlDeviceGetBrand(device: *mut c_void, brand: *mut c_uint) { index_of(device).and_then(|_| give(brand, BRAND_UNKNOWN)) }
+    /// Unknown.
+    fn nvmlDeviceGetArchitecture(device: *mut c_void, architecture: *mut c_uint) {
+        index_of(device).and_then(|_| give(architecture, ARCHITECTURE_UNKNOWN))
+    }
+    /// The driver's `CL_DEVICE_MAX_CLOCK_FREQUENCY`, in MHz, whichever clock is asked for.
+    fn nvmlDeviceGetMaxClockInfo(device: *mut c_void, _kind: c_uint, mhz: *mut c_uint) { clock(device, mhz) }
+    /// Not measured.
+    fn nvmlDeviceGetClockInfo(_device: *mut c_void, _kind: c_uint, _mhz: *mut c_uint) { Err(code::NOT_SUPPORTED) }
+    /// Not measured.
+    fn nvmlDeviceGetPowerUsage(_device: *mut c_void, _milliwatts: *mut c_uint) { Err(code::NOT_SUPPORTED) }
+    /// Not measured.
+    fn nvmlDeviceGetEnforcedPowerLimit(_device: *mut c_void, _milliwatts: *mut c_uint) { Err(code::NOT_SUPPORTED) }
+    /// Not measured.
+    fn nvmlDeviceGetPowerManagementLimit(_device: *mut c_void, _milliwatts: *mut c_uint) { Err(code::NOT_SUPPORTED) }
+    /// Not measured.
+    fn nvmlDeviceGetTotalEnergyConsumption(_device: *mut c_void, _millijoules: *mut u64) { Err(code::NOT_SUPPORTED) }
+    /// Not measured.
+    fn nvmlDeviceGetTemperature(_device: *mut c_void, _sensor: c_uint, _degrees: *mut c_uint) { Err(code::NOT_SUPPORTED) }
+    /// Not measured.
+    fn nvmlDeviceGetFanSpeed(_device: *mut c_void, _percent: *mut c_uint) { Err(code::NOT_SUPPORTED) }
+    /// Not known.
+    fn nvmlDeviceGetPerformanceState(_device: *mut c_void, _state: *mut c_uint) { Err(code::NOT_SUPPORTED) }
+    /// Not known: the pool's clients are on other hosts, under other numbers.
+    fn nvmlDeviceGetComputeRunningProcesses_v3(_device: *mut c_void, _count: *mut c_uint, _infos: *mut c_void) {
+        Err(code::NOT_SUPPORTED)
+    }
+    /// Not known.
+    fn nvmlDeviceGetGraphicsRunningProcesses_v3(_device: *mut c_void, _count: *mut c_uint, _infos: *mut c_void) {
+        Err(code::NOT_SUPPORTED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_that_is_served_is_nvmls() {
+        let names: Vec<_> = include_str!("symbols.txt").lines().collect();
+        for name in SERVED {
+            assert!(names.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn texts_fit_or_are_refused() {
+        let mut place = [1; 4];
+        assert_eq!(give_text(place.as_mut_ptr(), 4, "abc"), Ok(()));
+        assert_eq!(place, [97, 98, 99, 0]);
+        assert_eq!(give_text(place.as_mut_ptr(), 4, "abcd"), Err(code::INSUFFICIENT_SIZE));
+        assert_eq!(give_text(std::ptr::null_mut(), 4, "a"), Err(code::INVALID_ARGUMENT));
+    }
+
+    #[test]
+    fn nothing_answers_before_it_is_opened() {
+        let mut count = 0;
+        // SAFETY: a place for a number.
+        assert_eq!(unsafe { nvmlDeviceGetCount_v2(&mut count) }, code::UNINITIALIZED);
+        // SAFETY: takes nothing.
+        assert_eq!(unsafe { nvmlShutdown() }, code::UNINITIALIZED);
+    }
+}

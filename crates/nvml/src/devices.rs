@@ -1,0 +1,154 @@
+//! The pool behind NVML: opened by the first `nvmlInit`, closed by the last `nvmlShutdown`.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use penstock_client::config::Config;
+use penstock_client::{Device, Pool};
+use penstock_link::{Address, Key};
+
+use crate::code;
+
+/// `CL_DEVICE_GLOBAL_MEM_SIZE`.
+const GLOBAL_MEM_SIZE: u32 = 0x101f;
+/// Set by daemons for their workers, which must not meet their own pool.
+const WORKER_VARIABLE: &str = "PENSTOCK_WORKER";
+/// Time of work and idleness over which a share is taken, at least: five of the kernel's ticks for one core.
+const SPAN_NS_MIN: u64 = 50_000_000;
+/// Until two looks are so far apart...
+const SPAN_WAIT: Duration = Duration::from_millis(50);
+/// ... or a second has passed.
+const SPAN_WAITS_MAX: u32 = 20;
+
+/// The pool while it is open.
+pub(crate) struct Open {
+    devices: Vec<Watched>,
+    process: u32,
+    inits: u32,
+    _pool: Pool,
+}
+
+/// A device, and how busy it was when it was last asked.
+pub(crate) struct Watched {
+    pub(crate) device: Arc<Device>,
+    last: Mutex<Last>,
+}
+
+#[derive(Default)]
+struct Last {
+    busy_ns: u64,
+    capacity_ns: u64,
+    percent: Option<u32>,
+}
+
+static OPEN: Mutex<Option<Open>> = Mutex::new(None);
+
+fn state() -> MutexGuard<'static, Option<Open>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `nvmlInit`: counted.
+pub(crate) fn init() -> Result<(), u32> {
+    let mut state = state();
+    if let Some(open) = state.as_mut().filter(|open| open.process == std::process::id()) {
+        open.inits = open.inits.saturating_add(1);
+        return Ok(());
+    }
+    // After a fork the sessions are the parent's: they are not closed in the child, which opens its own.
+    std::mem::forget(state.take());
+    *state = Some(open()?);
+    Ok(())
+}
+
+/// `nvmlShutdown`.
+pub(crate) fn shutdown() -> Result<(), u32> {
+    let mut state = state();
+    let open = state.as_mut().filter(|open| open.process == std::process::id()).ok_or(code::UNINITIALIZED)?;
+    open.inits -= 1;
+    if open.inits == 0 {
+        *state = None;
+    }
+    Ok(())
+}
+
+fn open() -> Result<Open, u32> {
+    let refused = |text: std::fmt::Arguments<'_>| {
+        crate::say(text);
+        code::DRIVER_NOT_LOADED
+    };
+    if std::env::var_os(WORKER_VARIABLE).is_some() {
+        return Err(code::DRIVER_NOT_LOADED);
+    }
+    let config = Config::load().map_err(|error| refused(format_args!("{error}")))?;
+    if config.nodes.is_empty() {
+        return Err(refused(format_args!("no nodes are configured; name them in PENSTOCK_NODES")));
+    }
+    let is_remote = config.nodes.iter().any(|node| matches!(node.address, Address::Tcp { .. }));
+    let load = |path: &Path| Key::load(path).ok();
+    let key = if is_remote { config.key.as_deref().and_then(load) } else { None };
+    let addresses: Vec<_> = config.nodes.iter().map(|node| node.address.clone()).collect();
+    let pool = Pool::open(&addresses, key.as_ref(), config.timeout);
+    for (_, error) in pool.absent() {
+        crate::say(format_args!("left out: {error}"));
+    }
+    // In the pool's order, whatever this process's turn is: tools show the same list each time.
+    let usable =
+        pool.select(config.devices.as_ref()).into_iter().filter(|device| device.is_usable_for_cuda());
+    let devices: Vec<_> = usable.map(Watched::new).collect();
+    Ok(Open { devices, process: std::process::id(), inits: 1, _pool: pool })
+}
+
+/// Asks all devices something.
+pub(crate) fn with_all<T>(ask: impl FnOnce(&[Watched]) -> Result<T, u32>) -> Result<T, u32> {
+    let state = state();
+    let open = state.as_ref().filter(|open| open.process == std::process::id()).ok_or(code::UNINITIALIZED)?;
+    ask(&open.devices)
+}
+
+impl Watched {
+    fn new(device: Arc<Device>) -> Self {
+        let watched = Self { device, last: Mutex::default() };
+        // So that the first question has a span to look at; a worker that is lost is told with it.
+        _ = watched.percent(false);
+        watched
+    }
+
+    /// All its memory and what of it is free, in bytes.
+    pub(crate) fn memory(&self) -> Result<(u64, u64), u32> {
+        let total = self.device.number(GLOBAL_MEM_SIZE);
+        let sensors = self.device.sensors().map_err(|_| code::GPU_IS_LOST)?;
+        let free = sensors.memory_free.ok_or(code::NOT_SUPPORTED)?;
+        Ok((total, free.min(total)))
+    }
+
+    /// The share of its time that it worked since it was last asked, in percent.
+    pub(crate) fn utilization(&self) -> Result<u32, u32> {
+        for _ in 0..SPAN_WAITS_MAX {
+            if let Some(percent) = self.percent(true)? {
+                return Ok(percent);
+            }
+            thread::sleep(SPAN_WAIT);
+        }
+        // The host's clock of work stands still.
+        Err(code::NOT_SUPPORTED)
+    }
+
+    fn percent(&self, supported: bool) -> Result<Option<u32>, u32> {
+        let sensors = self.device.sensors().map_err(|_| code::GPU_IS_LOST)?;
+        let (Some(busy_ns), Some(capacity_ns)) = (sensors.busy_ns, sensors.capacity_ns) else {
+            return if supported { Err(code::NOT_SUPPORTED) } else { Ok(None) };
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let (busy, span) =
+            (busy_ns.saturating_sub(last.busy_ns), capacity_ns.saturating_sub(last.capacity_ns));
+        if span >= SPAN_NS_MIN {
+            // The first look is from the start of the host, which is no answer to how busy it is now.
+            let is_first = last.capacity_ns == 0;
+            let percent = u32::try_from(busy.min(span) * 100 / span).unwrap_or(100);
+            *last = Last { busy_ns, capacity_ns, percent: (!is_first).then_some(percent) };
+        }
+        Ok(last.percent)
+    }
+}

@@ -1,0 +1,57 @@
+//! `libnvidia-ml.so.1`: the devices of the pool, as CUDA programs see them, for tools and frameworks that list and watch NVIDIA's.
+//!
+//! * `api`: the functions that are served. All others that NVML has are there too, answer that they are not supported, and say
+//!   their name once.
+//! * `devices`: the pool behind them.
+
+mod api;
+mod devices;
+mod structs;
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+pub use api::*;
+
+/// `nvmlReturn_t`.
+pub mod code {
+    #![allow(missing_docs, reason = "NVML's names say what they are")]
+    pub const SUCCESS: u32 = 0;
+    pub const UNINITIALIZED: u32 = 1;
+    pub const INVALID_ARGUMENT: u32 = 2;
+    pub const NOT_SUPPORTED: u32 = 3;
+    pub const NOT_FOUND: u32 = 6;
+    pub const INSUFFICIENT_SIZE: u32 = 7;
+    pub const DRIVER_NOT_LOADED: u32 = 9;
+    pub const GPU_IS_LOST: u32 = 15;
+    pub const ARGUMENT_VERSION_MISMATCH: u32 = 25;
+    pub const UNKNOWN: u32 = 999;
+}
+
+/// The functions that are not served.
+mod unserved {
+    include!(concat!(env!("OUT_DIR"), "/unserved.rs"));
+}
+pub use unserved::*;
+
+/// Tells who measures the host itself that this library shows the pool instead: NVIDIA's has no such symbol.
+#[unsafe(no_mangle)]
+pub extern "C" fn penstock_nvml() -> u32 {
+    code::SUCCESS
+}
+
+/// Says once that a function is not served.
+fn not_served(name: &'static str) -> u32 {
+    static TOLD: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
+        say(format_args!("{name} is not served"));
+    }
+    code::NOT_SUPPORTED
+}
+
+/// A line on standard error.
+fn say(text: std::fmt::Arguments<'_>) {
+    // Nobody to tell if standard error is closed.
+    _ = std::io::stderr().write_all(format!("penstock: {text}\n").as_bytes());
+}

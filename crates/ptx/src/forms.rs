@@ -1,0 +1,119 @@
+//! Every instruction form that is served: one table for the parser, the checks and the documentation.
+//!
+//! A row's suffixes are written as PTX's manual writes them: `.word` must be there, `{.word}` may be there, `.(a|b)` is one of
+//! several, and `.CLASS` in capitals is a list of words with a name (see [`class`]). The words of an instruction may come in
+//! another order than the row's, as assemblers accept it; types count in their order.
+//!
+//! A row's operands are `name:type`. Names: `d`, `p`, `q` are written, all others are read. Types: `t` and `s` are the first and
+//! the last type suffix, `w` is an integer of twice the width of `t`, `~t` is a register that may be wider, `vt` is a vector where
+//! `.v2`, `.v4` or `.v8` is there. Other types are PTX's, and `[]`, `tex`, `label`, `targets`, `call`, `symbol` (`t`, or the address of a variable),
+//! `imm` (an integer in the text), `handle`. `?` behind the type: may be missing. `!` before the name: may be negated. `|`: the second
+//! destination of `d|p`.
+
+mod pattern;
+mod table;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+pub use pattern::class;
+pub(crate) use pattern::{Form, OperandForm, OperandKind, Suffixes, TypeRule};
+
+use crate::ir::Opcode;
+
+/// One form of an instruction, for people to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormRow {
+    /// The first word, such as `add`.
+    pub name: &'static str,
+    /// What the suffixes can be, in the manner of PTX's manual.
+    pub suffixes: &'static str,
+    /// The operands with their types.
+    pub operands: &'static str,
+    /// What it does, in one line.
+    pub doc: &'static str,
+    /// What the parser makes of it.
+    pub opcode: Opcode,
+}
+
+impl FormRow {
+    /// The form as one writes it: `add{.sat}.s32 d, a, b`.
+    pub fn syntax(&self) -> String {
+        let operands: Vec<&str> = self
+            .operands
+            .split_whitespace()
+            .map(|operand| operand.split(':').next().unwrap_or(operand))
+            .collect();
+        let mut text = format!("{}{}", self.name, self.suffixes);
+        if !operands.is_empty() {
+            text.push(' ');
+            text.push_str(&operands.join(", ").replace(", |", "|"));
+        }
+        text
+    }
+}
+
+/// Every form that is served, in alphabetical order of the names.
+pub fn table() -> impl Iterator<Item = FormRow> {
+    table::ROWS.iter().copied()
+}
+
+/// The row of an opcode with its suffixes, such as `add.sat.s32`; `None` if it is not served.
+///
+/// Where two rows differ in their operands only, the first.
+pub fn row_of(mnemonic: &str) -> Option<FormRow> {
+    let (name, suffixes) = mnemonic.split_once('.').unwrap_or((mnemonic, ""));
+    let words: Vec<&str> = suffixes.split('.').filter(|word| !word.is_empty()).collect();
+    of(name).iter().find(|form| form.suffixes(&words).is_some()).map(|form| form.row)
+}
+
+static FORMS: LazyLock<HashMap<&'static str, Vec<Form>>> = LazyLock::new(|| {
+    let mut forms: HashMap<&'static str, Vec<Form>> = HashMap::new();
+    for row in table::ROWS {
+        forms.entry(row.name).or_default().push(Form::compile(row));
+    }
+    forms
+});
+
+/// The forms whose first word is `name`; empty if it is no opcode that is served.
+pub(crate) fn of(name: &str) -> &'static [Form] {
+    FORMS.get(name).map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_compiles_and_the_table_is_in_order() {
+        let names: Vec<&str> = table().map(|row| row.name).collect();
+        assert!(names.is_sorted(), "the table is not in alphabetical order");
+        for row in table() {
+            assert!(of(row.name).iter().any(|form| form.row == row), "{}", row.syntax());
+            assert!(row.doc.ends_with('.'), "{}: {}", row.syntax(), row.doc);
+        }
+    }
+
+    #[test]
+    fn no_two_rows_are_the_same() {
+        let mut seen = std::collections::HashSet::new();
+        for row in table() {
+            assert!(seen.insert((row.name, row.suffixes, row.operands)), "{} is there twice", row.syntax());
+        }
+    }
+
+    #[test]
+    fn every_opcode_has_a_row() {
+        for opcode in Opcode::ALL {
+            assert!(table().any(|row| row.opcode == *opcode), "{opcode:?} has no row");
+        }
+    }
+
+    #[test]
+    fn a_row_reads_like_the_manual() {
+        let row = table()
+            .find(|row| row.name == "add" && row.suffixes.contains("{.sat}.s32"))
+            .expect("there is a saturating sum");
+        assert_eq!(row.syntax(), "add{.sat}.s32 d, a, b");
+    }
+}

@@ -1,0 +1,246 @@
+//! PTX text to a module.
+//!
+//! The grammar is read by recursive descent over tokens, one declaration at a time; instructions are compared with the table in
+//! [`crate::forms`]. Addresses and sizes that need the whole module are laid out at the end, in [`crate::layout`].
+
+mod constant;
+mod cursor;
+mod declare;
+mod function;
+mod initial;
+mod operand;
+mod raw;
+mod scope;
+mod special;
+mod statement;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub(crate) use function::Bounds;
+
+use cursor::Cursor;
+use initial::Initial;
+
+use crate::error::{ParseError, ParseErrorKind};
+use crate::ir::{Function, FunctionId, GlobalId, Module, Opaque, SharedId, SharedVariable};
+use crate::layout;
+use crate::lexer::{Place, Token};
+
+/// Longest text that is read. The largest modules of libraries are some 100 MiB.
+const TEXT_BYTES_MAX: usize = 512 << 20;
+
+/// What a name of the module is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ModuleName {
+    Global(GlobalId),
+    Shared(SharedId),
+    Function(FunctionId),
+}
+
+/// A `.global` or `.const` variable before the layout.
+#[derive(Debug)]
+struct GlobalDraft<'a> {
+    name: &'a str,
+    size: u64,
+    align: u64,
+    is_const: bool,
+    opaque: Option<Opaque>,
+    initial: Initial<'a>,
+    /// Declared `.extern`: another module has it.
+    external: bool,
+}
+
+/// A kernel before the layout.
+#[derive(Debug)]
+struct EntryDraft {
+    function: FunctionId,
+    bounds: Bounds,
+}
+
+/// A module that is being read.
+struct Parser<'a> {
+    cursor: Cursor<'a>,
+    version: (u32, u32),
+    target: u32,
+    names: HashMap<&'a str, ModuleName>,
+    globals: Vec<GlobalDraft<'a>>,
+    shared: Vec<SharedVariable>,
+    functions: Vec<Function>,
+    entries: Vec<EntryDraft>,
+    mnemonics: HashMap<&'a str, Arc<str>>,
+}
+
+/// Reads a module. `text` may end with NULs.
+///
+/// # Errors
+/// What is not PTX, and what is PTX but not served, with the place in the text.
+pub(crate) fn parse(text: &str) -> Result<Module, ParseError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(Place::default()
+            .error(ParseErrorKind::TooMany { what: "bytes of text", limit: TEXT_BYTES_MAX as u64 }));
+    }
+    let mut parser = Parser {
+        cursor: Cursor::new(text)?,
+        version: (0, 0),
+        target: 0,
+        names: HashMap::new(),
+        globals: Vec::new(),
+        shared: Vec::new(),
+        functions: Vec::new(),
+        entries: Vec::new(),
+        mnemonics: HashMap::new(),
+    };
+    parser.head()?;
+    while parser.cursor.token() != Token::End {
+        parser.declaration()?;
+    }
+    parser.finish()
+}
+
+impl<'a> Parser<'a> {
+    /// `.version`, `.target`, `.address_size`.
+    fn head(&mut self) -> Result<(), ParseError> {
+        let no_head = |cursor: &Cursor<'_>| cursor.error(ParseErrorKind::NoHead);
+        if !self.cursor.accept_dotted("version")? {
+            return Err(no_head(&self.cursor));
+        }
+        let start = self.cursor.place();
+        self.cursor.advance()?;
+        self.version =
+            version(self.cursor.text_from(start)).ok_or_else(|| start.error(ParseErrorKind::NoHead))?;
+        if !self.cursor.accept_dotted("target")? {
+            return Err(no_head(&self.cursor));
+        }
+        loop {
+            let (word, place) = self.cursor.word("the name of a target")?;
+            if let Some(target) = word.strip_prefix("sm_").or_else(|| word.strip_prefix("compute_")) {
+                let number = target.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+                self.target =
+                    number.parse().map_err(|_| place.error(ParseErrorKind::Number(word.to_owned())))?;
+            }
+            if !self.cursor.accept(',')? {
+                break;
+            }
+        }
+        if self.cursor.accept_dotted("address_size")? {
+            let place = self.cursor.place();
+            if constant::integer(&mut self.cursor)? != 64 {
+                return Err(place.error(ParseErrorKind::AddressSize));
+            }
+        }
+        Ok(())
+    }
+
+    /// One thing at the level of the module.
+    fn declaration(&mut self) -> Result<(), ParseError> {
+        let mut external = false;
+        loop {
+            match self.cursor.token() {
+                Token::Dotted("extern") => external = true,
+                Token::Dotted("visible" | "weak" | "common") => {}
+                _ => break,
+            }
+            self.cursor.advance()?;
+        }
+        match self.cursor.token() {
+            Token::Dotted("entry") => self.function(true),
+            Token::Dotted("func") => self.function(false),
+            Token::Dotted("global" | "const") => self.global(external),
+            Token::Dotted("shared") => self.shared_variable(external, None),
+            Token::Dotted("alias") => self.alias(),
+            Token::Dotted("file" | "loc") => self.cursor.skip_line(),
+            Token::Dotted("section") => self.section(),
+            Token::Dotted("pragma") => self.pragma(),
+            Token::Sign('@') => self.cursor.skip_line(),
+            Token::Dotted(word) => {
+                Err(self.cursor.error(ParseErrorKind::Directive(format!(".{}", cursor::shorten(word)))))
+            }
+            _ => Err(self.cursor.unexpected("a declaration")),
+        }
+    }
+
+    /// `.alias a, b;`: `a` is another name of the function `b`.
+    fn alias(&mut self) -> Result<(), ParseError> {
+        self.cursor.advance()?;
+        let (name, _) = self.cursor.word("a name")?;
+        self.cursor.expect(',', "`,`")?;
+        let (of, place) = self.cursor.word("the name of a function")?;
+        self.cursor.expect(';', "`;`")?;
+        let Some(target @ ModuleName::Function(to)) = self.names.get(of).copied() else {
+            return Err(place.error(ParseErrorKind::UnknownName(of.to_owned())));
+        };
+        // The alias was declared like a function, and calls before this line use its number.
+        if let Some(ModuleName::Function(from)) = self.names.insert(name, target)
+            && from != to
+        {
+            let copy = Function { name: name.to_owned(), ..self.functions[to.index()].clone() };
+            self.functions[from.index()] = copy;
+        }
+        Ok(())
+    }
+
+    /// `.section name { ... }`: debug information, which is not used.
+    fn section(&mut self) -> Result<(), ParseError> {
+        while !self.cursor.accept('{')? {
+            if self.cursor.token() == Token::End {
+                return Err(self.cursor.unexpected("`{`"));
+            }
+            self.cursor.advance()?;
+        }
+        while !self.cursor.accept('}')? {
+            if self.cursor.token() == Token::End {
+                return Err(self.cursor.unexpected("`}`"));
+            }
+            self.cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    /// `.pragma "...";`: a hint.
+    fn pragma(&mut self) -> Result<(), ParseError> {
+        self.cursor.advance()?;
+        loop {
+            match self.cursor.token() {
+                Token::Text(_) => self.cursor.advance()?,
+                _ => return Err(self.cursor.unexpected("a string")),
+            };
+            if !self.cursor.accept(',')? {
+                return self.cursor.expect(';', "`;`");
+            }
+        }
+    }
+
+    /// Declares a name of the module.
+    fn declare(&mut self, name: &'a str, what: ModuleName, place: Place) -> Result<(), ParseError> {
+        match self.names.insert(name, what) {
+            None => Ok(()),
+            Some(_) => Err(place.error(ParseErrorKind::Duplicate(name.to_owned()))),
+        }
+    }
+
+    /// Lays out what was read.
+    fn finish(self) -> Result<Module, ParseError> {
+        let data = declare::data(&self.globals, &self.names)?;
+        let mut module = Module {
+            version: self.version,
+            target: self.target,
+            functions: self.functions,
+            entries: Vec::new(),
+            globals: data.globals,
+            shared: self.shared,
+            data: data.block,
+        };
+        for id in data.functions_taken {
+            module.functions[id.index()].address_taken = true;
+        }
+        let entries: Vec<_> = self.entries.iter().map(|draft| (draft.function, draft.bounds)).collect();
+        layout::lay_out(&mut module, &entries)?;
+        Ok(module)
+    }
+}
+
+fn version(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}

@@ -1,0 +1,322 @@
+//! Kernels and device functions.
+
+use super::scope::{LabelKind, Names};
+use super::{EntryDraft, ModuleName, Parser, constant, cursor};
+use crate::error::{ParseError, ParseErrorKind};
+use crate::ir::{Formal, Function, FunctionId, Signature, Space, Statement, Symbol};
+use crate::lexer::{Place, Token};
+
+/// Most statements of a function: compilers stay far below; the limit bounds what a hostile text can make us keep.
+const STATEMENTS_MAX: usize = 1 << 23;
+
+/// What a kernel says about its launches.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Bounds {
+    /// `.maxntid`
+    pub(crate) max_threads: Option<u32>,
+    /// `.reqntid`
+    pub(crate) required: Option<[u32; 3]>,
+}
+
+/// The body of a function while it is read.
+pub(super) struct Draft<'a> {
+    pub(super) names: Names<'a>,
+    pub(super) body: Vec<Statement>,
+}
+
+impl<'a> Parser<'a> {
+    /// `.entry name (...) { ... }` or `.func (...) name (...) { ... }`, or only the declaration of one.
+    pub(super) fn function(&mut self, is_entry: bool) -> Result<(), ParseError> {
+        self.cursor.advance()?;
+        let mut draft = Draft { names: Names::new(), body: Vec::new() };
+        let mut returns = Vec::new();
+        while matches!(self.cursor.token(), Token::Dotted("attribute")) {
+            self.skip_directive()?;
+        }
+        if !is_entry && self.cursor.accept('(')? {
+            returns = self.formals(Some(&mut draft.names))?;
+        }
+        let (name, place) = self.cursor.word("the name of a function")?;
+        let params =
+            if self.cursor.accept('(')? { self.formals(Some(&mut draft.names))? } else { Vec::new() };
+        let (bounds, no_return) = self.directives()?;
+        let id = self.declare_function(name, is_entry, place)?;
+        let has_body = self.cursor.accept('{')?;
+        if has_body && self.functions[id.index()].body.is_some() {
+            return Err(place.error(ParseErrorKind::Duplicate(name.to_owned())));
+        }
+        if has_body {
+            declare_formals(&mut draft.names, &returns, Symbol::Return)?;
+            declare_formals(&mut draft.names, &params, Symbol::Param)?;
+            self.body(&mut draft)?;
+        } else {
+            self.cursor.expect(';', "`;` or `{`")?;
+        }
+        let known = &mut self.functions[id.index()];
+        if has_body || known.body.is_none() {
+            *known = Function {
+                name: name.to_owned(),
+                is_entry,
+                returns: returns.into_iter().map(|formal| formal.0).collect(),
+                params: params.into_iter().map(|formal| formal.0).collect(),
+                registers: draft.names.registers,
+                variables: draft.names.variables,
+                labels: draft.names.labels,
+                body: has_body.then_some(draft.body),
+                frame_bytes: 0,
+                frame_align: 1,
+                address_taken: known.address_taken,
+                no_return,
+                line: place.line,
+            };
+        }
+        if is_entry && has_body {
+            self.entries.push(EntryDraft { function: id, bounds });
+        }
+        Ok(())
+    }
+
+    /// The number of a function, which a declaration or a call may have given it before.
+    fn declare_function(
+        &mut self,
+        name: &'a str,
+        is_entry: bool,
+        place: Place,
+    ) -> Result<FunctionId, ParseError> {
+        if let Some(known) = self.names.get(name) {
+            return match known {
+                ModuleName::Function(id) if self.functions[id.index()].is_entry == is_entry => Ok(*id),
+                _ => Err(place.error(ParseErrorKind::Duplicate(name.to_owned()))),
+            };
+        }
+        let id = FunctionId(u32::try_from(self.functions.len()).unwrap_or(u32::MAX));
+        self.declare(name, ModuleName::Function(id), place)?;
+        self.functions.push(Function {
+            name: name.to_owned(),
+            is_entry,
+            returns: Vec::new(),
+            params: Vec::new(),
+            registers: Vec::new(),
+            variables: Vec::new(),
+            labels: Vec::new(),
+            body: None,
+            frame_bytes: 0,
+            frame_align: 1,
+            address_taken: false,
+            no_return: false,
+            line: place.line,
+        });
+        Ok(id)
+    }
+
+    /// What stands between the parameters and the body.
+    fn directives(&mut self) -> Result<(Bounds, bool), ParseError> {
+        let mut bounds = Bounds::default();
+        let mut no_return = false;
+        while let Token::Dotted(word) = self.cursor.token() {
+            match word {
+                "maxntid" => {
+                    let product =
+                        self.extents()?.iter().try_fold(1u32, |product, extent| product.checked_mul(*extent));
+                    bounds.max_threads = Some(product.unwrap_or(u32::MAX));
+                }
+                "reqntid" => bounds.required = Some(self.extents()?),
+                "noreturn" => {
+                    self.cursor.advance()?;
+                    no_return = true;
+                }
+                "pragma" => self.pragma()?,
+                // How many blocks or registers a real multiprocessor should have: nothing here depends on it.
+                "minnctapersm"
+                | "maxnctapersm"
+                | "maxnreg"
+                | "maxclusterrank"
+                | "reqnctapercluster"
+                | "explicitcluster"
+                | "blocksareclusters"
+                | "abi_preserve"
+                | "abi_preserve_control"
+                | "attribute" => self.skip_directive()?,
+                _ => {
+                    return Err(self
+                        .cursor
+                        .error(ParseErrorKind::Directive(format!(".{}", cursor::shorten(word)))));
+                }
+            }
+        }
+        Ok((bounds, no_return))
+    }
+
+    /// One to three numbers, as after `.maxntid`; missing ones are 1.
+    fn extents(&mut self) -> Result<[u32; 3], ParseError> {
+        self.cursor.advance()?;
+        let mut extents = [1; 3];
+        for extent in &mut extents {
+            let place = self.cursor.place();
+            let number = constant::integer(&mut self.cursor)?;
+            *extent =
+                u32::try_from(number).map_err(|_| place.error(ParseErrorKind::Number(number.to_string())))?;
+            if !self.cursor.accept(',')? {
+                break;
+            }
+        }
+        Ok(extents)
+    }
+
+    /// A directive and what belongs to it: numbers with commas, or something in parentheses.
+    fn skip_directive(&mut self) -> Result<(), ParseError> {
+        self.cursor.advance()?;
+        if self.cursor.accept('(')? {
+            while !self.cursor.accept(')')? {
+                if self.cursor.token() == Token::End {
+                    return Err(self.cursor.unexpected("`)`"));
+                }
+                self.cursor.advance()?;
+            }
+            return Ok(());
+        }
+        while matches!(self.cursor.token(), Token::Integer(_)) || self.cursor.token() == Token::Sign(',') {
+            self.cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    /// The statements up to the brace that closes the body; the one that opens it is taken.
+    fn body(&mut self, draft: &mut Draft<'a>) -> Result<(), ParseError> {
+        loop {
+            if draft.body.len() >= STATEMENTS_MAX {
+                let limit = STATEMENTS_MAX as u64;
+                return Err(self
+                    .cursor
+                    .error(ParseErrorKind::TooMany { what: "statements in a function", limit }));
+            }
+            let place = self.cursor.place();
+            match self.cursor.token() {
+                Token::Sign('}') => {
+                    self.cursor.advance()?;
+                    if !draft.names.close() {
+                        break;
+                    }
+                }
+                Token::Sign('{') => {
+                    self.cursor.advance()?;
+                    draft.names.open(place)?;
+                }
+                Token::Sign(';') => _ = self.cursor.advance()?,
+                Token::Dotted(word) => self.body_directive(word, draft)?,
+                Token::Word(_) | Token::Sign('@') => self.statement(draft)?,
+                _ => return Err(self.cursor.unexpected("a statement or `}`")),
+            }
+        }
+        draft.names.resolve(&mut draft.body)
+    }
+
+    fn body_directive(&mut self, word: &str, draft: &mut Draft<'a>) -> Result<(), ParseError> {
+        match word {
+            "reg" => self.register(&mut draft.names),
+            "local" => self.local_variable(Space::Local, &mut draft.names),
+            "param" => self.local_variable(Space::Param, &mut draft.names),
+            "shared" => self.shared_variable(false, Some(&mut draft.names)),
+            "extern" => {
+                self.cursor.advance()?;
+                self.shared_variable(true, Some(&mut draft.names))
+            }
+            "global" | "const" => self.global(false),
+            "loc" | "file" => self.cursor.skip_line(),
+            "pragma" => self.pragma(),
+            "section" => self.section(),
+            _ => Err(self.cursor.error(ParseErrorKind::Directive(format!(".{}", cursor::shorten(word))))),
+        }
+    }
+
+    /// What stands behind a label: nothing, or a list that the label names.
+    pub(super) fn label(
+        &mut self,
+        name: &'a str,
+        place: Place,
+        draft: &mut Draft<'a>,
+    ) -> Result<(), ParseError> {
+        let kind = match self.cursor.token() {
+            Token::Dotted("branchtargets") => {
+                self.cursor.advance()?;
+                LabelKind::Branches(self.list("a label")?)
+            }
+            Token::Dotted("calltargets") => {
+                self.cursor.advance()?;
+                let names = self.list("the name of a function")?;
+                LabelKind::Calls(
+                    names
+                        .into_iter()
+                        .map(|(name, place)| self.known_function(name, place))
+                        .collect::<Result<_, _>>()?,
+                )
+            }
+            Token::Dotted("callprototype") => {
+                self.cursor.advance()?;
+                LabelKind::Prototype(std::sync::Arc::new(self.prototype()?))
+            }
+            _ => {
+                let id = draft.names.declare_label(name, draft.body.len(), place)?;
+                draft.body.push(Statement::Label(id));
+                return Ok(());
+            }
+        };
+        draft.names.declare_label_kind(name, kind, place)
+    }
+
+    /// `a, b, c;`
+    fn list(&mut self, expected: &'static str) -> Result<Vec<(&'a str, Place)>, ParseError> {
+        let mut names = Vec::new();
+        loop {
+            names.push(self.cursor.word(expected)?);
+            if !self.cursor.accept(',')? {
+                self.cursor.expect(';', "`;`")?;
+                return Ok(names);
+            }
+        }
+    }
+
+    /// The function with that name, which must be declared.
+    pub(super) fn known_function(&self, name: &str, place: Place) -> Result<FunctionId, ParseError> {
+        match self.names.get(name) {
+            Some(ModuleName::Function(id)) => Ok(*id),
+            Some(_) => {
+                Err(place.error(ParseErrorKind::WrongName { name: name.to_owned(), needed: "a function" }))
+            }
+            None => Err(place.error(ParseErrorKind::UnknownName(name.to_owned()))),
+        }
+    }
+
+    /// `(.param .b32 _) _ (.param .b64 _);`
+    fn prototype(&mut self) -> Result<Signature, ParseError> {
+        let mut returns = Vec::new();
+        if self.cursor.accept('(')? {
+            returns = self.formals(None)?;
+        }
+        self.cursor.word("`_`")?;
+        let params = if self.cursor.accept('(')? { self.formals(None)? } else { Vec::new() };
+        if let Token::Dotted("noreturn") = self.cursor.token() {
+            self.cursor.advance()?;
+        }
+        while let Token::Dotted("abi_preserve" | "abi_preserve_control") = self.cursor.token() {
+            self.skip_directive()?;
+        }
+        self.cursor.expect(';', "`;`")?;
+        let formals = |list: Vec<(Formal, &'a str, Place)>| list.into_iter().map(|formal| formal.0).collect();
+        Ok(Signature { returns: formals(returns), params: formals(params) })
+    }
+}
+
+/// Makes parameters in memory known by their names; those in registers already are.
+fn declare_formals<'a>(
+    names: &mut Names<'a>,
+    formals: &[(Formal, &'a str, Place)],
+    symbol: impl Fn(u32) -> Symbol,
+) -> Result<(), ParseError> {
+    for (index, (formal, name, place)) in (0u32..).zip(formals) {
+        if formal.register.is_none() && !formal.name.is_empty() {
+            names.declare_symbol(name, symbol(index), *place)?;
+        }
+    }
+    Ok(())
+}

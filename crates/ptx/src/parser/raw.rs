@@ -1,0 +1,118 @@
+//! Operands as the text has them, before anything says what they should be.
+
+use super::constant::{self, Number};
+use super::cursor::Cursor;
+use crate::error::{ParseError, ParseErrorKind};
+use crate::lexer::{Place, Token};
+
+/// Most operands of an instruction or elements of a vector: the longest are eight.
+const ELEMENTS_MAX: usize = 16;
+
+/// Deepest nesting of braces and brackets: a vector in an address.
+const DEPTH_MAX: u32 = 3;
+
+/// One operand.
+#[derive(Debug)]
+pub(super) struct Raw<'a> {
+    pub(super) kind: RawKind<'a>,
+    pub(super) place: Place,
+    /// It stands behind the `|` of `p|q`.
+    pub(super) second: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum RawKind<'a> {
+    /// `!name.component+offset`, most of it optional.
+    Name { name: &'a str, component: Option<&'a str>, offset: Option<i64>, negated: bool },
+    /// A constant expression.
+    Number(Number),
+    /// `{...}`
+    Braces(Vec<Raw<'a>>),
+    /// `[...]`
+    Brackets(Vec<Raw<'a>>),
+}
+
+/// Reads operands up to the semicolon, which is taken.
+pub(super) fn operands<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<Raw<'a>>, ParseError> {
+    let mut operands = Vec::new();
+    if cursor.accept(';')? {
+        return Ok(operands);
+    }
+    let mut second = false;
+    loop {
+        let mut operand = raw(cursor, 0)?;
+        operand.second = second;
+        push(&mut operands, operand)?;
+        second = cursor.accept('|')?;
+        if !second && !cursor.accept(',')? {
+            cursor.expect(';', "`,` or `;`")?;
+            return Ok(operands);
+        }
+    }
+}
+
+/// Reads operands in parentheses, of which the first is taken: arguments of a call.
+pub(super) fn arguments<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<Raw<'a>>, ParseError> {
+    let mut operands = Vec::new();
+    while !cursor.accept(')')? {
+        operands.push(raw(cursor, 0)?);
+        if !cursor.accept(',')? && cursor.token() != Token::Sign(')') {
+            return Err(cursor.unexpected("`,` or `)`"));
+        }
+    }
+    Ok(operands)
+}
+
+fn push<'a>(operands: &mut Vec<Raw<'a>>, operand: Raw<'a>) -> Result<(), ParseError> {
+    if operands.len() >= ELEMENTS_MAX {
+        return Err(operand
+            .place
+            .error(ParseErrorKind::TooMany { what: "operands", limit: ELEMENTS_MAX as u64 }));
+    }
+    operands.push(operand);
+    Ok(())
+}
+
+fn raw<'a>(cursor: &mut Cursor<'a>, depth: u32) -> Result<Raw<'a>, ParseError> {
+    let place = cursor.place();
+    let kind = match cursor.token() {
+        token if constant::starts(token) => RawKind::Number(constant::expression(cursor)?),
+        Token::Word(_) => name(cursor, false)?,
+        Token::Sign('!') => {
+            cursor.advance()?;
+            name(cursor, true)?
+        }
+        Token::Sign('{') => RawKind::Braces(list(cursor, '}', depth)?),
+        Token::Sign('[') => RawKind::Brackets(list(cursor, ']', depth)?),
+        _ => return Err(cursor.unexpected("an operand")),
+    };
+    Ok(Raw { kind, place, second: false })
+}
+
+fn list<'a>(cursor: &mut Cursor<'a>, end: char, depth: u32) -> Result<Vec<Raw<'a>>, ParseError> {
+    if depth >= DEPTH_MAX {
+        return Err(cursor
+            .error(ParseErrorKind::TooMany { what: "levels of an operand", limit: u64::from(DEPTH_MAX) }));
+    }
+    cursor.advance()?;
+    let mut elements = Vec::new();
+    while !cursor.accept(end)? {
+        push(&mut elements, raw(cursor, depth + 1)?)?;
+        if !cursor.accept(',')? && cursor.token() != Token::Sign(end) {
+            return Err(cursor.unexpected("`,` or the end of the list"));
+        }
+    }
+    Ok(elements)
+}
+
+fn name<'a>(cursor: &mut Cursor<'a>, negated: bool) -> Result<RawKind<'a>, ParseError> {
+    let (name, _) = cursor.word("a name")?;
+    let mut component = None;
+    if let Token::Dotted(word) = cursor.token() {
+        component = Some(word);
+        cursor.advance()?;
+    }
+    let has_offset = matches!(cursor.token(), Token::Sign('+' | '-'));
+    let offset = if has_offset { Some(constant::integer(cursor)?.cast_signed()) } else { None };
+    Ok(RawKind::Name { name, component, offset, negated })
+}

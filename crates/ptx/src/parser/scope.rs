@@ -1,0 +1,350 @@
+//! Names inside a function: registers, variables and labels of nested blocks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::{ParseError, ParseErrorKind};
+use crate::ir::{
+    FunctionId, Label, LabelId, Operand, Register, RegisterId, SharedId, Signature, Statement, Symbol, Type,
+    Variable, VariableId,
+};
+use crate::lexer::Place;
+
+/// Most registers of a function that something uses. Compilers stay below 100,000; a table of this many is some 40 MiB.
+const REGISTERS_MAX: usize = 1 << 20;
+
+/// Deepest nesting of blocks. Compilers use two or three.
+const BLOCKS_MAX: usize = 64;
+
+/// What a name is inside a function.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Local {
+    /// A register.
+    Register(RegisterId),
+    /// A variable with an address.
+    Symbol(Symbol),
+}
+
+/// What a label stands for.
+#[derive(Debug, Clone)]
+pub(super) enum LabelKind<'a> {
+    /// A place in the body.
+    Position(LabelId),
+    /// A list for `brx.idx`.
+    Branches(Vec<(&'a str, Place)>),
+    /// A list for an indirect call.
+    Calls(Vec<FunctionId>),
+    /// The types of an indirect call.
+    Prototype(Arc<Signature>),
+}
+
+/// A block `{ ... }`.
+#[derive(Debug, Default)]
+struct Block<'a> {
+    parent: Option<usize>,
+    names: HashMap<&'a str, Local>,
+    /// `%r<10>`: the names `%r0` to `%r9`.
+    ranges: HashMap<&'a str, (u64, Type, u8)>,
+    labels: HashMap<&'a str, LabelKind<'a>>,
+}
+
+/// Where a label is used, to be resolved at the end of the function.
+#[derive(Debug)]
+struct Reference<'a> {
+    statement: usize,
+    operand: usize,
+    block: usize,
+    name: &'a str,
+    place: Place,
+}
+
+/// The names of a function while it is read.
+#[derive(Debug)]
+pub(crate) struct Names<'a> {
+    blocks: Vec<Block<'a>>,
+    /// The block that is open, and how deep it is.
+    current: usize,
+    depth: usize,
+    references: Vec<Reference<'a>>,
+    pub(crate) registers: Vec<Register>,
+    pub(crate) variables: Vec<Variable>,
+    pub(crate) labels: Vec<Label>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new() -> Self {
+        Self {
+            blocks: vec![Block::default()],
+            current: 0,
+            depth: 0,
+            references: Vec::new(),
+            registers: Vec::new(),
+            variables: Vec::new(),
+            labels: Vec::new(),
+        }
+    }
+
+    /// A block opens.
+    pub(super) fn open(&mut self, place: Place) -> Result<(), ParseError> {
+        if self.depth >= BLOCKS_MAX {
+            return Err(
+                place.error(ParseErrorKind::TooMany { what: "nested blocks", limit: BLOCKS_MAX as u64 })
+            );
+        }
+        self.depth += 1;
+        self.blocks.push(Block { parent: Some(self.current), ..Block::default() });
+        self.current = self.blocks.len() - 1;
+        Ok(())
+    }
+
+    /// A block closes. Returns false if it is the function's own.
+    pub(super) fn close(&mut self) -> bool {
+        match self.blocks[self.current].parent {
+            Some(parent) => {
+                self.current = parent;
+                self.depth -= 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn declare(&mut self, name: &'a str, local: Local, place: Place) -> Result<(), ParseError> {
+        if self.blocks[self.current].names.insert(name, local).is_some() {
+            return Err(place.error(ParseErrorKind::Duplicate(name.to_owned())));
+        }
+        Ok(())
+    }
+
+    fn add_register(&mut self, register: Register, place: Place) -> Result<RegisterId, ParseError> {
+        match u32::try_from(self.registers.len()) {
+            Ok(number) if self.registers.len() < REGISTERS_MAX => {
+                self.registers.push(register);
+                Ok(RegisterId(number))
+            }
+            _ => Err(place.error(ParseErrorKind::TooMany {
+                what: "registers in a function",
+                limit: REGISTERS_MAX as u64,
+            })),
+        }
+    }
+
+    /// `.reg .ty name;`
+    pub(super) fn declare_register(
+        &mut self,
+        name: &'a str,
+        ty: Type,
+        lanes: u8,
+        place: Place,
+    ) -> Result<RegisterId, ParseError> {
+        let id = self.add_register(Register { name: name.to_owned(), ty, lanes }, place)?;
+        self.declare(name, Local::Register(id), place)?;
+        Ok(id)
+    }
+
+    /// `.reg .ty name<count>;`
+    pub(super) fn declare_range(
+        &mut self,
+        name: &'a str,
+        count: u64,
+        ty: Type,
+        lanes: u8,
+        place: Place,
+    ) -> Result<(), ParseError> {
+        if self.blocks[self.current].ranges.insert(name, (count, ty, lanes)).is_some() {
+            return Err(place.error(ParseErrorKind::Duplicate(name.to_owned())));
+        }
+        Ok(())
+    }
+
+    /// A `.local` or `.param` variable.
+    pub(super) fn declare_variable(
+        &mut self,
+        name: &'a str,
+        variable: Variable,
+        place: Place,
+    ) -> Result<VariableId, ParseError> {
+        let id = VariableId(u32::try_from(self.variables.len()).unwrap_or(u32::MAX));
+        self.variables.push(variable);
+        self.declare(name, Local::Symbol(Symbol::Variable(id)), place)?;
+        Ok(id)
+    }
+
+    /// A `.shared` variable of the function.
+    pub(super) fn declare_shared(
+        &mut self,
+        name: &'a str,
+        id: SharedId,
+        place: Place,
+    ) -> Result<(), ParseError> {
+        self.declare(name, Local::Symbol(Symbol::Shared(id)), place)
+    }
+
+    /// A parameter or return value.
+    pub(super) fn declare_symbol(
+        &mut self,
+        name: &'a str,
+        symbol: Symbol,
+        place: Place,
+    ) -> Result<(), ParseError> {
+        self.declare(name, Local::Symbol(symbol), place)
+    }
+
+    /// What a name is, from the innermost block outwards.
+    pub(crate) fn find(&mut self, name: &'a str, place: Place) -> Result<Option<Local>, ParseError> {
+        let mut block = Some(self.current);
+        while let Some(index) = block {
+            if let Some(local) = self.blocks[index].names.get(name) {
+                return Ok(Some(*local));
+            }
+            if let Some((ty, lanes)) = self.blocks[index].in_range(name) {
+                let id = self.add_register(Register { name: name.to_owned(), ty, lanes }, place)?;
+                self.blocks[index].names.insert(name, Local::Register(id));
+                return Ok(Some(Local::Register(id)));
+            }
+            block = self.blocks[index].parent;
+        }
+        Ok(None)
+    }
+
+    /// `name:` before the statement with that index.
+    pub(super) fn declare_label(
+        &mut self,
+        name: &'a str,
+        position: usize,
+        place: Place,
+    ) -> Result<LabelId, ParseError> {
+        let id = LabelId(u32::try_from(self.labels.len()).unwrap_or(u32::MAX));
+        self.labels
+            .push(Label { name: name.to_owned(), position: u32::try_from(position).unwrap_or(u32::MAX) });
+        self.declare_label_kind(name, LabelKind::Position(id), place)?;
+        Ok(id)
+    }
+
+    /// `name: .branchtargets ...;` and its like.
+    pub(super) fn declare_label_kind(
+        &mut self,
+        name: &'a str,
+        kind: LabelKind<'a>,
+        place: Place,
+    ) -> Result<(), ParseError> {
+        if self.blocks[self.current].labels.insert(name, kind).is_some() {
+            return Err(place.error(ParseErrorKind::Duplicate(name.to_owned())));
+        }
+        Ok(())
+    }
+
+    /// Notes that an operand of a statement is a label, which may come later in the text.
+    pub(super) fn refer(&mut self, statement: usize, operand: usize, name: &'a str, place: Place) {
+        self.references.push(Reference { statement, operand, block: self.current, name, place });
+    }
+
+    /// What a label stands for, seen from the open block.
+    pub(super) fn label(&self, name: &str) -> Option<&LabelKind<'a>> {
+        self.label_from(self.current, name)
+    }
+
+    fn label_from(&self, block: usize, name: &str) -> Option<&LabelKind<'a>> {
+        let mut block = Some(block);
+        while let Some(index) = block {
+            if let Some(kind) = self.blocks[index].labels.get(name) {
+                return Some(kind);
+            }
+            block = self.blocks[index].parent;
+        }
+        None
+    }
+
+    /// Puts the labels into the operands that wait for them.
+    pub(super) fn resolve(&self, body: &mut [Statement]) -> Result<(), ParseError> {
+        for reference in &self.references {
+            let resolved = match self.label_from(reference.block, reference.name) {
+                Some(LabelKind::Position(id)) => Operand::Label(*id),
+                Some(LabelKind::Branches(names)) => Operand::Targets(self.targets(reference.block, names)?),
+                Some(_) => return Err(wrong_label(reference.name, reference.place)),
+                None => {
+                    return Err(reference
+                        .place
+                        .error(ParseErrorKind::UnknownName(reference.name.to_owned())));
+                }
+            };
+            let Some(Statement::Instruction(instruction)) = body.get_mut(reference.statement) else {
+                continue;
+            };
+            let Some(operand) = instruction.operands.get_mut(reference.operand) else { continue };
+            if std::mem::discriminant(operand) != std::mem::discriminant(&resolved) {
+                return Err(wrong_label(reference.name, reference.place));
+            }
+            *operand = resolved;
+        }
+        Ok(())
+    }
+
+    fn targets(&self, block: usize, names: &[(&'a str, Place)]) -> Result<Vec<LabelId>, ParseError> {
+        let target = |(name, place): &(&'a str, Place)| match self.label_from(block, name) {
+            Some(LabelKind::Position(id)) => Ok(*id),
+            Some(_) => Err(wrong_label(name, *place)),
+            None => Err(place.error(ParseErrorKind::UnknownName((*name).to_owned()))),
+        };
+        names.iter().map(target).collect()
+    }
+}
+
+impl Block<'_> {
+    /// The type of `name` if it is `%r` and a number below the count of a range `%r<count>`.
+    fn in_range(&self, name: &str) -> Option<(Type, u8)> {
+        if self.ranges.is_empty() {
+            return None;
+        }
+        // `%rd12` may be number 12 of `%rd` or number 2 of `%rd1`.
+        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        (1..=digits).find_map(|count| {
+            let (prefix, number) = name.split_at(name.len() - count);
+            let (limit, ty, lanes) = self.ranges.get(prefix)?;
+            let is_plain = number == "0" || !number.starts_with('0');
+            let number = number.parse::<u64>().ok()?;
+            (is_plain && number < *limit).then_some((*ty, *lanes))
+        })
+    }
+}
+
+fn wrong_label(name: &str, place: Place) -> ParseError {
+    place.error(ParseErrorKind::WrongName { name: name.to_owned(), needed: "a label of this kind" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_of_a_range_are_made_when_they_are_used() {
+        let mut names = Names::new();
+        let place = Place::default();
+        names.declare_range("%r", 13, Type::B32, 1, place).expect("the first");
+        names.declare_range("%r1", 3, Type::F32, 1, place).expect("another prefix");
+        let mut kind = |name| match names.find(name, place).expect("few registers") {
+            Some(Local::Register(id)) => Some(names.registers[id.index()].ty),
+            _ => None,
+        };
+        assert_eq!(kind("%r0"), Some(Type::B32));
+        assert_eq!(kind("%r12"), Some(Type::F32), "number 2 of %r1");
+        assert_eq!(kind("%r13"), None);
+        assert_eq!(kind("%r00"), None);
+        assert_eq!(kind("%r"), None);
+        assert_eq!(names.registers.len(), 2);
+    }
+
+    #[test]
+    fn a_block_hides_names_until_it_closes() {
+        let mut names = Names::new();
+        let place = Place::default();
+        let outer = names.declare_register("%a", Type::B32, 1, place).expect("new");
+        names.open(place).expect("not deep");
+        let inner = names.declare_register("%a", Type::F64, 1, place).expect("another block");
+        assert_eq!(names.find("%a", place), Ok(Some(Local::Register(inner))));
+        assert!(names.close());
+        assert_eq!(names.find("%a", place), Ok(Some(Local::Register(outer))));
+        assert!(!names.close(), "the function's own block");
+        assert!(names.declare_register("%a", Type::B32, 1, place).is_err());
+    }
+}

@@ -1,0 +1,366 @@
+//! Instructions.
+
+use std::sync::Arc;
+
+use super::Parser;
+use super::cursor::shorten;
+use super::function::Draft;
+use super::operand::{Check, Misfit, label_name};
+use super::raw::{self, Raw};
+use super::scope::{LabelKind, Local};
+use crate::error::{OperandProblem, ParseError, ParseErrorKind};
+use crate::forms::{self, Form, Suffixes};
+use crate::ir::{
+    Address, Base, Call, CallTarget, Compare, Guard, Instruction, Kind, Modifiers, Opcode, Operand,
+    Signature, Space, Statement, Symbol, Type,
+};
+use crate::lexer::{Place, Token};
+
+/// Most suffixes of an opcode: the longest that exist have about ten.
+const SUFFIXES_MAX: usize = 24;
+
+/// The head of an instruction: everything before its operands.
+struct Head<'a> {
+    name: &'a str,
+    words: Vec<&'a str>,
+    place: Place,
+    guard: Option<Guard>,
+    /// The opcode with its suffixes.
+    mnemonic: Arc<str>,
+}
+
+impl<'a> Parser<'a> {
+    /// A label or an instruction.
+    pub(super) fn statement(&mut self, draft: &mut Draft<'a>) -> Result<(), ParseError> {
+        let start = self.cursor.place();
+        let guard = if self.cursor.accept('@')? {
+            if self.cursor.token() == Token::Sign('@') {
+                return self.cursor.skip_line();
+            }
+            let negated = self.cursor.accept('!')?;
+            let (name, place) = self.cursor.word("a predicate")?;
+            let register = self.check(draft, &[], &Modifiers::default()).predicate(name, place);
+            let register = register.map_err(|misfit| self.misfit(misfit, start, place, 0))?;
+            Some(Guard { register, negated })
+        } else {
+            None
+        };
+        let (name, place) = self.cursor.word("an instruction")?;
+        if guard.is_none() && self.cursor.accept(':')? {
+            return self.label(name, place, draft);
+        }
+        let mut words = Vec::new();
+        while let Token::Dotted(word) = self.cursor.token() {
+            if words.len() >= SUFFIXES_MAX {
+                return Err(self
+                    .cursor
+                    .error(ParseErrorKind::TooMany { what: "suffixes", limit: SUFFIXES_MAX as u64 }));
+            }
+            words.push(word);
+            self.cursor.advance()?;
+        }
+        let head = Head { name, words, place, guard, mnemonic: self.mnemonic(place) };
+        let forms = forms::of(name);
+        if forms.is_empty() {
+            return Err(place.error(ParseErrorKind::UnknownInstruction(self.cursor.quote(place))));
+        }
+        let instruction = if name == "call" {
+            self.call(&head, &forms[0], draft)?
+        } else {
+            let operands = raw::operands(&mut self.cursor)?;
+            self.instruction(&head, forms, &operands, draft)?
+        };
+        draft.body.push(Statement::Instruction(instruction));
+        Ok(())
+    }
+
+    fn check<'p>(
+        &'p self,
+        draft: &'p mut Draft<'a>,
+        types: &'p [Type],
+        modifiers: &'p Modifiers,
+    ) -> Check<'p, 'a> {
+        Check {
+            names: &mut draft.names,
+            module: &self.names,
+            globals: &self.globals,
+            shared: &self.shared,
+            types,
+            modifiers,
+        }
+    }
+
+    /// The opcode's text up to the next token, shared by all instructions that have it.
+    fn mnemonic(&mut self, place: Place) -> Arc<str> {
+        let text = shorten(self.cursor.text_from(place));
+        Arc::clone(self.mnemonics.entry(text).or_insert_with(|| Arc::from(text)))
+    }
+
+    fn misfit(&self, misfit: Misfit, start: Place, place: Place, number: usize) -> ParseError {
+        match misfit {
+            Misfit::Error(error) => error,
+            Misfit::Problem(problem) => {
+                place.error(ParseErrorKind::Operand { number, text: self.cursor.quote(start), problem })
+            }
+        }
+    }
+
+    /// The first form that fits, or why none does.
+    fn instruction(
+        &mut self,
+        head: &Head<'a>,
+        forms: &'static [Form],
+        operands: &[Raw<'a>],
+        draft: &mut Draft<'a>,
+    ) -> Result<Instruction, ParseError> {
+        let mut first_error = None;
+        for form in forms {
+            let Some(suffixes) =
+                form.suffixes(&head.words).filter(|suffixes| fits_together(form.row.opcode, suffixes))
+            else {
+                continue;
+            };
+            match self.operands(head, form, &suffixes, operands, draft) {
+                Ok(converted) => {
+                    let statement = draft.body.len();
+                    for (index, (operand, raw)) in converted.iter().zip(operands).enumerate() {
+                        if let (Operand::Label(_) | Operand::Targets(_), Ok(name)) =
+                            (operand, label_name(raw))
+                        {
+                            draft.names.refer(statement, index, name, raw.place);
+                        }
+                    }
+                    let written =
+                        form.operands.iter().filter(|operand| operand.written && !operand.second).count()
+                            + operands.iter().filter(|operand| operand.second).count();
+                    let symbol = converted.iter().find_map(|operand| match operand {
+                        Operand::Address(Address { base: Base::Symbol(symbol), .. }) => Some(*symbol),
+                        _ => None,
+                    });
+                    let space =
+                        symbol.and_then(|symbol| self.check(draft, &[], &suffixes.modifiers).space(symbol));
+                    return Ok(self.finish_instruction(head, form, suffixes, converted, written, space));
+                }
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        Err(first_error.unwrap_or_else(|| {
+            let text = self.cursor.quote(head.place);
+            head.place.error(ParseErrorKind::UnknownForm { opcode: head.name.to_owned(), text })
+        }))
+    }
+
+    fn finish_instruction(
+        &mut self,
+        head: &Head<'a>,
+        form: &Form,
+        suffixes: Suffixes,
+        mut operands: Vec<Operand>,
+        written: usize,
+        space: Option<Space>,
+    ) -> Instruction {
+        let Suffixes { mut modifiers, types } = suffixes;
+        for operand in &operands {
+            if let Operand::Symbol { symbol: Symbol::Function(id), .. } = operand {
+                self.functions[id.index()].address_taken = true;
+            }
+        }
+        if matches!(form.row.opcode, Opcode::Tex | Opcode::Tld4) {
+            // Level and gradients belong to the address.
+            let extra: Vec<Operand> = operands.drain(2..).collect();
+            if let Some(Operand::Texture(texture)) = operands.get_mut(1) {
+                texture.extra = extra;
+            }
+        }
+        // A variable without a space in the suffixes lies where it lies.
+        if let (None, Some(space)) = (modifiers.space, space) {
+            modifiers.space = Some(space);
+        }
+        Instruction {
+            line: head.place.line,
+            guard: head.guard,
+            opcode: form.row.opcode,
+            types,
+            modifiers,
+            operands,
+            destinations: u8::try_from(written).unwrap_or(u8::MAX),
+            call: None,
+            mnemonic: Arc::clone(&head.mnemonic),
+        }
+    }
+
+    fn operands(
+        &self,
+        head: &Head<'a>,
+        form: &Form,
+        suffixes: &Suffixes,
+        operands: &[Raw<'a>],
+        draft: &mut Draft<'a>,
+    ) -> Result<Vec<Operand>, ParseError> {
+        let wrong_count = || head.place.error(ParseErrorKind::OperandCount(self.cursor.quote(head.place)));
+        let plain = |second: &bool| !*second;
+        let given = operands.iter().map(|raw| raw.second).filter(plain).count();
+        let required = form.operands.iter().filter(|operand| !operand.second && !operand.optional).count();
+        // Optional operands are filled from the left.
+        let mut optional_given = given.checked_sub(required).ok_or_else(wrong_count)?;
+        let mut check = self.check(draft, &suffixes.types, &suffixes.modifiers);
+        let mut raws = operands.iter().enumerate().peekable();
+        let mut converted = Vec::with_capacity(operands.len());
+        for form in &form.operands {
+            let is_second_there = raws.peek().is_some_and(|(_, raw)| raw.second);
+            if form.optional && !form.second {
+                let Some(left) = optional_given.checked_sub(1) else { continue };
+                optional_given = left;
+            }
+            if form.second && !is_second_there && form.optional {
+                continue;
+            }
+            let Some((index, raw)) = raws.next().filter(|(_, raw)| raw.second == form.second) else {
+                return Err(wrong_count());
+            };
+            let operand = check
+                .operand(raw, form)
+                .map_err(|misfit| self.misfit(misfit, head.place, raw.place, index + 1))?;
+            converted.push(operand);
+        }
+        if raws.next().is_some() { Err(wrong_count()) } else { Ok(converted) }
+    }
+
+    /// `call (results), function, (arguments), prototype;` with most of it optional.
+    fn call(
+        &mut self,
+        head: &Head<'a>,
+        form: &Form,
+        draft: &mut Draft<'a>,
+    ) -> Result<Instruction, ParseError> {
+        let Some(suffixes) = form.suffixes(&head.words) else {
+            let text = self.cursor.quote(head.place);
+            return Err(head.place.error(ParseErrorKind::UnknownForm { opcode: head.name.to_owned(), text }));
+        };
+        let mut results = Vec::new();
+        if self.cursor.accept('(')? {
+            results = raw::arguments(&mut self.cursor)?;
+            self.cursor.expect(',', "`,`")?;
+        }
+        let (name, place) = self.cursor.word("whom to call")?;
+        let (mut arguments, mut label) = (Vec::new(), None);
+        if self.cursor.accept(',')? {
+            if self.cursor.accept('(')? {
+                arguments = raw::arguments(&mut self.cursor)?;
+                if self.cursor.accept(',')? {
+                    label = Some(self.cursor.word("a label")?);
+                }
+            } else {
+                label = Some(self.cursor.word("`(` or a label")?);
+            }
+        }
+        self.cursor.expect(';', "`;`")?;
+        let returns = self.arguments(head, &results, true, draft)?;
+        let arguments = self.arguments(head, &arguments, false, draft)?;
+        let target = self.call_target(head, name, place, label, draft)?;
+        let Suffixes { modifiers, types } = suffixes;
+        Ok(Instruction {
+            line: head.place.line,
+            guard: head.guard,
+            opcode: Opcode::Call,
+            types,
+            modifiers,
+            operands: Vec::new(),
+            destinations: 0,
+            call: Some(Box::new(Call { returns, target, arguments })),
+            mnemonic: Arc::clone(&head.mnemonic),
+        })
+    }
+
+    fn arguments(
+        &self,
+        head: &Head<'a>,
+        raws: &[Raw<'a>],
+        written: bool,
+        draft: &mut Draft<'a>,
+    ) -> Result<Vec<Operand>, ParseError> {
+        let modifiers = Modifiers::default();
+        let mut check = self.check(draft, &[], &modifiers);
+        let convert = |(index, raw): (usize, &Raw<'a>)| {
+            check
+                .argument(raw, written)
+                .map_err(|misfit| self.misfit(misfit, head.place, raw.place, index + 1))
+        };
+        raws.iter().enumerate().map(convert).collect()
+    }
+
+    fn call_target(
+        &self,
+        head: &Head<'a>,
+        name: &'a str,
+        place: Place,
+        label: Option<(&'a str, Place)>,
+        draft: &mut Draft<'a>,
+    ) -> Result<CallTarget, ParseError> {
+        let Some(Local::Register(register)) = draft.names.find(name, place)? else {
+            return self.known_function(name, place).map(CallTarget::Direct);
+        };
+        let found = &draft.names.registers[register.index()];
+        if found.ty.bits() != 64 || found.ty.is_float() {
+            let problem =
+                OperandProblem::Type { name: name.to_owned(), found: found.ty.name(), needed: "b64" };
+            return Err(self.misfit(Misfit::Problem(problem), head.place, place, 1));
+        }
+        let Some((label, place)) = label else {
+            return Err(place.error(ParseErrorKind::WrongName {
+                name: name.to_owned(),
+                needed: "a function, and there is no prototype",
+            }));
+        };
+        let wrong = || {
+            place.error(ParseErrorKind::WrongName {
+                name: label.to_owned(),
+                needed: "a prototype or a list of functions",
+            })
+        };
+        match draft.names.label(label) {
+            Some(LabelKind::Prototype(signature)) => {
+                Ok(CallTarget::Indirect { register, signature: Arc::clone(signature), targets: None })
+            }
+            Some(LabelKind::Calls(targets)) => {
+                let first =
+                    targets.first().and_then(|id| self.functions.get(id.index())).ok_or_else(wrong)?;
+                let signature = Signature { returns: first.returns.clone(), params: first.params.clone() };
+                Ok(CallTarget::Indirect {
+                    register,
+                    signature: Arc::new(signature),
+                    targets: Some(targets.clone()),
+                })
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// What the table's rows cannot say: which suffixes exclude each other.
+fn fits_together(opcode: Opcode, suffixes: &Suffixes) -> bool {
+    let first = suffixes.types.first().copied().unwrap_or(Type::Pred);
+    let last = suffixes.types.last().copied().unwrap_or(Type::Pred);
+    match opcode {
+        Opcode::Setp | Opcode::Set => {
+            suffixes.modifiers.compare.is_none_or(|compare| can_compare(compare, last))
+        }
+        Opcode::Cvt => {
+            // A float that gets narrower has to be rounded.
+            let narrows =
+                first.kind() == Kind::Float && last.kind() == Kind::Float && first.bits() < last.bits();
+            !narrows || suffixes.modifiers.rounding.is_some()
+        }
+        _ => true,
+    }
+}
+
+/// Whether a comparison exists for a type.
+fn can_compare(compare: Compare, ty: Type) -> bool {
+    match compare {
+        Compare::Eq | Compare::Ne => true,
+        Compare::Lt | Compare::Le | Compare::Gt | Compare::Ge => ty.kind() != Kind::Bits,
+        Compare::Lo | Compare::Ls | Compare::Hi | Compare::Hs => ty.kind() == Kind::Unsigned,
+        _ => ty.is_float(),
+    }
+}

@@ -1,0 +1,141 @@
+//! `atom` and `red`.
+//!
+//! What OpenCL 1.2 has no function for is a loop around compare-and-exchange. Orders of memory are those of the device's atomics; `.sc` and
+//! `.acq_rel` get fences around.
+
+use super::TranslateError;
+use super::body::Writer;
+use super::operand::value_type;
+use super::place::{Access, Place};
+use crate::ir::{Atomic, Instruction, Opcode, Operand, SHARED_WINDOW, Semantics, Space, Type};
+
+impl Writer<'_> {
+    pub(super) fn atomic(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+        let ty = what.ty();
+        let refused = || TranslateError::not_served(what);
+        let operation = what.modifiers.atomic.ok_or_else(refused)?;
+        if what.modifiers.vector > 1 {
+            return Err(refused());
+        }
+        if ty.bits() == 128 {
+            return Err(TranslateError::Atomics128 {
+                instruction: what.mnemonic.to_string(),
+                line: what.line,
+            });
+        }
+        if ty.bits() == 64 && !self.options.int64_atomics {
+            return Err(TranslateError::Atomics64 {
+                instruction: what.mnemonic.to_string(),
+                line: what.line,
+            });
+        }
+        // The type it is done in, and the function.
+        let (done, function) = function(operation, ty).ok_or_else(refused)?;
+        let [Operand::Address(address), values @ ..] = what.sources() else {
+            return Err(TranslateError::operand(what, what.sources()));
+        };
+        let wanted = if operation == Atomic::Cas { 2 } else { 1 };
+        if values.len() < wanted {
+            return Err(TranslateError::operand(what, values));
+        }
+        let mut arguments = Vec::with_capacity(wanted);
+        for value in &values[..wanted] {
+            arguments.push(self.read(what, value, done)?);
+        }
+        let c = value_type(done);
+        let memory = Self::memory_type(done);
+        let space = what.modifiers.space.unwrap_or(Space::Generic);
+        let place = self.place(what, address, space, Access { ty: &memory, bytes: ty.bytes() })?;
+        let arguments = arguments.join(", ");
+        let call = |object: &str, space: &str| {
+            let name =
+                if function.starts_with("ps_") { format!("{function}_{space}") } else { function.to_owned() };
+            format!("{name}((volatile __{space} {c} *)&{object}, {arguments})")
+        };
+        let fences = matches!(
+            what.modifiers.semantics,
+            Some(Semantics::AcqRel | Semantics::Acquire | Semantics::Release | Semantics::Sc)
+        );
+        if fences {
+            self.line("mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);");
+        }
+        self.line(&format!("{{ {c} x;"));
+        match place {
+            Place::Known(object) => {
+                let space = if self.is_shared(address, space) { "local" } else { "global" };
+                self.line(&format!("x = {};", call(&object, space)));
+            }
+            Place::Generic { address, shared, global, .. } => {
+                let other = format!("x = {};", call(&global, "global"));
+                match shared {
+                    Some(shared) => self.line(&format!(
+                        "if ({address} >> 56 == {:#x}UL) x = {}; else {other}",
+                        SHARED_WINDOW >> 56,
+                        call(&shared, "local")
+                    )),
+                    None => self.line(&other),
+                }
+            }
+        }
+        if fences {
+            self.line("mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);");
+        }
+        if what.opcode == Opcode::Atom {
+            self.result(what, done, "x")?;
+        }
+        self.line("}");
+        Ok(())
+    }
+
+    fn is_shared(&self, address: &crate::ir::Address, space: Space) -> bool {
+        let named = matches!(address.base, crate::ir::Base::Symbol(crate::ir::Symbol::Shared(_)));
+        space == Space::Shared || (space == Space::Generic && named)
+    }
+}
+
+/// The type that an atomic is done in, and the function: an OpenCL one, or one of the prelude without the name of the space.
+fn function(operation: Atomic, ty: Type) -> Option<(Type, &'static str)> {
+    Some(match (operation, ty) {
+        (Atomic::Add, Type::F32) => (Type::F32, "ps_atomic_add_float"),
+        (Atomic::Add, Type::F64) => (Type::F64, "ps_atomic_add_double"),
+        (Atomic::Add, Type::F16x2) => (Type::U32, "ps_atomic_add_half2"),
+        (Atomic::Add, Type::Bf16x2) => (Type::U32, "ps_atomic_add_bf162"),
+        (Atomic::Add, Type::F16) => (Type::U16, "ps_atomic_add_half"),
+        (Atomic::Add, Type::Bf16) => (Type::U16, "ps_atomic_add_bf16"),
+        (Atomic::Cas, _) if ty.bits() == 16 => (Type::U16, "ps_atomic_cas16"),
+        _ if ty.is_float() || !matches!(ty.bits(), 32 | 64) => return None,
+        (Atomic::Inc, _) if ty.bits() == 32 => (Type::U32, "ps_atomic_inc"),
+        (Atomic::Dec, _) if ty.bits() == 32 => (Type::U32, "ps_atomic_dec"),
+        (Atomic::Inc | Atomic::Dec, _) => return None,
+        (Atomic::Min, Type::S32) => (Type::S32, "atomic_min"),
+        (Atomic::Max, Type::S32) => (Type::S32, "atomic_max"),
+        (Atomic::Min, Type::S64) => (Type::S64, "atom_min"),
+        (Atomic::Max, Type::S64) => (Type::S64, "atom_max"),
+        _ if ty.bits() == 32 => (
+            Type::U32,
+            match operation {
+                Atomic::And => "atomic_and",
+                Atomic::Or => "atomic_or",
+                Atomic::Xor => "atomic_xor",
+                Atomic::Cas => "atomic_cmpxchg",
+                Atomic::Exch => "atomic_xchg",
+                Atomic::Add => "atomic_add",
+                Atomic::Min => "atomic_min",
+                _ => "atomic_max",
+            },
+        ),
+        _ => (
+            Type::U64,
+            match operation {
+                Atomic::And => "atom_and",
+                Atomic::Or => "atom_or",
+                Atomic::Xor => "atom_xor",
+                Atomic::Cas => "atom_cmpxchg",
+                Atomic::Exch => "atom_xchg",
+                Atomic::Add => "atom_add",
+                Atomic::Min => "atom_min",
+                _ => "atom_max",
+            },
+        ),
+    })
+}

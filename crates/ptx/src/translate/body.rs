@@ -1,0 +1,330 @@
+//! The body of one kernel: declarations, labels, one statement after the other.
+
+use std::fmt::Write as _;
+
+use super::flow::Flow;
+use super::linear::Sums;
+use super::operand::register_type;
+use super::uniform::Uniform;
+use super::{Options, TranslateError};
+use crate::ir::{Entry, Function, Instruction, Module, Opcode, Operand, RegisterId, Space, Statement};
+
+/// The text between the braces of a kernel, and what is known of it.
+pub(super) struct Body {
+    pub text: String,
+    pub uses_printf: bool,
+    pub uses_faults: bool,
+    pub uses_barriers: bool,
+    pub uses_dynamic_size: bool,
+    pub is_machine: bool,
+}
+
+/// A line of the text.
+struct Line {
+    /// Only wanted if the step of this register is.
+    step: Option<RegisterId>,
+    text: String,
+}
+
+/// Writes the statements of one kernel.
+pub(super) struct Writer<'a> {
+    pub module: &'a Module,
+    pub entry: &'a Entry,
+    pub function: &'a Function,
+    pub options: &'a Options,
+    pub flow: &'a Flow,
+    pub sums: &'a Sums<'a>,
+    /// The statement at hand.
+    pub at: usize,
+    /// Whether the kernel is written as a state machine.
+    pub is_machine: bool,
+    pub uses_lid: bool,
+    pub uses_shared: bool,
+    pub uses_frame: bool,
+    pub uses_carry: bool,
+    pub uses_dynamic_size: bool,
+    pub uses_printf: bool,
+    pub uses_faults: bool,
+    pub uses_barriers: bool,
+    /// Whether threads of a warp exchange values.
+    pub uses_exchange: bool,
+    /// Whether predicates of a block are counted.
+    pub uses_sums: bool,
+    /// Whether threads meet anywhere.
+    pub has_meetings: bool,
+    /// The next free state of the machine.
+    pub next_state: u32,
+    /// What meetings of a warp come to, by the state behind them.
+    pub outcomes: Vec<(u32, String)>,
+    pub steps_used: Vec<bool>,
+    /// Numbers for C variables of single statements.
+    pub temporary: u32,
+    lines: Vec<Line>,
+}
+
+impl Body {
+    pub(super) fn of(
+        module: &Module,
+        entry: &Entry,
+        function: &Function,
+        options: &Options,
+    ) -> Result<Self, TranslateError> {
+        let flow = Flow::of(function);
+        let uniform = Uniform::of(function, &flow);
+        let sums = Sums::of(module, entry, function, &flow, &uniform);
+        let mut writer = Writer {
+            module,
+            entry,
+            function,
+            options,
+            flow: &flow,
+            sums: &sums,
+            at: 0,
+            is_machine: super::machine::is_needed(function, &flow, &uniform),
+            uses_lid: false,
+            uses_shared: false,
+            uses_frame: false,
+            uses_carry: false,
+            uses_dynamic_size: false,
+            uses_printf: false,
+            uses_faults: false,
+            uses_barriers: false,
+            uses_exchange: false,
+            uses_sums: false,
+            has_meetings: super::machine::has_meetings(function),
+            next_state: 0,
+            outcomes: Vec::new(),
+            steps_used: vec![false; function.registers.len()],
+            temporary: 0,
+            lines: Vec::new(),
+        };
+        if writer.is_machine {
+            writer.machine()?;
+        } else {
+            writer.plain()?;
+        }
+        Ok(writer.finish())
+    }
+}
+
+impl Writer<'_> {
+    pub(super) fn line(&mut self, text: &str) {
+        self.lines.push(Line { step: None, text: text.to_owned() });
+    }
+
+    /// Labels and gotos, as the text has them.
+    fn plain(&mut self) -> Result<(), TranslateError> {
+        let body = self.function.body.as_deref().unwrap_or_default();
+        for (index, statement) in body.iter().enumerate() {
+            if !self.flow.reached[self.flow.block_of[index]] {
+                continue;
+            }
+            self.at = index;
+            match statement {
+                Statement::Label(label) => self.line(&format!("L{}:;", label.0)),
+                Statement::Instruction(instruction) => self.guarded(instruction)?,
+            }
+        }
+        self.line("END:;");
+        Ok(())
+    }
+
+    /// One instruction with its guard.
+    pub(super) fn guarded(&mut self, instruction: &Instruction) -> Result<(), TranslateError> {
+        let from = self.lines.len();
+        if let Some(guard) = instruction.guard {
+            let not = if guard.negated { "!" } else { "" };
+            let name = self.name(guard.register);
+            self.line(&format!("if ({not}{name}) {{"));
+        }
+        self.instruction(instruction)?;
+        if instruction.guard.is_some() {
+            self.line("}");
+        } else if self.lines[from..].iter().any(|line| line.text.starts_with("const ")) {
+            // C variables of this statement alone.
+            self.lines.insert(from, Line { step: None, text: String::from("{") });
+            self.line("}");
+        }
+        self.count_steps();
+        Ok(())
+    }
+
+    /// Keeps the steps that the statement at hand changes.
+    fn count_steps(&mut self) {
+        let sums = self.sums;
+        for &id in sums.changed_steps(self.at) {
+            let Some(step) = sums.step(id) else { continue };
+            if step.first == self.at {
+                self.lines.push(Line { step: Some(id), text: format!("q{} = 0;", id.0) });
+            }
+            let at = self.at;
+            for (_, add) in step.adds.iter().filter(|(place, _)| *place == at) {
+                let text = self.divided(add, step.unit);
+                self.lines.push(Line { step: Some(id), text: format!("q{} += (long)({text});", id.0) });
+            }
+        }
+    }
+
+    pub(super) fn step_unit(&self, id: RegisterId) -> i64 {
+        self.sums.step(id).map_or(1, |step| step.unit)
+    }
+
+    fn finish(self) -> Body {
+        let mut text = String::new();
+        self.declare(&mut text);
+        for line in &self.lines {
+            if line.step.is_none_or(|id| self.steps_used[id.index()]) {
+                text.push_str(&line.text);
+                text.push('\n');
+            }
+        }
+        Body {
+            text,
+            uses_printf: self.uses_printf,
+            uses_faults: self.uses_faults,
+            uses_barriers: self.uses_barriers,
+            uses_dynamic_size: self.uses_dynamic_size,
+            is_machine: self.is_machine,
+        }
+    }
+
+    /// Bytes of static shared memory.
+    pub(super) fn shared_bytes(&self) -> u32 {
+        self.entry.static_shared.max(16).next_multiple_of(16)
+    }
+
+    /// Bytes of the thread's own memory.
+    pub(super) fn frame_bytes(&self) -> u32 {
+        self.function.frame_bytes.max(16).next_multiple_of(16)
+    }
+
+    fn declare(&self, text: &mut String) {
+        if self.uses_shared && self.entry.uses_dynamic_shared {
+            text.push_str("__local uchar *const sh = (__local uchar *)dynamic;\n");
+        } else if self.uses_shared {
+            let _ =
+                writeln!(text, "__local uchar sh[{}] __attribute__((aligned(128)));", self.shared_bytes());
+        }
+        if self.is_machine {
+            super::machine::declare(self.threads_most(), text);
+        } else if self.uses_exchange {
+            super::warp::declare(self.threads_most(), self.uses_sums, text);
+        }
+        if self.uses_lid || self.uses_exchange || self.is_machine {
+            text.push_str("const uint lid = (uint)get_local_id(0) + (uint)get_local_size(0) * ((uint)get_local_id(1) + (uint)get_local_size(1) * (uint)get_local_id(2));\n");
+            text.push_str(
+                "const uint threads = (uint)(get_local_size(0) * get_local_size(1) * get_local_size(2));\n",
+            );
+        }
+        if self.uses_frame {
+            let _ = writeln!(text, "uchar frame[{}] __attribute__((aligned(16)));", self.frame_bytes());
+        }
+        if self.uses_carry {
+            text.push_str("uint carry = 0;\n");
+        }
+        if self.uses_sums && !self.is_machine {
+            text.push_str("if (lid == 0) wr[0] = 0;\nbarrier(CLK_LOCAL_MEM_FENCE);\n");
+        }
+        for (index, register) in self.function.registers.iter().enumerate() {
+            let ty = register_type(register.ty);
+            match register.lanes {
+                1 => {
+                    let _ = writeln!(text, "{ty} r{index};");
+                }
+                lanes => {
+                    for lane in 0..lanes {
+                        let _ = writeln!(text, "{ty} r{index}_{lane};");
+                    }
+                }
+            }
+            if self.steps_used[index] {
+                let _ = writeln!(text, "long q{index} = 0;");
+            }
+        }
+        for (index, variable) in self.function.variables.iter().enumerate() {
+            if variable.space == Space::Param {
+                let _ = writeln!(text, "ulong2 v{index}[{}];", variable.size.div_ceil(16).max(1));
+            }
+        }
+    }
+
+    /// One instruction, whatever its guard.
+    pub(super) fn instruction(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+        if !self.options.fp64 && self.is_double(what) {
+            return Err(TranslateError::DoublePrecision {
+                instruction: what.mnemonic.to_string(),
+                line: what.line,
+            });
+        }
+        match what.opcode {
+            Opcode::Bra => {
+                let [Operand::Label(label)] = what.operands[..] else {
+                    return Err(TranslateError::operand(what, &what.operands));
+                };
+                let text = self.go(label);
+                self.line(&text);
+                Ok(())
+            }
+            Opcode::BrxIdx => self.switch(what),
+            Opcode::Ret | Opcode::Exit => {
+                self.leave();
+                Ok(())
+            }
+            Opcode::Hint | Opcode::CpAsyncFence | Opcode::Brkpt | Opcode::Nanosleep => Ok(()),
+            Opcode::Ld
+            | Opcode::Ldu
+            | Opcode::St
+            | Opcode::Cvta
+            | Opcode::Isspacep
+            | Opcode::CpAsync
+            | Opcode::Mov
+            | Opcode::Fence => self.memory(what),
+            Opcode::Atom | Opcode::Red => self.atomic(what),
+            Opcode::Cvt => self.convert(what),
+            Opcode::Call | Opcode::Trap => self.call(what),
+            Opcode::Tex | Opcode::Tld4 | Opcode::Txq | Opcode::Suld | Opcode::Sust => self.texture(what),
+            Opcode::Shfl
+            | Opcode::Vote
+            | Opcode::Match
+            | Opcode::Activemask
+            | Opcode::Redux
+            | Opcode::Elect
+            | Opcode::BarSync
+            | Opcode::BarRed
+            | Opcode::BarArrive
+            | Opcode::BarWarpSync => self.together(what),
+            _ if what.types.iter().any(|ty| {
+                matches!(ty.bits(), 16) && ty.is_float() || matches!(ty.kind(), crate::ir::Kind::FloatPair)
+            }) =>
+            {
+                self.half(what)
+            }
+            _ if what.types.iter().any(|ty| ty.is_float()) || what.opcode == Opcode::Testp => {
+                self.float(what)
+            }
+            _ => self.integer(what),
+        }
+    }
+
+    fn is_double(&self, what: &Instruction) -> bool {
+        let arithmetic = !matches!(what.opcode, Opcode::Ld | Opcode::St | Opcode::Mov);
+        arithmetic && what.types.contains(&crate::ir::Type::F64)
+    }
+
+    fn switch(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+        let [index, Operand::Targets(labels)] = &what.operands[..] else {
+            return Err(TranslateError::operand(what, &what.operands));
+        };
+        let index = self.read(what, index, crate::ir::Type::U32)?;
+        self.line(&format!("switch ({index}) {{"));
+        for (number, label) in labels.iter().enumerate() {
+            // The last stands for all others: an index that is too large has no meaning.
+            let case =
+                if number + 1 == labels.len() { String::from("default") } else { format!("case {number}") };
+            let text = self.go(*label);
+            self.line(&format!("{case}: {text}"));
+        }
+        self.line("}");
+        Ok(())
+    }
+}

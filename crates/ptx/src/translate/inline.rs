@@ -1,0 +1,496 @@
+//! A kernel with the device functions it calls made part of it.
+//!
+//! A copy of the callee's body stands where the call was. Its registers, labels and variables are new ones of the kernel, its parameters
+//! are the `.param` variables of the call. So the rest of the translation knows one function only, and a barrier in a function is
+//! a barrier of the kernel. OpenCL compilers for CPUs do the same.
+
+use std::sync::Arc;
+
+use super::TranslateError;
+use crate::ir::{
+    Address, Base, Call, CallTarget, Compare, Entry, FUNCTION_WINDOW, Formal, Function, FunctionId,
+    Immediate, Instruction, Label, LabelId, Modifiers, Module, Opcode, Operand, RegisterId, Signature, Space,
+    Statement, Symbol, TextureAddress, Type, Variable, VariableId,
+};
+
+/// Statements of a kernel with all that it calls. The largest kernels in use have some ten thousand; a compiler for OpenCL takes minutes for this many.
+const STATEMENTS_MAX: usize = 400_000;
+
+/// How deep calls may be nested, so that a broken module does not overflow the stack.
+const DEPTH_MAX: u32 = 200;
+
+/// The function of `entry` without calls but those of functions that have no body.
+pub(super) fn flatten(module: &Module, entry: &Entry) -> Result<Function, TranslateError> {
+    let function = module.function(entry.function);
+    if entry.recursive {
+        let name = entry.callees.last().map_or(entry.name.clone(), |id| module.function(*id).name.clone());
+        return Err(TranslateError::Recursion { function: name, line: function.line });
+    }
+    let mut flat = function.clone();
+    let body = flat.body.take().unwrap_or_default();
+    let frame = flat.frame_bytes;
+    let mut work = Work { module, entry, flat, body: Vec::with_capacity(body.len()), frame_most: frame };
+    for statement in body {
+        work.statement(statement, frame, 0)?;
+    }
+    let Work { mut flat, mut body, frame_most, .. } = work;
+    promote(&mut flat, &mut body);
+    for (position, statement) in body.iter().enumerate() {
+        if let Statement::Label(label) = statement {
+            flat.labels[label.index()].position = u32::try_from(position).unwrap_or(u32::MAX);
+        }
+    }
+    flat.frame_bytes = frame_most;
+    flat.body = Some(body);
+    Ok(flat)
+}
+
+struct Work<'a> {
+    module: &'a Module,
+    entry: &'a Entry,
+    flat: Function,
+    body: Vec<Statement>,
+    frame_most: u32,
+}
+
+/// What the numbers of a callee are in the kernel.
+struct Shift {
+    registers: u32,
+    labels: u32,
+    variables: u32,
+    params: Vec<VariableId>,
+    returns: Vec<VariableId>,
+    end: LabelId,
+}
+
+impl Work<'_> {
+    fn statement(&mut self, statement: Statement, frame: u32, depth: u32) -> Result<(), TranslateError> {
+        if self.body.len() >= STATEMENTS_MAX {
+            return Err(TranslateError::TooLarge { kernel: self.entry.name.clone(), most: STATEMENTS_MAX });
+        }
+        match statement {
+            Statement::Instruction(instruction) if instruction.call.is_some() => {
+                self.call(instruction, frame, depth)
+            }
+            other => {
+                self.body.push(other);
+                Ok(())
+            }
+        }
+    }
+
+    fn call(&mut self, instruction: Instruction, frame: u32, depth: u32) -> Result<(), TranslateError> {
+        let Some(call) = instruction.call.as_deref() else { return Ok(()) };
+        let known = if let CallTarget::Direct(id) = call.target { Some(id) } else { None };
+        if known.is_some_and(|id| self.module.function(id).body.is_none()) {
+            self.body.push(Statement::Instruction(instruction));
+            return Ok(());
+        }
+        let over = self.new_label();
+        if let Some(guard) = instruction.guard {
+            self.branch(Some(crate::ir::Guard { negated: !guard.negated, ..guard }), over, instruction.line);
+        }
+        match &call.target {
+            CallTarget::Direct(id) => self.insert(*id, call, &instruction, frame, depth)?,
+            CallTarget::Indirect { register, signature, targets } => {
+                let candidates = targets.clone().unwrap_or_else(|| self.candidates(signature));
+                if candidates.is_empty() {
+                    return Err(TranslateError::IndirectCall {
+                        instruction: instruction.mnemonic.to_string(),
+                        line: instruction.line,
+                    });
+                }
+                for id in candidates {
+                    let next = self.new_label();
+                    self.unless(*register, id, next, instruction.line);
+                    self.insert(id, call, &instruction, frame, depth)?;
+                    self.branch(None, over, instruction.line);
+                    self.body.push(Statement::Label(next));
+                }
+                // An address that is no function's.
+                self.push(plain(Opcode::Trap, instruction.line, Vec::new()), Type::Pred, 0, false);
+            }
+        }
+        self.body.push(Statement::Label(over));
+        Ok(())
+    }
+
+    /// The functions that a pointer with this signature can lead to.
+    fn candidates(&self, signature: &Signature) -> Vec<FunctionId> {
+        let shape = |formals: &[Formal]| formals.iter().map(|formal| formal.size).collect::<Vec<_>>();
+        let numbered = (0..).map(FunctionId).zip(self.module.functions());
+        let fitting = numbered.filter(|(_, function)| {
+            function.address_taken
+                && function.body.is_some()
+                && shape(&function.params) == shape(&signature.params)
+                && shape(&function.returns) == shape(&signature.returns)
+        });
+        fitting.map(|(id, _)| id).collect()
+    }
+
+    fn branch(&mut self, guard: Option<crate::ir::Guard>, to: LabelId, line: u32) {
+        let mut branch = plain(Opcode::Bra, line, vec![Operand::Label(to)]);
+        branch.guard = guard;
+        self.body.push(Statement::Instruction(branch));
+    }
+
+    /// Goes to `next` unless the register holds the address of the function.
+    fn unless(&mut self, register: RegisterId, id: FunctionId, next: LabelId, line: u32) {
+        let differs = RegisterId(u32::try_from(self.flat.registers.len()).unwrap_or(u32::MAX));
+        self.flat.registers.push(crate::ir::Register {
+            name: String::from("%differs"),
+            ty: Type::Pred,
+            lanes: 1,
+        });
+        let address = Operand::Immediate(Immediate::Integer(FUNCTION_WINDOW + u64::from(id.0)));
+        let mut compare =
+            plain(Opcode::Setp, line, vec![Operand::Register(differs), Operand::Register(register), address]);
+        compare.types = vec![Type::U64];
+        compare.destinations = 1;
+        compare.modifiers.compare = Some(Compare::Ne);
+        self.body.push(Statement::Instruction(compare));
+        self.branch(Some(crate::ir::Guard { register: differs, negated: false }), next, line);
+    }
+
+    /// A copy of the callee, here.
+    fn insert(
+        &mut self,
+        id: FunctionId,
+        call: &Call,
+        instruction: &Instruction,
+        frame: u32,
+        depth: u32,
+    ) -> Result<(), TranslateError> {
+        let callee = self.module.function(id);
+        if depth >= DEPTH_MAX {
+            return Err(TranslateError::Recursion { function: callee.name.clone(), line: instruction.line });
+        }
+        let end = self.new_label();
+        let shift = self.enter(callee, call, frame, end, instruction)?;
+        let callee_frame = frame.next_multiple_of(callee.frame_align.max(1)) + callee.frame_bytes;
+        self.frame_most = self.frame_most.max(callee_frame);
+        for statement in callee.body.iter().flatten() {
+            let shifted = shift.statement(statement);
+            self.statement(shifted, callee_frame, depth + 1)?;
+        }
+        self.body.push(Statement::Label(end));
+        self.leave(callee, call, &shift, instruction.line);
+        Ok(())
+    }
+
+    /// Room for the callee's registers and variables, and its arguments in them.
+    fn enter(
+        &mut self,
+        callee: &Function,
+        call: &Call,
+        frame: u32,
+        end: LabelId,
+        at: &Instruction,
+    ) -> Result<Shift, TranslateError> {
+        let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let (registers, variables) = (number(self.flat.registers.len()), number(self.flat.variables.len()));
+        self.flat.registers.extend(callee.registers.iter().cloned());
+        let base = frame.next_multiple_of(callee.frame_align.max(1));
+        self.flat.variables.extend(callee.variables.iter().cloned().map(|mut variable| {
+            if variable.space == Space::Local {
+                variable.offset += base;
+            }
+            variable
+        }));
+        let labels = number(self.flat.labels.len());
+        self.flat.labels.extend(callee.labels.iter().cloned());
+        let mut shift = Shift { registers, labels, variables, params: Vec::new(), returns: Vec::new(), end };
+        if call.arguments.len() != callee.params.len() || call.returns.len() > callee.returns.len() {
+            return Err(TranslateError::operand(at, &callee.name));
+        }
+        for (formal, argument) in callee.params.iter().zip(&call.arguments) {
+            if let Some(register) = formal.register {
+                let register = RegisterId(register.0 + registers);
+                let register = Operand::Register(register);
+                match argument {
+                    Operand::Symbol {
+                        symbol: symbol @ (Symbol::Variable(_) | Symbol::Return(_)), ..
+                    } => {
+                        self.load(register, *symbol, formal.ty, at.line);
+                    }
+                    value => self.copy(register, value.clone(), formal.ty, at.line),
+                }
+                // Never looked up: the callee names its register.
+                shift.params.push(VariableId(u32::MAX));
+                continue;
+            }
+            let variable = match argument {
+                Operand::Symbol { symbol: Symbol::Variable(id), .. } if self.is_param(*id) => *id,
+                value => {
+                    let id = self.new_variable(formal.ty, formal.size, formal.align);
+                    self.store(Symbol::Variable(id), value.clone(), formal.ty, at.line);
+                    id
+                }
+            };
+            shift.params.push(variable);
+        }
+        for (index, formal) in callee.returns.iter().enumerate() {
+            let variable = match call.returns.get(index) {
+                Some(Operand::Symbol { symbol: Symbol::Variable(id), .. })
+                    if formal.register.is_none() && self.is_param(*id) =>
+                {
+                    *id
+                }
+                _ => self.new_variable(formal.ty, formal.size, formal.align),
+            };
+            shift.returns.push(variable);
+        }
+        Ok(shift)
+    }
+
+    fn is_param(&self, id: VariableId) -> bool {
+        self.flat.variables[id.index()].space == Space::Param
+    }
+
+    /// Return values into registers, where the call wants them there.
+    fn leave(&mut self, callee: &Function, call: &Call, shift: &Shift, line: u32) {
+        for (index, (formal, wanted)) in callee.returns.iter().zip(&call.returns).enumerate() {
+            let own =
+                formal.register.map(|register| Operand::Register(RegisterId(register.0 + shift.registers)));
+            match (own, wanted) {
+                (_, Operand::Sink) => {}
+                (Some(own), Operand::Symbol { symbol, .. }) => self.store(*symbol, own, formal.ty, line),
+                (Some(own), register) => self.copy(register.clone(), own, formal.ty, line),
+                (None, Operand::Symbol { symbol: Symbol::Variable(id), .. })
+                    if *id == shift.returns[index] => {}
+                (None, Operand::Symbol { symbol, .. }) => {
+                    // A return value of a kernel's function handed on as it is: through a register.
+                    let through = RegisterId(u32::try_from(self.flat.registers.len()).unwrap_or(u32::MAX));
+                    self.flat.registers.push(crate::ir::Register {
+                        name: String::from("%through"),
+                        ty: formal.ty,
+                        lanes: 1,
+                    });
+                    self.load(
+                        Operand::Register(through),
+                        Symbol::Variable(shift.returns[index]),
+                        formal.ty,
+                        line,
+                    );
+                    self.store(*symbol, Operand::Register(through), formal.ty, line);
+                }
+                (None, register) => {
+                    self.load(register.clone(), Symbol::Variable(shift.returns[index]), formal.ty, line)
+                }
+            }
+        }
+    }
+
+    fn new_label(&mut self) -> LabelId {
+        let id = LabelId(u32::try_from(self.flat.labels.len()).unwrap_or(u32::MAX));
+        self.flat.labels.push(Label { name: String::from("end"), position: 0 });
+        id
+    }
+
+    fn new_variable(&mut self, ty: Type, size: u32, align: u32) -> VariableId {
+        let id = VariableId(u32::try_from(self.flat.variables.len()).unwrap_or(u32::MAX));
+        self.flat.variables.push(Variable {
+            name: String::from("passed"),
+            space: Space::Param,
+            ty,
+            size,
+            align,
+            offset: 0,
+        });
+        id
+    }
+
+    fn push(&mut self, mut instruction: Instruction, ty: Type, destinations: u8, param: bool) {
+        instruction.types = vec![ty];
+        instruction.destinations = destinations;
+        instruction.modifiers = Modifiers { space: param.then_some(Space::Param), ..Modifiers::default() };
+        self.body.push(Statement::Instruction(instruction));
+    }
+
+    fn copy(&mut self, to: Operand, from: Operand, ty: Type, line: u32) {
+        self.push(plain(Opcode::Mov, line, vec![to, from]), ty, 1, false);
+    }
+
+    fn load(&mut self, to: Operand, from: Symbol, ty: Type, line: u32) {
+        let address = Operand::Address(Address { base: Base::Symbol(from), offset: 0 });
+        self.push(plain(Opcode::Ld, line, vec![to, address]), ty, 1, true);
+    }
+
+    fn store(&mut self, to: Symbol, value: Operand, ty: Type, line: u32) {
+        let address = Operand::Address(Address { base: Base::Symbol(to), offset: 0 });
+        self.push(plain(Opcode::St, line, vec![address, value]), ty, 0, true);
+    }
+}
+
+/// Makes registers of the `.param` variables that are only loaded and stored as a whole.
+fn promote(flat: &mut Function, body: &mut [Statement]) {
+    let mut types: Vec<Option<Type>> = vec![None; flat.variables.len()];
+    let mut barred: Vec<bool> =
+        flat.variables.iter().map(|variable| variable.space != Space::Param).collect();
+    for instruction in body.iter().filter_map(instruction_of) {
+        let whole = moved_variable(instruction);
+        for id in variables_of(instruction) {
+            let known = &mut types[id.index()];
+            if whole != Some(id) || known.is_some_and(|ty| ty.bits() != instruction.ty().bits()) {
+                barred[id.index()] = true;
+            }
+            known.get_or_insert(instruction.ty());
+        }
+    }
+    let mut registers = vec![None; flat.variables.len()];
+    for (index, ty) in types.into_iter().enumerate() {
+        if let (Some(ty), false) = (ty, barred[index]) {
+            registers[index] = Some(RegisterId(u32::try_from(flat.registers.len()).unwrap_or(u32::MAX)));
+            flat.registers.push(crate::ir::Register {
+                name: flat.variables[index].name.clone(),
+                ty,
+                lanes: 1,
+            });
+        }
+    }
+    for statement in body {
+        let Statement::Instruction(instruction) = statement else { continue };
+        let Some(register) = moved_variable(instruction).and_then(|id| registers[id.index()]) else {
+            continue;
+        };
+        let (from, to) = match instruction.opcode {
+            Opcode::Ld => (Operand::Register(register), instruction.operands[0].clone()),
+            _ => (instruction.operands[1].clone(), Operand::Register(register)),
+        };
+        instruction.opcode = Opcode::Mov;
+        instruction.operands = vec![to, from];
+        instruction.destinations = 1;
+        instruction.modifiers = Modifiers::default();
+    }
+}
+
+fn instruction_of(statement: &Statement) -> Option<&Instruction> {
+    match statement {
+        Statement::Instruction(instruction) => Some(instruction),
+        Statement::Label(_) => None,
+    }
+}
+
+/// The variable that an instruction loads or stores as one value, from its start.
+fn moved_variable(instruction: &Instruction) -> Option<VariableId> {
+    let address = match (instruction.opcode, instruction.operands.as_slice()) {
+        (Opcode::Ld, [Operand::Register(_), Operand::Address(address)])
+        | (
+            Opcode::St,
+            [Operand::Address(address), Operand::Register(_) | Operand::Immediate(_) | Operand::Special(_)],
+        ) => address,
+        _ => return None,
+    };
+    match address {
+        Address { base: Base::Symbol(Symbol::Variable(id)), offset: 0 }
+            if instruction.modifiers.vector == 0 =>
+        {
+            Some(*id)
+        }
+        _ => None,
+    }
+}
+
+/// Every `.param` or `.local` variable that an instruction names.
+fn variables_of(instruction: &Instruction) -> Vec<VariableId> {
+    let call = instruction.call.as_deref();
+    let passed = call.into_iter().flat_map(|call| call.arguments.iter().chain(&call.returns));
+    let symbols = instruction.operands.iter().chain(passed).filter_map(|operand| match operand {
+        Operand::Symbol { symbol, .. } | Operand::Address(Address { base: Base::Symbol(symbol), .. }) => {
+            Some(*symbol)
+        }
+        _ => None,
+    });
+    symbols.filter_map(|symbol| if let Symbol::Variable(id) = symbol { Some(id) } else { None }).collect()
+}
+
+/// An instruction without suffixes.
+fn plain(opcode: Opcode, line: u32, operands: Vec<Operand>) -> Instruction {
+    Instruction {
+        line,
+        guard: None,
+        opcode,
+        types: Vec::new(),
+        modifiers: Modifiers::default(),
+        operands,
+        destinations: 0,
+        call: None,
+        mnemonic: Arc::from(opcode.name()),
+    }
+}
+
+impl Shift {
+    fn register(&self, id: RegisterId) -> RegisterId {
+        RegisterId(id.0 + self.registers)
+    }
+
+    fn label(&self, id: LabelId) -> LabelId {
+        LabelId(id.0 + self.labels)
+    }
+
+    fn symbol(&self, symbol: Symbol) -> Symbol {
+        match symbol {
+            Symbol::Variable(id) => Symbol::Variable(VariableId(id.0 + self.variables)),
+            Symbol::Param(index) => Symbol::Variable(self.params[index as usize]),
+            Symbol::Return(index) => Symbol::Variable(self.returns[index as usize]),
+            other => other,
+        }
+    }
+
+    fn operand(&self, operand: &Operand) -> Operand {
+        match operand {
+            Operand::Register(id) => Operand::Register(self.register(*id)),
+            Operand::Not(id) => Operand::Not(self.register(*id)),
+            Operand::Component(id, lane) => Operand::Component(self.register(*id), *lane),
+            Operand::Vector(parts) => Operand::Vector(self.operands(parts)),
+            Operand::Symbol { symbol, offset } => {
+                Operand::Symbol { symbol: self.symbol(*symbol), offset: *offset }
+            }
+            Operand::Address(Address { base, offset }) => {
+                let base = match base {
+                    Base::Register(id) => Base::Register(self.register(*id)),
+                    Base::Symbol(symbol) => Base::Symbol(self.symbol(*symbol)),
+                    Base::Absolute => Base::Absolute,
+                };
+                Operand::Address(Address { base, offset: *offset })
+            }
+            Operand::Texture(address) => Operand::Texture(Box::new(TextureAddress {
+                texture: self.operand(&address.texture),
+                sampler: address.sampler.as_ref().map(|sampler| self.operand(sampler)),
+                coordinates: self.operands(&address.coordinates),
+                extra: self.operands(&address.extra),
+            })),
+            Operand::Label(id) => Operand::Label(self.label(*id)),
+            Operand::Targets(labels) => Operand::Targets(labels.iter().map(|id| self.label(*id)).collect()),
+            Operand::Special(_) | Operand::Immediate(_) | Operand::Sink => operand.clone(),
+        }
+    }
+
+    fn operands(&self, operands: &[Operand]) -> Vec<Operand> {
+        operands.iter().map(|operand| self.operand(operand)).collect()
+    }
+
+    fn statement(&self, statement: &Statement) -> Statement {
+        let instruction = match statement {
+            Statement::Label(id) => return Statement::Label(self.label(*id)),
+            Statement::Instruction(instruction) => instruction,
+        };
+        let mut shifted = instruction.clone();
+        shifted.operands = self.operands(&instruction.operands);
+        if let Some(guard) = &mut shifted.guard {
+            guard.register = self.register(guard.register);
+        }
+        if let Some(call) = &mut shifted.call {
+            call.arguments = self.operands(&call.arguments);
+            call.returns = self.operands(&call.returns);
+            if let CallTarget::Indirect { register, .. } = &mut call.target {
+                *register = self.register(*register);
+            }
+        }
+        if instruction.opcode == Opcode::Ret {
+            shifted.opcode = Opcode::Bra;
+            shifted.operands = vec![Operand::Label(self.end)];
+        }
+        Statement::Instruction(shifted)
+    }
+}

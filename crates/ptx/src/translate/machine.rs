@@ -1,0 +1,237 @@
+//! Kernels in which some threads come to a barrier or a warp instruction without the others, as state machines.
+//!
+//! Every thread runs until its next meeting, writes down what it waits for, and goes to one barrier that all come to. Then each sees whether
+//! those it waits for are there. Who has what it waits for goes on; the others stay. This is a round. A thread that has ended comes to every
+//! round. If a round lets nobody go on, threads wait for each other for ever: that is a fault, and the kernel ends.
+//!
+//! What a thread waits for is its key: 0 it has ended, else the kind of the meeting. `.sync` instructions meet by kind and mask wherever they
+//! are; older ones meet whoever stopped at the same place in the same round.
+
+use std::fmt::Write as _;
+
+use super::body::Writer;
+use super::flow::Flow;
+use super::uniform::Uniform;
+use super::warp::{Meeting, is_meeting};
+use super::{Fault, TranslateError};
+use crate::ir::{Function, Instruction, LabelId, Opcode, Statement, Type};
+
+/// Barriers of a block: CUDA's number.
+const BARRIERS: u32 = 16;
+
+/// The first key of meetings at one place; below are those by kind.
+const FIRST_PLACE: u32 = 0x1000;
+
+/// The key of the barrier with number 0; others follow.
+const FIRST_BARRIER: u32 = 0x100;
+
+/// The key of a thread that arrives at a barrier and does not wait.
+const ARRIVES: u32 = 0xff;
+
+/// Whether threads meet at all.
+pub(super) fn has_meetings(function: &Function) -> bool {
+    let body = function.body.as_deref().unwrap_or_default();
+    body.iter().any(|statement| matches!(statement, Statement::Instruction(what) if is_meeting(what.opcode)))
+}
+
+/// Whether some meeting is not reached by all threads together.
+pub(super) fn is_needed(function: &Function, flow: &Flow, uniform: &Uniform) -> bool {
+    let body = function.body.as_deref().unwrap_or_default();
+    body.iter().enumerate().any(|(index, statement)| {
+        let Statement::Instruction(what) = statement else { return false };
+        let block = flow.block_of[index];
+        if !is_meeting(what.opcode) || !flow.reached[block] {
+            return false;
+        }
+        what.opcode == Opcode::BarArrive
+            || !uniform.block(block)
+            || what.guard.is_some_and(|guard| !uniform.register(guard.register))
+    })
+}
+
+/// Local memory and variables of the machine, and how it starts.
+pub(super) fn declare(threads: u32, text: &mut String) {
+    let _ = writeln!(text, "__local ulong wv[{threads}];\n__local uint wk[{threads}], wm[{threads}];");
+    let _ = writeln!(
+        text,
+        "__local uint bn[{BARRIERS}], bt[{BARRIERS}], bq[{BARRIERS}], bd[{BARRIERS}], bs[{BARRIERS}], ba[{BARRIERS}], gone, moved;"
+    );
+    text.push_str("uint pc = 0, key = 0, member = 0, need = 0, round = 0; ulong value = 0, outcome = 0; bool waits = false, fresh = false, together = false;\n");
+}
+
+impl Writer<'_> {
+    pub(super) fn machine(&mut self) -> Result<(), TranslateError> {
+        self.uses_barriers = true;
+        self.uses_faults = true;
+        self.next_state = u32::try_from(self.flow.blocks.len()).unwrap_or(u32::MAX);
+        let all = "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE";
+        self.line(&format!("for (uint i = lid; i < {BARRIERS}u; i += threads) {{ bn[i] = 0; bt[i] = 0; bq[i] = 0; bd[i] = 0; }}"));
+        self.line("wk[lid] = 0; wm[lid] = 0; if (lid == 0) { gone = 0; moved = 0; }");
+        self.line(&format!("barrier({all});"));
+        self.line("for (;;) {\nround++;\nif (!waits) for (;;) switch (pc) {");
+        let body = self.function.body.as_deref().unwrap_or_default();
+        for (number, block) in
+            self.flow.blocks.iter().enumerate().filter(|(number, _)| self.flow.reached[*number])
+        {
+            self.line(&format!("case {number}:;"));
+            for (index, statement) in body.iter().enumerate().take(block.end).skip(block.start) {
+                self.at = index;
+                if let Statement::Instruction(instruction) = statement {
+                    if is_meeting(instruction.opcode) {
+                        self.meet(instruction)?
+                    } else {
+                        self.guarded(instruction)?
+                    }
+                }
+            }
+            let next = number + 1;
+            self.line(&if next < self.flow.blocks.len() {
+                format!("pc = {next}; continue;")
+            } else {
+                self.leaving()
+            });
+        }
+        self.line("default: key = 0; waits = true; fresh = true; goto MEET;\n}\nMEET:;");
+        self.round(all);
+        self.line("}");
+        Ok(())
+    }
+
+    /// What all do between the runs.
+    fn round(&mut self, all: &str) {
+        let trap = Fault::Trap as u64;
+        self.line("if (fresh) {\nwk[lid] = key; wm[lid] = member; wv[lid] = value;");
+        self.line("if (key == 0u) atomic_inc((volatile __local uint *)&gone);");
+        self.line(&format!("if (key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u || key == {ARRIVES}u) {{ atomic_inc((volatile __local uint *)&bn[member]); bq[member] = need; if (value) atomic_inc((volatile __local uint *)&bt[member]); }}"));
+        self.line(&format!("fresh = false;\n}}\nbarrier({all});\nbool goes = key == {ARRIVES}u;"));
+        // Meetings of a warp.
+        self.line(&format!("if (waits && key != 0u && key != {ARRIVES}u && (key < {FIRST_BARRIER}u || key >= {FIRST_PLACE}u)) {{"));
+        self.line("const uint lane = lid & 31u, first = lid & ~31u; uint here = 0;");
+        self.line("if (ps_gather(wk + first, wm + first, min(32u, threads - first), lane, member, together, &here)) {\ngoes = true;");
+        self.line("__local const ulong *w = wv + first; const ulong x = w[lane];\nswitch (pc) {");
+        for (state, outcome) in std::mem::take(&mut self.outcomes) {
+            self.line(&format!("case {state}: outcome = {outcome}; break;"));
+        }
+        self.line("default: break;\n}\n}\n}");
+        // Barriers of the block: one thread looks for all.
+        self.line(&format!("if (lid == 0) for (uint i = 0; i < {BARRIERS}u; i++) {{\nuint wanted = bq[i] != 0u ? bq[i] : threads - gone;\nbd[i] = 0;"));
+        self.line("if (bn[i] != 0u && bn[i] >= wanted) { bd[i] = 1; bs[i] = bt[i]; ba[i] = bn[i]; bn[i] = 0; bt[i] = 0; moved = round; }\n}");
+        self.line(&format!("if (goes) moved = round;\nconst bool over = gone == threads;\nbarrier({all});"));
+        self.line(&format!("if (waits && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u && bd[member]) {{ goes = true; outcome = (ulong)bs[member] | (ulong)ba[member] << 32; }}"));
+        self.line("if (over) break;");
+        self.line(&format!(
+            "if (moved != round) {{ if (lid == 0) ps_fault(AT(control), {trap}u, 0UL, 0u); break; }}"
+        ));
+        self.line("if (goes) waits = false;");
+    }
+
+    /// A meeting: the thread stops here, and goes on behind it.
+    fn meet(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+        let (behind, skipped) = (self.next_state, self.next_state + 1);
+        self.next_state += 2;
+        if let Some(guard) = what.guard {
+            let not = if guard.negated { "" } else { "!" };
+            let name = self.name(guard.register);
+            self.line(&format!("if ({not}{name}) {{ pc = {skipped}; continue; }}"));
+        }
+        let mut sum = "";
+        match what.opcode {
+            Opcode::BarSync | Opcode::BarRed | Opcode::BarArrive => {
+                sum = self.wait_at_barrier(what)?;
+            }
+            _ => {
+                let Meeting { value, members, outcome } = self.meeting(what)?;
+                let by_kind = !members.is_empty();
+                let key = if by_kind { kind(what) } else { FIRST_PLACE + behind };
+                let members = if by_kind { &members } else { "0u" };
+                self.line(&format!(
+                    "key = {key}u; value = {value}; member = {members}; together = {by_kind};"
+                ));
+                self.outcomes.push((behind, outcome));
+            }
+        }
+        self.line(&format!("pc = {behind}; waits = true; fresh = true; goto MEET;\ncase {behind}:;"));
+        match what.opcode {
+            Opcode::BarSync | Opcode::BarArrive | Opcode::BarWarpSync => {}
+            Opcode::BarRed => {
+                self.line("{ const uint sum = (uint)outcome, all = (uint)(outcome >> 32); (void)all;");
+                self.write_reduction(what, sum)?;
+                self.line("}");
+            }
+            _ => {
+                self.line("{ const ulong y = outcome;");
+                self.met(what)?;
+                self.line("}");
+            }
+        }
+        if what.guard.is_some() {
+            self.line(&format!("case {skipped}:;"));
+        }
+        Ok(())
+    }
+
+    fn wait_at_barrier(&mut self, what: &Instruction) -> Result<&'static str, TranslateError> {
+        let sources = what.sources();
+        let reduces = what.opcode == Opcode::BarRed;
+        let plain = if reduces { sources.len().saturating_sub(1) } else { sources.len() };
+        let number = match sources.first() {
+            Some(operand) if plain > 0 => self.read(what, operand, Type::U32)?,
+            _ => String::from("0u"),
+        };
+        let need = if plain > 1 { self.read(what, &sources[1], Type::U32)? } else { String::from("0u") };
+        let (value, sum) = if reduces {
+            let (predicate, sum) = self.reduction(what)?;
+            (format!("({predicate} ? 1UL : 0UL)"), sum)
+        } else {
+            (String::from("0UL"), "")
+        };
+        let key = if what.opcode == Opcode::BarArrive {
+            format!("{ARRIVES}u")
+        } else {
+            format!("{FIRST_BARRIER}u + member")
+        };
+        self.line(&format!(
+            "member = ({number}) & {}u; need = {need}; value = {value}; key = {key};",
+            BARRIERS - 1
+        ));
+        Ok(sum)
+    }
+
+    /// Ends the thread.
+    pub(super) fn leave(&mut self) {
+        let text = self.leaving();
+        self.line(&text);
+    }
+
+    fn leaving(&self) -> String {
+        if self.is_machine { String::from("pc = 0xffffffffu; continue;") } else { String::from("goto END;") }
+    }
+
+    /// Goes to a label.
+    pub(super) fn go(&self, label: LabelId) -> String {
+        if !self.is_machine {
+            return format!("goto L{};", label.0);
+        }
+        let position = self.function.labels[label.index()].position as usize;
+        format!("{{ pc = {}; continue; }}", self.flow.block_of[position])
+    }
+}
+
+/// The key of a meeting by kind: `.sync` instructions of one kind and mode meet each other.
+fn kind(what: &Instruction) -> u32 {
+    let mode = match what.opcode {
+        Opcode::Shfl => what.modifiers.shuffle.map_or(0, |mode| mode as u32),
+        Opcode::Vote | Opcode::Match => what.modifiers.vote.map_or(0, |mode| mode as u32),
+        Opcode::Redux => what.modifiers.reduce.map_or(0, |mode| mode as u32),
+        _ => 0,
+    };
+    let family = match what.opcode {
+        Opcode::Shfl => 1,
+        Opcode::Vote => 2,
+        Opcode::Match => 3,
+        Opcode::Redux => 4,
+        Opcode::Elect => 5,
+        _ => 6,
+    };
+    family * 16 + mode
+}

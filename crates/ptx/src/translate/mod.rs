@@ -1,0 +1,231 @@
+//! From PTX to OpenCL C.
+//!
+//! Each kernel of a module becomes one OpenCL kernel. Device functions are made part of the kernels that call them ([`inline`]), then
+//! the control flow is looked at ([`flow`], [`uniform`]), and each instruction becomes one statement ([`body`] and the files beside it by
+//! families of instructions). Registers are C variables, labels are labels. What the statements need is in `prelude.cl`, of which a
+//! program gets the parts that it uses ([`prelude`]).
+//!
+//! # Arguments of a translated kernel
+//!
+//! The arenas (`__global uchar *`, one for each of [`Options::arenas`]), all parameters by value (one structure of
+//! [`TranslatedKernel::params_size`] bytes rounded up to 8, at least 8), the device address of the module's data block (`ulong`), the device address
+//! of the control block (`ulong`), and local memory of [`TranslatedKernel::local_bytes`] plus the launch's dynamic shared bytes, at least 8.
+//!
+//! # Addresses
+//!
+//! A device address in an arena is `arena + (address - base)`. [`linear`] looks for `base + index * size` behind an address, because
+//! compilers for CPUs make vectors of `pointer[index]`, and not of sums of bytes.
+//!
+//! # Threads that go different ways
+//!
+//! Where a barrier or an instruction of a warp is reached by all threads of a block together, it is an OpenCL barrier and an exchange in local
+//! memory. Elsewhere the kernel becomes a state machine ([`machine`]): every thread runs to its next such point, all meet at one barrier,
+//! whoever has what it waits for goes on.
+//!
+//! # Where it differs from a GPU
+//!
+//! `.ftz` is not honoured by arithmetic: denormal numbers are kept. `.approx` is as exact as the device's own function, which is at least what
+//! PTX asks for. Directed rounding of `f64` is exact unless an intermediate result is denormal. A shift or product
+//! by a constant that makes the address of a shared variable is taken not to lose bits.
+
+mod atomic;
+mod body;
+mod call;
+mod convert;
+mod error;
+mod float;
+mod flow;
+mod half;
+mod inline;
+mod integer;
+mod linear;
+mod machine;
+mod memory;
+mod operand;
+mod place;
+mod prelude;
+mod special;
+mod texture;
+mod uniform;
+mod warp;
+
+use std::fmt::Write as _;
+
+pub use error::TranslateError;
+
+use crate::ir::{Entry, Module};
+
+/// For which device to translate.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Base address and size in bytes of each arena; at least one.
+    pub arenas: Vec<(u64, u64)>,
+    /// Whether each access to memory is looked at before it happens: for alignment, and whether the 256 bytes are allocated
+    /// (bitmap at [`CONTROL_SHADOW`]). Needs exactly one arena. A thread that fails goes on with zeros.
+    pub check: bool,
+    /// Whether the device has `double`.
+    pub fp64: bool,
+    /// Whether the device has atomics of 64 bits.
+    pub int64_atomics: bool,
+    /// Whether the device has `half`. Not needed: halves are computed in single precision.
+    pub fp16: bool,
+    /// Whether the device rounds single-precision division and square roots correctly when asked to
+    /// (`CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT`). Else they are computed in double precision.
+    pub exact_division: bool,
+}
+
+/// Offsets in the control block, in bytes. All of it is little-endian.
+/// `ulong`: what went wrong first, one of [`Fault`].
+pub const CONTROL_FAULT_CODE: u64 = 0;
+/// `ulong`: the address that was accessed.
+pub const CONTROL_FAULT_ADDRESS: u64 = 8;
+/// `uint`: line of the PTX text.
+pub const CONTROL_FAULT_LINE: u64 = 16;
+/// `ulong`: a counter, where the device has no clock.
+pub const CONTROL_CLOCK: u64 = 64;
+/// `ulong` address of the ring, `ulong` bytes of the ring, `uint` bytes written, `uint` records lost.
+pub const CONTROL_PRINTF: u64 = 128;
+/// `ulong`: address of the bitmap of allocated blocks of 256 bytes of the first arena.
+pub const CONTROL_SHADOW: u64 = 160;
+/// 64 bytes that accesses which were refused go to.
+pub const CONTROL_SINK: u64 = 192;
+/// Bytes of a control block.
+pub const CONTROL_BYTES: u64 = 256;
+
+/// The numbers at [`CONTROL_FAULT_CODE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Fault {
+    /// An address that nothing is at.
+    IllegalAddress = 1,
+    /// An address that the size of the access does not divide.
+    Misaligned = 2,
+    /// `trap`, or threads that wait for each other for ever.
+    Trap = 3,
+    /// `__assertfail`
+    Assert = 4,
+}
+
+/// A module in OpenCL C.
+#[derive(Debug, Clone)]
+pub struct Translation {
+    /// OpenCL C 1.2.
+    pub source: String,
+    /// Options to build it with.
+    pub build_options: String,
+    /// The kernels, in the order of [`Module::entries`].
+    pub kernels: Vec<TranslatedKernel>,
+}
+
+/// What a launch has to know of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TranslatedKernel {
+    /// The name in PTX.
+    pub name: String,
+    /// The name in OpenCL C.
+    pub cl_name: String,
+    /// Bytes of all parameters, as [`Entry::params_size`].
+    pub params_size: u32,
+    /// Bytes of local memory that the last argument needs besides the launch's dynamic shared bytes: static shared
+    /// memory, where the kernel uses dynamic shared memory too, else 0.
+    pub local_bytes: u32,
+    /// Whether it uses dynamic shared memory.
+    pub uses_dynamic_shared: bool,
+    /// Where in the structure of its parameters it reads the launch's dynamic shared bytes, as a `ulong` behind all others; none
+    /// if it does not.
+    pub dynamic_bytes_at: Option<u32>,
+    /// Whether it calls `vprintf`.
+    pub uses_printf: bool,
+    /// Whether it can leave a fault in the control block.
+    pub uses_faults: bool,
+    /// Whether the threads of a block wait for each other.
+    pub uses_barriers: bool,
+    /// Whether it runs as a state machine, which is slow: some barrier or warp instruction is reached by some threads only.
+    pub is_machine: bool,
+}
+
+/// Threads of a block that a translated kernel can serve: CUDA's limit.
+pub const BLOCK_THREADS_MAX: u32 = 1024;
+
+/// The module in OpenCL C.
+///
+/// # Errors
+///
+/// [`TranslateError`] names what cannot be translated, and where: one variant for each reason. Nothing is left out silently.
+pub fn translate(module: &Module, options: &Options) -> Result<Translation, TranslateError> {
+    if options.arenas.is_empty() || (options.check && options.arenas.len() > 1) {
+        return Err(TranslateError::Arenas { count: options.arenas.len() });
+    }
+    let mut code = String::new();
+    let mut kernels = Vec::with_capacity(module.entries().len());
+    for (index, entry) in module.entries().iter().enumerate() {
+        kernels.push(kernel(module, entry, index, options, &mut code)?);
+    }
+    let mut source = String::from("#pragma OPENCL FP_CONTRACT OFF\n");
+    if options.fp64 {
+        source.push_str("#ifdef cl_khr_fp64\n#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#endif\n");
+    }
+    if options.int64_atomics {
+        source.push_str("#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable\n");
+    }
+    source.push_str(&prelude::parts(&code, options));
+    source.push_str(&code);
+    let build_options = if options.exact_division { "-cl-fp32-correctly-rounded-divide-sqrt" } else { "" };
+    Ok(Translation { source, build_options: build_options.to_owned(), kernels })
+}
+
+/// Words of 8 bytes that a kernel's parameters take.
+fn parameter_words(entry: &Entry) -> u32 {
+    entry.params_size.div_ceil(8).max(1)
+}
+
+fn kernel(
+    module: &Module,
+    entry: &Entry,
+    index: usize,
+    options: &Options,
+    code: &mut String,
+) -> Result<TranslatedKernel, TranslateError> {
+    let flat = inline::flatten(module, entry)?;
+    let body = body::Body::of(module, entry, &flat, options)?;
+    let cl_name = format!("k{index}_{}", plain(&entry.name));
+    let words = parameter_words(entry) + u32::from(body.uses_dynamic_size);
+    let _ = writeln!(code, "struct p{index} {{ ulong w[{words}]; }};");
+    let mut arguments = String::new();
+    for arena in 0..options.arenas.len() {
+        let _ = write!(arguments, "__global uchar *arena{arena}, ");
+    }
+    let attribute = match entry.required {
+        Some([x, y, z]) => format!("__attribute__((reqd_work_group_size({x}, {y}, {z}))) "),
+        None => String::new(),
+    };
+    let _ = writeln!(
+        code,
+        "__kernel {attribute}void {cl_name}({arguments}const struct p{index} p, const ulong module_data, const ulong control, __local ulong *dynamic) {{"
+    );
+    code.push_str(&body.text);
+    code.push_str("}\n");
+    Ok(TranslatedKernel {
+        name: entry.name.clone(),
+        cl_name,
+        params_size: entry.params_size,
+        local_bytes: if entry.uses_dynamic_shared { entry.static_shared } else { 0 },
+        uses_dynamic_shared: entry.uses_dynamic_shared,
+        dynamic_bytes_at: body.uses_dynamic_size.then(|| 8 * parameter_words(entry)),
+        uses_printf: body.uses_printf,
+        uses_faults: body.uses_faults || options.check,
+        uses_barriers: body.uses_barriers,
+        is_machine: body.is_machine,
+    })
+}
+
+/// The longest part of a PTX name that a C name keeps: names of C++ templates can have thousands of letters.
+const NAME_LETTERS_MAX: usize = 60;
+
+/// The letters and digits of a name, to recognise it by.
+fn plain(name: &str) -> String {
+    name.chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' })
+        .take(NAME_LETTERS_MAX)
+        .collect()
+}

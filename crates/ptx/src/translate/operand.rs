@@ -1,0 +1,262 @@
+//! Reading and writing operands, as C expressions of the right type.
+
+use super::TranslateError;
+use super::body::Writer;
+use crate::ir::{Immediate, Instruction, Kind, Operand, RegisterId, Type};
+
+/// The C type that a value of this type is computed in. Halves and pairs are their bits.
+pub(super) const fn value_type(ty: Type) -> &'static str {
+    match ty {
+        Type::Pred => "bool",
+        Type::B8 | Type::U8 => "uchar",
+        Type::S8 => "char",
+        Type::B16 | Type::U16 | Type::F16 | Type::Bf16 => "ushort",
+        Type::S16 => "short",
+        Type::B32 | Type::U32 | Type::F16x2 | Type::Bf16x2 | Type::U16x2 | Type::S16x2 => "uint",
+        Type::S32 => "int",
+        Type::B64 | Type::U64 | Type::F32x2 | Type::Texref | Type::Samplerref | Type::Surfref => "ulong",
+        Type::S64 => "long",
+        Type::F32 => "float",
+        Type::F64 => "double",
+        Type::B128 => "ulong2",
+    }
+}
+
+/// The C type of a register that is declared with this type.
+pub(super) const fn register_type(ty: Type) -> &'static str {
+    match ty {
+        Type::S8 | Type::B8 | Type::U8 | Type::S16 => "ushort",
+        Type::S32 => "uint",
+        Type::S64 => "ulong",
+        other => value_type(other),
+    }
+}
+
+/// The unsigned type of the same width.
+pub(super) const fn unsigned(ty: Type) -> Type {
+    match ty.bits() {
+        8 => Type::U8,
+        16 => Type::U16,
+        32 => Type::U32,
+        128 => Type::B128,
+        1 => Type::Pred,
+        _ => Type::U64,
+    }
+}
+
+/// The signed type of the same width.
+pub(super) const fn signed(ty: Type) -> Type {
+    match ty.bits() {
+        8 => Type::S8,
+        16 => Type::S16,
+        32 => Type::S32,
+        _ => Type::S64,
+    }
+}
+
+/// Whether a value of the type is a C `float` or `double`.
+const fn is_c_float(ty: Type) -> bool {
+    matches!(ty, Type::F32 | Type::F64)
+}
+
+impl Writer<'_> {
+    /// The C variable of a register.
+    pub(super) fn name(&self, id: RegisterId) -> String {
+        format!("r{}", id.0)
+    }
+
+    /// The value of an operand, as an expression of [`value_type`].
+    pub(super) fn read(
+        &mut self,
+        what: &Instruction,
+        operand: &Operand,
+        ty: Type,
+    ) -> Result<String, TranslateError> {
+        Ok(match operand {
+            Operand::Register(id) => {
+                let declared = &self.function.registers[id.index()];
+                if declared.lanes != 1 {
+                    return Err(TranslateError::operand(what, &declared.name));
+                }
+                converted(&self.name(*id), declared.ty, ty)
+            }
+            Operand::Component(id, lane) => {
+                converted(&format!("{}_{lane}", self.name(*id)), self.function.registers[id.index()].ty, ty)
+            }
+            Operand::Not(id) => format!("(!{})", self.name(*id)),
+            Operand::Immediate(number) => immediate(*number, ty),
+            Operand::Special(special) => {
+                let (value, own) = self.special(*special);
+                converted(&value, own, ty)
+            }
+            Operand::Symbol { symbol, offset } => {
+                let value = self.symbol_address(what, *symbol, *offset)?;
+                format!("({}){value}", value_type(ty))
+            }
+            Operand::Vector(parts) => self.packed(what, parts, ty)?,
+            other => return Err(TranslateError::operand(what, other)),
+        })
+    }
+
+    /// `{a, b}` as one value, the first in the lowest bits.
+    fn packed(&mut self, what: &Instruction, parts: &[Operand], ty: Type) -> Result<String, TranslateError> {
+        let width = ty.bits() / u32::try_from(parts.len()).unwrap_or(1).max(1);
+        if ty == Type::B128 && parts.len() == 2 {
+            let (low, high) =
+                (self.read(what, &parts[0], Type::U64)?, self.read(what, &parts[1], Type::U64)?);
+            return Ok(format!("(ulong2)({low}, {high})"));
+        }
+        let part = match width {
+            8 => Type::U8,
+            16 => Type::U16,
+            32 => Type::U32,
+            _ => return Err(TranslateError::operand(what, parts)),
+        };
+        let whole = unsigned(ty);
+        let mut sum = Vec::with_capacity(parts.len());
+        for (index, operand) in (0..).zip(parts) {
+            if *operand != Operand::Sink {
+                let value = self.read(what, operand, part)?;
+                sum.push(format!("(({}){value} << {})", value_type(whole), index * width));
+            }
+        }
+        Ok(converted(&format!("({})", sum.join(" | ")), whole, ty))
+    }
+
+    /// The statement that gives `operand` a value: an expression of [`value_type`] of `ty`.
+    pub(super) fn write(
+        &mut self,
+        what: &Instruction,
+        operand: &Operand,
+        ty: Type,
+        value: &str,
+    ) -> Result<(), TranslateError> {
+        let (name, declared) = match operand {
+            Operand::Register(id) if self.function.registers[id.index()].lanes == 1 => {
+                (self.name(*id), self.function.registers[id.index()].ty)
+            }
+            Operand::Component(id, lane) => {
+                (format!("{}_{lane}", self.name(*id)), self.function.registers[id.index()].ty)
+            }
+            Operand::Sink => {
+                self.line(&format!("(void)({value});"));
+                return Ok(());
+            }
+            Operand::Vector(parts) => return self.unpack(what, parts, ty, value),
+            other => return Err(TranslateError::operand(what, other)),
+        };
+        let text = widened(value, ty, declared);
+        self.line(&format!("{name} = {text};"));
+        Ok(())
+    }
+
+    /// One value into `{a, b}`, the lowest bits into the first.
+    fn unpack(
+        &mut self,
+        what: &Instruction,
+        parts: &[Operand],
+        ty: Type,
+        value: &str,
+    ) -> Result<(), TranslateError> {
+        if ty == Type::B128 && parts.len() == 2 {
+            self.line(&format!("{{ ulong2 v = {value};"));
+            self.write(what, &parts[0], Type::U64, "v.x")?;
+            self.write(what, &parts[1], Type::U64, "v.y")?;
+            self.line("}");
+            return Ok(());
+        }
+        let width = ty.bits() / u32::try_from(parts.len()).unwrap_or(1).max(1);
+        let part = match width {
+            8 => Type::U8,
+            16 => Type::U16,
+            32 => Type::U32,
+            _ => return Err(TranslateError::operand(what, parts)),
+        };
+        let whole = unsigned(ty);
+        self.line(&format!("{{ {} v = {};", value_type(whole), converted(value, ty, whole)));
+        for (index, operand) in (0..).zip(parts) {
+            if *operand != Operand::Sink {
+                self.write(what, operand, part, &format!("({})(v >> {})", value_type(part), index * width))?;
+            }
+        }
+        self.line("}");
+        Ok(())
+    }
+}
+
+/// A value of type `from` (a register's or a [`value_type`]) looked at as `to`: bits are kept, wider ones cut off.
+pub(super) fn converted(value: &str, from: Type, to: Type) -> String {
+    if value_type(from) == value_type(to) && register_type(from) == value_type(to) {
+        return value.to_owned();
+    }
+    match (is_c_float(from), is_c_float(to)) {
+        (false, false) if to == Type::Pred => format!("({value} != 0)"),
+        (false, false) => format!("({}){value}", value_type(to)),
+        (false, true) if from.bits() == to.bits() => format!("as_{}({value})", value_type(to)),
+        (false, true) => format!("as_{}(({}){value})", value_type(to), value_type(unsigned(to))),
+        (true, false) => {
+            let bits = format!("as_{}({value})", value_type(unsigned(from)));
+            if value_type(to) == value_type(unsigned(from)) {
+                bits
+            } else {
+                format!("({}){bits}", value_type(to))
+            }
+        }
+        (true, true) if from == to => value.to_owned(),
+        (true, true) => format!(
+            "as_{}(({})as_{}({value}))",
+            value_type(to),
+            value_type(unsigned(to)),
+            value_type(unsigned(from))
+        ),
+    }
+}
+
+/// A value of type `ty` as what a register of type `declared` holds: signed values are sign-extended, others zero-extended.
+fn widened(value: &str, ty: Type, declared: Type) -> String {
+    let target = register_type(declared);
+    if value_type(ty) == target {
+        return value.to_owned();
+    }
+    match (is_c_float(ty), is_c_float(declared)) {
+        (false, false) => format!("({target})({value})"),
+        (false, true) => format!("as_{target}(({})({value}))", value_type(unsigned(declared))),
+        (true, false) => format!("({target})as_{}({value})", value_type(unsigned(ty))),
+        (true, true) => format!(
+            "as_{target}(({})as_{}({value}))",
+            value_type(unsigned(declared)),
+            value_type(unsigned(ty))
+        ),
+    }
+}
+
+/// A number as a value of a type.
+pub(super) fn immediate(number: Immediate, ty: Type) -> String {
+    let bits = match number {
+        Immediate::Integer(bits) => bits,
+        Immediate::Single(bits) => u64::from(bits),
+        Immediate::Double(bits) => bits,
+    };
+    // A single-precision number where a double is wanted, and the other way round: PTX converts.
+    let bits = match (number, ty) {
+        (Immediate::Single(single), Type::F64) => f64::from(f32::from_bits(single)).to_bits(),
+        #[expect(clippy::cast_possible_truncation, reason = "rounded to single precision, as PTX says")]
+        (Immediate::Double(double), Type::F32) => u64::from((f64::from_bits(double) as f32).to_bits()),
+        _ => bits,
+    };
+    let low = bits & 0xffff_ffff;
+    match ty {
+        Type::Pred => String::from(if bits == 0 { "false" } else { "true" }),
+        Type::F32 => format!("as_float({low:#x}u)"),
+        Type::F64 => format!("as_double({bits:#x}UL)"),
+        Type::B128 => format!("(ulong2)({bits:#x}UL, 0UL)"),
+        _ => match ty.bits() {
+            8 => format!("(({}){:#x}u)", value_type(ty), bits & 0xff),
+            16 => format!("(({}){:#x}u)", value_type(ty), bits & 0xffff),
+            32 if ty.kind() == Kind::Signed => format!("((int){low:#x}u)"),
+            32 => format!("{low:#x}u"),
+            _ if ty.kind() == Kind::Signed => format!("((long){bits:#x}UL)"),
+            _ => format!("{bits:#x}UL"),
+        },
+    }
+}

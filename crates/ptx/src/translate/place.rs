@@ -1,0 +1,364 @@
+//! Where an address leads: C pointers.
+
+use std::fmt::Write as _;
+
+use super::TranslateError;
+use super::body::Writer;
+use super::linear::{Sum, Term};
+use crate::ir::{Address, Base, FUNCTION_WINDOW, Instruction, PARAM_WINDOW, Space, Symbol, Type};
+
+/// What an instruction accesses.
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    /// One object that is known: an expression that can be read and assigned.
+    Known(String),
+    /// One of these, by the window of the address: in shared, in local, in global memory.
+    Generic {
+        /// The address.
+        address: String,
+        shared: Option<String>,
+        local: Option<String>,
+        global: String,
+    },
+}
+
+/// What is accessed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Access<'a> {
+    /// The C type without an address space.
+    pub ty: &'a str,
+    /// Bytes.
+    pub bytes: u32,
+}
+
+/// The lower half of a number, as a signed one.
+const fn low_half(number: i64) -> i64 {
+    number << 32 >> 32
+}
+
+/// Bytes of shared memory that types are written for: more than any block has.
+const SHARED_LENGTH: u32 = 1 << 20;
+
+impl Writer<'_> {
+    /// The object at an address.
+    pub(super) fn place(
+        &mut self,
+        what: &Instruction,
+        address: &Address,
+        space: Space,
+        access: Access<'_>,
+    ) -> Result<Place, TranslateError> {
+        match address.base {
+            Base::Symbol(symbol @ (Symbol::Param(_) | Symbol::Return(_))) => {
+                return self.parameter(what, symbol, address.offset, access).map(Place::Known);
+            }
+            Base::Symbol(Symbol::Variable(id))
+                if self.function.variables[id.index()].space == Space::Param =>
+            {
+                let bytes = address.offset;
+                return Ok(Place::Known(format!("(*({} *)((uchar *)v{} + {bytes}))", access.ty, id.0)));
+            }
+            _ => {}
+        }
+        let (sum, narrow) = self.address_sum(what, address)?;
+        let space = match (space, address.base) {
+            (Space::Generic, Base::Symbol(Symbol::Shared(_))) => Space::Shared,
+            (Space::Generic, Base::Symbol(Symbol::Variable(_))) => Space::Local,
+            (Space::Generic, Base::Symbol(_)) => Space::Global,
+            (space, _) => space,
+        };
+        match space {
+            Space::Global | Space::Const => Ok(Place::Known(self.in_global(&sum, access, what.line))),
+            Space::Shared => Ok(Place::Known(self.in_shared(&sum, narrow, access, what.line))),
+            Space::Local => Ok(Place::Known(self.in_local(&sum, access, what.line))),
+            Space::Param => {
+                let text = self.bytes_of(&sum);
+                Ok(Place::Known(format!("(*(const {} *)((const uchar *)&p + (uint)({text})))", access.ty)))
+            }
+            Space::Generic => self.generic(what, address, access),
+        }
+    }
+
+    /// The address in brackets as a sum, and whether it is of 32 bits.
+    pub(super) fn address_sum(
+        &self,
+        what: &Instruction,
+        address: &Address,
+    ) -> Result<(Sum, bool), TranslateError> {
+        let (mut sum, narrow) = match address.base {
+            Base::Register(id) => {
+                let register = &self.function.registers[id.index()];
+                if register.ty.is_float() || register.lanes != 1 || !matches!(register.ty.bits(), 32 | 64) {
+                    return Err(TranslateError::operand(what, address));
+                }
+                (self.sums.register(id, self.at), register.ty.bits() == 32)
+            }
+            Base::Symbol(symbol) => {
+                let sum =
+                    self.sums.symbol(symbol, 0).ok_or_else(|| TranslateError::operand(what, address))?;
+                (sum, !matches!(symbol, Symbol::Global(_)))
+            }
+            Base::Absolute => (Sum::default(), false),
+        };
+        sum.constant = sum.constant.wrapping_add(address.offset);
+        Ok((sum, narrow))
+    }
+
+    /// The device address that a sum is, in C.
+    fn bytes_of(&mut self, sum: &Sum) -> String {
+        let mut text = String::new();
+        for (term, factor) in &sum.terms {
+            self.append(&mut text, *term, *factor, 64);
+        }
+        if sum.constant != 0 || text.is_empty() {
+            let plus = if text.is_empty() { "" } else { " + " };
+            let _ = write!(text, "{plus}{:#x}UL", sum.constant.cast_unsigned());
+        }
+        text
+    }
+
+    /// A sum of which all factors are multiples of `unit`, divided by it.
+    pub(super) fn divided(&mut self, sum: &Sum, unit: i64) -> String {
+        let terms = sum.terms.iter().map(|(term, factor)| (*term, factor / unit)).collect();
+        self.bytes_of(&Sum { constant: sum.constant / unit, terms })
+    }
+
+    /// Adds one term times its factor to the text of a sum.
+    fn append(&mut self, text: &mut String, term: Term, factor: i64, bits: u32) {
+        // Sums of 32 bits are offsets in shared memory. They are signed in C, where they do not overflow: so the compiler may
+        // take a constant out of them.
+        let unsigned = if bits == 32 { "int" } else { "ulong" };
+        let value = match term {
+            Term::Register(id) if bits == 64 && self.function.registers[id.index()].ty.bits() == 64 => {
+                self.name(id)
+            }
+            Term::Register(id) | Term::Unsigned(id) => format!("({unsigned}){}", self.name(id)),
+            Term::Signed(id) => format!("({unsigned})(long)(int){}", self.name(id)),
+            Term::Data => String::from("module_data"),
+            Term::Special(special) => format!("({unsigned}){}", self.special(special).0),
+            Term::Step(id) => {
+                self.steps_used[id.index()] = true;
+                format!("({unsigned})q{}", id.0)
+            }
+        };
+        let unit = match term {
+            Term::Step(id) => self.step_unit(id),
+            _ => 1,
+        };
+        let factor = factor.wrapping_mul(unit);
+        let plus = if text.is_empty() { "" } else { " + " };
+        if factor == 1 {
+            let _ = write!(text, "{plus}{value}");
+        } else if bits == 32 {
+            let _ = write!(text, "{plus}{value} * {}", low_half(factor));
+        } else {
+            let _ = write!(text, "{plus}{value} * {:#x}UL", factor.cast_unsigned());
+        }
+    }
+
+    fn factor_of(&self, term: Term, factor: i64) -> i64 {
+        if let Term::Step(id) = term { factor.wrapping_mul(self.step_unit(id)) } else { factor }
+    }
+
+    /// An object in an arena: `((type *)(what is uniform))[what is not]` where the size divides the latter.
+    fn in_global(&mut self, sum: &Sum, access: Access<'_>, line: u32) -> String {
+        if self.options.check {
+            self.uses_faults = true;
+            let address = self.bytes_of(sum);
+            return format!(
+                "(*(__global {} *)ps_check(arena0, control, {address}, {}u, {line}u))",
+                access.ty, access.bytes
+            );
+        }
+        let size = i64::from(access.bytes);
+        let (uniform, varying): (Vec<_>, Vec<_>) =
+            sum.terms.iter().partition(|(term, _)| self.sums.is_uniform(*term));
+        let even = varying.iter().all(|(term, factor)| self.factor_of(*term, *factor) % size == 0);
+        // A base that is not uniform is still a base, when it is the only thing that the size does not divide.
+        let fits = |(term, factor): &(Term, i64)| self.factor_of(*term, *factor) % size == 0;
+        let (index, mut base): (Vec<_>, Vec<_>) =
+            if even { (varying, uniform) } else { varying.into_iter().partition(fits) };
+        if !even {
+            base.extend(sum.terms.iter().filter(|(term, _)| self.sums.is_uniform(*term)));
+        }
+        let whole = sum.constant % size == 0;
+        if index.is_empty() || self.options.arenas.len() > 1 {
+            return format!("(*(__global {} *)AT({}))", access.ty, self.bytes_of(sum));
+        }
+        let constant = if whole { 0 } else { sum.constant };
+        let base = self.bytes_of(&Sum { constant, terms: base });
+        let mut text = String::new();
+        for (term, factor) in index {
+            let unit = if let Term::Step(id) = term { self.step_unit(id) } else { 1 };
+            // The unit is multiplied in again with the term.
+            match factor % size == 0 {
+                true => self.append(&mut text, term, factor / size, 64),
+                false => self.append_scaled(&mut text, term, factor.wrapping_mul(unit) / size),
+            }
+        }
+        if whole && sum.constant != 0 {
+            let _ = write!(text, " + {:#x}UL", (sum.constant / size).cast_unsigned());
+        }
+        format!("((__global {} *)AT({base}))[(long)({text})]", access.ty)
+    }
+
+    /// A step whose unit is part of the factor already.
+    fn append_scaled(&mut self, text: &mut String, term: Term, factor: i64) {
+        let Term::Step(id) = term else { return self.append(text, term, factor, 64) };
+        self.steps_used[id.index()] = true;
+        let plus = if text.is_empty() { "" } else { " + " };
+        let _ = write!(text, "{plus}(ulong)q{} * {:#x}UL", id.0, factor.cast_unsigned());
+    }
+
+    /// An object in shared memory: `((type *)sh)[index]` where the size divides all.
+    fn in_shared(&mut self, sum: &Sum, narrow: bool, access: Access<'_>, line: u32) -> String {
+        self.uses_shared = true;
+        let size = i64::from(access.bytes);
+        let bits = if narrow { 32 } else { 64 };
+        let even = sum.constant % size == 0 && sum.terms.iter().all(|(_, factor)| factor % size == 0);
+        let divisor = if even { size } else { 1 };
+        let mut text = String::new();
+        for (term, factor) in &sum.terms {
+            self.append(&mut text, *term, factor / divisor, bits);
+        }
+        let constant = sum.constant / divisor;
+        if constant != 0 || text.is_empty() {
+            let plus = if text.is_empty() { "" } else { " + " };
+            let _ = match bits {
+                32 => write!(text, "{plus}{}", low_half(constant)),
+                _ => write!(text, "{plus}{:#x}UL", constant.cast_unsigned()),
+            };
+        }
+        if self.options.check && !self.entry.uses_dynamic_shared {
+            self.uses_faults = true;
+            let scale = if divisor == 1 { String::new() } else { format!(" * {divisor}u") };
+            let limit = self.shared_bytes();
+            return format!(
+                "(*(__local {} *)(sh + ps_bound(arena0, control, (uint)({text}){scale}, {}u, {limit}u, {line}u)))",
+                access.ty, access.bytes
+            );
+        }
+        if even {
+            // Through a pointer to an array: Intel's compiler finds neighbours in these only. The length has no meaning.
+            format!("(*(__local {} (*)[{}])sh)[(int)({text})]", access.ty, SHARED_LENGTH / access.bytes)
+        } else {
+            format!("(*(__local {} *)(sh + (int)({text})))", access.ty)
+        }
+    }
+
+    /// An object in the thread's own memory.
+    fn in_local(&mut self, sum: &Sum, access: Access<'_>, line: u32) -> String {
+        self.uses_frame = true;
+        let text = self.bytes_of(sum);
+        if self.options.check {
+            self.uses_faults = true;
+            let limit = self.frame_bytes();
+            return format!(
+                "(*({} *)(frame + ps_bound(arena0, control, (uint)({text}), {}u, {limit}u, {line}u)))",
+                access.ty, access.bytes
+            );
+        }
+        format!("(*({} *)(frame + (uint)({text})))", access.ty)
+    }
+
+    fn generic(
+        &mut self,
+        what: &Instruction,
+        address: &Address,
+        access: Access<'_>,
+    ) -> Result<Place, TranslateError> {
+        let (sum, _) = self.address_sum(what, address)?;
+        let bytes = self.bytes_of(&sum);
+        let global = self.in_global(&sum, access, what.line);
+        let has_shared = self.entry.static_shared > 0 || self.entry.uses_dynamic_shared;
+        let has_local = self.function.frame_bytes > 0;
+        if !has_shared && !has_local {
+            return Ok(Place::Known(global));
+        }
+        // The address is looked at several times.
+        self.temporary += 1;
+        let name = format!("a{}", self.temporary);
+        self.line(&format!("const ulong {name} = {bytes};"));
+        let shared = has_shared.then(|| {
+            self.uses_shared = true;
+            format!("(*(__local {} *)(sh + (uint){name}))", access.ty)
+        });
+        let local = has_local.then(|| {
+            self.uses_frame = true;
+            format!("(*({} *)(frame + (uint){name}))", access.ty)
+        });
+        Ok(Place::Generic { address: name, shared, local, global })
+    }
+
+    /// A parameter of the kernel, from the structure that holds them all.
+    fn parameter(
+        &mut self,
+        what: &Instruction,
+        symbol: Symbol,
+        offset: i64,
+        access: Access<'_>,
+    ) -> Result<String, TranslateError> {
+        let Symbol::Param(index) = symbol else { return Err(TranslateError::operand(what, symbol)) };
+        let Some(formal) = self.function.params.get(index as usize) else {
+            return Err(TranslateError::operand(what, symbol));
+        };
+        let place = i64::from(formal.offset) + offset;
+        let (word, shift) = (place / 8, place % 8 * 8);
+        let inside = place >= 0
+            && place + i64::from(access.bytes) <= i64::from(self.entry.params_size.div_ceil(8).max(1) * 8);
+        if !inside {
+            return Err(TranslateError::operand(what, symbol));
+        }
+        let low = format!("(p.w[{word}] >> {shift})");
+        Ok(match access.ty {
+            "a_ulong" if shift == 0 => format!("p.w[{word}]"),
+            "a_long" if shift == 0 => format!("(long)p.w[{word}]"),
+            "a_double" if shift == 0 => format!("as_double(p.w[{word}])"),
+            "a_float" if shift % 32 == 0 => format!("as_float((uint){low})"),
+            "a_uint" | "a_ushort" | "a_uchar"
+                if shift % 8 == 0 && shift + i64::from(access.bytes) * 8 <= 64 =>
+            {
+                format!("({}){low}", &access.ty[2..])
+            }
+            "a_int" | "a_short" | "a_char" if shift + i64::from(access.bytes) * 8 <= 64 => {
+                format!("({}){low}", &access.ty[2..])
+            }
+            other => format!("(*(const {other} *)((const uchar *)&p + {place}))"),
+        })
+    }
+
+    /// The address of a variable, as a value: what `mov` of its name gives.
+    pub(super) fn symbol_address(
+        &mut self,
+        what: &Instruction,
+        symbol: Symbol,
+        offset: i64,
+    ) -> Result<String, TranslateError> {
+        Ok(match symbol {
+            Symbol::Function(id) => format!("{:#x}UL", FUNCTION_WINDOW + u64::from(id.0)),
+            Symbol::Param(index) => {
+                let formal = self
+                    .function
+                    .params
+                    .get(index as usize)
+                    .ok_or_else(|| TranslateError::operand(what, symbol))?;
+                format!("{:#x}UL", (i64::from(formal.offset) + offset).cast_unsigned())
+            }
+            _ => {
+                let sum =
+                    self.sums.symbol(symbol, offset).ok_or_else(|| TranslateError::operand(what, symbol))?;
+                format!("({})", self.bytes_of(&sum))
+            }
+        })
+    }
+
+    /// The type that memory is accessed with: like the C type, but it may alias others.
+    pub(super) fn memory_type(ty: Type) -> String {
+        format!("a_{}", super::operand::value_type(ty))
+    }
+
+    /// Whether `cvta.param` addresses can be told from others.
+    pub(super) const fn param_window() -> u64 {
+        PARAM_WINDOW
+    }
+}

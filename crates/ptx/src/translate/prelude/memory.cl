@@ -1,0 +1,69 @@
+//@ ps_fault
+// Only the first fault is kept: code, address, line.
+void ps_fault(__global uchar *control, uint code, ulong address, uint line) {
+    if (atomic_cmpxchg((volatile __global uint *)control, 0u, code) == 0u) {
+        *(__global a_ulong *)(control + 8) = address;
+        *(__global a_uint *)(control + 16) = line;
+    }
+}
+//@ ps_check
+// The place of an address if the access is allowed, else 64 bytes that nobody needs.
+__global uchar *ps_check(__global uchar *arena, ulong control, ulong address, uint bytes, uint line) {
+    __global uchar *state = arena + (control - ARENA_BASE);
+    ulong offset = address - ARENA_BASE;
+    uint code = 0;
+    if (offset >= ARENA_SIZE || offset + bytes > ARENA_SIZE) {
+        code = 1;
+    } else {
+        __global const uchar *bits = arena + (*(__global const a_ulong *)(state + 160) - ARENA_BASE);
+        ulong first = offset >> 8, last = (offset + bytes - 1) >> 8;
+        if ((bits[first >> 3] >> (first & 7) & 1) == 0 || (bits[last >> 3] >> (last & 7) & 1) == 0) code = 1;
+        else if (offset & (bytes - 1)) code = 2;
+    }
+    if (code == 0) return arena + offset;
+    ps_fault(state, code, address, line);
+    __global a_ulong *sink = (__global a_ulong *)(state + 192);
+    for (uint i = 0; i < 8; i++) sink[i] = 0;
+    return state + 192;
+}
+//@ ps_bound
+// An offset in shared or local memory if the access is allowed, else 0.
+uint ps_bound(__global uchar *arena, ulong control, uint offset, uint bytes, uint limit, uint line) {
+    if (offset <= limit && bytes <= limit - offset && (offset & (bytes - 1)) == 0) return offset;
+    ps_fault(arena + (control - ARENA_BASE), offset <= limit && bytes <= limit - offset ? 2u : 1u, offset, line);
+    return 0;
+}
+//@ ps_clock
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_readcyclecounter)
+#define PS_CYCLES
+#endif
+#endif
+ulong ps_clock(__global uchar *control) {
+#ifdef PS_CYCLES
+    return __builtin_readcyclecounter();
+#else
+    return (ulong)atomic_inc((volatile __global uint *)(control + 64));
+#endif
+}
+//@ ps_printf_slot
+// Room for one record in the ring, its head filled in: sizes of record and arguments, address of the format. Nothing if it is full.
+__global uchar *ps_printf_slot(__global uchar *control, __global uchar *ring, uint bytes, ulong form) {
+    volatile __global uint *head = (volatile __global uint *)(control + 144);
+    ulong size = *(__global a_ulong *)(control + 136);
+    uint record = 16u + ((bytes + 7u) & ~7u), old = *head, seen;
+    for (;;) {
+        if ((ulong)old + record > size) {
+            atomic_inc((volatile __global uint *)(control + 148));
+            return 0;
+        }
+        seen = atomic_cmpxchg(head, old, old + record);
+        if (seen == old) break;
+        old = seen;
+    }
+    __global uchar *slot = ring + old;
+    *(__global a_uint *)slot = record;
+    *(__global a_uint *)(slot + 4) = bytes;
+    *(__global a_ulong *)(slot + 8) = form;
+    return slot + 16;
+}

@@ -1,0 +1,205 @@
+//! Barriers, and instructions by which the threads of a warp exchange values.
+//!
+//! Where all threads come to such an instruction together, each writes its value to local memory, and behind a barrier reads what it
+//! wants. Two halves of that memory take turns, so that one barrier is enough for each. Elsewhere see [`super::machine`].
+
+use std::fmt::Write as _;
+
+use super::body::Writer;
+use super::{BLOCK_THREADS_MAX, TranslateError};
+use crate::ir::{Instruction, Opcode, Operand, Reduce, ShuffleMode, Type, VoteMode};
+
+/// The halves of the exchanged values, and the sums of `bar.red`, which three take turns for.
+pub(super) fn declare(threads: u32, sums: bool, text: &mut String) {
+    let _ = writeln!(text, "__local ulong wv[{}];\nuint turn = 0;", 2 * threads);
+    if sums {
+        text.push_str("__local uint wr[3];\nuint third = 0;\n");
+    }
+}
+
+/// Whether threads wait for each other at an instruction.
+pub(super) fn is_meeting(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::Shfl
+            | Opcode::Vote
+            | Opcode::Match
+            | Opcode::Activemask
+            | Opcode::Redux
+            | Opcode::Elect
+            | Opcode::BarSync
+            | Opcode::BarRed
+            | Opcode::BarArrive
+            | Opcode::BarWarpSync
+    )
+}
+
+/// What threads do together.
+#[derive(Debug, Clone)]
+pub(super) struct Meeting {
+    /// The value that others see, of type `ulong`.
+    pub value: String,
+    /// The member mask, in C; empty for all threads of the warp that are here.
+    pub members: String,
+    /// The outcome from `wv` (values of the warp), `here` (the lanes that take part) and `x` (the own value): of type `ulong`,
+    /// with the second destination's truth value in bit 32.
+    pub outcome: String,
+}
+
+impl Writer<'_> {
+    /// Threads of the largest block that can be launched.
+    pub(super) fn threads_most(&self) -> u32 {
+        let required = self.entry.required.map(|sizes| sizes.iter().product());
+        required
+            .or(self.entry.max_threads)
+            .unwrap_or(BLOCK_THREADS_MAX)
+            .clamp(1, BLOCK_THREADS_MAX)
+            .next_multiple_of(32)
+    }
+
+    /// A meeting that all threads come to together.
+    pub(super) fn together(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+        self.uses_barriers = true;
+        match what.opcode {
+            Opcode::BarSync | Opcode::BarWarpSync => {
+                self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+                return Ok(());
+            }
+            Opcode::BarRed => return self.reduce_block(what),
+            _ => {}
+        }
+        let meeting = self.meeting(what)?;
+        self.uses_exchange = true;
+        let members = if meeting.members.is_empty() { "0xffffffffu" } else { &meeting.members };
+        self.line(&format!("wv[turn + lid] = {};", meeting.value));
+        self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+        self.line(&format!("{{ __local const ulong *w = wv + turn + (lid & ~31u); const uint lane = lid & 31u, here = {members} & ps_lanes(lid, threads); const ulong x = w[lane];"));
+        self.line(&format!("const ulong y = {}; turn ^= {}u;", meeting.outcome, self.threads_most()));
+        self.met(what)?;
+        self.line("}");
+        Ok(())
+    }
+
+    /// Gives the destinations their values from `y`.
+    pub(super) fn met(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+        let ty = if what.opcode == Opcode::Vote && !matches!(what.modifiers.vote, Some(VoteMode::Ballot)) {
+            Type::Pred
+        } else {
+            Type::U32
+        };
+        let first = if ty == Type::Pred { "((uint)y != 0u)" } else { "(uint)y" };
+        if what.destinations > 0 {
+            self.write(what, &what.operands[0], ty, first)?;
+        }
+        if what.destinations > 1 {
+            self.write(what, &what.operands[1], Type::Pred, "(y >> 32 != 0)")?;
+        }
+        Ok(())
+    }
+
+    /// What is exchanged, and what comes of it.
+    pub(super) fn meeting(&mut self, what: &Instruction) -> Result<Meeting, TranslateError> {
+        let sources = what.sources();
+        let absent = || TranslateError::operand(what, sources);
+        let source = |this: &mut Self, index: usize, ty: Type| {
+            this.read(what, sources.get(index).ok_or_else(absent)?, ty)
+        };
+        Ok(match what.opcode {
+            Opcode::Shfl => {
+                let mode = what.modifiers.shuffle.map_or("idx", ShuffleMode::name);
+                let (value, by, range) =
+                    (source(self, 0, Type::U32)?, source(self, 1, Type::U32)?, source(self, 2, Type::U32)?);
+                let members = if sources.len() > 3 { source(self, 3, Type::U32)? } else { String::new() };
+                let outcome = format!("ps_shfl(w, here, ps_shfl_{mode}(lane, {by}, {range}), x)");
+                Meeting { value: format!("(ulong){value}"), members, outcome }
+            }
+            Opcode::Vote => {
+                let value = source(self, 0, Type::Pred)?;
+                let members = if sources.len() > 1 { source(self, 1, Type::U32)? } else { String::new() };
+                let ballot = "ps_ballot(w, here)";
+                let outcome = match what.modifiers.vote {
+                    Some(VoteMode::Ballot) => format!("(ulong){ballot}"),
+                    Some(VoteMode::Any) => format!("(ulong)({ballot} != 0u)"),
+                    Some(VoteMode::Uni) => format!("(ulong)({ballot} == 0u || {ballot} == here)"),
+                    _ => format!("(ulong)({ballot} == here)"),
+                };
+                Meeting { value: format!("(ulong)({value} ? 1u : 0u)"), members, outcome }
+            }
+            Opcode::Match => {
+                let ty = if what.ty().bits() == 64 { Type::U64 } else { Type::U32 };
+                let (value, members) = (source(self, 0, ty)?, source(self, 1, Type::U32)?);
+                let all = what.modifiers.vote == Some(VoteMode::All);
+                let outcome =
+                    if all { "ps_match_all(w, here, x)" } else { "(ulong)ps_match_any(w, here, x)" };
+                Meeting { value: format!("(ulong){value}"), members, outcome: outcome.to_owned() }
+            }
+            Opcode::Redux => {
+                let (value, members) = (source(self, 0, Type::U32)?, source(self, 1, Type::U32)?);
+                let name = what.modifiers.reduce.unwrap_or(Reduce::Add);
+                let suffix = match name {
+                    Reduce::Min | Reduce::Max if what.ty().is_signed() => "_s",
+                    Reduce::Popc => return Err(TranslateError::not_served(what)),
+                    _ => "",
+                };
+                if what.ty().is_float() || what.modifiers.abs || what.modifiers.nan {
+                    return Err(TranslateError::not_served(what));
+                }
+                Meeting {
+                    value: format!("(ulong){value}"),
+                    members,
+                    outcome: format!("(ulong)ps_redux_{}{suffix}(w, here)", name.name()),
+                }
+            }
+            Opcode::Activemask => Meeting {
+                value: String::from("0UL"),
+                members: String::new(),
+                outcome: String::from("(ulong)here"),
+            },
+            Opcode::Elect => {
+                let members = source(self, 0, Type::U32)?;
+                Meeting { value: String::from("0UL"), members, outcome: String::from("ps_elect(here, lane)") }
+            }
+            Opcode::BarWarpSync => Meeting {
+                value: String::from("0UL"),
+                members: source(self, 0, Type::U32)?,
+                outcome: String::from("0UL"),
+            },
+            _ => return Err(TranslateError::not_served(what)),
+        })
+    }
+
+    /// The predicate of `bar.red`, and how its sum becomes the result: `{sum}` of `{all}` threads.
+    pub(super) fn reduction(&mut self, what: &Instruction) -> Result<(String, &'static str), TranslateError> {
+        let predicate = what.sources().last().ok_or_else(|| TranslateError::operand(what, what.sources()))?;
+        let predicate = self.read(what, predicate, Type::Pred)?;
+        let text = match what.modifiers.reduce {
+            Some(Reduce::Popc) => "sum",
+            Some(Reduce::And) => "(sum == all)",
+            Some(Reduce::Or) => "(sum != 0u)",
+            _ => return Err(TranslateError::not_served(what)),
+        };
+        Ok((predicate, text))
+    }
+
+    fn reduce_block(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+        let (predicate, text) = self.reduction(what)?;
+        self.uses_exchange = true;
+        self.uses_sums = true;
+        // The sum that was used two meetings ago is not read any more.
+        self.line("if (lid == 0) wr[third == 2u ? 0u : third + 1u] = 0;");
+        self.line(&format!("if ({predicate}) atomic_inc((volatile __local uint *)&wr[third]);"));
+        self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+        self.line(
+            "{ const uint sum = wr[third], all = threads; (void)all; third = third == 2u ? 0u : third + 1u;",
+        );
+        self.write_reduction(what, text)?;
+        self.line("}");
+        Ok(())
+    }
+
+    pub(super) fn write_reduction(&mut self, what: &Instruction, text: &str) -> Result<(), TranslateError> {
+        let destination: &Operand = self.destination(what)?;
+        let ty = if what.modifiers.reduce == Some(Reduce::Popc) { Type::U32 } else { Type::Pred };
+        self.write(what, destination, ty, text)
+    }
+}

@@ -1,0 +1,208 @@
+//! An OpenCL device that runs translated PTX.
+
+use penstock_cl_sys::{
+    CL_DEVICE_DOUBLE_FP_CONFIG, CL_DEVICE_EXTENSIONS, CL_DEVICE_SINGLE_FP_CONFIG, CL_PROGRAM_BUILD_LOG,
+};
+use penstock_device::{Arg, Context, Device, Driver, Kernel, Mem, Program, Queue, Range, Staged, Want};
+use penstock_ptx::ir::Module;
+use penstock_ptx::module::parse;
+use penstock_ptx::translate::{CONTROL_BYTES, Options, Translation, translate};
+
+/// Where device memory starts for the programs under test.
+pub const BASE: u64 = 0x7_0000_0000_0000;
+
+/// Bytes of device memory: enough for the inputs and results of the largest family.
+pub const ARENA_BYTES: u64 = 64 << 20;
+
+/// The control block, behind addresses that nothing should touch.
+const CONTROL: u64 = 4096;
+
+/// The module's variables.
+const DATA: u64 = 8192;
+
+/// Where tests put their own data.
+pub const FREE: u64 = 1 << 20;
+
+/// `CL_MEM_READ_WRITE`
+const READ_WRITE: u64 = 1;
+
+/// `CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT`
+const EXACT_DIVISION: u64 = 1 << 7;
+
+/// A device with its memory.
+pub struct Machine {
+    pub name: String,
+    pub options: Options,
+    context: Context,
+    queue: Queue,
+    arena: Mem,
+}
+
+/// A program that is ready to run.
+pub struct Ready {
+    module: Module,
+    translation: Translation,
+    program: Program,
+}
+
+/// Every OpenCL device of the machine; says so where there is none.
+pub fn machines() -> Vec<Machine> {
+    let devices: Vec<Device> = match Driver::load() {
+        Ok(driver) => driver.platforms().iter().flat_map(|platform| platform.devices()).collect(),
+        Err(error) => {
+            eprintln!("SKIPPED: {error}");
+            Vec::new()
+        }
+    };
+    if devices.is_empty() {
+        eprintln!("SKIPPED: no OpenCL device on this machine (Debian: pocl-opencl-icd)");
+    }
+    devices.iter().map(Machine::new).collect()
+}
+
+impl Machine {
+    fn new(device: &Device) -> Self {
+        let info = device.info();
+        let bytes = |name: u32| {
+            info.iter().find(|(known, _)| *known == name).map(|(_, bytes)| bytes.clone()).unwrap_or_default()
+        };
+        let number = |name: u32| bytes(name).first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let extensions = String::from_utf8_lossy(&bytes(CL_DEVICE_EXTENSIONS)).into_owned();
+        let options = Options {
+            arenas: vec![(BASE, ARENA_BYTES)],
+            check: false,
+            fp64: number(CL_DEVICE_DOUBLE_FP_CONFIG) != 0,
+            int64_atomics: extensions.contains("cl_khr_int64_base_atomics")
+                && extensions.contains("cl_khr_int64_extended_atomics"),
+            fp16: extensions.contains("cl_khr_fp16"),
+            exact_division: number(CL_DEVICE_SINGLE_FP_CONFIG) & EXACT_DIVISION != 0,
+        };
+        let context = Context::new(device.platform(), std::slice::from_ref(device), Box::new(|_| {}))
+            .expect("a context");
+        let queue = Queue::new(&context, device, 0, 0).expect("a queue");
+        let arena = Mem::buffer(&context, READ_WRITE, ARENA_BYTES).expect("device memory");
+        Self {
+            name: format!("{} of {}", device.name(), device.platform().name()),
+            options,
+            context,
+            queue,
+            arena,
+        }
+    }
+
+    /// Parses, translates and builds a text.
+    pub fn build(&self, text: &str) -> Result<Ready, String> {
+        let module = parse(text).map_err(|error| error.to_string())?;
+        let translation = translate(&module, &self.options).map_err(|error| error.to_string())?;
+        let program = Program::with_source(&self.context, translation.source.as_bytes())
+            .map_err(|error| format!("{error:?}"))?;
+        let built = program.build(self.context.devices(), &translation.build_options);
+        if let Err(error) = built {
+            let devices: Vec<(u32, Device)> = (0..).zip(self.context.devices().iter().cloned()).collect();
+            let report = program.report(Err(error), &devices);
+            let log = report
+                .devices
+                .iter()
+                .flat_map(|(_, info)| info)
+                .find(|(name, _)| *name == CL_PROGRAM_BUILD_LOG);
+            let log = log.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
+            return Err(format!("{error:?}\n{log}\n{}", numbered(&translation.source)));
+        }
+        Ok(Ready { module, translation, program })
+    }
+
+    /// Writes to device memory at an offset.
+    pub fn write(&self, offset: u64, bytes: &[u8]) {
+        self.queue
+            .write(&self.arena, offset, Staged::from(bytes.to_vec()), &[], Want::Nothing)
+            .expect("within the arena");
+        self.queue.finish().expect("written");
+    }
+
+    /// Reads device memory.
+    pub fn read(&self, offset: u64, size: u64) -> Vec<u8> {
+        let reading = self.queue.read(&self.arena, offset, size, &[]).expect("within the arena");
+        self.queue.flush().expect("flushed");
+        reading.wait().expect("read").to_vec()
+    }
+
+    /// Runs a kernel with parameters that are 64 bits each, and waits for it.
+    pub fn launch(&self, ready: &Ready, name: &str, params: &[u64], blocks: u64, threads: u64, dynamic: u64) {
+        let control = vec![0; usize::try_from(CONTROL_BYTES).expect("small")];
+        self.launch_with(ready, name, params, [blocks, 1, 1], [threads, 1, 1], dynamic, &control);
+    }
+
+    /// As [`Machine::launch`], with a grid and blocks of three dimensions, and a control block.
+    #[expect(clippy::too_many_arguments, reason = "what a launch is")]
+    pub fn launch_with(
+        &self,
+        ready: &Ready,
+        name: &str,
+        params: &[u64],
+        grid: [u64; 3],
+        threads: [u64; 3],
+        dynamic: u64,
+        control: &[u8],
+    ) {
+        let kernel =
+            ready.translation.kernels.iter().find(|kernel| kernel.name == name).expect("the kernel is there");
+        let data = ready.module.data();
+        let mut content = data.bytes.clone();
+        content.resize(usize::try_from(data.size).expect("small"), 0);
+        for relocation in &data.relocations {
+            let at = usize::try_from(relocation.offset).expect("small");
+            let address = (BASE + DATA).wrapping_add_signed(relocation.target);
+            content[at..at + usize::from(relocation.width)]
+                .copy_from_slice(&address.to_le_bytes()[..usize::from(relocation.width)]);
+        }
+        if !content.is_empty() {
+            self.write(DATA, &content);
+        }
+        self.write(CONTROL, control);
+        let mut block: Vec<u8> = params.iter().flat_map(|param| param.to_le_bytes()).collect();
+        block.resize((kernel.params_size as usize).next_multiple_of(8).max(8), 0);
+        let object = Kernel::new(&ready.program, &kernel.cl_name).expect("the kernel is in the program");
+        let local = (u64::from(kernel.local_bytes) + dynamic).max(8);
+        let arguments = [
+            Arg::Mem(Some(&self.arena)),
+            Arg::Bytes(&block),
+            Arg::Bytes(&(BASE + DATA).to_le_bytes()),
+            Arg::Bytes(&(BASE + CONTROL).to_le_bytes()),
+            Arg::Local(local),
+        ];
+        for (index, argument) in (0..).zip(arguments) {
+            object
+                .set(index, argument)
+                .unwrap_or_else(|status| panic!("argument {index} of {name}: {status:?}"));
+        }
+        let all = [grid[0] * threads[0], grid[1] * threads[1], grid[2] * threads[2]];
+        let range = Range::checked(3, [0; 3], all, Some(threads)).expect("a range");
+        self.queue
+            .launch(&object, &range, &[], Want::Nothing)
+            .unwrap_or_else(|status| panic!("{name}: {status:?}"));
+        self.queue.finish().expect("finished");
+    }
+
+    /// The control block as the last kernel left it.
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub fn control(&self) -> Vec<u8> {
+        self.read(CONTROL, CONTROL_BYTES)
+    }
+
+    /// The translation, to look at.
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub fn kernel<'r>(&self, ready: &'r Ready, name: &str) -> &'r penstock_ptx::translate::TranslatedKernel {
+        ready.translation.kernels.iter().find(|kernel| kernel.name == name).expect("the kernel is there")
+    }
+
+    /// The first fault that a kernel left: its code and the line.
+    pub fn fault(&self) -> (u64, u32) {
+        let control = self.read(CONTROL, CONTROL_BYTES);
+        let code = control.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        (code, control[16..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)))
+    }
+}
+
+fn numbered(source: &str) -> String {
+    source.lines().zip(1..).map(|(line, number): (_, u32)| format!("{number:5} {line}\n")).collect()
+}

@@ -1,0 +1,136 @@
+//! What is not served is refused with its place and its text, never read as something else.
+
+use penstock_ptx::module::{OperandProblem, ParseError, ParseErrorKind, parse};
+
+/// A kernel with one line in it, and registers of every kind. The line is the sixth.
+fn kernel(line: &str) -> Result<(), ParseError> {
+    let text = format!(
+        ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 a) {{\n\
+         .reg .pred %p<4>; .reg .b16 %rs<4>; .reg .b32 %r<4>; .reg .f32 %f<4>; .reg .b64 %rd<4>; .reg .f64 %fd<4>;\n{line}\nret; }}\n"
+    );
+    parse(&text).map(drop)
+}
+
+fn refusal(line: &str) -> ParseError {
+    kernel(line).expect_err(line)
+}
+
+#[test]
+fn an_unknown_instruction_is_named_with_its_place() {
+    let error = refusal("  wgmma.fence.sync.aligned;");
+    assert_eq!((error.line, error.column), (6, 3));
+    assert_eq!(error.kind, ParseErrorKind::UnknownInstruction("wgmma.fence.sync.aligned".to_owned()));
+    assert_eq!(error.to_string(), "ptx:6:3: the instruction `wgmma.fence.sync.aligned` is not served");
+}
+
+#[test]
+fn an_unknown_form_is_quoted() {
+    let error = refusal("@%p1 add.rn.s32\t%r1, %r2, %r3;");
+    assert_eq!(error.column, 6);
+    assert_eq!(
+        error.kind,
+        ParseErrorKind::UnknownForm { opcode: "add".to_owned(), text: "add.rn.s32 %r1, %r2, %r3".to_owned() }
+    );
+    for line in [
+        "add.u8 %r1, %r1, %r1;",
+        "setp.lt.b32 %p1, %r1, %r2;",
+        "setp.equ.s32 %p1, %r1, %r2;",
+        "cvt.f32.f64 %f1, %fd1;",
+        "cvt.rn.u32.u16 %r1, %rs1;",
+        "mul.u32 %r1, %r1, %r1;",
+    ] {
+        assert!(matches!(refusal(line).kind, ParseErrorKind::UnknownForm { .. }), "{line}");
+    }
+}
+
+#[test]
+fn operands_of_the_wrong_type_are_refused() {
+    for line in [
+        "add.s32 %r1, %f2, %r3;",
+        "add.s32 %rd1, %r2, %r3;",
+        "add.f32 %f1, %f2, 1;",
+        "add.s32 %r1, %r2, %p1;",
+        "selp.b32 %r1, %r2, %r3, %r1;",
+        "@%r1 ret;",
+        "mul.wide.u32 %r1, %r2, %r3;",
+        "ld.global.u64 %r1, [%rd1];",
+        "ld.global.v2.u32 %r1, [%rd1];",
+        "ld.global.v2.u32 {%r1, %r2, %r3}, [%rd1];",
+        "ld.global.u32 %r1, %rd1;",
+        "ld.global.u32 %r1, [%f1];",
+        "ld.global.u32 %r1, [a];",
+        "mov.b64 %rd1, {%r1, %rs1};",
+        "add.s32 %r1, %r2, !%r3;",
+        "add.s32 1, %r2, %r3;",
+        "add.s32 %tid.x, %r2, %r3;",
+    ] {
+        assert!(matches!(refusal(line).kind, ParseErrorKind::Operand { .. }), "{line}: {}", refusal(line));
+    }
+    let ParseErrorKind::Operand { number, problem, .. } = refusal("add.s32 %r1, %r2, %f3;").kind else {
+        panic!("an operand")
+    };
+    assert_eq!(number, 3);
+    assert_eq!(problem, OperandProblem::Type { name: "%f3".to_owned(), found: "f32", needed: "s32" });
+}
+
+#[test]
+fn names_and_counts_are_checked() {
+    assert_eq!(
+        refusal("add.s32 %r1, %r2, %r9;").kind,
+        ParseErrorKind::UnknownName("%r9".to_owned()),
+        "%r<4> ends at %r3"
+    );
+    assert_eq!(refusal("bra nowhere;").kind, ParseErrorKind::UnknownName("nowhere".to_owned()));
+    assert_eq!(refusal("call nobody, ();").kind, ParseErrorKind::UnknownName("nobody".to_owned()));
+    assert!(matches!(refusal("add.s32 %r1, %r2;").kind, ParseErrorKind::OperandCount(_)));
+    assert!(matches!(refusal("add.s32 %r1, %r2, %r3, %r3;").kind, ParseErrorKind::OperandCount(_)));
+    assert!(matches!(refusal("add.s32 %r1|%r2, %r2, %r3;").kind, ParseErrorKind::OperandCount(_)));
+    assert!(matches!(refusal("x: x: ret;").kind, ParseErrorKind::Duplicate(_)));
+    assert!(matches!(refusal(".reg .b32 %r<3>;").kind, ParseErrorKind::Duplicate(_)));
+}
+
+#[test]
+fn a_label_of_an_inner_block_is_not_seen_outside() {
+    assert!(kernel("{ inner: bra inner; bra outer; } outer: ret;").is_ok());
+    assert!(matches!(refusal("{ inner: ret; } bra inner;").kind, ParseErrorKind::UnknownName(_)));
+}
+
+#[test]
+fn variables_of_other_modules_are_refused_where_they_are_used() {
+    let text = |body: &str| {
+        format!(".version 9.0\n.target sm_75\n.extern .global .u32 x;\n.entry k() {{ .reg .b32 %r; {body} }}")
+    };
+    assert!(parse(&text("ret;")).is_ok());
+    let error = parse(&text("ld.global.u32 %r, [x];")).expect_err("another module has it");
+    assert_eq!(error.kind, ParseErrorKind::ExternalVariable("x".to_owned()));
+}
+
+#[test]
+fn sizes_have_limits() {
+    let head = ".version 9.0\n.target sm_75\n";
+    for rest in [
+        ".global .b8 x[99999999999999999];",
+        ".global .b8 x[4294967296][4294967296];",
+        ".shared .b8 x[4194304]; .entry k() { ret; }",
+        ".entry k() { .local .b8 x[4194304]; ret; }",
+        ".global .b32 x[100000000] = {1}; .global .b32 y = 2; .global .b32 z = 1",
+        ".global .align 3 .b32 x;",
+        ".global .align 1073741824 .b32 x;",
+        ".entry k(.param .b8 x[2097152]) { ret; }",
+    ] {
+        assert!(parse(&format!("{head}{rest}")).is_err(), "{rest}");
+    }
+}
+
+#[test]
+fn the_head_is_needed() {
+    for text in [
+        "",
+        ".target sm_75",
+        ".version 9.0",
+        ".version 9\n.target sm_75",
+        ".version 9.0\n.target sm_75\n.address_size 32",
+    ] {
+        assert!(parse(text).is_err(), "{text:?}");
+    }
+}

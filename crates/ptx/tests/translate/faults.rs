@@ -1,0 +1,117 @@
+//! Checks of addresses, traps and assertions.
+
+use penstock_ptx::module::parse;
+use penstock_ptx::translate::{Options, TranslateError, translate};
+
+use super::{BASE, FREE, HEAD, OUT, machines, run, words};
+
+/// Offset of the bitmap of the tests, which says that only the first 256 bytes at [`FREE`] and [`OUT`] are allocated.
+const SHADOW: u64 = 16 << 10;
+
+fn checked(body: &str, expected: (u64, u64), results: &[u32]) {
+    let text = format!("{HEAD}{}", super::kernel(body));
+    for mut machine in machines() {
+        machine.options.check = true;
+        let ready = machine.build(&text).unwrap_or_else(|error| panic!("{error}"));
+        let mut bits = vec![0_u8; (64 << 20) / 256 / 8];
+        for allocated in [FREE, OUT, 4096, SHADOW] {
+            let block = usize::try_from(allocated / 256).unwrap();
+            bits[block / 8] |= 1 << (block % 8);
+        }
+        machine.write(SHADOW, &bits);
+        machine.write(OUT, &[0; 64]);
+        let mut control = vec![0; 256];
+        control[160..168].copy_from_slice(&(BASE + SHADOW).to_le_bytes());
+        machine.launch_with(&ready, "k", &[BASE + FREE, BASE + OUT, 0], [1, 1, 1], [4, 1, 1], 0, &control);
+        let control = machine.control();
+        let word = |at: usize| u64::from_le_bytes(control[at..at + 8].try_into().unwrap());
+        assert_eq!((word(0), word(8)), expected, "{}", machine.name);
+        assert_eq!(words(&machine, OUT, results.len() as u64), results, "{}", machine.name);
+    }
+}
+
+#[test]
+fn accesses_inside_of_allocations_are_no_faults() {
+    checked(
+        "ld.global.u32 %r2, [%at]; add.u32 %r2, %r2, %t; st.global.u32 [%to], %r2; ret;",
+        (0, 0),
+        &[0, 1, 2, 3],
+    );
+}
+
+#[test]
+fn an_access_outside_of_every_allocation_is_a_fault_and_reads_zero() {
+    checked(
+        "ld.global.u32 %r2, [%in+4096]; add.u32 %r2, %r2, 5; st.global.u32 [%to], %r2; ret;",
+        (1, BASE + FREE + 4096),
+        &[5; 4],
+    );
+    checked("ld.global.u32 %r2, [64]; st.global.u32 [%to], 1; ret;", (1, 64), &[1; 4]);
+    checked("st.global.u32 [%out+256], 9; st.global.u32 [%to], 2; ret;", (1, BASE + OUT + 256), &[2; 4]);
+}
+
+#[test]
+fn an_access_that_is_not_aligned_is_a_fault() {
+    checked("ld.global.u32 %r2, [%in+2]; st.global.u32 [%to], 3; ret;", (2, BASE + FREE + 2), &[3; 4]);
+}
+
+#[test]
+fn an_access_behind_shared_memory_is_a_fault() {
+    checked(
+        ".shared .align 4 .b8 s[64]; mov.u32 %r2, s; st.shared.u32 [%r2+60], 4; st.shared.u32 [%r2+64], 4; st.global.u32 [%to], 4; ret;",
+        (1, 64),
+        &[4; 4],
+    );
+}
+
+#[test]
+fn a_trap_ends_the_thread_and_names_the_line() {
+    run(
+        "st.global.u32 [%to], 1; setp.eq.u32 %p0, %t, 2;\n @%p0 trap; st.global.u32 [%to], 2; ret;",
+        &[],
+        0,
+        1,
+        4,
+        4,
+        |machine, found| {
+            assert_eq!(found, [2, 2, 1, 2], "{}", machine.name);
+            let (code, line) = machine.fault();
+            assert_eq!((code, line), (3, 13), "{}", machine.name);
+        },
+    );
+}
+
+fn refusal(text: &str, options: &Options) -> TranslateError {
+    translate(&parse(&format!("{HEAD}{text}")).unwrap(), options).unwrap_err()
+}
+
+#[test]
+fn what_is_not_served_is_refused_by_name_and_line() {
+    let options = Options {
+        arenas: vec![(BASE, 1 << 20)],
+        fp64: true,
+        int64_atomics: true,
+        exact_division: true,
+        ..Options::default()
+    };
+    let recursive = ".func f(.param .b32 x) { .param .b32 p; st.param.b32 [p], 1; call f, (p); ret; }\n.visible .entry k() { .param .b32 p; st.param.b32 [p], 1; call f, (p); ret; }";
+    assert!(matches!(refusal(recursive, &options), TranslateError::Recursion { .. }));
+    let heap = ".extern .func (.param .b64 r) malloc(.param .b64 n);\n.visible .entry k() { .param .b64 p; .param .b64 r;\nst.param.b64 [p], 8; call (r), malloc, (p); ret; }";
+    assert_eq!(
+        refusal(heap, &options),
+        TranslateError::DeviceMemory { function: String::from("malloc"), line: 6 }
+    );
+    let double = ".visible .entry k() { .reg .f64 %d<3>; mov.f64 %d1, 0d3FF0000000000000;\n add.f64 %d2, %d1, %d1; ret; }";
+    let single = Options { fp64: false, ..options.clone() };
+    assert_eq!(
+        refusal(double, &single),
+        TranslateError::DoublePrecision { instruction: String::from("add.f64"), line: 5 }
+    );
+    let atomic = ".visible .entry k(.param .u64 a) { .reg .b64 %rd<3>; ld.param.u64 %rd1, [a]; red.global.add.u64 [%rd1], 1; ret; }";
+    let narrow = Options { int64_atomics: false, ..options.clone() };
+    assert!(matches!(refusal(atomic, &narrow), TranslateError::Atomics64 { line: 4, .. }));
+    assert_eq!(
+        refusal(double, &Options { arenas: Vec::new(), ..options }),
+        TranslateError::Arenas { count: 0 }
+    );
+}

@@ -1,0 +1,245 @@
+//! Control flow: branches, loops, switches, calls, barriers.
+
+use super::{BASE, FREE, HEAD, OUT, bytes_of, floats, machines, run, words};
+
+#[test]
+fn vectors_are_added_with_a_tail() {
+    let input: Vec<u32> = (0..1000).collect();
+    run(
+        "setp.ge.u32 %p0, %g, %n; @%p0 bra DONE; ld.global.u32 %r2, [%at]; add.u32 %r3, %r2, 7; st.global.u32 [%to], %r3; DONE: ret;",
+        &input,
+        997,
+        16,
+        64,
+        1024,
+        |_, sums| {
+            for (index, sum) in sums.iter().enumerate() {
+                let index = u32::try_from(index).unwrap();
+                assert_eq!(*sum, if index < 997 { index + 7 } else { 0 });
+            }
+        },
+    );
+}
+
+/// Tiles in shared memory, two barriers in a loop with a branch around it, as nvcc writes the example of CUDA's samples.
+const MATRIX: &str = "
+.visible .entry mm(.param .u64 c, .param .u64 a, .param .u64 b, .param .u64 n)
+{
+    .reg .pred %p<4>; .reg .b32 %r<40>; .reg .b64 %rd<30>; .reg .f32 %f<10>;
+    .shared .align 4 .b8 As[256]; .shared .align 4 .b8 Bs[256];
+    ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c]; ld.param.u32 %r1, [n];
+    mov.u32 %r2, %tid.x; mov.u32 %r3, %tid.y; mov.u32 %r4, %ctaid.x; mov.u32 %r5, %ctaid.y;
+    shl.b32 %r6, %r5, 3; add.s32 %r7, %r6, %r3; mad.lo.s32 %r8, %r7, %r1, %r2;
+    shl.b32 %r9, %r4, 3; add.s32 %r10, %r9, %r2; mad.lo.s32 %r11, %r3, %r1, %r10;
+    cvta.to.global.u64 %rd4, %rd1; mul.wide.s32 %rd5, %r8, 4; add.s64 %rd20, %rd4, %rd5;
+    cvta.to.global.u64 %rd6, %rd2; mul.wide.s32 %rd7, %r11, 4; add.s64 %rd21, %rd6, %rd7;
+    shl.b32 %r12, %r1, 3; mul.wide.s32 %rd8, %r12, 4;
+    mov.u32 %r13, As; mov.u32 %r14, Bs; shl.b32 %r15, %r3, 5; shl.b32 %r16, %r2, 2;
+    add.s32 %r17, %r13, %r15; add.s32 %r18, %r17, %r16; add.s32 %r19, %r14, %r16; add.s32 %r20, %r19, %r15;
+    mov.f32 %f1, 0f00000000; mov.u32 %r30, 0;
+    setp.lt.s32 %p1, %r1, 1; @%p1 bra STORE;
+LOOP:
+    ld.global.f32 %f2, [%rd20]; st.shared.f32 [%r18], %f2; ld.global.f32 %f3, [%rd21]; st.shared.f32 [%r20], %f3;
+    bar.sync 0;
+    mov.u32 %r31, 0; mov.u32 %r32, %r17; mov.u32 %r33, %r19;
+INNER:
+    ld.shared.f32 %f4, [%r32]; ld.shared.f32 %f5, [%r33]; fma.rn.f32 %f1, %f4, %f5, %f1;
+    add.s32 %r32, %r32, 4; add.s32 %r33, %r33, 32; add.s32 %r31, %r31, 1; setp.lt.s32 %p2, %r31, 8; @%p2 bra INNER;
+    bar.sync 0;
+    add.s64 %rd20, %rd20, 32; add.s64 %rd21, %rd21, %rd8; add.s32 %r30, %r30, 8; setp.lt.s32 %p3, %r30, %r1; @%p3 bra LOOP;
+STORE:
+    mad.lo.s32 %r34, %r7, %r1, %r10; cvta.to.global.u64 %rd9, %rd3; mul.wide.s32 %rd10, %r34, 4; add.s64 %rd11, %rd9, %rd10;
+    st.global.f32 [%rd11], %f1;
+    ret;
+}
+";
+
+#[test]
+fn matrices_are_multiplied_in_tiles() {
+    const SIDE: u64 = 48;
+    let side = usize::try_from(SIDE).unwrap();
+    let matrix = |seed: u32| -> Vec<f32> {
+        (0..SIDE * SIDE).map(|i| ((i as u32).wrapping_mul(seed) % 17) as f32 - 8.0).collect()
+    };
+    let (a, b) = (matrix(7), matrix(11));
+    for machine in machines() {
+        let ready = machine.build(&format!("{HEAD}{MATRIX}")).unwrap();
+        assert!(!machine.kernel(&ready, "mm").is_machine, "all threads come to the barriers together");
+        machine.write(FREE, &bytes_of(&a, f32::to_le_bytes));
+        machine.write(FREE + (1 << 20), &bytes_of(&b, f32::to_le_bytes));
+        let blocks = SIDE / 8;
+        machine.launch_with(
+            &ready,
+            "mm",
+            &[BASE + OUT, BASE + FREE, BASE + FREE + (1 << 20), SIDE],
+            [blocks, blocks, 1],
+            [8, 8, 1],
+            0,
+            &[0; 256],
+        );
+        let c = floats(&machine, OUT, SIDE * SIDE);
+        for y in 0..side {
+            for x in 0..side {
+                let sum: f32 = (0..side).map(|k| a[y * side + k] * b[k * side + x]).sum();
+                assert_eq!(c[y * side + x], sum, "{}: {x}, {y}", machine.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn loops_with_two_exits_and_barriers_under_uniform_branches_end() {
+    // Every thread adds its neighbour's value n times, with a barrier inside; the loop is left early at 5 turns.
+    run(
+        ".shared .align 4 .b8 s[512]; .shared .align 4 .b8 u[512];
+         shl.b32 %r2, %t, 2; mov.u32 %r3, s; add.u32 %r4, %r3, %r2; add.u32 %r5, %t, 1; and.b32 %r5, %r5, 127; shl.b32 %r5, %r5, 2; add.u32 %r5, %r5, %r3;
+         mov.u32 %r10, %t; mov.u32 %r11, 0;
+         setp.eq.u32 %p0, %n, 0; @%p0 bra OVER;
+         L1: st.shared.u32 [%r4], %r10; bar.sync 0; ld.shared.u32 %r12, [%r5]; bar.sync 0; add.u32 %r10, %r10, %r12; add.u32 %r11, %r11, 1;
+         setp.eq.u32 %p1, %r11, 5; @%p1 bra OVER;
+         setp.lt.u32 %p2, %r11, %n; @%p2 bra L1;
+         OVER: st.global.u32 [%to], %r10; ret;",
+        &[],
+        9,
+        2,
+        128,
+        256,
+        |machine, sums| {
+            let mut expected: Vec<u32> = (0..128).collect();
+            for _ in 0..5 {
+                expected = (0..128).map(|i| expected[i].wrapping_add(expected[(i + 1) % 128])).collect();
+            }
+            assert_eq!(sums[..128], expected[..], "{}", machine.name);
+            assert_eq!(sums[128..], expected[..], "{}", machine.name);
+        },
+    );
+}
+
+#[test]
+fn threads_that_leave_early_do_not_hold_up_barriers() {
+    run(
+        ".shared .align 4 .b8 s[512];
+         setp.ge.u32 %p0, %t, %n; @%p0 bra DONE;
+         shl.b32 %r2, %t, 2; mov.u32 %r3, s; add.u32 %r4, %r3, %r2; st.shared.u32 [%r4], %t;
+         bar.sync 0;
+         sub.u32 %r5, %n, %t; sub.u32 %r5, %r5, 1; shl.b32 %r5, %r5, 2; add.u32 %r5, %r5, %r3; ld.shared.u32 %r6, [%r5];
+         st.global.u32 [%to], %r6; DONE: ret;",
+        &[],
+        77,
+        3,
+        128,
+        384,
+        |machine, found| {
+            for (index, value) in found.iter().enumerate() {
+                let t = u32::try_from(index % 128).unwrap();
+                assert_eq!(*value, if t < 77 { 76 - t } else { 0 }, "{}: {index}", machine.name);
+            }
+        },
+    );
+}
+
+#[test]
+fn barriers_with_numbers_and_counts_join_producers_and_consumers() {
+    // The first 64 threads write and arrive at barrier 1, the other 64 wait there and read.
+    run(
+        ".shared .align 4 .b8 s[512];
+         shl.b32 %r2, %t, 2; mov.u32 %r3, s; add.u32 %r4, %r3, %r2;
+         setp.ge.u32 %p0, %t, 64; @%p0 bra READ;
+         mul.lo.u32 %r5, %t, 3; st.shared.u32 [%r4], %r5; bar.arrive 1, 128; bra DONE;
+         READ: bar.sync 1, 128; ld.shared.u32 %r6, [%r4+-256]; st.global.u32 [%to], %r6;
+         DONE: ret;",
+        &[],
+        0,
+        2,
+        128,
+        256,
+        |machine, found| {
+            for (index, value) in found.iter().enumerate() {
+                let t = u32::try_from(index % 128).unwrap();
+                assert_eq!(*value, if t >= 64 { (t - 64) * 3 } else { 0 }, "{}: {index}", machine.name);
+            }
+        },
+    );
+}
+
+#[test]
+fn bar_red_counts_in_uniform_and_in_divergent_flow() {
+    let body = |guard: &str| {
+        format!(
+            "{guard} setp.lt.u32 %p1, %t, 40; bar.red.popc.u32 %r2, 0, %p1; bar.red.and.pred %p2, 0, %p1; bar.red.or.pred %p3, 0, %p1;
+             selp.u32 %r3, 256, 0, %p2; selp.u32 %r4, 512, 0, %p3; add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; st.global.u32 [%to], %r2; DONE: ret;"
+        )
+    };
+    run(&body(""), &[], 0, 1, 96, 96, |machine, found| {
+        assert!(found.iter().all(|value| *value == 40 + 512), "{}: {found:?}", machine.name)
+    });
+    let divergent = "setp.ge.u32 %p0, %t, 40; @%p0 bra DONE;";
+    run(&body(divergent), &[], 0, 1, 96, 96, |machine, found| {
+        assert!(found[..40].iter().all(|value| *value == 40 + 256 + 512), "{}: {found:?}", machine.name);
+    });
+}
+
+#[test]
+fn a_switch_takes_the_branch_of_its_index() {
+    run(
+        "ld.global.u32 %r2, [%at]; TABLE: .branchtargets B0, B1, B2, B3; setp.gt.u32 %p0, %r2, 3; @%p0 bra B1; brx.idx %r2, TABLE;
+         B0: mov.u32 %r3, 100; bra JOIN; B1: mov.u32 %r3, 200; bra JOIN; B2: mov.u32 %r3, 300; B3: add.u32 %r3, %r2, 400;
+         JOIN: st.global.u32 [%to], %r3; ret;",
+        &[0, 1, 2, 3, 9],
+        0,
+        1,
+        5,
+        5,
+        |machine, found| assert_eq!(found, [100, 200, 402, 403, 200], "{}", machine.name),
+    );
+}
+
+#[test]
+fn functions_are_called_with_values_structures_and_results() {
+    let functions = "
+.func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %r<3>; .reg .pred %p<2>; ld.param.u32 %r1, [x];
+    setp.gt.u32 %p1, %r1, 100; @%p1 bra BIG; add.u32 %r2, %r1, %r1; st.param.b32 [r], %r2; ret; BIG: st.param.b32 [r], %r1; ret; }
+.func (.param .b32 r) sum(.param .align 8 .b8 s[16], .param .b64 out) { .reg .b32 %r<8>; .reg .b64 %rd<3>;
+    ld.param.u32 %r1, [s]; ld.param.u32 %r2, [s+4]; ld.param.v2.u32 {%r3, %r4}, [s+8]; add.u32 %r5, %r1, %r2; add.u32 %r5, %r5, %r3; add.u32 %r5, %r5, %r4;
+    { .param .b32 p; st.param.b32 [p], %r5; .param .b32 q; call (q), twice, (p); ld.param.b32 %r6, [q]; }
+    ld.param.u64 %rd1, [out]; st.u32 [%rd1], %r1; st.param.b32 [r], %r6; ret; }
+";
+    let kernel = super::kernel(
+        ".local .align 8 .b8 place[8]; .reg .b64 %own;
+         mov.u64 %own, place; cvta.local.u64 %rd1, %own;
+         { .param .align 8 .b8 s[16]; st.param.b32 [s], %g; st.param.b32 [s+4], 1; st.param.v2.b32 [s+8], {2, %n}; .param .b64 o; st.param.b64 [o], %rd1; .param .b32 q;
+           call (q), sum, (s, o); ld.param.b32 %r2, [q]; }
+         ld.local.u32 %r3, [%own]; mad.lo.u32 %r4, %r3, 1000, %r2; st.global.u32 [%to], %r4; ret;",
+    );
+    for machine in machines() {
+        let ready =
+            machine.build(&format!("{HEAD}{functions}{kernel}")).unwrap_or_else(|error| panic!("{error}"));
+        machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 40], 2, 64, 0);
+        for (index, value) in words(&machine, OUT, 128).into_iter().enumerate() {
+            let g = u32::try_from(index).unwrap();
+            let sum = g + 43;
+            assert_eq!(value, g * 1000 + if sum > 100 { sum } else { 2 * sum }, "{}: {g}", machine.name);
+        }
+    }
+}
+
+#[test]
+fn a_barrier_in_a_function_is_one_of_the_kernel() {
+    let function = ".shared .align 4 .b8 line[512];
+.func (.param .b32 r) neighbour(.param .b32 x) { .reg .b32 %r<9>; ld.param.u32 %r1, [x]; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2; mov.u32 %r4, line; add.u32 %r5, %r4, %r3;
+    bar.sync 0; st.shared.u32 [%r5], %r1; bar.sync 0; xor.b32 %r6, %r3, 4; add.u32 %r6, %r6, %r4; ld.shared.u32 %r7, [%r6]; st.param.b32 [r], %r7; ret; }
+";
+    let kernel = super::kernel(
+        "mov.u32 %r2, %t; mov.u32 %r3, 0;
+         AGAIN: { .param .b32 p; st.param.b32 [p], %r2; .param .b32 q; call (q), neighbour, (p); ld.param.b32 %r4, [q]; } add.u32 %r2, %r4, 10;
+         add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, %n; @%p1 bra AGAIN; st.global.u32 [%to], %r2; ret;",
+    );
+    for machine in machines() {
+        let ready =
+            machine.build(&format!("{HEAD}{function}{kernel}")).unwrap_or_else(|error| panic!("{error}"));
+        machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 3], 1, 64, 0);
+        for (index, value) in words(&machine, OUT, 64).into_iter().enumerate() {
+            assert_eq!(value, (u32::try_from(index).unwrap() ^ 1) + 30, "{}: {index}", machine.name);
+        }
+    }
+}

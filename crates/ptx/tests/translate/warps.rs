@@ -1,0 +1,158 @@
+//! Threads of a warp that exchange values, in uniform and in divergent flow.
+
+use super::run;
+
+/// A sum over a warp by `shfl.sync.down`, of `%r2`.
+const REDUCE: &str = "
+    shfl.sync.down.b32 %r3, %r2, 16, 31, -1; add.u32 %r2, %r2, %r3; shfl.sync.down.b32 %r3, %r2, 8, 31, -1; add.u32 %r2, %r2, %r3;
+    shfl.sync.down.b32 %r3, %r2, 4, 31, -1; add.u32 %r2, %r2, %r3; shfl.sync.down.b32 %r3, %r2, 2, 31, -1; add.u32 %r2, %r2, %r3;
+    shfl.sync.down.b32 %r3, %r2, 1, 31, -1; add.u32 %r2, %r2, %r3;";
+
+#[test]
+fn shuffles_sum_a_warp_where_all_threads_do() {
+    let input: Vec<u32> = (0..256).map(|i| i * i).collect();
+    run(
+        &format!("ld.global.u32 %r2, [%at]; {REDUCE} st.global.u32 [%to], %r2; ret;"),
+        &input,
+        0,
+        2,
+        128,
+        256,
+        |machine, found| {
+            for (warp, part) in input.chunks(32).enumerate() {
+                assert_eq!(found[warp * 32], part.iter().sum::<u32>(), "{}", machine.name);
+            }
+        },
+    );
+}
+
+#[test]
+fn shuffles_sum_a_block_where_only_one_warp_does_the_last_step() {
+    let input: Vec<u32> = (0..512).map(|i| i ^ 0x55).collect();
+    run(
+        &format!(
+            ".shared .align 4 .b8 s[128]; ld.global.u32 %r2, [%at]; {REDUCE}
+             and.b32 %r4, %t, 31; shr.u32 %r5, %t, 5; shl.b32 %r6, %r5, 2; mov.u32 %r7, s; add.u32 %r8, %r7, %r6;
+             setp.ne.u32 %p0, %r4, 0; @%p0 bra WAIT; st.shared.u32 [%r8], %r2;
+             WAIT: bar.sync 0; setp.ge.u32 %p1, %t, 32; @%p1 bra DONE;
+             mov.u32 %r2, 0; setp.ge.u32 %p2, %t, 8; @%p2 bra SUM; shl.b32 %r9, %t, 2; add.u32 %r9, %r9, %r7; ld.shared.u32 %r2, [%r9];
+             SUM: {REDUCE} setp.ne.u32 %p3, %t, 0; @%p3 bra DONE; mov.u32 %r10, %ctaid.x; mul.wide.u32 %rd1, %r10, 4; add.s64 %rd1, %out, %rd1; st.global.u32 [%rd1], %r2;
+             DONE: ret;"
+        ),
+        &input,
+        0,
+        2,
+        256,
+        2,
+        |machine, found| {
+            let sums: Vec<u32> = input.chunks(256).map(|part| part.iter().sum()).collect();
+            assert_eq!(found, sums, "{}", machine.name);
+        },
+    );
+}
+
+#[test]
+fn every_direction_and_segment_of_a_shuffle_reads_the_right_lane() {
+    for (mode, by, range) in [
+        ("up", 3, 0),
+        ("down", 5, 31),
+        ("bfly", 7, 31),
+        ("idx", 9, 31),
+        ("up", 2, 0x1800),
+        ("down", 2, 0x181f),
+        ("bfly", 12, 0x1f),
+        ("idx", 5, 0x181f),
+        ("bfly", 9, 0x181f),
+    ] {
+        let source = |lane: i32| -> (i32, bool) {
+            let (segment, clamp) = ((range >> 8) & 31, range & 31);
+            let (most, least) = ((lane & segment) | (clamp & !segment), lane & segment);
+            let (from, valid) = match mode {
+                "up" => (lane - by, lane - by >= most),
+                "down" => (lane + by, lane + by <= most),
+                "bfly" => (lane ^ by, lane ^ by <= most),
+                _ => (least | (by & !segment), (least | (by & !segment)) <= most),
+            };
+            (if valid { from } else { lane }, valid)
+        };
+        let body = format!(
+            "mul.lo.u32 %r2, %t, 5; shfl.sync.{mode}.b32 %r3|%p0, %r2, {by}, {range}, -1; selp.u32 %r4, 1000, 0, %p0; add.u32 %r3, %r3, %r4; st.global.u32 [%to], %r3; ret;"
+        );
+        run(&body, &[], 0, 1, 64, 64, |machine, found| {
+            for (thread, value) in (0_i32..).zip(found) {
+                let (lane, valid) = source(thread & 31);
+                let expected = ((thread & !31) + lane) * 5 + if valid { 1000 } else { 0 };
+                assert_eq!(*value, expected as u32, "{}: {mode} {by} {range:#x} of {thread}", machine.name);
+            }
+        });
+    }
+}
+
+#[test]
+fn votes_matches_and_reductions_agree_in_both_kinds_of_flow() {
+    let body = "
+        and.b32 %r2, %t, 31; setp.lt.u32 %p1, %r2, %n; shr.u32 %r9, %r2, 2;
+        vote.sync.ballot.b32 %r3, %p1, MASK; vote.sync.any.pred %p2, %p1, MASK; vote.sync.all.pred %p3, %p1, MASK; vote.sync.uni.pred %p4, %p1, MASK;
+        match.any.sync.b32 %r4, %r9, MASK; match.all.sync.b32 %r5|%p5, %r9, MASK;
+        redux.sync.add.u32 %r6, %r2, MASK; redux.sync.max.s32 %r7, %r2, MASK; redux.sync.xor.b32 %r8, %r2, MASK;
+        selp.u32 %r10, 1, 0, %p2; selp.u32 %r11, 2, 0, %p3; selp.u32 %r12, 4, 0, %p4; selp.u32 %r13, 8, 0, %p5; or.b32 %r10, %r10, %r11; or.b32 %r10, %r10, %r12; or.b32 %r10, %r10, %r13;
+        mul.wide.u32 %rd1, %g, 32; add.s64 %rd1, %out, %rd1; st.global.v4.u32 [%rd1], {%r3, %r10, %r4, %r5}; st.global.v4.u32 [%rd1+16], {%r6, %r7, %r8, 1}; DONE: ret;";
+    for (guard, mask) in [("", u32::MAX), ("setp.ge.u32 %p0, %t, 24; @%p0 bra DONE;", 0x00ff_ffff)] {
+        let text = format!("{guard}{}", body.replace("MASK", &(mask as i32).to_string()));
+        run(&text, &[], 10, 1, 32, 32 * 8, |machine, found| {
+            let lanes: Vec<u32> = (0..32).filter(|lane| mask >> lane & 1 == 1).collect();
+            for &lane in &lanes {
+                let row = &found[lane as usize * 8..][..8];
+                let same =
+                    lanes.iter().filter(|other| **other / 4 == lane / 4).map(|other| 1 << other).sum::<u32>();
+                let expected = [
+                    0x3ff,
+                    1,
+                    same,
+                    0,
+                    lanes.iter().sum(),
+                    *lanes.iter().max().unwrap(),
+                    lanes.iter().fold(0, |sum, lane| sum ^ lane),
+                    1,
+                ];
+                assert_eq!(row, expected, "{}: lane {lane} of {mask:#x}", machine.name);
+            }
+        });
+    }
+}
+
+#[test]
+fn active_lanes_are_those_that_come_together() {
+    run(
+        "and.b32 %r2, %t, 3; setp.ne.u32 %p0, %r2, 1; @%p0 bra DONE; activemask.b32 %r3; st.global.u32 [%to], %r3; DONE: ret;",
+        &[],
+        0,
+        1,
+        64,
+        64,
+        |machine, found| {
+            for (thread, value) in found.iter().enumerate() {
+                assert_eq!(
+                    *value,
+                    if thread % 4 == 1 { 0x2222_2222 } else { 0 },
+                    "{}: {thread}",
+                    machine.name
+                );
+            }
+        },
+    );
+}
+
+#[test]
+fn threads_that_wait_for_each_other_for_ever_are_a_fault() {
+    // Half of the warp waits for the whole, the other half for a barrier of the block.
+    run(
+        "setp.lt.u32 %p0, %t, 16; @%p0 bra LOW; bar.warp.sync -1; bra DONE; LOW: bar.sync 0; DONE: st.global.u32 [%to], 1; ret;",
+        &[],
+        0,
+        1,
+        32,
+        32,
+        |machine, _| assert_eq!(machine.fault().0, 3, "{}", machine.name),
+    );
+}

@@ -1,0 +1,149 @@
+//! Which streams are awaited. Moves that were started early may be hundreds, of which the first few come next: asking the transport
+//! after all of them takes long. So only some are awaited, in the order in which the root gave them; others are when their sender
+//! offers them.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::super::flow::Flow;
+use super::{EAGER_BYTES_MAX, Moves};
+use crate::command::{CommandId, End, Message, Rank, Stream};
+
+/// Early streams that are awaited at a time without an offer. Some, so that a sender finds its receiver ready; each has up to 16 pieces
+/// that the transport is asked after in every look.
+const EARLY_STREAMS_MAX: u32 = 4;
+
+/// Early streams.
+#[derive(Debug, Default)]
+pub struct Admission {
+    /// Not awaited; the place of its job, and the move.
+    waiting: BTreeSet<(u64, CommandId)>,
+    streams: FxHashMap<(Rank, Stream), (u64, CommandId)>,
+    /// Awaited.
+    admitted: FxHashSet<CommandId>,
+    /// Offered before their moves were there.
+    offers: FxHashSet<(Rank, Stream)>,
+}
+
+impl Admission {
+    /// Has a move wait to be admitted; unless it has been offered already.
+    fn add(&mut self, place: u64, id: CommandId, stream: (Rank, Stream)) -> bool {
+        if self.offers.remove(&stream) {
+            self.admitted.insert(id);
+            return false;
+        }
+        self.waiting.insert((place, id));
+        self.streams.insert(stream, (place, id));
+        true
+    }
+
+    /// The move of an offered stream, if it waits.
+    fn offered(&mut self, stream: (Rank, Stream)) -> Option<CommandId> {
+        let Some((place, id)) = self.streams.get(&stream).copied() else {
+            self.offers.insert(stream);
+            return None;
+        };
+        self.waiting.remove(&(place, id)).then_some(id)
+    }
+
+    /// The next move, if there is room for it.
+    fn next(&mut self) -> Option<CommandId> {
+        if self.admitted.len() >= EARLY_STREAMS_MAX as usize {
+            return None;
+        }
+        let (_, id) = self.waiting.pop_first()?;
+        self.admitted.insert(id);
+        Some(id)
+    }
+
+    /// Nothing more comes for a move. Whether there is room again for one that waits.
+    pub fn end(&mut self, id: CommandId) -> bool {
+        self.admitted.remove(&id) && !self.waiting.is_empty()
+    }
+
+    /// A move is forgotten.
+    pub fn forget(&mut self, place: u64, id: CommandId, stream: (Rank, Stream)) {
+        self.waiting.remove(&(place, id));
+        self.admitted.remove(&id);
+        self.streams.remove(&stream);
+        self.offers.remove(&stream);
+    }
+}
+
+impl Moves {
+    /// Has a new move from another rank awaited, now or later.
+    pub(super) fn admit_new(&mut self, flow: &mut Flow, is_early: bool) {
+        let End::Rank { rank, stream } = flow.order.source else { return };
+        if is_early && self.admission.add(flow.place, flow.id, (rank, stream)) {
+            flow.is_admitted = false;
+            return;
+        }
+        self.await_stream(flow);
+    }
+
+    /// A sender has bytes of a stream for which nobody has said that he is ready.
+    pub fn is_offered(&mut self, rank: Rank, stream: Stream) {
+        if let Some(id) = self.admission.offered((rank, stream)) {
+            self.admit(id);
+        }
+    }
+
+    /// Admits moves as far as there is room.
+    pub(super) fn admit_more(&mut self) {
+        while let Some(id) = self.admission.next() {
+            self.admit(id);
+        }
+    }
+
+    fn admit(&mut self, id: CommandId) {
+        let Some(mut flow) = self.flows.remove(&id) else { return };
+        self.await_stream(&mut flow);
+        self.flows.insert(id, flow);
+        self.changed = true;
+    }
+
+    fn await_stream(&mut self, flow: &mut Flow) {
+        flow.is_admitted = true;
+        if let End::Rank { rank, stream } = flow.order.source
+            && flow.order.size > EAGER_BYTES_MAX
+        {
+            self.letters.push((rank, Message::Ready { stream }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn stream(number: u32) -> (Rank, Stream) {
+        (1, Stream(number))
+    }
+
+    #[test]
+    fn the_first_are_awaited_and_others_when_they_are_offered() {
+        let mut admission = Admission::default();
+        let (count, mut number) = (u64::from(EARLY_STREAMS_MAX) + 2, EARLY_STREAMS_MAX + 2);
+        for place in (0..count).rev() {
+            number -= 1;
+            assert!(admission.add(place, CommandId(100 + place), stream(number)));
+        }
+        for place in 0..u64::from(EARLY_STREAMS_MAX) {
+            assert_eq!(admission.next(), Some(CommandId(100 + place)));
+        }
+        assert_eq!(admission.next(), None, "there is no room");
+        assert_eq!(admission.offered(stream(EARLY_STREAMS_MAX + 1)), Some(CommandId(100 + count - 1)));
+        assert_eq!(admission.offered(stream(0)), None, "it is awaited already");
+        assert!(admission.end(CommandId(103)));
+        assert_eq!(admission.next(), Some(CommandId(100 + count - 2)));
+    }
+
+    #[test]
+    fn an_offer_may_come_before_its_move() {
+        let mut admission = Admission::default();
+        assert_eq!(admission.offered(stream(7)), None);
+        assert!(!admission.add(1, CommandId(1), stream(7)), "it is awaited at once");
+        assert!(admission.add(2, CommandId(2), stream(8)));
+    }
+}

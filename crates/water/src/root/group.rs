@@ -1,0 +1,266 @@
+//! Groups of transfers of the same bytes, as jobs: one for each rank and tree, which receives for all members there and sends on.
+
+use super::collect::{Group, Source};
+use super::cost::{self, Choice, Tree};
+use super::{HostRange, Issue, Request, Root};
+use crate::command::{CommandId, End, Job, Move, Rank, Sink, Stream, Wait, Work};
+
+/// A group that is replaced.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) group: Group,
+    pub(super) choice: Choice,
+    /// Bytes that each member gets.
+    size: u64,
+    /// Who has them, and is no member. The root, if that is only known when the group is planned.
+    source: Rank,
+    decision: usize,
+    /// The other ranks, in order.
+    ranks: Vec<Rank>,
+    trees: Vec<Strand>,
+}
+
+/// One tree.
+#[derive(Debug)]
+struct Strand {
+    tree: Tree,
+    /// For each rank the job that receives.
+    jobs: Vec<CommandId>,
+    /// For each rank, who sends: 0 is the source, 1 the first rank.
+    parents: Vec<usize>,
+}
+
+impl Plan {
+    pub(super) fn new(group: Group, source: Rank, choice: Choice, decision: usize, size: u64) -> Self {
+        Self { group, choice, size, source, decision, ranks: Vec::new(), trees: Vec::new() }
+    }
+
+    /// Where one (0 is the source) sends what it gets of a tree. `first` is where the tree's range begins among what it has.
+    fn sinks(&self, strand: &Strand, index: usize, first: u64) -> Vec<Sink> {
+        let children = strand.tree.children.get(index).map(Vec::as_slice).unwrap_or_default();
+        let ends = children.iter().filter_map(|child| {
+            let stream = Stream::of(strand.jobs.get(child - 1)?.0);
+            Some(End::Rank { rank: *self.ranks.get(child - 1)?, stream })
+        });
+        ends.map(|to| Sink { to, first, size: strand.tree.size }).collect()
+    }
+
+    /// Where the source sends. `first` is where the bytes begin among what it has.
+    fn source_sinks(&self, first: u64) -> Vec<Sink> {
+        self.trees.iter().flat_map(|strand| self.sinks(strand, 0, first + strand.tree.first)).collect()
+    }
+}
+
+impl Root {
+    /// Who receives what from whom.
+    pub(super) fn lay_out(&mut self, plan: &mut Plan, batch: &[Issue]) {
+        let mut firsts: Vec<(Rank, CommandId)> = plan
+            .group
+            .members
+            .iter()
+            .filter_map(|place| batch.get(*place))
+            .map(|issue| (issue.rank, issue.id))
+            .filter(|(rank, _)| *rank != plan.source)
+            .collect();
+        firsts.sort_unstable();
+        firsts.dedup_by_key(|(rank, _)| *rank);
+        let members = u32::try_from(firsts.len()).unwrap_or(u32::MAX);
+        let mut trees = cost::trees(plan.choice.shape, members, plan.size, plan.choice.segment);
+        let last = trees.pop();
+        for tree in trees {
+            let jobs = firsts.iter().map(|_| self.command()).collect();
+            plan.trees.push(Strand { parents: parents(&tree.children), jobs, tree });
+        }
+        // The job of the last tree is the command itself: it waits for those of the others.
+        if let Some(tree) = last {
+            let jobs = firsts.iter().map(|(_, id)| *id).collect();
+            plan.trees.push(Strand { parents: parents(&tree.children), jobs, tree });
+        }
+        plan.ranks = firsts.into_iter().map(|(rank, _)| rank).collect();
+    }
+
+    /// Members of one group: for each rank a job per tree.
+    pub(super) fn plan_group(&mut self, plan: &Plan, members: Vec<Issue>) {
+        let ids: Vec<CommandId> = members.iter().map(|member| member.id).collect();
+        self.watch_decision(plan.decision, &ids);
+        let (here, there): (Vec<Issue>, Vec<Issue>) =
+            members.into_iter().partition(|member| member.rank == plan.source);
+        here.into_iter().for_each(|member| self.plan(member));
+        let Some(first) = there.first() else { return };
+        let (source, request) = (
+            match plan.group.source {
+                Source::Read(_) => {
+                    ids.iter().find_map(|id| self.feeders.get(id).copied()).unwrap_or_default()
+                }
+                _ => plan.source,
+            },
+            first.request.clone(),
+        );
+        let common = common_waits(&there);
+        let others: Vec<CommandId> = there.iter().flat_map(|member| member.waits.iter().copied()).collect();
+        for (index, members) in (1..).zip(by_rank(there)) {
+            self.plan_member(plan, index, members, source, &common);
+        }
+        let (end, device, waits) = match (plan.group.source, request) {
+            (Source::Memory, Request::Write { address, size, .. }) => {
+                let hazards = self.reads_into(address, size);
+                (End::Host { address }, 0, self.waits(0, &hazards))
+            }
+            (Source::Buffer(rank), Request::Copy { from, from_device, from_offset, .. }) => {
+                let waits = self.source_waits(rank, &common, others);
+                (End::Buffer { buffer: from, offset: from_offset }, from_device, waits)
+            }
+            _ => return,
+        };
+        let id = self.command();
+        let (sinks, size, segment) = (plan.source_sinks(0), plan.size, plan.choice.segment);
+        let work = Work::Move(Move { source: end, sinks, size, segment, early: false });
+        self.send(source, Job { id, device, waits, work, together: None });
+    }
+
+    /// What the source of a group of copies waits for: all that any copy waits for, for that may come after what writes the bytes.
+    /// But what only some wait for may fail without failing the others.
+    fn source_waits(&mut self, rank: Rank, common: &[CommandId], mut others: Vec<CommandId>) -> Vec<Wait> {
+        others.sort_unstable();
+        others.dedup();
+        // What waits for nothing, and is elsewhere, comes after nothing.
+        others.retain(|wait| !common.contains(wait) && !self.is_creation_elsewhere(*wait, rank));
+        let mut waits = self.waits(rank, common);
+        let lenient = self.waits(rank, &others);
+        waits.extend(lenient.into_iter().map(|wait| Wait { is_lenient: true, ..wait }));
+        waits
+    }
+
+    /// The members of one rank: for each tree a job that receives for all of them, and passes on.
+    fn plan_member(
+        &mut self,
+        plan: &Plan,
+        index: usize,
+        members: Vec<Issue>,
+        source: Rank,
+        common: &[CommandId],
+    ) {
+        let Some((id, rank, device)) = members.first().map(|first| (first.id, first.rank, first.device))
+        else {
+            return;
+        };
+        let is_copy = matches!(plan.group.source, Source::Buffer(_));
+        let mut waits = Vec::new();
+        let mut targets = Vec::new();
+        for member in &members {
+            match member.request {
+                Request::Write { buffer, offset, .. } => targets.push((buffer, offset)),
+                Request::Copy { to, to_offset, .. } => targets.push((to, to_offset)),
+                _ => {}
+            }
+            waits.extend_from_slice(&member.waits);
+            if member.id != id {
+                self.same_as(member.id, id);
+            }
+        }
+        waits.sort_unstable();
+        waits.dedup();
+        // The bytes come when the read has them, or the source of copies has waited; that need not be waited for here as well.
+        waits.retain(|wait| !(self.fed_by.contains(&(*wait, id)) || is_copy && common.contains(wait)));
+        let mut waits = self.waits(rank, &waits);
+        for strand in &plan.trees {
+            let (Some(job), Some(parent)) = (strand.jobs.get(index - 1), strand.parents.get(index)) else {
+                continue;
+            };
+            let from =
+                if *parent == 0 { source } else { plan.ranks.get(*parent - 1).copied().unwrap_or_default() };
+            let mut sinks: Vec<Sink> = targets
+                .iter()
+                .map(|(buffer, offset)| Sink {
+                    to: End::Buffer { buffer: *buffer, offset: offset + strand.tree.first },
+                    first: 0,
+                    size: strand.tree.size,
+                })
+                .collect();
+            let forwards = plan.sinks(strand, index, 0);
+            // What a wait here waits for may be the sender's end, or that of who gets these bytes from here.
+            let early = is_copy || from != 0 || !forwards.is_empty() || plan.trees.len() > 1;
+            sinks.extend(forwards);
+            let source = End::Rank { rank: from, stream: Stream::of(job.0) };
+            let (size, segment) = (strand.tree.size, plan.choice.segment);
+            let work = Work::Move(Move { source, sinks, size, segment, early });
+            self.send(rank, Job { id: *job, device, waits: waits.clone(), work, together: None });
+            waits = vec![Wait { command: *job, rank, is_lenient: false }];
+        }
+    }
+
+    /// A read whose bytes also go straight to other ranks.
+    pub(super) fn plan_feeding_read(&mut self, issue: Issue, feeds: &[&Plan], batch: &[Option<Issue>]) {
+        let Issue { id, rank, device, waits, request } = issue;
+        let Request::Read { buffer, offset, size, address } = request else { return };
+        self.reads.push(HostRange { start: address, end: address.saturating_add(size), command: id });
+        let segment = feeds.first().map_or(super::plan::SEGMENT_BYTES, |plan| plan.choice.segment);
+        let to = match rank {
+            0 => End::Host { address },
+            _ => End::Rank { rank: 0, stream: Stream::of(id.0) },
+        };
+        let mut sinks = vec![Sink { to, first: 0, size }];
+        for plan in feeds {
+            let members = plan.group.members.iter().filter_map(|place| batch.get(*place)?.as_ref());
+            let mut first = 0;
+            for member in members.filter(|member| member.rank != 0) {
+                self.feeders.insert(member.id, rank);
+                self.fed_by.insert((id, member.id));
+                if let Request::Write { address: start, .. } = member.request {
+                    first = start.saturating_sub(address);
+                }
+            }
+            sinks.extend(plan.source_sinks(first));
+        }
+        let part = self.command();
+        let source = End::Buffer { buffer, offset };
+        let waits = self.waits(rank, &waits);
+        let job = if rank == 0 { id } else { part };
+        let work = Work::Move(Move { source, sinks, size, segment, early: false });
+        self.send(rank, Job { id: job, device, waits, work, together: None });
+        if rank == 0 {
+            return;
+        }
+        let sinks = vec![Sink { to: End::Host { address }, first: 0, size }];
+        let source = End::Rank { rank, stream: Stream::of(id.0) };
+        let work = Work::Move(Move { source, sinks, size, segment, early: false });
+        self.send(0, Job { id, device: 0, waits: Vec::new(), work, together: None });
+        if let Some(track) = self.tracks.get_mut(&id) {
+            track.rank = 0;
+            track.inner = Some((rank, part));
+        }
+    }
+}
+
+/// What all of these wait for.
+fn common_waits(members: &[Issue]) -> Vec<CommandId> {
+    let Some((first, others)) = members.split_first() else { return Vec::new() };
+    let all = |wait: &CommandId| others.iter().all(|member| member.waits.binary_search(wait).is_ok());
+    first.waits.iter().copied().filter(all).collect()
+}
+
+/// Members by rank, in the order of ranks.
+fn by_rank(mut members: Vec<Issue>) -> Vec<Vec<Issue>> {
+    members.sort_by_key(|member| (member.rank, member.id));
+    let mut ranks: Vec<Vec<Issue>> = Vec::new();
+    for member in members {
+        match ranks.last_mut() {
+            Some(last) if last.first().is_some_and(|first| first.rank == member.rank) => last.push(member),
+            _ => ranks.push(vec![member]),
+        }
+    }
+    ranks
+}
+
+/// The parent of each.
+fn parents(lists: &[Vec<usize>]) -> Vec<usize> {
+    let mut parents = vec![0; lists.len()];
+    for (parent, list) in lists.iter().enumerate() {
+        for child in list {
+            if let Some(place) = parents.get_mut(*child) {
+                *place = parent;
+            }
+        }
+    }
+    parents
+}

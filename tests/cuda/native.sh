@@ -1,0 +1,92 @@
+#!/bin/bash
+# CUDA programs on a node whose worker drives CUDA's own driver, without a GPU: once a stand-in for the driver, which has the kernels that
+# native.c needs; once our own libcuda.so.1, which goes on to a second daemon with an OpenCL device, so that any program runs.
+#
+#   tests/cuda/native.sh [NAME...]
+#
+# NAME: programs of tests/cuda/run.sh that have been built, or Python programs beside this file; they run on the chain of two. Without
+# names: native.c on both, and on the chain what is named below. One line each with its time; a summary as the last line.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../../tools/pool.sh"
+libraries=${PENSTOCK_CUDA:-$PENSTOCK_BIN/cuda}
+out=$PENSTOCK_TARGET/cuda
+python=$POOL_ROOT/.venv-cuda/bin/python
+mkdir -p "$out/log" "$out/tests"
+names=("$@")
+if [ ${#names[@]} -eq 0 ]; then names=(vectorAdd matrixMul convolutionSeparable clock streams atomics spaces numba_vectors); fi
+passed=0 failed=0 skipped=0
+
+report() {
+    local verdict=$1 note=$2 counts
+    case $verdict in
+        ok) passed=$((passed + 1)) counts="1 0 0" ;;
+        skip) skipped=$((skipped + 1)) counts="0 0 1" ;;
+        *) failed=$((failed + 1)) counts="0 1 0" ;;
+    esac
+    [ -n "${TEST_TALLY:-}" ] && echo "$counts" >>"$TEST_TALLY"
+    printf '%-4s cuda/%-27s %8s  %s\n' "$verdict" "$name" \
+        "$(echo "$(date +%s.%N) $started" | awk '{printf "%.1f s", $1 - $2}')" "$note"
+}
+
+# run_on NODES COMMAND...: a program with our libraries on a pool; its verdict.
+run_on() {
+    local nodes=$1 log=$out/log/native-$name.log code last
+    shift
+    started=$(date +%s.%N)
+    timeout --kill-after=5 120 env PENSTOCK_NODES="$nodes" LD_LIBRARY_PATH="$libraries" "$@" >"$log" 2>&1
+    code=$?
+    last=$(tail -n 1 "$log" | cut -c 1-110)
+    case $code in
+        0) report ok "$last" ;;
+        77) report skip "SKIPPED: $last" ;;
+        *)
+            report FAIL "ended with code $code"
+            grep -v '^  ok ' "$log" | tail -n 15 | sed 's/^/        | /' ;;
+    esac
+}
+
+name=all started=$(date +%s.%N)
+[ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }
+if ! command -v "${CC:-cc}" >/dev/null; then
+    report skip "SKIPPED: no C compiler"
+    exit 0
+fi
+"${CC:-cc}" -O1 -fPIC -shared -DNEWER -o "$out/tests/standin.so" "$POOL_ROOT/crates/device/tests/cuda_standin.c" -lpthread &&
+    "${CC:-cc}" -std=gnu17 -O1 -w -o "$out/tests/native" "$here/native.c" -ldl || exit 1
+
+trap pool_stop EXIT
+trap 'exit 130' INT TERM
+POOL_KIND=unix
+POOL_DIR=$(mktemp -d "${TMPDIR:-/tmp}/penstock-test.XXXXXX")
+mkdir "$POOL_DIR/none"
+# The stand-in alone; then a node with an OpenCL device, and one whose driver is our own library over it.
+none=("OCL_ICD_VENDORS=$POOL_DIR/none" "OPENCL_VENDOR_PATH=$POOL_DIR/none")
+POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so")
+pool_serve --listen "unix:$POOL_DIR/standin.sock" || exit 1
+standin=$POOL_ADDRESS
+POOL_SERVE_ENV=("POCL_DEVICES=pthread")
+pool_serve --listen "unix:$POOL_DIR/second.sock" || exit 1
+POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$libraries/libcuda.so.1" "PENSTOCK_LIBCUDA_NODES=$POOL_ADDRESS")
+pool_serve --listen "unix:$POOL_DIR/first.sock" || exit 1
+chain=$POOL_ADDRESS
+
+name=native-standin
+run_on "$standin" "$out/tests/native" Stand-in
+name=native-chain
+run_on "$chain" "$out/tests/native"
+for program in "${names[@]}"; do
+    name=$program-chain
+    if [ -x "$out/tests/$program" ]; then
+        run_on "$chain" "$out/tests/$program"
+    elif [ -x "$out/examples/$program" ]; then
+        run_on "$chain" "$out/examples/$program" --small
+    elif [ -e "$here/$program.py" ] && [ -x "$python" ]; then
+        run_on "$chain" "$python" "$here/$program.py"
+    else
+        started=$(date +%s.%N)
+        report skip "SKIPPED: not built; tests/cuda/run.sh builds it, where .venv-cuda has nvcc"
+    fi
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

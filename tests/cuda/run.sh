@@ -1,0 +1,134 @@
+#!/bin/bash
+# Builds and runs CUDA programs on a pool without an NVIDIA device: through `penstock run`, on an OpenCL device of the host.
+#
+#   tests/cuda/run.sh [--on unix|tcp|two] [--device pocl|intel] [NAME...]
+#
+# The programs: those of examples/cuda, linked with the shared runtime (NAME) and with the static one (NAME-static); Python programs
+# (*.py beside this file); and tests of the libraries (*.cu and *.c beside this file). One line each with its time; the log of what
+# fails; a summary as the last line. Logs stay in target/cuda/log.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../../tools/pool.sh"
+on=unix
+device=pocl
+names=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --on) on=$2; shift ;;
+        --device) device=$2; shift ;;
+        -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -*) echo "no such option: $1" >&2; exit 2 ;;
+        *) names+=("$(basename "$1")") ;;
+    esac
+    shift
+done
+env_folder=$POOL_ROOT/.venv-cuda
+python=$env_folder/bin/python
+libraries=$PENSTOCK_BIN/cuda
+out=$PENSTOCK_TARGET/cuda
+mkdir -p "$out/log"
+
+examples=(vectorAdd alignedTypes asyncAPI bicubicTexture BlackScholes boxFilter clock convolutionSeparable fastWalshTransform
+    imageDenoising matrixMul)
+scripts=(numba_vectors numba_matrices numba_histogram nvrtc_saxpy)
+tests=(driver images_size images_speed images_none images_two images_machine errors information devices copies streams streams_per_thread spaces atomics warps printing memcheck sharing)
+if [ ${#names[@]} -eq 0 ]; then names=("${examples[@]}" "${examples[@]/%/-static}" "${scripts[@]}" "${tests[@]}"); fi
+
+passed=0 failed=0 skipped=0
+# report VERDICT NOTE [PASSED FAILED SKIPPED]: one line; the counts go to the tally of tools/test.sh. The time runs since $started.
+report() {
+    local verdict=$1 note=$2 counts
+    shift 2
+    case $verdict in
+        ok) passed=$((passed + 1)) counts="1 0 0" ;;
+        skip) skipped=$((skipped + 1)) counts="0 0 1" ;;
+        *) failed=$((failed + 1)) counts="0 1 0" ;;
+    esac
+    [ $# -gt 0 ] && counts=$*
+    [ -n "${TEST_TALLY:-}" ] && echo "$counts" >>"$TEST_TALLY"
+    printf '%-4s cuda/%-27s %-5s %8s  %s: %s\n' "$verdict" "$name" "$on" \
+        "$(echo "$(date +%s.%N) $started" | awk '{printf "%.1f s", $1 - $2}')" "$device" "$note"
+}
+skip_all() {
+    name=all started=$(date +%s.%N)
+    report skip "SKIPPED, ALL ${#names[@]} PROGRAMS: $1" 0 0 ${#names[@]}
+    echo "0 passed, 0 failed, ${#names[@]} skipped"
+    exit 0
+}
+[ -x "$env_folder/bin/python" ] || skip_all "no .venv-cuda with nvcc: run \`tools/setup.sh cuda\`"
+[ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }
+
+# What makes one build does not make the next: nothing is done where nothing has changed.
+for folder in "$POOL_ROOT/examples/cuda $out/examples" "$here $out/tests"; do
+    read -r source target <<<"$folder"
+    if ! make -C "$source" -j"$(nproc)" --no-print-directory OUT="$target" LIBCUDA="$libraries" >"$out/log/build.log" 2>&1; then
+        name=build started=$(date +%s.%N)
+        report FAIL "$source does not build"
+        tail -n 30 "$out/log/build.log" | sed 's/^/        | /'
+        exit 1
+    fi
+done
+
+# The devices of the nodes: PoCL, or Intel's runtime for CPUs.
+case $device in
+    pocl) export POCL_DEVICES=pthread ;;
+    intel)
+        [ -e "$env_folder/vendors/intel.icd" ] || skip_all "no Intel runtime: run \`tools/setup.sh cuda\`"
+        export OCL_ICD_VENDORS=$env_folder/vendors OPENCL_VENDOR_PATH=$env_folder/vendors ;;
+    *) echo "no such device: $device (pocl or intel)" >&2; exit 2 ;;
+esac
+trap pool_stop EXIT
+trap 'exit 130' INT TERM
+pool_start "$on" || exit 1
+
+# Programs of the examples and of Python as a user starts them; tests with the libraries' folder alone.
+as_user() { pool_run "$1" "$PENSTOCK_BIN/penstock" run --no-local -- "${@:2}"; }
+with_path() { pool_run "$1" env LD_LIBRARY_PATH="$libraries" "${@:2}"; }
+
+# The command of a program, into `command`.
+command_of() {
+    case $name in
+        numba_* | nvrtc_*) command=(as_user 120 "$python" "$here/$name.py") ;;
+        sharing) command=(with_path 120 "$python" "$here/sharing.py" "$out/tests/sharing") ;;
+        memcheck) command=(with_path 120 env PENSTOCK_CHECK=1 "$out/tests/memcheck") ;;
+        *)
+            if [ -x "$out/tests/$name" ]; then
+                command=(with_path 120 "$out/tests/$name")
+            elif [ -x "$out/examples/$name" ]; then
+                command=(as_user 60 "$out/examples/$name" --small)
+            else
+                echo "no such program: $name" >&2
+                exit 2
+            fi ;;
+    esac
+}
+
+for name in "${names[@]}"; do
+    command_of
+    log=$out/log/$name-$on-$device.log
+    started=$(date +%s.%N)
+    "${command[@]}" >"$log" 2>&1
+    code=$?
+    last=$(tail -n 1 "$log" | cut -c 1-110)
+    # A test of several cases ends with their counts; for the tally they are cases of their own.
+    counts=$(sed -n 's/^[a-z_]*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$log" | tail -n 1)
+    case $code in
+        0)
+            if [ -n "$counts" ]; then
+                report ok "${last#*: }" $counts
+            elif [ "$last" = "Test passed" ]; then
+                report ok "$(tail -n 2 "$log" | head -n 1 | cut -c 1-110)"
+            else
+                report FAIL "ended with code 0, but does not say that it passed"
+            fi ;;
+        77) report skip "SKIPPED: $last" ;;
+        124 | 137) report FAIL "still running at its limit of time" ;;
+        *) report FAIL "ended with code $code" ${counts:-} ;;
+    esac
+    case $code in
+        0 | 77) grep '^  skip' "$log" | sed 's/^/        | /' ;;
+        *) grep -v '^  ok ' "$log" | tail -n 25 | sed 's/^/        | /' ;;
+    esac
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

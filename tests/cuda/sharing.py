@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Several CUDA clients on one device: sharing.py PROGRAM, the program being what is built from sharing.cu.
+
+Two clients that both have work get equal parts; a client that makes short calls is not held up by another's long queue.
+"""
+
+import subprocess
+import sys
+
+SECONDS = 4
+# A part is measured against the sum of both.
+PART_MIN, PART_MAX = 0.40, 0.60
+SLOWER_MAX = 10
+# What one launch of a busy client takes. A kernel that runs is not stopped, so that this is what a short call waits for at least;
+# its own launch takes a tenth of a millisecond.
+BUSY_MS, SHORT_MS = 2, 0.1
+
+
+class Client:
+    def __init__(self, program, kind, rounds):
+        self.process = subprocess.Popen([program, kind, str(SECONDS), str(rounds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def until_ready(self):
+        for line in self.process.stdout:
+            if line.strip() == "ready":
+                return self
+        sys.exit("a client ended before it was ready")
+
+    def start(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def figures(self):
+        text, _ = self.process.communicate(timeout=60)
+        if self.process.returncode != 0:
+            sys.exit(f"a client ended with code {self.process.returncode}: {text}")
+        words = text.split()
+        return {name: float(value) for name, value in zip(words[::2], words[1::2])}
+
+
+def rounds_of(program, wanted_ms):
+    done = subprocess.run([program, "measure", str(wanted_ms)], capture_output=True, text=True, timeout=60)
+    if done.returncode != 0:
+        sys.exit(f"measuring failed: {done.stdout}{done.stderr}")
+    return int(done.stdout.split()[1])
+
+
+def run(program, *kinds):
+    """Clients, each a pair of its kind and its rounds: all are ready before one starts."""
+    clients = [Client(program, kind, rounds).until_ready() for kind, rounds in kinds]
+    for client in clients:
+        client.start()
+    return [client.figures() for client in clients]
+
+
+def main():
+    program = sys.argv[1]
+    failed = 0
+    busy, short = (rounds_of(program, wanted_ms) for wanted_ms in (BUSY_MS, SHORT_MS))
+    alone = run(program, ("steady", busy))[0]["rate"]
+    rates = [figures["rate"] for figures in run(program, ("steady", busy), ("steady", busy))]
+    part = rates[0] / sum(rates)
+    fair = PART_MIN <= part <= PART_MAX
+    failed += not fair
+    print(f"  {'ok  ' if fair else 'FAIL'} two clients: {rates[0]:.0f} and {rates[1]:.0f} launches/s ({100 * part:.0f} %), alone {alone:.0f}")
+
+    solo = run(program, ("short", short))[0]
+    beside = run(program, ("queue", busy), ("short", short))[1]
+    ratio = beside["p99_us"] / solo["p99_us"]
+    quick = ratio <= SLOWER_MAX
+    failed += not quick
+    print(
+        f"  {'ok  ' if quick else 'FAIL'} short calls: p50 {solo['p50_us']:.0f} us, p99 {solo['p99_us']:.0f} us alone;"
+        f" p50 {beside['p50_us']:.0f} us, p99 {beside['p99_us']:.0f} us beside a long queue (x{ratio:.1f}, at most x{SLOWER_MAX})"
+    )
+    print(f"sharing: {2 - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
