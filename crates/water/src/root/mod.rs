@@ -166,6 +166,10 @@ struct Track {
     done_by: Option<CommandId>,
     /// It makes something, and waits for nothing.
     is_creation: bool,
+    /// It brings bytes of another rank to the program.
+    is_remote_read: bool,
+    /// Those that it waits for which may end after it: reads of which it waited for the inner part only, and what waits for such.
+    behind: Vec<CommandId>,
     outcome: Option<Outcome>,
     /// When the program issued it.
     queued: u64,
@@ -191,6 +195,8 @@ pub struct Root {
     failed: VecDeque<CommandId>,
     /// Reads that have not ended, and where they write.
     reads: Vec<HostRange>,
+    /// Ends that are told when another command, which is late, has ended.
+    followers: FxHashMap<CommandId, Vec<(CommandId, Outcome, Times)>>,
     /// Commands that have not ended.
     outstanding: usize,
     /// For each rank, what is to be sent to it.
@@ -240,6 +246,7 @@ impl Root {
             planning: None,
             failed: VecDeque::new(),
             reads: Vec::new(),
+            followers: FxHashMap::default(),
             outstanding: 0,
             letters: (0..ranks).map(|_| Vec::new()).collect(),
             faults: Vec::new(),
@@ -307,6 +314,8 @@ impl Root {
             also: Vec::new(),
             done_by: None,
             is_creation: false,
+            is_remote_read: false,
+            behind: Vec::new(),
             outcome: None,
             queued,
             times: Times::default(),
@@ -332,6 +341,11 @@ impl Root {
             self.batch_began = self.clock.now();
         }
         self.batch_bytes += request.bytes();
+        let behind = self.not_before(&waits);
+        if let Some(track) = self.tracks.get_mut(&id) {
+            track.is_remote_read = rank != 0 && matches!(request, Request::Read { .. });
+            track.behind = behind;
+        }
         let is_creation = matches!(request, Request::CreateBuffer { .. } | Request::CreateKernel { .. });
         if is_creation
             && waits.is_empty()
@@ -409,11 +423,41 @@ impl Root {
         }
     }
 
-    /// A command has ended.
+    /// Those of `waits` that may end after what waits for them.
+    fn not_before(&self, waits: &[CommandId]) -> Vec<CommandId> {
+        let may_be_late = |wait: &&CommandId| {
+            self.tracks.get(wait).is_some_and(|track| {
+                track.outcome.is_none() && (track.is_remote_read || !track.behind.is_empty())
+            })
+        };
+        waits.iter().filter(may_be_late).copied().collect()
+    }
+
+    /// A command has ended. Who asks for it is told when all that it waited for has ended as well: that a kernel has ended says that
+    /// the bytes of the read before it are there.
     pub fn ended(&mut self, id: CommandId, outcome: Outcome, times: Times) {
         if let Some(record) = &mut self.record {
             record.ended(id, &outcome, times);
         }
+        let mut settled = vec![(id, outcome, times)];
+        while let Some((id, outcome, times)) = settled.pop() {
+            let late = self.tracks.get(&id).and_then(|track| {
+                let is_open = |it: &&CommandId| self.tracks.get(it).is_some_and(|it| it.outcome.is_none());
+                track.behind.iter().find(is_open).copied()
+            });
+            match late {
+                Some(late) if outcome.is_ok() => {
+                    self.followers.entry(late).or_default().push((id, outcome, times));
+                }
+                _ => {
+                    self.settle(id, outcome, times);
+                    settled.extend(self.followers.remove(&id).into_iter().flatten());
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, id: CommandId, outcome: Outcome, times: Times) {
         let Some(track) = self.tracks.get_mut(&id) else { return };
         if track.outcome.is_some() {
             return;
@@ -539,3 +583,6 @@ impl Root {
         waits
     }
 }
+
+#[cfg(test)]
+mod tests;
