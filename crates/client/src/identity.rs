@@ -1,6 +1,7 @@
 //! Names under which a device is known outside the pool, and the numbers and texts of its description.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::pool::Device;
 
@@ -11,6 +12,16 @@ const PCI_BUS_INFO: u32 = 0x410f;
 
 /// Domain of devices that are on no PCI bus: beyond those that firmware gives out.
 const MADE_DOMAIN: u32 = 0x8000;
+
+/// Those that CUDA programs can use. A GPU that its node shows through OpenCL and through CUDA's driver is there once: the latter.
+pub fn for_cuda(devices: Vec<Arc<Device>>) -> Vec<Arc<Device>> {
+    let identity = |device: &Device| Some((device.node(), device.info(UUID)?.to_vec()));
+    let native: Vec<_> = devices.iter().filter(|it| it.is_cuda()).filter_map(|it| identity(it)).collect();
+    let is_double = |device: &Device| {
+        !device.is_cuda() && identity(device).is_some_and(|identity| native.contains(&identity))
+    };
+    devices.into_iter().filter(|device| device.is_usable_for_cuda() && !is_double(device)).collect()
+}
 
 impl Device {
     /// A number of its description; 0 where it has none.

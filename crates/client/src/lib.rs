@@ -18,7 +18,7 @@ pub mod config;
 mod context;
 pub mod error;
 mod event;
-mod identity;
+pub mod identity;
 mod image;
 mod kernel;
 mod memory;

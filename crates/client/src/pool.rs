@@ -303,7 +303,8 @@ impl Device {
     /// # Errors
     /// When the worker is lost.
     pub fn sensors(&self) -> Result<Sensors> {
-        let call = to_worker::DeviceSensors { request: penstock_wire::Id::NONE, device: U32::new(self.index) };
+        let call =
+            to_worker::DeviceSensors { request: penstock_wire::Id::NONE, device: U32::new(self.index) };
         self.session.request(call, &[]).wait()
     }
 }

@@ -49,8 +49,43 @@ pub(crate) fn start(
         End { session: from.session(), mem: memory.id_at(source), waits: source_waits, other: receiver };
     let to = End { session: to.session(), mem: memory.id_at(target), waits: target_waits, other: sender };
     match peers {
-        Some(_) => direct(part, &from, &to),
+        Some(_) => direct((&from, part), (&to, part)),
         None => Ok(relayed(memory, part, &from, &to)),
+    }
+}
+
+impl Memory {
+    /// Copies bytes of a buffer to another one of another context, from worker to worker, where both contexts have one place: now, not in
+    /// the order of any queue. The event ends when they are there. None: the workers have no link, so whoever needs the copy has to read
+    /// and to write.
+    ///
+    /// # Errors
+    /// When a node is lost.
+    pub fn copy_to(
+        &self,
+        offset: u64,
+        target: &Self,
+        target_offset: u64,
+        size: u64,
+    ) -> Result<Option<Event>> {
+        let ([from], [to]) = (self.context().places(), target.context().places()) else { return Ok(None) };
+        let (from, to) = (from.session(), to.session());
+        let (receiver, sender) = if from.node() == to.node() {
+            (Id::NONE, Id::NONE)
+        } else {
+            if let Some(peers) = from.peers() {
+                peers.link(&[from, to]);
+            }
+            match from.peer(to).zip(to.peer(from)) {
+                Some(names) => names,
+                None => return Ok(None),
+            }
+        };
+        let from = End { session: from, mem: self.id_at(0), waits: &[], other: receiver };
+        let to = End { session: to, mem: target.id_at(0), waits: &[], other: sender };
+        let from = (&from, Range { offset, size });
+        let to = (&to, Range { offset: target_offset, size });
+        Ok(Some(direct(from, to)?.arrival))
     }
 }
 
@@ -63,17 +98,19 @@ struct End<'a> {
     other: Id<kind::Peer>,
 }
 
-fn direct(part: Range, from: &End<'_>, to: &End<'_>) -> Result<Moved> {
-    let (transfer, offset, size) = (crate::next_id(), U64::new(part.offset), U64::new(part.size));
+fn direct((from, taken): (&End<'_>, Range), (to, given): (&End<'_>, Range)) -> Result<Moved> {
+    let transfer = crate::next_id();
     let arrival = Event::of_command(to.session, None);
     to.session.expect(&arrival)?;
     let (mem, event, peer) = (to.mem, arrival.0.id, to.other);
+    let (offset, size) = (U64::new(given.offset), U64::new(given.size));
     let receive = to_worker::ReceiveMem { mem, event, transfer, peer, offset, size };
     to.session.send(&receive, &wire_waits(to.waits, to.session), &[])?;
 
     let departure = Event::of_command(from.session, None);
     from.session.expect(&departure)?;
     let (mem, event, peer) = (from.mem, departure.0.id, from.other);
+    let (offset, size) = (U64::new(taken.offset), U64::new(taken.size));
     let send = to_worker::SendMem { mem, event, transfer, peer, offset, size };
     // Not before the target can take it. Content that came too early would wait in its worker's memory; with a gigabyte of it
     // that worker stops reading, and what makes the targets ready may be behind it on the same link.

@@ -253,9 +253,9 @@ entries! {
     }
     /// What device code runs on it.
     fn nvmlDeviceGetCudaComputeCapability(device: *mut c_void, major: *mut c_int, minor: *mut c_int) {
-        index_of(device)?;
-        give(major, COMPUTE_CAPABILITY.0)?;
-        give(minor, COMPUTE_CAPABILITY.1)
+        let capability = with(device, |it| Ok(it.capability()))?.unwrap_or(COMPUTE_CAPABILITY);
+        give(major, capability.0)?;
+        give(minor, capability.1)
     }
     /// Any number of programs.
     fn nvmlDeviceGetComputeMode(device: *mut c_void, mode: *mut c_uint) { index_of(device).and_then(|_| give(mode, DEFAULT)) }

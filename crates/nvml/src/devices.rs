@@ -6,13 +6,17 @@ use std::thread;
 use std::time::Duration;
 
 use penstock_client::config::Config;
-use penstock_client::{Device, Pool};
+use penstock_client::{Device, Pool, identity};
 use penstock_link::{Address, Key};
+use penstock_wire::cuda;
 
 use crate::code;
 
 /// `CL_DEVICE_GLOBAL_MEM_SIZE`.
 const GLOBAL_MEM_SIZE: u32 = 0x101f;
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `_MINOR`.
+const CAPABILITY_MAJOR: u32 = 75;
+const CAPABILITY_MINOR: u32 = 76;
 /// Set by daemons for their workers, which must not meet their own pool.
 const WORKER_VARIABLE: &str = "PENSTOCK_WORKER";
 /// Time of work and idleness over which a share is taken, at least: five of the kernel's ticks for one core.
@@ -94,9 +98,8 @@ fn open() -> Result<Open, u32> {
         crate::say(format_args!("left out: {error}"));
     }
     // In the pool's order, whatever this process's turn is: tools show the same list each time.
-    let usable =
-        pool.select(config.devices.as_ref()).into_iter().filter(|device| device.is_usable_for_cuda());
-    let devices: Vec<_> = usable.map(Watched::new).collect();
+    let usable = identity::for_cuda(pool.select(config.devices.as_ref()));
+    let devices: Vec<_> = usable.into_iter().map(Watched::new).collect();
     Ok(Open { devices, process: std::process::id(), inits: 1, _pool: pool })
 }
 
@@ -113,6 +116,15 @@ impl Watched {
         // So that the first question has a span to look at; a worker that is lost is told with it.
         _ = watched.percent(false);
         watched
+    }
+
+    /// The compute capability of a GPU that its node drives through CUDA's driver.
+    pub(crate) fn capability(&self) -> Option<(i32, i32)> {
+        let told = |attribute: u32| {
+            let bytes = self.device.info(cuda::DEVICE_ATTRIBUTE + attribute)?;
+            bytes.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
+        };
+        Some((told(CAPABILITY_MAJOR)?, told(CAPABILITY_MINOR)?))
     }
 
     /// All its memory and what of it is free, in bytes.

@@ -1,4 +1,5 @@
-//! Prints the OpenCL C that a PTX file becomes: `translate FILE.ptx [check]`. On stderr: the kernels.
+//! Prints the OpenCL C that a PTX file becomes: `translate FILE.ptx [check] [DATA]`. On stderr: the kernels.
+//! The initial content of the module's variables goes to the file DATA, without relocations.
 
 use penstock_ptx::module;
 use penstock_ptx::translate::{Options, translate};
@@ -7,13 +8,12 @@ use penstock_ptx::translate::{Options, translate};
 const BASE: u64 = 0x7000_0000_0000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("usage: translate FILE.ptx [check]")?;
-    let check = arguments.next().is_some_and(|word| word == "check");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let path = arguments.first().ok_or("usage: translate FILE.ptx [check] [DATA]")?;
     let module = module::parse(&std::fs::read_to_string(path)?)?;
     let options = Options {
         arenas: vec![(BASE, 1 << 32)],
-        check,
+        check: arguments[1..].iter().any(|word| word == "check"),
         fp64: true,
         int64_atomics: true,
         fp16: false,
@@ -25,5 +25,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         eprintln!("{kernel:?}");
     }
     eprintln!("options: {}", translation.build_options);
+    if let Some(data) = arguments[1..].iter().find(|word| *word != "check") {
+        std::fs::write(data, &module.data().bytes)?;
+    }
     Ok(())
 }

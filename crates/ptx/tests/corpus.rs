@@ -263,3 +263,13 @@ fn old_and_rare_spellings_are_read() {
     assert_eq!(rows.size, 32);
     assert_eq!(module.data().bytes[at + 16..at + 20], 5f32.to_le_bytes());
 }
+
+#[test]
+fn shared_memory_of_the_toolkit_is_a_variable_of_those_that_use_it() {
+    let text = ".version 9.0\n.target sm_80\n.entry a() { .reg .b32 %r; .shared .b32 own; st.shared.u32 [own], 1; mov.u32 %r, %reserved_smem_offset_1; ret; }\n\
+                .entry b() { .reg .b32 %r; mov.u32 %r, %reserved_smem_offset_1; ret; }\n.entry c() { ret; }";
+    let module = parse(text).expect("well formed");
+    let sizes: Vec<u32> = module.entries().iter().map(|entry| entry.static_shared).collect();
+    assert_eq!(sizes, [1028, 1024, 0]);
+    assert_eq!(module.shared().len(), 2);
+}

@@ -272,7 +272,9 @@ pub enum ConfigError {
         value: String,
     },
     /// Neither `in-order` nor `round-robin`.
-    #[error("variable {PLACEMENT_VARIABLE}: `{value}` is no order of devices; write `in-order` or `round-robin`")]
+    #[error(
+        "variable {PLACEMENT_VARIABLE}: `{value}` is no order of devices; write `in-order` or `round-robin`"
+    )]
     Placement {
         /// What was found.
         value: String,

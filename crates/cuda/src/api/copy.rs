@@ -195,7 +195,7 @@ cu_stream_entry! {
         from_context: CUcontext,
         size: usize,
     ) {
-        super::peer::check(to_context, from_context)?;
+        super::peer::settle(to_context, from_context)?;
         now(default, Side::Device(to), Side::Device(from), size)
     }
     /// `cuMemcpyPeerAsync`: the addresses say on which devices they are.

@@ -6,7 +6,7 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
 use crate::core::module::Module;
-use crate::core::program::Refusal;
+use crate::core::program::{self, Refusal};
 use crate::core::{log, platform};
 use crate::edge::{self, Bytes, CuResult, Object as _, array, cu_entry, require, store, text};
 
@@ -139,9 +139,8 @@ cu_entry! {
     fn cuModuleGetLoadingMode(mode: *mut c_uint) {
         platform::devices()?;
         require(!mode.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        let eager = std::env::var("CUDA_MODULE_LOADING").is_ok_and(|value| value == "EAGER");
         // SAFETY: a place for the number.
-        unsafe { store(mode, if eager { 1 } else { 2 }) };
+        unsafe { store(mode, if program::is_eager() { 1 } else { 2 }) };
         Ok(())
     }
     /// `cuModuleGetFunction`.

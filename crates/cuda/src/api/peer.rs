@@ -14,6 +14,13 @@ pub(super) fn check(one: CUcontext, other: CUcontext) -> CuResult {
     Context::borrow(other).map(drop)
 }
 
+/// "... is serialized with respect to all pending and future asynchronous work in to the current context, source context, and
+/// destination context".
+pub(super) fn settle(one: CUcontext, other: CUcontext) -> CuResult {
+    Context::borrow(one)?.synchronize()?;
+    Context::borrow(other)?.synchronize()
+}
+
 cu_entry! {
     /// `cuDeviceCanAccessPeer`: kernels reach their own device's memory alone; copies between devices need no access.
     fn cuDeviceCanAccessPeer(can: *mut c_int, dev: CUdevice, peer: CUdevice) {

@@ -146,7 +146,7 @@ impl Control {
                 let line = u32::from_le_bytes(word(&block, FAULT_AT + 16));
                 let code = fault::of(kind);
                 if !self.told.swap(true, Ordering::AcqRel) {
-                    fault::tell(kind, address, line);
+                    fault::tell(kind, address, line, &self.text(address));
                 }
                 Err(context.fail(code))
             }

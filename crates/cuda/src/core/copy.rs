@@ -133,7 +133,8 @@ impl Context {
         copied
     }
 
-    /// Between devices. Within one node and platform its driver does it; else it goes through the program's memory.
+    /// Between devices. Within one node and platform its driver does it, else their workers; where those do not reach each other, it
+    /// goes through the program's memory.
     fn copy_across(&self, stream: &Arc<Stream>, to: u64, from: u64, size: u64) -> CuResult {
         let device = |address| platform::device_of(address).ok_or(CUDA_ERROR_INVALID_VALUE);
         let (source, target) = (device(from)?, device(to)?);
@@ -147,6 +148,13 @@ impl Context {
             });
         }
         self.finish(stream)?;
+        // From worker to worker, where they reach each other.
+        let (from_place, to_place) = (&source_place, &target_place);
+        let moved = from_place.memory.copy_to(from_place.offset, &to_place.memory, to_place.offset, size);
+        if let Some(arrival) = moved.map_err(|error| self.failed(&error))? {
+            let status = arrival.wait();
+            return if status.is_error() { Err(self.fail(of_status(status))) } else { Ok(()) };
+        }
         let mut room =
             vec![0u8; usize::try_from(size.min(PIECE_BYTES)).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?];
         let mut at = 0;

@@ -18,19 +18,15 @@ mod cl {
     pub(super) const MAX_WORK_GROUP_SIZE: u32 = 0x1004;
     pub(super) const MAX_WORK_ITEM_SIZES: u32 = 0x1005;
     pub(super) const MAX_CLOCK_FREQUENCY: u32 = 0x100c;
-    pub(super) const ADDRESS_BITS: u32 = 0x100d;
     pub(super) const MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
     pub(super) const GLOBAL_MEM_CACHE_SIZE: u32 = 0x101e;
     pub(super) const GLOBAL_MEM_SIZE: u32 = 0x101f;
     pub(super) const LOCAL_MEM_SIZE: u32 = 0x1023;
     pub(super) const ERROR_CORRECTION_SUPPORT: u32 = 0x1024;
-    pub(super) const ENDIAN_LITTLE: u32 = 0x1026;
     pub(super) const NAME: u32 = 0x102b;
     pub(super) const EXTENSIONS: u32 = 0x1030;
     pub(super) const SINGLE_FP_CONFIG: u32 = 0x101b;
     pub(super) const DOUBLE_FP_CONFIG: u32 = 0x1032;
-    pub(super) const UUID: u32 = 0x106a;
-    pub(super) const PCI_BUS_INFO: u32 = 0x410f;
 }
 
 /// What a device told of itself, as far as CUDA asks.
@@ -80,51 +76,8 @@ struct Primary {
     flags: u32,
 }
 
-fn number(device: &penstock_client::Device, name: u32) -> u64 {
-    let mut wide = [0; 8];
-    for (to, from) in wide.iter_mut().zip(device.info(name).unwrap_or_default()) {
-        *to = *from;
-    }
-    // All hosts of a pool have the same byte order: the hello refuses others.
-    u64::from_le_bytes(wide)
-}
-
 fn narrow(wide: u64) -> u32 {
     u32::try_from(wide).unwrap_or(u32::MAX)
-}
-
-fn text(device: &penstock_client::Device, name: u32) -> String {
-    let bytes = device.info(name).unwrap_or_default();
-    String::from_utf8_lossy(bytes).trim_end_matches('\0').trim().to_owned()
-}
-
-/// Whether device code of CUDA can run there: it counts on 64-bit addresses and on the byte order.
-pub(crate) fn is_usable(device: &penstock_client::Device) -> bool {
-    number(device, cl::ADDRESS_BITS) == 64 && number(device, cl::ENDIAN_LITTLE) != 0
-}
-
-/// A name that stays the same from run to run: the driver's, or one made of where the device is.
-fn uuid(device: &penstock_client::Device) -> [u8; 16] {
-    if let Some(uuid) = device.info(cl::UUID).and_then(|bytes| bytes.first_chunk::<16>()) {
-        return *uuid;
-    }
-    let place = format!("{} {} {}", device.host(), device.address(), device.index());
-    let mut uuid = [0; 16];
-    for (seed, half) in uuid.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        // FNV-1a, with a basis for each half.
-        let hash = place.bytes().fold(0xcbf2_9ce4_8422_2325 ^ (seed as u64), |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        *half = hash.to_be_bytes();
-    }
-    uuid
-}
-
-/// As tools print it.
-pub(crate) fn uuid_text(device: &penstock_client::Device) -> String {
-    let hex: String = uuid(device).iter().map(|byte| format!("{byte:02x}")).collect();
-    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
-    format!("GPU-{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
 }
 
 /// Threads of a block, at most, on every device that NVIDIA has made: what programs and compilers count on.
@@ -138,31 +91,27 @@ const CORRECTLY_ROUNDED: u64 = 1 << 7;
 const EXCHANGE_BYTES: u32 = 16 * THREADS_MAX;
 
 impl Facts {
-    fn of(device: &penstock_client::Device, ordinal: usize) -> Self {
+    fn of(device: &penstock_client::Device) -> Self {
         let sizes = device.info(cl::MAX_WORK_ITEM_SIZES).unwrap_or_default().as_chunks::<8>().0;
         let size = |axis: usize| sizes.get(axis).map_or(1, |bytes| narrow(u64::from_ne_bytes(*bytes)));
-        let extensions = text(device, cl::EXTENSIONS);
+        let extensions = device.text(cl::EXTENSIONS);
         let has = |name: &str| extensions.split(' ').any(|word| word == name);
-        let pci = device.info(cl::PCI_BUS_INFO).map(|bytes| bytes.as_chunks::<4>().0.to_vec());
-        let pci = pci.and_then(|words| words.first_chunk::<3>().map(|words| words.map(u32::from_ne_bytes)));
-        // A device that is no PCI device gets a place of its own all the same: programs tell devices apart by it.
-        let made = [0x8000, narrow(device.node() as u64) & 0xff, narrow(ordinal as u64) & 0x1f];
-        let threads_max = narrow(number(device, cl::MAX_WORK_GROUP_SIZE)).min(THREADS_MAX);
+        let threads_max = narrow(device.number(cl::MAX_WORK_GROUP_SIZE)).min(THREADS_MAX);
         let mut facts = Self {
-            name: text(device, cl::NAME),
-            compute_units: narrow(number(device, cl::MAX_COMPUTE_UNITS)).max(1),
+            name: device.text(cl::NAME),
+            compute_units: narrow(device.number(cl::MAX_COMPUTE_UNITS)).max(1),
             threads_max,
             block_max: [size(0).min(threads_max), size(1).min(threads_max), size(2).min(threads_max).min(64)],
-            clock_khz: narrow(number(device, cl::MAX_CLOCK_FREQUENCY)).saturating_mul(1000),
-            shared_bytes: narrow(number(device, cl::LOCAL_MEM_SIZE)).saturating_sub(EXCHANGE_BYTES),
-            cache_bytes: number(device, cl::GLOBAL_MEM_CACHE_SIZE),
-            corrects_errors: number(device, cl::ERROR_CORRECTION_SUPPORT) != 0,
-            fp64: number(device, cl::DOUBLE_FP_CONFIG) != 0 || has("cl_khr_fp64"),
+            clock_khz: narrow(device.number(cl::MAX_CLOCK_FREQUENCY)).saturating_mul(1000),
+            shared_bytes: narrow(device.number(cl::LOCAL_MEM_SIZE)).saturating_sub(EXCHANGE_BYTES),
+            cache_bytes: device.number(cl::GLOBAL_MEM_CACHE_SIZE),
+            corrects_errors: device.number(cl::ERROR_CORRECTION_SUPPORT) != 0,
+            fp64: device.number(cl::DOUBLE_FP_CONFIG) != 0 || has("cl_khr_fp64"),
             fp16: has("cl_khr_fp16"),
-            exact_division: number(device, cl::SINGLE_FP_CONFIG) & CORRECTLY_ROUNDED != 0,
+            exact_division: device.number(cl::SINGLE_FP_CONFIG) & CORRECTLY_ROUNDED != 0,
             int64_atomics: has("cl_khr_int64_base_atomics") && has("cl_khr_int64_extended_atomics"),
-            pci: pci.unwrap_or(made),
-            uuid: uuid(device),
+            pci: device.pci(),
+            uuid: device.uuid(),
         };
         native::correct(&mut facts, device);
         facts
@@ -181,11 +130,11 @@ impl Device {
         // Check mode has one bitmap, for one arena.
         let is_single = fault::is_checking();
         let is_native = pool.is_cuda();
-        let total = number(&pool, cl::GLOBAL_MEM_SIZE);
+        let total = pool.number(cl::GLOBAL_MEM_SIZE);
         let share = if lazy { total / (neighbours.max(1) as u64) } else { total };
-        let largest = number(&pool, cl::MAX_MEM_ALLOC_SIZE);
+        let largest = pool.number(cl::MAX_MEM_ALLOC_SIZE);
         Self {
-            facts: Facts::of(&pool, ordinal),
+            facts: Facts::of(&pool),
             space: Space::new(&context, ordinal, (lazy, is_single), (largest, share)).with_native(is_native),
             is_native,
             ordinal,

@@ -26,18 +26,26 @@ pub(crate) fn of(kind: u64) -> CUresult {
     match kind {
         1 => CUDA_ERROR_ILLEGAL_ADDRESS,
         2 => CUDA_ERROR_MISALIGNED_ADDRESS,
-        4 => CUDA_ERROR_ASSERT,
+        ASSERTION => CUDA_ERROR_ASSERT,
         _ => CUDA_ERROR_LAUNCH_FAILED,
     }
 }
 
-/// Tells where it happened.
-pub(crate) fn tell(kind: u64, address: u64, line: u32) {
+/// The number of a failed assertion.
+const ASSERTION: u64 = 4;
+
+/// Tells where it happened. A failed assertion is told in any case, as C's own is; `text` is then what was asserted.
+pub(crate) fn tell(kind: u64, address: u64, line: u32, text: &[u8]) {
     let what = match kind {
         1 => "used an address that is not allocated",
         2 => "used a misaligned address",
         3 => "stopped at a trap",
-        4 => "failed an assertion",
+        ASSERTION => {
+            return log::always(format_args!(
+                "Assertion `{}` failed in a kernel",
+                String::from_utf8_lossy(text)
+            ));
+        }
         _ => "failed in an unknown way",
     };
     log::line(format_args!("a kernel {what}: address {address:#x}, line {line} of its PTX"));

@@ -19,6 +19,11 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
     }
 }
 
+/// Prints a line in any case: what the interface says is printed.
+pub(crate) fn always(text: fmt::Arguments<'_>) {
+    print(text);
+}
+
 /// Prints a line in any case, once for each `topic`.
 pub(crate) fn once(topic: &'static str, text: fmt::Arguments<'_>) {
     static TOLD: Mutex<FxHashSet<&str>> = Mutex::new(FxHashSet::with_hasher(rustc_hash::FxBuildHasher));

@@ -14,7 +14,7 @@ use super::attribute::{self, SHARED_BYTES};
 use super::context::Context;
 use super::device::Device;
 use super::native;
-use super::program::{Program, Refusal, ptx_of};
+use super::program::{self, Program, Refusal, ptx_of};
 use crate::edge::{CuResult, Object, forget, new_number, of_error, publish};
 
 /// Behind a `CUmodule`.
@@ -109,6 +109,9 @@ impl Module {
         context.check()?;
         let device = &context.device;
         let program = device.programs.get(device, text)?;
+        if program::is_eager() {
+            program.build(device)?;
+        }
         if program.prints || program.stops {
             context.control.watch(context, program.prints)?;
         }

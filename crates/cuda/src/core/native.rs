@@ -34,19 +34,6 @@ const BUILD_LOG: u32 = 0x1183;
 /// `CL_MEM_READ_WRITE`.
 const READ_WRITE: u64 = 1;
 
-/// Those of the devices that CUDA programs get: of a GPU that its node shows twice, through OpenCL and through CUDA's driver, the latter.
-pub(crate) fn preferred(devices: Vec<Arc<PoolDevice>>) -> Vec<Arc<PoolDevice>> {
-    let identity = |device: &PoolDevice| Some((device.node(), device.info(UUID)?.to_vec()));
-    let native: Vec<_> = devices.iter().filter(|it| it.is_cuda()).filter_map(|it| identity(it)).collect();
-    let is_double = |device: &Arc<PoolDevice>| {
-        !device.is_cuda() && identity(device).is_some_and(|identity| native.contains(&identity))
-    };
-    devices.into_iter().filter(|device| !is_double(device)).collect()
-}
-
-/// `CL_DEVICE_UUID_KHR`: of NVIDIA's OpenCL driver, what `cuDeviceGetUuid` tells.
-const UUID: u32 = 0x106a;
-
 /// An attribute that the driver has told; none for one that is not the GPU's alone.
 pub(crate) fn attribute(device: &Device, attribute: u32) -> Option<i32> {
     // What depends on the way to the GPU (host memory that it maps, managed memory, handles of other processes) is not as there.
@@ -167,8 +154,9 @@ pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
         opaque: None,
     });
     let module = Described::without_code(entries, globals.collect());
-    let kernels =
-        made.iter().map(|kernel| (kernel.name.clone(), Made { description: kernel.clone(), local_bytes: 0, dynamic_bytes_at: None }));
+    let kernels = made.iter().map(|kernel| {
+        (kernel.name.clone(), Made { description: kernel.clone(), local_bytes: 0, dynamic_bytes_at: None })
+    });
     let build = Build { arenas: Vec::new(), kernels: kernels.collect(), program: program.clone() };
     Ok(Program::of_driver(module, build))
 }

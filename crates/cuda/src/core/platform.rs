@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use penstock_client::config::{Config, DEVICES_VARIABLE};
-use penstock_client::{Context, Pool};
+use penstock_client::{Context, Pool, identity};
 use penstock_cuda_sys::driver::{
     CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_INITIALIZED, CUdevice, CUresult,
 };
 use penstock_link::{Address, Key};
 
-use super::device::{self, Device};
-use super::{address, log, native, printf};
+use super::device::Device;
+use super::{address, log, printf};
 use crate::edge::{CuResult, of_error};
 
 /// Set by the daemon for its workers: they use the node's devices, and must not find the pool among them.
@@ -103,9 +103,11 @@ fn open() -> CuResult<Platform> {
         let all = pool.devices().count();
         log::line(format_args!("{DEVICES_VARIABLE} selects none of the pool's {all} devices"));
     }
-    let usable = native::preferred(selected.into_iter().filter(|device| device::is_usable(device)).collect());
+    let usable = identity::for_cuda(selected);
     let visible = std::env::var(VISIBLE_VARIABLE).ok();
-    let chosen = visible_of(&usable, visible.as_deref());
+    let names: Vec<_> = usable.iter().map(|device| device.uuid_text()).collect();
+    let chosen = visible_of(&names, visible.as_deref()).into_iter();
+    let chosen: Vec<_> = chosen.filter_map(|index| usable.get(index).cloned()).collect();
     if chosen.is_empty() {
         return Err(none(format_args!("no device that CUDA programs can use")));
     }
@@ -113,22 +115,21 @@ fn open() -> CuResult<Platform> {
     Ok(Platform { devices: make(chosen).map_err(|error| of_error(&error))?, _pool: pool })
 }
 
-/// The devices that the variable names, in its order. "If one of the indices is invalid, only the devices whose index precedes
-/// the invalid index are visible."
-fn visible_of(all: &[Arc<penstock_client::Device>], list: Option<&str>) -> Vec<Arc<penstock_client::Device>> {
-    let Some(list) = list else { return all.iter().take(address::DEVICES_MAX).cloned().collect() };
-    let mut chosen: Vec<Arc<penstock_client::Device>> = Vec::new();
+/// Numbers of the devices that the variable names, in its order. "If one of the indices is invalid, only the devices whose index
+/// precedes the invalid index are visible."
+fn visible_of(names: &[String], list: Option<&str>) -> Vec<usize> {
+    let Some(list) = list else { return (0..names.len().min(address::DEVICES_MAX)).collect() };
+    // What all names begin with says nothing.
+    let is_name = |word: &str| word.len() > "GPU-".len();
+    let mut chosen = Vec::new();
     for word in list.split(',').map(str::trim) {
         let found = match word.parse::<usize>() {
-            Ok(index) => all.get(index),
-            Err(_) => all.iter().find(|it| word.len() > 4 && device::uuid_text(it).starts_with(word)),
+            Ok(index) => Some(index).filter(|index| *index < names.len()),
+            Err(_) => names.iter().position(|name| is_name(word) && name.starts_with(word)),
         };
-        let Some(found) = found.filter(|it| !chosen.iter().any(|known| Arc::ptr_eq(known, it))) else {
-            break;
-        };
-        chosen.push(found.clone());
-        if chosen.len() == address::DEVICES_MAX {
-            break;
+        match found.filter(|found| !chosen.contains(found) && chosen.len() < address::DEVICES_MAX) {
+            Some(found) => chosen.push(found),
+            None => break,
         }
     }
     chosen
@@ -157,4 +158,24 @@ fn make(chosen: Vec<Arc<penstock_client::Device>>) -> Result<Vec<Arc<Device>>, p
         devices.push(Arc::new(Device::new(ordinal, device, context, neighbours)));
     }
     Ok(devices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_chooses_and_orders_devices() {
+        let names = ["GPU-aa00-1", "GPU-ab00-2", "GPU-b000-3"].map(str::to_owned);
+        let chosen = |list| visible_of(&names, list);
+        assert_eq!(chosen(None), [0, 1, 2]);
+        assert_eq!(chosen(Some("2,0")), [2, 0]);
+        assert_eq!(chosen(Some("1, GPU-aa")), [1, 0]);
+        // Up to the first that is none.
+        assert_eq!(chosen(Some("0,7,1")), [0]);
+        assert_eq!(chosen(Some("0,0,1")), [0]);
+        for nothing in ["", "-1", "GPU-", "GPU-ff", "none"] {
+            assert_eq!(chosen(Some(nothing)), [0usize; 0], "{nothing}");
+        }
+    }
 }

@@ -74,7 +74,7 @@ fn render(format: &[u8], args: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>, out:
         let (before, spec) = rest.split_at(at);
         out.extend_from_slice(before);
         let length =
-            spec.iter().skip(1).position(|byte| !b"#0-+ 123456789.hlLqjzt".contains(byte)).map(|at| at + 2);
+            spec.iter().skip(1).position(|byte| !b"#0-+ 123456789*.hlLqjzt".contains(byte)).map(|at| at + 2);
         let Some((spec, behind)) = length.and_then(|length| spec.split_at_checked(length)) else {
             out.extend_from_slice(spec);
             return;
@@ -90,9 +90,16 @@ fn conversion(spec: &[u8], args: &mut Args<'_>, text: &mut dyn FnMut(u64) -> Vec
     let (Some(letter), wide) = (spec.last().copied(), spec.iter().any(|byte| b"lqjzt".contains(byte))) else {
         return;
     };
-    // Flags, width and precision, without C's own length.
-    let plain: Vec<u8> =
-        spec[..spec.len() - 1].iter().filter(|byte| !b"hlLqjzt".contains(byte)).copied().collect();
+    // Flags, width and precision, without C's own length. "Width: '*'": an argument says it, and a negative one is a flag and a
+    // width.
+    let mut plain = Vec::with_capacity(spec.len());
+    for byte in &spec[..spec.len() - 1] {
+        match byte {
+            b'*' => plain.extend_from_slice(i32::from_le_bytes(args.take()).to_string().as_bytes()),
+            b'h' | b'l' | b'L' | b'q' | b'j' | b'z' | b't' => {}
+            other => plain.push(*other),
+        }
+    }
     let with = |length: &str| {
         CString::new([plain.as_slice(), length.as_bytes(), &[letter]].concat()).unwrap_or_default()
     };
@@ -201,6 +208,8 @@ mod tests {
         assert_eq!(rendered("%u", &[0xff; 4]), "4294967295");
         assert_eq!(rendered("%", &[]), "%");
         assert_eq!(rendered("a%5", &[]), "a%5");
+        let star = [(-4i32).to_le_bytes(), 7i32.to_le_bytes()].concat();
+        assert_eq!(rendered("%*d|", &star), "7   |");
         // Too few arguments: zeros, and nothing beside them is read.
         assert_eq!(rendered("%d %f", &[]), "0 0.000000");
     }

@@ -25,6 +25,11 @@ const KEPT_MAX: usize = 64;
 /// `CL_PROGRAM_BUILD_LOG`.
 const BUILD_LOG: u32 = 0x1183;
 
+/// Whether the device's compiler is to work when a module is loaded, and not at the first use of a kernel.
+pub(crate) fn is_eager() -> bool {
+    std::env::var("CUDA_MODULE_LOADING").is_ok_and(|value| value == "EAGER")
+}
+
 /// Why a module is not loaded.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {

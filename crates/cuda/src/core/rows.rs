@@ -96,8 +96,8 @@ impl Context {
     }
 
     fn write_rows(&self, stream: &Stream, apart: &Apart, to: u64, from: usize) -> CuResult {
-        let place = self.device.space.place(to, apart.to_reach()?)?;
-        let bytes = Rows::host(from, apart.from_reach()?)?.read();
+        let place = self.device.space.place(to, apart.target_reach()?)?;
+        let bytes = Rows::host(from, apart.source_reach()?)?.read();
         let row = |y: u64| {
             let start = usize::try_from(y * apart.from.pitch).unwrap_or(usize::MAX);
             let width = usize::try_from(apart.width).unwrap_or(usize::MAX);
@@ -112,8 +112,8 @@ impl Context {
     }
 
     fn read_rows(&self, stream: &Stream, apart: &Apart, to: usize, from: u64, when: When) -> CuResult {
-        let place = self.device.space.place(from, apart.from_reach()?)?;
-        let bytes = Rows::host(to, apart.to_reach()?)?;
+        let place = self.device.space.place(from, apart.source_reach()?)?;
+        let bytes = Rows::host(to, apart.target_reach()?)?;
         let pitch = usize::try_from(apart.to.pitch).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         let width = usize::try_from(apart.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         let target = HostTarget::rows(bytes, width, pitch);
@@ -135,8 +135,21 @@ impl Context {
 
     fn move_rows(&self, stream: &Stream, apart: &Apart, to: u64, from: u64) -> CuResult {
         let space = &self.device.space;
-        let (source, target) = (space.place(from, apart.from_reach()?)?, space.place(to, apart.to_reach()?)?);
+        let (source, target) =
+            (space.place(from, apart.source_reach()?)?, space.place(to, apart.target_reach()?)?);
+        // "CL_INVALID_VALUE if src_buffer and dst_buffer are the same buffer object and src_slice_pitch is not equal to dst_slice_pitch
+        // and src_row_pitch is not equal to dst_row_pitch."
+        let is_refused = Arc::ptr_eq(&source.memory, &target.memory) && apart.from.pitch != apart.to.pitch;
         self.issue(stream, |queue, waits| {
+            if is_refused && !self.device.is_native {
+                for y in 0..apart.height {
+                    let from = (&source.memory, source.offset + y * apart.from.pitch);
+                    let to = (&target.memory, target.offset + y * apart.to.pitch);
+                    let waits = if y == 0 { waits } else { &[] };
+                    queue.copy(from, to, apart.width, waits, Want::Nothing)?;
+                }
+                return Ok(None);
+            }
             let from = (&source.memory, rect(source.offset, apart.from.pitch));
             let to = (&target.memory, rect(target.offset, apart.to.pitch));
             queue.copy_rect(from, to, apart.region(), waits, Want::Nothing)
@@ -150,16 +163,17 @@ impl Apart {
         [self.width, self.height, 1]
     }
 
-    fn to_reach(&self) -> CuResult<u64> {
+    fn target_reach(&self) -> CuResult<u64> {
         self.to.reach((self.width, self.height))
     }
 
-    fn from_reach(&self) -> CuResult<u64> {
+    fn source_reach(&self) -> CuResult<u64> {
         self.from.reach((self.width, self.height))
     }
 
     fn on_host(&self, to: usize, from: usize) -> CuResult {
-        let (target, source) = (Rows::host(to, self.to_reach()?)?, Rows::host(from, self.from_reach()?)?);
+        let (target, source) =
+            (Rows::host(to, self.target_reach()?)?, Rows::host(from, self.source_reach()?)?);
         let width = usize::try_from(self.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         for y in 0..self.height {
             let at = |pitch: u64| usize::try_from(y * pitch).unwrap_or(usize::MAX);

@@ -118,7 +118,12 @@ fn open() -> Option<Cuda> {
     let named = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
     let path = named.as_deref().unwrap_or(LIBRARY);
     // SAFETY: the library's constructors run here; that they may is what installing it means.
-    let library = unsafe { libloading::Library::new(path) }.ok()?;
+    let opened = unsafe { libloading::Library::new(path) };
+    if let (Err(error), Some(path)) = (&opened, &named) {
+        // Most machines have no driver, and nobody wants to hear of it; but this one was asked for.
+        eprintln!("penstock: {LIBRARY_VARIABLE}={path}: {error}");
+    }
+    let library = opened.ok()?;
     // SAFETY: the symbol is only looked for.
     let is_ours = unsafe { library.get::<*const c_void>(OUR_MARK.to_bytes_with_nul()) }.is_ok();
     let found = if is_ours && named.is_none() { None } else { Cuda::from(&library) };

@@ -2,22 +2,31 @@
 
 use std::sync::Arc;
 
-use super::Parser;
 use super::cursor::shorten;
 use super::function::Draft;
 use super::operand::{Check, Misfit, label_name};
-use super::raw::{self, Raw};
+use super::raw::{self, Raw, RawKind};
 use super::scope::{LabelKind, Local};
+use super::{ModuleName, Parser};
 use crate::error::{OperandProblem, ParseError, ParseErrorKind};
 use crate::forms::{self, Form, Suffixes};
 use crate::ir::{
-    Address, Base, Call, CallTarget, Compare, Guard, Instruction, Kind, Modifiers, Opcode, Operand,
-    Signature, Space, Statement, Symbol, Type,
+    Address, Base, Call, CallTarget, Compare, Guard, Instruction, Kind, Modifiers, Opcode, Operand, SharedId,
+    SharedVariable, Signature, Space, Statement, Symbol, Type,
 };
 use crate::lexer::{Place, Token};
 
 /// Most suffixes of an opcode: the longest that exist have about ten.
 const SUFFIXES_MAX: usize = 24;
+
+/// How the names of shared memory that the driver reserves start.
+const RESERVED_SHARED: &str = "%reserved_smem_offset_";
+
+/// Bytes behind each such name: CUDA reserves 1 KiB of each block's shared memory for all of them.
+const RESERVED_SHARED_BYTES: u32 = 1024;
+
+/// Enough for any vector.
+const RESERVED_SHARED_ALIGN: u32 = 16;
 
 /// The head of an instruction: everything before its operands.
 struct Head<'a> {
@@ -68,9 +77,33 @@ impl<'a> Parser<'a> {
             self.call(&head, &forms[0], draft)?
         } else {
             let operands = raw::operands(&mut self.cursor)?;
+            self.declare_reserved(&operands)?;
             self.instruction(&head, forms, &operands, draft)?
         };
         draft.body.push(Statement::Instruction(instruction));
+        Ok(())
+    }
+
+    /// `%reserved_smem_offset_1`: shared memory that the driver keeps for the toolkit's own functions. Here each number is a variable like
+    /// others, which only kernels that name it have.
+    fn declare_reserved(&mut self, operands: &[Raw<'a>]) -> Result<(), ParseError> {
+        for raw in operands {
+            let RawKind::Name { name, .. } = raw.kind else { continue };
+            let number = name.strip_prefix(RESERVED_SHARED).and_then(|number| number.parse::<u8>().ok());
+            if number.is_none() || self.names.contains_key(name) {
+                continue;
+            }
+            let id = SharedId(u32::try_from(self.shared.len()).unwrap_or(u32::MAX));
+            self.declare(name, ModuleName::Shared(id), raw.place)?;
+            let (size, align) = (RESERVED_SHARED_BYTES, RESERVED_SHARED_ALIGN);
+            self.shared.push(SharedVariable {
+                name: name.to_owned(),
+                size,
+                align,
+                offset: 0,
+                dynamic: false,
+            });
+        }
         Ok(())
     }
 

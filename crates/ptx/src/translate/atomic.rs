@@ -7,7 +7,9 @@ use super::TranslateError;
 use super::body::Writer;
 use super::operand::value_type;
 use super::place::{Access, Place};
-use crate::ir::{Atomic, Instruction, Opcode, Operand, SHARED_WINDOW, Semantics, Space, Type};
+use crate::ir::{
+    Address, Atomic, Base, Instruction, Opcode, Operand, SHARED_WINDOW, Semantics, Space, Symbol, Type,
+};
 
 impl Writer<'_> {
     pub(super) fn atomic(&mut self, what: &Instruction) -> Result<(), TranslateError> {
@@ -42,11 +44,27 @@ impl Writer<'_> {
         for value in &values[..wanted] {
             arguments.push(self.read(what, value, done)?);
         }
+        self.exchange(what, address, done, function, &arguments.join(", "))?;
+        if what.opcode == Opcode::Atom {
+            self.result(what, done, "x")?;
+        }
+        self.line("}");
+        Ok(())
+    }
+
+    /// The call, whose result is `x` of a block that stays open.
+    fn exchange(
+        &mut self,
+        what: &Instruction,
+        address: &Address,
+        done: Type,
+        function: &str,
+        arguments: &str,
+    ) -> Result<(), TranslateError> {
         let c = value_type(done);
         let memory = Self::memory_type(done);
         let space = what.modifiers.space.unwrap_or(Space::Generic);
-        let place = self.place(what, address, space, Access { ty: &memory, bytes: ty.bytes() })?;
-        let arguments = arguments.join(", ");
+        let place = self.place(what, address, space, Access { ty: &memory, bytes: what.ty().bytes() })?;
         let call = |object: &str, space: &str| {
             let name =
                 if function.starts_with("ps_") { format!("{function}_{space}") } else { function.to_owned() };
@@ -80,15 +98,11 @@ impl Writer<'_> {
         if fences {
             self.line("mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);");
         }
-        if what.opcode == Opcode::Atom {
-            self.result(what, done, "x")?;
-        }
-        self.line("}");
         Ok(())
     }
 
-    fn is_shared(&self, address: &crate::ir::Address, space: Space) -> bool {
-        let named = matches!(address.base, crate::ir::Base::Symbol(crate::ir::Symbol::Shared(_)));
+    fn is_shared(&self, address: &Address, space: Space) -> bool {
+        let named = matches!(address.base, Base::Symbol(Symbol::Shared(_)));
         space == Space::Shared || (space == Space::Generic && named)
     }
 }

@@ -219,6 +219,9 @@ impl Writer<'_> {
         if self.uses_frame {
             let _ = writeln!(text, "uchar frame[{}] __attribute__((aligned(16)));", self.frame_bytes());
         }
+        if self.has_meetings && !self.is_machine {
+            text.push_str("int zero = 0;\n");
+        }
         if self.uses_carry {
             text.push_str("uint carry = 0;\n");
         }

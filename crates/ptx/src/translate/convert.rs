@@ -26,8 +26,8 @@ impl Writer<'_> {
         let value = self.sources(what, from, 1)?.remove(0);
         let text = match (to.is_float(), from.is_float()) {
             (false, false) => self.whole(to, &value, what.modifiers.sat),
-            (false, true) => self.to_integer(what, to, from, &value)?,
-            (true, false) => self.from_integer(what, to, from, &value)?,
+            (false, true) => self.float_to_integer(what, to, from, &value)?,
+            (true, false) => self.integer_to_float(what, to, from, &value)?,
             (true, true) => self.between_floats(what, to, from, &value)?,
         };
         let text = match (to.is_float() && what.modifiers.sat, what.modifiers.relu) {
@@ -43,7 +43,7 @@ impl Writer<'_> {
         if saturates { format!("convert_{target}_sat({value})") } else { format!("({target}){value}") }
     }
 
-    fn to_integer(
+    fn float_to_integer(
         &mut self,
         what: &Instruction,
         to: Type,
@@ -63,7 +63,7 @@ impl Writer<'_> {
         Ok(format!("ps_{c}_to_{}({rounded})", value_type(to)))
     }
 
-    fn from_integer(
+    fn integer_to_float(
         &mut self,
         what: &Instruction,
         to: Type,

@@ -4,8 +4,7 @@ use super::TranslateError;
 use super::body::Writer;
 use super::operand::{signed, unsigned, value_type};
 use crate::ir::{
-    BoolOp, Compare, Half, Immediate, Instruction, Kind, Opcode, Operand, PermuteMode, ShiftMode, Special,
-    Type,
+    BoolOp, Compare, Half, Immediate, Instruction, Kind, Opcode, Operand, PermuteMode, ShiftMode, Type,
 };
 
 impl Writer<'_> {

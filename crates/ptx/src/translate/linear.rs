@@ -116,7 +116,7 @@ impl<'a> Sums<'a> {
             let step = sums.find_step(id);
             for place in step.iter().flat_map(|step| step.adds.iter().map(|(at, _)| *at).chain([step.first]))
             {
-                sums.changes.entry(place).or_insert_with(Vec::new).push(id);
+                sums.changes.entry(place).or_default().push(id);
             }
             sums.steps[index] = step;
         }
@@ -245,13 +245,7 @@ impl<'a> Sums<'a> {
             Opcode::Cvt if bits == 64 && what.source_type().bits() == 64 => return value(0),
             Opcode::Cvta => {
                 sum.add(&value(0)?, 1);
-                let window = match what.modifiers.space {
-                    Some(Space::Global | Space::Const) => 0,
-                    Some(Space::Shared) => SHARED_WINDOW,
-                    Some(Space::Local) => LOCAL_WINDOW,
-                    _ => return None,
-                }
-                .cast_signed();
+                let window = window(what.modifiers.space?)?;
                 sum.constant =
                     sum.constant.wrapping_add(if what.modifiers.to { window.wrapping_neg() } else { window });
             }
@@ -381,6 +375,16 @@ impl<'a> Sums<'a> {
             Term::Data | Term::Special(_) => true,
             Term::Step(_) => false,
         })
+    }
+}
+
+/// What a generic address is more than one in the space.
+fn window(space: Space) -> Option<i64> {
+    match space {
+        Space::Global | Space::Const => Some(0),
+        Space::Shared => Some(SHARED_WINDOW.cast_signed()),
+        Space::Local => Some(LOCAL_WINDOW.cast_signed()),
+        Space::Generic | Space::Param => None,
     }
 }
 

@@ -1,9 +1,9 @@
 //! From PTX to OpenCL C.
 //!
-//! Each kernel of a module becomes one OpenCL kernel. Device functions are made part of the kernels that call them ([`inline`]), then
-//! the control flow is looked at ([`flow`], [`uniform`]), and each instruction becomes one statement ([`body`] and the files beside it by
+//! Each kernel of a module becomes one OpenCL kernel. Device functions are made part of the kernels that call them (`inline`), then
+//! the control flow is looked at (`flow`, `uniform`), and each instruction becomes one statement (`body` and the files beside it by
 //! families of instructions). Registers are C variables, labels are labels. What the statements need is in `prelude.cl`, of which a
-//! program gets the parts that it uses ([`prelude`]).
+//! program gets the parts that it uses (`prelude`).
 //!
 //! # Arguments of a translated kernel
 //!
@@ -13,20 +13,23 @@
 //!
 //! # Addresses
 //!
-//! A device address in an arena is `arena + (address - base)`. [`linear`] looks for `base + index * size` behind an address, because
+//! A device address in an arena is `arena + (address - base)`. `linear` looks for `base + index * size` behind an address, because
 //! compilers for CPUs make vectors of `pointer[index]`, and not of sums of bytes.
 //!
 //! # Threads that go different ways
 //!
 //! Where a barrier or an instruction of a warp is reached by all threads of a block together, it is an OpenCL barrier and an exchange in local
-//! memory. Elsewhere the kernel becomes a state machine ([`machine`]): every thread runs to its next such point, all meet at one barrier,
+//! memory. Elsewhere the kernel becomes a state machine (`machine`): every thread runs to its next such point, all meet at one barrier,
 //! whoever has what it waits for goes on.
 //!
 //! # Where it differs from a GPU
 //!
 //! `.ftz` is not honoured by arithmetic: denormal numbers are kept. `.approx` is as exact as the device's own function, which is at least what
 //! PTX asks for. Directed rounding of `f64` is exact unless an intermediate result is denormal. A shift or product
-//! by a constant that makes the address of a shared variable is taken not to lose bits.
+//! by a constant that makes the address of a shared variable is taken not to lose bits, and sums of such not to overflow.
+//! A `trap` ends the thread, but where the threads of a block wait for each other without a state machine it leaves its fault and goes on.
+//! Atomics on generic addresses are on global or shared memory. Mip levels are taken for the only one that there is; surfaces,
+//! cube textures and `tld4` are refused.
 
 mod atomic;
 mod body;
@@ -45,6 +48,8 @@ mod operand;
 mod place;
 mod prelude;
 mod special;
+#[cfg(test)]
+mod tests;
 mod texture;
 mod uniform;
 mod warp;
@@ -81,6 +86,8 @@ pub const CONTROL_FAULT_CODE: u64 = 0;
 pub const CONTROL_FAULT_ADDRESS: u64 = 8;
 /// `uint`: line of the PTX text.
 pub const CONTROL_FAULT_LINE: u64 = 16;
+/// `uint`: always 0. Translated kernels rely on it.
+pub const CONTROL_ZERO: u64 = 20;
 /// `ulong`: a counter, where the device has no clock.
 pub const CONTROL_CLOCK: u64 = 64;
 /// `ulong` address of the ring, `ulong` bytes of the ring, `uint` bytes written, `uint` records lost.

@@ -218,6 +218,10 @@ impl Writer<'_> {
         let even = sum.constant % size == 0 && sum.terms.iter().all(|(_, factor)| factor % size == 0);
         let divisor = if even { size } else { 1 };
         let mut text = String::new();
+        let varies = sum.terms.iter().any(|(term, _)| !self.sums.is_uniform(*term));
+        if varies && even && self.has_meetings && !self.is_machine && !self.options.check {
+            text.push_str("zero");
+        }
         for (term, factor) in &sum.terms {
             self.append(&mut text, *term, factor / divisor, bits);
         }
@@ -242,7 +246,8 @@ impl Writer<'_> {
             // Through a pointer to an array: Intel's compiler finds neighbours in these only. The length has no meaning.
             format!("(*(__local {} (*)[{}])sh)[(int)({text})]", access.ty, SHARED_LENGTH / access.bytes)
         } else {
-            format!("(*(__local {} *)(sh + (int)({text})))", access.ty)
+            // Unsigned: Intel's compiler loses a sign-extended offset that is kept in a variable of 64 bits over a barrier's loop.
+            format!("(*(__local {} *)(sh + (uint)({text})))", access.ty)
         }
     }
 

@@ -34,12 +34,12 @@ impl Writer<'_> {
         let [result, coordinate] = what.types[..] else {
             return Err(TranslateError::operand(what, what.types.len()));
         };
-        // A sampler of its own, offsets, depth comparison and levels have no place in the descriptor.
-        if what.modifiers.level
-            || what.modifiers.grad
-            || !address.extra.is_empty()
+        // There is one level only, whatever level or gradient is asked for. Samplers of their own, offsets and depth comparison have no
+        // place in the descriptor.
+        let levels = what.modifiers.level || what.modifiers.grad;
+        if (!levels && !address.extra.is_empty())
             || address.sampler.is_some()
-            || what.operands.len() > 2
+            || (!levels && what.operands.len() > 2)
         {
             return Err(refused());
         }

@@ -1,12 +1,12 @@
 //! Barriers, and instructions by which the threads of a warp exchange values.
 //!
 //! Where all threads come to such an instruction together, each writes its value to local memory, and behind a barrier reads what it
-//! wants. Two halves of that memory take turns, so that one barrier is enough for each. Elsewhere see [`super::machine`].
+//! wants. Two halves of that memory take turns, so that one barrier is enough for each. Elsewhere the kernel is a state machine (`machine.rs`).
 
 use std::fmt::Write as _;
 
 use super::body::Writer;
-use super::{BLOCK_THREADS_MAX, TranslateError};
+use super::{BLOCK_THREADS_MAX, CONTROL_ZERO, TranslateError};
 use crate::ir::{Instruction, Opcode, Operand, Reduce, ShuffleMode, Type, VoteMode};
 
 /// The halves of the exchanged values, and the sums of `bar.red`, which three take turns for.
@@ -57,12 +57,19 @@ impl Writer<'_> {
             .next_multiple_of(32)
     }
 
+    /// A barrier of all threads. Behind it the zero that shared indices are added to is read again: else compilers compute every
+    /// address before the first barrier, and have to keep all of them for each thread (PoCL: three times slower).
+    fn barrier(&mut self) {
+        self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+        self.line(&format!("zero = *(__global const a_int *)(AT(control) + {CONTROL_ZERO});"));
+    }
+
     /// A meeting that all threads come to together.
     pub(super) fn together(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         self.uses_barriers = true;
         match what.opcode {
             Opcode::BarSync | Opcode::BarWarpSync => {
-                self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+                self.barrier();
                 return Ok(());
             }
             Opcode::BarRed => return self.reduce_block(what),
@@ -72,7 +79,7 @@ impl Writer<'_> {
         self.uses_exchange = true;
         let members = if meeting.members.is_empty() { "0xffffffffu" } else { &meeting.members };
         self.line(&format!("wv[turn + lid] = {};", meeting.value));
-        self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+        self.barrier();
         self.line(&format!("{{ __local const ulong *w = wv + turn + (lid & ~31u); const uint lane = lid & 31u, here = {members} & ps_lanes(lid, threads); const ulong x = w[lane];"));
         self.line(&format!("const ulong y = {}; turn ^= {}u;", meeting.outcome, self.threads_most()));
         self.met(what)?;
@@ -188,7 +195,7 @@ impl Writer<'_> {
         // The sum that was used two meetings ago is not read any more.
         self.line("if (lid == 0) wr[third == 2u ? 0u : third + 1u] = 0;");
         self.line(&format!("if ({predicate}) atomic_inc((volatile __local uint *)&wr[third]);"));
-        self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+        self.barrier();
         self.line(
             "{ const uint sum = wr[third], all = threads; (void)all; third = third == 2u ? 0u : third + 1u;",
         );

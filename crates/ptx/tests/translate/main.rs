@@ -1,5 +1,7 @@
 //! Translated kernels, whole ones, on every OpenCL device of this machine: control flow, barriers, warps, memory, textures, printf, faults.
 
+#![expect(clippy::cast_possible_truncation, reason = "references cut values as the kernels do")]
+
 #[path = "../conformance/machine.rs"]
 mod machine;
 

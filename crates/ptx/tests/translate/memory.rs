@@ -179,3 +179,13 @@ fn doubles_and_halves_are_computed() {
         }
     }
 }
+
+#[test]
+fn a_program_for_several_arenas_builds() {
+    let body = ".shared .align 4 .b8 s[64]; ld.u32 %r2, [%at]; st.shared.u32 [s], %r2; atom.add.u32 %r3, [%out], 1; ld.global.v2.u32 {%r4, %r5}, [%at]; st.global.u32 [%to], %r4; ret;";
+    for mut machine in machines() {
+        machine.options.arenas.push((BASE + (1 << 40), 1 << 20));
+        let built = machine.build(&format!("{HEAD}{}", super::kernel(body)));
+        assert!(built.is_ok(), "{}: {:?}", machine.name, built.err());
+    }
+}
