@@ -8,10 +8,10 @@ home=$PWD/.cache/lammps
 tools/setup.sh build lammps
 mkdir -p "$home/apt/lists/partial" "$home/apt/cache/archives/partial"
 cd "$home"
-# A list of its own: the machine's own sources may lack the source packages.
-. /etc/os-release
+# A list of its own, from where the machine has its packages: its own list may lack the source packages.
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-echo "deb-src [signed-by=$keyring] http://deb.debian.org/debian ${VERSION_CODENAME:-bookworm} main" >apt/sources.list
+archive=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Identifier: Packages' | awk '$3 == "main" {print $1, $2, $3; exit}')
+echo "deb-src [signed-by=$keyring] $archive" >apt/sources.list
 apt=(apt-get -q -o Dir::Etc::sourcelist="$home/apt/sources.list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$home/apt/lists"
     -o Dir::Cache="$home/apt/cache" -o APT::Sandbox::User=root)
 if ! ls -d lammps-*/ >/dev/null 2>&1; then

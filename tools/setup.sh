@@ -167,7 +167,6 @@ install_cuda() {
 # PyOpenCL's own tests are in its source package only.
 pyopencl_version=2026.1.4
 pyopencl_sha256=6cb9544a004609061e86873fe36500da6c2101042e9c7b9c3b804a29a12b98bf
-pyopencl_path=0a/a9/b6133777fc20be05faa88c4dbae9cc0d26d6dc1395c45770ec49b56edc4b
 
 install_pyopencl_tests() {
     local folder=.cache/pyopencl-$pyopencl_version archive
@@ -175,7 +174,7 @@ install_pyopencl_tests() {
     say "fetching the tests of PyOpenCL $pyopencl_version"
     mkdir -p .cache
     archive=.cache/pyopencl-$pyopencl_version.tar.gz
-    curl -sSfL --retry 3 -o "$archive" "https://files.pythonhosted.org/packages/$pyopencl_path/pyopencl-$pyopencl_version.tar.gz"
+    .venv/bin/python tools/fetch-source.py pyopencl "$pyopencl_version" "$archive"
     echo "$pyopencl_sha256  $archive" | sha256sum --check --quiet
     tar -xzf "$archive" -C .cache "pyopencl-$pyopencl_version/test"
     rm -f "$archive"

@@ -104,8 +104,8 @@ if wanted cuda; then
     # Everything once on each device; over TCP and on two nodes what depends on the way there.
     tests/cuda/run.sh --on unix --device pocl | without_summary
     tests/cuda/run.sh --on unix --device intel | without_summary
-    tests/cuda/run.sh --on tcp vectorAdd matrixMul-static bicubicTexture asyncAPI copies numba_vectors | without_summary
-    tests/cuda/run.sh --on two vectorAdd matrixMul BlackScholes-static | without_summary
+    tests/cuda/run.sh --on tcp vectorAdd matrixMul-static bicubicTexture asyncAPI copies streams numba_vectors | without_summary
+    tests/cuda/run.sh --on two devices vectorAdd matrixMul BlackScholes-static | without_summary
     tests/cuda/native.sh | without_summary
 fi
 if wanted programs; then

@@ -30,7 +30,7 @@ mkdir -p "$out/log"
 
 examples=(vectorAdd alignedTypes asyncAPI bicubicTexture BlackScholes boxFilter clock convolutionSeparable fastWalshTransform
     imageDenoising matrixMul)
-scripts=(numba_vectors numba_matrices numba_histogram nvrtc_saxpy)
+scripts=(numba_vectors numba_matrices numba_histogram nvrtc_saxpy nvml)
 tests=(driver images_size images_speed images_none images_two images_machine errors information devices copies streams streams_per_thread spaces atomics warps printing memcheck sharing)
 if [ ${#names[@]} -eq 0 ]; then names=("${examples[@]}" "${examples[@]/%/-static}" "${scripts[@]}" "${tests[@]}"); fi
 
@@ -88,7 +88,7 @@ with_path() { pool_run "$1" env LD_LIBRARY_PATH="$libraries" "${@:2}"; }
 # The command of a program, into `command`.
 command_of() {
     case $name in
-        numba_* | nvrtc_*) command=(as_user 120 "$python" "$here/$name.py") ;;
+        numba_* | nvrtc_* | nvml) command=(as_user 120 "$python" "$here/$name.py") ;;
         sharing) command=(with_path 120 "$python" "$here/sharing.py" "$out/tests/sharing") ;;
         memcheck) command=(with_path 120 env PENSTOCK_CHECK=1 "$out/tests/memcheck") ;;
         *)

@@ -29,6 +29,7 @@ impl Node {
         fs::create_dir_all(root.join("proc")).unwrap();
         fs::write(root.join("proc/stat"), "cpu  1 2 3 4 5 6 7 8 9 10\n").unwrap();
         let counter = fs::File::create(zone.join("energy_uj")).unwrap();
+        counter.write_all_at(format!("{:020}\n", 0).as_bytes(), 0).unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
         let (shared, began) = (Arc::clone(&is_over), Instant::now());
         let turn = move || {
