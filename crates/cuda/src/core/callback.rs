@@ -15,6 +15,7 @@ pub(crate) fn in_stream(
     stream: &Stream,
     call: impl FnOnce(CUresult) + Send + 'static,
 ) -> CuResult {
+    context.late.call();
     let (before, _) = context.issue(stream, |queue, waits| queue.marker(None, waits, Want::Event))?;
     let before = before.unwrap_or_else(|| Event::ended(Status::OK));
     let after = Event::user();

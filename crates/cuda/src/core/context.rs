@@ -10,6 +10,7 @@ use penstock_cuda_sys::driver::*;
 
 use super::control::Control;
 use super::device::Device;
+use super::late::Late;
 use super::library::Modules;
 use super::platform;
 use super::stream::{Kind, Stream};
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     failure: AtomicU32,
     ended: AtomicBool,
     pub(crate) control: Control,
+    /// Memory of the program that may still be written.
+    pub(crate) late: Late,
     limits: Mutex<[u64; LIMITS]>,
     /// What libraries have loaded here.
     pub(crate) modules: Modules,
@@ -90,6 +93,7 @@ impl Context {
             failure: AtomicU32::new(0),
             ended: AtomicBool::new(false),
             control,
+            late: Late::default(),
             limits: Mutex::new(LIMIT_DEFAULTS),
             modules: Modules::default(),
         });
@@ -231,9 +235,11 @@ impl Context {
     /// `cuCtxSynchronize`.
     pub(crate) fn synchronize(&self) -> CuResult {
         self.check()?;
+        let sent = self.late.sent();
         for stream in self.streams() {
             self.finish(&stream)?;
         }
+        self.late.ended(sent);
         self.control.look(self)
     }
 

@@ -58,8 +58,20 @@ impl Context {
         platform::device_of(address).filter(|device| device.ordinal != self.device.ordinal)
     }
 
+    /// Waits, if something under way in the stream, or before it, may still write these bytes of the program.
+    pub(super) fn until_written(&self, stream: &Stream, address: usize, size: usize) -> CuResult {
+        if !self.late.may_write(address, size) {
+            return Ok(());
+        }
+        if stream.kind == Kind::Blocking {
+            self.finish(&self.legacy)?;
+        }
+        self.synchronize_stream(stream)
+    }
+
     /// The bytes are taken before this returns: so it is right for memory that is registered and for all other.
     fn write(&self, stream: &Stream, to: u64, from: Bytes) -> CuResult {
+        self.until_written(stream, from.address(), from.size())?;
         if let Some(other) = self.foreign(to) {
             self.finish(stream)?;
             return other.write_now(to, from.read()).map_err(|error| self.failed(&error));
@@ -79,6 +91,7 @@ impl Context {
         let target = HostTarget::linear(to);
         // "For transfers from device memory to pageable host memory, the function will return only once the copy has completed."
         if when == When::Later && host::is_registered(to.address(), to.size()) {
+            self.late.read(to.address(), to.size());
             let sent = self
                 .issue(stream, |queue, waits| queue.read(&place.memory, range, target, waits, Want::Nothing));
             return sent.map(drop);

@@ -12,6 +12,7 @@ pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod fault;
 pub(crate) mod host;
+pub(crate) mod late;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod link;

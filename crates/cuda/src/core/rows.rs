@@ -97,7 +97,9 @@ impl Context {
 
     fn write_rows(&self, stream: &Stream, apart: &Apart, to: u64, from: usize) -> CuResult {
         let place = self.device.space.place(to, apart.target_reach()?)?;
-        let bytes = Rows::host(from, apart.source_reach()?)?.read();
+        let reach = apart.source_reach()?;
+        self.until_written(stream, from, usize::try_from(reach).unwrap_or(usize::MAX))?;
+        let bytes = Rows::host(from, reach)?.read();
         let row = |y: u64| {
             let start = usize::try_from(y * apart.from.pitch).unwrap_or(usize::MAX);
             let width = usize::try_from(apart.width).unwrap_or(usize::MAX);
@@ -116,6 +118,7 @@ impl Context {
         let bytes = Rows::host(to, apart.target_reach()?)?;
         let pitch = usize::try_from(apart.to.pitch).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         let width = usize::try_from(apart.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        self.late.read(to, bytes.size());
         let target = HostTarget::rows(bytes, width, pitch);
         let (event, serial) = self.issue(stream, |queue, waits| {
             queue.read_rect(
