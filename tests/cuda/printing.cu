@@ -55,6 +55,20 @@ TEST(each_format_is_written_as_by_the_c_library)
                 wanted);
 }
 
+__global__ void count_up(int threads);
+__global__ void too_few() { printf("50% done\n"); }
+
+TEST(a_format_that_asks_for_more_than_was_passed_harms_nobody)
+{
+    const std::string text = printed([] {
+        too_few<<<1, 1>>>();
+        EXPECT_EQUAL(static_cast<int>(cudaDeviceSynchronize()), static_cast<int>(cudaSuccess));
+        count_up<<<1, 1>>>(1);
+        cudaDeviceSynchronize();
+    });
+    EXPECT(text.find("0:0:2\n") != std::string::npos);
+}
+
 __global__ void count_up(int threads)
 {
     for (int round = 0; round < 3; round++)

@@ -65,7 +65,12 @@ impl Writer<'_> {
         let has_frame = self.function.frame_bytes > 0;
         self.line(&format!("{{ const ulong form = {format}, from = {arguments};"));
         match known {
-            Some((bytes, _)) => self.line(&format!("const uint bytes = {bytes}u;")),
+            // A format may ask for more than is there: `printf("50% done")` passes nothing.
+            Some((bytes, _)) if has_frame => {
+                let frame = self.frame_bytes();
+                self.line(&format!("const uint bytes = from >> 56 == {:#x}UL ? min({bytes}u, {frame}u - min((uint)from, {frame}u)) : from == 0 ? 0u : {bytes}u;", LOCAL_WINDOW >> 56));
+            }
+            Some((bytes, _)) => self.line(&format!("const uint bytes = from == 0 ? 0u : {bytes}u;")),
             None if has_frame => {
                 let frame = self.frame_bytes();
                 self.line(&format!("const uint bytes = from >> 56 == {:#x}UL ? min({PRINTF_BYTES_MAX}u, {frame}u - min((uint)from, {frame}u)) : from == 0 ? 0u : {PRINTF_BYTES_MAX}u;", LOCAL_WINDOW >> 56));

@@ -5,8 +5,16 @@ use super::body::Writer;
 use super::operand::{unsigned, value_type};
 use super::place::{Access, Place};
 use crate::ir::{
-    Address, Base, Instruction, LOCAL_WINDOW, Opcode, Operand, SHARED_WINDOW, Scope, Space, Type,
+    Address, Base, Cache, Instruction, LOCAL_WINDOW, Modifiers, Opcode, Operand, SHARED_WINDOW, Scope,
+    Semantics, Space, Type,
 };
+
+/// Whether other threads may change or see the memory meanwhile, so that each access has to happen: a thread may wait in a loop of them.
+fn is_strong(modifiers: &Modifiers) -> bool {
+    modifiers.volatile
+        || modifiers.cache == Some(Cache::Cv)
+        || modifiers.semantics.is_some_and(|semantics| semantics != Semantics::Weak)
+}
 
 impl Writer<'_> {
     pub(super) fn memory(&mut self, what: &Instruction) -> Result<(), TranslateError> {
@@ -46,7 +54,7 @@ impl Writer<'_> {
         let lanes = u32::from(what.modifiers.vector.max(1));
         let element = value_type(ty);
         let name = if lanes > 1 { format!("a_{element}{lanes}") } else { Self::memory_type(ty) };
-        let name = if what.modifiers.volatile { format!("volatile {name}") } else { name };
+        let name = if is_strong(&what.modifiers) { format!("volatile {name}") } else { name };
         let access = Access { ty: &name, bytes: ty.bytes() * lanes };
         let place = match address.base {
             // Parameters of kernels are looked up by type.
@@ -60,7 +68,9 @@ impl Writer<'_> {
         };
         let value = loaded(&place);
         if lanes == 1 {
-            return self.write(what, destination, ty, &value);
+            self.write(what, destination, ty, &value)?;
+            self.fence_if(&what.modifiers, Semantics::Acquire);
+            return Ok(());
         }
         let Operand::Vector(parts) = destination else {
             return Err(TranslateError::operand(what, destination));
@@ -72,7 +82,15 @@ impl Writer<'_> {
             }
         }
         self.line("}");
+        self.fence_if(&what.modifiers, Semantics::Acquire);
         Ok(())
+    }
+
+    /// What comes before a release, or after an acquire, stays there.
+    fn fence_if(&mut self, modifiers: &Modifiers, semantics: Semantics) {
+        if modifiers.semantics == Some(semantics) {
+            self.line("mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);");
+        }
     }
 
     fn store(&mut self, what: &Instruction) -> Result<(), TranslateError> {
@@ -94,9 +112,10 @@ impl Writer<'_> {
             other => self.read(what, other, ty)?,
         };
         let name = if lanes > 1 { format!("a_{element}{lanes}") } else { Self::memory_type(ty) };
-        let name = if what.modifiers.volatile { format!("volatile {name}") } else { name };
+        let name = if is_strong(&what.modifiers) { format!("volatile {name}") } else { name };
         let access = Access { ty: &name, bytes: ty.bytes() * lanes };
         let space = what.modifiers.space.unwrap_or(Space::Generic);
+        self.fence_if(&what.modifiers, Semantics::Release);
         match self.place(what, address, space, access)? {
             Place::Known(object) => self.line(&format!("{object} = {value};")),
             Place::Generic { address, shared, local, global } => {

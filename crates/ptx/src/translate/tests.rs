@@ -60,6 +60,22 @@ fn a_register_that_changed_since_is_not_looked_through() {
 }
 
 #[test]
+fn what_other_threads_may_change_is_read_each_time() {
+    let wait = |how: &str| {
+        source(&format!("L: ld{how}.global.u32 %r3, [%rd2]; setp.eq.u32 %p1, %r3, 0; @%p1 bra L; ret;"))
+    };
+    for how in [".volatile", ".relaxed.gpu", ".acquire.sys", ".cv"] {
+        assert!(wait(how).contains("volatile a_uint *)AT"), "{how}: {}", wait(how));
+    }
+    for how in ["", ".weak", ".ca"] {
+        assert!(!wait(how).contains("volatile a_uint *)AT"), "{how}: {}", wait(how));
+    }
+    assert!(wait(".acquire.gpu").contains("mem_fence("));
+    let release = source("st.release.gpu.global.u32 [%rd2], %r1; ret;");
+    assert!(release.find("mem_fence(").unwrap() < release.find("volatile a_uint *)AT").unwrap(), "{release}");
+}
+
+#[test]
 fn pointers_in_loops_are_a_start_and_a_step() {
     let text = source(
         "mul.wide.s32 %rd3, %r1, 4; add.s64 %rd5, %rd2, %rd3; mov.u32 %r2, 0;
