@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use penstock_client::Pool;
-use penstock_client::config::{Config, NodeAddress};
+use penstock_client::config::NodeAddress;
 use penstock_dql::Query;
-use penstock_link::{Address, Key};
+use penstock_link::Address;
 use penstock_wire::describe::{self, DeviceDescription, NodeDescription, PlatformDescription};
 use serde::Serialize;
 use serde_json::json;
@@ -48,7 +48,7 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
     // The directory is held until the end: the daemon for the local devices is in it.
     let Found { nodes, silent, directory: _directory } = find_nodes(&config, args.no_local)?;
     let addresses: Vec<Address> = nodes.iter().map(|node| node.address.clone()).collect();
-    let pool = Pool::open(&addresses, key_for(&config)?.as_ref(), config.timeout);
+    let pool = Pool::open(&addresses, config.load_key()?.as_ref(), config.timeout);
     for (address, error) in pool.absent() {
         eprintln!("penstock: node {address} does not answer: {error}");
     }
@@ -70,15 +70,6 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
         table::print(&as_table(&devices, &nodes).render(table::terminal_width()))?;
     }
     if pool.nodes().is_empty() { Err(Failure::NoneAnswers) } else { Ok(ExitCode::SUCCESS) }
-}
-
-/// The key, if any node needs it. A key that nobody needs may be unusable.
-fn key_for(config: &Config) -> Result<Option<Key>, Failure> {
-    let over_tcp = |node: &NodeAddress| matches!(node.address, Address::Tcp { .. });
-    match &config.key {
-        Some(path) if config.nodes.iter().any(over_tcp) => Ok(Some(Key::load(path)?)),
-        _ => Ok(None),
-    }
 }
 
 fn describe_selected(pool: &Pool, device: &penstock_client::Device) -> Option<Device> {

@@ -1,13 +1,11 @@
 //! The pool behind NVML: opened by the first `nvmlInit`, closed by the last `nvmlShutdown`.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use penstock_client::config::Config;
+use penstock_client::config::{Config, WORKER_VARIABLE};
 use penstock_client::{Device, Pool, identity};
-use penstock_link::{Address, Key};
 use penstock_wire::cuda;
 
 use crate::code;
@@ -17,8 +15,6 @@ const GLOBAL_MEM_SIZE: u32 = 0x101f;
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `_MINOR`.
 const CAPABILITY_MAJOR: u32 = 75;
 const CAPABILITY_MINOR: u32 = 76;
-/// Set by daemons for their workers, which must not meet their own pool.
-const WORKER_VARIABLE: &str = "PENSTOCK_WORKER";
 /// Time of work and idleness over which a share is taken, at least: five of the kernel's ticks for one core.
 const SPAN_NS_MIN: u64 = 50_000_000;
 /// Until two looks are so far apart...
@@ -89,11 +85,9 @@ fn open() -> Result<Open, u32> {
     if config.nodes.is_empty() {
         return Err(refused(format_args!("no nodes are configured; name them in PENSTOCK_NODES")));
     }
-    let is_remote = config.nodes.iter().any(|node| matches!(node.address, Address::Tcp { .. }));
-    let load = |path: &Path| Key::load(path).ok();
-    let key = if is_remote { config.key.as_deref().and_then(load) } else { None };
-    let addresses: Vec<_> = config.nodes.iter().map(|node| node.address.clone()).collect();
-    let pool = Pool::open(&addresses, key.as_ref(), config.timeout);
+    // What is wrong with the key, a node over TCP says.
+    let key = config.load_key().ok().flatten();
+    let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout);
     for (_, error) in pool.absent() {
         crate::say(format_args!("left out: {error}"));
     }

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 pub use nodes::{NO_NODES, NodeAddress};
 use penstock_dql::Query;
+use penstock_link::{Address, Key, LinkError};
 pub use places::Surroundings;
 
 /// The TCP port of a daemon when none is given: "PENS" on a telephone's keys; not assigned by IANA.
@@ -48,6 +49,8 @@ pub const DEVICES_VARIABLE: &str = "PENSTOCK_DEVICES";
 pub const PLACEMENT_VARIABLE: &str = "PENSTOCK_PLACEMENT";
 /// Says how long a node may take to open its link, in ms.
 pub const TIMEOUT_VARIABLE: &str = "PENSTOCK_TIMEOUT_MS";
+/// Set by the daemon for its workers: they use the node's devices, and must not find the pool among them.
+pub const WORKER_VARIABLE: &str = "PENSTOCK_WORKER";
 /// Slurm's list of the allocated nodes.
 pub const SLURM_VARIABLE: &str = "SLURM_JOB_NODELIST";
 
@@ -139,6 +142,22 @@ impl Config {
                 None => file.timeout,
             },
         })
+    }
+}
+
+impl Config {
+    /// The addresses of the nodes.
+    pub fn addresses(&self) -> Vec<Address> {
+        self.nodes.iter().map(|node| node.address.clone()).collect()
+    }
+
+    /// The pool's key, where a node wants it: one on a Unix socket does not, and one over TCP that finds none says that it does.
+    ///
+    /// # Errors
+    /// When the key's file cannot be used.
+    pub fn load_key(&self) -> Result<Option<Key>, LinkError> {
+        let is_remote = self.nodes.iter().any(|node| matches!(node.address, Address::Tcp { .. }));
+        self.key.as_deref().filter(|_| is_remote).map(Key::load).transpose()
     }
 }
 

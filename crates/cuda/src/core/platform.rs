@@ -1,22 +1,17 @@
 //! The pool as a list of CUDA devices. It is opened once, by `cuInit`.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use penstock_client::config::{Config, DEVICES_VARIABLE};
+use penstock_client::config::{Config, DEVICES_VARIABLE, WORKER_VARIABLE};
 use penstock_client::{Context, Pool, identity};
 use penstock_cuda_sys::driver::{
     CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_INITIALIZED, CUdevice, CUresult,
 };
-use penstock_link::{Address, Key};
 
 use super::device::Device;
 use super::{address, log, printf};
 use crate::edge::{CuResult, of_error};
-
-/// Set by the daemon for its workers: they use the node's devices, and must not find the pool among them.
-const WORKER_VARIABLE: &str = "PENSTOCK_WORKER";
 
 /// Names the driver of a worker: then it may be this library.
 const DRIVER_VARIABLE: &str = "PENSTOCK_LIBCUDA";
@@ -89,12 +84,8 @@ fn open() -> CuResult<Platform> {
     if config.nodes.is_empty() {
         return Err(none(format_args!("no nodes are configured; name them in PENSTOCK_NODES")));
     }
-    // A node on a Unix socket needs no key; one over TCP that finds none will say that it does.
-    let is_remote = config.nodes.iter().any(|node| matches!(node.address, Address::Tcp { .. }));
-    let load = |path: &Path| Key::load(path).inspect_err(|error| log::line(format_args!("{error}"))).ok();
-    let key = if is_remote { config.key.as_deref().and_then(load) } else { None };
-    let addresses: Vec<_> = config.nodes.iter().map(|node| node.address.clone()).collect();
-    let pool = Pool::open(&addresses, key.as_ref(), config.timeout);
+    let key = config.load_key().inspect_err(|error| log::line(format_args!("{error}"))).ok().flatten();
+    let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout);
     for (_, error) in pool.absent() {
         log::line(format_args!("left out: {error}"));
     }

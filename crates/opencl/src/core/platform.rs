@@ -1,24 +1,19 @@
 //! The pool as OpenCL's platforms. It is opened once, when the program first asks for platforms.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use penstock_cl_sys::{
     _cl_platform_id, CL_INVALID_PLATFORM, CL_PLATFORM_HOST_TIMER_RESOLUTION, cl_int, cl_name_version,
     cl_ulong,
 };
-use penstock_client::config::{Config, DEVICES_VARIABLE, Platforms};
+use penstock_client::config::{Config, DEVICES_VARIABLE, Platforms, WORKER_VARIABLE};
 use penstock_client::{Node, Pool};
-use penstock_link::{Address, Key};
 use penstock_wire::describe;
 
 use super::device::Device;
 use super::{context, extensions, log, printf};
 use crate::edge::{Handle, Object, Ref};
-
-/// Set by the daemon for its workers: they use the node's devices, and must not find the pool among them.
-const WORKER_VARIABLE: &str = "PENSTOCK_WORKER";
 
 /// Behind a `cl_platform_id`.
 pub(crate) struct Platform {
@@ -87,12 +82,8 @@ fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
         log::line(format_args!("no nodes are configured; name them in PENSTOCK_NODES"));
         return None;
     }
-    // A node on a Unix socket needs no key; one over TCP that finds none will say that it does.
-    let is_remote = config.nodes.iter().any(|node| matches!(node.address, Address::Tcp { .. }));
-    let load = |path: &Path| Key::load(path).inspect_err(|error| log::line(format_args!("{error}"))).ok();
-    let key = if is_remote { config.key.as_deref().and_then(load) } else { None };
-    let addresses: Vec<_> = config.nodes.iter().map(|node| node.address.clone()).collect();
-    let pool = Pool::open(&addresses, key.as_ref(), config.timeout);
+    let key = config.load_key().inspect_err(|error| log::line(format_args!("{error}"))).ok().flatten();
+    let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout);
     for (_, error) in pool.absent() {
         log::line(format_args!("left out: {error}"));
     }

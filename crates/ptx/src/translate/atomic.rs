@@ -75,7 +75,7 @@ impl Writer<'_> {
             Some(Semantics::AcqRel | Semantics::Acquire | Semantics::Release | Semantics::Sc)
         );
         if fences {
-            self.line("mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);");
+            self.fence();
         }
         self.line(&format!("{{ {c} x;"));
         match place {
@@ -96,7 +96,7 @@ impl Writer<'_> {
             }
         }
         if fences {
-            self.line("mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);");
+            self.fence();
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use super::body::Writer;
 use super::operand::{unsigned, value_type};
 use super::place::{Access, Place};
 use crate::ir::{
-    Address, Base, Cache, Instruction, LOCAL_WINDOW, Modifiers, Opcode, Operand, SHARED_WINDOW, Scope,
-    Semantics, Space, Type,
+    Address, Base, Cache, Instruction, LOCAL_WINDOW, Modifiers, Opcode, Operand, SHARED_WINDOW, Semantics,
+    Space, Type,
 };
 
 /// Whether other threads may change or see the memory meanwhile, so that each access has to happen: a thread may wait in a loop of them.
@@ -26,12 +26,7 @@ impl Writer<'_> {
             Opcode::Isspacep => self.is_space(what),
             Opcode::CpAsync => self.copy_async(what),
             _ => {
-                let all = if what.modifiers.scope == Some(Scope::Cta) {
-                    "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"
-                } else {
-                    "CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE"
-                };
-                self.line(&format!("mem_fence({all});"));
+                self.fence();
                 Ok(())
             }
         }
@@ -89,8 +84,13 @@ impl Writer<'_> {
     /// What comes before a release, or after an acquire, stays there.
     fn fence_if(&mut self, modifiers: &Modifiers, semantics: Semantics) {
         if modifiers.semantics == Some(semantics) {
-            self.line("mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);");
+            self.fence();
         }
+    }
+
+    /// OpenCL 1.2 has one scope for fences: the device's.
+    pub(super) fn fence(&mut self) {
+        self.line("mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);");
     }
 
     fn store(&mut self, what: &Instruction) -> Result<(), TranslateError> {

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use penstock_client::config::{Config, NODES_VARIABLE, Source, Surroundings};
 use penstock_client::{Context, Node, Pool, Queue};
-use penstock_link::{Address, Key};
+use penstock_link::Address;
 use penstock_wire::describe;
 use rustc_hash::FxHashMap;
 
@@ -117,13 +117,9 @@ impl Pooled {
         if config.nodes.is_empty() {
             return Err(refused(format!("no nodes of a pool are configured: name them in {NODES_VARIABLE}")));
         }
-        // A node on a Unix socket needs no key; one over TCP that finds none says that it does.
-        let is_remote = config.nodes.iter().any(|node| matches!(node.address, Address::Tcp { .. }));
-        let key = config.key.as_deref().filter(|_| is_remote).map(Key::load).transpose();
-        let key = key.map_err(|error| refused(format!("the pool's key: {error}")))?;
-        let addresses: Vec<_> = config.nodes.iter().map(|node| node.address.clone()).collect();
+        let key = config.load_key().map_err(|error| refused(format!("the pool's key: {error}")))?;
         output::install();
-        let pool = Pool::open(&addresses, key.as_ref(), config.timeout);
+        let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout);
         if pool.nodes().is_empty() {
             let reasons: String = pool.absent().iter().map(|(_, error)| format!("\n  {error}")).collect();
             return Err(refused(format!("no node of the pool answers:{reasons}")));
