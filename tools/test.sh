@@ -55,30 +55,7 @@ if wanted setup; then STEP_COUNTS= step setup tools/setup.sh build test || summa
 [ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
 if wanted build; then STEP_COUNTS= step build make --no-print-directory rust cuda programs shims || summary; fi
 
-# The tests of each crate; cargo's own summary lines are counted.
-cargo_tests() {
-    local started=$1 log=$logs/cargo.log code
-    cargo test --workspace --no-fail-fast >"$log" 2>&1
-    code=$?
-    # "Running unittests src/lib.rs (target/debug/deps/penstock_wire-…)" and "test result: ok. 12 passed; 0 failed; 0 ignored; …"
-    awk '
-        /^ *Running / { name = $NF; gsub(/[()]/, "", name); sub(/.*\//, "", name); sub(/-[0-9a-f]*$/, "", name) }
-        /^ *Doc-tests / { name = $2 ".doc" }
-        /^test result: / { printf "%s %d %d %d %s\n", name, $4, $6, $8, $NF }' "$log" |
-        while read -r name passed failed ignored took; do
-            [ $((passed + failed + ignored)) -eq 0 ] && continue
-            line "$([ "$failed" -eq 0 ] && echo ok || echo FAIL)" "cargo/$name" "" "${took%s} s" "$passed passed, $failed failed, $ignored skipped"
-            echo "$passed $failed $ignored" >>"$TEST_TALLY"
-        done
-    if [ $code -ne 0 ]; then
-        if ! grep -q '^test result: FAILED' "$log"; then
-            line FAIL cargo "" "$(since "$started")" "ended with code $code"
-            echo "0 1 0" >>"$TEST_TALLY"
-        fi
-        grep -vE '^test .* ok$|^ *(Compiling|Running|Downloaded) |^$' "$log" | tail -n 60 | sed 's/^/        | /'
-    fi
-}
-if wanted cargo; then cargo_tests "$(date +%s.%N)"; fi
+if wanted cargo; then tools/cargo-tests.py "$logs" "$TEST_TALLY"; fi
 if wanted lint; then
     step lint/fmt cargo fmt --all --check
     step lint/clippy cargo clippy --quiet --workspace --all-targets -- -D warnings
