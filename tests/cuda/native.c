@@ -131,6 +131,38 @@ static void across(void *first) {
     free(back);
 }
 
+/* Memory that was freed is the GPU's again: what does not fit beside it, fits in its place. */
+static void large(size_t first_bytes, size_t second_bytes) {
+    ptr first, second, third;
+    GOOD(cuMemAlloc_v2, &first, first_bytes);
+    EXPECT(CALL(cuMemAlloc_v2, &second, second_bytes) == 2);
+    GOOD(cuMemFree_v2, first);
+    GOOD(cuMemAlloc_v2, &second, second_bytes);
+    EXPECT(CALL(cuMemAlloc_v2, &third, first_bytes) == 2);
+    GOOD(cuMemFree_v2, second);
+    GOOD(cuMemAlloc_v2, &third, first_bytes);
+    GOOD(cuMemFree_v2, third);
+}
+
+/* All that a context had goes with it, its modules' variables too; those are no memory that is handed out. */
+static void ended(void **context) {
+    void *module;
+    ptr table, address;
+    size_t size, free_bytes, total;
+    GOOD(cuModuleLoadDataEx, &module, MODULE, 0, NULL, NULL);
+    GOOD(cuModuleGetGlobal_v2, &table, &size, module, "table");
+    GOOD(cuDevicePrimaryCtxReset_v2, 0);
+    GOOD(cuDevicePrimaryCtxRetain, context, 0);
+    GOOD(cuCtxSetCurrent, *context);
+    EXPECT(CALL(cuModuleUnload, module) == 400);
+    GOOD(cuMemGetInfo_v2, &free_bytes, &total);
+    EXPECT(free_bytes <= total && total - free_bytes < 4096);
+    for (int i = 0; i < 100; i++) {
+        GOOD(cuMemAlloc_v2, &address, (size_t)256);
+        EXPECT(address != table);
+    }
+}
+
 int main(int count, char **arguments) {
     const char *wanted = count > 1 ? arguments[1] : "";
     library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -163,6 +195,9 @@ int main(int count, char **arguments) {
     variables(module);
     if (devices > 1) across(context);
     GOOD(cuModuleUnload, module);
+    /* The stand-in has 128 MiB, of which 32 stay in use. */
+    if (*wanted) large((size_t)50 << 20, (size_t)70 << 20);
+    ended(&context);
     GOOD(cuCtxSynchronize);
     GOOD(cuDevicePrimaryCtxRelease_v2, 0);
     puts("Test PASSED");

@@ -52,7 +52,7 @@ if ! command -v "${CC:-cc}" >/dev/null; then
     report skip "SKIPPED: no C compiler"
     exit 0
 fi
-"${CC:-cc}" -O1 -fPIC -shared -DNEWER -o "$out/tests/standin.so" "$POOL_ROOT/crates/device/tests/cuda_standin.c" -lpthread &&
+"${CC:-cc}" -O1 -fPIC -shared -DNEWER "-DMEMORY_BYTES=(128ull << 20)" -o "$out/tests/standin.so" "$POOL_ROOT/crates/device/tests/cuda_standin.c" -lpthread &&
     "${CC:-cc}" -std=gnu17 -O1 -w -o "$out/tests/native" "$here/native.c" -ldl || exit 1
 
 trap pool_stop EXIT

@@ -24,10 +24,16 @@ int rounds_of_a_quarter_second()
     slowly<<<1, 1>>>(value.data(), 0, 0, 1);
     cudaDeviceSynchronize();
     for (rounds = 1 << 20; rounds < 1 << 29; rounds *= 2) {
-        const double began = harness::now_s();
-        slowly<<<1, 1>>>(value.data(), 0, 0, rounds);
-        cudaDeviceSynchronize();
-        const double took = harness::now_s() - began;
+        // The least of three: what else the host does may take longer than the kernel.
+        double took = 1e9;
+        for (int again = 0; again < 3; again++) {
+            const double began = harness::now_s();
+            slowly<<<1, 1>>>(value.data(), 0, 0, rounds);
+            cudaDeviceSynchronize();
+            const double now = harness::now_s() - began;
+            if (now < took) took = now;
+            if (took <= 0.06) break;
+        }
         if (took > 0.06) return rounds = static_cast<int>(rounds * (0.25 / took));
     }
     return rounds;

@@ -44,6 +44,9 @@ pub enum RedirectError {
     /// The system does not let the program be changed.
     #[error("the system does not let its code be changed: {0}")]
     Protected(std::io::Error),
+    /// Functions, by their names, have no room for a jump.
+    #[error("these functions are too short for that: {0}; link the program with `-cudart shared`")]
+    TooShort(String),
     /// Its version cannot be told.
     #[error("its version cannot be told; link the program with `-cudart shared`")]
     Version,
@@ -75,9 +78,37 @@ fn redirect_program() -> Result<(), RedirectError> {
     let library = own_folder().join(format!("libcudart.so.{major}"));
     let handle = load(&library)?;
     let base = program_base();
-    let jumps: Vec<Jump> = functions.iter().filter_map(|function| Jump::of(function, base, handle)).collect();
+    let known: Vec<_> = functions.iter().filter_map(|it| Some((it, Jump::of(it, base, handle)?))).collect();
+    let (known, short): (Vec<_>, Vec<_>) =
+        known.into_iter().partition(|(function, _)| function.size >= NEAR_JUMP_BYTES);
+    // What only returns may stay as it is. Anything else would go on in NVIDIA's runtime while the rest is ours.
+    // SAFETY: code of this program, of the sizes that its table of symbols says.
+    let goes_on = short.iter().filter(|(function, jump)| !unsafe { only_returns(jump.from, function.size) });
+    let names: Vec<_> = goes_on.map(|(function, _)| function.name.clone()).collect();
+    if !names.is_empty() {
+        return Err(RedirectError::TooShort(names.join(", ")));
+    }
+    let jumps: Vec<Jump> = known.into_iter().map(|(_, jump)| jump).collect();
     // SAFETY: the addresses are those of functions of this program, which do not run yet: its constructors come later.
     unsafe { write(&jumps) }
+}
+
+/// Whether so short a function does nothing but set a register and return: `xor`, `mov` or nothing, and `ret`.
+///
+/// # Safety
+/// So many bytes can be read there.
+unsafe fn only_returns(address: u64, size: u64) -> bool {
+    const RET: u8 = 0xc3;
+    /// `xor`, `mov` between registers of 32 bits; a prefix for 64 bits; a register set to a byte's value.
+    const HARMLESS: [u8; 5] = [0x31, 0x33, 0x89, 0x8b, 0xb0];
+    let place: *const u8 = std::ptr::with_exposed_provenance(usize::try_from(address).unwrap_or(0));
+    // SAFETY: as the caller promises.
+    let code = unsafe { std::slice::from_raw_parts(place, usize::try_from(size).unwrap_or(0)) };
+    match code {
+        [RET] => true,
+        [first, _, RET] | [0x48, first, _, RET] => HARMLESS.contains(first),
+        _ => false,
+    }
 }
 
 /// From a function to another.
@@ -88,11 +119,8 @@ struct Jump {
 }
 
 impl Jump {
-    /// For a function that the library has, too, and that has room for a jump.
+    /// For a function that the library has, too.
     fn of(function: &Symbol, base: u64, library: *mut c_void) -> Option<Self> {
-        if function.size < NEAR_JUMP_BYTES {
-            return None;
-        }
         let name = CString::new(function.name.as_str()).ok()?;
         // SAFETY: an open library and a string.
         let target = unsafe { libc::dlsym(library, name.as_ptr()) };
@@ -164,20 +192,25 @@ unsafe fn write(jumps: &[Jump]) -> Result<(), RedirectError> {
     let page = page_bytes();
     let bytes = (jumps.len() as u64 * FAR_JUMP_BYTES).next_multiple_of(page);
     let table = reserve(first, last, bytes).ok_or(RedirectError::NoRoom)?;
-    for (index, jump) in jumps.iter().enumerate() {
+    let places = (table..).step_by(usize::try_from(FAR_JUMP_BYTES).unwrap_or(usize::MAX));
+    // All of them, or none: a program must not have half of each runtime.
+    let near: Option<Vec<_>> = jumps
+        .iter()
+        .zip(places)
+        .map(|(jump, place)| Some((jump, place, near_jump(jump.from, place)?)))
+        .collect();
+    let near = near.ok_or(RedirectError::NoRoom)?;
+    for (jump, place, _) in &near {
         // SAFETY: the table was reserved for so many.
-        unsafe { bytes_at(table + index as u64 * FAR_JUMP_BYTES, &far_jump(jump.to)) };
+        unsafe { bytes_at(*place, &far_jump(jump.to)) };
     }
     protect(table, bytes, libc::PROT_READ | libc::PROT_EXEC)?;
     let start = first / page * page;
     let length = (last + NEAR_JUMP_BYTES).next_multiple_of(page) - start;
     protect(start, length, libc::PROT_READ | libc::PROT_WRITE)?;
-    for (index, jump) in jumps.iter().enumerate() {
-        let place = table + index as u64 * FAR_JUMP_BYTES;
-        if let Some(code) = near_jump(jump.from, place) {
-            // SAFETY: as the caller promises; the pages can be written now.
-            unsafe { bytes_at(jump.from, &code) };
-        }
+    for (jump, _, code) in &near {
+        // SAFETY: as the caller promises; the pages can be written now.
+        unsafe { bytes_at(jump.from, code) };
     }
     protect(start, length, libc::PROT_READ | libc::PROT_EXEC)
 }

@@ -17,6 +17,9 @@ INSIDE int __cudaRegisterFatBinary(void *binary) { return binary ? 7 : libcudart
 INSIDE int cudaMalloc(void **memory, unsigned long bytes) { *memory = 0; return (int)bytes; }
 INSIDE int cudaOnlyInside(void) { __asm__ volatile(""); return 5; }
 INSIDE int MARKER(void) { __asm__ volatile(""); return 1; }
+#ifdef SHORT
+__asm__(".type cudaShort, @function\ncudaShort: " SHORT "\n.size cudaShort, . - cudaShort\n1: ret");
+#endif
 #ifdef SECTION
 __attribute__((section(".nv_fatbin"), used)) static const char code[] = "device code";
 #endif
@@ -32,6 +35,7 @@ int main(void) {
 const LIBRARY: &str = r"
 int __cudaRegisterFatBinary(void *binary) { return binary ? 100 + VERSION : 0; }
 int cudaMalloc(void **memory, unsigned long bytes) { *memory = 0; return 1000 + (int)bytes; }
+int cudaShort(void) { return 0; }
 ";
 
 fn run(command: &mut Command) -> String {
@@ -102,6 +106,17 @@ fn functions_are_replaced_before_the_programs_constructors_in_every_kind_of_prog
         // What the library lacks stays what it was.
         assert_eq!(preloaded(&program), format!("{} 1003 5 1\n", 100 + version), "{name}");
     }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn functions_without_room_for_a_jump_stay_where_they_only_return_and_are_named_where_not() {
+    // One that gives 0; one that goes on elsewhere.
+    let whole = program("returns", &["-DMARKER=cudaLogsCurrent", "-DSHORT=\"xor %eax, %eax; ret\""]);
+    assert_eq!(preloaded(&whole), "113 1003 5 1\n");
+    let jumps = program("jumps", &["-DMARKER=cudaLogsCurrent", "-DSHORT=\"jmp 1f\""]);
+    let said = preloaded(&jumps);
+    assert!(said.starts_with("7 3 5 1\n") && said.contains("too short for that: cudaShort;"), "{said}");
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::ptr::null_mut;
 use common::*;
 use penstock_cuda::api::context::cuCtxSynchronize;
 use penstock_cuda::api::memory::cuMemFree_v2;
+use penstock_cuda::api::pool::{cuMemAllocAsync, cuMemFreeAsync};
+use penstock_cuda::api::stream::cuStreamSynchronize;
 use penstock_cuda_sys::driver::*;
 
 fn check() {
@@ -43,6 +45,36 @@ fn addresses_that_are_not_allocated_are_told() {
     assert_eq!(run(&|| 0, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_eq!(run(&|| 0x7fff_1234_0000, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_eq!(run(&|| allocate(256) + 2, 1), CUDA_ERROR_MISALIGNED_ADDRESS);
+    // Memory that is freed in the order of a stream is there for the kernels before, and not for those behind.
+    let in_order = |behind: bool| {
+        let _context = TestContext::new();
+        let module = load(KERNELS);
+        let (slow, stream) = (function(module, "slow"), stream(CU_STREAM_NON_BLOCKING));
+        let mut address = 0;
+        // SAFETY: a place for the address.
+        ok(unsafe { cuMemAllocAsync(&raw mut address, 256, stream) });
+        ok(launch(slow, 1, 1, stream, &[address, 1]));
+        // SAFETY: a handle.
+        ok(unsafe { cuStreamSynchronize(stream) });
+        let gate = Gate::default();
+        gate.close(stream);
+        ok(launch(slow, 1, 1, stream, &[address, 1]));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                gate.open();
+            });
+            // SAFETY: an address and a handle.
+            ok(unsafe { cuMemFreeAsync(address, stream) });
+        });
+        if behind {
+            ok(launch(slow, 1, 1, stream, &[address, 1]));
+        }
+        // SAFETY: a handle.
+        unsafe { cuStreamSynchronize(stream) }
+    };
+    ok(in_order(false));
+    assert_eq!(in_order(true), CUDA_ERROR_ILLEGAL_ADDRESS);
     // The error ends with its context.
     ok(run(&|| allocate(256), 1));
 }

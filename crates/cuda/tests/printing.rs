@@ -7,6 +7,9 @@ use std::os::fd::AsRawFd as _;
 use std::ptr::null_mut;
 
 use common::*;
+use penstock_cuda::api::context::cuCtxSetCurrent;
+use penstock_cuda::api::stream::cuStreamSynchronize;
+use penstock_cuda_sys::driver::*;
 
 const PRINTS: &str = r#"
 .version 7.5
@@ -47,10 +50,8 @@ const PRINTS: &str = r#"
 }
 "#;
 
-#[test]
-fn output_of_kernels_comes_with_the_next_wait() {
-    let _context = TestContext::new();
-    let prints = function(load(PRINTS), "prints");
+/// What comes out on standard output meanwhile, line by line, in order of the alphabet.
+fn printed(work: impl FnOnce()) -> Vec<String> {
     let path = std::env::temp_dir().join(format!("penstock-cuda-printing-{}", std::process::id()));
     let mut file =
         std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
@@ -58,19 +59,48 @@ fn output_of_kernels_comes_with_the_next_wait() {
     let kept = unsafe { libc::dup(1) };
     // SAFETY: as above; nothing else prints meanwhile.
     unsafe { libc::dup2(file.as_raw_fd(), 1) };
-    let first = launch(prints, 1, 3, null_mut(), &[]);
-    synchronize();
-    let again = launch(prints, 1, 1, null_mut(), &[]);
-    synchronize();
+    work();
     // SAFETY: as above.
     unsafe { libc::dup2(kept, 1) };
-    ok(first);
-    ok(again);
     let mut text = String::new();
     file.rewind().unwrap();
     file.read_to_string(&mut text).unwrap();
     std::fs::remove_file(&path).unwrap();
-    let mut lines: Vec<_> = text.lines().collect();
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
     lines.sort_unstable();
+    lines
+}
+
+// One test: standard output belongs to all threads.
+#[test]
+fn output_of_kernels_comes_with_the_next_wait_and_none_is_lost() {
+    let context = TestContext::new();
+    let prints = function(load(PRINTS), "prints");
+    let lines = printed(|| {
+        ok(launch(prints, 1, 3, null_mut(), &[]));
+        synchronize();
+        ok(launch(prints, 1, 1, null_mut(), &[]));
+        synchronize();
+    });
     assert_eq!(lines, ["thread 0: 0.00", "thread 0: 0.00", "thread 1: 1.25", "thread 2: 2.50"]);
+    // Others print while what was printed is taken.
+    let (context, prints) = (context.0.addr(), prints.addr());
+    let lines = printed(|| {
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    // SAFETY: a handle.
+                    ok(unsafe { cuCtxSetCurrent(std::ptr::without_provenance_mut(context)) });
+                    let stream = stream(CU_STREAM_NON_BLOCKING);
+                    for _ in 0..100 {
+                        ok(launch(std::ptr::without_provenance_mut(prints), 1, 1, stream, &[]));
+                        // SAFETY: a handle.
+                        ok(unsafe { cuStreamSynchronize(stream) });
+                    }
+                });
+            }
+        });
+        synchronize();
+    });
+    assert_eq!((lines.len(), lines.iter().all(|line| line == "thread 0: 0.00")), (200, true));
 }

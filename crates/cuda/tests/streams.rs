@@ -4,8 +4,7 @@ mod common;
 
 use std::ffi::c_void;
 use std::ptr::{null_mut, without_provenance_mut};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,20 +22,6 @@ use penstock_cuda_sys::driver::*;
 /// Rounds of `slow` that take some tens of milliseconds: long enough that whoever does not wait comes first.
 const ROUNDS: u64 = 20_000_000;
 
-fn stream(flags: u32) -> CUstream {
-    let mut stream = null_mut();
-    // SAFETY: a place for the handle.
-    ok(unsafe { cuStreamCreate(&raw mut stream, flags) });
-    stream
-}
-
-fn event(flags: u32) -> CUevent {
-    let mut event = null_mut();
-    // SAFETY: a place for the handle.
-    ok(unsafe { cuEventCreate(&raw mut event, flags) });
-    event
-}
-
 fn wait(stream: CUstream) {
     // SAFETY: a handle.
     ok(unsafe { cuStreamSynchronize(stream) });
@@ -53,39 +38,6 @@ fn warm() -> (CUfunction, CUfunction, CUdeviceptr) {
     synchronize();
     upload(address, &[0u32; 2]);
     (slow, add_one, address)
-}
-
-/// Keeps a stream from going on until the test lets it: whoever waits for it meanwhile would wait too long.
-#[derive(Default)]
-struct Gate {
-    is_open: Mutex<bool>,
-    opened: Condvar,
-    was_late: AtomicBool,
-}
-
-impl Gate {
-    /// Far longer than anything that does not wait for it.
-    const LATE: Duration = Duration::from_secs(20);
-
-    /// Closes a stream. The gate has to live until the stream has been waited for.
-    fn close(&self, stream: CUstream) {
-        // SAFETY: as said.
-        ok(unsafe { cuLaunchHostFunc(stream, Some(hold), std::ptr::from_ref(self).cast_mut().cast()) });
-    }
-
-    fn open(&self) {
-        *self.is_open.lock().unwrap() = true;
-        self.opened.notify_all();
-        assert!(!self.was_late.load(Ordering::SeqCst), "something has waited for the closed stream");
-    }
-}
-
-unsafe extern "C" fn hold(gate: *mut c_void) {
-    // SAFETY: a gate that lives until the stream has been waited for.
-    let gate = unsafe { &*gate.cast::<Gate>() };
-    let is_open = gate.is_open.lock().unwrap();
-    let (is_open, _) = gate.opened.wait_timeout_while(is_open, Gate::LATE, |is_open| !*is_open).unwrap();
-    gate.was_late.store(!*is_open, Ordering::SeqCst);
 }
 
 #[test]
@@ -153,6 +105,25 @@ fn a_non_blocking_stream_does_not_wait() {
     gate.open();
     synchronize();
     assert_eq!(download::<u32>(address, 1), [1]);
+}
+
+#[test]
+fn the_legacy_default_stream_is_not_ready_before_the_streams_that_it_waits_for() {
+    let _context = TestContext::new();
+    let (_, add_one, address) = warm();
+    let (blocking, free) = (stream(0), stream(CU_STREAM_NON_BLOCKING));
+    // SAFETY: the legacy default stream.
+    let query = || unsafe { cuStreamQuery(null_mut()) };
+    let gate = Gate::default();
+    gate.close(free);
+    ok(query());
+    gate.close(blocking);
+    ok(launch(add_one, 1, 1, blocking, &[address]));
+    assert_eq!(query(), CUDA_ERROR_NOT_READY);
+    gate.open();
+    wait(blocking);
+    ok(query());
+    wait(free);
 }
 
 #[test]

@@ -18,7 +18,9 @@ enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_PTX = 218, INVALID_CONT
        ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, ALREADY_REGISTERED = 712 };
 
 /* What each device really has; it claims GLOBAL_BYTES. */
+#ifndef MEMORY_BYTES
 #define MEMORY_BYTES (64ull << 20)
+#endif
 #define GLOBAL_BYTES (1ull << 30)
 #define SHARED_MAX (100 << 10)
 

@@ -9,6 +9,8 @@ use crate::structs::{MEMORY_V2, Memory, MemoryV2, PciInfo, Utilization};
 
 /// Version of the public CUDA driver interface that `libcuda.so.1` has here: 1000 * major + 10 * minor.
 const CUDA_VERSION: c_int = 13_000;
+/// The first drivers that have this version of the interface.
+const DRIVER_VERSION: &str = "580.00";
 /// What device code is made for that runs everywhere in the pool.
 const COMPUTE_CAPABILITY: (c_int, c_int) = (7, 5);
 /// `CL_DEVICE_NAME`.
@@ -181,9 +183,9 @@ entries! {
     fn nvmlInitWithFlags(_flags: c_uint) { devices::init() }
     /// Closes it, when it was called as often as `nvmlInit`.
     fn nvmlShutdown() { devices::shutdown() }
-    /// Penstock's version.
+    /// The version of a driver with the same interface, because tools compare it; Penstock's own is in NVML's.
     fn nvmlSystemGetDriverVersion(version: *mut c_char, length: c_uint) {
-        give_text(version, length, env!("CARGO_PKG_VERSION"))
+        give_text(version, length, DRIVER_VERSION)
     }
     /// Version of the public interface that this library has.
     fn nvmlSystemGetNVMLVersion(version: *mut c_char, length: c_uint) {

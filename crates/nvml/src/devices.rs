@@ -1,6 +1,6 @@
 //! The pool behind NVML: opened by the first `nvmlInit`, closed by the last `nvmlShutdown`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use penstock_client::{Device, Pool, identity};
 use penstock_wire::cuda;
 
 use crate::code;
+use crate::held::Held;
 
 /// `CL_DEVICE_GLOBAL_MEM_SIZE`.
 const GLOBAL_MEM_SIZE: u32 = 0x101f;
@@ -25,8 +26,6 @@ const SPAN_WAITS_MAX: u32 = 20;
 /// The pool while it is open.
 pub(crate) struct Open {
     devices: Vec<Watched>,
-    process: u32,
-    inits: u32,
     _pool: Pool,
 }
 
@@ -43,34 +42,16 @@ struct Last {
     percent: Option<u32>,
 }
 
-static OPEN: Mutex<Option<Open>> = Mutex::new(None);
-
-fn state() -> MutexGuard<'static, Option<Open>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static OPEN: Held<Open> = Held::new();
 
 /// `nvmlInit`: counted.
 pub(crate) fn init() -> Result<(), u32> {
-    let mut state = state();
-    if let Some(open) = state.as_mut().filter(|open| open.process == std::process::id()) {
-        open.inits = open.inits.saturating_add(1);
-        return Ok(());
-    }
-    // After a fork the sessions are the parent's: they are not closed in the child, which opens its own.
-    std::mem::forget(state.take());
-    *state = Some(open()?);
-    Ok(())
+    OPEN.init(open)
 }
 
 /// `nvmlShutdown`.
 pub(crate) fn shutdown() -> Result<(), u32> {
-    let mut state = state();
-    let open = state.as_mut().filter(|open| open.process == std::process::id()).ok_or(code::UNINITIALIZED)?;
-    open.inits -= 1;
-    if open.inits == 0 {
-        *state = None;
-    }
-    Ok(())
+    OPEN.shutdown()
 }
 
 fn open() -> Result<Open, u32> {
@@ -94,14 +75,12 @@ fn open() -> Result<Open, u32> {
     // In the pool's order, whatever this process's turn is: tools show the same list each time.
     let usable = identity::for_cuda(pool.select(config.devices.as_ref()));
     let devices: Vec<_> = usable.into_iter().map(Watched::new).collect();
-    Ok(Open { devices, process: std::process::id(), inits: 1, _pool: pool })
+    Ok(Open { devices, _pool: pool })
 }
 
-/// Asks all devices something.
+/// Asks all devices something. Others may ask at the same time.
 pub(crate) fn with_all<T>(ask: impl FnOnce(&[Watched]) -> Result<T, u32>) -> Result<T, u32> {
-    let state = state();
-    let open = state.as_ref().filter(|open| open.process == std::process::id()).ok_or(code::UNINITIALIZED)?;
-    ask(&open.devices)
+    ask(&OPEN.get()?.devices)
 }
 
 impl Watched {

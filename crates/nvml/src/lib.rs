@@ -2,10 +2,11 @@
 //!
 //! * `api`: the functions that are served. All others that NVML has are there too, answer that they are not supported, and say
 //!   their name once.
-//! * `devices`: the pool behind them.
+//! * `devices`: the pool behind them; `held`: how long it is there.
 
 mod api;
 mod devices;
+mod held;
 mod structs;
 
 use std::collections::BTreeSet;

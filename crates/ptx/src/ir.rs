@@ -35,3 +35,9 @@ pub const FUNCTION_WINDOW: u64 = 0x0400_0000_0000_0000;
 
 /// Threads in a warp; the value of `WARP_SZ`.
 pub const WARP_SIZE: u32 = 32;
+
+/// Threads of a block: CUDA's limit.
+pub const BLOCK_THREADS_MAX: u32 = 1024;
+
+/// Barriers of a block: CUDA's number.
+pub const BARRIERS: u32 = 16;

@@ -1,6 +1,7 @@
 //! What needs the whole module: who calls whom, and where shared and local variables lie.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::{
@@ -36,8 +37,9 @@ pub(crate) fn lay_out(module: &mut Module, entries: &[(FunctionId, Bounds)]) -> 
     for function in &mut module.functions {
         frame(function)?;
     }
-    let taken: Vec<FunctionId> = ids(module)
-        .filter(|id| module.function(*id).address_taken && !module.function(*id).is_entry)
+    let taken: Vec<(FunctionId, &Function)> = ids(module)
+        .zip(&module.functions)
+        .filter(|(_, function)| function.address_taken && !function.is_entry)
         .collect();
     let uses: Vec<Uses> = module.functions.iter().map(|function| uses(function, &taken)).collect();
     let mut shared_of = Vec::new();
@@ -105,10 +107,12 @@ fn frame(function: &mut Function) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Whom a function calls and which shared variables it names. An indirect call calls everybody whose address is known.
-fn uses(function: &Function, taken: &[FunctionId]) -> Uses {
+/// Whom a function calls and which shared variables it names. An indirect call calls everybody whose address is known
+/// and who takes and returns as much.
+fn uses(function: &Function, taken: &[(FunctionId, &Function)]) -> Uses {
     let mut found = Uses::default();
-    let mut calls_anybody = false;
+    // Calls with the same prototype call the same functions.
+    let mut known = HashSet::new();
     for statement in function.body.iter().flatten() {
         let Statement::Instruction(instruction) = statement else { continue };
         for_each_symbol(instruction, &mut |symbol| {
@@ -121,12 +125,14 @@ fn uses(function: &Function, taken: &[FunctionId]) -> Uses {
             Some(CallTarget::Indirect { targets: Some(targets), .. }) => {
                 found.calls.extend_from_slice(targets)
             }
-            Some(CallTarget::Indirect { targets: None, .. }) => calls_anybody = true,
-            None => {}
+            Some(CallTarget::Indirect { targets: None, signature, .. })
+                if known.insert(Arc::as_ptr(signature)) =>
+            {
+                let fitting = taken.iter().filter(|(_, function)| function.fits(signature));
+                found.calls.extend(fitting.map(|(id, _)| *id));
+            }
+            Some(CallTarget::Indirect { .. }) | None => {}
         }
-    }
-    if calls_anybody {
-        found.calls.extend_from_slice(taken);
     }
     found.calls.sort_unstable();
     found.calls.dedup();

@@ -37,6 +37,21 @@ fn an_unknown_form_is_quoted() {
         "setp.equ.s32 %p1, %r1, %r2;",
         "cvt.f32.f64 %f1, %fd1;",
         "cvt.rn.u32.u16 %r1, %rs1;",
+        // What `.relu` has no meaning for.
+        "cvt.rn.relu.f32.bf16 %f1, %rs1;",
+        // Orders of memory that the instruction does not have, and scopes of accesses that nobody sees.
+        "ld.acq_rel.gpu.global.u32 %r1, [%rd1];",
+        "ld.release.gpu.global.u32 %r1, [%rd1];",
+        "ld.gpu.global.u32 %r1, [%rd1];",
+        "ld.weak.gpu.global.u32 %r1, [%rd1];",
+        "st.acquire.gpu.global.u32 [%rd1], %r1;",
+        "atom.weak.global.add.u32 %r1, [%rd1], 1;",
+        "red.acquire.gpu.global.add.u32 [%rd1], 1;",
+        "fence.weak.cta;",
+        "fence.volatile.gpu;",
+        // Vectors that only global memory has.
+        "ld.shared.v8.f32 {%f1, %f1, %f1, %f1, %f1, %f1, %f1, %f1}, [%r1];",
+        "ld.local.v4.u64 {%rd1, %rd1, %rd1, %rd1}, [%rd1];",
         "mul.u32 %r1, %r1, %r1;",
     ] {
         assert!(matches!(refusal(line).kind, ParseErrorKind::UnknownForm { .. }), "{line}");
@@ -117,6 +132,12 @@ fn sizes_have_limits() {
         ".global .align 3 .b32 x;",
         ".global .align 1073741824 .b32 x;",
         ".entry k(.param .b8 x[2097152]) { ret; }",
+        ".entry k() .reqntid 65536, 65536, 1 { ret; }",
+        ".entry k() .reqntid 32, 33 { ret; }",
+        ".entry k() .reqntid 0 { ret; }",
+        ".entry k() { bar.sync 16; ret; }",
+        ".entry k() { bar.arrive 99, 32; ret; }",
+        ".entry k() { .reg .pred %p; .reg .b32 %r; bar.red.popc.u32 %r, 16, %p; ret; }",
     ] {
         assert!(parse(&format!("{head}{rest}")).is_err(), "{rest}");
     }

@@ -22,6 +22,19 @@ unsafe fn allocate_host(result: *mut *mut c_void, size: usize, flags: c_uint) ->
     Ok(())
 }
 
+/// Waits until nothing under way writes into memory of the program, in whichever context, on whichever device.
+fn settle(address: usize, size: usize) -> CuResult {
+    let current = Context::current()?;
+    current.synchronize()?;
+    for context in platform::devices()?.iter().flat_map(|device| device.contexts()) {
+        if !std::ptr::eq(&*context, &*current) && context.late.may_write(address, size) {
+            // Also where it has failed: then too what is under way may write.
+            context.drain();
+        }
+    }
+    Ok(())
+}
+
 cu_entry! {
     /// `cuMemAlloc`.
     fn cuMemAlloc_v2(result: *mut CUdeviceptr, size: usize) {
@@ -97,12 +110,12 @@ cu_entry! {
     }
     /// `cuMemFreeHost`.
     fn cuMemFreeHost(address: *mut c_void) {
-        let context = Context::current()?;
+        Context::current()?;
         if address.is_null() {
             return Ok(());
         }
-        // Reads on their way into it must have ended.
-        context.synchronize()?;
+        let (_, size, _) = host::find(address.addr()).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        settle(address.addr(), size)?;
         host::free(address.addr())
     }
     /// `cuMemHostRegister`.
@@ -117,7 +130,9 @@ cu_entry! {
     }
     /// `cuMemHostUnregister`.
     fn cuMemHostUnregister(address: *mut c_void) {
-        Context::current()?.synchronize()?;
+        Context::current()?;
+        let (_, size, _) = host::find(address.addr()).ok_or(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)?;
+        settle(address.addr(), size)?;
         host::unregister(address.addr())
     }
     /// `cuMemHostGetDevicePointer`: host memory cannot be mapped (`CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY` says no).

@@ -59,10 +59,11 @@ cu_entry! {
         require(!pool.is_default(), CUDA_ERROR_INVALID_VALUE)?;
         forget(&*pool).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
-    /// `cuMemPoolTrimTo`: free memory costs nothing that could be given back.
-    fn cuMemPoolTrimTo(pool: CUmemoryPool, _bytes: usize) {
+    /// `cuMemPoolTrimTo`: where CUDA's own driver hands out the memory; elsewhere free memory costs nothing that could be given back.
+    fn cuMemPoolTrimTo(pool: CUmemoryPool, bytes: usize) {
         platform::check_process()?;
-        Pool::borrow(pool).map(drop)
+        Pool::borrow(pool)?.trim(bytes as u64);
+        Ok(())
     }
     /// `cuMemPoolGetAttribute`.
     fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) {

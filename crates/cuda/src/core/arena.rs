@@ -2,67 +2,44 @@
 //!
 //! Handing out needs no word with the worker: it is done here, in O(log n).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_client::{Context, Event, Memory};
 use penstock_cuda_sys::driver::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY};
 
 use super::address;
+use super::free::Free;
 use crate::edge::CuResult;
 
 /// What is handed out begins at multiples of this: "The allocated memory is suitably aligned for any kind of variable", and
 /// programs count on 256 bytes. Check mode has one bit for as many.
 pub(crate) const GRAIN_BYTES: u64 = 256;
 
-/// An arena where memory is the device's own, in bytes: each costs an argument of every kernel, and as much memory as it is
-/// large from its first use on.
+/// The first arena where memory is the device's own, in bytes: each costs an argument of every kernel, and as much memory as it is
+/// large from its first use on. So each is twice as large as the one before.
 const GROW_BYTES: u64 = 256 << 20;
 
-/// Arenas of one device. Kernels compare addresses with all of them.
+/// Arenas of one device. Kernels compare addresses with all of them. Of doubled arenas eleven are 512 GiB; where a buffer may be a quarter
+/// of the memory, as OpenCL asks at least, three or four more of that size take the rest.
 const ARENAS_MAX: usize = 32;
+
+/// Memory that the program has freed and that is still in use, at most, in bytes: who frees more waits, as CUDA's own `cudaFree`
+/// always does. Else a program that allocates and frees in a loop would touch all memory that there is.
+pub(crate) const LEAVING_BYTES_MAX: u64 = 256 << 20;
+
+/// What is kept for the next allocation where the driver hands out memory, in bytes: free arenas beyond are given back, so that others
+/// who use the GPU can have them.
+const KEPT_BYTES: u64 = 256 << 20;
 
 /// Asks for arenas of so many MiB, also where one would be enough: for the tests, and for devices with little memory.
 const ARENA_VARIABLE: &str = "PENSTOCK_CUDA_ARENA_MIB";
 
-/// Free ranges and their neighbours.
-#[derive(Debug, Default)]
-struct Free {
-    by_start: BTreeMap<u64, u64>,
-    by_size: BTreeSet<(u64, u64)>,
-}
-
-impl Free {
-    fn add(&mut self, mut start: u64, mut size: u64) {
-        if let Some((before, before_size)) = self.by_start.range(..start).next_back().map(|(a, b)| (*a, *b))
-            && before + before_size == start
-        {
-            self.remove(before, before_size);
-            (start, size) = (before, before_size + size);
-        }
-        if let Some(next_size) = self.by_start.get(&(start + size)).copied() {
-            self.remove(start + size, next_size);
-            size += next_size;
-        }
-        self.by_start.insert(start, size);
-        self.by_size.insert((size, start));
-    }
-
-    fn remove(&mut self, start: u64, size: u64) {
-        self.by_start.remove(&start);
-        self.by_size.remove(&(size, start));
-    }
-
-    /// Takes `size` bytes from the smallest range that has as many, at its lowest address.
-    fn take(&mut self, size: u64) -> Option<u64> {
-        let (found, start) = *self.by_size.range((size, 0)..).next()?;
-        self.remove(start, found);
-        if found > size {
-            self.by_start.insert(start + size, found - size);
-            self.by_size.insert((found - size, start + size));
-        }
-        Some(start)
-    }
+/// Something handed out: only who got it can give it back, not who holds its address from before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) address: u64,
+    serial: u64,
 }
 
 /// One buffer of the pool.
@@ -84,6 +61,8 @@ pub(crate) struct Live {
     pub(crate) serial: u64,
     /// Whether the program itself may free it.
     pub(crate) own: bool,
+    /// Whether the driver has it for something else: then it is never handed out.
+    foreign: bool,
 }
 
 /// Bytes of an arena.
@@ -100,6 +79,7 @@ struct State {
     live: BTreeMap<u64, Live>,
     /// Given back by the program, but something under way may still use it.
     leaving: Vec<(u64, u64, Vec<Event>)>,
+    leaving_bytes: u64,
     used: u64,
     serial: u64,
 }
@@ -110,7 +90,7 @@ pub(crate) struct Space {
     context: Arc<Context>,
     /// Its first address.
     first: u64,
-    /// Bytes of the first arena, and of each one that is added where no more is needed at once.
+    /// Bytes of the first arena; each one that is added has twice as many as the one before, or what is needed at once.
     step_bytes: u64,
     /// Bytes of the largest arena that the device can have.
     largest: u64,
@@ -124,6 +104,24 @@ pub(crate) struct Space {
 
 fn rounded(size: u64) -> CuResult<u64> {
     size.checked_next_multiple_of(GRAIN_BYTES).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
+}
+
+/// The size of the next arena, with room for `bytes`, after `count` arenas that have `taken` bytes. The first one has `step` bytes, none has
+/// more than `largest`, all together no more than `total`.
+fn next_bytes(
+    (step, largest, total): (u64, u64, u64),
+    is_single: bool,
+    bytes: u64,
+    count: usize,
+    taken: u64,
+) -> Option<u64> {
+    if count == ARENAS_MAX || (is_single && count > 0) || bytes > largest {
+        return None;
+    }
+    let doubled = 1_u64.checked_shl(u32::try_from(count).ok()?).map(|times| step.saturating_mul(times));
+    let step = doubled.unwrap_or(largest).min(largest);
+    let size = bytes.max(step).min(total.saturating_sub(taken)) / GRAIN_BYTES * GRAIN_BYTES;
+    (bytes <= size).then_some(size)
 }
 
 /// The size of arenas that [`ARENA_VARIABLE`] asks for.
@@ -175,7 +173,7 @@ impl Space {
     pub(crate) fn add_foreign(&self, arena: Arena, owner: u64) {
         let mut state = self.state();
         state.serial += 1;
-        let live = Live { size: arena.size, owner, serial: state.serial, own: false };
+        let live = Live { size: arena.size, owner, serial: state.serial, own: false, foreign: true };
         state.live.insert(arena.base, live);
         state.arenas.push(arena);
     }
@@ -187,14 +185,21 @@ impl Space {
         state.arenas.retain(|arena| arena.base != base);
     }
 
+    /// What no other device has.
+    pub(crate) fn key(&self) -> u64 {
+        self.first
+    }
+
     /// Bytes of the device's memory that can be handed out at most.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Bytes that are free.
+    /// Bytes that the program can have: also those that it has freed and that something under way still uses, because who needs them
+    /// waits for them.
     pub(crate) fn free(&self) -> u64 {
-        self.total.saturating_sub(self.state().used)
+        let state = self.state();
+        self.total.saturating_sub(state.used - state.leaving_bytes)
     }
 
     /// How many arenas there are now that kernels must be told of.
@@ -212,7 +217,7 @@ impl Space {
     }
 
     /// Hands out memory for `owner`; `own`: the program may free it.
-    pub(crate) fn allocate(&self, size: u64, owner: u64, own: bool) -> CuResult<u64> {
+    pub(crate) fn allocate(&self, size: u64, owner: u64, own: bool) -> CuResult<Block> {
         if size == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -240,8 +245,8 @@ impl Space {
         state.used += bytes;
         state.serial += 1;
         let serial = state.serial;
-        state.live.insert(start, Live { size, owner, serial, own });
-        Ok(start)
+        state.live.insert(start, Live { size, owner, serial, own, foreign: false });
+        Ok(Block { address: start, serial })
     }
 
     /// Adds an arena with room for `bytes`, and takes them.
@@ -249,23 +254,23 @@ impl Space {
         if self.is_native {
             // One grain of each arena is never handed out: the driver may put one right behind the other, and what is free must not
             // reach over the end.
-            let arena = super::native::arena(&self.context, bytes + GRAIN_BYTES)?;
+            let wanted = bytes + GRAIN_BYTES;
+            let arena = super::native::arena(&self.context, self.first, wanted).or_else(|code| {
+                // Arenas that are all free may be what is lacking.
+                if state.give_back(self.first, 0) {
+                    super::native::arena(&self.context, self.first, wanted)
+                } else {
+                    Err(code)
+                }
+            })?;
             state.free.add(arena.base, arena.size - GRAIN_BYTES);
             state.arenas.push(arena);
             return state.free.take(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY);
         }
-        let size = match state.arenas.last() {
-            _ if bytes > self.largest => return Err(CUDA_ERROR_OUT_OF_MEMORY),
-            Some(_) if self.is_single || state.arenas.len() == ARENAS_MAX => {
-                return Err(CUDA_ERROR_OUT_OF_MEMORY);
-            }
-            _ => bytes.max(self.step_bytes),
-        };
-        let taken: u64 = state.arenas.iter().map(|arena| arena.size).sum();
-        let size = size.min(self.total.saturating_sub(taken));
-        if bytes > size {
-            return Err(CUDA_ERROR_OUT_OF_MEMORY);
-        }
+        let taken = state.arenas.iter().map(|arena| arena.size).sum();
+        let sizes = (self.step_bytes, self.largest, self.total);
+        let size = next_bytes(sizes, self.is_single, bytes, state.arenas.len(), taken);
+        let size = size.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         /// `CL_MEM_READ_WRITE`.
         const READ_WRITE: u64 = 1;
         let memory = Memory::buffer(&self.context, READ_WRITE, size, None)
@@ -276,25 +281,55 @@ impl Space {
         state.free.take(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
     }
 
-    /// Takes back what begins at `address`, once `busy` have ended. Its size.
-    pub(crate) fn free_at(&self, address: u64, own: bool, busy: Vec<Event>) -> CuResult<u64> {
+    /// Takes back what the program got at `address`, once `busy` have ended. Its size. Waits where too much is waiting already.
+    pub(crate) fn free_own(&self, address: u64, busy: Vec<Event>) -> CuResult<u64> {
+        self.free_if(address, busy, |live| live.own)
+    }
+
+    /// Takes back a block, once `busy` have ended. Its size.
+    pub(crate) fn free_block(&self, block: Block, busy: Vec<Event>) -> CuResult<u64> {
+        self.free_if(block.address, busy, |live| live.serial == block.serial)
+    }
+
+    fn free_if(&self, address: u64, busy: Vec<Event>, may_free: impl Fn(&Live) -> bool) -> CuResult<u64> {
         let mut state = self.state();
-        let known = state.live.get(&address).copied().filter(|live| live.own || !own);
+        let known = state.live.get(&address).copied().filter(may_free);
         let live = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         state.live.remove(&address);
         state.leave(address, live.size, busy);
+        if self.is_native {
+            state.sweep();
+            state.give_back(self.first, KEPT_BYTES);
+        }
         Ok(live.size)
     }
 
-    /// Takes back everything of a context that has ended.
-    pub(crate) fn free_of(&self, owner: u64) {
+    /// Bytes that have been freed and are still in use, as far as is known.
+    pub(crate) fn leaving(&self) -> u64 {
         let mut state = self.state();
-        let of_owner = state.live.iter().filter(|(_, live)| live.owner == owner);
-        let all: Vec<_> = of_owner.map(|(start, live)| (*start, live.size)).collect();
-        for (start, size) in all {
-            state.live.remove(&start);
-            state.leave(start, size, Vec::new());
+        if state.leaving_bytes > LEAVING_BYTES_MAX {
+            state.sweep();
         }
+        state.leaving_bytes
+    }
+
+    /// Gives back what is free beyond `kept` bytes, where whole arenas of the driver are.
+    pub(crate) fn trim(&self, kept: u64) {
+        let mut state = self.state();
+        state.sweep();
+        if self.is_native {
+            state.give_back(self.first, kept);
+        }
+    }
+
+    /// Takes back everything of a context that has ended: address and size of each.
+    pub(crate) fn free_of(&self, owner: u64) -> Vec<(u64, u64)> {
+        let mut state = self.state();
+        let freed = state.free_of(owner);
+        if self.is_native {
+            state.give_back(self.first, KEPT_BYTES);
+        }
+        freed
     }
 
     /// What `address` lies in, and where that begins.
@@ -328,23 +363,65 @@ impl State {
         Some(Place { memory: arena.memory.clone(), offset: address - arena.base })
     }
 
+    fn free_of(&mut self, owner: u64) -> Vec<(u64, u64)> {
+        let of_owner = self.live.extract_if(.., |_, live| live.owner == owner);
+        let all: Vec<_> = of_owner.collect();
+        for (start, live) in &all {
+            if live.foreign {
+                // It was never free, and is no more: its arena is just that memory.
+                self.arenas.retain(|arena| arena.base != *start);
+            } else {
+                self.leave(*start, live.size, Vec::new());
+            }
+        }
+        all.into_iter().filter(|(_, live)| !live.foreign).map(|(start, live)| (start, live.size)).collect()
+    }
+
+    /// Gives arenas back that are all free, the largest first, while more than `kept` bytes of such are there. Whether there was one.
+    fn give_back(&mut self, device: u64, kept: u64) -> bool {
+        // A variable's is never free, and may be smaller than a grain.
+        let is_free = |arena: &&Arena| {
+            let handed_out = arena.size.checked_sub(GRAIN_BYTES).filter(|size| *size > 0);
+            handed_out.is_some_and(|size| self.free.has(arena.base, size))
+        };
+        let mut whole: Vec<_> = self.arenas.iter().filter(is_free).cloned().collect();
+        let mut bytes: u64 = whole.iter().map(|arena| arena.size).sum();
+        whole.sort_unstable_by_key(|arena| std::cmp::Reverse(arena.size));
+        let mut any = false;
+        for arena in whole {
+            if bytes <= kept {
+                break;
+            }
+            if self.free.take_out(arena.base, arena.size - GRAIN_BYTES) {
+                bytes -= arena.size;
+                any = true;
+                self.arenas.retain(|known| known.base != arena.base);
+                super::native::release(device, arena);
+            }
+        }
+        any
+    }
+
     fn leave(&mut self, start: u64, size: u64, busy: Vec<Event>) {
         let bytes = rounded(size).unwrap_or(size);
         if busy.is_empty() {
             self.used -= bytes;
             self.free.add(start, bytes);
         } else {
+            self.leaving_bytes += bytes;
             self.leaving.push((start, bytes, busy));
         }
     }
 
     /// Takes in what nothing uses any more.
     fn sweep(&mut self) {
-        if self.leaving.is_empty() {
-            return;
+        // What the link has brought: once for all, because there may be thousands.
+        if let Some(event) = self.leaving.first().and_then(|(.., busy)| busy.first()) {
+            _ = event.poll();
         }
         for (start, bytes, busy) in std::mem::take(&mut self.leaving) {
-            if busy.iter().all(|event| event.poll().is_some()) {
+            if busy.iter().all(|event| event.known_status().is_some()) {
+                self.leaving_bytes -= bytes;
                 self.used -= bytes;
                 self.free.add(start, bytes);
             } else {
@@ -355,66 +432,67 @@ impl State {
 }
 
 #[cfg(test)]
-impl Free {
-    fn ranges(&self) -> Vec<(u64, u64)> {
-        self.by_start.iter().map(|(start, size)| (*start, *size)).collect()
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn ranges_join_when_they_come_back() {
-        let mut free = Free::default();
-        free.add(0x1000, 0x1000);
-        let parts: Vec<u64> = (0..4).map(|_| free.take(0x400).unwrap()).collect();
-        assert_eq!(parts, [0x1000, 0x1400, 0x1800, 0x1c00]);
-        assert_eq!(free.take(1), None);
-        free.add(0x1400, 0x400);
-        free.add(0x1c00, 0x400);
-        assert_eq!(free.ranges(), [(0x1400, 0x400), (0x1c00, 0x400)]);
-        free.add(0x1800, 0x400);
-        assert_eq!(free.ranges(), [(0x1400, 0xc00)]);
-        free.add(0x1000, 0x400);
-        assert_eq!(free.ranges(), [(0x1000, 0x1000)]);
-        assert_eq!(free.by_size.len(), 1);
-    }
-
-    #[test]
-    fn the_smallest_range_that_fits_is_taken() {
-        let mut free = Free::default();
-        for (start, size) in [(0x10000, 0x1000), (0x20000, 0x400), (0x30000, 0x800)] {
-            free.add(start, size);
+    /// Arenas until nothing more can be had, each filled with buffers of `buffer` bytes: how many arenas, and how much of all is used.
+    fn filled(buffer: u64, largest: u64, total: u64) -> (usize, u64) {
+        let (mut count, mut taken, mut used) = (0, 0, 0);
+        while let Some(size) =
+            next_bytes((GROW_BYTES.min(largest), largest, total), false, buffer, count, taken)
+        {
+            (count, taken, used) = (count + 1, taken + size, used + size / buffer * buffer);
         }
-        assert_eq!(free.take(0x500), Some(0x30000));
-        assert_eq!(free.take(0x400), Some(0x20000));
-        assert_eq!(free.take(0x400), Some(0x10000));
+        (count, used)
     }
 
     #[test]
-    fn handed_out_ranges_never_overlap() {
-        let mut free = Free::default();
-        free.add(0x100, 1 << 20);
-        let (mut live, mut seed) = (Vec::<(u64, u64)>::new(), 1u64);
-        for _ in 0..20_000 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            if seed >> 63 == 0 || live.is_empty() {
-                let size = ((seed >> 40) % 64 + 1) * GRAIN_BYTES;
-                if let Some(start) = free.take(size) {
-                    assert!(
-                        live.iter().all(|(other, bytes)| start + size <= *other || other + bytes <= start)
-                    );
-                    live.push((start, size));
-                }
-            } else {
-                let index = usize::try_from(seed >> 33).unwrap() % live.len();
-                let (start, size) = live.swap_remove(index);
-                free.add(start, size);
+    fn arenas_grow_so_that_all_memory_can_be_had() {
+        const GIB: u64 = 1 << 30;
+        for (largest, total) in [(6 * GIB, 24 * GIB), (24 * GIB, 24 * GIB), (36 * GIB, 144 * GIB)] {
+            for buffer in [1 << 20, 200 << 20, 2 * GIB] {
+                let (count, used) = filled(buffer, largest, total);
+                assert!(used > total / 10 * 9, "{used} of {total} in {buffer}");
+                assert!(count < ARENAS_MAX, "{count}");
             }
         }
-        live.drain(..).for_each(|(start, size)| free.add(start, size));
-        assert_eq!(free.ranges(), [(0x100, 1 << 20)]);
+        // One arena, and none that is larger than a buffer may be.
+        assert_eq!(next_bytes((256, 1024, 4096), true, 256, 1, 256), None);
+        assert_eq!(next_bytes((256, 1024, 4096), false, 1280, 0, 0), None);
+        assert_eq!(next_bytes((256, 1024, 4096), false, 256, 3, 3840), Some(256));
+    }
+
+    #[test]
+    fn what_the_driver_has_for_something_else_never_becomes_free() {
+        let mut state = State::default();
+        let live = |owner, foreign| Live { size: 4, owner, serial: 1, own: false, foreign };
+        state.live.insert(0x1000, live(7, true));
+        state.live.insert(0x2000, live(7, false));
+        state.live.insert(0x3000, live(8, false));
+        state.used = 2 * GRAIN_BYTES;
+        assert_eq!(state.free_of(7), [(0x2000, 4)]);
+        assert_eq!(state.free.ranges(), [(0x2000, GRAIN_BYTES)]);
+        assert_eq!((state.used, state.live.len()), (GRAIN_BYTES, 1));
+    }
+
+    #[test]
+    fn what_is_in_use_is_free_when_all_that_uses_it_has_ended() {
+        let (one, other) = (Event::user(), Event::user());
+        let mut state = State { used: 3 * GRAIN_BYTES, ..Default::default() };
+        state.leave(0x1000, 10, vec![one.clone()]);
+        state.leave(0x2000, 256, vec![one.clone(), other.clone()]);
+        state.leave(0x3000, 1, vec![other.clone()]);
+        state.sweep();
+        assert_eq!((state.leaving_bytes, state.free.ranges()), (3 * GRAIN_BYTES, vec![]));
+        other.set_status(penstock_wire::Status::OK);
+        state.sweep();
+        assert_eq!(
+            (state.leaving_bytes, state.free.ranges()),
+            (2 * GRAIN_BYTES, vec![(0x3000, GRAIN_BYTES)])
+        );
+        // Failed is ended, too.
+        one.set_status(penstock_wire::Status::NODE_LOST);
+        state.sweep();
+        assert_eq!((state.leaving_bytes, state.used, state.leaving.len()), (0, 0, 0));
     }
 }

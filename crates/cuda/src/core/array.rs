@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use penstock_cuda_sys::driver::*;
 
+use super::arena::Block;
 use super::context::Context;
 use super::device::Device;
 use crate::edge::{CuResult, Object, forget, new_number, publish};
@@ -14,8 +15,11 @@ const ROW_BYTES: u64 = 32;
 /// Behind a `CUarray`.
 pub(crate) struct Array {
     number: u64,
+    /// The number of its context.
+    context: u64,
     device: Arc<Device>,
     pub(crate) descriptor: CUDA_ARRAY3D_DESCRIPTOR,
+    block: Block,
     pub(crate) address: u64,
     /// Bytes from row to row.
     pub(crate) pitch: u64,
@@ -29,6 +33,10 @@ impl Object for Array {
 
     fn number(&self) -> u64 {
         self.number
+    }
+
+    fn owner(&self) -> u64 {
+        self.context
     }
 }
 
@@ -60,9 +68,17 @@ impl Array {
         let pitch = row.checked_next_multiple_of(ROW_BYTES).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let rows = count(descriptor.Height)?.checked_mul(count(descriptor.Depth)?);
         let size = rows.and_then(|rows| rows.checked_mul(pitch)).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let address = context.device.allocate(size, context.number(), false)?;
-        let (device, descriptor) = (context.device.clone(), *descriptor);
-        let array = Arc::new(Self { number: new_number(), device, descriptor, address, pitch, row });
+        let block = context.device.allocate_block(size, context.number())?;
+        let array = Arc::new(Self {
+            number: new_number(),
+            context: context.number(),
+            device: context.device.clone(),
+            descriptor: *descriptor,
+            block,
+            address: block.address,
+            pitch,
+            row,
+        });
         publish(&array);
         Ok(array)
     }
@@ -70,11 +86,7 @@ impl Array {
     /// `cuArrayDestroy`.
     pub(crate) fn destroy(&self) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-        let busy = match Context::peek() {
-            Some(context) => context.busy()?,
-            None => Vec::new(),
-        };
-        self.device.release(self.address, false, busy)
+        self.device.release_block(self.block, self.device.busy())
     }
 
     /// Address of byte `x` of row `y` of slice `z`, if `width` bytes of `height` rows from there on are within the array.

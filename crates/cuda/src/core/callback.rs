@@ -15,17 +15,19 @@ pub(crate) fn in_stream(
     stream: &Stream,
     call: impl FnOnce(CUresult) + Send + 'static,
 ) -> CuResult {
-    context.late.call();
-    let (before, _) = context.issue(stream, |queue, waits| queue.marker(None, waits, Want::Event))?;
-    let before = before.unwrap_or_else(|| Event::ended(Status::OK));
     let after = Event::user();
     let gate = after.clone();
-    // The order of the two calls is that of the queue: others' commands between them do not wait, and need not.
-    let held = context.issue(stream, |queue, _| queue.barrier(&[gate], Want::Nothing));
+    // Both as one command: nothing of others comes between them, and what the first has to wait for holds for the second.
+    let (before, _) = context.issue(stream, |queue, waits| {
+        let before = queue.marker(None, waits, Want::Event)?;
+        queue.barrier(&[gate], Want::Nothing)?;
+        Ok(before)
+    })?;
+    context.late.call(after.clone());
+    let before = before.unwrap_or_else(|| Event::ended(Status::OK));
     before.on_complete(move |status| {
         call(if status.is_error() { CUDA_ERROR_LAUNCH_FAILED } else { CUDA_SUCCESS });
         after.set_status(Status::OK);
     });
-    stream.queue.flush().map_err(|error| context.failed(&error))?;
-    held.map(drop)
+    stream.queue.flush().map_err(|error| context.failed(&error))
 }

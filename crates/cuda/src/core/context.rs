@@ -2,19 +2,20 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use penstock_client::Error;
 use penstock_cuda_sys::driver::*;
 
+use super::arena::LEAVING_BYTES_MAX;
 use super::control::Control;
 use super::device::Device;
 use super::late::Late;
 use super::library::Modules;
-use super::platform;
 use super::stream::{Kind, Stream};
-use crate::edge::{CuResult, Object, forget, new_number, of_error, publish};
+use super::{platform, texture};
+use crate::edge::{CuResult, Object, forget, forget_of, new_number, of_error, publish};
 
 /// Behind a `CUcontext`.
 pub(crate) struct Context {
@@ -28,6 +29,10 @@ pub(crate) struct Context {
     pub(crate) blocking: RwLock<Vec<Arc<Stream>>>,
     /// The others.
     pub(crate) others: RwLock<Vec<Arc<Stream>>>,
+    /// How many of both the program has destroyed.
+    pub(crate) leaving: AtomicUsize,
+    /// For what is not in the order of any stream of the program; one of [`Self::others`].
+    aside: OnceLock<Arc<Stream>>,
     /// Whether there ever was one of [`Self::blocking`]: without, nothing has to be ordered.
     pub(crate) has_blocking: AtomicBool,
     /// Held while a command is ordered and sent.
@@ -78,16 +83,18 @@ impl Context {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let number = new_number();
-        let control = Control::new(device, number)?;
-        let queue = Stream::queue_on(device)?;
+        let made = Control::new(device, number).and_then(|control| Ok((control, Stream::queue_on(device)?)));
+        let (control, queue) = made.inspect_err(|_| device.free_of(number))?;
         let context = Arc::new_cyclic(|weak| Self {
             number,
             device: device.clone(),
             is_primary,
             flags: AtomicU32::new(flags),
-            legacy: Stream::new(queue, weak.clone(), Kind::Legacy, 0, 0),
+            legacy: Stream::new(queue, (weak.clone(), number), Kind::Legacy, 0, 0),
             blocking: RwLock::default(),
             others: RwLock::default(),
+            leaving: AtomicUsize::new(0),
+            aside: OnceLock::new(),
             has_blocking: AtomicBool::new(false),
             order: Mutex::default(),
             failure: AtomicU32::new(0),
@@ -99,10 +106,10 @@ impl Context {
         });
         let begun = context.control.begin(&context.legacy.queue);
         if let Err(error) = begun {
-            device.space.free_of(number);
+            device.free_of(number);
             return Err(of_error(&error));
         }
-        device.contexts.fetch_add(1, Ordering::AcqRel);
+        device.add(&context);
         publish(&context);
         Ok(context)
     }
@@ -223,6 +230,24 @@ impl Context {
         Ok(())
     }
 
+    /// Who a stream belongs to.
+    pub(crate) fn as_owner(self: &Arc<Self>) -> (Weak<Self>, u64) {
+        (Arc::downgrade(self), self.number)
+    }
+
+    /// A stream for what waits for nothing and nothing waits for.
+    pub(crate) fn aside(self: &Arc<Self>) -> CuResult<&Arc<Stream>> {
+        if let Some(stream) = self.aside.get() {
+            return Ok(stream);
+        }
+        let queue = Stream::queue_on(&self.device)?;
+        let stream = Stream::new(queue, self.as_owner(), Kind::NonBlocking, CU_STREAM_NON_BLOCKING, 0);
+        Ok(self.aside.get_or_init(|| {
+            self.add(&stream);
+            stream
+        }))
+    }
+
     /// All streams.
     pub(crate) fn streams(&self) -> Vec<Arc<Stream>> {
         let mut streams = vec![self.legacy.clone()];
@@ -243,6 +268,15 @@ impl Context {
         self.control.look(self)
     }
 
+    /// Waits until nothing is under way, whatever has failed before. What fails now is told to nobody.
+    pub(crate) fn drain(&self) {
+        for stream in self.streams() {
+            let serial = stream.issued();
+            _ = stream.queue.finish();
+            stream.check(serial);
+        }
+    }
+
     /// `cuCtxDestroy`: "... it is the responsibility of the calling function to ensure that no API call issues using ctx while
     /// cuCtxDestroy() is executing." Waits for what is under way.
     pub(crate) fn destroy(&self) -> CuResult {
@@ -250,34 +284,41 @@ impl Context {
             return Err(CUDA_ERROR_CONTEXT_IS_DESTROYED);
         }
         forget(self).ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
-        for stream in self.streams() {
-            // What fails now matters to nobody any more.
-            _ = stream.queue.finish();
-            _ = forget(&*stream);
-        }
+        self.drain();
         _ = self.control.look(self);
         for list in [&self.blocking, &self.others] {
             list.write().unwrap_or_else(PoisonError::into_inner).clear();
         }
+        // All that was made in it: a handle of it must not free what another context gets at the same address.
         self.modules.clear();
-        self.device.space.free_of(self.number);
-        self.device.contexts.fetch_sub(1, Ordering::AcqRel);
+        forget_of(self.number);
+        texture::forget_of(self.number);
+        self.device.remove(self);
+        self.device.free_of(self.number);
         Ok(())
     }
 
     /// `cuMemAlloc`.
     pub(crate) fn allocate(&self, size: u64) -> CuResult<u64> {
-        self.device.allocate(size, self.number, true)
+        self.device.allocate(size, self.number)
     }
 
-    /// `cuMemFree`. Nothing is waited for: the memory is used again when nothing under way can use it any more.
+    /// `cuMemFree`. The memory is used again when nothing under way can use it any more; that is waited for only where much memory is
+    /// freed so.
     pub(crate) fn free(&self, address: u64) -> CuResult {
         let device = platform::device_of(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         if device.check().is_some() {
             // What was started before must not find the memory gone.
             self.synchronize()?;
         }
-        device.release(address, true, self.busy()?)
+        let busy = device.busy();
+        device.release(address, busy.clone())?;
+        if !busy.is_empty() && device.space.leaving() > LEAVING_BYTES_MAX {
+            for event in busy {
+                _ = event.wait();
+            }
+        }
+        Ok(())
     }
 
     /// Whether this thread's current context is this one.

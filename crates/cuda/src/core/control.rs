@@ -51,7 +51,7 @@ fn word<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 
 impl Control {
     pub(crate) fn new(device: &Arc<Device>, owner: u64) -> CuResult<Self> {
-        let address = device.allocate(BLOCK_BYTES as u64, owner, false)?;
+        let address = device.allocate_block(BLOCK_BYTES as u64, owner)?.address;
         let place = device.space.place(address, BLOCK_BYTES as u64)?;
         Ok(Self {
             device: device.clone(),
@@ -100,7 +100,7 @@ impl Control {
             return Ok(());
         }
         let size = context.limit(CU_LIMIT_PRINTF_FIFO_SIZE)?.max(GRAIN_BYTES);
-        let address = self.device.allocate(size, context.number(), false)?;
+        let address = self.device.allocate_block(size, context.number())?.address;
         let mut words = [0; 24];
         words[..8].copy_from_slice(&address.to_le_bytes());
         words[8..16].copy_from_slice(&size.to_le_bytes());
@@ -127,17 +127,10 @@ impl Control {
         let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: Error| context.failed(&error);
         let block = self.read(self.address, BLOCK_BYTES as u64).map_err(failed)?;
-        // While kernels run, records may be half written.
-        if let Some(ring) = self.ring.get()
-            && context.streams().iter().all(|stream| stream.is_idle())
-        {
-            let head = u64::from(u32::from_le_bytes(word(&block, HEAD_AT)));
-            let lost = u32::from_le_bytes(word(&block, HEAD_AT + 4));
-            if head > 0 || lost > 0 {
-                let records = self.read(ring.address, head.min(ring.size)).map_err(failed)?;
-                printf::print(&records, &mut |address| self.text(address));
-                self.write(HEAD_AT, &[0; 8]).map_err(failed)?;
-            }
+        let printed: [u8; 8] = word(&block, HEAD_AT);
+        if let Some(ring) = self.ring.get().filter(|_| printed != [0; 8]) {
+            let records = context.while_idle(|| self.take_records(ring)).transpose().map_err(failed)?;
+            printf::print(&records.unwrap_or_default(), &mut |address| self.text(address));
         }
         match u64::from_le_bytes(word(&block, FAULT_AT)) {
             0 => Ok(()),
@@ -151,6 +144,16 @@ impl Control {
                 Err(context.fail(code))
             }
         }
+    }
+
+    /// What kernels have printed, which is nothing after that. No kernel runs or is sent meanwhile: records may be half written, and
+    /// those that come between the two steps would be lost.
+    fn take_records(&self, ring: &Ring) -> Result<Vec<u8>, Error> {
+        let block = self.read(self.address, BLOCK_BYTES as u64)?;
+        let head = u64::from(u32::from_le_bytes(word(&block, HEAD_AT)));
+        let records = self.read(ring.address, head.min(ring.size))?;
+        self.write(HEAD_AT, &[0; 8])?;
+        Ok(records)
     }
 
     /// Bytes of the device, whatever is under way.

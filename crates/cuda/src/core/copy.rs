@@ -1,16 +1,14 @@
 //! Copies and fills.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use penstock_client::{Error, Range, Want};
+use penstock_client::{Range, Want};
 use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
-use super::device::Device;
 use super::stream::{Kind, Stream};
 use super::{host, platform};
-use crate::edge::{Bytes, CuResult, HostTarget, of_status};
+use crate::edge::{Bytes, CuResult, HostTarget, Object as _, of_status};
 
 /// One side of a copy: so many bytes somewhere.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +41,7 @@ impl Context {
         match (to, from) {
             (Side::Host(to), Side::Host(from)) => {
                 // In the order of the stream.
-                self.synchronize_stream(stream)?;
+                self.settle(stream)?;
                 to.copy_from(from);
                 Ok(())
             }
@@ -53,37 +51,56 @@ impl Context {
         }
     }
 
-    /// The device of an address, if it is not this context's.
-    fn foreign(&self, address: u64) -> Option<&'static Arc<Device>> {
-        platform::device_of(address).filter(|device| device.ordinal != self.device.ordinal)
+    /// The context that has the memory at an address, if that is on another device.
+    pub(super) fn elsewhere(&self, address: u64) -> CuResult<Option<Arc<Self>>> {
+        let device = platform::device_of(address).filter(|device| device.ordinal != self.device.ordinal);
+        let Some(device) = device else { return Ok(None) };
+        let (_, live) = device.space.find(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let owner = device.contexts().into_iter().find(|context| context.number() == live.owner);
+        owner.map(Some).ok_or(CUDA_ERROR_INVALID_VALUE)
+    }
+
+    /// Does something with the memory of this context for a stream of another device's, and waits for it: as in the legacy default
+    /// stream of both, or, for other streams, in that stream's order alone.
+    pub(super) fn as_peer(
+        self: &Arc<Self>,
+        of: &Self,
+        stream: &Stream,
+        work: impl FnOnce(&Arc<Stream>) -> CuResult,
+    ) -> CuResult {
+        of.settle(stream)?;
+        let own = if stream.kind == Kind::Legacy { &self.legacy } else { self.aside()? };
+        work(own)?;
+        self.finish(own)?;
+        self.control.look(self)
+    }
+
+    /// Writes bytes into memory that nothing uses yet. They are there when this returns.
+    pub(super) fn write_aside(self: &Arc<Self>, to: u64, bytes: &[u8]) -> CuResult {
+        let place = self.device.space.place(to, bytes.len() as u64)?;
+        let aside = self.aside()?;
+        self.issue_write(aside, &place, bytes)?;
+        self.finish(aside)
     }
 
     /// Waits, if something under way in the stream, or before it, may still write these bytes of the program.
     pub(super) fn until_written(&self, stream: &Stream, address: usize, size: usize) -> CuResult {
-        if !self.late.may_write(address, size) {
-            return Ok(());
-        }
-        if stream.kind == Kind::Blocking {
-            self.finish(&self.legacy)?;
-        }
-        self.synchronize_stream(stream)
+        if self.late.may_write(address, size) { self.settle(stream) } else { Ok(()) }
     }
 
     /// The bytes are taken before this returns: so it is right for memory that is registered and for all other.
     fn write(&self, stream: &Stream, to: u64, from: Bytes) -> CuResult {
         self.until_written(stream, from.address(), from.size())?;
-        if let Some(other) = self.foreign(to) {
-            self.finish(stream)?;
-            return other.write_now(to, from.read()).map_err(|error| self.failed(&error));
+        if let Some(owner) = self.elsewhere(to)? {
+            return owner.as_peer(self, stream, |own| owner.write(own, to, from));
         }
         let place = self.device.space.place(to, from.size() as u64)?;
         self.issue_write(stream, &place, from.read())
     }
 
     fn read(&self, stream: &Stream, to: Bytes, from: u64, when: When) -> CuResult {
-        if let Some(other) = self.foreign(from) {
-            self.finish(stream)?;
-            return other.read_now(from, to).map_err(|error| self.failed(&error))?;
+        if let Some(owner) = self.elsewhere(from)? {
+            return owner.as_peer(self, stream, |own| owner.read(own, to, from, When::Now));
         }
         let size = to.size() as u64;
         let place = self.device.space.place(from, size)?;
@@ -91,37 +108,44 @@ impl Context {
         let target = HostTarget::linear(to);
         // "For transfers from device memory to pageable host memory, the function will return only once the copy has completed."
         if when == When::Later && host::is_registered(to.address(), to.size()) {
-            self.late.read(to.address(), to.size());
-            let sent = self
-                .issue(stream, |queue, waits| queue.read(&place.memory, range, target, waits, Want::Nothing));
-            return sent.map(drop);
+            let (event, _) = self.issue(stream, |queue, waits| {
+                queue.read(&place.memory, range, target, waits, Want::Nothing)
+            })?;
+            if let Some(event) = event {
+                self.late.read(to.address(), to.size(), event.clone());
+                stream.unseen.add(event);
+            }
+            return Ok(());
         }
         if place.memory.shared_pointer().is_some() {
             // What is waited for is the queue, so that a failure of what it has done is known now.
             self.finish(stream)?;
-            let is_free = stream.kind == Kind::NonBlocking || !self.has_blocking.load(Ordering::Acquire);
-            if is_free {
-                let read = stream.queue.read_now(&place.memory, range, target, &[], Want::Nothing);
-                let failed =
-                    read.map_err(|error| self.failed(&error))?.and_then(|event| event.known_status());
-                return match failed.filter(|status| status.is_error()) {
-                    Some(status) => Err(self.fail(of_status(status))),
-                    None => self.control.look(self),
-                };
-            }
-            return self.issue_and_wait(stream, |queue, waits| {
-                queue.read_now(&place.memory, range, target, waits, Want::Nothing)
-            });
+            self.await_others(stream)?;
+            let read = stream.queue.read_now(&place.memory, range, target, &[], Want::Nothing);
+            let failed = read.map_err(|error| self.failed(&error))?.and_then(|event| event.known_status());
+            return match failed.filter(|status| status.is_error()) {
+                Some(status) => Err(self.fail(of_status(status))),
+                None => self.control.look(self),
+            };
         }
         let (event, serial) =
             self.issue(stream, |queue, waits| queue.read(&place.memory, range, target, waits, Want::Event))?;
-        self.finish(stream)?;
-        self.await_event(stream, event, serial)
+        // In any case until the program's memory is written no more.
+        let finished = self.finish(stream);
+        self.await_event(stream, event, serial).and(finished)
     }
 
     fn copy_on_device(&self, stream: &Arc<Stream>, to: u64, from: u64, size: u64) -> CuResult {
-        if self.foreign(to).is_some() || self.foreign(from).is_some() {
-            return self.copy_across(stream, to, from, size);
+        match (self.elsewhere(from)?, self.elsewhere(to)?) {
+            (None, None) => {}
+            // Both on one other device.
+            (Some(source), Some(target)) if source.device.ordinal == target.device.ordinal => {
+                return target.as_peer(self, stream, |own| target.copy_on_device(own, to, from, size));
+            }
+            (source, target) => {
+                let (source, target) = (source.as_ref(), target.as_ref());
+                return self.copy_across(stream, (target, to), (source, from), size);
+            }
         }
         let space = &self.device.space;
         let (source, target) = (space.place(from, size)?, space.place(to, size)?);
@@ -137,50 +161,50 @@ impl Context {
             return Ok(());
         }
         // OpenCL refuses copies within one buffer that overlap.
-        let between = self.device.allocate(size, 0, false)?;
+        let between = self.device.allocate_block(size, self.number())?;
         let copied = self
-            .copy_on_device(stream, between, from, size)
-            .and_then(|()| self.copy_on_device(stream, to, between, size));
-        let busy = self.marker(stream).map(|event| event.into_iter().collect()).unwrap_or_default();
-        self.device.release(between, false, busy)?;
+            .copy_on_device(stream, between.address, from, size)
+            .and_then(|()| self.copy_on_device(stream, to, between.address, size));
+        let busy = self.marker(stream).map(|event| vec![event]).unwrap_or_default();
+        self.device.release_block(between, busy)?;
         copied
     }
 
-    /// Between devices. Within one node and platform its driver does it, else their workers; where those do not reach each other, it
-    /// goes through the program's memory.
-    fn copy_across(&self, stream: &Arc<Stream>, to: u64, from: u64, size: u64) -> CuResult {
-        let device = |address| platform::device_of(address).ok_or(CUDA_ERROR_INVALID_VALUE);
-        let (source, target) = (device(from)?, device(to)?);
-        let (source_place, target_place) = (source.space.place(from, size)?, target.space.place(to, size)?);
+    /// Between devices, of which the contexts are given that are not this one. Within one node and platform its driver does it, else
+    /// their workers; where those do not reach each other, it goes through the program's memory.
+    fn copy_across(
+        &self,
+        stream: &Arc<Stream>,
+        (target, to): (Option<&Arc<Self>>, u64),
+        (source, from): (Option<&Arc<Self>>, u64),
+        size: u64,
+    ) -> CuResult {
+        self.settle(stream)?;
+        if stream.kind == Kind::Legacy {
+            // As in the legacy default streams of all of them.
+            for peer in [source, target].into_iter().flatten() {
+                peer.synchronize_stream(&peer.legacy)?;
+            }
+        }
+        let own = stream.context()?;
+        let (source, target) = (source.unwrap_or(&own), target.unwrap_or(&own));
+        let from_place = source.device.space.place(from, size)?;
+        let to_place = target.device.space.place(to, size)?;
         let home = &self.device.context;
-        let together = [source, target].iter().all(|device| Arc::ptr_eq(&device.context, home));
+        let together = [source, target].iter().all(|context| Arc::ptr_eq(&context.device.context, home));
         if together {
             return self.issue_and_wait(stream, |queue, waits| {
-                let from = (&source_place.memory, source_place.offset);
-                queue.copy(from, (&target_place.memory, target_place.offset), size, waits, Want::Event)
+                let from = (&from_place.memory, from_place.offset);
+                queue.copy(from, (&to_place.memory, to_place.offset), size, waits, Want::Event)
             });
         }
-        self.finish(stream)?;
         // From worker to worker, where they reach each other.
-        let (from_place, to_place) = (&source_place, &target_place);
         let moved = from_place.memory.copy_to(from_place.offset, &to_place.memory, to_place.offset, size);
         if let Some(arrival) = moved.map_err(|error| self.failed(&error))? {
             let status = arrival.wait();
             return if status.is_error() { Err(self.fail(of_status(status))) } else { Ok(()) };
         }
-        let mut room =
-            vec![0u8; usize::try_from(size.min(PIECE_BYTES)).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?];
-        let mut at = 0;
-        while at < size {
-            let now = usize::try_from((size - at).min(PIECE_BYTES)).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
-            let piece = room.get_mut(..now).ok_or(CUDA_ERROR_UNKNOWN)?;
-            // SAFETY: `piece` is ours, and is written before this returns.
-            let bytes = unsafe { Bytes::new(piece.as_mut_ptr().cast(), now) }?;
-            source.read_now(from + at, bytes).map_err(|error| self.failed(&error))??;
-            target.write_now(to + at, bytes.read()).map_err(|error| self.failed(&error))?;
-            at += now as u64;
-        }
-        Ok(())
+        copy_in_pieces((target, to), (source, from), size)
     }
 
     /// `cuMemset...`: `count` times a pattern.
@@ -190,8 +214,11 @@ impl Context {
         if size == 0 {
             return Ok(());
         }
-        if !to.is_multiple_of(pattern.len() as u64) || self.foreign(to).is_some() {
+        if !to.is_multiple_of(pattern.len() as u64) {
             return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        if let Some(owner) = self.elsewhere(to)? {
+            return owner.as_peer(self, stream, |own| owner.fill(own, to, pattern, count));
         }
         let place = self.device.space.place(to, size)?;
         let range = Range { offset: place.offset, size };
@@ -223,27 +250,25 @@ impl Context {
     }
 }
 
-impl Device {
-    /// Writes bytes, after everything that was sent to the device before by whoever waited for it.
-    pub(crate) fn write_now(&self, to: u64, bytes: &[u8]) -> Result<(), Error> {
-        let wrong = |_| Error::Config("an address that is not allocated".into());
-        let place = self.space.place(to, bytes.len() as u64).map_err(wrong)?;
-        let queue = Stream::queue_on(self).map_err(|_| Error::Config("no queue".into()))?;
-        queue.write(&place.memory, place.offset, bytes, &[], Want::Nothing)?;
-        queue.finish()
+/// Copies between devices through the program's memory. Everything that the copy has to wait for has ended.
+fn copy_in_pieces(
+    (target, to): (&Arc<Context>, u64),
+    (source, from): (&Arc<Context>, u64),
+    size: u64,
+) -> CuResult {
+    let bytes = |size: u64| usize::try_from(size).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY);
+    let mut room = vec![0u8; bytes(size.min(PIECE_BYTES))?];
+    let (reader, writer) = (source.aside()?, target.aside()?);
+    let mut at = 0;
+    while at < size {
+        let now = bytes((size - at).min(PIECE_BYTES))?;
+        let piece = room.get_mut(..now).ok_or(CUDA_ERROR_UNKNOWN)?;
+        // SAFETY: `piece` is ours, and is written before `read` returns.
+        let piece = unsafe { Bytes::new(piece.as_mut_ptr().cast(), now) }?;
+        source.read(reader, piece, from + at, When::Now)?;
+        target.write(writer, to + at, piece)?;
+        target.finish(writer)?;
+        at += now as u64;
     }
-
-    fn read_now(&self, from: u64, to: Bytes) -> Result<CuResult, Error> {
-        let Ok(place) = self.space.place(from, to.size() as u64) else {
-            return Ok(Err(CUDA_ERROR_INVALID_VALUE));
-        };
-        let queue = match Stream::queue_on(self) {
-            Ok(queue) => queue,
-            Err(code) => return Ok(Err(code)),
-        };
-        let range = Range { offset: place.offset, size: to.size() as u64 };
-        let event = queue.read_now(&place.memory, range, HostTarget::linear(to), &[], Want::Event)?;
-        let failed = event.map(|event| event.wait()).filter(|status| status.is_error());
-        Ok(failed.map_or(Ok(()), |status| Err(of_status(status))))
-    }
+    Ok(())
 }

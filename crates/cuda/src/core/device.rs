@@ -1,8 +1,7 @@
 //! Devices: what is known of them, their memory, and their primary contexts.
 
 use std::fmt;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use penstock_cuda_sys::driver::{CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE, CUdevice};
 
@@ -63,7 +62,7 @@ pub(crate) struct Device {
     /// Whether its node drives it through CUDA's own driver.
     pub(crate) is_native: bool,
     /// Contexts there are now.
-    pub(crate) contexts: AtomicUsize,
+    contexts: Mutex<Vec<Weak<Context>>>,
     primary: Mutex<Primary>,
     check: OnceLock<Option<Check>>,
 }
@@ -83,6 +82,9 @@ fn narrow(wide: u64) -> u32 {
 /// Threads of a block, at most, on every device that NVIDIA has made: what programs and compilers count on.
 const THREADS_MAX: u32 = 1024;
 
+/// Threads of a block in its third dimension, on all of them, too.
+const BLOCK_Z_MAX: u32 = 64;
+
 /// `CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT`.
 const CORRECTLY_ROUNDED: u64 = 1 << 7;
 
@@ -101,7 +103,11 @@ impl Facts {
             name: device.text(cl::NAME),
             compute_units: narrow(device.number(cl::MAX_COMPUTE_UNITS)).max(1),
             threads_max,
-            block_max: [size(0).min(threads_max), size(1).min(threads_max), size(2).min(threads_max).min(64)],
+            block_max: [
+                size(0).min(threads_max),
+                size(1).min(threads_max),
+                size(2).min(threads_max).min(BLOCK_Z_MAX),
+            ],
             clock_khz: narrow(device.number(cl::MAX_CLOCK_FREQUENCY)).saturating_mul(1000),
             shared_bytes: narrow(device.number(cl::LOCAL_MEM_SIZE)).saturating_sub(EXCHANGE_BYTES),
             cache_bytes: device.number(cl::GLOBAL_MEM_CACHE_SIZE),
@@ -141,7 +147,7 @@ impl Device {
             pool,
             context,
             programs: Programs::default(),
-            contexts: AtomicUsize::new(0),
+            contexts: Mutex::default(),
             primary: Mutex::default(),
             check: OnceLock::new(),
         }
@@ -154,6 +160,28 @@ impl Device {
     /// Its number.
     pub(crate) fn number(&self) -> CUdevice {
         CUdevice::try_from(self.ordinal).unwrap_or(CUdevice::MAX)
+    }
+
+    /// The contexts there are now.
+    pub(crate) fn contexts(&self) -> Vec<Arc<Context>> {
+        let contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        contexts.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// A context has been made.
+    pub(super) fn add(&self, context: &Arc<Context>) {
+        self.contexts.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(context));
+    }
+
+    /// A context has ended.
+    pub(super) fn remove(&self, context: &Context) {
+        let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        contexts.retain(|known| !std::ptr::eq(known.as_ptr(), context));
+    }
+
+    /// Events for everything that is under way on the device, in whichever context.
+    pub(crate) fn busy(&self) -> Vec<penstock_client::Event> {
+        self.contexts().iter().flat_map(|context| context.busy()).collect()
     }
 
     fn primary(&self) -> MutexGuard<'_, Primary> {

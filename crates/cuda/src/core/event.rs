@@ -1,7 +1,7 @@
 //! Events: marks in streams.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use penstock_client::{Event as PoolEvent, Want};
 use penstock_cuda_sys::driver::*;
@@ -13,6 +13,8 @@ use crate::edge::{CuResult, Object, new_number, of_status, publish};
 /// Behind a `CUevent`.
 pub(crate) struct Event {
     number: u64,
+    /// The number of its context.
+    context: u64,
     device: usize,
     flags: u32,
     mark: Mutex<Option<Mark>>,
@@ -21,8 +23,9 @@ pub(crate) struct Event {
 /// Where it was recorded last.
 #[derive(Clone)]
 struct Mark {
-    context: Arc<Context>,
-    stream: Arc<Stream>,
+    context: Weak<Context>,
+    /// None any more: the program has destroyed the stream, and all of it has ended.
+    stream: Weak<Stream>,
     serial: u64,
     event: PoolEvent,
 }
@@ -33,6 +36,10 @@ impl Object for Event {
 
     fn number(&self) -> u64 {
         self.number
+    }
+
+    fn owner(&self) -> u64 {
+        self.context
     }
 }
 
@@ -49,6 +56,7 @@ impl Event {
         context.check()?;
         let event = Arc::new(Self {
             number: new_number(),
+            context: context.number(),
             device: context.device.ordinal,
             flags,
             mark: Mutex::default(),
@@ -69,7 +77,8 @@ impl Event {
         }
         let (event, serial) = context.issue(stream, |queue, waits| queue.marker(None, waits, Want::Event))?;
         let event = event.unwrap_or_else(|| PoolEvent::ended(penstock_wire::Status::OK));
-        let mark = Mark { context: context.clone(), stream: stream.clone(), serial, event };
+        let (context, stream) = (Arc::downgrade(context), Arc::downgrade(stream));
+        let mark = Mark { context, stream, serial, event };
         // The old one is dropped without the lock.
         let _old = self.mark.lock().unwrap_or_else(PoisonError::into_inner).replace(mark);
         Ok(())
@@ -84,8 +93,11 @@ impl Event {
     pub(crate) fn query(&self) -> CuResult {
         let Some(mark) = self.mark() else { return Ok(()) };
         let known = mark.event.known_status();
-        if known.is_none() {
-            mark.stream.queue.flush().map_err(|error| mark.context.failed(&error))?;
+        if known.is_none()
+            && let Some(stream) = mark.stream.upgrade()
+        {
+            let context = mark.context()?;
+            stream.queue.flush().map_err(|error| context.failed(&error))?;
         }
         match mark.event.poll() {
             None => Err(CUDA_ERROR_NOT_READY),
@@ -129,14 +141,22 @@ impl Event {
 }
 
 impl Mark {
+    fn context(&self) -> CuResult<Arc<Context>> {
+        self.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    }
+
     /// The event has ended, well or not.
     fn ended(&self) -> CuResult {
-        self.context.check()?;
+        let context = self.context()?;
+        context.check()?;
         match self.event.known_status() {
-            Some(status) if status.is_error() => Err(self.context.fail(of_status(status))),
+            Some(status) if status.is_error() => Err(context.fail(of_status(status))),
             _ => {
-                self.stream.reach(self.serial);
-                self.context.control.look(&self.context)
+                if let Some(stream) = self.stream.upgrade() {
+                    stream.reach(self.serial);
+                    context.look_at_reads(&stream)?;
+                }
+                context.control.look(&context)
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use penstock_client::{Queue, Want};
+use penstock_client::{Event, Queue, Want};
 use penstock_cuda_sys::driver::*;
 
-use super::arena::{GRAIN_BYTES, Place};
+use super::arena::{Block, GRAIN_BYTES, Place};
 use super::device::Device;
 use super::log;
 use super::stream::Stream;
@@ -67,7 +67,7 @@ impl Check {
         let arena = arenas.first().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let bytes = arena.size / GRAIN_BYTES / 8 + 1;
         // Owned by nobody: it stays.
-        let address = device.space.allocate(bytes, 0, false)?;
+        let address = device.space.allocate(bytes, 0, false)?.address;
         let check = Self {
             address,
             first: arena.base,
@@ -124,18 +124,55 @@ impl Device {
             .as_ref()
     }
 
-    /// Hands out memory for `owner`; `own`: the program may free it.
-    pub(crate) fn allocate(&self, size: u64, owner: u64, own: bool) -> CuResult<u64> {
-        let address = self.space.allocate(size, owner, own)?;
-        if let Some(check) = self.check() {
-            check.mark(address, size, true)?;
-        }
-        Ok(address)
+    /// Hands out memory for `owner`, which the program may free. Its address.
+    pub(crate) fn allocate(&self, size: u64, owner: u64) -> CuResult<u64> {
+        Ok(self.marked(self.space.allocate(size, owner, true)?, size)?.address)
     }
 
-    /// Takes memory back, once `busy` have ended.
-    pub(crate) fn release(&self, address: u64, own: bool, busy: Vec<penstock_client::Event>) -> CuResult {
-        let size = self.space.free_at(address, own, busy)?;
+    /// Hands out memory for `owner` that is ours.
+    pub(crate) fn allocate_block(&self, size: u64, owner: u64) -> CuResult<Block> {
+        self.marked(self.space.allocate(size, owner, false)?, size)
+    }
+
+    fn marked(&self, block: Block, size: u64) -> CuResult<Block> {
+        if let Some(check) = self.check() {
+            check.mark(block.address, size, true)?;
+        }
+        Ok(block)
+    }
+
+    /// Takes back what the program has got, once `busy` have ended.
+    pub(crate) fn release(&self, address: u64, busy: Vec<Event>) -> CuResult {
+        let size = self.space.free_own(address, self.unless_checking(busy))?;
         self.check().map_or(Ok(()), |check| check.mark(address, size, false))
+    }
+
+    /// Takes back memory that is ours, once `busy` have ended.
+    pub(crate) fn release_block(&self, block: Block, busy: Vec<Event>) -> CuResult {
+        let size = self.space.free_block(block, self.unless_checking(busy))?;
+        self.check().map_or(Ok(()), |check| check.mark(block.address, size, false))
+    }
+
+    /// Takes back everything of a context that has ended.
+    pub(crate) fn free_of(&self, owner: u64) {
+        let freed = self.space.free_of(owner);
+        if let Some(check) = self.check() {
+            for (address, size) in freed {
+                // A lost node checks nothing any more.
+                _ = check.mark(address, size, false);
+            }
+        }
+    }
+
+    /// What memory has to wait for. Check mode waits for it here: kernels that were started before must not find the memory gone, and
+    /// those that come later must.
+    fn unless_checking(&self, busy: Vec<Event>) -> Vec<Event> {
+        if self.check().is_none() {
+            return busy;
+        }
+        for event in busy {
+            _ = event.wait();
+        }
+        Vec::new()
     }
 }

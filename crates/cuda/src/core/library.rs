@@ -55,13 +55,10 @@ impl Object for Kernel {
 pub(crate) struct Modules(Mutex<FxHashMap<u64, Arc<Module>>>);
 
 impl Modules {
-    /// Forgets all: the context has ended.
+    /// Forgets all: the context has ended, and with it their handles and their memory.
     pub(crate) fn clear(&self) {
         let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        for module in all.values() {
-            // Their memory goes with the context's.
-            _ = module.unload();
-        }
+        drop(all);
     }
 
     fn take(&self, library: u64) -> Option<Arc<Module>> {
@@ -103,9 +100,7 @@ impl Library {
         for kernel in kernels.values() {
             _ = forget(&**kernel);
         }
-        // Only primary contexts and the current one are known here; others forget theirs when they end.
-        let primary = devices.iter().filter_map(|device| device.primary_if_there());
-        for context in primary.chain(Context::peek()) {
+        for context in devices.iter().flat_map(|device| device.contexts()) {
             if let Some(module) = context.modules.take(self.number) {
                 module.unload()?;
             }

@@ -10,6 +10,7 @@ use penstock_cuda_sys::driver::*;
 use penstock_ptx::ir::Entry;
 use rustc_hash::FxHashMap;
 
+use super::arena::Block;
 use super::attribute::{self, SHARED_BYTES};
 use super::context::Context;
 use super::device::Device;
@@ -29,8 +30,11 @@ pub(crate) struct Loaded {
     context: Weak<Context>,
     pub(crate) device: Arc<Device>,
     pub(crate) program: Arc<Program>,
-    /// Where its variables are; 0: it has none.
+    /// Where its variables are; 0: it has none of its own.
     pub(crate) data: u64,
+    block: Option<Block>,
+    /// The number of its context.
+    owner: u64,
     /// Of these those that were asked for, where the driver has them.
     variables: native::Variables,
 }
@@ -76,6 +80,10 @@ impl Object for Module {
     fn number(&self) -> u64 {
         self.number
     }
+
+    fn owner(&self) -> u64 {
+        self.loaded.owner
+    }
 }
 
 impl Object for Function {
@@ -84,6 +92,10 @@ impl Object for Function {
 
     fn number(&self) -> u64 {
         self.number
+    }
+
+    fn owner(&self) -> u64 {
+        self.loaded.owner
     }
 }
 
@@ -96,7 +108,7 @@ impl Module {
         if context.device.is_native {
             context.check()?;
             let program = native::load(&context.device, bytes)?;
-            return Ok(Self::of_program(context, Arc::new(program), 0));
+            return Ok(Self::of_program(context, Arc::new(program), None));
         }
         Self::load_ptx(context, ptx_of(bytes)?)
     }
@@ -119,10 +131,16 @@ impl Module {
         Ok(Self::of_program(context, program, data))
     }
 
-    fn of_program(context: &Arc<Context>, program: Arc<Program>, data: u64) -> Arc<Self> {
-        let device = context.device.clone();
-        let variables = native::Variables::default();
-        let loaded = Arc::new(Loaded { context: Arc::downgrade(context), device, program, data, variables });
+    fn of_program(context: &Arc<Context>, program: Arc<Program>, block: Option<Block>) -> Arc<Self> {
+        let loaded = Arc::new(Loaded {
+            context: Arc::downgrade(context),
+            device: context.device.clone(),
+            program,
+            data: block.map_or(0, |block| block.address),
+            block,
+            owner: context.number(),
+            variables: native::Variables::default(),
+        });
         let module = Arc::new(Self { number: new_number(), loaded, functions: Mutex::default() });
         publish(&module);
         module
@@ -136,11 +154,8 @@ impl Module {
             _ = forget(&**function);
         }
         self.loaded.variables.forget(&self.loaded.device.space);
-        let Some(context) = self.loaded.context.upgrade().filter(|_| self.loaded.data != 0) else {
-            return Ok(());
-        };
-        let busy = context.busy()?;
-        context.device.release(self.loaded.data, false, busy)
+        let device = &self.loaded.device;
+        self.loaded.block.map_or(Ok(()), |block| device.release_block(block, device.busy()))
     }
 
     /// `cuModuleGetFunction`: the same handle each time.
@@ -187,13 +202,14 @@ impl Module {
 }
 
 /// Gives the module's variables memory and their initial content. Waits until that is there, so that every stream sees it.
-fn load_data(context: &Context, program: &Program) -> CuResult<u64> {
+fn load_data(context: &Arc<Context>, program: &Program) -> CuResult<Option<Block>> {
     let data = program.module.data();
     if data.size == 0 {
-        return Ok(0);
+        return Ok(None);
     }
     let device = &context.device;
-    let address = device.allocate(data.size, context.number(), false)?;
+    let block = device.allocate_block(data.size, context.number())?;
+    let address = block.address;
     let mut bytes = data.bytes.clone();
     for relocation in &data.relocations {
         let value = address.wrapping_add_signed(relocation.target).to_le_bytes();
@@ -211,7 +227,9 @@ fn load_data(context: &Context, program: &Program) -> CuResult<u64> {
     if rest < FILL_BYTES_MIN {
         bytes.resize(usize::try_from(data.size).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?, 0);
     }
-    context.issue(&context.legacy, |queue, waits| {
+    // Beside all streams: nobody uses this memory yet.
+    let aside = context.aside()?;
+    context.issue(aside, |queue, waits| {
         if rest >= FILL_BYTES_MIN {
             // In whole patterns: the bytes before are written below, and those behind are nobody's.
             let from = (data.size - rest) / 16 * 16;
@@ -220,8 +238,8 @@ fn load_data(context: &Context, program: &Program) -> CuResult<u64> {
         }
         queue.write(&place.memory, place.offset, &bytes, waits, Want::Nothing)
     })?;
-    context.finish(&context.legacy)?;
-    Ok(address)
+    context.finish(aside)?;
+    Ok(Some(block))
 }
 
 impl Loaded {

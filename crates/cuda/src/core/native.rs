@@ -14,8 +14,8 @@ use penstock_wire::describe::KernelDescription;
 
 use super::arena::{Arena, Space};
 use super::device::{Device, Facts};
-use super::log;
 use super::program::{Build, Made, Program, Refusal};
+use super::{log, reserved};
 use crate::edge::{CuResult, of_error, of_status};
 
 /// What our own library has beside CUDA's functions: a worker that looks for a driver does not take it for one.
@@ -27,8 +27,8 @@ pub static penstock_libcuda: u32 = 1;
 const GROW_BYTES: u64 = 32 << 20;
 /// How often the driver is asked for other addresses, because the program has something at those that came.
 const TRIES_MAX: usize = 4;
-/// Where no process has memory.
-const PROCESS_END: u64 = 1 << 47;
+/// What is said where that does not help.
+const TAKEN: &str = "a device has memory at addresses that this process uses too";
 /// `CL_PROGRAM_BUILD_LOG`.
 const BUILD_LOG: u32 = 0x1183;
 /// `CL_MEM_READ_WRITE`.
@@ -80,7 +80,7 @@ pub(crate) fn correct(facts: &mut Facts, device: &PoolDevice) {
 }
 
 /// A new arena with room for `bytes`, where the driver has it. Waits for the worker.
-pub(crate) fn arena(context: &Arc<PoolContext>, bytes: u64) -> CuResult<Arena> {
+pub(crate) fn arena(context: &Arc<PoolContext>, device: u64, bytes: u64) -> CuResult<Arena> {
     let mut taken = Vec::new();
     loop {
         let memory = |size| {
@@ -91,14 +91,11 @@ pub(crate) fn arena(context: &Arc<PoolContext>, bytes: u64) -> CuResult<Arena> {
         let made = memory(wanted).or_else(|error| if wanted > bytes { memory(bytes) } else { Err(error) });
         let (base, memory) = made.map_err(|error| of_error(&error))?;
         let arena = Arena { base, size: memory.size(), memory };
-        if reserve(arena.base, arena.size) {
+        if reserved::reserve(device, arena.base, arena.size) {
             return Ok(arena);
         }
         if taken.len() == TRIES_MAX {
-            log::once(
-                "addresses",
-                format_args!("a device has memory at addresses that this process uses too"),
-            );
+            log::once("addresses", format_args!("{TAKEN}"));
             return Ok(arena);
         }
         // Kept until another one is found, so that the driver does not give the same again.
@@ -106,22 +103,10 @@ pub(crate) fn arena(context: &Arc<PoolContext>, bytes: u64) -> CuResult<Arena> {
     }
 }
 
-/// Takes addresses out of use in this process, for good, so that each says whether it is the host's or a device's. False where
-/// something is there.
-fn reserve(base: u64, size: u64) -> bool {
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-    const PAGE_BYTES: u64 = 4096;
-    if base >= PROCESS_END {
-        return true;
-    }
-    let start = base / PAGE_BYTES * PAGE_BYTES;
-    let length = (base + size).next_multiple_of(PAGE_BYTES) - start;
-    let (Ok(start), Ok(length)) = (usize::try_from(start), usize::try_from(length)) else { return false };
-    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
-    let place = std::ptr::without_provenance_mut(start);
-    // SAFETY: where anything is mapped the call fails; what it maps nobody can touch.
-    let mapped = unsafe { mmap_anonymous(place, length, ProtFlags::empty(), flags) };
-    mapped.is_ok_and(|mapped| mapped.addr() == start)
+/// Gives an arena back. Nothing in it is used any more.
+pub(crate) fn release(device: u64, arena: Arena) {
+    reserved::release(device, arena.base, arena.size);
+    drop(arena);
 }
 
 /// Loads a module's bytes: the driver says what is in it.
@@ -222,6 +207,11 @@ impl Variables {
         if size == 0 || known.contains(&address) {
             return Ok(());
         }
+        if !reserved::reserve(device.space.key(), address, size) {
+            // A copy from or to it could not be told from one of the program's own memory.
+            log::once("addresses", format_args!("{TAKEN}"));
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
         let memory =
             Memory::svm(&device.context, READ_WRITE, size, 1, address).map_err(|error| of_error(&error))?;
         device.space.add_foreign(Arena { base: address, size, memory }, owner);
@@ -240,20 +230,6 @@ impl Variables {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_that_the_program_uses_are_not_taken() {
-        let own = vec![1_u8; 1 << 20];
-        let address = own.as_ptr().addr() as u64;
-        assert!(!reserve(address, 1 << 20));
-        assert_eq!(own[4096], 1);
-        // Where a process has nothing by itself; the second time it is taken.
-        let free = 0x1234_5000_0000;
-        assert!(reserve(free, 1 << 20));
-        assert!(!reserve(free + 4096, 4096));
-        // Above what any process has, as our own devices' are.
-        assert!(reserve(1 << 50, 1 << 20));
-    }
 
     #[test]
     fn variables_are_those_of_the_text() {

@@ -64,8 +64,14 @@ impl Context {
         waits: &[Event],
         send: impl FnOnce(&Queue, &[Event]) -> Sent,
     ) -> CuResult<(Option<Event>, u64)> {
+        let sending = stream.lock();
         let sent = send(&stream.queue, waits);
         let serial = stream.count(matches!(sent, Ok(Some(_))));
+        drop(sending);
+        if sent.is_err() {
+            // Nothing waits for what this one was to wait for: the next one will.
+            self.unsee(stream);
+        }
         let event = sent.map_err(|error| self.failed(&error))?;
         // What it should wait for had failed, so it was not sent at all.
         if let Some(status) = event.as_ref().and_then(Event::known_status).filter(|status| status.is_error())
@@ -75,39 +81,78 @@ impl Context {
         Ok((event, serial))
     }
 
-    /// What a command in a stream has to wait for in other streams.
+    /// Forgets how far other streams have been waited for.
+    #[cold]
+    fn unsee(&self, stream: &Stream) {
+        stream.seen.store(0, Ordering::Release);
+        if stream.kind == Kind::Legacy {
+            for other in self.blocking.read().unwrap_or_else(PoisonError::into_inner).iter() {
+                other.seen_by_legacy.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// What a command in a stream has to wait for in other streams. What comes later in it need not wait for the same again.
     fn waits_for(&self, stream: &Stream) -> CuResult<Vec<Event>> {
         let mut waits = Vec::new();
         if stream.kind == Kind::Legacy {
             for other in self.blocking.read().unwrap_or_else(PoisonError::into_inner).iter() {
                 let issued = other.issued();
                 if !other.is_idle() && other.seen_by_legacy.swap(issued, Ordering::AcqRel) < issued {
-                    waits.extend(self.marker(other)?);
+                    waits.push(self.marker(other)?);
                 }
             }
         } else {
             let issued = self.legacy.issued();
             if !self.legacy.is_idle() && stream.seen.swap(issued, Ordering::AcqRel) < issued {
-                waits.extend(self.marker(&self.legacy)?);
+                waits.push(self.marker(&self.legacy)?);
             }
         }
         Ok(waits)
     }
 
     /// An event that ends with all commands of a stream so far.
-    pub(crate) fn marker(&self, stream: &Stream) -> CuResult<Option<Event>> {
-        stream.queue.marker(None, &[], Want::Event).map_err(|error| self.failed(&error))
+    pub(crate) fn marker(&self, stream: &Stream) -> CuResult<Event> {
+        stream.behind(false).map_err(|error| self.failed(&error))
+    }
+
+    /// Waits for what a command in a stream would have to wait for in other streams. Without any lock: what those wait for may need
+    /// others to send.
+    pub(super) fn await_others(&self, stream: &Stream) -> CuResult {
+        if stream.kind == Kind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        for event in self.before(stream)? {
+            let status = event.wait();
+            if status.is_error() {
+                return Err(self.fail(of_status(status)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells of reads that nobody waited for and that failed.
+    #[inline]
+    pub(super) fn look_at_reads(&self, stream: &Stream) -> CuResult {
+        stream.unseen.failure().map_or(Ok(()), |status| Err(self.fail(of_status(status))))
     }
 
     /// Waits for all commands of a stream so far, without looking at what kernels left behind.
     pub(crate) fn finish(&self, stream: &Stream) -> CuResult {
-        if stream.is_settled() {
-            return Ok(());
+        if !stream.is_settled() {
+            let serial = stream.issued();
+            stream.queue.finish().map_err(|error| self.failed(&error))?;
+            stream.check(serial);
         }
-        let serial = stream.issued();
-        stream.queue.finish().map_err(|error| self.failed(&error))?;
-        stream.check(serial);
-        Ok(())
+        self.look_at_reads(stream)
+    }
+
+    /// Waits for everything that the next command of a stream would wait for.
+    pub(super) fn settle(&self, stream: &Stream) -> CuResult {
+        if stream.kind == Kind::Blocking {
+            self.finish(&self.legacy)?;
+        }
+        self.synchronize_stream(stream)
     }
 
     /// `cuStreamSynchronize`.
@@ -124,19 +169,44 @@ impl Context {
         self.control.look(self)
     }
 
-    /// Events for everything under way, so that memory is not used again before they have ended. None where there is but one
-    /// context, with the legacy default stream alone: there the order of commands does the same.
-    pub(crate) fn busy(&self) -> CuResult<Vec<Event>> {
-        let others = !self.others.read().unwrap_or_else(PoisonError::into_inner).is_empty()
-            || self.device.contexts.load(Ordering::Acquire) > 1;
-        if !others && !self.has_blocking.load(Ordering::Acquire) {
-            return Ok(Vec::new());
+    /// Events for everything under way, so that memory is not used again before they have ended: also in the legacy default stream,
+    /// because others may come to use the memory beside it.
+    pub(crate) fn busy(&self) -> Vec<Event> {
+        self.let_go();
+        let streams = self.streams();
+        let busy = streams.iter().filter(|stream| !stream.is_idle());
+        // On a lost node nothing is under way.
+        busy.filter_map(|stream| self.marker(stream).ok()).collect()
+    }
+
+    /// Events for everything that the next command of a stream would come after.
+    pub(super) fn before(&self, stream: &Stream) -> CuResult<Vec<Event>> {
+        let mut before = Vec::new();
+        let mut add = |stream: &Stream| -> CuResult {
+            if !stream.is_idle() {
+                before.push(self.marker(stream)?);
+            }
+            Ok(())
+        };
+        match stream.kind {
+            Kind::Legacy => {
+                let others = self.blocking.read().unwrap_or_else(PoisonError::into_inner).clone();
+                others.iter().try_for_each(|other| add(other))?;
+            }
+            Kind::Blocking => add(&self.legacy)?,
+            Kind::NonBlocking => {}
         }
-        let mut busy = Vec::new();
-        for stream in self.streams().iter().filter(|stream| !stream.is_idle()) {
-            busy.extend(self.marker(stream)?);
-        }
-        Ok(busy)
+        add(stream)?;
+        Ok(before)
+    }
+
+    /// Does something while no stream has anything to do, and none gets anything. None if one has.
+    pub(super) fn while_idle<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let blocking = self.blocking.read().unwrap_or_else(PoisonError::into_inner);
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        let streams = || [&self.legacy].into_iter().chain(blocking.iter()).chain(others.iter());
+        let _held: Vec<_> = streams().map(|stream| stream.lock()).collect();
+        streams().all(|stream| stream.is_idle()).then(work)
     }
 
     /// Makes all later commands of a stream wait for an event.

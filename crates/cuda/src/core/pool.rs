@@ -55,6 +55,11 @@ impl Pool {
         }
     }
 
+    /// `cuMemPoolTrimTo`.
+    pub(crate) fn trim(&self, kept: u64) {
+        self.device.space.trim(kept);
+    }
+
     /// Whether it is a device's own, which is never destroyed.
     pub(crate) fn is_default(&self) -> bool {
         self.is_default
@@ -83,7 +88,7 @@ impl Pool {
                 self.threshold.store(value, Ordering::Relaxed);
                 Ok(())
             }
-            1..=8 => Ok(()),
+            CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES..=CU_MEMPOOL_ATTR_USED_MEM_HIGH => Ok(()),
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
@@ -93,12 +98,11 @@ impl Pool {
 pub(crate) fn allocate(context: &Context, device: &Device, size: u64) -> CuResult<u64> {
     context.check()?;
     // "If bytesize is 0, cuMemAlloc() returns CUDA_ERROR_INVALID_VALUE", and so it is here.
-    device.allocate(size, context.number(), true)
+    device.allocate(size, context.number())
 }
 
 /// `cuMemFreeAsync`: "... the memory is freed in stream order".
 pub(crate) fn free(context: &Context, device: &Device, stream: &Stream, address: u64) -> CuResult {
     context.check()?;
-    let busy = if stream.is_idle() { Vec::new() } else { context.marker(stream)?.into_iter().collect() };
-    device.release(address, true, busy)
+    device.release(address, context.before(stream)?)
 }

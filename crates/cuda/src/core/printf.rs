@@ -3,6 +3,8 @@
 
 use std::ffi::CString;
 
+use rustc_hash::FxHashMap;
+
 /// Takes over what OpenCL kernels print.
 pub(crate) fn install() {
     penstock_client::set_printer(write);
@@ -25,9 +27,11 @@ unsafe extern "C" {
 /// Size of the record, size of the arguments, address of the format.
 const HEADER_BYTES: usize = 16;
 
-/// Prints the records of a ring. `text`: a string on the device.
+/// Prints the records of a ring. `text`: a string on the device, which is asked for once: most records have the same few.
 pub(crate) fn print(mut records: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>) {
     let mut out = Vec::new();
+    let mut known = FxHashMap::<u64, Vec<u8>>::default();
+    let mut text = |address| known.entry(address).or_insert_with(|| text(address)).clone();
     while let Some((header, _)) = records.split_first_chunk::<HEADER_BYTES>() {
         let u32_at = |at: usize| {
             header.get(at..).and_then(|it| it.first_chunk()).map_or(0, |it| u32::from_le_bytes(*it))
@@ -41,7 +45,7 @@ pub(crate) fn print(mut records: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>) {
         let args = record.get(HEADER_BYTES..).unwrap_or_default();
         let args = args.get(..u32_at(4) as usize).unwrap_or(args);
         let format = text(format);
-        render(&format, args, text, &mut out);
+        render(&format, args, &mut text, &mut out);
         records = rest;
     }
     if !out.is_empty() {
@@ -212,6 +216,18 @@ mod tests {
         assert_eq!(rendered("%*d|", &star), "7   |");
         // Too few arguments: zeros, and nothing beside them is read.
         assert_eq!(rendered("%d %f", &[]), "0 0.000000");
+    }
+
+    #[test]
+    fn a_text_is_asked_for_once() {
+        // One record: its size, no arguments, the address of its format.
+        let record = [16_u32.to_le_bytes(), [0; 4], 0x500_u32.to_le_bytes(), [0; 4]].concat();
+        let mut asked = Vec::new();
+        print(&record.repeat(1000), &mut |address| {
+            asked.push(address);
+            Vec::new()
+        });
+        assert_eq!(asked, [0x500]);
     }
 
     #[test]

@@ -89,13 +89,16 @@ impl Context {
             (RowSide::Host(to), RowSide::Device(from)) => self.read_rows(stream, &apart, to, from, when),
             (RowSide::Device(to), RowSide::Device(from)) => self.move_rows(stream, &apart, to, from),
             (RowSide::Host(to), RowSide::Host(from)) => {
-                self.synchronize_stream(stream)?;
+                self.settle(stream)?;
                 apart.on_host(to, from)
             }
         }
     }
 
     fn write_rows(&self, stream: &Stream, apart: &Apart, to: u64, from: usize) -> CuResult {
+        if let Some(owner) = self.elsewhere(to)? {
+            return owner.as_peer(self, stream, |own| owner.write_rows(own, apart, to, from));
+        }
         let place = self.device.space.place(to, apart.target_reach()?)?;
         let reach = apart.source_reach()?;
         self.until_written(stream, from, usize::try_from(reach).unwrap_or(usize::MAX))?;
@@ -114,11 +117,13 @@ impl Context {
     }
 
     fn read_rows(&self, stream: &Stream, apart: &Apart, to: usize, from: u64, when: When) -> CuResult {
+        if let Some(owner) = self.elsewhere(from)? {
+            return owner.as_peer(self, stream, |own| owner.read_rows(own, apart, to, from, When::Now));
+        }
         let place = self.device.space.place(from, apart.source_reach()?)?;
         let bytes = Rows::host(to, apart.target_reach()?)?;
         let pitch = usize::try_from(apart.to.pitch).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         let width = usize::try_from(apart.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        self.late.read(to, bytes.size());
         let target = HostTarget::rows(bytes, width, pitch);
         let (event, serial) = self.issue(stream, |queue, waits| {
             queue.read_rect(
@@ -130,13 +135,31 @@ impl Context {
             )
         })?;
         if when == When::Later && host::is_registered(bytes.address(), bytes.size()) {
+            if let Some(event) = event {
+                self.late.read(to, bytes.size(), event.clone());
+                stream.unseen.add(event);
+            }
             return Ok(());
         }
-        self.finish(stream)?;
-        self.await_event(stream, event, serial)
+        // In any case until the program's memory is written no more.
+        let finished = self.finish(stream);
+        self.await_event(stream, event, serial).and(finished)
     }
 
-    fn move_rows(&self, stream: &Stream, apart: &Apart, to: u64, from: u64) -> CuResult {
+    fn move_rows(&self, stream: &Arc<Stream>, apart: &Apart, to: u64, from: u64) -> CuResult {
+        match (self.elsewhere(from)?, self.elsewhere(to)?) {
+            (None, None) => {}
+            (Some(source), Some(target)) if source.device.ordinal == target.device.ordinal => {
+                return target.as_peer(self, stream, |own| target.move_rows(own, apart, to, from));
+            }
+            // Between devices row by row.
+            _ => {
+                return (0..apart.height).try_for_each(|y| {
+                    let (to, from) = (to + y * apart.to.pitch, from + y * apart.from.pitch);
+                    self.copy(stream, Side::Device(to), Side::Device(from), apart.width, When::Now)
+                });
+            }
+        }
         let space = &self.device.space;
         let (source, target) =
             (space.place(from, apart.source_reach()?)?, space.place(to, apart.target_reach()?)?);

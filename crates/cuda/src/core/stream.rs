@@ -2,15 +2,16 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use penstock_client::{Event, Queue, Want};
+use penstock_client::{Error, Event, Queue, Want};
 use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
 use super::device::Device;
 use super::platform;
+use super::unseen::Unseen;
 use crate::edge::{CuResult, Object, forget, new_number, of_error, of_status, publish};
 
 /// Which stream `NULL` is: that differs between the two sets of functions.
@@ -40,10 +41,14 @@ const PROFILING: u64 = 1 << 1;
 pub(crate) struct Stream {
     number: u64,
     context: Weak<Context>,
+    /// Its number.
+    owner: u64,
     pub(crate) queue: Arc<Queue>,
     pub(crate) kind: Kind,
     pub(crate) flags: u32,
     pub(crate) priority: i32,
+    /// Held while a command is sent and counted: else the end of one might be taken for that of one before it.
+    sending: Mutex<()>,
     /// Commands so far.
     issued: AtomicU64,
     /// So many of them have ended, as far as is known.
@@ -55,10 +60,21 @@ pub(crate) struct Stream {
     /// How far the other side has waited for: of the legacy stream, for a blocking one; of this one, for the legacy stream.
     pub(crate) seen: AtomicU64,
     pub(crate) seen_by_legacy: AtomicU64,
-    /// The program has no handle of it any more; it is known until its commands have ended.
-    is_leaving: AtomicBool,
-    /// A marker behind so many commands, for who asks whether they have ended.
-    probe: Mutex<Option<(u64, Event)>>,
+    /// The program has no handle of it any more: it is known until this has ended, which is behind all its commands. None in it: the
+    /// node is lost.
+    farewell: OnceLock<Option<Event>>,
+    /// A marker for who asks whether all commands have ended.
+    probe: Mutex<Option<Probe>>,
+    /// Reads that nobody waits for.
+    pub(crate) unseen: Unseen,
+}
+
+/// A marker behind so many commands.
+struct Probe {
+    serial: u64,
+    event: Event,
+    /// Whether the worker has been made to see it.
+    is_flushed: bool,
 }
 
 impl Object for Stream {
@@ -67,6 +83,10 @@ impl Object for Stream {
 
     fn number(&self) -> u64 {
         self.number
+    }
+
+    fn owner(&self) -> u64 {
+        self.owner
     }
 }
 
@@ -78,7 +98,7 @@ impl Stream {
 
     pub(crate) fn new(
         queue: Arc<Queue>,
-        context: Weak<Context>,
+        (context, owner): (Weak<Context>, u64),
         kind: Kind,
         flags: u32,
         priority: i32,
@@ -86,18 +106,21 @@ impl Stream {
         Arc::new(Self {
             number: new_number(),
             context,
+            owner,
             queue,
             kind,
             flags,
             priority,
+            sending: Mutex::default(),
             issued: AtomicU64::new(0),
             done: AtomicU64::new(0),
             silent: AtomicU64::new(0),
             checked: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             seen_by_legacy: AtomicU64::new(0),
-            is_leaving: AtomicBool::new(false),
+            farewell: OnceLock::new(),
             probe: Mutex::default(),
+            unseen: Unseen::default(),
         })
     }
 
@@ -108,8 +131,7 @@ impl Stream {
         }
         context.check()?;
         let kind = if flags & CU_STREAM_NON_BLOCKING == 0 { Kind::Blocking } else { Kind::NonBlocking };
-        let stream =
-            Self::new(Self::queue_on(&context.device)?, Arc::downgrade(context), kind, flags, priority);
+        let stream = Self::new(Self::queue_on(&context.device)?, context.as_owner(), kind, flags, priority);
         context.add(&stream);
         publish(&stream);
         Ok(stream)
@@ -130,7 +152,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Counts a command. Its number.
+    /// Keeps others from sending until the result is dropped.
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a command that was sent while [`Self::lock`] was held. Its number.
     #[inline]
     pub(crate) fn count(&self, has_event: bool) -> u64 {
         let serial = self.issued.fetch_add(1, Ordering::AcqRel) + 1;
@@ -169,36 +197,62 @@ impl Stream {
         self.done.load(Ordering::Acquire) >= self.issued()
     }
 
+    /// Whether the program has destroyed it, and all its commands have ended.
     fn has_left(&self) -> bool {
-        self.is_leaving.load(Ordering::Acquire) && self.is_settled()
+        let Some(farewell) = self.farewell.get() else { return false };
+        self.is_settled() || farewell.as_ref().is_none_or(|event| event.poll().is_some())
+    }
+
+    /// An event that ends with all commands so far. One does for all who ask before there are more. `flush`: the worker sees it now.
+    pub(crate) fn behind(&self, flush: bool) -> Result<Event, Error> {
+        let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+        // Asked for before the marker is sent: it may be behind more than that.
+        let serial = self.issued();
+        if probe.as_ref().is_none_or(|probe| probe.serial < serial) {
+            let marker = self.queue.marker(None, &[], Want::Event)?;
+            let event = marker.unwrap_or_else(|| Event::ended(penstock_wire::Status::OK));
+            *probe = Some(Probe { serial, event, is_flushed: false });
+        }
+        let Some(probe) = probe.as_mut() else { return Ok(Event::ended(penstock_wire::Status::OK)) };
+        if flush && !std::mem::replace(&mut probe.is_flushed, true) {
+            self.queue.flush()?;
+        }
+        Ok(probe.event.clone())
     }
 
     /// `cuStreamQuery`.
     pub(crate) fn query(&self, context: &Context) -> CuResult {
         context.check()?;
+        let mut is_new = false;
+        if self.kind == Kind::Legacy && context.has_blocking.load(Ordering::Acquire) {
+            // What the legacy default stream would wait for.
+            let others = context.blocking.read().unwrap_or_else(PoisonError::into_inner).clone();
+            for other in &others {
+                is_new |= other.ask(context)?;
+            }
+        }
+        is_new |= self.ask(context)?;
+        if is_new { context.control.look(context) } else { Ok(()) }
+    }
+
+    /// Whether all commands have ended; not if that was known already.
+    ///
+    /// # Errors
+    /// They have not, or one failed.
+    fn ask(&self, context: &Context) -> CuResult<bool> {
         if self.is_idle() {
-            return Ok(());
+            context.look_at_reads(self)?;
+            return Ok(false);
         }
         let serial = self.issued();
-        let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = probe.as_ref().filter(|(at, _)| *at >= serial).map(|(_, event)| event.clone());
-        let event = match known {
-            Some(event) => event,
-            None => {
-                let marker =
-                    self.queue.marker(None, &[], Want::Event).map_err(|error| context.failed(&error))?;
-                self.queue.flush().map_err(|error| context.failed(&error))?;
-                let event = marker.unwrap_or_else(|| Event::ended(penstock_wire::Status::OK));
-                probe.insert((serial, event)).1.clone()
-            }
-        };
-        drop(probe);
+        let event = self.behind(true).map_err(|error| context.failed(&error))?;
         match event.poll() {
             None => Err(CUDA_ERROR_NOT_READY),
             Some(status) if status.is_error() => Err(context.fail(of_status(status))),
             Some(_) => {
                 self.reach(serial);
-                context.control.look(context)
+                context.look_at_reads(self)?;
+                Ok(true)
             }
         }
     }
@@ -230,11 +284,9 @@ impl Context {
         if stream.kind == Kind::NonBlocking { &self.others } else { &self.blocking }
     }
 
-    fn add(&self, stream: &Arc<Stream>) {
-        let mut list = self.list_for(stream).write().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|known| !known.has_left());
-        list.push(stream.clone());
-        drop(list);
+    pub(super) fn add(&self, stream: &Arc<Stream>) {
+        self.let_go();
+        self.list_for(stream).write().unwrap_or_else(PoisonError::into_inner).push(stream.clone());
         if stream.kind == Kind::Blocking {
             self.has_blocking.store(true, Ordering::Release);
         }
@@ -242,9 +294,37 @@ impl Context {
 
     /// What is under way in the stream goes on, and is waited for like that of all others.
     fn remove(&self, stream: &Stream) {
-        stream.is_leaving.store(true, Ordering::Release);
-        let mut list = self.list_for(stream).write().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|known| !known.has_left());
+        let farewell = if stream.is_settled() { None } else { stream.behind(false).ok() };
+        if stream.farewell.set(farewell).is_ok() {
+            self.leaving.fetch_add(1, Ordering::AcqRel);
+        }
+        self.let_go();
+    }
+
+    /// Lets go of streams that the program has destroyed, where all that they had to do has ended.
+    pub(super) fn let_go(&self) {
+        if self.leaving.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        for list in [&self.blocking, &self.others] {
+            // Asked without the lock: that may receive.
+            let known = list.read().unwrap_or_else(PoisonError::into_inner).clone();
+            for gone in known.iter().filter(|stream| stream.has_left()) {
+                let mut list = list.write().unwrap_or_else(PoisonError::into_inner);
+                let Some(index) = list.iter().position(|stream| Arc::ptr_eq(stream, gone)) else { continue };
+                list.swap_remove(index);
+                drop(list);
+                self.leaving.fetch_sub(1, Ordering::AcqRel);
+                // That a command without an event failed is told now or never. All have ended, so this is one round trip.
+                _ = self.finish(gone);
+            }
+        }
+    }
+
+    /// How many streams there are, with those that were destroyed and whose commands have not ended, as far as is known.
+    pub(crate) fn stream_count(&self) -> usize {
+        self.let_go();
+        self.streams().len()
     }
 }
 
@@ -278,8 +358,7 @@ fn of_thread(context: &Arc<Context>) -> CuResult<Arc<Stream>> {
     if let Some(stream) = known {
         return Ok(stream);
     }
-    let stream =
-        Stream::new(Stream::queue_on(&context.device)?, Arc::downgrade(context), Kind::Blocking, 0, 0);
+    let stream = Stream::new(Stream::queue_on(&context.device)?, context.as_owner(), Kind::Blocking, 0, 0);
     context.add(&stream);
     OF_THREAD.with_borrow_mut(|all| {
         // Those of contexts that are gone.

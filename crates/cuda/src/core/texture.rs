@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use penstock_cuda_sys::driver::*;
 use rustc_hash::FxHashMap;
 
+use super::arena::Block;
 use super::array::{Array, channel_bytes};
 use super::context::Context;
 use super::device::Device;
@@ -15,7 +16,10 @@ const DESCRIPTOR_BYTES: usize = 64;
 
 /// A texture object, by the address of its descriptor, which is its handle.
 struct Texture {
+    /// The number of its context.
+    context: u64,
     device: Arc<Device>,
+    block: Block,
     resource: CUDA_RESOURCE_DESC,
     texture: CUDA_TEXTURE_DESC,
 }
@@ -105,6 +109,7 @@ fn descriptor(pixels: &Pixels, texture: &CUDA_TEXTURE_DESC) -> CuResult<[u8; DES
         has(CU_TRSF_NORMALIZED_COORDINATES),
         has(CU_TRSF_SRGB),
         pixels.size[2],
+        texture.addressMode[2],
     ];
     for (place, word) in bytes[16..].as_chunks_mut::<4>().0.iter_mut().zip(words) {
         *place = word.to_le_bytes();
@@ -114,7 +119,7 @@ fn descriptor(pixels: &Pixels, texture: &CUDA_TEXTURE_DESC) -> CuResult<[u8; DES
 
 /// `cuTexObjectCreate`.
 pub(crate) fn create(
-    context: &Context,
+    context: &Arc<Context>,
     resource: &CUDA_RESOURCE_DESC,
     texture: &CUDA_TEXTURE_DESC,
 ) -> CuResult<CUtexObject> {
@@ -128,20 +133,29 @@ pub(crate) fn create(
     }
     let device = &context.device;
     let bytes = descriptor(&pixels(resource)?, texture)?;
-    let address = device.allocate(DESCRIPTOR_BYTES as u64, context.number(), false)?;
-    device.write_now(address, &bytes).map_err(|error| context.failed(&error))?;
-    textures().insert(address, Texture { device: device.clone(), resource: *resource, texture: *texture });
-    Ok(address)
+    let block = device.allocate_block(DESCRIPTOR_BYTES as u64, context.number())?;
+    // Beside all streams: nobody uses this memory yet.
+    context.write_aside(block.address, &bytes)?;
+    let made = Texture {
+        context: context.number(),
+        device: device.clone(),
+        block,
+        resource: *resource,
+        texture: *texture,
+    };
+    textures().insert(block.address, made);
+    Ok(block.address)
 }
 
 /// `cuTexObjectDestroy`.
 pub(crate) fn destroy(object: CUtexObject) -> CuResult {
     let texture = textures().remove(&object).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    let busy = match Context::peek() {
-        Some(context) => context.busy()?,
-        None => Vec::new(),
-    };
-    texture.device.release(object, false, busy)
+    texture.device.release_block(texture.block, texture.device.busy())
+}
+
+/// Forgets all texture objects of a context that has ended. Their memory goes with the context's.
+pub(crate) fn forget_of(context: u64) {
+    textures().retain(|_, texture| texture.context != context);
 }
 
 /// What a texture object was made of.

@@ -23,6 +23,11 @@ pub(crate) trait Object: Any + Send + Sync + Sized {
     /// Its number.
     fn number(&self) -> u64;
 
+    /// The number of the context that it ends with; 0: none.
+    fn owner(&self) -> u64 {
+        0
+    }
+
     /// The handle, as programs hold it.
     fn raw(&self) -> *mut Self::Raw {
         without_provenance_mut(usize::try_from(self.number()).unwrap_or(0))
@@ -44,7 +49,8 @@ pub(crate) trait Object: Any + Send + Sync + Sized {
 }
 
 type Erased = dyn Any + Send + Sync;
-type Living = FxHashMap<u64, Arc<Erased>>;
+/// By number: the context that the object ends with, and the object.
+type Living = FxHashMap<u64, (u64, Arc<Erased>)>;
 
 /// A power of two. Threads of a program that use different objects seldom meet.
 const SHARDS: usize = 16;
@@ -65,7 +71,7 @@ fn shard(number: u64) -> &'static RwLock<Living> {
 }
 
 fn find(number: u64) -> Option<Arc<Erased>> {
-    shard(number).read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    shard(number).read().unwrap_or_else(PoisonError::into_inner).get(&number).map(|(_, it)| it.clone())
 }
 
 /// A number for a new object.
@@ -76,8 +82,8 @@ pub(crate) fn new_number() -> u64 {
 
 /// Makes an object known by its number.
 pub(crate) fn publish<T: Object>(object: &Arc<T>) {
-    let number = object.number();
-    shard(number).write().unwrap_or_else(PoisonError::into_inner).insert(number, object.clone());
+    let (number, entry) = (object.number(), (object.owner(), object.clone() as Arc<Erased>));
+    shard(number).write().unwrap_or_else(PoisonError::into_inner).insert(number, entry);
 }
 
 /// The handle is none any more. Whoever uses the object at this moment goes on. `None`: it was none already.
@@ -86,6 +92,16 @@ pub(crate) fn forget<T: Object>(object: &T) -> Option<()> {
     // Dropped without the lock: that may forget other objects.
     let removed = shard(number).write().unwrap_or_else(PoisonError::into_inner).remove(&number);
     removed.map(drop)
+}
+
+/// As [`forget`] for everything that ends with a context.
+pub(crate) fn forget_of(owner: u64) {
+    for shard in &LIVING {
+        let mut living = shard.write().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<_> = living.extract_if(|_, (of, _)| *of == owner).collect();
+        drop(living);
+        drop(gone);
+    }
 }
 
 #[cfg(test)]
@@ -126,5 +142,28 @@ mod tests {
         assert_eq!(forget(&*one), None);
         assert_eq!(One::borrow(raw).err(), Some(CUDA_ERROR_INVALID_HANDLE));
         assert_ne!(new_number(), one.0);
+    }
+
+    #[test]
+    fn what_ends_with_a_context_is_forgotten_with_it() {
+        struct Owned(u64, u64);
+        impl Object for Owned {
+            type Raw = Raw;
+            const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
+            fn number(&self) -> u64 {
+                self.0
+            }
+            fn owner(&self) -> u64 {
+                self.1
+            }
+        }
+        let (owner, other) = (new_number(), new_number());
+        let made: Vec<_> = [owner, other, owner].map(|of| Arc::new(Owned(new_number(), of))).into();
+        made.iter().for_each(publish);
+        forget_of(owner);
+        let known: Vec<_> = made.iter().map(|it| Owned::of_number(it.0).is_ok()).collect();
+        assert_eq!(known, [false, true, false]);
+        assert_eq!(Arc::strong_count(&made[0]), 1);
+        assert_eq!(forget(&*made[1]), Some(()));
     }
 }

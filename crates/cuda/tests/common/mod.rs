@@ -6,15 +6,18 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Condvar, Mutex, OnceLock, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use penstock_cuda::api::context::{cuCtxCreate_v2, cuCtxDestroy_v2, cuCtxSynchronize};
 use penstock_cuda::api::copy::{cuMemcpyDtoH_v2, cuMemcpyHtoD_v2};
 use penstock_cuda::api::error::cuInit;
+use penstock_cuda::api::event::cuEventCreate;
 use penstock_cuda::api::launch::cuLaunchKernel;
 use penstock_cuda::api::memory::cuMemAlloc_v2;
 use penstock_cuda::api::module::{cuModuleGetFunction, cuModuleLoadData};
+use penstock_cuda::api::stream::{cuLaunchHostFunc, cuStreamCreate};
 use penstock_cuda_sys::driver::*;
 
 /// Names nodes that the tests are to run on, where they are not to start their own.
@@ -133,6 +136,53 @@ pub fn function(module: CUmodule, name: &str) -> CUfunction {
     // SAFETY: a place for the handle, and a string.
     ok(unsafe { cuModuleGetFunction(&raw mut function, module, name.as_ptr()) });
     function
+}
+
+pub fn stream(flags: u32) -> CUstream {
+    let mut stream = null_mut();
+    // SAFETY: a place for the handle.
+    ok(unsafe { cuStreamCreate(&raw mut stream, flags) });
+    stream
+}
+
+pub fn event(flags: u32) -> CUevent {
+    let mut event = null_mut();
+    // SAFETY: a place for the handle.
+    ok(unsafe { cuEventCreate(&raw mut event, flags) });
+    event
+}
+
+/// Keeps a stream from going on until the test lets it: whoever waits for it meanwhile would wait too long.
+#[derive(Default)]
+pub struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+    was_late: AtomicBool,
+}
+
+impl Gate {
+    /// Far longer than anything that does not wait for it.
+    const LATE: Duration = Duration::from_secs(20);
+
+    /// Closes a stream. The gate has to live until the stream has been waited for.
+    pub fn close(&self, stream: CUstream) {
+        // SAFETY: as said.
+        ok(unsafe { cuLaunchHostFunc(stream, Some(hold), std::ptr::from_ref(self).cast_mut().cast()) });
+    }
+
+    pub fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.opened.notify_all();
+        assert!(!self.was_late.load(Ordering::SeqCst), "something has waited for the closed stream");
+    }
+}
+
+unsafe extern "C" fn hold(gate: *mut c_void) {
+    // SAFETY: a gate that lives until the stream has been waited for.
+    let gate = unsafe { &*gate.cast::<Gate>() };
+    let is_open = gate.is_open.lock().unwrap();
+    let (is_open, _) = gate.opened.wait_timeout_while(is_open, Gate::LATE, |is_open| !*is_open).unwrap();
+    gate.was_late.store(!*is_open, Ordering::SeqCst);
 }
 
 /// Launches a kernel whose parameters are 8 bytes each.

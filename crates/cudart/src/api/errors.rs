@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int};
 
 use penstock_cuda_sys::runtime_codes;
 
+use crate::core::context::current_if_there;
 use crate::edge::{last_error, returning, take_last_error};
 
 /// The last error of this thread, which is forgotten unless its context is lost.
@@ -13,7 +14,7 @@ use crate::edge::{last_error, returning, take_last_error};
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
 pub unsafe extern "C" fn cudaGetLastError() -> c_int {
-    returning(runtime_codes::UNKNOWN, take_last_error)
+    returning(runtime_codes::UNKNOWN, || take_last_error(current_if_there))
 }
 
 /// The last error of this thread.
@@ -23,7 +24,7 @@ pub unsafe extern "C" fn cudaGetLastError() -> c_int {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
 pub unsafe extern "C" fn cudaPeekAtLastError() -> c_int {
-    returning(runtime_codes::UNKNOWN, last_error)
+    returning(runtime_codes::UNKNOWN, || last_error(current_if_there))
 }
 
 /// The name of an error.

@@ -57,11 +57,7 @@ pub unsafe extern "C" fn __cudaRegisterFatBinaryEnd(_handle: *mut *mut c_void) {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
 pub unsafe extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
-    returning((), || {
-        if let Some(binary) = registry::binary(handle.cast()) {
-            registry::remove_binary(binary);
-        }
-    });
+    returning((), || registry::remove(handle.cast()));
 }
 
 /// Registers a kernel.

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use penstock_cuda_sys::driver::{CU_STREAM_PER_THREAD, CUevent, CUstream, CUstreamCallback};
 use penstock_cuda_sys::runtime_codes as code;
 
-use crate::core::context::{current, current_ordinal};
+use crate::core::context::{current, ordinal_of};
 use crate::core::per_thread;
 use crate::edge::{RtError, RtResult, entry};
 
@@ -110,15 +110,12 @@ of_stream! {
         }
         current()?.driver.cuStreamGetId(stream, id)
     }
-    /// A stream's device: streams belong to the context that is current when they are used.
+    /// A stream's device.
     fn cudaStreamGetDevice, cudaStreamGetDevice_ptsz(stream, device: *mut c_int) {
         if device.is_null() {
             return Err(RtError::INVALID_VALUE);
         }
-        // The driver says whether there is such a stream here.
-        let mut flags = 0;
-        current()?.driver.cuStreamGetFlags(stream, &raw mut flags)?;
-        device.write(current_ordinal()?);
+        device.write(ordinal_of(stream)?);
         Ok(())
     }
 }

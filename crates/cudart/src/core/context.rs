@@ -4,11 +4,11 @@ use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use penstock_cuda_sys::driver::{CUcontext, CUdevice};
+use penstock_cuda_sys::driver::{CUcontext, CUdevice, CUstream};
 use penstock_cuda_sys::runtime_codes as code;
 
 use super::registry;
-use crate::driver::{Functions, driver};
+use crate::driver::{Functions, driver, driver_if_used};
 use crate::edge::{RtError, RtResult, THREAD, forget_sticky};
 
 /// One device of the driver.
@@ -114,7 +114,9 @@ impl Device {
         if let Some(context) = primary.take() {
             registry::forget_context(context);
             // SAFETY: it was retained once, by this library.
-            unsafe { driver.cuDevicePrimaryCtxRelease(self.handle) }?;
+            let released = unsafe { driver.cuDevicePrimaryCtxRelease(self.handle) };
+            forget_sticky(context);
+            released?;
         }
         // SAFETY: a device of the driver.
         unsafe { driver.cuDevicePrimaryCtxReset(self.handle) }
@@ -142,6 +144,50 @@ pub(crate) fn current() -> RtResult<Current> {
     bind_chosen()
 }
 
+/// The context of this thread as a number, if there is one already.
+pub(crate) fn current_if_there() -> Option<usize> {
+    let driver = driver_if_used()?;
+    let mut context: CUcontext = std::ptr::null_mut();
+    // SAFETY: a place for the answer.
+    unsafe { driver.cuCtxGetCurrent(&raw mut context) }.ok()?;
+    let (bound, resets) = THREAD.with(|thread| thread.bound.get());
+    if !context.is_null() && (context.addr() != bound || resets == RESETS.load(Ordering::Acquire)) {
+        return Some(context.addr());
+    }
+    let device = device(THREAD.with(|thread| thread.device.get())).ok()?;
+    *device.primary.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number of the device that a stream is on.
+///
+/// # Errors
+/// There is no such stream, or the driver's.
+pub(crate) fn ordinal_of(stream: CUstream) -> RtResult<c_int> {
+    let Current { driver, context } = current()?;
+    let mut owner: CUcontext = std::ptr::null_mut();
+    // SAFETY: a place for the answer.
+    unsafe { driver.cuStreamGetCtx(stream, &raw mut owner) }?;
+    if owner == context {
+        return current_ordinal();
+    }
+    let mut handle = 0;
+    // The driver tells the device of the current context alone.
+    // SAFETY: a context of the driver.
+    unsafe { driver.cuCtxSetCurrent(owner) }?;
+    // SAFETY: a place for the answer.
+    let told = unsafe { driver.cuCtxGetDevice(&raw mut handle) };
+    // SAFETY: the context that was current.
+    unsafe { driver.cuCtxSetCurrent(context) }?;
+    told?;
+    ordinal(handle)
+}
+
+/// The number of a device of the driver.
+fn ordinal(handle: CUdevice) -> RtResult<c_int> {
+    let place = devices()?.iter().position(|device| device.handle == handle);
+    place.and_then(|place| c_int::try_from(place).ok()).ok_or(RtError(code::INCOMPATIBLE_DRIVER_CONTEXT))
+}
+
 #[cold]
 fn bind_chosen() -> RtResult<Current> {
     device(THREAD.with(|thread| thread.device.get()))?.bind()
@@ -152,7 +198,7 @@ fn bind_chosen() -> RtResult<Current> {
 /// # Errors
 /// No driver, or no device.
 pub(crate) fn current_ordinal() -> RtResult<c_int> {
-    let devices = devices()?;
+    devices()?;
     let driver = driver()?;
     let mut context: CUcontext = std::ptr::null_mut();
     // SAFETY: a place for the answer.
@@ -164,8 +210,7 @@ pub(crate) fn current_ordinal() -> RtResult<c_int> {
     let mut handle = 0;
     // SAFETY: a place for the answer.
     unsafe { driver.cuCtxGetDevice(&raw mut handle) }?;
-    let place = devices.iter().position(|device| device.handle == handle);
-    place.and_then(|place| c_int::try_from(place).ok()).ok_or(RtError(code::INCOMPATIBLE_DRIVER_CONTEXT))
+    ordinal(handle)
 }
 
 /// `cudaSetDevice`: from now on this thread uses the device, and its context is there.
@@ -173,9 +218,9 @@ pub(crate) fn current_ordinal() -> RtResult<c_int> {
 /// # Errors
 /// There is no such device, or the driver's.
 pub(crate) fn choose(ordinal: c_int) -> RtResult {
-    let device = device(ordinal)?;
+    device(ordinal)?.bind()?;
     THREAD.with(|thread| thread.device.set(ordinal));
-    device.bind().map(drop)
+    Ok(())
 }
 
 /// `cudaDeviceReset`, for the device that this thread uses.
@@ -184,7 +229,6 @@ pub(crate) fn choose(ordinal: c_int) -> RtResult {
 /// The driver's.
 pub(crate) fn reset() -> RtResult {
     device(current_ordinal()?)?.reset()?;
-    forget_sticky();
     let driver = driver()?;
     // SAFETY: no context is always valid.
     unsafe { driver.cuCtxSetCurrent(std::ptr::null_mut()) }

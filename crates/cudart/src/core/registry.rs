@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError, RwLock};
+use std::sync::{LazyLock, Mutex, PoisonError, RwLock, TryLockError};
 
 use penstock_cuda_sys::driver::{CUdeviceptr, CUfunction, CUmodule};
 use penstock_cuda_sys::runtime_codes as code;
@@ -69,6 +69,7 @@ fn change<T>(work: impl FnOnce(&mut Registry) -> T) -> T {
 
 /// Registers a fat binary (none if what the program gave is none: its kernels then cannot be launched).
 pub(crate) fn add_binary(image: Option<Image>) -> &'static Binary {
+    exit::note_home();
     // Few, and until the process ends: a plug-in that is loaded again and again costs these bytes each time.
     let binary: &'static Binary = Box::leak(Box::new(Binary { image, modules: Mutex::default() }));
     change(|registry| registry.binaries.push(binary));
@@ -80,8 +81,13 @@ pub(crate) fn binary(handle: *const c_void) -> Option<&'static Binary> {
     read(|registry| registry.binaries.iter().copied().find(|binary| std::ptr::addr_eq(*binary, handle)))
 }
 
-/// Forgets a binary and all in it, as the program's library with it is unloaded, or the process ends.
-pub(crate) fn remove_binary(binary: &'static Binary) {
+/// Forgets a binary and all in it, as the program's library with it is unloaded, or the process ends. This runs at the end of forked
+/// children, too, and while other threads still use what they will not use for long: then nothing is waited for.
+pub(crate) fn remove(handle: *const c_void) {
+    if exit::ending() || exit::is_forked() {
+        return;
+    }
+    let Some(binary) = binary(handle) else { return };
     change(|registry| {
         registry.binaries.retain(|other| !std::ptr::eq(*other, binary));
         registry.kernels.retain(|_, kernel| !std::ptr::eq(kernel.binary, binary));
@@ -89,10 +95,12 @@ pub(crate) fn remove_binary(binary: &'static Binary) {
         registry.variables.retain(|_, variable| !std::ptr::eq(variable.binary, binary));
     });
     LOSSES.fetch_add(1, Ordering::AcqRel);
-    let modules = std::mem::take(&mut *binary.modules.lock().unwrap_or_else(PoisonError::into_inner));
-    if exit::ending() {
-        return;
-    }
+    // Whoever loads one of its modules now keeps it: that may take long, and the process may be about to end.
+    let modules = match binary.modules.try_lock() {
+        Ok(mut modules) => std::mem::take(&mut *modules),
+        Err(TryLockError::Poisoned(modules)) => std::mem::take(&mut *modules.into_inner()),
+        Err(TryLockError::WouldBlock) => return,
+    };
     let Some(driver) = driver_if_used() else { return };
     for (_, module) in modules {
         let Ok(module) = module else { continue };

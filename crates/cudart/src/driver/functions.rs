@@ -42,18 +42,37 @@ macro_rules! functions {
                 #[inline]
                 pub(crate) unsafe fn $name(&self $(, $parameter: $type)*) -> RtResult {
                     static SAID: AtomicBool = AtomicBool::new(false);
-                    RtError::from_driver(match self.$name {
+                    let told = RtError::from_driver(match self.$name {
                         // SAFETY: as the caller promises.
                         Some(function) => unsafe { function($($parameter),*) },
                         None => {
                             say_once(&SAID, concat!($symbol, ", which the driver lacks,"));
                             LACKING
                         }
-                    })
+                    });
+                    if told.is_err_and(RtError::is_sticky) {
+                        self.keep(told);
+                    }
+                    told
                 }
             )*
         }
     };
+}
+
+impl Functions {
+    /// Remembers an error with the context in which it was told.
+    #[cold]
+    fn keep(&self, told: RtResult) {
+        let mut context: CUcontext = std::ptr::null_mut();
+        if let (Err(error), Some(ask)) = (told, self.cuCtxGetCurrent) {
+            // SAFETY: a place for the answer.
+            _ = unsafe { ask(&raw mut context) };
+            if !context.is_null() {
+                error.keep_for(context.addr());
+            }
+        }
+    }
 }
 
 /// A name of the table as C has it.
@@ -255,6 +274,7 @@ functions! {
     );
     cuStreamGetFlags = "cuStreamGetFlags" (stream: CUstream, flags: Out<c_uint>);
     cuStreamGetPriority = "cuStreamGetPriority" (stream: CUstream, priority: Out<c_int>);
+    cuStreamGetCtx = "cuStreamGetCtx" (stream: CUstream, context: Out<CUcontext>);
     cuStreamGetId = "cuStreamGetId" (stream: CUstream, id: Out<u64>);
 
     cuEventCreate = "cuEventCreate" (event: Out<CUevent>, flags: c_uint);

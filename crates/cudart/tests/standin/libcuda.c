@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef uint64_t address;
 enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201, INVALID_PTX = 218,
@@ -52,12 +53,19 @@ const char *standin_calls(void) {
     return copy;
 }
 
-struct context { int device, alive; };
+struct context { int device, alive, sticky; };
 static struct context primary[DEVICES];
 static __thread struct context *current;
-static int sticky, stream_busy;
+static int stream_busy, refused = -1;
+static volatile int held;
 
 void standin_stream_busy(int busy) { stream_busy = busy; }
+/* The device, by its number, that can have no context; -1: none. */
+void standin_refuse(int device) { refused = device; }
+/* Whether modules take as long to load as this says; whether one is being loaded. */
+static volatile int loading;
+void standin_hold(int hold) { held = hold; }
+int standin_loading(void) { return loading; }
 
 static struct { char *memory; size_t bytes; int device; } allocations[ALLOCATIONS_MAX];
 static struct { char *memory; size_t bytes; unsigned flags; } hosts[ALLOCATIONS_MAX];
@@ -71,7 +79,7 @@ static char *find(address at, size_t bytes) {
 }
 static address to_device(void *host) { return (address)(uintptr_t)host + WINDOW; }
 
-#define CONTEXT() do { if (!current) return INVALID_CONTEXT; if (sticky) return sticky; } while (0)
+#define CONTEXT() do { if (!current) return INVALID_CONTEXT; if (current->sticky) return current->sticky; } while (0)
 
 int cuInit(unsigned flags) { note("cuInit"); return flags ? INVALID_VALUE : OK; }
 int cuDriverGetVersion(int *version) { *version = 13000; return OK; }
@@ -100,6 +108,7 @@ int cuDeviceCanAccessPeer(int *can, int device, int peer) { *can = device != pee
 int cuDevicePrimaryCtxRetain(struct context **context, int device) {
     if (bad(device)) return INVALID_DEVICE;
     note("cuDevicePrimaryCtxRetain %d", device - 40);
+    if (device - 40 == refused) return OUT_OF_MEMORY;
     *context = &primary[device - 40];
     (*context)->device = device;
     (*context)->alive = 1;
@@ -109,7 +118,7 @@ int cuDevicePrimaryCtxRelease_v2(int device) { note("cuDevicePrimaryCtxRelease %
 int cuDevicePrimaryCtxReset_v2(int device) {
     note("cuDevicePrimaryCtxReset %d", device - 40);
     primary[device - 40].alive = 0;
-    sticky = 0;
+    primary[device - 40].sticky = 0;
     return OK;
 }
 int cuCtxGetCurrent(struct context **context) { *context = current; return OK; }
@@ -123,6 +132,9 @@ struct module { char text[512]; struct { char name[64]; char *memory; } variable
 int cuModuleLoadDataEx(struct module **module, const char *image, unsigned count, unsigned *options, void **values) {
     CONTEXT();
     note("cuModuleLoadDataEx");
+    loading = 1;
+    while (held) usleep(1000);
+    loading = 0;
     if (strncmp(image, "STANDIN", 7) != 0) {
         for (unsigned i = 0; i < count; i++)
             if (options[i] == 5) strcpy(values[i], "ptx:3:7: unknown instruction nonsense");
@@ -204,10 +216,10 @@ int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, unsigned
     if (strcmp(function->name, "fill") == 0) { /* fill(unsigned *at, unsigned value, unsigned count) */
         unsigned value = *(unsigned *)parameters[1], count = *(unsigned *)parameters[2];
         char *memory = find(*(address *)parameters[0], 4 * (size_t)count);
-        if (!memory) { sticky = ILLEGAL_ADDRESS; return OK; }
+        if (!memory) { current->sticky = ILLEGAL_ADDRESS; return OK; }
         for (unsigned i = 0; i < count && i < kernel_threads; i++) memcpy(memory + 4 * (size_t)i, &value, 4);
     }
-    if (strcmp(function->name, "trap") == 0) sticky = LAUNCH_FAILED;
+    if (strcmp(function->name, "trap") == 0) current->sticky = LAUNCH_FAILED;
     return OK;
 }
 int cuLaunchCooperativeKernel(struct function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
@@ -404,7 +416,14 @@ int cuStreamCreate(void **stream, unsigned flags) {
     CONTEXT();
     note("cuStreamCreate %u", flags);
     if (flags > 1) return INVALID_VALUE;
-    *stream = malloc(1);
+    struct context **owner = malloc(sizeof *owner);
+    *owner = current;
+    *stream = owner;
+    return OK;
+}
+int cuStreamGetCtx(struct context **stream, struct context **context) {
+    CONTEXT();
+    *context = (uintptr_t)stream <= 2 ? current : *stream;
     return OK;
 }
 int cuStreamDestroy_v2(void *stream) { CONTEXT(); note("cuStreamDestroy"); free(stream); return OK; }

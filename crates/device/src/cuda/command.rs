@@ -4,9 +4,8 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use penstock_cuda_sys::driver::{
-    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_LAUNCH_PARAM_BUFFER_POINTER,
-    CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST,
-    CUDA_MEMCPY3D,
+    CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END, CU_MEMORYTYPE_DEVICE,
+    CU_MEMORYTYPE_HOST, CUDA_MEMCPY3D,
 };
 use penstock_wire::status::Status;
 
@@ -100,17 +99,7 @@ impl Work {
 impl Launch {
     fn give(&mut self, stream: &Arc<Stream>) -> Result<(), Status> {
         let cuda = stream.device().cuda();
-        if self.function.raise_shared(self.shared) {
-            let bytes = i32::try_from(self.shared).map_err(|_| Status::INVALID_VALUE)?;
-            // SAFETY: the function lives with its module.
-            check(unsafe {
-                (cuda.cuFuncSetAttribute)(
-                    self.function.raw(),
-                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                    bytes,
-                )
-            })?;
-        }
+        self.function.allow_shared(self.shared)?;
         let mut size = self.params.len();
         let mut extra = [
             std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_POINTER),

@@ -32,6 +32,7 @@ mod program;
 mod queue;
 mod reaper;
 mod refused;
+mod shared;
 mod stream;
 mod table;
 mod transfer;

@@ -19,9 +19,12 @@ use super::driver::{c_name, check};
 use super::names;
 use super::object::{Address, Object};
 use super::reaper::{Reaper, Remains};
+use super::shared::SharedLimits;
 
 /// What the just-in-time compiler may say, good or bad. Longer texts are cut.
 const LOG_BYTES: usize = 64 << 10;
+/// Functions of a module that are listed, at most: their addresses take 8 MiB, far beyond what libraries of kernels have.
+const FUNCTIONS_MAX: u32 = 1 << 20;
 /// Where a launch may take dynamic shared memory without asking for it first.
 const SHARED_UNASKED: u32 = 48 << 10;
 
@@ -31,13 +34,14 @@ pub(super) struct Module {
     raw: Address<CUmod_st>,
     /// Names that can be seen in its image.
     seen: names::Names,
+    shared: SharedLimits,
 }
 
 /// A kernel.
 pub(super) struct Function {
     raw: Address<CUfunc_st>,
     module: Arc<Module>,
-    /// Dynamic shared memory that a launch may have now.
+    /// Dynamic shared memory that a launch may have, at least.
     shared_max: AtomicU32,
     /// Offset and size of each parameter, where the driver tells.
     params: Option<Vec<(usize, usize)>>,
@@ -82,7 +86,7 @@ impl Module {
         });
         let log = [text(&error), text(&info)].join("\n").trim().to_owned();
         let seen = names::names(image);
-        (loaded.map(|()| Self { device, raw: Address::new(raw), seen }), log)
+        (loaded.map(|()| Self { device, raw: Address::new(raw), seen, shared: SharedLimits::default() }), log)
     }
 
     pub(super) fn device(&self) -> &'static Object<Device> {
@@ -106,9 +110,10 @@ impl Module {
         let mut number = 0;
         // SAFETY: the module lives, and the place through the call.
         check(unsafe { count(&mut number, self.raw.get()) }).ok()?;
-        let mut functions: Vec<CUfunction> = vec![std::ptr::null_mut(); number.min(1 << 20) as usize];
+        let number = number.min(FUNCTIONS_MAX);
+        let mut functions: Vec<CUfunction> = vec![std::ptr::null_mut(); number as usize];
         // SAFETY: the list has as many places as are named.
-        check(unsafe { list(functions.as_mut_ptr(), number.min(1 << 20), self.raw.get()) }).ok()?;
+        check(unsafe { list(functions.as_mut_ptr(), number, self.raw.get()) }).ok()?;
         let text = |function| {
             let mut start = std::ptr::null();
             // SAFETY: the function is one of the module's, which lives.
@@ -234,9 +239,21 @@ impl Function {
         Ok(value)
     }
 
-    /// Whether so much dynamic shared memory must be asked for before a launch; from now on it has been.
-    pub(super) fn raise_shared(&self, bytes: u32) -> bool {
-        self.shared_max.fetch_max(bytes, Ordering::Relaxed) < bytes
+    /// Asks for so much dynamic shared memory, which a launch wants, where that is needed. The device's context is current.
+    pub(super) fn allow_shared(&self, bytes: u32) -> Result<(), Status> {
+        let known = self.shared_max.load(Ordering::Acquire);
+        if known >= bytes {
+            return Ok(());
+        }
+        let value = i32::try_from(bytes).map_err(|_| Status::INVALID_VALUE)?;
+        let set = || {
+            let set = self.module.device.cuda().cuFuncSetAttribute;
+            // SAFETY: the function lives with its module.
+            check(unsafe { set(self.raw(), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, value) })
+        };
+        let now = self.module.shared.allow(self.raw().addr(), bytes, known, set)?;
+        self.shared_max.fetch_max(now, Ordering::AcqRel);
+        Ok(())
     }
 }
 

@@ -15,14 +15,14 @@ static USED: AtomicU64 = AtomicU64::new(0);
 
 /// So many bytes of the session's share; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Share(u64);
+pub struct Share(u64);
 
 impl Share {
     /// Takes `bytes`.
     ///
     /// # Errors
     /// `CL_MEM_OBJECT_ALLOCATION_FAILURE` beyond [`limits::MEMORY_SHARE_MAX`].
-    pub(super) fn take(bytes: u64) -> Result<Self, Status> {
+    pub fn take(bytes: u64) -> Result<Self, Status> {
         // What was released may not be gone yet where CUDA's driver frees it.
         let again = |status| if cuda::drain() { Self::take_of(bytes, memory_max()) } else { Err(status) };
         Self::take_of(bytes, memory_max()).or_else(again)

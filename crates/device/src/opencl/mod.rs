@@ -25,6 +25,7 @@ mod sampler;
 mod transfer;
 mod watch;
 
+pub use account::Share;
 pub use command::Range;
 pub use context::Context;
 pub use device::Device;

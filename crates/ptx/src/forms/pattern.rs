@@ -262,6 +262,8 @@ fn apply_by_opcode(opcode: Opcode, word: &'static str, modifiers: &mut Modifiers
                 return false;
             }
         }
+        // Each operand is in a space of its own.
+        Opcode::CpAsync if matches!(word, "global" | "shared" | "shared::cta") => {}
         Opcode::Lop3 if BoolOp::from_name(word).is_some() => modifiers.bool_op = BoolOp::from_name(word),
         Opcode::Atom | Opcode::Red if Atomic::from_name(word).is_some() => {
             modifiers.atomic = Atomic::from_name(word)

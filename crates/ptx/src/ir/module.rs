@@ -237,6 +237,19 @@ pub struct Function {
     pub line: u32,
 }
 
+impl Function {
+    /// Whether a call through a pointer with this signature can lead here.
+    pub fn fits(&self, signature: &Signature) -> bool {
+        let same = |own: &[Formal], wanted: &[Formal]| {
+            own.iter().map(|formal| formal.size).eq(wanted.iter().map(|formal| formal.size))
+        };
+        self.address_taken
+            && !self.is_entry
+            && same(&self.params, &signature.params)
+            && same(&self.returns, &signature.returns)
+    }
+}
+
 /// A formal parameter or a return value.
 #[derive(Debug, Clone)]
 pub struct Formal {

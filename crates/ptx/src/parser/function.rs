@@ -3,7 +3,7 @@
 use super::scope::{LabelKind, Names};
 use super::{EntryDraft, ModuleName, Parser, constant, cursor};
 use crate::error::{ParseError, ParseErrorKind};
-use crate::ir::{Formal, Function, FunctionId, Signature, Space, Statement, Symbol};
+use crate::ir::{BLOCK_THREADS_MAX, Formal, Function, FunctionId, Signature, Space, Statement, Symbol};
 use crate::lexer::{Place, Token};
 
 /// Most statements of a function: compilers stay far below; the limit bounds what a hostile text can make us keep.
@@ -120,7 +120,21 @@ impl<'a> Parser<'a> {
                         self.extents()?.iter().try_fold(1u32, |product, extent| product.checked_mul(*extent));
                     bounds.max_threads = Some(product.unwrap_or(u32::MAX));
                 }
-                "reqntid" => bounds.required = Some(self.extents()?),
+                "reqntid" => {
+                    let place = self.cursor.place();
+                    let sizes = self.extents()?;
+                    let product = sizes.iter().try_fold(1u32, |product, extent| product.checked_mul(*extent));
+                    if product.is_none_or(|product| product > BLOCK_THREADS_MAX) {
+                        let limit = u64::from(BLOCK_THREADS_MAX);
+                        return Err(
+                            place.error(ParseErrorKind::TooMany { what: "threads in a block", limit })
+                        );
+                    }
+                    if product == Some(0) {
+                        return Err(place.error(ParseErrorKind::Number(String::from("0"))));
+                    }
+                    bounds.required = Some(sizes);
+                }
                 "noreturn" => {
                     self.cursor.advance()?;
                     no_return = true;

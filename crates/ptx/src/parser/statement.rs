@@ -11,8 +11,8 @@ use super::{ModuleName, Parser};
 use crate::error::{OperandProblem, ParseError, ParseErrorKind};
 use crate::forms::{self, Form, Suffixes};
 use crate::ir::{
-    Address, Base, Call, CallTarget, Compare, Guard, Instruction, Kind, Modifiers, Opcode, Operand, SharedId,
-    SharedVariable, Signature, Space, Statement, Symbol, Type,
+    Address, BARRIERS, Base, Call, CallTarget, Compare, Guard, Immediate, Instruction, Kind, Modifiers,
+    Opcode, Operand, Semantics, SharedId, SharedVariable, Signature, Space, Statement, Symbol, Type,
 };
 use crate::lexer::{Place, Token};
 
@@ -155,6 +155,11 @@ impl<'a> Parser<'a> {
             };
             match self.operands(head, form, &suffixes, operands, draft) {
                 Ok(converted) => {
+                    if let Some(number) =
+                        barrier(form.row.opcode, &converted).filter(|it| *it >= u64::from(BARRIERS))
+                    {
+                        return Err(head.place.error(ParseErrorKind::Number(number.to_string())));
+                    }
                     let statement = draft.body.len();
                     for (index, (operand, raw)) in converted.iter().zip(operands).enumerate() {
                         if let (Operand::Label(_) | Operand::Targets(_), Ok(name)) =
@@ -374,17 +379,61 @@ impl<'a> Parser<'a> {
 fn fits_together(opcode: Opcode, suffixes: &Suffixes) -> bool {
     let first = suffixes.types.first().copied().unwrap_or(Type::Pred);
     let last = suffixes.types.last().copied().unwrap_or(Type::Pred);
+    let modifiers = &suffixes.modifiers;
     match opcode {
-        Opcode::Setp | Opcode::Set => {
-            suffixes.modifiers.compare.is_none_or(|compare| can_compare(compare, last))
-        }
+        Opcode::Setp | Opcode::Set => modifiers.compare.is_none_or(|compare| can_compare(compare, last)),
         Opcode::Cvt => {
             // A float that gets narrower has to be rounded.
             let narrows =
                 first.kind() == Kind::Float && last.kind() == Kind::Float && first.bits() < last.bits();
-            !narrows || suffixes.modifiers.rounding.is_some()
+            let can_relu = first.is_float() && first.bits() != 64 && first != Type::F32;
+            (!narrows || modifiers.rounding.is_some()) && (!modifiers.relu || can_relu)
         }
+        Opcode::Ld | Opcode::Ldu | Opcode::St => {
+            // Only global memory is accessed in more than 16 bytes.
+            let bits = first.bits() * u32::from(modifiers.vector.max(1));
+            let most = if modifiers.space == Some(Space::Global) { 256 } else { 128 };
+            bits <= most && has_semantics(opcode, modifiers)
+        }
+        Opcode::Atom | Opcode::Red | Opcode::Fence => has_semantics(opcode, modifiers),
         _ => true,
+    }
+}
+
+/// Whether an instruction can have its `.acquire`, `.release` and the like, and its scope.
+fn has_semantics(opcode: Opcode, modifiers: &Modifiers) -> bool {
+    let Some(semantics) = modifiers.semantics else {
+        // The threads that see a weak access need no scope; atomics are relaxed without a word, fences `.acq_rel`.
+        return match opcode {
+            Opcode::Atom | Opcode::Red | Opcode::Fence => !modifiers.volatile,
+            _ => modifiers.scope.is_none(),
+        };
+    };
+    match opcode {
+        Opcode::Ld => match semantics {
+            Semantics::Weak => modifiers.scope.is_none(),
+            other => matches!(other, Semantics::Relaxed | Semantics::Acquire | Semantics::Mmio),
+        },
+        Opcode::St => match semantics {
+            Semantics::Weak => modifiers.scope.is_none(),
+            other => matches!(other, Semantics::Relaxed | Semantics::Release | Semantics::Mmio),
+        },
+        Opcode::Atom => !matches!(semantics, Semantics::Weak | Semantics::Sc | Semantics::Mmio),
+        Opcode::Red => matches!(semantics, Semantics::Relaxed | Semantics::Release),
+        _ => matches!(semantics, Semantics::Sc | Semantics::AcqRel | Semantics::Acquire | Semantics::Release),
+    }
+}
+
+/// The barrier that an instruction names by its number.
+fn barrier(opcode: Opcode, operands: &[Operand]) -> Option<u64> {
+    let operand = match opcode {
+        Opcode::BarSync | Opcode::BarArrive => operands.first(),
+        Opcode::BarRed => operands.get(1),
+        _ => None,
+    };
+    match operand {
+        Some(Operand::Immediate(Immediate::Integer(number))) => Some(*number),
+        _ => None,
     }
 }
 

@@ -1,15 +1,13 @@
 //! `atom` and `red`.
 //!
-//! What OpenCL 1.2 has no function for is a loop around compare-and-exchange. Orders of memory are those of the device's atomics; `.sc` and
-//! `.acq_rel` get fences around.
+//! What OpenCL 1.2 has no function for is a loop around compare-and-exchange. Orders of memory are those of the device's atomics; what
+//! acquires, releases or is `.sc` gets fences around.
 
 use super::TranslateError;
 use super::body::Writer;
 use super::operand::value_type;
-use super::place::{Access, Place};
-use crate::ir::{
-    Address, Atomic, Base, Instruction, Opcode, Operand, SHARED_WINDOW, Semantics, Space, Symbol, Type,
-};
+use super::place::Access;
+use crate::ir::{Address, Atomic, Instruction, Opcode, Operand, Space, Type};
 
 impl Writer<'_> {
     pub(super) fn atomic(&mut self, what: &Instruction) -> Result<(), TranslateError> {
@@ -64,46 +62,21 @@ impl Writer<'_> {
         let c = value_type(done);
         let memory = Self::memory_type(done);
         let space = what.modifiers.space.unwrap_or(Space::Generic);
+        if !matches!(space, Space::Generic | Space::Global | Space::Shared) {
+            return Err(TranslateError::not_served(what));
+        }
         let place = self.place(what, address, space, Access { ty: &memory, bytes: what.ty().bytes() })?;
         let call = |object: &str, space: &str| {
             let name =
                 if function.starts_with("ps_") { format!("{function}_{space}") } else { function.to_owned() };
             format!("{name}((volatile __{space} {c} *)&{object}, {arguments})")
         };
-        let fences = matches!(
-            what.modifiers.semantics,
-            Some(Semantics::AcqRel | Semantics::Acquire | Semantics::Release | Semantics::Sc)
-        );
-        if fences {
-            self.fence();
-        }
-        self.line(&format!("{{ {c} x;"));
-        match place {
-            Place::Known(object) => {
-                let space = if self.is_shared(address, space) { "local" } else { "global" };
-                self.line(&format!("x = {};", call(&object, space)));
-            }
-            Place::Generic { address, shared, global, .. } => {
-                let other = format!("x = {};", call(&global, "global"));
-                match shared {
-                    Some(shared) => self.line(&format!(
-                        "if ({address} >> 56 == {:#x}UL) x = {}; else {other}",
-                        SHARED_WINDOW >> 56,
-                        call(&shared, "local")
-                    )),
-                    None => self.line(&other),
-                }
-            }
-        }
-        if fences {
-            self.fence();
-        }
+        self.fence_before(&what.modifiers);
+        self.line(&format!("{{ {c} x = 0;"));
+        let done = |object: &str, space: &str| format!("x = {};", call(object, space));
+        self.by_window(what, place, &done);
+        self.fence_behind(&what.modifiers);
         Ok(())
-    }
-
-    fn is_shared(&self, address: &Address, space: Space) -> bool {
-        let named = matches!(address.base, Base::Symbol(Symbol::Shared(_)));
-        space == Space::Shared || (space == Space::Generic && named)
     }
 }
 

@@ -1,13 +1,15 @@
 //! The body of one kernel: declarations, labels, one statement after the other.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
+use super::ending::{self, Failing};
 use super::flow::Flow;
 use super::linear::Sums;
 use super::operand::register_type;
 use super::uniform::Uniform;
 use super::{Options, TranslateError};
-use crate::ir::{Entry, Function, Instruction, Module, Opcode, Operand, RegisterId, Space, Statement};
+use crate::ir::{Entry, Function, Instruction, Module, Opcode, Operand, RegisterId, Space, Statement, Type};
 
 /// The text between the braces of a kernel, and what is known of it.
 pub(super) struct Body {
@@ -34,6 +36,7 @@ pub(super) struct Writer<'a> {
     pub options: &'a Options,
     pub flow: &'a Flow,
     pub sums: &'a Sums<'a>,
+    pub uniform: &'a Uniform,
     /// The statement at hand.
     pub at: usize,
     /// Whether the kernel is written as a state machine.
@@ -50,6 +53,15 @@ pub(super) struct Writer<'a> {
     pub uses_exchange: bool,
     /// Whether predicates of a block are counted.
     pub uses_sums: bool,
+    /// Whether threads agree on what they loaded.
+    pub uses_agreement: bool,
+    /// How a thread knows that it must not go on.
+    pub failing: Failing,
+    /// The blocks behind loops that such threads go to, by the branches that close the loops; and all of them.
+    pub exits: HashMap<usize, usize>,
+    pub left_to: HashSet<usize>,
+    /// Whether generic addresses may be those of parameters.
+    pub has_param_window: bool,
     /// Whether threads meet anywhere.
     pub has_meetings: bool,
     /// The next free state of the machine.
@@ -62,6 +74,23 @@ pub(super) struct Writer<'a> {
     lines: Vec<Line>,
 }
 
+/// Without double precision a double is its bits, which can be loaded, stored and moved.
+pub(super) fn doubles_as_bits(function: &mut Function) {
+    for register in function.registers.iter_mut().filter(|register| register.ty == Type::F64) {
+        register.ty = Type::B64;
+    }
+    for statement in function.body.iter_mut().flatten() {
+        let Statement::Instruction(what) = statement else { continue };
+        if keeps_bits(what.opcode) {
+            what.types.iter_mut().filter(|ty| **ty == Type::F64).for_each(|ty| *ty = Type::B64);
+        }
+    }
+}
+
+const fn keeps_bits(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Ld | Opcode::Ldu | Opcode::St | Opcode::Mov)
+}
+
 impl Body {
     pub(super) fn of(
         module: &Module,
@@ -70,8 +99,20 @@ impl Body {
         options: &Options,
     ) -> Result<Self, TranslateError> {
         let flow = Flow::of(function);
-        let uniform = Uniform::of(function, &flow);
+        let uniform = super::agree::uniform(function, &flow);
         let sums = Sums::of(module, entry, function, &flow, &uniform);
+        let is_machine = super::machine::is_needed(function, &flow, &uniform);
+        let has_meetings = super::machine::has_meetings(function);
+        let failing = match has_meetings && !is_machine {
+            _ if options.check => Failing::Any,
+            true if ending::has_traps(module, function) => Failing::Own,
+            _ => Failing::Never,
+        };
+        let exits = match has_meetings && !is_machine && failing != Failing::Never {
+            true => ending::exits(function, &flow),
+            false => HashMap::new(),
+        };
+        let left_to = exits.values().copied().collect();
         let mut writer = Writer {
             module,
             entry,
@@ -79,8 +120,9 @@ impl Body {
             options,
             flow: &flow,
             sums: &sums,
+            uniform: &uniform,
             at: 0,
-            is_machine: super::machine::is_needed(function, &flow, &uniform),
+            is_machine,
             uses_lid: false,
             uses_shared: false,
             uses_frame: false,
@@ -91,7 +133,12 @@ impl Body {
             uses_barriers: false,
             uses_exchange: false,
             uses_sums: false,
-            has_meetings: super::machine::has_meetings(function),
+            uses_agreement: false,
+            has_param_window: super::param::has_window(function),
+            failing,
+            exits,
+            left_to,
+            has_meetings,
             next_state: 0,
             outcomes: Vec::new(),
             steps_used: vec![false; function.registers.len()],
@@ -120,6 +167,10 @@ impl Writer<'_> {
                 continue;
             }
             self.at = index;
+            let block = self.flow.block_of[index];
+            if self.left_to.contains(&block) && self.flow.blocks[block].start == index {
+                self.line(&format!("X{block}:;"));
+            }
             match statement {
                 Statement::Label(label) => self.line(&format!("L{}:;", label.0)),
                 Statement::Instruction(instruction) => self.guarded(instruction)?,
@@ -137,7 +188,10 @@ impl Writer<'_> {
             let name = self.name(guard.register);
             self.line(&format!("if ({not}{name}) {{"));
         }
-        self.instruction(instruction)?;
+        self.unless_failed(instruction)?;
+        if self.uniform.agreed.contains(&self.at) {
+            self.agree(instruction)?;
+        }
         if instruction.guard.is_some() {
             self.line("}");
         } else if self.lines[from..].iter().any(|line| line.text.starts_with("const ")) {
@@ -206,9 +260,12 @@ impl Writer<'_> {
                 writeln!(text, "__local uchar sh[{}] __attribute__((aligned(128)));", self.shared_bytes());
         }
         if self.is_machine {
-            super::machine::declare(self.threads_most(), text);
+            super::machine::declare(self.function, self.threads_most(), text);
         } else if self.uses_exchange {
             super::warp::declare(self.threads_most(), self.uses_sums, text);
+        }
+        if self.uses_agreement {
+            super::agree::declare(text);
         }
         if self.uses_lid || self.uses_exchange || self.is_machine {
             text.push_str("const uint lid = (uint)get_local_id(0) + (uint)get_local_size(0) * ((uint)get_local_id(1) + (uint)get_local_size(1) * (uint)get_local_id(2));\n");
@@ -221,6 +278,9 @@ impl Writer<'_> {
         }
         if self.has_meetings && !self.is_machine {
             text.push_str("int zero = 0;\n");
+        }
+        if self.failing == Failing::Own {
+            text.push_str("bool dead = false;\n");
         }
         if self.uses_carry {
             text.push_str("uint carry = 0;\n");
@@ -264,6 +324,7 @@ impl Writer<'_> {
                 let [Operand::Label(label)] = what.operands[..] else {
                     return Err(TranslateError::operand(what, &what.operands));
                 };
+                self.leave_loop(what);
                 let text = self.go(label);
                 self.line(&text);
                 Ok(())
@@ -310,15 +371,15 @@ impl Writer<'_> {
     }
 
     fn is_double(&self, what: &Instruction) -> bool {
-        let arithmetic = !matches!(what.opcode, Opcode::Ld | Opcode::St | Opcode::Mov);
-        arithmetic && what.types.contains(&crate::ir::Type::F64)
+        !keeps_bits(what.opcode) && what.types.contains(&Type::F64)
     }
 
     fn switch(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let [index, Operand::Targets(labels)] = &what.operands[..] else {
             return Err(TranslateError::operand(what, &what.operands));
         };
-        let index = self.read(what, index, crate::ir::Type::U32)?;
+        self.leave_loop(what);
+        let index = self.read(what, index, Type::U32)?;
         self.line(&format!("switch ({index}) {{"));
         for (number, label) in labels.iter().enumerate() {
             // The last stands for all others: an index that is too large has no meaning.

@@ -1,6 +1,7 @@
 //! Calls of functions that the driver has: `vprintf`, `__assertfail`; and `trap`.
 
 use super::body::Writer;
+use super::ending::Failing;
 use super::linear::{Sum, Term};
 use super::{Fault, TranslateError};
 use crate::ir::{
@@ -10,6 +11,9 @@ use crate::ir::{
 
 /// Bytes of the arguments of one `printf`, where the format does not tell: 32 arguments of 8 bytes, CUDA's limit.
 const PRINTF_BYTES_MAX: u32 = 256;
+
+/// How far before a call the store of its argument is looked for: compilers put it right there.
+const STORES_MAX: usize = 256;
 
 impl Writer<'_> {
     pub(super) fn call(&mut self, what: &Instruction) -> Result<(), TranslateError> {
@@ -37,13 +41,15 @@ impl Writer<'_> {
         }
     }
 
-    /// Leaves a fault and ends the thread, if no other waits for it; then it goes on.
+    /// Leaves a fault and ends the thread; if others wait for it it goes on, see `ending.rs`.
     fn fault(&mut self, fault: Fault, address: &str, line: u32) {
         self.uses_faults = true;
         let code = fault as u64;
         self.line(&format!("ps_fault(AT(control), {code}u, {address}, {line}u);"));
         if self.is_machine || !self.has_meetings {
             self.leave();
+        } else if self.failing == Failing::Own {
+            self.line("dead = true;");
         }
     }
 
@@ -78,12 +84,17 @@ impl Writer<'_> {
             None => self.line(&format!("const uint bytes = from == 0 ? 0u : {PRINTF_BYTES_MAX}u;")),
         }
         self.line("__global uchar *slot = ps_printf_slot(AT(control), AT(*(__global a_ulong *)(AT(control) + 128)), bytes, form);");
-        let global = "((__global const uchar *)AT(from))[i]";
+        let global = if self.options.check {
+            self.uses_faults = true;
+            format!("*ps_check(arena0, control, from + i, 1u, {}u)", what.line)
+        } else {
+            String::from("((__global const uchar *)AT(from))[i]")
+        };
         let byte = if has_frame {
             self.uses_frame = true;
             format!("from >> 56 == {:#x}UL ? frame[(uint)from + i] : {global}", LOCAL_WINDOW >> 56)
         } else {
-            global.to_owned()
+            global
         };
         self.line(&format!("if (slot) for (uint i = 0; i < bytes; i++) slot[i] = {byte};"));
         let count = known.map_or(0, |(_, count)| count);
@@ -117,7 +128,7 @@ impl Writer<'_> {
     fn stored(&self, wanted: VariableId) -> Option<Sum> {
         let body = self.function.body.as_deref()?;
         let start = self.flow.blocks[self.flow.block_of[self.at]].start;
-        for at in (start..self.at).rev() {
+        for at in (start..self.at).rev().take(STORES_MAX) {
             let Statement::Instruction(store) = &body[at] else { continue };
             let Some(Operand::Address(Address { base: Base::Symbol(Symbol::Variable(id)), offset: 0 })) =
                 store.operands.first()
@@ -153,11 +164,11 @@ fn arguments_of(format: &[u8]) -> (u32, u32) {
         for letter in letters.by_ref() {
             let size = match letter {
                 b'*' => 4,
-                b'l' | b'j' | b'z' | b't' => {
+                b'l' | b'j' | b'z' | b't' | b'q' => {
                     long = true;
                     continue;
                 }
-                b'-' | b'+' | b' ' | b'#' | b'.' | b'h' | b'0'..=b'9' => continue,
+                b'-' | b'+' | b' ' | b'#' | b'.' | b'h' | b'L' | b'0'..=b'9' => continue,
                 b'd' | b'i' | b'u' | b'o' | b'x' | b'X' | b'c' if !long => 4,
                 _ => 8,
             };
@@ -184,6 +195,7 @@ mod tests {
         assert_eq!(arguments_of(b"%lld%c"), (12, 2));
         assert_eq!(arguments_of(b"%-*.3f|"), (16, 2));
         assert_eq!(arguments_of(b"%08x %p"), (16, 2));
+        assert_eq!(arguments_of(b"%Lf %qd"), (16, 2));
         assert_eq!(arguments_of(b"broken %"), (0, 0));
     }
 }

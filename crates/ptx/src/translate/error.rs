@@ -89,10 +89,12 @@ pub enum TranslateError {
         line: u32,
     },
     /// The kernel with all functions it calls is too large.
-    #[error("{kernel} with all that it calls has more than {most} instructions")]
+    #[error("{kernel} with all that it calls has more than {most} {what}")]
     TooLarge {
         /// Its name in PTX.
         kernel: String,
+        /// Of what it has too many.
+        what: &'static str,
         /// How many there may be.
         most: usize,
     },

@@ -21,10 +21,12 @@ pub(super) struct Flow {
     pub blocks: Vec<Block>,
     /// The block of each statement.
     pub block_of: Vec<usize>,
-    /// The immediate dominator of each block; its own number for the first and for blocks that nothing reaches.
-    dominator: Vec<usize>,
+    /// When a walk over the tree of dominators comes to each block, and when it leaves it: who dominates is there all the time.
+    visits: Vec<(usize, usize)>,
     /// The immediate post-dominator; [`Flow::exit`] where there is none.
     postdominator: Vec<usize>,
+    /// How many blocks post-dominate each, itself too.
+    depth: Vec<usize>,
     /// Whether the block can be reached.
     pub reached: Vec<bool>,
 }
@@ -64,8 +66,14 @@ impl Flow {
             }
             blocks[index].next = next;
         }
-        let mut flow =
-            Self { blocks, block_of, dominator: Vec::new(), postdominator: Vec::new(), reached: Vec::new() };
+        let mut flow = Self {
+            blocks,
+            block_of,
+            visits: Vec::new(),
+            postdominator: Vec::new(),
+            depth: Vec::new(),
+            reached: Vec::new(),
+        };
         flow.dominate();
         flow
     }
@@ -82,51 +90,121 @@ impl Flow {
         let order = postorder(&forward, 0);
         self.reached = vec![false; exit];
         order.iter().filter(|block| **block != exit).for_each(|block| self.reached[*block] = true);
-        self.dominator = dominators(&forward, 0);
-        // Blocks of endless loops never reach the end: as if they could leave, so that they have post-dominators.
+        self.visits = visits(&dominators(&forward, 0)).0;
         let mut backward = vec![Vec::new(); exit + 1];
         for (from, next) in forward.iter().enumerate() {
             next.iter().for_each(|to| backward[*to].push(from));
         }
-        loop {
-            let mut seen = vec![false; exit + 1];
-            postorder(&backward, exit).iter().for_each(|block| seen[*block] = true);
-            match (0..exit).rev().find(|block| self.reached[*block] && !seen[*block]) {
-                Some(block) => backward[exit].push(block),
-                None => break,
+        // Blocks of endless loops never reach the end: as if they could leave, so that they have post-dominators.
+        let mut seen = vec![false; exit + 1];
+        mark_reached(&backward, exit, &mut seen);
+        for block in (0..exit).rev() {
+            if self.reached[block] && !seen[block] {
+                backward[exit].push(block);
+                mark_reached(&backward, block, &mut seen);
             }
         }
         self.postdominator = dominators(&backward, exit);
+        self.depth = visits(&self.postdominator).1;
     }
 
     /// Whether every way to `block` passes `by`.
-    pub(super) fn dominates(&self, by: usize, mut block: usize) -> bool {
-        while block != by {
-            let up = self.dominator[block];
-            if up == block {
-                return false;
-            }
-            block = up;
-        }
-        true
+    pub(super) fn dominates(&self, by: usize, block: usize) -> bool {
+        let ((first, last), (enters, leaves)) = (self.visits[by], self.visits[block]);
+        first <= enters && leaves <= last
     }
 
-    /// Marks the blocks which some threads may pass and others not, when the branch at the end of `branch` goes both ways.
-    pub(super) fn mark_dependents(&self, branch: usize, marks: &mut [bool]) -> bool {
-        let stop = self.postdominator[branch];
-        let mut changed = false;
-        for &start in &self.blocks[branch].next {
-            let mut block = start;
-            while block != stop && block != self.exit() {
-                changed |= !std::mem::replace(&mut marks[block], true);
-                let up = self.postdominator[block];
-                if up == block {
-                    break;
-                }
-                block = up;
+    /// The block that every way from this one comes to first; [`Flow::exit`] if there is none.
+    pub(super) fn postdominator(&self, block: usize) -> usize {
+        self.postdominator[block]
+    }
+
+    /// The blocks which some threads may pass and others not, when the branch at the end of `branch` goes both ways: from each of the
+    /// blocks behind it up to the one where all meet again, the second number's depth.
+    pub(super) fn dependents(&self, branch: usize) -> (&[usize], usize) {
+        (&self.blocks[branch].next, self.depth[self.postdominator[branch]])
+    }
+
+    /// How deep a block lies in the tree of post-dominators.
+    pub(super) fn depth(&self, block: usize) -> usize {
+        self.depth[block]
+    }
+}
+
+/// Marks all that `root` reaches.
+fn mark_reached(edges: &[Vec<usize>], root: usize, seen: &mut [bool]) {
+    let mut stack = vec![root];
+    seen[root] = true;
+    while let Some(node) = stack.pop() {
+        for &next in &edges[node] {
+            if !std::mem::replace(&mut seen[next], true) {
+                stack.push(next);
             }
         }
-        changed
+    }
+}
+
+/// For each node of a forest, given the node above each (its own for a root): when a walk comes to it and leaves it, and how many
+/// nodes are above it, itself too.
+fn visits(up: &[usize]) -> (Vec<(usize, usize)>, Vec<usize>) {
+    let mut below = vec![Vec::new(); up.len()];
+    let mut stack = Vec::new();
+    for (node, &above) in up.iter().enumerate() {
+        if above == node { stack.push((node, false)) } else { below[above].push(node) }
+    }
+    let (mut visits, mut depth, mut time) = (vec![(0, 0); up.len()], vec![1; up.len()], 0);
+    while let Some((node, leaves)) = stack.pop() {
+        time += 1;
+        if leaves {
+            visits[node].1 = time;
+            continue;
+        }
+        visits[node].0 = time;
+        if up[node] != node {
+            depth[node] = depth[up[node]] + 1;
+        }
+        stack.push((node, true));
+        stack.extend(below[node].iter().map(|next| (*next, false)));
+    }
+    (visits, depth)
+}
+
+/// Blocks of the tree of post-dominators that are marked along ways towards its root; each is passed once, however many ways there are.
+#[derive(Debug)]
+pub(super) struct Marks {
+    /// The next block on the way to the root that may not be marked yet; of an unmarked one itself.
+    ahead: Vec<usize>,
+}
+
+impl Marks {
+    pub(super) fn new(flow: &Flow) -> Self {
+        Self { ahead: (0..=flow.exit()).collect() }
+    }
+
+    /// The first block from here on that is not marked.
+    fn unmarked(&mut self, block: usize) -> usize {
+        let mut end = block;
+        while self.ahead[end] != end {
+            end = self.ahead[end];
+        }
+        let mut node = block;
+        while self.ahead[node] != end {
+            node = std::mem::replace(&mut self.ahead[node], end);
+        }
+        end
+    }
+
+    /// Marks what depends on the branch at the end of a block; calls `fresh` with each block that was not marked before.
+    pub(super) fn mark(&mut self, flow: &Flow, branch: usize, fresh: &mut Vec<usize>) {
+        let (starts, stop) = flow.dependents(branch);
+        for &start in starts {
+            let mut block = self.unmarked(start);
+            while block != flow.exit() && flow.depth(block) > stop {
+                fresh.push(block);
+                self.ahead[block] = flow.postdominator(block);
+                block = self.unmarked(block);
+            }
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::TranslateError;
+use super::promote::promote;
 use crate::ir::{
     Address, Base, Call, CallTarget, Compare, Entry, FUNCTION_WINDOW, Formal, Function, FunctionId,
     Immediate, Instruction, Label, LabelId, Modifiers, Module, Opcode, Operand, RegisterId, Signature, Space,
@@ -15,6 +16,11 @@ use crate::ir::{
 
 /// Statements of a kernel with all that it calls. The largest kernels in use have some ten thousand; a compiler for OpenCL takes minutes for this many.
 const STATEMENTS_MAX: usize = 400_000;
+
+/// Operands, registers, variables and labels of the same: some ten for each statement. They are bounded too, because each call copies all that
+/// its callee declares, used or not.
+const OPERANDS_MAX: usize = 10 * STATEMENTS_MAX;
+const REGISTERS_MAX: usize = 1 << 20;
 
 /// How deep calls may be nested, so that a broken module does not overflow the stack.
 const DEPTH_MAX: u32 = 200;
@@ -29,7 +35,9 @@ pub(super) fn flatten(module: &Module, entry: &Entry) -> Result<Function, Transl
     let mut flat = function.clone();
     let body = flat.body.take().unwrap_or_default();
     let frame = flat.frame_bytes;
-    let mut work = Work { module, entry, flat, body: Vec::with_capacity(body.len()), frame_most: frame };
+    let length = body.len().min(STATEMENTS_MAX);
+    let mut work =
+        Work { module, entry, flat, body: Vec::with_capacity(length), frame_most: frame, operands: 0 };
     for statement in body {
         work.statement(statement, frame, 0)?;
     }
@@ -51,6 +59,8 @@ struct Work<'a> {
     flat: Function,
     body: Vec<Statement>,
     frame_most: u32,
+    /// Operands of the statements so far, and of the calls that are gone.
+    operands: usize,
 }
 
 /// What the numbers of a callee are in the kernel.
@@ -66,7 +76,13 @@ struct Shift {
 impl Work<'_> {
     fn statement(&mut self, statement: Statement, frame: u32, depth: u32) -> Result<(), TranslateError> {
         if self.body.len() >= STATEMENTS_MAX {
-            return Err(TranslateError::TooLarge { kernel: self.entry.name.clone(), most: STATEMENTS_MAX });
+            return Err(self.too_large("instructions", STATEMENTS_MAX));
+        }
+        if let Statement::Instruction(instruction) = &statement {
+            self.operands += operands_of(instruction);
+            if self.operands > OPERANDS_MAX {
+                return Err(self.too_large("operands", OPERANDS_MAX));
+            }
         }
         match statement {
             Statement::Instruction(instruction) if instruction.call.is_some() => {
@@ -77,6 +93,10 @@ impl Work<'_> {
                 Ok(())
             }
         }
+    }
+
+    fn too_large(&self, what: &'static str, most: usize) -> TranslateError {
+        TranslateError::TooLarge { kernel: self.entry.name.clone(), what, most }
     }
 
     fn call(&mut self, instruction: Instruction, frame: u32, depth: u32) -> Result<(), TranslateError> {
@@ -117,14 +137,8 @@ impl Work<'_> {
 
     /// The functions that a pointer with this signature can lead to.
     fn candidates(&self, signature: &Signature) -> Vec<FunctionId> {
-        let shape = |formals: &[Formal]| formals.iter().map(|formal| formal.size).collect::<Vec<_>>();
         let numbered = (0..).map(FunctionId).zip(self.module.functions());
-        let fitting = numbered.filter(|(_, function)| {
-            function.address_taken
-                && function.body.is_some()
-                && shape(&function.params) == shape(&signature.params)
-                && shape(&function.returns) == shape(&signature.returns)
-        });
+        let fitting = numbered.filter(|(_, function)| function.body.is_some() && function.fits(signature));
         fitting.map(|(id, _)| id).collect()
     }
 
@@ -188,6 +202,7 @@ impl Work<'_> {
         at: &Instruction,
     ) -> Result<Shift, TranslateError> {
         let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        self.has_room(callee)?;
         let (registers, variables) = (number(self.flat.registers.len()), number(self.flat.variables.len()));
         self.flat.registers.extend(callee.registers.iter().cloned());
         let base = frame.next_multiple_of(callee.frame_align.max(1));
@@ -219,14 +234,7 @@ impl Work<'_> {
                 shift.params.push(VariableId(u32::MAX));
                 continue;
             }
-            let variable = match argument {
-                Operand::Symbol { symbol: Symbol::Variable(id), .. } if self.is_param(*id) => *id,
-                value => {
-                    let id = self.new_variable(formal.ty, formal.size, formal.align);
-                    self.store(Symbol::Variable(id), value.clone(), formal.ty, at.line);
-                    id
-                }
-            };
+            let variable = self.passed(call, formal, argument, at)?;
             shift.params.push(variable);
         }
         for (index, formal) in callee.returns.iter().enumerate() {
@@ -234,6 +242,7 @@ impl Work<'_> {
                 Some(Operand::Symbol { symbol: Symbol::Variable(id), .. })
                     if formal.register.is_none() && self.is_param(*id) =>
                 {
+                    self.holds(*id, formal, at)?;
                     *id
                 }
                 _ => self.new_variable(formal.ty, formal.size, formal.align),
@@ -241,6 +250,87 @@ impl Work<'_> {
             shift.returns.push(variable);
         }
         Ok(shift)
+    }
+
+    /// Whether there may be as many more registers, variables and labels as a function has.
+    fn has_room(&self, callee: &Function) -> Result<(), TranslateError> {
+        for (what, has, more) in [
+            ("registers", self.flat.registers.len(), callee.registers.len()),
+            ("variables", self.flat.variables.len(), callee.variables.len()),
+            ("labels", self.flat.labels.len(), callee.labels.len()),
+        ] {
+            if has + more > REGISTERS_MAX {
+                return Err(self.too_large(what, REGISTERS_MAX));
+            }
+        }
+        Ok(())
+    }
+
+    /// The variable that holds an argument.
+    fn passed(
+        &mut self,
+        call: &Call,
+        formal: &Formal,
+        argument: &Operand,
+        at: &Instruction,
+    ) -> Result<VariableId, TranslateError> {
+        let shared = match argument {
+            Operand::Symbol { symbol: Symbol::Variable(id), .. } if self.is_param(*id) => {
+                self.holds(*id, formal, at)?;
+                if call.names(*id) == 1 {
+                    return Ok(*id);
+                }
+                Some(*id)
+            }
+            _ => None,
+        };
+        let own = self.new_variable(formal.ty, formal.size, formal.align);
+        match shared {
+            // The callee may write the one while it still reads the other.
+            Some(id) => self.copy_variable(own, id, formal, at.line),
+            None => self.store(Symbol::Variable(own), argument.clone(), formal.ty, at.line),
+        }
+        Ok(own)
+    }
+
+    /// Whether a variable is as large as what the callee makes of it.
+    fn holds(&self, id: VariableId, formal: &Formal, at: &Instruction) -> Result<(), TranslateError> {
+        let variable = &self.flat.variables[id.index()];
+        if variable.size < formal.size {
+            return Err(TranslateError::operand(at, &variable.name));
+        }
+        Ok(())
+    }
+
+    /// All bytes of an argument, in the largest pieces that its alignment allows.
+    fn copy_variable(&mut self, to: VariableId, from: VariableId, formal: &Formal, line: u32) {
+        let mut offset = 0;
+        while offset < formal.size {
+            let fits = |ty: &Type| {
+                let bytes = ty.bytes();
+                offset.is_multiple_of(bytes)
+                    && formal.align.is_multiple_of(bytes)
+                    && offset + bytes <= formal.size
+            };
+            let ty = [Type::B64, Type::B32, Type::B16].into_iter().find(fits).unwrap_or(Type::B8);
+            let register = if ty == Type::B8 { Type::B16 } else { ty };
+            let through = self.new_register(register);
+            let at = |id: VariableId| {
+                Operand::Address(Address {
+                    base: Base::Symbol(Symbol::Variable(id)),
+                    offset: i64::from(offset),
+                })
+            };
+            self.push(plain(Opcode::Ld, line, vec![through.clone(), at(from)]), ty, 1, true);
+            self.push(plain(Opcode::St, line, vec![at(to), through]), ty, 0, true);
+            offset += ty.bytes();
+        }
+    }
+
+    fn new_register(&mut self, ty: Type) -> Operand {
+        let id = RegisterId(u32::try_from(self.flat.registers.len()).unwrap_or(u32::MAX));
+        self.flat.registers.push(crate::ir::Register { name: String::from("%through"), ty, lanes: 1 });
+        Operand::Register(id)
     }
 
     fn is_param(&self, id: VariableId) -> bool {
@@ -260,19 +350,9 @@ impl Work<'_> {
                     if *id == shift.returns[index] => {}
                 (None, Operand::Symbol { symbol, .. }) => {
                     // A return value of a kernel's function handed on as it is: through a register.
-                    let through = RegisterId(u32::try_from(self.flat.registers.len()).unwrap_or(u32::MAX));
-                    self.flat.registers.push(crate::ir::Register {
-                        name: String::from("%through"),
-                        ty: formal.ty,
-                        lanes: 1,
-                    });
-                    self.load(
-                        Operand::Register(through),
-                        Symbol::Variable(shift.returns[index]),
-                        formal.ty,
-                        line,
-                    );
-                    self.store(*symbol, Operand::Register(through), formal.ty, line);
+                    let through = self.new_register(formal.ty);
+                    self.load(through.clone(), Symbol::Variable(shift.returns[index]), formal.ty, line);
+                    self.store(*symbol, through, formal.ty, line);
                 }
                 (None, register) => {
                     self.load(register.clone(), Symbol::Variable(shift.returns[index]), formal.ty, line)
@@ -322,86 +402,23 @@ impl Work<'_> {
     }
 }
 
-/// Makes registers of the `.param` variables that are only loaded and stored as a whole.
-fn promote(flat: &mut Function, body: &mut [Statement]) {
-    let mut types: Vec<Option<Type>> = vec![None; flat.variables.len()];
-    let mut barred: Vec<bool> =
-        flat.variables.iter().map(|variable| variable.space != Space::Param).collect();
-    for instruction in body.iter().filter_map(instruction_of) {
-        let whole = moved_variable(instruction);
-        for id in variables_of(instruction) {
-            let known = &mut types[id.index()];
-            if whole != Some(id) || known.is_some_and(|ty| ty.bits() != instruction.ty().bits()) {
-                barred[id.index()] = true;
-            }
-            known.get_or_insert(instruction.ty());
-        }
-    }
-    let mut registers = vec![None; flat.variables.len()];
-    for (index, ty) in types.into_iter().enumerate() {
-        if let (Some(ty), false) = (ty, barred[index]) {
-            registers[index] = Some(RegisterId(u32::try_from(flat.registers.len()).unwrap_or(u32::MAX)));
-            flat.registers.push(crate::ir::Register {
-                name: flat.variables[index].name.clone(),
-                ty,
-                lanes: 1,
-            });
-        }
-    }
-    for statement in body {
-        let Statement::Instruction(instruction) = statement else { continue };
-        let Some(register) = moved_variable(instruction).and_then(|id| registers[id.index()]) else {
-            continue;
-        };
-        let (from, to) = match instruction.opcode {
-            Opcode::Ld => (Operand::Register(register), instruction.operands[0].clone()),
-            _ => (instruction.operands[1].clone(), Operand::Register(register)),
-        };
-        instruction.opcode = Opcode::Mov;
-        instruction.operands = vec![to, from];
-        instruction.destinations = 1;
-        instruction.modifiers = Modifiers::default();
-    }
-}
-
-fn instruction_of(statement: &Statement) -> Option<&Instruction> {
-    match statement {
-        Statement::Instruction(instruction) => Some(instruction),
-        Statement::Label(_) => None,
-    }
-}
-
-/// The variable that an instruction loads or stores as one value, from its start.
-fn moved_variable(instruction: &Instruction) -> Option<VariableId> {
-    let address = match (instruction.opcode, instruction.operands.as_slice()) {
-        (Opcode::Ld, [Operand::Register(_), Operand::Address(address)])
-        | (
-            Opcode::St,
-            [Operand::Address(address), Operand::Register(_) | Operand::Immediate(_) | Operand::Special(_)],
-        ) => address,
-        _ => return None,
+/// How much an instruction carries with it.
+fn operands_of(instruction: &Instruction) -> usize {
+    let of = |operand: &Operand| match operand {
+        Operand::Vector(parts) => parts.len(),
+        Operand::Targets(labels) => labels.len(),
+        _ => 1,
     };
-    match address {
-        Address { base: Base::Symbol(Symbol::Variable(id)), offset: 0 }
-            if instruction.modifiers.vector == 0 =>
-        {
-            Some(*id)
-        }
-        _ => None,
-    }
+    let passed = instruction.call.as_deref().map_or(0, |call| call.arguments.len() + call.returns.len());
+    passed + instruction.operands.iter().map(of).sum::<usize>()
 }
 
-/// Every `.param` or `.local` variable that an instruction names.
-fn variables_of(instruction: &Instruction) -> Vec<VariableId> {
-    let call = instruction.call.as_deref();
-    let passed = call.into_iter().flat_map(|call| call.arguments.iter().chain(&call.returns));
-    let symbols = instruction.operands.iter().chain(passed).filter_map(|operand| match operand {
-        Operand::Symbol { symbol, .. } | Operand::Address(Address { base: Base::Symbol(symbol), .. }) => {
-            Some(*symbol)
-        }
-        _ => None,
-    });
-    symbols.filter_map(|symbol| if let Symbol::Variable(id) = symbol { Some(id) } else { None }).collect()
+impl Call {
+    /// How many arguments and return values are in one variable.
+    fn names(&self, id: VariableId) -> usize {
+        let is_in = |operand: &&Operand| matches!(operand, Operand::Symbol { symbol: Symbol::Variable(found), .. } if *found == id);
+        self.arguments.iter().chain(&self.returns).filter(is_in).count()
+    }
 }
 
 /// An instruction without suffixes.

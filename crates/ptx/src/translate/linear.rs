@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::flow::Flow;
 use super::uniform::Uniform;
 use crate::ir::{
-    Entry, Function, Half, Immediate, Instruction, LOCAL_WINDOW, Module, Opcode, Operand, RegisterId,
+    Entry, Function, Half, Immediate, Instruction, Kind, LOCAL_WINDOW, Module, Opcode, Operand, RegisterId,
     SHARED_WINDOW, Space, Special, Statement, Symbol,
 };
 
@@ -76,6 +76,8 @@ pub(super) struct Sums<'a> {
     /// The statements that write each register.
     definitions: Vec<Vec<usize>>,
     steps: Vec<Option<Step>>,
+    /// Whether each step is the same for all threads. A step is made of steps of registers before its own only.
+    even_steps: Vec<bool>,
     /// The registers whose step each statement changes.
     changes: HashMap<usize, Vec<RegisterId>>,
     /// Definitions that the question at hand may still follow.
@@ -107,6 +109,7 @@ impl<'a> Sums<'a> {
             uniform,
             definitions,
             steps,
+            even_steps: vec![false; function.registers.len()],
             changes: HashMap::new(),
             budget: Cell::new(0),
         };
@@ -118,6 +121,7 @@ impl<'a> Sums<'a> {
             {
                 sums.changes.entry(place).or_default().push(id);
             }
+            sums.even_steps[index] = step.as_ref().is_some_and(|step| sums.is_even(step));
             sums.steps[index] = step;
         }
         sums
@@ -139,13 +143,15 @@ impl<'a> Sums<'a> {
             Term::Register(id) | Term::Signed(id) | Term::Unsigned(id) => self.uniform.register(id),
             Term::Data => true,
             Term::Special(special) => super::uniform::special_is_uniform(special),
-            Term::Step(id) => self.steps[id.index()].as_ref().is_some_and(|step| {
-                step.adds.iter().all(|(at, sum)| {
-                    self.uniform.block(self.flow.block_of[*at])
-                        && sum.terms.iter().all(|(term, _)| self.is_uniform(*term))
-                })
-            }),
+            Term::Step(id) => self.even_steps[id.index()],
         }
+    }
+
+    fn is_even(&self, step: &Step) -> bool {
+        step.adds.iter().all(|(at, sum)| {
+            self.uniform.block(self.flow.block_of[*at])
+                && sum.terms.iter().all(|(term, _)| self.is_uniform(*term))
+        })
     }
 
     /// The value of a register where statement `at` reads it.
@@ -190,6 +196,7 @@ impl<'a> Sums<'a> {
         if what.modifiers.sat
             || what.modifiers.carry
             || (bits != 32 && bits != 64)
+            || ty.kind() == Kind::IntegerPair
             || what.types.iter().any(|ty| ty.is_float())
         {
             return None;
@@ -207,6 +214,7 @@ impl<'a> Sums<'a> {
             Operand::Immediate(Immediate::Integer(number)) => Some(number.cast_signed()),
             _ => None,
         };
+        let factor_at = |index: usize| constant(index).map(|number| factor(what, number));
         let mut sum = Sum::default();
         match what.opcode {
             Opcode::Mov => return value(0),
@@ -228,7 +236,7 @@ impl<'a> Sums<'a> {
                     return None;
                 }
                 let (factor, other) =
-                    constant(1).map(|factor| (factor, 0)).or_else(|| Some((constant(0)?, 1)))?;
+                    factor_at(1).map(|factor| (factor, 0)).or_else(|| Some((factor_at(0)?, 1)))?;
                 let product = match wide {
                     true => self.extended(&what.sources()[other], ty.is_signed(), here, at)?,
                     false => value(other)?,
@@ -325,7 +333,9 @@ impl<'a> Sums<'a> {
             return definitions.iter().all(|definition| self.precedes(*definition, here));
         }
         let same = self.flow.block_of[here] == self.flow.block_of[at] && here <= at;
-        same && !definitions.iter().any(|definition| (here..at).contains(definition))
+        // They are in the order of the statements.
+        let next = definitions.partition_point(|definition| *definition < here);
+        same && definitions.get(next).is_none_or(|definition| *definition >= at)
     }
 
     fn find_step(&self, id: RegisterId) -> Option<Step> {
@@ -375,6 +385,16 @@ impl<'a> Sums<'a> {
             Term::Data | Term::Special(_) => true,
             Term::Step(_) => false,
         })
+    }
+}
+
+/// A number that an instruction multiplies by: of 32 bits the lower half counts, as a number of the instruction's type.
+fn factor(what: &Instruction, number: i64) -> i64 {
+    let is_unsigned = what.modifiers.half == Some(Half::Wide) && !what.ty().is_signed();
+    match what.ty().bits() {
+        32 if is_unsigned => number & 0xffff_ffff,
+        32 => number << 32 >> 32,
+        _ => number,
     }
 }
 

@@ -14,10 +14,7 @@ use super::flow::Flow;
 use super::uniform::Uniform;
 use super::warp::{Meeting, is_meeting};
 use super::{Fault, TranslateError};
-use crate::ir::{Function, Instruction, LabelId, Opcode, Statement, Type};
-
-/// Barriers of a block: CUDA's number.
-const BARRIERS: u32 = 16;
+use crate::ir::{BARRIERS, Function, Instruction, LabelId, Opcode, Operand, Statement, Type, WARP_SIZE};
 
 /// The first key of meetings at one place; below are those by kind.
 const FIRST_PLACE: u32 = 0x1000;
@@ -43,15 +40,37 @@ pub(super) fn is_needed(function: &Function, flow: &Flow, uniform: &Uniform) -> 
         if !is_meeting(what.opcode) || !flow.reached[block] {
             return false;
         }
-        what.opcode == Opcode::BarArrive
-            || !uniform.block(block)
-            || what.guard.is_some_and(|guard| !uniform.register(guard.register))
+        what.opcode == Opcode::BarArrive || counts_some(what) || !uniform.instruction(what, block)
+    })
+}
+
+/// Whether an instruction counts threads, but maybe not all of the block: `bar.red` with a number of threads, or with a barrier that each
+/// warp may choose. For `bar.sync` all threads may as well wait for each other.
+fn counts_some(what: &Instruction) -> bool {
+    what.opcode == Opcode::BarRed
+        && (what.sources().len() > 2 || !matches!(what.sources().first(), Some(Operand::Immediate(_))))
+}
+
+/// Whether some barrier waits for a number of threads.
+fn has_counts(function: &Function) -> bool {
+    function.body.iter().flatten().any(|statement| match statement {
+        Statement::Instruction(what) => match what.opcode {
+            Opcode::BarArrive => true,
+            Opcode::BarSync => what.sources().len() > 1,
+            Opcode::BarRed => what.sources().len() > 2,
+            _ => false,
+        },
+        Statement::Label(_) => false,
     })
 }
 
 /// Local memory and variables of the machine, and how it starts.
-pub(super) fn declare(threads: u32, text: &mut String) {
-    let _ = writeln!(text, "__local ulong wv[{threads}];\n__local uint wk[{threads}], wm[{threads}];");
+pub(super) fn declare(function: &Function, threads: u32, text: &mut String) {
+    let _ = writeln!(text, "__local ps_word wv[{threads}];\n__local uint wk[{threads}], wm[{threads}];");
+    if has_counts(function) {
+        let warps = threads.div_ceil(WARP_SIZE);
+        let _ = writeln!(text, "__local uint bl[{}], we[{warps}];", warps * BARRIERS);
+    }
     let _ = writeln!(
         text,
         "__local uint bn[{BARRIERS}], bt[{BARRIERS}], bq[{BARRIERS}], bd[{BARRIERS}], bs[{BARRIERS}], ba[{BARRIERS}], gone, moved;"
@@ -67,6 +86,9 @@ impl Writer<'_> {
         let all = "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE";
         self.line(&format!("for (uint i = lid; i < {BARRIERS}u; i += threads) {{ bn[i] = 0; bt[i] = 0; bq[i] = 0; bd[i] = 0; }}"));
         self.line("wk[lid] = 0; wm[lid] = 0; if (lid == 0) { gone = 0; moved = 0; }");
+        if has_counts(self.function) {
+            self.line(&format!("if ((lid & 31u) == 0) {{ we[lid >> 5] = ~ps_lanes(lid, threads); for (uint i = 0; i < {BARRIERS}u; i++) bl[(lid >> 5) * {BARRIERS}u + i] = 0; }}"));
+        }
         self.line(&format!("barrier({all});"));
         self.line("for (;;) {\nround++;\nif (!waits) for (;;) switch (pc) {");
         let body = self.function.body.as_deref().unwrap_or_default();
@@ -100,22 +122,44 @@ impl Writer<'_> {
     /// What all do between the runs.
     fn round(&mut self, all: &str) {
         let trap = Fault::Trap as u64;
-        self.line("if (fresh) {\nwk[lid] = key; wm[lid] = member; wv[lid] = value;");
+        let counts = has_counts(self.function);
+        self.line("if (fresh) {\nwk[lid] = key; wm[lid] = member; wv[lid] = (ps_word)value;");
         self.line("if (key == 0u) atomic_inc((volatile __local uint *)&gone);");
-        self.line(&format!("if (key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u || key == {ARRIVES}u) {{ atomic_inc((volatile __local uint *)&bn[member]); bq[member] = need; if (value) atomic_inc((volatile __local uint *)&bt[member]); }}"));
+        if counts {
+            self.line("if (key == 0u) atomic_or((volatile __local uint *)&we[lid >> 5], 1u << (lid & 31u));");
+        }
+        self.line(&format!("if (key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u || key == {ARRIVES}u) {{ atomic_inc((volatile __local uint *)&bn[member]); bq[member] = need; if (value) atomic_inc((volatile __local uint *)&bt[member]);"));
+        if counts {
+            self.line(&format!(
+                "atomic_or((volatile __local uint *)&bl[(lid >> 5) * {BARRIERS}u + member], 1u << (lid & 31u));"
+            ));
+        }
+        self.line("}");
         self.line(&format!("fresh = false;\n}}\nbarrier({all});\nbool goes = key == {ARRIVES}u;"));
         // Meetings of a warp.
         self.line(&format!("if (waits && key != 0u && key != {ARRIVES}u && (key < {FIRST_BARRIER}u || key >= {FIRST_PLACE}u)) {{"));
         self.line("const uint lane = lid & 31u, first = lid & ~31u; uint here = 0;");
         self.line("if (ps_gather(wk + first, wm + first, min(32u, threads - first), lane, member, together, &here)) {\ngoes = true;");
-        self.line("__local const ulong *w = wv + first; const ulong x = w[lane];\nswitch (pc) {");
+        self.line("__local const ps_word *w = wv + first; const ulong x = w[lane];\nswitch (pc) {");
         for (state, outcome) in std::mem::take(&mut self.outcomes) {
             self.line(&format!("case {state}: outcome = {outcome}; break;"));
         }
         self.line("default: break;\n}\n}\n}");
         // Barriers of the block: one thread looks for all.
         self.line(&format!("if (lid == 0) for (uint i = 0; i < {BARRIERS}u; i++) {{\nuint wanted = bq[i] != 0u ? bq[i] : threads - gone;\nbd[i] = 0;"));
-        self.line("if (bn[i] != 0u && bn[i] >= wanted) { bd[i] = 1; bs[i] = bt[i]; ba[i] = bn[i]; bn[i] = 0; bt[i] = 0; moved = round; }\n}");
+        self.line("uint came = bn[i];");
+        if counts {
+            self.line(&format!(
+                "if (came != 0u && bq[i] != 0u) came += ps_lanes_without(bl + i, we, threads, {BARRIERS}u);"
+            ));
+        }
+        self.line("if (bn[i] != 0u && came >= wanted) { bd[i] = 1; bs[i] = bt[i]; ba[i] = bn[i]; bn[i] = 0; bt[i] = 0; moved = round;");
+        if counts {
+            self.line(&format!(
+                "for (uint warp = 0; warp < threads; warp += 32u) bl[(warp >> 5) * {BARRIERS}u + i] = 0;"
+            ));
+        }
+        self.line("}\n}");
         self.line(&format!("if (goes) moved = round;\nconst bool over = gone == threads;\nbarrier({all});"));
         self.line(&format!("if (waits && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u && bd[member]) {{ goes = true; outcome = (ulong)bs[member] | (ulong)ba[member] << 32; }}"));
         self.line("if (over) break;");
@@ -203,7 +247,7 @@ impl Writer<'_> {
         self.line(&text);
     }
 
-    fn leaving(&self) -> String {
+    pub(super) fn leaving(&self) -> String {
         if self.is_machine { String::from("pc = 0xffffffffu; continue;") } else { String::from("goto END;") }
     }
 

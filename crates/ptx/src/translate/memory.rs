@@ -3,10 +3,10 @@
 use super::TranslateError;
 use super::body::Writer;
 use super::operand::{unsigned, value_type};
-use super::place::{Access, Place};
+use super::place::{Access, Place, is_in};
 use crate::ir::{
-    Address, Base, Cache, Instruction, LOCAL_WINDOW, Modifiers, Opcode, Operand, SHARED_WINDOW, Semantics,
-    Space, Type,
+    Address, Base, Cache, Instruction, LOCAL_WINDOW, Modifiers, Opcode, Operand, PARAM_WINDOW, SHARED_WINDOW,
+    Semantics, Space, Symbol, Type,
 };
 
 /// Whether other threads may change or see the memory meanwhile, so that each access has to happen: a thread may wait in a loop of them.
@@ -26,7 +26,7 @@ impl Writer<'_> {
             Opcode::Isspacep => self.is_space(what),
             Opcode::CpAsync => self.copy_async(what),
             _ => {
-                self.fence();
+                self.fence(what.modifiers.semantics.unwrap_or(Semantics::Sc));
                 Ok(())
             }
         }
@@ -51,20 +51,11 @@ impl Writer<'_> {
         let name = if lanes > 1 { format!("a_{element}{lanes}") } else { Self::memory_type(ty) };
         let name = if is_strong(&what.modifiers) { format!("volatile {name}") } else { name };
         let access = Access { ty: &name, bytes: ty.bytes() * lanes };
-        let place = match address.base {
-            // Parameters of kernels are looked up by type.
-            Base::Symbol(_) if lanes == 1 => self.place(
-                what,
-                address,
-                space,
-                Access { ty: name.trim_start_matches("volatile "), ..access },
-            )?,
-            _ => self.place(what, address, space, access)?,
-        };
+        let place = self.place(what, address, space, access)?;
         let value = loaded(&place);
         if lanes == 1 {
             self.write(what, destination, ty, &value)?;
-            self.fence_if(&what.modifiers, Semantics::Acquire);
+            self.fence_behind(&what.modifiers);
             return Ok(());
         }
         let Operand::Vector(parts) = destination else {
@@ -77,20 +68,30 @@ impl Writer<'_> {
             }
         }
         self.line("}");
-        self.fence_if(&what.modifiers, Semantics::Acquire);
+        self.fence_behind(&what.modifiers);
         Ok(())
     }
 
-    /// What comes before a release, or after an acquire, stays there.
-    fn fence_if(&mut self, modifiers: &Modifiers, semantics: Semantics) {
-        if modifiers.semantics == Some(semantics) {
-            self.fence();
+    /// The fence in front of what releases, or is in one order with all others.
+    pub(super) fn fence_before(&mut self, modifiers: &Modifiers) {
+        if let Some(semantics @ (Semantics::Release | Semantics::AcqRel | Semantics::Sc)) =
+            modifiers.semantics
+        {
+            self.fence(semantics);
         }
     }
 
-    /// OpenCL 1.2 has one scope for fences: the device's.
-    pub(super) fn fence(&mut self) {
-        self.line("mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);");
+    /// The fence behind what acquires, or is in one order with all others.
+    pub(super) fn fence_behind(&mut self, modifiers: &Modifiers) {
+        if let Some(semantics @ (Semantics::Acquire | Semantics::AcqRel | Semantics::Sc)) =
+            modifiers.semantics
+        {
+            self.fence(semantics);
+        }
+    }
+
+    fn fence(&mut self, semantics: Semantics) {
+        self.line(if semantics == Semantics::Sc { "ps_fence_all();" } else { "ps_fence();" });
     }
 
     fn store(&mut self, what: &Instruction) -> Result<(), TranslateError> {
@@ -115,26 +116,13 @@ impl Writer<'_> {
         let name = if is_strong(&what.modifiers) { format!("volatile {name}") } else { name };
         let access = Access { ty: &name, bytes: ty.bytes() * lanes };
         let space = what.modifiers.space.unwrap_or(Space::Generic);
-        self.fence_if(&what.modifiers, Semantics::Release);
-        match self.place(what, address, space, access)? {
-            Place::Known(object) => self.line(&format!("{object} = {value};")),
-            Place::Generic { address, shared, local, global } => {
-                let mut text = String::new();
-                if let Some(shared) = shared {
-                    text = format!(
-                        "if ({address} >> 56 == {:#x}UL) {shared} = {value}; else ",
-                        SHARED_WINDOW >> 56
-                    );
-                }
-                if let Some(local) = local {
-                    text = format!(
-                        "{text}if ({address} >> 56 == {:#x}UL) {local} = {value}; else ",
-                        LOCAL_WINDOW >> 56
-                    );
-                }
-                self.line(&format!("{text}{global} = {value};"));
-            }
+        // Variables of calls can be written, parameters of the kernel cannot.
+        if space == Space::Param && !matches!(address.base, Base::Symbol(Symbol::Variable(_))) {
+            return Err(TranslateError::operand(what, address));
         }
+        self.fence_before(&what.modifiers);
+        let place = self.place(what, address, space, access)?;
+        self.by_window(what, place, &|object, _| format!("{object} = {value};"));
         Ok(())
     }
 
@@ -207,25 +195,59 @@ impl Writer<'_> {
             16 => "a_uint4",
             _ => return Err(TranslateError::not_served(what)),
         };
-        let access = Access { ty, bytes: u32::try_from(bytes).unwrap_or(16) };
+        let whole = Access { ty, bytes: u32::try_from(bytes).unwrap_or(16) };
         let (target, source) = (self.address(what, target)?, self.address(what, source)?);
-        let (Place::Known(to), Place::Known(from)) = (
-            self.place(what, target, Space::Shared, access)?,
-            self.place(what, source, Space::Global, access)?,
-        ) else {
+        for (address, is_shared) in [(target, true), (source, false)] {
+            let fits = match address.base {
+                Base::Symbol(symbol) => {
+                    matches!((symbol, is_shared), (Symbol::Shared(_), true) | (Symbol::Global(_), false))
+                }
+                _ => true,
+            };
+            if !fits {
+                return Err(TranslateError::operand(what, address));
+            }
+        }
+        let Place::Known(to) = self.place(what, target, Space::Shared, whole)? else {
             return Err(TranslateError::not_served(what));
         };
         match rest {
-            [] => self.line(&format!("{to} = {from};")),
-            // Bytes behind those that are to be read are zero.
+            [] => {
+                let Place::Known(from) = self.place(what, source, Space::Global, whole)? else {
+                    return Err(TranslateError::not_served(what));
+                };
+                self.line(&format!("{to} = {from};"));
+            }
+            // Bytes behind those that are to be read are zero, and may lie where nothing is.
             [count, ..] if !matches!(count, Operand::Register(id) if self.function.registers[id.index()].ty == Type::Pred) =>
             {
                 let count = self.read(what, count, Type::U32)?;
-                self.line(&format!("{{ {ty} zero = 0; {to} = zero; for (uint i = 0; i < {count} && i < {bytes}u; i++) ((__local uchar *)&{to})[i] = ((__global const uchar *)&{from})[i]; }}"));
+                self.line(&format!("{{ {ty} nothing = 0; const uint count = min((uint){count}, {bytes}u); __local {ty} *to = &{to}; *to = nothing;"));
+                let from = self.some_bytes(what, source, "count")?;
+                self.line(&format!("if (count != 0u) {{ __global const uchar *from = {from}; for (uint i = 0; i < count; i++) ((__local uchar *)to)[i] = from[i]; }} }}"));
             }
             _ => return Err(TranslateError::not_served(what)),
         }
         Ok(())
+    }
+
+    /// Where bytes of global memory start, of which a number is read that is not known here.
+    fn some_bytes(
+        &mut self,
+        what: &Instruction,
+        address: &Address,
+        count: &str,
+    ) -> Result<String, TranslateError> {
+        if self.options.check {
+            self.uses_faults = true;
+            let (sum, _) = self.address_sum(what, address)?;
+            let text = self.bytes_of(&sum);
+            return Ok(format!("ps_check_bytes(arena0, control, {text}, {count}, {}u)", what.line));
+        }
+        match self.place(what, address, Space::Global, Access { ty: "a_uchar", bytes: 1 })? {
+            Place::Known(object) => Ok(format!("(__global const uchar *)&{object}")),
+            Place::Generic { .. } => Err(TranslateError::not_served(what)),
+        }
     }
 }
 
@@ -233,13 +255,12 @@ impl Writer<'_> {
 pub(super) fn loaded(place: &Place) -> String {
     match place {
         Place::Known(object) => object.clone(),
-        Place::Generic { address, shared, local, global } => {
+        Place::Generic { address, shared, local, param, global } => {
             let mut text = String::from("(");
-            if let Some(shared) = shared {
-                text.push_str(&format!("{address} >> 56 == {:#x}UL ? {shared} : ", SHARED_WINDOW >> 56));
-            }
-            if let Some(local) = local {
-                text.push_str(&format!("{address} >> 56 == {:#x}UL ? {local} : ", LOCAL_WINDOW >> 56));
+            for (object, start) in [(shared, SHARED_WINDOW), (local, LOCAL_WINDOW), (param, PARAM_WINDOW)] {
+                if let Some(object) = object {
+                    text.push_str(&format!("{} ? {object} : ", is_in(address, start)));
+                }
             }
             text.push_str(global);
             text.push(')');

@@ -27,14 +27,18 @@
 //! `.ftz` is not honoured by arithmetic: denormal numbers are kept. `.approx` is as exact as the device's own function, which is at least what
 //! PTX asks for. Directed rounding of `f64` is exact unless an intermediate result is denormal. A shift or product
 //! by a constant that makes the address of a shared variable is taken not to lose bits, and sums of such not to overflow.
-//! A `trap` ends the thread, but where the threads of a block wait for each other without a state machine it leaves its fault and goes on.
+//! A thread that fails and that others wait for goes on without touching memory (`ending`).
 //! Atomics on generic addresses are on global or shared memory. Mip levels are taken for the only one that there is; surfaces,
-//! cube textures and `tld4` are refused.
+//! cube textures and `tld4` are refused. A thread that waits in a loop for another one of its block waits for ever, unless a barrier lets
+//! the other come: work-items may run one after the other. Code that relies on the lanes of a warp running in step, as was allowed before
+//! `sm_70`, is translated as it stands. docs/ptx.md says all this to users.
 
+mod agree;
 mod atomic;
 mod body;
 mod call;
 mod convert;
+mod ending;
 mod error;
 mod float;
 mod flow;
@@ -45,8 +49,10 @@ mod linear;
 mod machine;
 mod memory;
 mod operand;
+mod param;
 mod place;
 mod prelude;
+mod promote;
 mod special;
 #[cfg(test)]
 mod tests;
@@ -58,7 +64,9 @@ use std::fmt::Write as _;
 
 pub use error::TranslateError;
 
-use crate::ir::{Entry, Module};
+/// Threads of a block that a translated kernel can serve.
+pub use crate::ir::BLOCK_THREADS_MAX;
+use crate::ir::{Entry, Instruction, Module, Opcode, Statement};
 
 /// For which device to translate.
 #[derive(Debug, Clone, Default)]
@@ -66,7 +74,7 @@ pub struct Options {
     /// Base address and size in bytes of each arena; at least one.
     pub arenas: Vec<(u64, u64)>,
     /// Whether each access to memory is looked at before it happens: for alignment, and whether the 256 bytes are allocated
-    /// (bitmap at [`CONTROL_SHADOW`]). Needs exactly one arena. A thread that fails goes on with zeros.
+    /// (bitmap at [`CONTROL_SHADOW`]). Needs exactly one arena. A thread that fails goes on with zeros, and all leave their loops.
     pub check: bool,
     /// Whether the device has `double`.
     pub fp64: bool,
@@ -151,9 +159,6 @@ pub struct TranslatedKernel {
     pub is_machine: bool,
 }
 
-/// Threads of a block that a translated kernel can serve: CUDA's limit.
-pub const BLOCK_THREADS_MAX: u32 = 1024;
-
 /// The module in OpenCL C.
 ///
 /// # Errors
@@ -175,10 +180,20 @@ pub fn translate(module: &Module, options: &Options) -> Result<Translation, Tran
     if options.int64_atomics {
         source.push_str("#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable\n");
     }
-    source.push_str(&prelude::parts(&code, options));
+    source.push_str(&prelude::parts(&code, options, exchanges_wide(module)));
     source.push_str(&code);
     let build_options = if options.exact_division { "-cl-fp32-correctly-rounded-divide-sqrt" } else { "" };
     Ok(Translation { source, build_options: build_options.to_owned(), kernels })
+}
+
+/// Whether threads of a warp exchange values of 64 bits anywhere; else half of the local memory is enough.
+fn exchanges_wide(module: &Module) -> bool {
+    let is_wide = |what: &Instruction| what.opcode == Opcode::Match && what.ty().bits() == 64;
+    module
+        .functions()
+        .iter()
+        .flat_map(|function| function.body.iter().flatten())
+        .any(|statement| matches!(statement, Statement::Instruction(what) if is_wide(what)))
 }
 
 /// Words of 8 bytes that a kernel's parameters take.
@@ -193,7 +208,10 @@ fn kernel(
     options: &Options,
     code: &mut String,
 ) -> Result<TranslatedKernel, TranslateError> {
-    let flat = inline::flatten(module, entry)?;
+    let mut flat = inline::flatten(module, entry)?;
+    if !options.fp64 {
+        body::doubles_as_bits(&mut flat);
+    }
     let body = body::Body::of(module, entry, &flat, options)?;
     let cl_name = format!("k{index}_{}", plain(&entry.name));
     let words = parameter_words(entry) + u32::from(body.uses_dynamic_size);

@@ -5,21 +5,29 @@ use std::fmt::Write as _;
 use super::TranslateError;
 use super::body::Writer;
 use super::linear::{Sum, Term};
-use crate::ir::{Address, Base, FUNCTION_WINDOW, Instruction, PARAM_WINDOW, Space, Symbol, Type};
+use crate::ir::{
+    Address, Base, FUNCTION_WINDOW, Instruction, LOCAL_WINDOW, Opcode, SHARED_WINDOW, Space, Symbol, Type,
+};
 
 /// What an instruction accesses.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
     /// One object that is known: an expression that can be read and assigned.
     Known(String),
-    /// One of these, by the window of the address: in shared, in local, in global memory.
+    /// One of these, by the window of the address: in shared, in local, in global memory, or a parameter, which can only be read.
     Generic {
         /// The address.
         address: String,
         shared: Option<String>,
         local: Option<String>,
+        param: Option<String>,
         global: String,
     },
+}
+
+/// Whether a generic address lies in the window that starts at `start`, in C.
+pub(super) fn is_in(address: &str, start: u64) -> String {
+    format!("{address} >> 56 == {:#x}UL", start >> 56)
 }
 
 /// What is accessed.
@@ -50,12 +58,17 @@ impl Writer<'_> {
     ) -> Result<Place, TranslateError> {
         match address.base {
             Base::Symbol(symbol @ (Symbol::Param(_) | Symbol::Return(_))) => {
-                return self.parameter(what, symbol, address.offset, access).map(Place::Known);
+                return self.parameter(what, symbol, address.offset, access);
             }
             Base::Symbol(Symbol::Variable(id))
                 if self.function.variables[id.index()].space == Space::Param =>
             {
                 let bytes = address.offset;
+                // The memory is a whole number of 16 bytes.
+                let most = i64::from(self.function.variables[id.index()].size.next_multiple_of(16));
+                if bytes < 0 || bytes.saturating_add(i64::from(access.bytes)) > most {
+                    return Err(TranslateError::operand(what, address));
+                }
                 return Ok(Place::Known(format!("(*({} *)((uchar *)v{} + {bytes}))", access.ty, id.0)));
             }
             _ => {}
@@ -73,7 +86,7 @@ impl Writer<'_> {
             Space::Local => Ok(Place::Known(self.in_local(&sum, access, what.line))),
             Space::Param => {
                 let text = self.bytes_of(&sum);
-                Ok(Place::Known(format!("(*(const {} *)((const uchar *)&p + (uint)({text})))", access.ty)))
+                Ok(Place::Known(self.parameter_at(&text, access, what.line)))
             }
             Space::Generic => self.generic(what, address, access),
         }
@@ -105,7 +118,7 @@ impl Writer<'_> {
     }
 
     /// The device address that a sum is, in C.
-    fn bytes_of(&mut self, sum: &Sum) -> String {
+    pub(super) fn bytes_of(&mut self, sum: &Sum) -> String {
         let mut text = String::new();
         for (term, factor) in &sum.terms {
             self.append(&mut text, *term, *factor, 64);
@@ -170,6 +183,12 @@ impl Writer<'_> {
                 access.ty, access.bytes
             );
         }
+        if sum.terms.is_empty() && !self.is_in_arena(sum.constant, access.bytes) {
+            // Nothing can be there: null, as a rule, where the program does not mean to come by.
+            self.uses_faults = true;
+            let address = sum.constant.cast_unsigned();
+            return format!("(*(__global {} *)ps_nowhere(AT(control), {address:#x}UL, {line}u))", access.ty);
+        }
         let size = i64::from(access.bytes);
         let (uniform, varying): (Vec<_>, Vec<_>) =
             sum.terms.iter().partition(|(term, _)| self.sums.is_uniform(*term));
@@ -200,6 +219,13 @@ impl Writer<'_> {
             let _ = write!(text, " + {:#x}UL", (sum.constant / size).cast_unsigned());
         }
         format!("((__global {} *)AT({base}))[(long)({text})]", access.ty)
+    }
+
+    fn is_in_arena(&self, address: i64, bytes: u32) -> bool {
+        let address = address.cast_unsigned();
+        self.options.arenas.iter().any(|(base, size)| {
+            address.checked_sub(*base).is_some_and(|offset| offset.saturating_add(u64::from(bytes)) <= *size)
+        })
     }
 
     /// A step whose unit is part of the factor already.
@@ -233,14 +259,10 @@ impl Writer<'_> {
                 _ => write!(text, "{plus}{:#x}UL", constant.cast_unsigned()),
             };
         }
-        if self.options.check && !self.entry.uses_dynamic_shared {
-            self.uses_faults = true;
+        if self.options.check {
             let scale = if divisor == 1 { String::new() } else { format!(" * {divisor}u") };
-            let limit = self.shared_bytes();
-            return format!(
-                "(*(__local {} *)(sh + ps_bound(arena0, control, (uint)({text}){scale}, {}u, {limit}u, {line}u)))",
-                access.ty, access.bytes
-            );
+            let offset = self.bounded_shared(&format!("(uint)({text}){scale}"), access, line);
+            return format!("(*(__local {} *)(sh + {offset}))", access.ty);
         }
         if even {
             // Through a pointer to an array: Intel's compiler finds neighbours in these only. The length has no meaning.
@@ -255,15 +277,35 @@ impl Writer<'_> {
     fn in_local(&mut self, sum: &Sum, access: Access<'_>, line: u32) -> String {
         self.uses_frame = true;
         let text = self.bytes_of(sum);
-        if self.options.check {
-            self.uses_faults = true;
-            let limit = self.frame_bytes();
-            return format!(
-                "(*({} *)(frame + ps_bound(arena0, control, (uint)({text}), {}u, {limit}u, {line}u)))",
-                access.ty, access.bytes
-            );
+        let offset = self.bounded_local(&format!("(uint)({text})"), access, line);
+        format!("(*({} *)(frame + {offset}))", access.ty)
+    }
+
+    /// An offset in shared memory, looked at where addresses are checked.
+    fn bounded_shared(&mut self, offset: &str, access: Access<'_>, line: u32) -> String {
+        if !self.options.check {
+            return offset.to_owned();
         }
-        format!("(*({} *)(frame + (uint)({text})))", access.ty)
+        let limit = if self.entry.uses_dynamic_shared {
+            format!("{}u + {}", self.entry.static_shared, self.dynamic_bytes())
+        } else {
+            format!("{}u", self.shared_bytes())
+        };
+        self.bounded(offset, access, &limit, line)
+    }
+
+    /// An offset in the thread's own memory, looked at where addresses are checked.
+    fn bounded_local(&mut self, offset: &str, access: Access<'_>, line: u32) -> String {
+        if !self.options.check {
+            return offset.to_owned();
+        }
+        let limit = format!("{}u", self.frame_bytes());
+        self.bounded(offset, access, &limit, line)
+    }
+
+    fn bounded(&mut self, offset: &str, access: Access<'_>, limit: &str, line: u32) -> String {
+        self.uses_faults = true;
+        format!("ps_bound(arena0, control, {offset}, {}u, {limit}, {line}u)", access.bytes)
     }
 
     fn generic(
@@ -274,10 +316,18 @@ impl Writer<'_> {
     ) -> Result<Place, TranslateError> {
         let (sum, _) = self.address_sum(what, address)?;
         let bytes = self.bytes_of(&sum);
-        let global = self.in_global(&sum, access, what.line);
         let has_shared = self.entry.static_shared > 0 || self.entry.uses_dynamic_shared;
         let has_local = self.function.frame_bytes > 0;
-        if !has_shared && !has_local {
+        // A variable's address: the way to global memory is never taken, and is no fault.
+        let is_elsewhere = sum.terms.is_empty()
+            && [(has_shared, SHARED_WINDOW), (has_local, LOCAL_WINDOW)]
+                .iter()
+                .any(|(has, start)| *has && sum.constant.cast_unsigned() >> 56 == start >> 56);
+        let global = match is_elsewhere {
+            true => format!("(*(__global {} *)AT(control))", access.ty),
+            false => self.in_global(&sum, access, what.line),
+        };
+        if !has_shared && !has_local && !self.has_param_window {
             return Ok(Place::Known(global));
         }
         // The address is looked at several times.
@@ -286,50 +336,66 @@ impl Writer<'_> {
         self.line(&format!("const ulong {name} = {bytes};"));
         let shared = has_shared.then(|| {
             self.uses_shared = true;
-            format!("(*(__local {} *)(sh + (uint){name}))", access.ty)
+            let offset = self.bounded_shared(&format!("(uint){name}"), access, what.line);
+            format!("(*(__local {} *)(sh + {offset}))", access.ty)
         });
         let local = has_local.then(|| {
             self.uses_frame = true;
-            format!("(*({} *)(frame + (uint){name}))", access.ty)
+            let offset = self.bounded_local(&format!("(uint){name}"), access, what.line);
+            format!("(*({} *)(frame + {offset}))", access.ty)
         });
-        Ok(Place::Generic { address: name, shared, local, global })
+        let param = self.has_param_window.then(|| self.parameter_at(&name, access, what.line));
+        Ok(Place::Generic { address: name, shared, local, param, global })
     }
 
-    /// A parameter of the kernel, from the structure that holds them all.
-    fn parameter(
+    /// A statement for each place that an access may go to; where it may not, it is a fault.
+    pub(super) fn by_window(
         &mut self,
         what: &Instruction,
-        symbol: Symbol,
-        offset: i64,
-        access: Access<'_>,
-    ) -> Result<String, TranslateError> {
-        let Symbol::Param(index) = symbol else { return Err(TranslateError::operand(what, symbol)) };
-        let Some(formal) = self.function.params.get(index as usize) else {
-            return Err(TranslateError::operand(what, symbol));
+        place: Place,
+        each: &dyn Fn(&str, &str) -> String,
+    ) {
+        let (address, shared, local, param, global) = match place {
+            Place::Known(object) => {
+                let space = if self.leads_to_shared(what) { "local" } else { "global" };
+                return self.line(&each(&object, space));
+            }
+            Place::Generic { address, shared, local, param, global } => {
+                (address, shared, local, param, global)
+            }
         };
-        let place = i64::from(formal.offset) + offset;
-        let (word, shift) = (place / 8, place % 8 * 8);
-        let inside = place >= 0
-            && place + i64::from(access.bytes) <= i64::from(self.entry.params_size.div_ceil(8).max(1) * 8);
-        if !inside {
-            return Err(TranslateError::operand(what, symbol));
+        let mut text = String::new();
+        if let Some(shared) = shared {
+            let _ = write!(text, "if ({}) {} else ", is_in(&address, SHARED_WINDOW), each(&shared, "local"));
         }
-        let low = format!("(p.w[{word}] >> {shift})");
-        Ok(match access.ty {
-            "a_ulong" if shift == 0 => format!("p.w[{word}]"),
-            "a_long" if shift == 0 => format!("(long)p.w[{word}]"),
-            "a_double" if shift == 0 => format!("as_double(p.w[{word}])"),
-            "a_float" if shift % 32 == 0 => format!("as_float((uint){low})"),
-            "a_uint" | "a_ushort" | "a_uchar"
-                if shift % 8 == 0 && shift + i64::from(access.bytes) * 8 <= 64 =>
-            {
-                format!("({}){low}", &access.ty[2..])
-            }
-            "a_int" | "a_short" | "a_char" if shift + i64::from(access.bytes) * 8 <= 64 => {
-                format!("({}){low}", &access.ty[2..])
-            }
-            other => format!("(*(const {other} *)((const uchar *)&p + {place}))"),
-        })
+        let illegal = super::Fault::IllegalAddress as u64;
+        let fault = format!("ps_fault(AT(control), {illegal}u, {address}, {}u);", what.line);
+        if let Some(local) = local {
+            // Atomics are on memory that threads share.
+            let own = if what.opcode == Opcode::St { each(&local, "private") } else { fault.clone() };
+            self.uses_faults |= what.opcode != Opcode::St;
+            let _ = write!(text, "if ({}) {own} else ", is_in(&address, LOCAL_WINDOW));
+        }
+        if param.is_some() {
+            self.uses_faults = true;
+            let _ = write!(text, "if ({}) {fault} else ", is_in(&address, Self::param_window()));
+        }
+        self.line(&format!("{text}{}", each(&global, "global")));
+    }
+
+    /// Whether the place that an instruction names is in shared memory.
+    fn leads_to_shared(&self, what: &Instruction) -> bool {
+        let named = what.operands.iter().any(|operand| {
+            matches!(
+                operand,
+                crate::ir::Operand::Address(Address { base: Base::Symbol(Symbol::Shared(_)), .. })
+            )
+        });
+        match what.modifiers.space.unwrap_or(Space::Generic) {
+            Space::Shared => true,
+            Space::Generic => named,
+            _ => false,
+        }
     }
 
     /// The address of a variable, as a value: what `mov` of its name gives.
@@ -360,10 +426,5 @@ impl Writer<'_> {
     /// The type that memory is accessed with: like the C type, but it may alias others.
     pub(super) fn memory_type(ty: Type) -> String {
         format!("a_{}", super::operand::value_type(ty))
-    }
-
-    /// Whether `cvta.param` addresses can be told from others.
-    pub(super) const fn param_window() -> u64 {
-        PARAM_WINDOW
     }
 }

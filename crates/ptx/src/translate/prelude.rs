@@ -19,7 +19,7 @@ const FILES: &[&str] = &[
 ];
 
 /// The parts that `code` uses, and the parts that these use, in the order of the files.
-pub(super) fn parts(code: &str, options: &Options) -> String {
+pub(super) fn parts(code: &str, options: &Options, exchanges_wide: bool) -> String {
     let all: Vec<(Vec<&str>, &str)> = FILES.iter().flat_map(|file| split(file)).collect();
     let mut known = HashMap::new();
     for (index, (names, _)) in all.iter().enumerate() {
@@ -39,6 +39,10 @@ pub(super) fn parts(code: &str, options: &Options) -> String {
         }
     }
     let mut text = types();
+    if code.contains("ps_word") {
+        // What threads of a warp exchange.
+        let _ = writeln!(text, "typedef {} ps_word;", if exchanges_wide { "ulong" } else { "uint" });
+    }
     if options.fp64 {
         text.push_str("#define WITH_DOUBLE\n");
     }

@@ -56,7 +56,7 @@ impl Writer<'_> {
     }
 
     /// What the launch has left behind the parameters, see [`super::TranslatedKernel::dynamic_bytes_at`].
-    fn dynamic_bytes(&mut self) -> String {
+    pub(super) fn dynamic_bytes(&mut self) -> String {
         self.uses_dynamic_size = true;
         format!("(uint)p.w[{}]", super::parameter_words(self.entry))
     }

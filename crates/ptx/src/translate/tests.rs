@@ -70,9 +70,12 @@ fn what_other_threads_may_change_is_read_each_time() {
     for how in ["", ".weak", ".ca"] {
         assert!(!wait(how).contains("volatile a_uint *)AT"), "{how}: {}", wait(how));
     }
-    assert!(wait(".acquire.gpu").contains("mem_fence("));
+    assert!(wait(".acquire.gpu").contains("ps_fence();"));
     let release = source("st.release.gpu.global.u32 [%rd2], %r1; ret;");
-    assert!(release.find("mem_fence(").unwrap() < release.find("volatile a_uint *)AT").unwrap(), "{release}");
+    assert!(
+        release.find("ps_fence();").unwrap() < release.find("volatile a_uint *)AT").unwrap(),
+        "{release}"
+    );
 }
 
 #[test]
@@ -118,4 +121,135 @@ fn nothing_is_contracted() {
     let text = source("mul.f32 %f1, %f2, %f3; add.f32 %f4, %f1, %f2; fma.rn.f32 %f5, %f1, %f2, %f3; ret;");
     assert!(text.starts_with("#pragma OPENCL FP_CONTRACT OFF"));
     assert!(text.contains("fma("));
+}
+
+#[test]
+fn vectors_of_parameters_are_taken_from_words() {
+    let text = ".version 8.0\n.target sm_75\n.visible .entry k(.param .align 16 .b8 s[32]) { .reg .f32 %f<9>; .reg .b64 %rd<3>;
+        ld.param.v4.f32 {%f1, %f2, %f3, %f4}, [s+16]; mov.b64 %rd1, s; ld.param.v4.f32 {%f5, %f6, %f7, %f8}, [%rd1+16]; ret; }";
+    let text = translate(&parse(text).unwrap(), &options()).unwrap().source;
+    // The structure is aligned to 8 bytes, the type of memory to 16.
+    assert!(!text.contains("a_float4 *)((const uchar *)&p"), "{text}");
+    assert!(
+        text.contains("(float4)(as_float((uint)(p.w[2] >> 0)), as_float((uint)(p.w[2] >> 32)),"),
+        "{text}"
+    );
+    assert!(text.contains("vload4(0, (const float *)((const uchar *)&p + "), "{text}");
+}
+
+/// A loop that a value in memory ends, with barriers in it.
+fn waiting(load: &str, store: &str) -> String {
+    format!("L: {load} %r3, [%rd2]; setp.eq.u32 %p1, %r3, 0; @%p1 bra E; bar.sync 0; {store} bra L; E: ret;")
+}
+
+#[test]
+fn threads_agree_on_a_load_only_where_a_barrier_depends_on_it() {
+    let store = "st.global.u32 [%rd2+4], %r1;";
+    let agrees = |body: &str| source(body).contains("wa[both");
+    assert!(agrees(&waiting("ld.global.u32", store)));
+    assert!(!agrees(&waiting("ld.global.nc.u32", store)), "nobody writes what is read only");
+    assert!(!agrees(&waiting("ld.global.u32", "")), "nobody writes at all");
+    let beside = format!(
+        "bar.sync 0; {} bar.sync 0; ret;",
+        waiting("ld.global.u32", store).replace("bar.sync 0;", "").replace("ret;", "")
+    );
+    assert!(!agrees(&beside), "the barriers are outside of the loop");
+    let address = format!(
+        "ld.global.u64 %rd3, [%rd2+8]; {}",
+        waiting("ld.global.u32", store).replace("[%rd2]", "[%rd3]")
+    );
+    assert_eq!(source(&address).matches("wa[both + 0u] =").count(), 1, "on the value, not on where it lies");
+    let through = format!(
+        "ld.global.u32 %r5, [%rd2]; mul.lo.u32 %r6, %r5, 3; setp.gt.u32 %p2, %r6, 7; @!%p2 bra N; add.u32 %r7, %r1, 1; N: @%p2 bar.sync 0; {store} ret;"
+    );
+    assert!(agrees(&through));
+    assert!(!of(&waiting("ld.global.u32", store), &options()).kernels[0].is_machine);
+}
+
+#[test]
+fn a_guarded_instruction_before_a_branch_does_not_divide_the_threads() {
+    let text = "setp.eq.u32 %p1, %r1, 0; ld.param.u32 %r2, [b]; setp.eq.u32 %p2, %r2, 0; @%p1 st.global.u32 [%rd2], 1; @%p2 bra L; bar.sync 0; L: ret;";
+    assert!(!of(text, &options()).kernels[0].is_machine);
+}
+
+#[test]
+fn a_switch_on_the_thread_divides_the_threads() {
+    let text = "T: .branchtargets A, B; brx.idx %tid.x, T; A: bar.sync 0; B: ret;";
+    assert!(of(text, &options()).kernels[0].is_machine);
+}
+
+#[test]
+fn a_count_of_threads_needs_the_machine_where_it_counts() {
+    let is_machine = |body: &str| of(&format!("{body} ret;"), &options()).kernels[0].is_machine;
+    assert!(is_machine("bar.red.popc.u32 %r2, 1, 32, %p1;"));
+    assert!(is_machine("bar.red.popc.u32 %r2, %r1, %p1;"));
+    assert!(!is_machine("bar.red.popc.u32 %r2, 1, %p1;"));
+    assert!(!is_machine("bar.sync 1, 64;"), "all threads may wait");
+}
+
+#[test]
+fn fences_are_as_wide_as_they_are_asked_for() {
+    assert!(source("membar.gl; ret;").contains("\nps_fence_all();"));
+    assert!(source("fence.acq_rel.gpu; ret;").contains("\nps_fence();"));
+    let before = source("red.release.gpu.global.add.u32 [%rd2], 1; ret;");
+    assert_eq!(before.matches("\nps_fence();").count(), 1, "nothing is acquired: {before}");
+    assert!(!source("red.relaxed.gpu.global.add.u32 [%rd2], 1; ret;").contains("ps_fence"));
+}
+
+#[test]
+fn what_warps_exchange_is_no_wider_than_needed() {
+    let shuffle = "shfl.sync.idx.b32 %r2, %r1, 0, 31, -1; ret;";
+    assert!(source(shuffle).contains("typedef uint ps_word;"));
+    assert!(
+        source(&format!("match.any.sync.b64 %r3, %rd1, -1; {shuffle}")).contains("typedef ulong ps_word;")
+    );
+}
+
+#[test]
+fn variables_of_calls_are_not_accessed_beyond_their_end() {
+    let text = |offset: u32| {
+        format!(
+            ".version 8.0\n.target sm_75\n.entry k() {{ .reg .b32 %r<3>; .param .b32 p; st.param.b32 [p], 1; st.param.b32 [p+{offset}], %r1; ld.param.b32 %r2, [p]; ret; }}"
+        )
+    };
+    assert!(translate(&parse(&text(8)).unwrap(), &options()).is_ok());
+    assert!(translate(&parse(&text(4096)).unwrap(), &options()).is_err());
+}
+
+#[test]
+fn memory_that_cannot_be_written_is_refused() {
+    let refused = |line: &str| {
+        let text = format!(
+            ".version 8.0\n.target sm_75\n.entry k(.param .u32 a) {{ .local .b32 l; .const .b32 c; .reg .b32 %r<3>; .reg .b64 %rd<3>; {line} ret; }}"
+        );
+        translate(&parse(&text).unwrap(), &options()).is_err()
+    };
+    for line in [
+        "st.param.u32 [a], 1;",
+        "st.param.u32 [%rd1], 1;",
+        "atom.local.add.u32 %r1, [l], 1;",
+        "atom.param.add.u32 %r1, [a], 1;",
+        "red.const.add.u32 [c], 1;",
+    ] {
+        assert!(refused(line), "{line}");
+    }
+}
+
+#[test]
+fn doubles_that_are_only_moved_are_bits_where_there_are_none() {
+    let single = Options { fp64: false, ..options() };
+    let text = of(
+        ".reg .f64 %d<3>; ld.global.f64 %d1, [%rd2]; mov.f64 %d2, 0d3FF0000000000000; st.global.v2.f64 [%rd2], {%d1, %d2}; ret;",
+        &single,
+    );
+    let (_, kernel) = text.source.split_once("__kernel").unwrap();
+    assert!(!kernel.contains("double"), "{kernel}");
+}
+
+#[test]
+fn a_generic_address_of_a_variable_is_no_fault() {
+    let body = "mov.u64 %rd3, s; cvta.shared.u64 %rd4, %rd3; ld.u32 %r2, [%rd4+4]; st.u32 [%rd4], %r2; ret;";
+    let translation = of(body, &options());
+    assert!(!translation.kernels[0].uses_faults, "{}", translation.source);
+    assert!(of("ld.global.u32 %r2, [0]; ret;", &options()).kernels[0].uses_faults);
 }

@@ -66,12 +66,18 @@ impl Writer<'_> {
             });
         }
         let layer = match address.coordinates.first() {
-            Some(operand) if layered => self.read(what, operand, Type::U32)?,
+            Some(operand) if layered => format!("(uint)max({}, 0)", self.read(what, operand, Type::S32)?),
             _ => String::from("0u"),
         };
         let handle = self.descriptor(what, &address.texture)?;
         let kind = if coordinate == Type::F32 { "sampled" } else { "fetched" };
-        self.line(&format!("{{ __global const uchar *d = AT({handle}); __global const uchar *t = AT(*(__global const a_ulong *)d);"));
+        let place = if self.options.check {
+            self.uses_faults = true;
+            format!("ps_tex_checked(arena0, control, {handle}, {}u)", what.line)
+        } else {
+            format!("AT({handle})")
+        };
+        self.line(&format!("{{ __global const uchar *d = {place}; __global const uchar *t = AT(*(__global const a_ulong *)d);"));
         self.line(&format!(
             "const uint4 x = ps_tex_{kind}(d, t, {dimensions}u, {}, {layer});",
             arguments.join(", ")
@@ -112,6 +118,12 @@ impl Writer<'_> {
             }
             other => self.descriptor(what, other)?,
         };
-        self.result(what, Type::U32, &format!("(*(__global const a_uint *)(AT({handle}) + {offset}))"))
+        let place = if self.options.check {
+            self.uses_faults = true;
+            format!("ps_check(arena0, control, {handle} + {offset}, 4u, {}u)", what.line)
+        } else {
+            format!("(AT({handle}) + {offset})")
+        };
+        self.result(what, Type::U32, &format!("(*(__global const a_uint *){place})"))
     }
 }

@@ -2,11 +2,17 @@
 //!
 //! A register is uniform when all threads that have it have the same value in it: then a branch on it takes all threads the same way. It is
 //! divergent when it comes from the thread's number, from what other threads race for, or from a place where only some threads come by.
-//! Memory without races gives all threads that read one address together the same value.
+//! Memory without races gives all threads that read one address together the same value; where a barrier depends on that, the threads
+//! agree on the value of the first (`agree.rs`).
 
-use super::flow::{self, Flow};
+use std::collections::HashSet;
+
+use super::flow::{self, Flow, Marks};
 use crate::ir::{Address, Base};
-use crate::ir::{Axis, Function, Instruction, Opcode, Operand, Semantics, Space, Special, Statement, Symbol};
+use crate::ir::{
+    Axis, Cache, Function, Instruction, Opcode, Operand, RegisterId, Semantics, Space, Special, Statement,
+    Symbol,
+};
 
 /// What is uniform in a kernel.
 #[derive(Debug)]
@@ -16,31 +22,53 @@ pub(super) struct Uniform {
     scattered: Vec<bool>,
     /// How many instructions write each register; a guarded one counts twice, as it may leave the old value.
     writes: Vec<u32>,
+    /// Loads of which every thread takes what the first thread got: see `agree.rs`.
+    pub agreed: HashSet<usize>,
+}
+
+/// What the question at hand has yet to look at. Everything is looked at once, and again when something that it reads has changed.
+struct Spread<'a> {
+    this: Uniform,
+    body: &'a [Statement],
+    flow: &'a Flow,
+    /// The statements that read each register.
+    readers: Vec<Vec<usize>>,
+    marks: Marks,
+    /// Registers that have become divergent, and blocks that have become scattered.
+    registers: Vec<RegisterId>,
+    blocks: Vec<usize>,
 }
 
 impl Uniform {
-    pub(super) fn of(function: &Function, flow: &Flow) -> Self {
-        let mut this = Self {
+    /// `racing` are loads that may give threads different values although they read one address, `agreed` those that do not, whatever
+    /// they read.
+    pub(super) fn of(
+        function: &Function,
+        flow: &Flow,
+        racing: &HashSet<usize>,
+        agreed: HashSet<usize>,
+    ) -> Self {
+        let this = Self {
             divergent: vec![false; function.registers.len()],
             scattered: vec![false; flow.blocks.len()],
             writes: vec![0; function.registers.len()],
+            agreed,
         };
         let body = function.body.as_deref().unwrap_or_default();
-        for statement in body {
-            if let Statement::Instruction(instruction) = statement {
-                let weight = if instruction.guard.is_some() { 2 } else { 1 };
-                flow::written(instruction, &mut |id| this.writes[id.index()] += weight);
-            }
-        }
-        while this.spread(body, flow) {}
-        this
+        let readers = vec![Vec::new(); function.registers.len()];
+        let marks = Marks::new(flow);
+        let mut spread =
+            Spread { this, body, flow, readers, marks, registers: Vec::new(), blocks: Vec::new() };
+        spread.start(racing);
+        spread.run();
+        spread.this
     }
 
-    pub(super) fn register(&self, id: crate::ir::RegisterId) -> bool {
+    pub(super) fn register(&self, id: RegisterId) -> bool {
         !self.divergent[id.index()]
     }
 
-    pub(super) fn written_once(&self, id: crate::ir::RegisterId) -> bool {
+    pub(super) fn written_once(&self, id: RegisterId) -> bool {
         self.writes[id.index()] == 1
     }
 
@@ -49,58 +77,108 @@ impl Uniform {
         !self.scattered[block]
     }
 
-    /// One pass over everything; whether it found more that is divergent.
-    fn spread(&mut self, body: &[Statement], flow: &Flow) -> bool {
-        let mut changed = false;
-        for (index, block) in flow.blocks.iter().enumerate().filter(|(index, _)| flow.reached[*index]) {
-            let mut splits = self.scattered[index];
-            for statement in &body[block.start..block.end] {
-                let Statement::Instruction(instruction) = statement else { continue };
-                changed |= self.instruction(instruction, index);
-                splits |= block.next.len() > 1 && self.splits(instruction);
+    /// Whether all threads come to this instruction together, and do it or not.
+    pub(super) fn instruction(&self, instruction: &Instruction, block: usize) -> bool {
+        self.block(block) && instruction.guard.is_none_or(|guard| self.register(guard.register))
+    }
+}
+
+impl Spread<'_> {
+    fn start(&mut self, racing: &HashSet<usize>) {
+        let mut own = Vec::new();
+        for (at, statement) in self.body.iter().enumerate() {
+            let Statement::Instruction(instruction) = statement else { continue };
+            let weight = if instruction.guard.is_some() { 2 } else { 1 };
+            flow::written(instruction, &mut |id| self.this.writes[id.index()] += weight);
+            if !self.flow.reached[self.flow.block_of[at]] {
+                continue;
             }
-            if splits && block.next.len() > 1 {
-                changed |= flow.mark_dependents(index, &mut self.scattered);
+            read(instruction, &mut |id| self.readers[id.index()].push(at));
+            if own_result(instruction)
+                || racing.contains(&at)
+                || instruction.sources().iter().any(is_own_operand)
+            {
+                own.push((at, instruction));
             }
         }
-        changed
-    }
-
-    /// Whether the branch goes different ways for different threads.
-    fn splits(&self, instruction: &Instruction) -> bool {
-        let guard = instruction.guard.is_some_and(|guard| self.divergent[guard.register.index()]);
-        let index = instruction.opcode == Opcode::BrxIdx
-            && instruction.sources().iter().any(|operand| self.operand(operand));
-        guard || index
-    }
-
-    fn instruction(&mut self, instruction: &Instruction, block: usize) -> bool {
-        let mut divergent =
-            own_result(instruction) || instruction.sources().iter().any(|operand| self.operand(operand));
-        if let Some(guard) = instruction.guard {
-            divergent |= self.divergent[guard.register.index()];
+        for (at, instruction) in own {
+            self.differs(at, instruction);
         }
-        let mut changed = false;
-        let Self { divergent: marks, writes, scattered, .. } = self;
+    }
+
+    fn run(&mut self) {
+        loop {
+            if let Some(id) = self.registers.pop() {
+                for at in std::mem::take(&mut self.readers[id.index()]) {
+                    let Statement::Instruction(instruction) = &self.body[at] else { continue };
+                    self.differs(at, instruction);
+                }
+            } else if let Some(block) = self.blocks.pop() {
+                self.this.scattered[block] = true;
+                let range = self.flow.blocks[block].start..self.flow.blocks[block].end;
+                for statement in &self.body[range] {
+                    if let Statement::Instruction(instruction) = statement {
+                        self.diverge(instruction, true);
+                    }
+                }
+                self.split(block);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// An instruction is not the same one for all threads.
+    fn differs(&mut self, at: usize, instruction: &Instruction) {
+        if !self.this.agreed.contains(&at) {
+            self.diverge(instruction, false);
+        }
+        let block = self.flow.block_of[at];
+        if at + 1 == self.flow.blocks[block].end {
+            self.split(block);
+        }
+    }
+
+    /// What an instruction writes is divergent; with `repeated` only what others write too.
+    fn diverge(&mut self, instruction: &Instruction, repeated: bool) {
+        let Self { this, registers, .. } = self;
         flow::written(instruction, &mut |id| {
-            if divergent || (scattered[block] && writes[id.index()] > 1) {
-                changed |= !std::mem::replace(&mut marks[id.index()], true);
+            let counts = !repeated || this.writes[id.index()] > 1;
+            if counts && !std::mem::replace(&mut this.divergent[id.index()], true) {
+                registers.push(id);
             }
         });
-        changed
     }
 
-    /// Whether an operand is divergent.
-    fn operand(&self, operand: &Operand) -> bool {
-        let mut divergent = false;
-        flow::registers_of(operand, &mut |id| divergent |= self.divergent[id.index()]);
-        divergent |= match operand {
-            Operand::Special(special) => !special_is_uniform(*special),
-            Operand::Vector(parts) => parts.iter().any(|part| self.operand(part)),
-            Operand::Address(Address { base: Base::Symbol(Symbol::Variable(_)), .. }) => true,
-            _ => false,
-        };
-        divergent
+    /// The branch at the end of a block takes threads different ways, or is not passed by all.
+    fn split(&mut self, block: usize) {
+        if self.flow.blocks[block].next.len() > 1 {
+            self.marks.mark(self.flow, block, &mut self.blocks);
+        }
+    }
+}
+
+/// Calls `each` with every register that an instruction reads.
+pub(super) fn read(instruction: &Instruction, each: &mut dyn FnMut(RegisterId)) {
+    instruction.sources().iter().for_each(|operand| flow::registers_of(operand, each));
+    // A place in memory is read with the registers of its address, wherever it stands.
+    for operand in &instruction.operands[..usize::from(instruction.destinations)] {
+        if matches!(operand, Operand::Address(_) | Operand::Texture(_)) {
+            flow::registers_of(operand, each);
+        }
+    }
+    if let Some(guard) = instruction.guard {
+        each(guard.register);
+    }
+}
+
+/// Whether an operand is another one for each thread, whatever registers hold.
+fn is_own_operand(operand: &Operand) -> bool {
+    match operand {
+        Operand::Special(special) => !special_is_uniform(*special),
+        Operand::Vector(parts) => parts.iter().any(is_own_operand),
+        Operand::Address(Address { base: Base::Symbol(Symbol::Variable(_)), .. }) => true,
+        _ => false,
     }
 }
 
@@ -121,7 +199,9 @@ fn own_result(instruction: &Instruction) -> bool {
             let modifiers = &instruction.modifiers;
             // A generic address may be one of local memory.
             let own = matches!(modifiers.space, Some(Space::Local | Space::Generic) | None);
-            own || modifiers.volatile || !matches!(modifiers.semantics, None | Some(Semantics::Weak))
+            own || modifiers.volatile
+                || modifiers.cache == Some(Cache::Cv)
+                || !matches!(modifiers.semantics, None | Some(Semantics::Weak))
         }
         _ => false,
     }

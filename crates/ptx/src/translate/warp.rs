@@ -11,7 +11,7 @@ use crate::ir::{Instruction, Opcode, Operand, Reduce, ShuffleMode, Type, VoteMod
 
 /// The halves of the exchanged values, and the sums of `bar.red`, which three take turns for.
 pub(super) fn declare(threads: u32, sums: bool, text: &mut String) {
-    let _ = writeln!(text, "__local ulong wv[{}];\nuint turn = 0;", 2 * threads);
+    let _ = writeln!(text, "__local ps_word wv[{}];\nuint turn = 0;", 2 * threads);
     if sums {
         text.push_str("__local uint wr[3];\nuint third = 0;\n");
     }
@@ -49,7 +49,8 @@ pub(super) struct Meeting {
 impl Writer<'_> {
     /// Threads of the largest block that can be launched.
     pub(super) fn threads_most(&self) -> u32 {
-        let required = self.entry.required.map(|sizes| sizes.iter().product());
+        let required =
+            self.entry.required.map(|sizes| sizes.iter().fold(1, |all: u32, size| all.saturating_mul(*size)));
         required
             .or(self.entry.max_threads)
             .unwrap_or(BLOCK_THREADS_MAX)
@@ -59,7 +60,7 @@ impl Writer<'_> {
 
     /// A barrier of all threads. Behind it the zero that shared indices are added to is read again: else compilers compute every
     /// address before the first barrier, and have to keep all of them for each thread (PoCL: three times slower).
-    fn barrier(&mut self) {
+    pub(super) fn barrier(&mut self) {
         self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
         self.line(&format!("zero = *(__global const a_int *)(AT(control) + {CONTROL_ZERO});"));
     }
@@ -78,9 +79,9 @@ impl Writer<'_> {
         let meeting = self.meeting(what)?;
         self.uses_exchange = true;
         let members = if meeting.members.is_empty() { "0xffffffffu" } else { &meeting.members };
-        self.line(&format!("wv[turn + lid] = {};", meeting.value));
+        self.line(&format!("wv[turn + lid] = (ps_word){};", meeting.value));
         self.barrier();
-        self.line(&format!("{{ __local const ulong *w = wv + turn + (lid & ~31u); const uint lane = lid & 31u, here = {members} & ps_lanes(lid, threads); const ulong x = w[lane];"));
+        self.line(&format!("{{ __local const ps_word *w = wv + turn + (lid & ~31u); const uint lane = lid & 31u, here = {members} & ps_lanes(lid, threads); const ulong x = w[lane];"));
         self.line(&format!("const ulong y = {}; turn ^= {}u;", meeting.outcome, self.threads_most()));
         self.met(what)?;
         self.line("}");

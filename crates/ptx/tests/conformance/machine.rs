@@ -161,6 +161,10 @@ impl Machine {
         self.write(CONTROL, control);
         let mut block: Vec<u8> = params.iter().flat_map(|param| param.to_le_bytes()).collect();
         block.resize((kernel.params_size as usize).next_multiple_of(8).max(8), 0);
+        if let Some(at) = kernel.dynamic_bytes_at {
+            block.resize(at as usize, 0);
+            block.extend_from_slice(&dynamic.to_le_bytes());
+        }
         let object = Kernel::new(&ready.program, &kernel.cl_name).expect("the kernel is in the program");
         let local = (u64::from(kernel.local_bytes) + dynamic).max(8);
         let arguments = [

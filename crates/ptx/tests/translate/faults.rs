@@ -8,8 +8,13 @@ use super::{BASE, FREE, HEAD, OUT, machines, run, words};
 /// Offset of the bitmap of the tests, which says that only the first 256 bytes at [`FREE`] and [`OUT`] are allocated.
 const SHADOW: u64 = 16 << 10;
 
-fn checked(body: &str, expected: (u64, u64), results: &[u32]) {
-    let text = format!("{HEAD}{}", super::kernel(body));
+pub fn checked(body: &str, expected: (u64, u64), results: &[u32]) {
+    checked_with(body, "", 0, expected, results);
+}
+
+/// As [`checked`], with declarations and bytes of dynamic shared memory.
+fn checked_with(body: &str, declarations: &str, dynamic: u64, expected: (u64, u64), results: &[u32]) {
+    let text = format!("{HEAD}{declarations}{}", super::kernel(body));
     for mut machine in machines() {
         machine.options.check = true;
         let ready = machine.build(&text).unwrap_or_else(|error| panic!("{error}"));
@@ -22,7 +27,15 @@ fn checked(body: &str, expected: (u64, u64), results: &[u32]) {
         machine.write(OUT, &[0; 64]);
         let mut control = vec![0; 256];
         control[160..168].copy_from_slice(&(BASE + SHADOW).to_le_bytes());
-        machine.launch_with(&ready, "k", &[BASE + FREE, BASE + OUT, 0], [1, 1, 1], [4, 1, 1], 0, &control);
+        machine.launch_with(
+            &ready,
+            "k",
+            &[BASE + FREE, BASE + OUT, 0],
+            [1, 1, 1],
+            [4, 1, 1],
+            dynamic,
+            &control,
+        );
         let control = machine.control();
         let word = |at: usize| u64::from_le_bytes(control[at..at + 8].try_into().unwrap());
         assert_eq!((word(0), word(8)), expected, "{}", machine.name);
@@ -61,6 +74,97 @@ fn an_access_behind_shared_memory_is_a_fault() {
         ".shared .align 4 .b8 s[64]; mov.u32 %r2, s; st.shared.u32 [%r2+60], 4; st.shared.u32 [%r2+64], 4; st.global.u32 [%to], 4; ret;",
         (1, 64),
         &[4; 4],
+    );
+}
+
+#[test]
+fn generic_accesses_behind_shared_and_local_memory_are_faults() {
+    checked(
+        ".shared .align 4 .b8 s[64]; mov.u64 %rd1, s; cvta.shared.u64 %rd2, %rd1; st.u32 [%rd2+60], 1; st.u32 [%rd2+1000000], 1; st.global.u32 [%to], 5; ret;",
+        (1, 1_000_000),
+        &[5; 4],
+    );
+    checked(
+        ".local .align 4 .b8 l[64]; mov.u64 %rd1, l; cvta.local.u64 %rd2, %rd1; st.u32 [%rd2+60], 1; ld.u32 %r2, [%rd2+1000000]; st.global.u32 [%to], 6; ret;",
+        (1, 1_000_000),
+        &[6; 4],
+    );
+}
+
+#[test]
+fn accesses_behind_dynamic_shared_memory_are_faults() {
+    let dynamic = ".extern .shared .align 16 .b8 dyn[];";
+    let body = |offset: u32| {
+        format!(
+            ".shared .align 4 .b8 s[32]; st.shared.u32 [s], 1; mov.u32 %r2, dyn; st.shared.u32 [%r2+{offset}], 4; mov.u64 %rd1, dyn; cvta.shared.u64 %rd1, %rd1; st.u32 [%rd1+{offset}], 4;
+             st.global.u32 [%to], 7; ret;"
+        )
+    };
+    checked_with(&body(60), dynamic, 64, (0, 0), &[7; 4]);
+    checked_with(&body(64), dynamic, 64, (1, 96), &[7; 4]);
+}
+
+#[test]
+fn parameters_end_where_the_structure_ends() {
+    checked(
+        "mov.b64 %rd1, a; ld.param.u32 %r2, [%rd1+16]; ld.param.u32 %r2, [%rd1+4096]; st.global.u32 [%to], 8; ret;",
+        (1, 4096),
+        &[8; 4],
+    );
+}
+
+#[test]
+fn asynchronous_copies_look_at_no_more_than_they_read() {
+    let copy = |offset: u32, count: u32| {
+        format!(
+            ".shared .align 16 .b8 s[16]; mov.u32 %r2, {count}; st.shared.u32 [s+8], 5; add.u64 %rd1, %in, {offset};
+             cp.async.cg.shared.global [s], [%rd1], 16, %r2; cp.async.wait_all; ld.shared.u32 %r3, [s+8]; add.u32 %r3, %r3, 9; st.global.u32 [%to], %r3; ret;"
+        )
+    };
+    // At the edge of a matrix: nothing, or a part, is inside.
+    checked(&copy(4096, 0), (0, 0), &[9; 4]);
+    checked(&copy(248, 8), (0, 0), &[9; 4]);
+    checked(&copy(248, 12), (1, BASE + FREE + 259), &[9; 4]);
+}
+
+#[test]
+fn textures_that_are_not_allocated_are_faults() {
+    let sample = "tex.2d.v4.u32.s32 {%r4, %r5, %r6, %r7}, [%rd2, {%t, 0}]; add.u32 %r4, %r4, 3; st.global.u32 [%to], %r4; ret;";
+    checked(&format!("add.u64 %rd2, %in, 8192; {sample}"), (1, BASE + FREE + 8192), &[3; 4]);
+    // A descriptor whose texels end behind the allocation.
+    let descriptor = "mov.u64 %rd2, %in; st.global.u64 [%in], %in; st.global.u64 [%in+8], 64; st.global.v4.u32 [%in+16], {8, 40, 4, 1}; st.global.u32 [%in+56], 0;";
+    checked(&format!("{descriptor} {sample}"), (1, BASE + FREE + 39 * 64 + 31), &[3; 4]);
+}
+
+#[test]
+fn an_address_that_no_memory_has_is_a_fault_without_checks() {
+    run(
+        "ld.global.u32 %r2, [64]; add.u32 %r2, %r2, 6; st.global.u32 [%to], %r2; ret;",
+        &[],
+        0,
+        1,
+        4,
+        4,
+        |machine, found| {
+            assert_eq!(found, [6; 4], "{}", machine.name);
+            assert_eq!(machine.fault(), (1, 12), "{}", machine.name);
+        },
+    );
+}
+
+#[test]
+fn an_atomic_on_local_memory_is_a_fault() {
+    run(
+        ".local .align 4 .b8 l[16]; mov.u64 %rd1, l; cvta.local.u64 %rd2, %rd1; setp.eq.u32 %p0, %n, 1; selp.b64 %rd3, %rd2, %to, %p0; atom.add.u32 %r2, [%rd3], 5; ret;",
+        &[],
+        1,
+        1,
+        4,
+        4,
+        |machine, found| {
+            assert_eq!(found, [0; 4], "{}", machine.name);
+            assert_eq!(machine.fault(), (1, 12), "{}", machine.name);
+        },
     );
 }
 
@@ -107,6 +211,8 @@ fn what_is_not_served_is_refused_by_name_and_line() {
         refusal(double, &single),
         TranslateError::DoublePrecision { instruction: String::from("add.f64"), line: 5 }
     );
+    // Doubles that are only moved need none: the calculation is named, not the load.
+    assert!(translate(&parse(&format!("{HEAD}.visible .entry k(.param .u64 a) {{ .reg .f64 %d<3>; .reg .b64 %rd<2>; ld.param.u64 %rd1, [a]; ld.global.f64 %d1, [%rd1]; mov.f64 %d2, %d1; st.global.f64 [%rd1+8], %d2; ret; }}")).unwrap(), &single).is_ok());
     let atomic = ".visible .entry k(.param .u64 a) { .reg .b64 %rd<3>; ld.param.u64 %rd1, [a]; red.global.add.u64 [%rd1], 1; ret; }";
     let narrow = Options { int64_atomics: false, ..options.clone() };
     assert!(matches!(refusal(atomic, &narrow), TranslateError::Atomics64 { line: 4, .. }));

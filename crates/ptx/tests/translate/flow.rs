@@ -243,3 +243,79 @@ fn a_barrier_in_a_function_is_one_of_the_kernel() {
         }
     }
 }
+
+#[test]
+fn a_warp_counts_as_a_whole_at_a_barrier_with_a_count() {
+    // One and a half warps: the barrier wants 64.
+    run(
+        ".shared .align 4 .b8 s[256]; mov.u32 %r3, s; shl.b32 %r2, %t, 2; add.u32 %r4, %r3, %r2; setp.eq.u32 %p0, %n, 0; setp.gt.u32 %p1, %t, 100; @%p1 bra DONE;
+         st.shared.u32 [%r4], %t; bar.sync 1, 64; xor.b32 %r5, %t, 15; shl.b32 %r5, %r5, 2; add.u32 %r5, %r5, %r3; ld.shared.u32 %r6, [%r5]; st.global.u32 [%to], %r6; DONE: ret;",
+        &[],
+        0,
+        1,
+        48,
+        48,
+        |machine, found| {
+            for (thread, value) in (0_u32..).zip(found) {
+                assert_eq!(*value, thread ^ 15, "{}: {thread}", machine.name);
+            }
+            assert_eq!(machine.fault().0, 0, "{}: nobody waits for ever", machine.name);
+        },
+    );
+    // Producers and consumers, of which one lane each has left before.
+    run(
+        ".shared .align 4 .b8 s[512]; mov.u32 %r3, s; shl.b32 %r2, %t, 2; add.u32 %r4, %r3, %r2; and.b32 %r7, %t, 31; setp.eq.u32 %p2, %r7, 31; @%p2 bra DONE;
+         setp.ge.u32 %p0, %t, 32; @%p0 bra READ; mul.lo.u32 %r5, %t, 3; st.shared.u32 [%r4], %r5; bar.arrive 1, 64; bra DONE;
+         READ: bar.sync 1, 64; ld.shared.u32 %r6, [%r4+-128]; st.global.u32 [%to], %r6; bar.sync 2, 32; bar.sync 1, 32; DONE: ret;",
+        &[],
+        0,
+        2,
+        64,
+        128,
+        |machine, found| {
+            for (index, value) in (0_u32..).zip(found) {
+                let t = index % 64;
+                assert_eq!(*value, if t >= 32 && t != 63 { (t - 32) * 3 } else { 0 }, "{}: {index}", machine.name);
+            }
+            assert_eq!(machine.fault().0, 0, "{}: nobody waits for ever", machine.name);
+        },
+    );
+}
+
+#[test]
+fn bar_red_with_a_count_is_of_those_threads() {
+    // Each warp has a barrier of its own, and counts its own threads.
+    run(
+        "shr.u32 %r2, %t, 5; add.u32 %r3, %r2, 3; setp.lt.u32 %p1, %t, 40; bar.red.popc.u32 %r4, %r2, 32, %p1; bar.red.and.pred %p2, %r3, 32, %p1; selp.u32 %r5, 100, 0, %p2; add.u32 %r4, %r4, %r5; st.global.u32 [%to], %r4; ret;",
+        &[],
+        0,
+        1,
+        96,
+        96,
+        |machine, found| {
+            for (thread, value) in found.iter().enumerate() {
+                assert_eq!(*value, [132, 8, 0][thread / 32], "{}: {thread}", machine.name);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_flag_that_decides_a_barrier_is_the_same_for_all_threads() {
+    // The first thread that sees the flag changes it: without an agreement the others would leave before the barrier.
+    run(
+        ".shared .align 4 .b8 s[512]; mov.u32 %r3, s; shl.b32 %r2, %t, 2; add.u32 %r4, %r3, %r2; mov.u32 %r9, 0;
+         AGAIN: ld.global.v2.u32 {%r5, %r8}, [%out]; setp.ge.u32 %p0, %r5, 3; @%p0 bra DONE; add.u32 %r6, %r5, 1; st.global.u32 [%out], %r6;
+         st.shared.u32 [%r4], %r9; bar.sync 0; xor.b32 %r7, %r2, 4; add.u32 %r7, %r7, %r3; ld.shared.u32 %r8, [%r7]; add.u32 %r9, %r8, 1; bar.sync 0; bra AGAIN;
+         DONE: mul.wide.u32 %rd1, %t, 4; add.s64 %rd1, %out, %rd1; st.global.u32 [%rd1+64], %r9; ret;",
+        &[],
+        0,
+        1,
+        64,
+        96,
+        |machine, found| {
+            assert_eq!(found[0], 3, "{}", machine.name);
+            assert_eq!(found[16..80], [3; 64], "{}", machine.name);
+        },
+    );
+}

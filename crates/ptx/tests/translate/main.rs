@@ -5,9 +5,12 @@
 #[path = "../conformance/machine.rs"]
 mod machine;
 
+mod calls;
+mod failing;
 mod faults;
 mod flow;
 mod memory;
+mod params;
 mod printf;
 mod texture;
 mod warps;

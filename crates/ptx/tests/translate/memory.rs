@@ -189,3 +189,75 @@ fn a_program_for_several_arenas_builds() {
         assert!(built.is_ok(), "{}: {:?}", machine.name, built.err());
     }
 }
+
+#[test]
+fn products_with_a_number_are_as_wide_as_their_instruction() {
+    // 0xFFFFFFFC of 32 bits is -4, and -4 of 32 bits without a sign is 4294967292.
+    run(
+        "add.u32 %r2, %t, 1; mul.wide.s32 %rd1, %r2, 0xFFFFFFFC; add.s64 %rd2, %in, %rd1; ld.global.u32 %r3, [%rd2+64];
+         mul.wide.u32 %rd3, %r2, -4; cvt.u64.u32 %rd4, %r2; shl.b64 %rd4, %rd4, 32; sub.s64 %rd5, %rd3, %rd4; add.s64 %rd6, %in, %rd5; ld.global.u32 %r4, [%rd6+64];
+         mad.wide.s32 %rd7, %r2, 0xFFFFFFFC, %in; ld.global.u32 %r5, [%rd7+64];
+         .shared .align 4 .b8 s[64]; mov.u32 %r6, s; shl.b32 %r7, %t, 2; add.u32 %r8, %r6, %r7; st.shared.u32 [%r8], %t; bar.sync 0;
+         mad.lo.u32 %r9, %t, 0xFFFFFFFC, %r6; ld.shared.u32 %r10, [%r9+60];
+         mul.wide.u32 %rd8, %g, 16; add.s64 %rd8, %out, %rd8; st.global.v4.u32 [%rd8], {%r3, %r4, %r5, %r10}; ret;",
+        &(0..17).collect::<Vec<u32>>(),
+        0,
+        1,
+        16,
+        64,
+        |machine, found| {
+            for (thread, row) in (0..).zip(found.chunks(4)) {
+                assert_eq!(row, [15 - thread; 4], "{}: {thread}", machine.name);
+            }
+        },
+    );
+}
+
+#[test]
+fn sums_of_halves_are_no_sums_of_addresses() {
+    run(
+        ".shared .align 4 .b8 s[64]; mov.u32 %r2, s; shl.b32 %r3, %t, 2; add.u32 %r4, %r2, %r3; add.u32 %r5, %t, 50; st.shared.u32 [%r4], %r5; bar.sync 0;
+         mov.u32 %r6, 0xfffc; add.u32 %r7, %r3, 8; add.u16x2 %r8, %r6, %r7; and.b32 %r8, %r8, 63; mov.u32 %r9, 0xfff8; add.u16x2 %r9, %r9, 16; ld.shared.u32 %r10, [%r9]; st.global.u32 [%to], %r10; ret;",
+        &[],
+        0,
+        1,
+        16,
+        16,
+        |machine, found| assert_eq!(found, [52; 16], "{}", machine.name),
+    );
+}
+
+#[test]
+fn doubles_are_copied_on_a_device_without_them() {
+    let text = format!(
+        "{HEAD}{}",
+        super::kernel(
+            "mul.wide.u32 %rd1, %g, 8; add.s64 %rd2, %in, %rd1; add.s64 %rd3, %out, %rd1; ld.global.f64 %d1, [%rd2]; mov.f64 %d2, %d1; mov.f64 %d3, 0d3FF8000000000000;
+             setp.eq.u32 %p0, %t, 3; @%p0 mov.f64 %d2, %d3; st.global.f64 [%rd3], %d2; ret;"
+        )
+    );
+    for mut machine in machines() {
+        machine.options.fp64 = false;
+        let ready = machine.build(&text).unwrap_or_else(|error| panic!("{error}"));
+        let mut values: Vec<u64> = (0..8).map(|index| f64::from(index).to_bits() + 1).collect();
+        machine.write(FREE, &bytes_of(&values, u64::to_le_bytes));
+        machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 0], 1, 8, 0);
+        values[3] = 1.5_f64.to_bits();
+        assert_eq!(machine.read(OUT, 64), bytes_of(&values, u64::to_le_bytes), "{}", machine.name);
+    }
+}
+
+#[test]
+fn fences_of_every_kind_are_built() {
+    // A message: the data, then the flag that says it is there.
+    run(
+        "setp.ne.u32 %p0, %t, 0; @%p0 bra DONE; st.global.u32 [%out], 7; membar.gl; st.relaxed.gpu.global.u32 [%out+4], 1; fence.acq_rel.sys; st.release.gpu.global.u32 [%out+8], 2; fence.sc.cta;
+         ld.acquire.gpu.global.u32 %r2, [%out+8]; atom.acq_rel.gpu.global.add.u32 %r3, [%out+12], %r2; atom.acquire.gpu.global.exch.b32 %r4, [%out+16], 4; red.release.gpu.global.add.u32 [%out+20], 5; DONE: ret;",
+        &[],
+        0,
+        2,
+        32,
+        6,
+        |machine, found| assert_eq!((&found[..3], &found[4..5]), (&[7, 1, 2][..], &[4][..]), "{}", machine.name),
+    );
+}

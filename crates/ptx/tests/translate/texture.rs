@@ -144,3 +144,97 @@ fn bytes_are_fetched_as_integers_and_as_fractions() {
         }
     }
 }
+
+#[test]
+fn coordinates_that_are_no_numbers_and_textures_without_texels_give_something() {
+    let text = format!(
+        "{HEAD}{}",
+        super::kernel(
+            "ld.global.u64 %rd2, [%out+-8]; mul.wide.u32 %rd1, %g, 4; add.s64 %rd1, %in, %rd1; ld.global.f32 %f1, [%rd1];
+             tex.2d.v4.f32.f32 {%f3, %f4, %f5, %f6}, [%rd2, {%f1, %f1}]; st.global.f32 [%to], %f3; ret;"
+        )
+    );
+    let input = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30];
+    for machine in machines() {
+        let ready = machine.build(&text).unwrap_or_else(|error| panic!("{error}"));
+        let texels: Vec<f32> = (0..HEIGHT).flat_map(|y| (0..8).map(move |x| texel(x, y))).collect();
+        machine.write(TEXELS, &bytes_of(&texels, f32::to_le_bytes));
+        machine.write(OUT - 8, &(BASE + DESCRIPTOR).to_le_bytes());
+        machine.write(FREE, &bytes_of(&input, f32::to_le_bytes));
+        let clamped = [texel(0, 0), texel(WIDTH - 1, HEIGHT - 1), texel(0, 0), texel(WIDTH - 1, HEIGHT - 1)];
+        for mode in 0..3 {
+            for normalized in [false, true] {
+                let sampler = Sampler { mode: [mode; 2], linear: false, normalized };
+                let mut bytes = descriptor(7, 1, 32, sampler, 0);
+                machine.write(DESCRIPTOR, &bytes);
+                machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 0], 1, 4, 0);
+                let found = floats(&machine, OUT, 4);
+                assert_eq!(found[0], texel(0, 0), "{}: NaN, {mode}, {normalized}", machine.name);
+                if mode == 1 || !normalized {
+                    assert_eq!(found, clamped, "{}: {mode}, {normalized}", machine.name);
+                }
+                // No texels at all, whatever the descriptor says of where they are.
+                bytes[..8].fill(0);
+                bytes[16..20].fill(0);
+                machine.write(DESCRIPTOR, &bytes);
+                machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 0], 1, 4, 0);
+                assert_eq!(floats(&machine, OUT, 4), [0.0; 4], "{}: {mode}, {normalized}", machine.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_layer_below_the_first_is_the_first() {
+    let text = format!(
+        "{HEAD}{}",
+        super::kernel(
+            "ld.global.u64 %rd2, [%out+-8]; sub.s32 %r2, %t, 2; mov.f32 %f1, 0f00000000;
+             tex.a2d.v4.f32.f32 {%f3, %f4, %f5, %f6}, [%rd2, {%r2, %f1, %f1, %f1}]; st.global.f32 [%to], %f3; ret;"
+        )
+    );
+    let sampler = Sampler { mode: [1; 2], linear: false, normalized: false };
+    for machine in machines() {
+        let ready = machine.build(&text).unwrap_or_else(|error| panic!("{error}"));
+        let texels: Vec<f32> =
+            (0..3 * HEIGHT * 8).map(|index| (index / (HEIGHT * 8)) as f32 + 10.0).collect();
+        machine.write(TEXELS, &bytes_of(&texels, f32::to_le_bytes));
+        machine.write(OUT - 8, &(BASE + DESCRIPTOR).to_le_bytes());
+        let mut bytes = descriptor(7, 1, 32, sampler, 0);
+        bytes[56..60].copy_from_slice(&3_u32.to_le_bytes());
+        machine.write(DESCRIPTOR, &bytes);
+        machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 0], 1, 7, 0);
+        assert_eq!(floats(&machine, OUT, 7), [10.0, 10.0, 10.0, 11.0, 12.0, 12.0, 12.0], "{}", machine.name);
+    }
+}
+
+#[test]
+fn the_third_axis_has_a_mode_of_its_own() {
+    let text = format!(
+        "{HEAD}{}",
+        super::kernel(
+            "ld.global.u64 %rd2, [%out+-8]; mov.f32 %f1, 0f3DCCCCCD; cvt.rn.f32.u32 %f2, %t; mul.f32 %f2, %f2, 0f3E800000;
+             tex.3d.v4.f32.f32 {%f3, %f4, %f5, %f6}, [%rd2, {%f1, %f1, %f2, %f2}]; st.global.f32 [%to], %f3; ret;"
+        )
+    );
+    // The first two axes clamp, the third one repeats.
+    let sampler = Sampler { mode: [1; 2], linear: false, normalized: true };
+    for machine in machines() {
+        let ready = machine.build(&text).unwrap_or_else(|error| panic!("{error}"));
+        let texels: Vec<f32> =
+            (0..2 * HEIGHT * 8).map(|index| (index / (HEIGHT * 8)) as f32 + 10.0).collect();
+        machine.write(TEXELS, &bytes_of(&texels, f32::to_le_bytes));
+        machine.write(OUT - 8, &(BASE + DESCRIPTOR).to_le_bytes());
+        let mut bytes = descriptor(7, 1, 32, sampler, 0);
+        bytes[56..60].copy_from_slice(&2_u32.to_le_bytes());
+        bytes[60..64].fill(0);
+        machine.write(DESCRIPTOR, &bytes);
+        machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 0], 1, 8, 0);
+        assert_eq!(
+            floats(&machine, OUT, 8),
+            [10.0, 10.0, 11.0, 11.0, 10.0, 10.0, 11.0, 11.0],
+            "{}",
+            machine.name
+        );
+    }
+}

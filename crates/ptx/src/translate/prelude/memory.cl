@@ -26,6 +26,49 @@ __global uchar *ps_check(__global uchar *arena, ulong control, ulong address, ui
     for (uint i = 0; i < 8; i++) sink[i] = 0;
     return state + 192;
 }
+//@ ps_check_bytes
+// The same for some bytes, at most 64, that need not be aligned.
+__global uchar *ps_check_bytes(__global uchar *arena, ulong control, ulong address, uint bytes, uint line) {
+    __global uchar *first = ps_check(arena, control, address, 1u, line);
+    if (bytes > 1u) {
+        __global uchar *last = ps_check(arena, control, address + (bytes - 1u), 1u, line);
+        if (last - first != (long)bytes - 1) return arena + (control - ARENA_BASE) + 192;
+    }
+    return first;
+}
+//@ ps_nowhere
+// For an access where no memory is.
+__global uchar *ps_nowhere(__global uchar *control, ulong address, uint line) {
+    ps_fault(control, 1u, address, line);
+    __global a_ulong *sink = (__global a_ulong *)(control + 192);
+    for (uint i = 0; i < 8; i++) sink[i] = 0;
+    return control + 192;
+}
+//@ ps_fence
+// What comes before it stays before, what comes behind it stays behind, also for threads of other blocks: OpenCL 1.2 has such a fence for
+// the threads of a block only.
+void ps_fence(void) {
+    mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
+#if __OPENCL_C_VERSION__ == 200 || __OPENCL_C_VERSION__ >= 300 && defined(__opencl_c_atomic_scope_device)
+    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE, memory_order_acq_rel, memory_scope_device);
+#elif defined(__has_builtin)
+#if __has_builtin(__atomic_thread_fence)
+    __atomic_thread_fence(4);
+#endif
+#endif
+}
+//@ ps_fence_all
+// The same, and loads behind it do not overtake stores before it.
+void ps_fence_all(void) {
+    mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
+#if __OPENCL_C_VERSION__ == 200 || __OPENCL_C_VERSION__ >= 300 && defined(__opencl_c_atomic_scope_device) && defined(__opencl_c_atomic_order_seq_cst)
+    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE, memory_order_seq_cst, memory_scope_device);
+#elif defined(__has_builtin)
+#if __has_builtin(__atomic_thread_fence)
+    __atomic_thread_fence(5);
+#endif
+#endif
+}
 //@ ps_bound
 // An offset in shared or local memory if the access is allowed, else 0.
 uint ps_bound(__global uchar *arena, ulong control, uint offset, uint bytes, uint limit, uint line) {

@@ -1,5 +1,17 @@
 //@ ps_tex_word
 uint ps_tex_word(__global const uchar *d, uint offset) { return *(__global const a_uint *)(d + offset); }
+//@ ps_tex_checked
+// The descriptor, if it and all its texels are allocated; else one of a texture without texels.
+__global const uchar *ps_tex_checked(__global uchar *arena, ulong control, ulong address, uint line) {
+    __global uchar *sink = arena + (control - ARENA_BASE) + 192, *d = ps_check(arena, control, address, 64u, line);
+    uint type = ps_tex_word(d, 24), bytes = type < 2u ? 1u : type < 4u || type == 6u ? 2u : 4u;
+    ulong width = ps_tex_word(d, 16), height = max(ps_tex_word(d, 20), 1u), depth = max(ps_tex_word(d, 56), 1u);
+    if (d == sink || width == 0) return d;
+    ulong texels = *(__global const a_ulong *)d;
+    ulong rest = (height * depth - 1) * *(__global const a_ulong *)(d + 8) + width * bytes * ps_tex_word(d, 28) - 1;
+    if (ps_check(arena, control, texels, 1u, line) == sink) return sink;
+    return ps_check(arena, control, texels + rest, 1u, line) == sink ? sink : d;
+}
 //@ ps_tex_channel
 // One channel of a texel: integers as they are, halves as floats; with read mode 1 integers as floats from 0 or -1 to 1.
 uint ps_tex_channel(__global const uchar *d, __global const uchar *texel, uint channel) {
@@ -49,35 +61,40 @@ int ps_tex_index(uint mode, int i, int n) {
     if (i >= 0 && i < n) return i;
     if (mode == 3u) return -1;
     if (mode == 1u) return i < 0 ? 0 : n - 1;
+    // Nobody makes such a descriptor; it must not divide by zero.
+    if (n <= 0 || n > 0x3fffffff) return -1;
     if (mode == 0u) { i %= n; return i < 0 ? i + n : i; }
     i %= 2 * n;
     if (i < 0) i += 2 * n;
     return i < n ? i : 2 * n - 1 - i;
 }
 //@ ps_tex_mode
-// The address mode of an axis. Wrap and mirror are for normalized coordinates only; the third axis is like the second.
+// The address mode of an axis. Wrap and mirror are for normalized coordinates only.
 uint ps_tex_mode(__global const uchar *d, uint axis) {
-    uint mode = ps_tex_word(d, axis == 0u ? 32u : 36u);
+    uint mode = ps_tex_word(d, axis == 0u ? 32u : axis == 1u ? 36u : 60u);
     return ps_tex_word(d, 48) == 0u && (mode == 0u || mode == 2u) ? 1u : mode;
 }
 //@ ps_tex_scaled
-// A coordinate in units of texels. Normalized ones are brought near to 0 first, so that far ones stay exact.
+// A coordinate in units of texels. Normalized ones are brought near to 0 first, so that far ones stay exact. What is no number is 0.
 float ps_tex_scaled(__global const uchar *d, uint mode, float x, int n) {
-    if (ps_tex_word(d, 48) == 0u) return clamp(x, -1.0f, (float)n + 1.0f);
-    if (mode == 0u) x -= floor(x);
-    if (mode == 2u) { float turns = floor(x), part = x - turns; x = fmod(turns, 2.0f) != 0.0f ? 1.0f - part : part; }
-    return clamp(x * (float)n, -1.0f, (float)n + 1.0f);
+    if (ps_tex_word(d, 48) != 0u) {
+        if (mode == 0u) x -= floor(x);
+        if (mode == 2u) { float turns = floor(x), part = x - turns; x = fmod(turns, 2.0f) != 0.0f ? 1.0f - part : part; }
+        x *= (float)n;
+    }
+    return isnan(x) ? 0.0f : clamp(x, -1.0f, (float)n + 1.0f);
 }
 //@ ps_tex_sampled
 uint4 ps_tex_sampled(__global const uchar *d, __global const uchar *t, uint dimensions, float x, float y, float z, uint layer) {
     int nx = (int)ps_tex_word(d, 16), ny = (int)max(ps_tex_word(d, 20), 1u), nz = (int)max(ps_tex_word(d, 56), 1u);
-    uint mx = ps_tex_mode(d, 0u), my = ps_tex_mode(d, 1u);
+    if (nx <= 0) return (uint4)(0u);
+    uint mx = ps_tex_mode(d, 0u), my = ps_tex_mode(d, 1u), mz = ps_tex_mode(d, 2u);
     int top = (int)min(layer, (uint)nz - 1u);
     x = ps_tex_scaled(d, mx, x, nx);
     y = dimensions > 1u ? ps_tex_scaled(d, my, y, ny) : 0.0f;
-    z = dimensions > 2u ? ps_tex_scaled(d, my, z, nz) : 0.0f;
+    z = dimensions > 2u ? ps_tex_scaled(d, mz, z, nz) : 0.0f;
     if (ps_tex_word(d, 40) == 0u) {
-        int iz = dimensions > 2u ? ps_tex_index(my, (int)floor(z), nz) : top;
+        int iz = dimensions > 2u ? ps_tex_index(mz, (int)floor(z), nz) : top;
         return ps_tex_texel(d, t, ps_tex_index(mx, (int)floor(x), nx), dimensions > 1u ? ps_tex_index(my, (int)floor(y), ny) : 0, iz);
     }
     // Weights have 8 bits behind the point.
@@ -91,7 +108,7 @@ uint4 ps_tex_sampled(__global const uchar *d, __global const uchar *t, uint dime
                 if (dimensions > 1u) weight *= j ? wy : 1.0f - wy;
                 if (dimensions > 2u) weight *= k ? wz : 1.0f - wz;
                 int ix = ps_tex_index(mx, (int)fx + i, nx), iy = dimensions > 1u ? ps_tex_index(my, (int)fy + j, ny) : 0;
-                int iz = dimensions > 2u ? ps_tex_index(my, (int)fz + k, nz) : top;
+                int iz = dimensions > 2u ? ps_tex_index(mz, (int)fz + k, nz) : top;
                 // A texel of weight nothing may be infinite.
                 if (weight != 0.0f) sum += weight * as_float4(ps_tex_texel(d, t, ix, iy, iz));
             }
@@ -101,8 +118,9 @@ uint4 ps_tex_sampled(__global const uchar *d, __global const uchar *t, uint dime
 // Whole coordinates, no filter. Beyond the end of one dimension is zero, as of linear memory.
 uint4 ps_tex_fetched(__global const uchar *d, __global const uchar *t, uint dimensions, int x, int y, int z, uint layer) {
     int nx = (int)ps_tex_word(d, 16), ny = (int)max(ps_tex_word(d, 20), 1u), nz = (int)max(ps_tex_word(d, 56), 1u);
-    uint mx = dimensions == 1u ? 3u : ps_tex_mode(d, 0u), my = ps_tex_mode(d, 1u);
+    if (nx <= 0) return (uint4)(0u);
+    uint mx = dimensions == 1u ? 3u : ps_tex_mode(d, 0u), my = ps_tex_mode(d, 1u), mz = ps_tex_mode(d, 2u);
     int iy = dimensions > 1u ? ps_tex_index(my, y, ny) : 0;
-    int iz = dimensions > 2u ? ps_tex_index(my, z, nz) : (int)min(layer, (uint)nz - 1u);
+    int iz = dimensions > 2u ? ps_tex_index(mz, z, nz) : (int)min(layer, (uint)nz - 1u);
     return ps_tex_texel(d, t, ps_tex_index(mx, x, nx), iy, iz);
 }

@@ -1,0 +1,146 @@
+//! Ranges of addresses that are free.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Free ranges and their neighbours.
+#[derive(Debug, Default)]
+pub(super) struct Free {
+    by_start: BTreeMap<u64, u64>,
+    by_size: BTreeSet<(u64, u64)>,
+}
+
+impl Free {
+    pub(super) fn add(&mut self, mut start: u64, mut size: u64) {
+        if let Some((before, before_size)) = self.by_start.range(..start).next_back().map(|(a, b)| (*a, *b))
+            && before + before_size == start
+        {
+            self.remove(before, before_size);
+            (start, size) = (before, before_size + size);
+        }
+        if let Some(next_size) = self.by_start.get(&(start + size)).copied() {
+            self.remove(start + size, next_size);
+            size += next_size;
+        }
+        self.by_start.insert(start, size);
+        self.by_size.insert((size, start));
+    }
+
+    fn remove(&mut self, start: u64, size: u64) {
+        self.by_start.remove(&start);
+        self.by_size.remove(&(size, start));
+    }
+
+    /// Takes `size` bytes from the smallest range that has as many, at its lowest address.
+    pub(super) fn take(&mut self, size: u64) -> Option<u64> {
+        let (found, start) = *self.by_size.range((size, 0)..).next()?;
+        self.remove(start, found);
+        if found > size {
+            self.by_start.insert(start + size, found - size);
+            self.by_size.insert((found - size, start + size));
+        }
+        Some(start)
+    }
+
+    /// The free range that all of this one lies in.
+    fn around(&self, start: u64, size: u64) -> Option<(u64, u64)> {
+        let (from, found) = self.by_start.range(..=start).next_back()?;
+        (start + size <= from + found).then_some((*from, *found))
+    }
+
+    /// Whether all of a range is free.
+    pub(super) fn has(&self, start: u64, size: u64) -> bool {
+        self.around(start, size).is_some()
+    }
+
+    /// Takes just this range out, if all of it is free.
+    pub(super) fn take_out(&mut self, start: u64, size: u64) -> bool {
+        let Some((from, found)) = self.around(start, size) else { return false };
+        self.remove(from, found);
+        for (start, end) in [(from, start), (start + size, from + found)] {
+            if start < end {
+                self.by_start.insert(start, end - start);
+                self.by_size.insert((end - start, start));
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+impl Free {
+    pub(super) fn ranges(&self) -> Vec<(u64, u64)> {
+        self.by_start.iter().map(|(start, size)| (*start, *size)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::arena::GRAIN_BYTES;
+
+    #[test]
+    fn ranges_join_when_they_come_back() {
+        let mut free = Free::default();
+        free.add(0x1000, 0x1000);
+        let parts: Vec<u64> = (0..4).map(|_| free.take(0x400).unwrap()).collect();
+        assert_eq!(parts, [0x1000, 0x1400, 0x1800, 0x1c00]);
+        assert_eq!(free.take(1), None);
+        free.add(0x1400, 0x400);
+        free.add(0x1c00, 0x400);
+        assert_eq!(free.ranges(), [(0x1400, 0x400), (0x1c00, 0x400)]);
+        free.add(0x1800, 0x400);
+        assert_eq!(free.ranges(), [(0x1400, 0xc00)]);
+        free.add(0x1000, 0x400);
+        assert_eq!(free.ranges(), [(0x1000, 0x1000)]);
+        assert_eq!(free.by_size.len(), 1);
+    }
+
+    #[test]
+    fn a_part_is_taken_out_only_where_it_is_free() {
+        let mut free = Free::default();
+        free.add(0x1000, 0x3000);
+        assert!(!free.take_out(0x800, 0x1000) && !free.take_out(0x3000, 0x2000));
+        assert!(free.take_out(0x2000, 0x1000));
+        assert_eq!(free.ranges(), [(0x1000, 0x1000), (0x3000, 0x1000)]);
+        assert!(!free.take_out(0x2000, 0x100));
+        assert!(free.take_out(0x1000, 0x1000) && free.take_out(0x3000, 0x800));
+        assert_eq!(free.ranges(), [(0x3800, 0x800)]);
+        assert_eq!(free.by_size.len(), 1);
+    }
+
+    #[test]
+    fn the_smallest_range_that_fits_is_taken() {
+        let mut free = Free::default();
+        for (start, size) in [(0x10000, 0x1000), (0x20000, 0x400), (0x30000, 0x800)] {
+            free.add(start, size);
+        }
+        assert_eq!(free.take(0x500), Some(0x30000));
+        assert_eq!(free.take(0x400), Some(0x20000));
+        assert_eq!(free.take(0x400), Some(0x10000));
+    }
+
+    #[test]
+    fn handed_out_ranges_never_overlap() {
+        let mut free = Free::default();
+        free.add(0x100, 1 << 20);
+        let (mut live, mut seed) = (Vec::<(u64, u64)>::new(), 1u64);
+        for _ in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            if seed >> 63 == 0 || live.is_empty() {
+                let size = ((seed >> 40) % 64 + 1) * GRAIN_BYTES;
+                if let Some(start) = free.take(size) {
+                    assert!(
+                        live.iter().all(|(other, bytes)| start + size <= *other || other + bytes <= start)
+                    );
+                    live.push((start, size));
+                }
+            } else {
+                let index = usize::try_from(seed >> 33).unwrap() % live.len();
+                let (start, size) = live.swap_remove(index);
+                free.add(start, size);
+            }
+        }
+        live.drain(..).for_each(|(start, size)| free.add(start, size));
+        assert_eq!(free.ranges(), [(0x100, 1 << 20)]);
+    }
+}

@@ -1,0 +1,150 @@
+//! What happens to errors, devices and registered binaries when contexts, threads and processes end.
+
+#![allow(clippy::macro_metavars_in_unsafe, reason = "calls have values, not code")]
+
+mod common;
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::null_mut;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use common::{Setting, setting};
+use penstock_cuda_sys::runtime::Dim3;
+use penstock_cuda_sys::runtime_codes as code;
+
+type Pointer = *mut c_void;
+
+/// A function of the stand-in, which has a number and gives one.
+fn standin(setting: &Setting, name: &str, value: c_int) -> c_int {
+    type Function = unsafe extern "C" fn(c_int) -> c_int;
+    // SAFETY: a function of the stand-in of this form; one that takes or gives nothing ignores it.
+    unsafe { std::mem::transmute::<*mut c_void, Function>(setting.driver.symbol(name))(value) }
+}
+
+fn launch(setting: &Setting, kernel: *const c_void) -> c_int {
+    let one = Dim3 { x: 1, y: 1, z: 1 };
+    call!(setting.runtime, cudaLaunchKernel(
+        kernel => *const c_void, one => Dim3, one => Dim3, null_mut() => *mut Pointer, 0 => usize, null_mut() => Pointer,
+    ))
+}
+
+fn choose(setting: &Setting, device: c_int) -> c_int {
+    call!(setting.runtime, cudaSetDevice(device => c_int))
+}
+
+fn last(setting: &Setting) -> c_int {
+    call!(setting.runtime, cudaGetLastError())
+}
+
+#[test]
+fn an_error_stays_with_its_device() {
+    static HOST: u8 = 0;
+    let setting = setting(13);
+    let binary = setting.register(c"STANDIN kernel trap");
+    let trap = setting.kernel(binary, &HOST, c"trap");
+    assert_eq!(choose(&setting, 1), 0);
+    assert_eq!(launch(&setting, trap), 0);
+    assert_eq!(call!(setting.runtime, cudaDeviceSynchronize()), code::LAUNCH_FAILURE);
+    // The thread's own last error, and that of the device.
+    assert_eq!((last(&setting), last(&setting)), (code::LAUNCH_FAILURE, code::LAUNCH_FAILURE));
+    // The other device knows nothing of it, and its reset is none of the first one's.
+    assert_eq!(choose(&setting, 0), 0);
+    assert_eq!(call!(setting.runtime, cudaDeviceSynchronize()), 0);
+    assert_eq!(last(&setting), 0);
+    assert_eq!(call!(setting.runtime, cudaDeviceReset()), 0);
+    assert_eq!(choose(&setting, 1), 0);
+    assert_eq!((last(&setting), last(&setting)), (code::LAUNCH_FAILURE, code::LAUNCH_FAILURE));
+    assert_eq!(call!(setting.runtime, cudaDeviceReset()), 0);
+    assert_eq!(last(&setting), 0);
+    call!(setting.runtime, __cudaUnregisterFatBinary(binary => *mut Pointer));
+}
+
+#[test]
+fn streams_are_on_their_own_device() {
+    let setting = setting(13);
+    let device_of = |stream: Pointer| {
+        let mut device = -1;
+        assert_eq!(
+            call!(setting.runtime, cudaStreamGetDevice(stream => Pointer, &raw mut device => *mut c_int)),
+            0
+        );
+        device
+    };
+    let mut streams = [null_mut::<c_void>(); 2];
+    for (device, stream) in (0..).zip(&mut streams) {
+        assert_eq!(choose(&setting, device), 0);
+        assert_eq!(call!(setting.runtime, cudaStreamCreate(&raw mut *stream => *mut Pointer)), 0);
+    }
+    assert_eq!([device_of(streams[0]), device_of(streams[1]), device_of(null_mut())], [0, 1, 1]);
+    // Which device is used stays what it was.
+    let mut device = -1;
+    assert_eq!(call!(setting.runtime, cudaGetDevice(&raw mut device => *mut c_int)), 0);
+    assert_eq!(device, 1);
+    for stream in streams {
+        assert_eq!(call!(setting.runtime, cudaStreamDestroy(stream => Pointer)), 0);
+    }
+}
+
+#[test]
+fn a_device_that_cannot_be_had_is_not_chosen() {
+    let setting = setting(13);
+    assert_eq!(choose(&setting, 0), 0);
+    standin(&setting, "standin_refuse", 1);
+    assert_eq!(choose(&setting, 1), code::MEMORY_ALLOCATION);
+    let mut device = -1;
+    assert_eq!(call!(setting.runtime, cudaGetDevice(&raw mut device => *mut c_int)), 0);
+    standin(&setting, "standin_refuse", -1);
+    assert_eq!(device, 0);
+    last(&setting);
+}
+
+#[test]
+fn a_process_ends_while_another_thread_loads_a_module() {
+    static HOST: u8 = 0;
+    /// Seconds after which a child that hangs is ended.
+    const HANGS: c_uint = 10;
+    /// Longer than anything that does not wait.
+    const LONG: Duration = Duration::from_secs(5);
+    let setting = setting(13);
+    let binary = setting.register(c"STANDIN kernel empty");
+    let kernel = setting.kernel(binary, &HOST, c"empty").addr();
+    standin(&setting, "standin_hold", 1);
+    let unregister = || {
+        call!(setting.runtime, __cudaUnregisterFatBinary(binary => *mut Pointer));
+    };
+    std::thread::scope(|scope| {
+        let loads = scope.spawn(|| launch(&setting, std::ptr::without_provenance(kernel)));
+        while standin(&setting, "standin_loading", 0) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // What the end of a child calls: first there, where the other thread is not and its locks are; then here.
+        // SAFETY: the child calls only what is tested, and leaves by `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends this process, in any case.
+            unsafe {
+                libc::alarm(HANGS);
+                unregister();
+                libc::_exit(0);
+            }
+        }
+        let mut status = -1;
+        // SAFETY: a place for the status.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        // If that waits for the module, it waits as long as this says.
+        let (ended, has_ended) = mpsc::channel();
+        let setting = &setting;
+        scope.spawn(move || {
+            _ = has_ended.recv_timeout(LONG);
+            standin(setting, "standin_hold", 0);
+        });
+        let began = Instant::now();
+        unregister();
+        let took = began.elapsed();
+        ended.send(()).unwrap();
+        loads.join().unwrap();
+        assert_eq!(status, 0, "the child was ended by a signal: it hung");
+        assert!(took < LONG, "{took:?}");
+    });
+}

@@ -1,0 +1,69 @@
+//! How much dynamic shared memory the functions of a module may have. CUDA's attribute is set and not raised: two launches that both asked
+//! for more, each for its own size, could leave the smaller one.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// What each function may have now, by its address. One table for a module: its kernels may name one function several times.
+#[derive(Debug, Default)]
+pub(super) struct SharedLimits(Mutex<BTreeMap<usize, u32>>);
+
+impl SharedLimits {
+    /// Has a function allowed so many bytes. `known`: what it may have without anybody having asked. `set` asks the driver, which others
+    /// wait for: who finds the size allowed may launch at once. What the function may have now.
+    ///
+    /// # Errors
+    /// What `set` says; then nothing is allowed beyond what was.
+    pub(super) fn allow<E>(
+        &self,
+        function: usize,
+        bytes: u32,
+        known: u32,
+        set: impl FnOnce() -> Result<(), E>,
+    ) -> Result<u32, E> {
+        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = limits.entry(function).or_insert(known);
+        if *limit < bytes {
+            set()?;
+            *limit = bytes;
+        }
+        Ok(*limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_is_allowed_never_becomes_less() {
+        let (limits, allowed) = (SharedLimits::default(), AtomicU32::new(48));
+        let launch = |bytes| {
+            let set = || {
+                // Longer than it takes others to come by.
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                allowed.store(bytes, Ordering::SeqCst);
+                Ok::<_, ()>(())
+            };
+            let told = limits.allow(0x10, bytes, 48, set).unwrap();
+            let now = allowed.load(Ordering::SeqCst);
+            assert!(now >= bytes && told >= bytes, "{now} for {bytes}");
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || (0..20).for_each(|turn| launch(40 + (turn * 7 + thread * 13) % 60)));
+            }
+        });
+    }
+
+    #[test]
+    fn functions_are_told_apart_and_refusals_change_nothing() {
+        let limits = SharedLimits::default();
+        assert_eq!(limits.allow(1, 100, 48, || Err("no")), Err("no"));
+        assert_eq!(limits.allow(1, 100, 48, || Ok::<_, ()>(())), Ok(100));
+        assert_eq!(limits.allow(2, 48, 48, || Err("not asked")), Ok(48));
+        assert_eq!(limits.allow(1, 80, 48, || Err("not asked")), Ok(100));
+    }
+}

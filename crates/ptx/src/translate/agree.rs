@@ -1,0 +1,220 @@
+//! Loads on which the threads of a block agree.
+//!
+//! All threads that read one address of global memory get the same value, if nobody writes there meanwhile. Another block may: a flag that ends
+//! a loop, a counter of what is left. On a GPU the threads that see it late go on alone; here a barrier behind such a branch would be one that
+//! not all threads reach. So where a barrier depends on such a load, every thread takes the value that the first thread of the block got.
+
+use std::collections::HashSet;
+
+use super::TranslateError;
+use super::body::Writer;
+use super::flow::{self, Flow};
+use super::machine;
+use super::uniform::{self, Uniform};
+use super::warp::is_meeting;
+use crate::ir::{Function, Instruction, Opcode, Operand, RegisterId, Space, Statement};
+
+/// Values of one load: the longest vector.
+pub(super) const VALUES_MAX: usize = 8;
+
+/// How often the branches are looked at for more that something depends on. Each time goes one branch deeper at least; code that is nested
+/// deeper becomes a state machine.
+const PASSES_MAX: u32 = 64;
+
+/// What is uniform in a kernel, with the loads that the threads have to agree on.
+pub(super) fn uniform(function: &Function, flow: &Flow) -> Uniform {
+    let none = HashSet::new;
+    let plain = Uniform::of(function, flow, &none(), none());
+    if !machine::has_meetings(function) || machine::is_needed(function, flow, &plain) {
+        return plain;
+    }
+    let mut racing = racing(function, flow, &plain);
+    if racing.is_empty() {
+        return plain;
+    }
+    let apart = Uniform::of(function, flow, &racing, none());
+    if !machine::is_needed(function, flow, &apart) {
+        // No barrier depends on them.
+        return plain;
+    }
+    let agreed = Slice::of(function, flow, &racing).agreed;
+    racing.retain(|at| !agreed.contains(at));
+    let result = Uniform::of(function, flow, &racing, agreed);
+    let body = function.body.as_deref().unwrap_or_default();
+    let together = result.agreed.iter().all(|at| match &body[*at] {
+        Statement::Instruction(load) => result.instruction(load, flow.block_of[*at]),
+        Statement::Label(_) => false,
+    });
+    if together && !machine::is_needed(function, flow, &result) { result } else { apart }
+}
+
+/// Loads of global memory that all threads come to together, in a kernel that also writes there.
+fn racing(function: &Function, flow: &Flow, uniform: &Uniform) -> HashSet<usize> {
+    let body = function.body.as_deref().unwrap_or_default();
+    let instructions = || {
+        body.iter().enumerate().filter_map(|(at, statement)| match statement {
+            Statement::Instruction(instruction) => Some((at, instruction)),
+            Statement::Label(_) => None,
+        })
+    };
+    let in_global = |instruction: &Instruction| {
+        matches!(instruction.modifiers.space, None | Some(Space::Generic | Space::Global))
+    };
+    let writes = instructions().any(|(_, instruction)| {
+        matches!(instruction.opcode, Opcode::St | Opcode::Atom | Opcode::Red) && in_global(instruction)
+    });
+    if !writes {
+        return HashSet::new();
+    }
+    let races = |at: usize, load: &Instruction| {
+        let block = flow.block_of[at];
+        load.opcode == Opcode::Ld
+            && load.modifiers.space == Some(Space::Global)
+            && !load.modifiers.non_coherent
+            && load.ty().bits() <= 64
+            && flow.reached[block]
+            && uniform.instruction(load, block)
+    };
+    instructions().filter(|(at, load)| races(*at, load)).map(|(at, _)| at).collect()
+}
+
+/// All that a barrier depends on.
+struct Slice<'a> {
+    body: &'a [Statement],
+    flow: &'a Flow,
+    racing: &'a HashSet<usize>,
+    /// The statements that write each register.
+    writers: Vec<Vec<usize>>,
+    seen: Vec<bool>,
+    registers: Vec<RegisterId>,
+    /// Blocks that matter because some threads must not pass them without the others.
+    blocks: Vec<bool>,
+    agreed: HashSet<usize>,
+}
+
+impl<'a> Slice<'a> {
+    fn of(function: &'a Function, flow: &'a Flow, racing: &'a HashSet<usize>) -> Self {
+        let body = function.body.as_deref().unwrap_or_default();
+        let mut writers = vec![Vec::new(); function.registers.len()];
+        let mut this = Self {
+            body,
+            flow,
+            racing,
+            writers: Vec::new(),
+            seen: vec![false; function.registers.len()],
+            registers: Vec::new(),
+            blocks: vec![false; flow.blocks.len()],
+            agreed: HashSet::new(),
+        };
+        for (at, statement) in body.iter().enumerate() {
+            let Statement::Instruction(instruction) = statement else { continue };
+            if !flow.reached[flow.block_of[at]] {
+                continue;
+            }
+            flow::written(instruction, &mut |id| writers[id.index()].push(at));
+            if is_meeting(instruction.opcode) {
+                this.comes(at, instruction);
+            }
+        }
+        this.writers = writers;
+        for _ in 0..PASSES_MAX {
+            this.follow();
+            if !this.branches() {
+                break;
+            }
+        }
+        this
+    }
+
+    /// Whether a thread comes to a statement matters.
+    fn comes(&mut self, at: usize, instruction: &Instruction) {
+        self.blocks[self.flow.block_of[at]] = true;
+        if let Some(guard) = instruction.guard {
+            self.want(guard.register);
+        }
+    }
+
+    fn want(&mut self, id: RegisterId) {
+        if !std::mem::replace(&mut self.seen[id.index()], true) {
+            self.registers.push(id);
+        }
+    }
+
+    /// Where the values come from.
+    fn follow(&mut self) {
+        while let Some(id) = self.registers.pop() {
+            let writers = std::mem::take(&mut self.writers[id.index()]);
+            for &at in &writers {
+                let Statement::Instruction(instruction) = &self.body[at] else { continue };
+                if writers.len() > 1 || instruction.guard.is_some() || self.racing.contains(&at) {
+                    self.comes(at, instruction);
+                }
+                if self.racing.contains(&at) {
+                    self.agreed.insert(at);
+                } else {
+                    uniform::read(instruction, &mut |id| self.want(id));
+                }
+            }
+        }
+    }
+
+    /// The branches that decide who comes to a block that matters. Whether there are more than before.
+    fn branches(&mut self) -> bool {
+        let flow = self.flow;
+        let mut order: Vec<usize> = (0..flow.blocks.len()).filter(|block| flow.reached[*block]).collect();
+        order.sort_by_key(|block| flow.depth(*block));
+        // The depth of the nearest block that matters on the way to the end.
+        let mut nearest = vec![0; flow.blocks.len() + 1];
+        for block in order {
+            nearest[block] =
+                if self.blocks[block] { flow.depth(block) } else { nearest[flow.postdominator(block)] };
+        }
+        let mut more = false;
+        for (block, range) in flow.blocks.iter().enumerate().filter(|(block, _)| flow.reached[*block]) {
+            let (next, stop) = flow.dependents(block);
+            if next.len() < 2 || !next.iter().any(|next| nearest[*next] > stop) {
+                continue;
+            }
+            let Some(Statement::Instruction(branch)) = self.body[range.start..range.end].last() else {
+                continue;
+            };
+            more |= !std::mem::replace(&mut self.blocks[block], true);
+            uniform::read(branch, &mut |id| self.want(id));
+        }
+        more || !self.registers.is_empty()
+    }
+}
+
+impl Writer<'_> {
+    /// Every thread takes what the first thread loaded. Two halves of the memory take turns, so that one barrier is enough.
+    pub(super) fn agree(&mut self, load: &Instruction) -> Result<(), TranslateError> {
+        let destinations = &load.operands[..usize::from(load.destinations)];
+        let mut values = Vec::new();
+        for operand in destinations {
+            match operand {
+                Operand::Vector(parts) => values.extend(parts),
+                other => values.push(other),
+            }
+        }
+        values.retain(|operand| **operand != Operand::Sink);
+        self.uses_agreement = true;
+        self.uses_lid = true;
+        self.line("if (lid == 0) {");
+        for (index, operand) in values.iter().enumerate() {
+            let value = self.read(load, operand, crate::ir::Type::U64)?;
+            self.line(&format!("wa[both + {index}u] = {value};"));
+        }
+        self.line("}");
+        self.barrier();
+        for (index, operand) in values.iter().enumerate() {
+            self.write(load, operand, crate::ir::Type::U64, &format!("wa[both + {index}u]"))?;
+        }
+        self.line(&format!("both ^= {VALUES_MAX}u;"));
+        Ok(())
+    }
+}
+
+/// The memory that the first thread leaves values in, and which half is next.
+pub(super) fn declare(text: &mut String) {
+    text.push_str(&format!("__local ulong wa[{}];\nuint both = 0;\n", 2 * VALUES_MAX));
+}

@@ -1,0 +1,57 @@
+//! docs/ptx.md is made from the table of forms; this checks that it is what would be made now.
+//! To write it anew: `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-ptx --test documentation`.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use penstock_ptx::forms;
+use penstock_ptx::ir::Opcode;
+
+const BEGINNING: &str = include_str!("documentation/beginning.md");
+
+/// Forms that are read and then refused: `what_is_not_translated_is_refused` of the conformance tests.
+const REFUSED: [Opcode; 3] = [Opcode::Tld4, Opcode::Suld, Opcode::Sust];
+
+#[test]
+fn the_table_of_instructions_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ptx.md");
+    let made = document();
+    if std::env::var_os("PENSTOCK_WRITE_DOCS").is_some() {
+        fs::write(&path, made).expect("docs is there");
+        return;
+    }
+    let there = fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == made, "docs/ptx.md is not up to date: run this test with PENSTOCK_WRITE_DOCS=1");
+}
+
+fn document() -> String {
+    let mut text = String::from(BEGINNING);
+    text.push_str("| word | one of |\n|---|---|\n");
+    for name in classes() {
+        let words = forms::class(name).expect("it is a class").replace('|', ", ");
+        let number = if name == "HINT" { "any number that start with " } else { "" };
+        writeln!(text, "| `{name}` | {number}{words} |").expect("a string");
+    }
+    text.push_str("\n| form | |\n|---|---|\n");
+    for row in forms::table() {
+        let refused = if REFUSED.contains(&row.opcode) { " *Refused.*" } else { "" };
+        writeln!(text, "| `{}` | {}{refused} |", cell(&row.syntax()), cell(row.doc)).expect("a string");
+    }
+    text
+}
+
+/// The classes that the rows name.
+fn classes() -> BTreeSet<&'static str> {
+    forms::table()
+        .flat_map(|row| row.suffixes.split(|letter: char| !letter.is_ascii_alphanumeric()))
+        .filter(|word| {
+            word.chars().all(|letter| !letter.is_ascii_lowercase()) && forms::class(word).is_some()
+        })
+        .collect()
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}

@@ -1,0 +1,47 @@
+//! What threads do behind a fault: they touch nothing any more, and come to an end.
+
+use super::faults::checked;
+use super::{BASE, FREE, HEAD, OUT, machines, words};
+
+const ASSERT: &str = ".extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);\n";
+
+/// `assert(t < 8)` before a store that is only inside for such threads, in a kernel with barriers.
+const ASSERTING: &str = "
+    .shared .align 4 .b8 s[32]; mov.u32 %r2, s; shl.b32 %r3, %t, 2; add.u32 %r2, %r2, %r3; mov.u32 %r9, 0;
+    setp.lt.u32 %p0, %t, 8; @%p0 bra FINE;
+    { .param .b64 m; .param .b64 f; .param .b32 l; .param .b64 n; .param .b64 z;
+      st.param.b64 [m], 0; st.param.b64 [f], 0; st.param.b32 [l], 1; st.param.b64 [n], 0; st.param.b64 [z], 1;
+      call __assertfail, (m, f, l, n, z); }
+    FINE: setp.ge.u32 %p1, %t, 8; selp.u32 %r4, 0x7fff0000, 0, %p1; add.u32 %r2, %r2, %r4; st.shared.u32 [%r2], %t;
+    mul.wide.u32 %rd1, %r4, 4096; add.u64 %rd2, %at, %rd1; ld.global.u32 %r5, [%rd2]; add.u64 %rd3, %to, %rd1; red.global.add.u32 [%rd3], %r5;
+    bar.sync 0; ld.shared.u32 %r6, [s+12];
+    WAIT: ld.volatile.global.u32 %r7, [%at]; add.u32 %r9, %r9, 1; setp.lt.u32 %p2, %r9, %r7; @%p2 bra WAIT;
+    bar.sync 0; st.global.u32 [%to], %r6; ret;";
+
+#[test]
+fn a_failed_assertion_stops_the_accesses_of_its_thread() {
+    let text = format!("{HEAD}{ASSERT}{}", super::kernel(ASSERTING));
+    for machine in machines() {
+        let ready = machine.build(&text).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!machine.kernel(&ready, "k").is_machine, "all come to the barriers");
+        machine.write(FREE, &[3; 64]);
+        machine.write(OUT, &[0; 64]);
+        machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 0], 1, 12, 0);
+        assert_eq!(words(&machine, OUT, 12), [3, 3, 3, 3, 3, 3, 3, 3, 0, 0, 0, 0], "{}", machine.name);
+        assert_eq!(machine.fault().0, 4, "{}", machine.name);
+    }
+}
+
+#[test]
+fn a_loop_on_an_address_that_is_not_there_ends_where_addresses_are_checked() {
+    // Zeros are what a refused load gives: without an end, these wait for ever.
+    let wait = "L: ld.volatile.global.u32 %r2, [%in+4096]; setp.eq.u32 %p0, %r2, 0; @%p0 bra L;";
+    let address = BASE + FREE + 4096;
+    checked(&format!("{wait} st.global.u32 [%to], 1; ret;"), (1, address), &[0; 4]);
+    let barrier = format!("bar.sync 0; {wait} bar.sync 0; st.global.u32 [%to], 2; ret;");
+    checked(&barrier, (1, address), &[2; 4]);
+    let head = "H: ld.volatile.global.u32 %r2, [%in+4096]; setp.ne.u32 %p0, %r2, 0; @%p0 bra E; add.u32 %r3, %r3, 1; bra H; E:";
+    checked(&format!("bar.sync 0; {head} bar.sync 0; st.global.u32 [%to], 3; ret;"), (1, address), &[3; 4]);
+    let machine = format!("setp.eq.u32 %p1, %t, 3; @%p1 bra D; bar.sync 0; {wait} D: ret;");
+    checked(&machine, (1, address), &[0; 4]);
+}
