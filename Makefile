@@ -87,6 +87,12 @@ bench-water: setup build $(PROGRAMS)/wtrbench ## what libWater's runtime costs: 
 bench-cuda: setup build ## CUDA programs beside hand-written OpenCL ones on the same device, and what CUDA's calls cost
 	@bench/cuda/run.py
 
+bench-comm: setup build ## kernels that talk to each other, beside the ways through the host: ping-pong, bandwidth, barrier (about 3 minutes)
+	@$(BIN)/penstock bench comm --bars
+
+bench-ggas: setup build ## the applications of examples/ggas, communicating inside their kernels and by the host
+	@bench/ggas.py
+
 faults: setup build ## end clients, workers and daemons 100 times each in the middle of their work (about 10 minutes)
 	@tests/faults/run.py --times 100
 
@@ -107,7 +113,7 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 	install -m 755 $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench $(DESTDIR)$(PREFIX)/lib/penstock
 	install -m 644 $(BIN)/libwater.so $(BIN)/libpenstock_energy.so $(DESTDIR)$(PREFIX)/lib
 	for shim in $(BIN)/libwtr_mpi_*.so; do [ ! -e $$shim ] || install -m 644 $$shim $(DESTDIR)$(PREFIX)/lib/penstock; done
-	install -m 644 crates/water/include/wtr.h crates/water/include/wtr_ext.h crates/energy/include/penstock_energy.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 crates/water/include/wtr.h crates/water/include/wtr_ext.h crates/energy/include/penstock_energy.h crates/ggas/include/ggas.h $(DESTDIR)$(PREFIX)/include
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(VERSION)|' crates/water/libwater.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/libwater.pc
 	install -d $(DESTDIR)$(PREFIX)/lib/penstock/vendors
@@ -122,11 +128,11 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 
 uninstall: ## remove from PREFIX what `make install` copied there
 	rm -rf $(DESTDIR)$(PREFIX)/lib/penstock
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/penstock bin/penstockd bin/wtrd lib/libwater.so lib/libpenstock_energy.so lib/pkgconfig/libwater.pc include/penstock_energy.h include/wtr.h include/wtr_ext.h include/CL/cl_penstock.h)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/penstock bin/penstockd bin/wtrd lib/libwater.so lib/libpenstock_energy.so lib/pkgconfig/libwater.pc include/penstock_energy.h include/wtr.h include/wtr_ext.h include/CL/cl_penstock.h include/CL/cl_ext_penstock.h include/ggas.h)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/penstock.1 $(DESTDIR)$(PREFIX)/share/man/man1/penstock-*.1
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/penstock $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_penstock $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/penstock.fish
 
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water bench-cuda cuda shims help setup setup-build setup-demo build rust programs demo test test-programs bench faults fuzz lint install uninstall clean
+.PHONY: bench-water bench-cuda bench-comm bench-ggas cuda shims help setup setup-build setup-demo build rust programs demo test test-programs bench faults fuzz lint install uninstall clean

@@ -46,6 +46,9 @@ _penstock() {
             penstock,status)
                 cmd="penstock__subcmd__status"
                 ;;
+            penstock__subcmd__bench,comm)
+                cmd="penstock__subcmd__bench__subcmd__comm"
+                ;;
             *)
                 ;;
         esac
@@ -67,13 +70,55 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__bench)
-            opts="-h --json --quick --output --help"
+            opts="-h --json --quick --output --help comm"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__bench__subcmd__comm)
+            opts="-h --json --quick --path --sizes --devices --word --seconds --svg --bars --require-energy --as-rank --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --path)
+                    COMPREPLY=($(compgen -W "device proxy host-mpi host-mpi-pipelined host-tcp host-tcp-pipelined" -- "${cur}"))
+                    return 0
+                    ;;
+                --sizes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --devices)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --word)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --svg)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as-rank)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -30,7 +30,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "serve" -d 'Offer 
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "devices" -d 'List the devices of the pool, as `penstock run` shows them'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "run" -d 'Run an OpenCL program on the pool'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "status" -d 'Show what the daemons of the pool do'
-complete -c penstock -n "__fish_penstock_needs_command" -f -a "bench" -d 'Measure the pool beside the local OpenCL platform'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "bench" -d 'Measure the pool beside the local OpenCL platform, or communication between devices'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "demo" -d 'Run a matrix product on a pool of two nodes on this host, and beside it locally'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "sim" -d 'Run a libWater program on a simulated cluster, in simulated time'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "energy" -d 'Measure the energy and the core-seconds of a command, or list the energy sources of this host'
@@ -52,10 +52,28 @@ complete -c penstock -n "__fish_penstock_using_subcommand run" -s h -l help -d '
 complete -c penstock -n "__fish_penstock_using_subcommand status" -l nodes -d 'The nodes to ask, instead of the configured ones' -r
 complete -c penstock -n "__fish_penstock_using_subcommand status" -l json -d 'Write JSON'
 complete -c penstock -n "__fish_penstock_using_subcommand status" -s h -l help -d 'Print help'
-complete -c penstock -n "__fish_penstock_using_subcommand bench" -l output -d 'Write benchmarks.json and benchmarks.md there' -r -F
-complete -c penstock -n "__fish_penstock_using_subcommand bench" -l json -d 'Write JSON'
-complete -c penstock -n "__fish_penstock_using_subcommand bench" -l quick -d 'Take fewer samples: less than a minute, and less exact'
-complete -c penstock -n "__fish_penstock_using_subcommand bench" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and not __fish_seen_subcommand_from comm" -l output -d 'Write benchmarks.json and benchmarks.md there' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and not __fish_seen_subcommand_from comm" -l json -d 'Write JSON'
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and not __fish_seen_subcommand_from comm" -l quick -d 'Take fewer samples: less than a minute, and less exact'
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and not __fish_seen_subcommand_from comm" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and not __fish_seen_subcommand_from comm" -f -a "comm" -d 'Measure communication between devices: on the devices, through proxies, and through the hosts over MPI and TCP'
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l path -d 'Measure only this path. Can be given several times [default: all]' -r -f -a "device\t''
+proxy\t''
+host-mpi\t''
+host-mpi-pipelined\t''
+host-tcp\t''
+host-tcp-pipelined\t''"
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l sizes -d 'Sizes of messages, in bytes, with commas between [default: 8, and the powers of four from 16 to 4 MiB]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l devices -d 'Numbers of devices for the barrier, with commas between [default: 2,4,6,8,12]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l word -d 'Bytes of a word, for joules by word' -r
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l seconds -d 'How long each figure is measured at least [default: 0.5; 0.1 with --quick; 2 or more where energy is measured]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l svg -d 'Write a picture of the figures there, as SVG' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l as-rank -d 'Take part as one process of a host path: the file says how, and the number which one' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l json -d 'Write JSON'
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l quick -d 'Take fewer sizes and samples: less than a minute, and less exact'
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l bars -d 'Say which of the bars of docs/comm.md are met'
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l require-energy -d 'Fail if no energy can be measured'
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand demo" -l output -d 'Where to write the timelines' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand demo" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand sim" -l nodes -d 'How many nodes' -r

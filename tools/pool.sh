@@ -1,6 +1,8 @@
 # Sourced by the test and benchmark scripts (bash): runs commands on a chosen pool.
 #
-#   pool_start local|unix|tcp|two   starts the daemons that are needed; sets POOL_ENV (words NAME=VALUE for env)
+#   pool_start KIND            starts the daemons that are needed; sets POOL_ENV (words NAME=VALUE for env); 77 where what they need is
+#                              not installed. local: none. unix, tcp: one node. two: two nodes, the first also on a Unix socket. far: two
+#                              nodes that reach each other over TCP alone. mixed: one node with PoCL and Intel's runtime for CPUs.
 #   pool_run SECONDS COMMAND...     runs a command there, with a time limit
 #   pool_stop                       ends the daemons and removes their files
 #
@@ -50,10 +52,27 @@ pool_start() {
         unix)
             pool_serve --listen "unix:$POOL_DIR/node.sock" || return 1
             nodes=$POOL_ADDRESS ;;
-        tcp | two)
+        mixed)
+            local intel=$POOL_ROOT/.venv-cuda/vendors/intel.icd
+            if [ ! -e "$intel" ] || [ ! -e /etc/OpenCL/vendors/pocl.icd ]; then
+                echo "PoCL or Intel's runtime (tools/setup.sh cuda) is not installed" >&2
+                return 77
+            fi
+            mkdir "$POOL_DIR/node-vendors"
+            cp "$intel" /etc/OpenCL/vendors/pocl.icd "$POOL_DIR/node-vendors"
+            POOL_SERVE_ENV=("OCL_ICD_VENDORS=$POOL_DIR/node-vendors" "OPENCL_VENDOR_PATH=$POOL_DIR/node-vendors")
+            pool_serve --listen "unix:$POOL_DIR/node.sock" || return 1
+            nodes=$POOL_ADDRESS ;;
+        tcp | two | far)
             PENSTOCK_KEY=$key "$PENSTOCK_BIN/penstock" key --create >/dev/null || return 1
             POOL_SERVE_ENV=("PENSTOCK_KEY=$key")
-            if [ "$POOL_KIND" = tcp ]; then
+            if [ "$POOL_KIND" = far ]; then
+                # Two nodes that reach each other over TCP alone, as on two hosts.
+                pool_serve --listen tcp:127.0.0.1:0 || return 1
+                nodes=$POOL_ADDRESS
+                pool_serve --listen tcp:127.0.0.1:0 || return 1
+                nodes=$nodes,$POOL_ADDRESS
+            elif [ "$POOL_KIND" = tcp ]; then
                 pool_serve --listen tcp:127.0.0.1:0 || return 1
                 nodes=$POOL_ADDRESS
             else
@@ -64,7 +83,7 @@ pool_start() {
                 nodes=$nodes,$POOL_ADDRESS
             fi ;;
         *)
-            echo "no such pool: $POOL_KIND (local, unix, tcp or two)" >&2
+            echo "no such pool: $POOL_KIND (local, unix, tcp, two, far or mixed)" >&2
             return 1 ;;
     esac
     # OPENCL_VENDOR_PATH is what loaders older than ocl-icd 2.3 and some bundled ones read.

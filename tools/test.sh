@@ -68,20 +68,29 @@ if wanted c; then
     tests/c/run.sh --on unix | without_summary
     tests/c/run.sh --on tcp | without_summary
     tests/c/run.sh --on two | without_summary
+    # Heaps have ways of their own: by the proxy over TCP and over a Unix socket, and between two drivers.
+    tests/c/run.sh --on far multi_heaps | without_summary
+    PENSTOCK_HEAP_PATH=proxy tests/c/run.sh --on two multi_heaps | without_summary
+    tests/c/run.sh --on mixed multi_heaps | without_summary
 fi
 if wanted water; then
     step water/programs tests/water/programs.sh "$PENSTOCK_BIN"
     tests/water/run.sh --on two | without_summary
     tests/water/ranks.sh --mpi openmpi --ranks 2,4,8 | without_summary
     tests/water/ranks.sh --mpi mpich --ranks 2,4 | without_summary
+    step water/heaps tests/water/heaps.sh
     step water/simulated tools/sim/test.sh
     step water/python env PENSTOCK_WATER_LIBRARY="$PENSTOCK_BIN/libwater.so" .venv/bin/python -m pytest -q -p no:cacheprovider python/tests
 fi
 if wanted cuda; then
     # Everything once on each device; over TCP and on two nodes what depends on the way there.
-    tests/cuda/run.sh --on unix --device pocl | without_summary
-    tests/cuda/run.sh --on unix --device intel | without_summary
     tests/cuda/run.sh --on tcp vectorAdd matrixMul-static bicubicTexture asyncAPI copies streams numba_vectors | without_summary
+    # What was built for the first is there for the others. Shares of a device are measured with nothing beside.
+    tests/cuda/run.sh --on unix --device pocl --without sharing | without_summary &
+    tests/cuda/run.sh --on unix --device intel --without sharing | without_summary
+    wait
+    tests/cuda/run.sh --on unix --device pocl sharing | without_summary
+    tests/cuda/run.sh --on unix --device intel sharing | without_summary
     tests/cuda/run.sh --on two devices vectorAdd matrixMul BlackScholes-static | without_summary
     tests/cuda/native.sh | without_summary
 fi

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds and runs CUDA programs on a pool without an NVIDIA device: through `penstock run`, on an OpenCL device of the host.
 #
-#   tests/cuda/run.sh [--on unix|tcp|two] [--device pocl|intel] [NAME...]
+#   tests/cuda/run.sh [--on unix|tcp|two] [--device pocl|intel] [--without NAME] [NAME...]
 #
 # The programs: those of examples/cuda, linked with the shared runtime (NAME) and with the static one (NAME-static); Python programs
 # (*.py beside this file); and tests of the libraries (*.cu and *.c beside this file). One line each with its time; the log of what
@@ -11,11 +11,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
 on=unix
 device=pocl
+without=
 names=()
 while [ $# -gt 0 ]; do
     case $1 in
         --on) on=$2; shift ;;
         --device) device=$2; shift ;;
+        --without) without=$2; shift ;;
         -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
         -*) echo "no such option: $1" >&2; exit 2 ;;
         *) names+=("$(basename "$1")") ;;
@@ -104,6 +106,7 @@ command_of() {
 }
 
 for name in "${names[@]}"; do
+    [ "$name" = "$without" ] && continue
     command_of
     log=$out/log/$name-$on-$device.log
     started=$(date +%s.%N)

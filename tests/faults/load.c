@@ -2,9 +2,13 @@
  *
  * Says "busy" when it is in the middle of its work, "error CODE" at the first OpenCL error, "wrong" if data is not what
  * it must be. Ends with 0 (time is up or SIGTERM, all right), 3 (an OpenCL error), 4 (wrong data).
+ *
+ * Mode "heap": kernels on all devices wait in a global buffer for what never comes. Says "aborted DEVICE" when one has left
+ * because another one's worker is gone, "lost DEVICE" for a device that is gone itself.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
+#include <CL/cl_ext_penstock.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -223,6 +227,75 @@ static void again(int turn) {
     usleep(2000);
 }
 
+static const char *const wait_source =
+    "#include <ggas.h>\n"
+    "kernel void wait_long(global ggas_heap_t *heap) {\n"
+    "    ggas_t g = ggas_open(heap);\n"
+    "    global long *result = (global long *)ggas_ptr(g, 4096, ggas_my_pe(g));\n"
+    "    int status = ggas_barrier_all(g);\n"
+    "    result[0] = status == GGAS_OK ? 1 : status;\n"
+    "    if (status == GGAS_OK) result[1] = ggas_wait_until(g, 0, GGAS_CMP_GE, 1);\n"
+    "}\n";
+
+/* The kernels have met, and wait: a second queue looks, because the first one has the kernel. */
+static void have_met(cl_mem heap) {
+    for (cl_uint d = 0; d < device_count; d++) {
+        cl_int code;
+        cl_long met = 0;
+        cl_command_queue look = clCreateCommandQueue(context, devices[d], 0, &code);
+        CALL(code);
+        while (met == 0) CALL(clEnqueueReadBuffer(look, heap, CL_TRUE, 4096, sizeof met, &met, 0, NULL, NULL));
+        if (met != 1) end(4, "wrong: the kernels met with %ld", (long)met);
+        CALL(clReleaseCommandQueue(look));
+    }
+}
+
+static void heap_of_all(cl_platform_id platform) {
+    struct penstock_global_buffer_functions heaps;
+    const cl_ulong properties[] = {CL_GLOBAL_BUFFER_TIMEOUT_MS_PENSTOCK, 300000, 0};
+    const size_t one = 1;
+    cl_event events[8];
+    cl_int code;
+    bool is_over[8] = {false};
+    CALL(penstock_find_global_buffer_functions(platform, &heaps));
+    cl_mem heap = heaps.create(context, device_count, devices, 65536, properties, &code);
+    CALL(code);
+    cl_kernel kernel = kernel_of(wait_source, "wait_long");
+    CALL(clSetKernelArg(kernel, 0, sizeof heap, &heap));
+    CALL(heaps.launch(heap, device_count, queues, kernel, 1, NULL, &one, &one, 0, NULL, events));
+    have_met(heap);
+    busy();
+    /* In the order in which they end. */
+    for (cl_uint left = device_count; left > 0;) {
+        for (cl_uint d = 0; d < device_count; d++) {
+            cl_int status = CL_QUEUED;
+            cl_long result = 0;
+            if (is_over[d]) continue;
+            CALL(clGetEventInfo(events[d], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+            if (status > CL_COMPLETE) continue;
+            is_over[d] = true;
+            left--;
+            if (status < 0) {
+                printf("lost %u\n", d);
+            } else {
+                CALL(clEnqueueReadBuffer(queues[d], heap, CL_TRUE, 4104, sizeof result, &result, 0, NULL, NULL));
+                if (result != -2) end(4, "wrong: device %u left with %ld", d, (long)result);
+                printf("aborted %u\n", d);
+            }
+            fflush(stdout);
+        }
+        usleep(500);
+    }
+    char reason[1100];
+    CALL(heaps.info(heap, CL_GLOBAL_BUFFER_REASON_PENSTOCK, sizeof reason, reason, NULL));
+    printf("reason: %s\n", reason);
+    if (!reason[0]) end(4, "wrong: no reason");
+    if (heaps.reset(heap) != CL_INVALID_OPERATION && heaps.reset(heap) != CL_DEVICE_NOT_AVAILABLE)
+        end(4, "wrong: a heap without one of its members was reset");
+    CALL(clReleaseMemObject(heap));
+    end(0, "done");
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "check";
     const double limit_s = argc > 2 ? atof(argv[2]) : strcmp(mode, "check") == 0 ? 0 : 60;
@@ -238,6 +311,7 @@ int main(int argc, char **argv) {
         queues[d] = clCreateCommandQueue(context, devices[d], 0, &code);
         CALL(code);
     }
+    if (strcmp(mode, "heap") == 0) heap_of_all(platform);
     const double start_s = seconds();
     int turn = 0;
     do {

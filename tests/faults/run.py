@@ -35,6 +35,8 @@ LOAD = TARGET / "programs" / "fault-load"
 ERROR_WITHIN_S = 2.0
 # ... and what a full machine may add to it: threads that get no processor do not count. The worst is told in each line.
 FULL_MACHINE_S = 6.0
+# The same for kernels in a heap of which a member ends.
+ABORTED_WITHIN_S = 1.0
 # What is not there after so long never comes.
 PATIENCE_S = 60
 
@@ -47,7 +49,8 @@ def build_load():
     source = HERE / "load.c"
     LOAD.parent.mkdir(parents=True, exist_ok=True)
     if not LOAD.exists() or LOAD.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run(["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-o", LOAD, source, "-lOpenCL"], check=True)
+        options = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", f"-I{ROOT / 'include'}"]
+        subprocess.run(["gcc", *options, "-o", LOAD, source, "-lOpenCL"], check=True)
 
 
 def children_of(pid):
@@ -140,7 +143,8 @@ class Node:
             subprocess.run([BIN / "penstock", "key", "--create"], env=self.env, check=True, stdout=subprocess.DEVNULL)
             (self.folder / "vendors").mkdir()
             (self.folder / "vendors/penstock.icd").write_text(f"{BIN / 'libpenstock_opencl.so'}\n")
-        listen = f"unix:{self.folder}/node{number}.sock" if kind == "unix" else "tcp:127.0.0.1:0"
+        self.socket = f"node{number}.sock"
+        listen = f"unix:{self.folder}/{self.socket}" if kind == "unix" else "tcp:127.0.0.1:0"
         self.log = open(self.folder / f"daemon{number}.log", "a")
         self.daemon = subprocess.Popen([BIN / "penstock", "serve", "--listen", listen], env=self.env, stdout=subprocess.PIPE, stderr=self.log, text=True)
         timer = threading.Timer(PATIENCE_S, self.daemon.kill)
@@ -185,7 +189,7 @@ class Node:
             return [pid for pid, began in self.processes.items() if is_alive(pid) and start_of(pid) == began]
 
         wait_for(lambda: not left(), PATIENCE_S, lambda: f"processes left: {left()}")
-        left = [path.name for path in self.folder.iterdir() if path.name.endswith(".sock")]
+        left = [path.name for path in self.folder.iterdir() if path.name == self.socket]
         if left and self.daemon.returncode != -signal.SIGKILL:
             raise Fault(f"sockets left: {left}")
 
@@ -244,6 +248,17 @@ class Client:
         if any("wrong" in line for line in self.lines):
             raise Fault(f"wrong results: {self.lines[-3:]}")
         return errors[0] - since
+
+
+    def must_be_aborted(self, since):
+        """A heap's kernel on the other device leaves in time after the kill, and the client ends in order. After how many seconds."""
+        self.must_be_right(PATIENCE_S)
+        aborted = [stamp - since for line, stamp in zip(self.lines, self.stamps) if line.startswith("aborted")]
+        if len(aborted) != 1 or sum(line.startswith("lost") for line in self.lines) != 1:
+            raise Fault(f"one device is lost and one aborted, but: {self.lines[-4:]}")
+        if aborted[0] > ABORTED_WITHIN_S + FULL_MACHINE_S:
+            raise Fault(f"the kernel left after {aborted[0]:.1f} s")
+        return aborted[0]
 
 
 def slowest(errors_s):
@@ -402,6 +417,41 @@ def kill_one_of_two(times, kind, folder):
                 for path in Path(folder).glob("*.sock"):
                     path.unlink()
     return slowest(errors_s)
+
+
+def kill_member(times, kind, folder):
+    """Kernels on two nodes wait for each other in a heap, and the worker of one ends: the other one's kernel leaves in time. Over Unix
+    sockets the two share memory, over TCP they have proxies."""
+    first, second = Node(folder, kind, 0), Node(folder, kind, 1)
+    aborted_s = []
+    try:
+        for turn in range(times):
+            client = first.client("heap", nodes=[first, second])
+            client.wait_busy()
+            time.sleep(random.uniform(0, 0.05))
+            for node in (first, second):
+                node.workers()
+            workers = [worker_of(client, node) for node in (first, second)]
+            if None in workers:
+                raise Fault("no worker found for the client")
+            since = time.monotonic()
+            os.kill(workers[turn % 2], signal.SIGKILL)
+            aborted_s.append(client.must_be_aborted(since))
+        # And where the client itself ends, no kernel that waits keeps its worker.
+        for _ in range(max(1, times // 10)):
+            client = first.client("heap", nodes=[first, second])
+            client.wait_busy()
+            workers = [worker_of(client, node) for node in (first, second)]
+            client.kill()
+            wait_for(lambda left=workers: not any(map(is_alive, left)), 5, lambda left=workers: f"workers of an ended client left: {left}")
+        first.must_serve()
+        second.must_serve()
+    finally:
+        first.stop()
+        second.stop()
+    late = sum(seconds > ABORTED_WITHIN_S for seconds in aborted_s)
+    worst_ms, middle_ms = 1e3 * max(aborted_s), 1e3 * sorted(aborted_s)[len(aborted_s) // 2]
+    return f"{len(aborted_s) - late} of {len(aborted_s)} kernels aborted within {ABORTED_WITHIN_S:.0f} s (median {middle_ms:.1f} ms, worst {worst_ms:.1f} ms)"
 
 
 def end_links(pid, port):
@@ -594,6 +644,7 @@ CASES = {
     "worker killed": (kill_workers, ("unix", "tcp")),
     "daemon killed": (kill_daemons, ("unix", "tcp")),
     "node of two killed": (kill_one_of_two, ("two",)),
+    "member of a heap killed": (kill_member, ("unix", "tcp")),
     "link of two lost": (lose_link, ("two",)),
     "silent connections": (silent_connections, ("unix", "tcp")),
     "garbage": (garbage, ("unix", "tcp")),

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 // What follows the options in the help, and becomes sections of the man pages: see `pages`.
@@ -107,6 +108,28 @@ Exit status:
 That of the command, or 128 and the number of the signal that ended it; 125 if it could not be measured, 126 if it cannot be executed, 127 \
 if it is not found.";
 
+const AFTER_COMM: &str = "\
+Examples:
+  penstock bench comm
+  penstock bench comm --quick --bars
+  penstock bench comm --path device --path host-mpi --sizes 8,1024,65536 --svg comm.svg
+  penstock bench comm --devices 2,4,8,12 --json > comm.json
+
+Paths:
+device: kernels of different workers on this host store into each other's memory. proxy: their kernels hand over to the workers' \
+proxies, which send over TCP. host-mpi: copy to the host, MPI, copy to the device, one after the other, and for the barrier a \
+kernel that does nothing and MPI_Barrier. host-tcp: the same over a TCP socket. host-mpi-pipelined and host-tcp-pipelined: the \
+best of chunks, copies meanwhile and mapped memory. What is not there on this host, as MPI, is named and skipped.
+
+Figures:
+Medians; in microseconds half a round trip, one message of a stream, or one barrier; MB/s are 10^6 bytes per second. Each run \
+compares what arrived with what was sent. Core-us is the time of cores, of all processes that took part, for one message or \
+barrier. Joules are those of the whole host, by word of a message (--word) or by barrier; where no counter can be read they are \
+`unavailable (reason)`, and null in JSON. See docs/comm.md.
+
+Exit status:
+0 all was measured that can be; 1 something went wrong, or wrong bytes arrived; 125 --require-energy, and there is none.";
+
 const AFTER_DEMO: &str = "\
 Examples:
   penstock demo
@@ -135,7 +158,7 @@ pub enum Command {
     Run(RunArgs),
     /// Show what the daemons of the pool do
     Status(StatusArgs),
-    /// Measure the pool beside the local OpenCL platform
+    /// Measure the pool beside the local OpenCL platform, or communication between devices
     Bench(BenchArgs),
     /// Run a matrix product on a pool of two nodes on this host, and beside it locally
     #[command(after_help = AFTER_DEMO)]
@@ -230,7 +253,11 @@ pub struct RunArgs {
 
 /// `penstock bench`.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
+    /// What to measure instead
+    #[command(subcommand)]
+    pub command: Option<BenchCommand>,
     /// Write JSON
     #[arg(long)]
     pub json: bool,
@@ -240,6 +267,56 @@ pub struct BenchArgs {
     /// Write benchmarks.json and benchmarks.md there
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+}
+
+/// What to measure instead of the pool.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Measure communication between devices: on the devices, through proxies, and through the hosts over MPI and TCP
+    #[command(after_help = AFTER_COMM)]
+    Comm(CommArgs),
+}
+
+/// `penstock bench comm`.
+#[derive(Args, Debug)]
+pub struct CommArgs {
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Take fewer sizes and samples: less than a minute, and less exact
+    #[arg(long)]
+    pub quick: bool,
+    /// Measure only this path. Can be given several times [default: all]
+    #[arg(long, value_name = "PATH", value_parser = comm_path())]
+    pub path: Vec<String>,
+    /// Sizes of messages, in bytes, with commas between [default: 8, and the powers of four from 16 to 4 MiB]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub sizes: Vec<u64>,
+    /// Numbers of devices for the barrier, with commas between [default: 2,4,6,8,12]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub devices: Vec<u32>,
+    /// Bytes of a word, for joules by word
+    #[arg(long, value_name = "BYTES", default_value_t = 8)]
+    pub word: u64,
+    /// How long each figure is measured at least [default: 0.5; 0.1 with --quick; 2 or more where energy is measured]
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: Option<f64>,
+    /// Write a picture of the figures there, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Say which of the bars of docs/comm.md are met
+    #[arg(long)]
+    pub bars: bool,
+    /// Fail if no energy can be measured
+    #[arg(long)]
+    pub require_energy: bool,
+    /// Take part as one process of a host path: the file says how, and the number which one
+    #[arg(long, hide = true, num_args = 1..=2, value_name = "FILE")]
+    pub as_rank: Vec<PathBuf>,
+}
+
+fn comm_path() -> PossibleValuesParser {
+    PossibleValuesParser::new(penstock_bench::plan::Path::ALL.map(penstock_bench::plan::Path::name))
 }
 
 /// `penstock demo`.

@@ -49,8 +49,13 @@ fn pages() -> Vec<(String, Vec<u8>)> {
     let mut root = visible();
     root.build();
     let mut pages = vec![("penstock.1".to_owned(), page(root.clone()))];
-    for command in root.get_subcommands().filter(|command| command.get_name() != "help") {
-        pages.push((format!("penstock-{}.1", command.get_name()), page(command.clone())));
+    let people = |command: &&Command| command.get_name() != "help";
+    for command in root.get_subcommands().filter(people) {
+        let name = format!("penstock-{}", command.get_name());
+        pages.push((format!("{name}.1"), page(command.clone())));
+        for inner in command.get_subcommands().filter(people) {
+            pages.push((format!("{name}-{}.1", inner.get_name()), page(inner.clone())));
+        }
     }
     pages
 }
@@ -184,7 +189,13 @@ mod tests {
             return;
         }
         let found = root.find_subcommand(word);
-        let command = found.unwrap_or_else(|| panic!("{file}: `penstock {text}`: there is no such command"));
+        let mut command =
+            found.unwrap_or_else(|| panic!("{file}: `penstock {text}`: there is no such command"));
+        let mut words = words.peekable();
+        if let Some(inner) = words.peek().and_then(|word| command.find_subcommand(word)) {
+            command = inner;
+            words.next();
+        }
         for word in words.take_while(|word| *word != "--") {
             if let Some(option) = word.trim_matches(['[', ']', '.', ',']).strip_prefix("--") {
                 let name = option.split('=').next();

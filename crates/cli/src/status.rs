@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::StatusArgs;
 use crate::failure::Failure;
-use crate::run::{configured, no_nodes, probe_all};
+use crate::run::{Probed, configured, no_nodes, probe_all};
 use crate::table::{self, Table};
 
 /// Longest status of a daemon, in bytes: 256 sessions of 1 KiB, four times.
@@ -59,9 +59,59 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
         }
         if answers > 0 {
             table::print(&table.render(table::terminal_width()))?;
+            table::print(&clients(&probed))?;
         }
     }
     if answers == 0 { Err(Failure::NoneAnswers) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// What each client costs, and on which device; nothing where no daemon has one.
+fn clients(probed: &[Probed]) -> String {
+    let mut table = Table::new(&["NODE", "CLIENT", ">SINCE", ">CORE-S", ">NODE J", "DEVICE", ">CORE-S"]);
+    let mut count = 0;
+    for status in probed.iter().filter_map(|probed| probed.answer.as_ref().ok()) {
+        let host = status.get("host").and_then(Value::as_str).unwrap_or("-");
+        for session in status.get("sessions").and_then(Value::as_array).into_iter().flatten() {
+            count += 1;
+            let first = client_cells(host, session);
+            let devices = session.get("devices").and_then(Value::as_array).filter(|list| !list.is_empty());
+            for (index, device) in devices.into_iter().flatten().enumerate() {
+                let mut cells = if index == 0 { first.clone() } else { vec![String::new(); first.len()] };
+                cells.push(device.get("device").and_then(Value::as_str).unwrap_or("-").to_owned());
+                cells.push(figure(device, "core_seconds"));
+                table.row(cells);
+            }
+            if devices.is_none() {
+                table.row(first.into_iter().chain(["-".to_owned(), "-".to_owned()]).collect());
+            }
+        }
+    }
+    if count == 0 {
+        return String::new();
+    }
+    // Not cut to the terminal's width: the end of a reason is what matters.
+    let notes = "CORE-S: core-seconds of the client's worker with its CPU devices. NODE J: joules of the whole node while the client was \
+                 served, whoever used it.";
+    format!("\n{}{notes}\n", table.render(None))
+}
+
+fn client_cells(host: &str, session: &Value) -> Vec<String> {
+    let since = session.get("seconds").and_then(Value::as_u64).map_or_else(|| "-".to_owned(), duration);
+    let none = Value::Null;
+    let of = |name: &str, inner: &str| figure(session.get(name).unwrap_or(&none), inner);
+    let client = session.get("client").and_then(Value::as_str).unwrap_or("-");
+    vec![host.to_owned(), client.to_owned(), since, of("core_seconds", "busy"), of("joules", "node")]
+}
+
+/// A number, or why there is none.
+fn figure(of: &Value, name: &str) -> String {
+    let reason = of.get("unavailable").and_then(Value::as_str);
+    match (of.get(name).and_then(Value::as_f64), reason) {
+        (Some(number), _) => format!("{number:.2}"),
+        (None, Some(reason)) => format!("unavailable ({reason})"),
+        // A daemon of an older version does not tell.
+        (None, None) => "-".to_owned(),
+    }
 }
 
 fn row(address: &str, status: &Value) -> Vec<String> {
@@ -97,6 +147,24 @@ fn duration(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_are_shown_with_what_they_cost() {
+        let status = |sessions: Value| Probed {
+            node: penstock_client::config::NodeAddress::unix("local", "/x".into()),
+            answer: Ok(json!({ "host": "a", "sessions": sessions })),
+        };
+        assert_eq!(clients(&[status(json!([]))]), "");
+        let session = json!({
+            "client": "matmul", "seconds": 59, "core_seconds": { "busy": 1.5, "unavailable": null },
+            "joules": { "node": null, "unavailable": "no counter" },
+            "devices": [{ "device": "d", "core_seconds": 1.5 }, { "device": "e", "core_seconds": null }],
+        });
+        let text = clients(&[status(json!([session]))]);
+        assert!(text.contains("matmul   59 s    1.50  unavailable (no counter)  d         1.50"), "{text}");
+        // Of an older daemon.
+        assert!(clients(&[status(json!([{ "client": "b" }]))]).contains("b           -"), "it tells nothing");
+    }
 
     #[test]
     fn durations_are_short() {

@@ -128,6 +128,29 @@ fn a_daemon_listens_answers_and_ends() {
 }
 
 #[test]
+fn the_status_says_what_each_client_costs() {
+    let home = Home::new("costs");
+    let daemon = home.serve(&[]);
+    let address = daemon.addresses[0].parse().unwrap();
+    let pool = penstock_client::Pool::open(&[address], None, Duration::from_secs(30));
+    assert_eq!(pool.nodes().len(), 1, "{:?}", pool.absent());
+    let output = home.penstock(&["status", "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let status = &json["nodes"][0]["status"];
+    let session = &status["sessions"][0];
+    assert_eq!(session["worker"], pool.nodes()[0].description().worker);
+    // It has loaded its drivers.
+    assert!(session["core_seconds"]["busy"].as_f64().is_some_and(|it| it > 0.0), "{session}");
+    let joules = &session["joules"];
+    assert_ne!(joules["node"].is_null(), joules["unavailable"].is_null(), "a number or a reason: {session}");
+    assert_eq!(session["devices"].as_array().unwrap().len(), status["devices"].as_array().unwrap().len());
+    let table = stdout(&home.penstock(&["status"]).output().unwrap());
+    assert!(table.contains("CORE-S") && table.contains("NODE J"), "{table}");
+    drop(pool);
+}
+
+#[test]
 fn tcp_needs_the_key_on_both_sides() {
     let home = Home::new("tcp");
     assert!(home.penstock(&["key", "--create"]).output().unwrap().status.success());

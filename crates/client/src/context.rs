@@ -1,19 +1,22 @@
 //! Devices that share memory objects, over any nodes and platforms.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, U32, U64, frame};
 
 use crate::error::Result;
+use crate::event::Event;
 use crate::pool::Device;
 use crate::session::Session;
 
 /// A set of devices that share memory objects, programs and events.
 pub struct Context {
     places: Vec<Place>,
+    /// Collective launches of heaps that may still run: one after the other, because each must have its devices to itself.
+    collective: Mutex<Vec<Event>>,
 }
 
 /// A platform of a node, with those of the context's devices that belong to it: one context of a driver. Memory is shared
@@ -56,12 +59,17 @@ impl Context {
         {
             peers.link(&sessions);
         }
-        Ok(Arc::new(Self { places }))
+        Ok(Arc::new(Self { places, collective: Mutex::default() }))
     }
 
     /// Its places.
     pub fn places(&self) -> &[Place] {
         &self.places
+    }
+
+    /// Collective launches that may still run; whoever starts one holds this.
+    pub(crate) fn collective(&self) -> MutexGuard<'_, Vec<Event>> {
+        self.collective.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a driver alone keeps its memory coherent.

@@ -36,6 +36,14 @@ pub enum Error {
         /// Why.
         reason: Arc<LinkError>,
     },
+    /// A symmetric heap, or a launch on one, that can not be.
+    #[error("{why}")]
+    Heap {
+        /// The code for it.
+        status: Status,
+        /// What can not be, where, and what to do.
+        why: Arc<str>,
+    },
     /// A call is over a limit of the protocol.
     #[error(transparent)]
     Frame(FrameError),
@@ -48,7 +56,7 @@ impl Error {
     /// The status code that tells this error to a program.
     pub fn status(&self) -> Status {
         match self {
-            Self::Refused { status, .. } => *status,
+            Self::Refused { status, .. } | Self::Heap { status, .. } => *status,
             Self::Lost { .. } | Self::ContentLost | Self::Unreachable { .. } => Status::NODE_LOST,
             Self::Frame(_) => Status::OUT_OF_RESOURCES,
             Self::Config(_) => Status::INVALID_VALUE,

@@ -11,6 +11,7 @@ use penstock_wire::{Id, U32, U64, frame};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::heap::Heap;
 use crate::memory::Memory;
 use crate::pool::Device;
 use crate::program::Program;
@@ -69,6 +70,8 @@ pub enum ArgValue {
     },
     /// A queue on the device.
     Queue(Arc<Queue>),
+    /// A symmetric heap: at each launch, what the queue's device sees of it.
+    Heap(Arc<Heap>),
 }
 
 impl ArgValue {
@@ -80,6 +83,7 @@ impl ArgValue {
             (Self::Memory(None), Self::Memory(None)) => true,
             (Self::Sampler(a), Self::Sampler(b)) => Arc::ptr_eq(a, b),
             (Self::Local(a), Self::Local(b)) => a == b,
+            (Self::Heap(a), Self::Heap(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -103,6 +107,8 @@ pub(crate) struct Args {
     version: u64,
     /// The version that each place has.
     sent: Vec<u64>,
+    /// The device whose views of heaps each place has.
+    views_of: Vec<Option<u32>>,
     /// The changes, encoded for the next launch; kept to be used again.
     scratch: Vec<u8>,
 }
@@ -151,6 +157,7 @@ impl Kernel {
             beside: Vec::new(),
             version: 0,
             sent: vec![0; ids.len()],
+            views_of: vec![None; ids.len()],
             scratch: Vec::new(),
         };
         Ok(Arc::new(Self { program: program.clone(), description, ids, args: Mutex::new(args) }))
@@ -292,7 +299,7 @@ impl Kernel {
             global: global.map(U64::new),
         };
         let mut args = self.args();
-        let changed = args.changed(queue.place())?;
+        let changed = args.changed(queue.place(), queue.device())?;
         queue.session().request(call, changed).wait()
     }
 
@@ -327,15 +334,34 @@ impl Args {
         args.chain(self.beside.iter().map(|memory| (memory.clone(), access(memory, false)))).collect()
     }
 
-    /// The arguments that changed since the last call for this place, encoded.
-    pub(crate) fn changed(&mut self, place: usize) -> Result<&[u8]> {
+    /// The heaps among the arguments, each once.
+    pub(crate) fn heaps(&self) -> Vec<Arc<Heap>> {
+        let mut heaps: Vec<Arc<Heap>> = Vec::new();
+        for slot in &self.values {
+            if let Some(ArgValue::Heap(heap)) = &slot.value
+                && !heaps.iter().any(|known| Arc::ptr_eq(known, heap))
+            {
+                heaps.push(heap.clone());
+            }
+        }
+        heaps
+    }
+
+    /// The arguments that changed since the last call for this place, encoded. A heap's view is another one on each device.
+    pub(crate) fn changed(&mut self, place: usize, device: &Device) -> Result<&[u8]> {
         self.scratch.clear();
-        let Some(sent) = self.sent.get_mut(place) else { return Ok(&self.scratch) };
-        if *sent == self.version {
+        let (Some(sent), Some(views_of)) = (self.sent.get_mut(place), self.views_of.get_mut(place)) else {
+            return Ok(&self.scratch);
+        };
+        let other_device = views_of.replace(device.index()) != Some(device.index());
+        let is_heap = |slot: &Slot| matches!(slot.value, Some(ArgValue::Heap(_)));
+        let views = other_device && self.values.iter().any(is_heap);
+        if *sent == self.version && !views {
             return Ok(&self.scratch);
         }
         for (index, slot) in (0u32..).zip(&self.values) {
-            let Some(value) = slot.value.as_ref().filter(|_| slot.version > *sent) else { continue };
+            let is_due = slot.version > *sent || (views && is_heap(slot));
+            let Some(value) = slot.value.as_ref().filter(|_| is_due) else { continue };
             let arg = match value {
                 ArgValue::Bytes(bytes) => Arg::Bytes(bytes),
                 ArgValue::Memory(memory) => {
@@ -347,6 +373,7 @@ impl Args {
                 ArgValue::Local(size) => Arg::Local(*size),
                 ArgValue::Svm { address, .. } => Arg::Svm(*address),
                 ArgValue::Queue(queue) => Arg::Queue(queue.id()),
+                ArgValue::Heap(heap) => Arg::Mem(heap.view_on(device).unwrap_or(Id::NONE)),
             };
             args::write(&mut self.scratch, index, arg)?;
         }
@@ -356,7 +383,7 @@ impl Args {
 
     fn changed_for(&mut self, context: &Context, device: &Device) -> Result<&[u8]> {
         match context.place_of(device) {
-            Some(place) => self.changed(place),
+            Some(place) => self.changed(place, device),
             None => Ok(&[]),
         }
     }

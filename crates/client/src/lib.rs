@@ -8,6 +8,7 @@
 //! * [`Session`]: one link to one worker. Whoever waits, receives for all.
 //! * [`Context`]: devices, sorted into [`Place`]s, each a platform of a node.
 //! * [`Memory`]: buffers and images with a copy in each place that needed one, and which copies are current.
+//! * [`Heap`]: memory on several devices that their kernels reach by themselves.
 //! * [`Queue`], [`Event`]: commands, and their completion.
 //! * [`Program`], [`Kernel`], [`Sampler`]: what commands use.
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod config;
 mod context;
 pub mod error;
 mod event;
+mod heap;
 pub mod identity;
 mod image;
 mod kernel;
@@ -35,6 +37,7 @@ mod transfer;
 pub use context::{Context, Place};
 pub use error::Error;
 pub use event::{Event, Times};
+pub use heap::{HEADER, Heap, HeapOptions, Space};
 pub use kernel::{ArgValue, Kernel, Sampler};
 pub use memory::{ImageShape, Memory, MemoryKind};
 pub use pool::{Device, Node, Pool, set_printer};

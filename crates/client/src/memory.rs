@@ -46,6 +46,8 @@ pub enum MemoryKind {
         /// Packets that it holds.
         packets_max: u32,
     },
+    /// What stands for a symmetric heap where a memory object is asked for: it has no content, and is nowhere.
+    Heap,
     /// Shared virtual memory at this address in the client and in each worker.
     Svm {
         /// The address.
@@ -136,6 +138,11 @@ impl Memory {
             memory.note_created(index);
         }
         Ok(Arc::new(memory))
+    }
+
+    /// What stands for a symmetric heap of `size` bytes on each device, see [`MemoryKind::Heap`].
+    pub fn of_heap(context: &Arc<Context>, flags: u64, size: u64) -> Arc<Self> {
+        Arc::new(Self::object(context.clone(), MemoryKind::Heap, flags, size, None, 0))
     }
 
     fn object(
@@ -249,7 +256,7 @@ impl Memory {
                 )
             }
             // Made everywhere when it was allocated.
-            (MemoryKind::Svm { .. }, _) => Ok(()),
+            (MemoryKind::Svm { .. } | MemoryKind::Heap, _) => Ok(()),
         }
     }
 

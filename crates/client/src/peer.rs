@@ -7,9 +7,11 @@ use penstock_wire::calls::to_worker;
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::TICKET_BYTES;
 use penstock_wire::id::kind;
-use penstock_wire::{Id, frame};
+use penstock_wire::{Id, U32, frame};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::error::{Error, Result};
+use crate::heap::{no_refusal, refused};
 use crate::pool::Node;
 use crate::session::Session;
 
@@ -71,6 +73,45 @@ impl Peers {
                 }
             }
         }
+    }
+
+    /// Has two members of a heap meet over a link of the heap's own.
+    pub(crate) fn link_heap(
+        &self,
+        heap: Id<kind::Heap>,
+        one: (&Arc<Session>, u32),
+        other: (&Arc<Session>, u32),
+    ) -> Result<()> {
+        let between = format!("nodes {} and {}", one.0.name(), other.0.name());
+        if !wanted() {
+            return Err(refused(&format!(
+                "PENSTOCK_PEERS=off keeps the workers of {between} apart, and kernels do not reach each other through the client"
+            )));
+        }
+        // By a Unix socket if one of them has one: over it they share memory.
+        let is_near = |from, to| self.addresses(from, to).iter().any(|address| address.starts_with("unix:"));
+        let (one, other) =
+            if !is_near(one.0, other.0) && is_near(other.0, one.0) { (other, one) } else { (one, other) };
+        let there = self.connect_heap(heap, one, other);
+        let Err(first) = there.or_else(|_| self.connect_heap(heap, other, one)) else { return Ok(()) };
+        if let Error::Lost { .. } = first {
+            return Err(first);
+        }
+        Err(refused(&format!("the workers of {between} do not reach each other: {first}")))
+    }
+
+    fn connect_heap(
+        &self,
+        heap: Id<kind::Heap>,
+        (from, from_index): (&Arc<Session>, u32),
+        (to, to_index): (&Arc<Session>, u32),
+    ) -> Result<()> {
+        let ticket = random_ticket().ok_or_else(|| refused("the system gives no random bytes"))?;
+        let admit = to_worker::AdmitHeapMember { request: Id::NONE, heap, member: U32::new(from_index) };
+        to.request(admit, &ticket).wait()?;
+        let invitation = PeerInvitation { addresses: self.addresses(from, to), ticket };
+        let connect = to_worker::ConnectHeapMember { request: Id::NONE, heap, member: U32::new(to_index) };
+        no_refusal(from, from.request(connect, &frame::encode(&invitation)).wait()?)
     }
 
     /// Has the worker of `from` open a link to the one of `to`.

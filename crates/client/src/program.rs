@@ -10,6 +10,7 @@ use penstock_wire::{Id, Request, Status, U32, frame};
 
 use crate::context::{Context, Place};
 use crate::error::Result;
+use crate::heap::with_header;
 use crate::pool::Device;
 use crate::session::Pending;
 
@@ -33,11 +34,12 @@ struct Built {
 pub type Input<'a> = (&'a str, &'a Arc<Program>);
 
 impl Program {
-    /// `clCreateProgramWithSource`.
+    /// `clCreateProgramWithSource`. A source may include `ggas.h`.
     ///
     /// # Errors
     /// When a node is lost.
     pub fn with_source(context: &Arc<Context>, source: &[u8]) -> Result<Arc<Self>> {
+        let source = &*with_header(source);
         Self::one_way(context, |place, program| {
             let call = to_worker::CreateProgramWithSource { program, context: place.id };
             place.session.send(&call, &[], source)
@@ -65,6 +67,7 @@ impl Program {
         devices: &[Arc<Device>],
         source: &[u8],
     ) -> Result<Arc<Self>> {
+        let source = &*with_header(source);
         let mut ids = Vec::new();
         for (index, place) in context.places().iter().enumerate() {
             if devices_at(context, index, devices).is_empty() {

@@ -195,11 +195,17 @@ impl Queue {
         want: Want,
     ) -> Enqueued {
         let mut args = kernel.args();
+        let heaps = args.heaps();
+        for heap in &heaps {
+            heap.check_queue(self)?;
+        }
+        // It is known by its event when a heap is not used any more.
+        let want = if heaps.is_empty() { want } else { Want::Event };
         // Within one place the driver knows what a kernel uses.
         let uses = if self.context.is_single() { Vec::new() } else { args.uses() };
         let uses: Vec<_> = uses.iter().map(|(memory, access)| Use::all(memory, *access)).collect();
-        self.command(&uses, waits, want, None, |session, issue| {
-            let changed = args.changed(self.place)?;
+        let enqueued = self.command(&uses, waits, want, None, |session, issue| {
+            let changed = args.changed(self.place, &self.device)?;
             let call = to_worker::LaunchKernel {
                 queue: self.id,
                 kernel: kernel.id_at(self.place),
@@ -211,7 +217,11 @@ impl Queue {
                 local: local.unwrap_or_default().map(U64::new),
             };
             session.send(&call, &issue.waits, changed)
-        })
+        })?;
+        if let Some(event) = &enqueued {
+            heaps.iter().for_each(|heap| heap.note(event));
+        }
+        Ok(enqueued)
     }
 
     /// Writes bytes into a buffer. They are taken before this returns.

@@ -5,6 +5,7 @@
 //! somebody wants to hear (a callback, an event relayed to another node) does a thread of our own receive.
 
 mod incoming;
+mod look;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, Times};
 use crate::peer::Peers;
 use incoming::Incoming;
+use look::LOOK_EVERY_MS;
 
 /// Where the bytes of a read go: memory of the program, known to the face alone.
 pub trait Target: Send {
@@ -54,10 +56,6 @@ const RELEASES_PER_FRAME_MAX: usize = 8192;
 
 /// Commands with events between two looks for their ends. So many ends are 300 KB, which the link itself holds.
 const COMMANDS_PER_POLL: usize = 4096;
-
-/// How often somebody who only uses shared memory asks whether the worker still lives: a dead one is noticed well
-/// within a second, and the question costs 0.3 µs.
-const LOOK_EVERY_MS: u64 = 100;
 
 /// One client's connection to one node.
 pub struct Session {
@@ -156,6 +154,11 @@ impl Session {
         self.node
     }
 
+    /// The node's host name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The memory that this process and the worker share.
     pub(crate) fn arena(&self) -> Option<&Arc<arena::Shared>> {
         self.arena.as_ref()
@@ -164,27 +167,6 @@ impl Session {
     /// Whether the worker is gone.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
-    }
-
-    /// Whether this process may use the memory that it shares with the worker: a forked child may not, and what a dead
-    /// worker has left is not the device's.
-    pub(crate) fn is_usable(&self) -> bool {
-        if self.is_lost() {
-            return false;
-        }
-        let now_ms = u64::try_from(self.opened_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let due = now_ms >= self.look_at_ms.load(Ordering::Relaxed);
-        let checked = if due { self.sender.check_peer() } else { self.sender.check() };
-        if due {
-            self.look_at_ms.store(now_ms.saturating_add(LOOK_EVERY_MS), Ordering::Relaxed);
-        }
-        match checked {
-            Ok(()) => true,
-            Err(error) => {
-                self.lose(&error);
-                false
-            }
-        }
     }
 
     /// Tells of errors that a driver reports through a context (`pfn_notify`).
@@ -388,9 +370,14 @@ impl Session {
         drop(turn);
         // Without waiting: nobody else receives meanwhile. What fails is noticed below.
         _ = self.sender.flush_soon();
+        // Shared memory does not tell of its writer's end; what a dead worker has left there is taken first.
+        let looked = self.look();
         let mut receiver = lock(&self.receiver);
         while self.receive(&mut receiver, Patience::Never) {}
         drop(receiver);
+        if let Err(error) = looked {
+            self.lose(&error);
+        }
         self.end_turn();
     }
 

@@ -5,6 +5,7 @@
 //! * [`session`] are the worker's handlers, one for each call of the protocol.
 #![deny(unsafe_code)]
 
+mod account;
 mod daemon;
 mod door;
 pub mod log;

@@ -5,17 +5,24 @@ use std::sync::atomic::Ordering;
 use penstock_wire::limits;
 use serde_json::{Value, json};
 
+use crate::account;
 use crate::daemon::Daemon;
 
 impl Daemon {
     /// Sessions, workers, devices, limits.
     pub(crate) fn status(&self) -> Value {
         let workers = self.workers();
+        let taken = workers.account.now();
         let session = |session: crate::workers::Session| {
+            let (core_seconds, devices) = account::cores(session.worker, &workers.devices);
             json!({
                 "worker": session.worker,
                 "client": session.client,
                 "seconds": session.since.elapsed().as_secs(),
+                "core_seconds": core_seconds,
+                // Of the whole node while the client was served, whoever used it.
+                "joules": account::joules(&taken, session.mark.as_ref()),
+                "devices": devices,
             })
         };
         let sessions: Vec<Value> = workers.sessions().into_iter().map(session).collect();

@@ -16,6 +16,7 @@ use penstock_wire::hello::TICKET_BYTES;
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 use rustc_hash::FxHashMap;
 
+use crate::account::{Account, Joules};
 use crate::message::{Control, ToDaemon, ToWorker};
 
 /// Workers that are kept ready. A client that comes while the next spare starts waits for it: some 100 ms.
@@ -70,6 +71,8 @@ pub(crate) struct Workers {
     pub(crate) devices: Vec<String>,
     /// The daemon is ending: no more workers.
     pub(crate) ending: bool,
+    /// What clients cost.
+    pub(crate) account: Account,
 }
 
 struct Worker {
@@ -103,6 +106,8 @@ pub(crate) struct Session {
     pub(crate) worker: u32,
     pub(crate) client: String,
     pub(crate) since: Instant,
+    /// What the node had taken at its beginning, if that is known.
+    pub(crate) mark: Option<Joules>,
 }
 
 /// How a worker ended.
@@ -132,6 +137,7 @@ impl Workers {
             problem: None,
             devices: Vec::new(),
             ending: false,
+            account: Account::default(),
         }
     }
 
@@ -253,7 +259,9 @@ impl Workers {
         let worker = self.table.get_mut(&id)?;
         let now = Instant::now();
         self.replace_at = Some(now + REPLACE_AFTER);
-        worker.state = State::Serving(Session { worker: id, client: client.to_owned(), since: now });
+        self.account.open();
+        let mark = self.account.now().ok();
+        worker.state = State::Serving(Session { worker: id, client: client.to_owned(), since: now, mark });
         let turn = Turn { before: self.served, beside };
         self.served += 1;
         Some((worker.control.clone(), turn))

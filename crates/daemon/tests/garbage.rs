@@ -8,7 +8,7 @@ use penstock_daemon::log::{Log, Logger};
 use penstock_daemon::session::{PeerSetup, Session};
 use penstock_link::Side;
 use penstock_wire::calls::{to_client, to_worker};
-use penstock_wire::describe::{BuildOrder, BuiltInKernels, ImageDescription, PeerInvitation};
+use penstock_wire::describe::{BuildOrder, BuiltInKernels, HeapPlan, ImageDescription, PeerInvitation};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Frame, Header, Id, PayloadRule, U16, U32, U64, frame, limits};
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ struct Victim {
 }
 
 impl Victim {
-    /// With an object of each kind, under the ids 1 to 10.
+    /// With an object of each kind, under the ids 1 to 11.
     fn new() -> Self {
         let (here, there) = common::sockets();
         let (sender, _) = penstock_link::establish(there, 0, Side::Worker, to_worker::check).unwrap();
@@ -50,6 +50,19 @@ impl Victim {
         victim.until_reply();
         victim.good(to_worker::CreateKernel { kernel: Id::new(9), program }, b"nothing");
         victim.good(to_worker::ExpectEvent { event: Id::new(10), peer: Id::NONE }, &[]);
+        let (heap, me, timeout_ms) = (Id::new(11), U32::ZERO, U32::new(100));
+        let create = to_worker::CreateHeap {
+            request: Id::NONE,
+            heap,
+            me,
+            bytes: U64::new(4096),
+            timeout_ms,
+            force_proxy: U32::ZERO,
+        };
+        victim.good(create, &frame::encode(&HeapPlan { members: vec![0] }));
+        victim.until_reply();
+        victim.good(to_worker::StartHeap { request: Id::NONE, heap }, &[]);
+        victim.until_reply();
         victim
     }
 

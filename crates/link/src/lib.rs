@@ -4,6 +4,7 @@
 //! * [`establish`] makes a link of the connected socket: a [`Sender`] and a [`Receiver`] of frames.
 //! * [`Outbox`] sends for threads that must not block.
 //! * [`send_fd`] and [`recv_fd`] hand a connected socket from the daemon to a worker.
+//! * [`SharedMemory`] and [`Addresses`] are what the parts of a symmetric heap are made of.
 //!
 //! A link is a stream of bytes in each direction; frames and payloads are the same on all transports. The peer is taken for
 //! hostile: whatever it sends or writes into shared memory harms its own session at most. Every wait ends when the
@@ -19,6 +20,7 @@ mod hello;
 mod joint;
 mod key;
 mod listener;
+mod memory;
 mod outbox;
 mod receiver;
 mod ring;
@@ -38,6 +40,7 @@ pub use fds::{recv_fd, send_fd};
 pub use hello::{Accepted, Opened, accept_hello, open, open_on};
 pub use key::Key;
 pub use listener::Listener;
+pub use memory::{Addresses, SharedMemory};
 pub use outbox::{Body, Outbox};
 pub use receiver::{Received, Receiver};
 pub use sender::Sender;

@@ -213,7 +213,10 @@ impl Stream {
     }
 
     /// Sends what fits now; `None`: nothing does.
-    pub(crate) fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
+    ///
+    /// # Errors
+    /// When the peer has hung up or vanished.
+    pub fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         loop {
             let sent = match pieces {
@@ -230,7 +233,10 @@ impl Stream {
     }
 
     /// Receives what is there; `None`: nothing is. A hang-up is [`LinkError::Closed`].
-    pub(crate) fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
+    ///
+    /// # Errors
+    /// As above, or when the peer has vanished.
+    pub fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
         loop {
             match rustix::net::recv(&self.fd, &mut *into, RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return Err(LinkError::Closed),
@@ -272,7 +278,7 @@ impl Stream {
     }
 
     /// Ends the connection in both directions, which wakes all who wait for it, here and there.
-    pub(crate) fn shutdown(&self) {
+    pub fn shutdown(&self) {
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
     }
 
@@ -287,8 +293,8 @@ impl Stream {
         self.shutdown();
     }
 
-    /// Whether the peer leaves unanswered what was sent to it.
-    fn vanished(&self) -> bool {
+    /// Whether the peer, over TCP, leaves unanswered what was sent to it. Costs a system call.
+    pub fn vanished(&self) -> bool {
         if self.family != Family::Tcp {
             return false;
         }

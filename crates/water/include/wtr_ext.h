@@ -1,5 +1,5 @@
 /* What the paper's eighteen functions lack: offsets, copies, array forms for other languages, errors, profiles, flushing, graphs,
- * and partition of work. */
+ * partition of work, and heaps for kernels that talk to each other. */
 #ifndef WTR_EXT_H
 #define WTR_EXT_H
 
@@ -17,7 +17,9 @@ enum {
     WTR_ESTATE = -20003,     /* not initialised, or twice */
     WTR_ENODE = -20004,      /* a node is lost */
     WTR_EFILE = -20005,      /* a file cannot be read */
-    WTR_ETRANSPORT = -20006  /* no way to the other ranks */
+    WTR_ETRANSPORT = -20006, /* no way to the other ranks */
+    WTR_EABORTED = -20007,   /* a heap was aborted, or one of its processes is gone: kernels that waited there have returned */
+    WTR_ERESIDENT = -20008   /* work-groups that wait for each other can not all run at the same time */
 };
 
 typedef struct {
@@ -91,6 +93,51 @@ int wtr_partition_measure(unsigned count, size_t units, wtr_probe probe, void *u
  * which is released by this function; a body that blocks stores none. Returns when all is done: 0, or the code of a slice that failed. */
 typedef void (*wtr_slice)(unsigned index, size_t first, size_t units, wtr_event **evt, void *user);
 int wtr_self_schedule(unsigned count, size_t total, size_t minimum, wtr_slice body, void *user);
+
+/* Heaps: memory of equal size for each of several devices, which kernels of all of them reach, so that they talk to each other without the
+ * host. A device is a PE there, with the number of its place in `devices`. Kernels include <ggas.h>, which needs no path and says what they
+ * can do; the heap is an argument of theirs, `__global ggas_heap_t *`.
+ *
+ * The devices have to compute on the host's memory (CPUs), at most 64 of them, each once. Between devices of one host bytes are stored
+ * where they shall be; between hosts a thread of each rank sends them. */
+typedef struct wtr_heap wtr_heap;
+
+typedef struct {
+    size_t size;         /* sizeof(wtr_heap_options) */
+    uint64_t timeout_ms; /* how long a kernel waits for another before it gets GGAS_TIMEOUT; 0: 10 s */
+    int force_proxy;     /* not 0: by sending also where memory could be shared, to try it */
+} wtr_heap_options;
+
+/* `bytes` for each device, zero. `options` may be NULL. */
+wtr_heap *wtr_create_heap(unsigned num_devices, wtr_device *const *devices, size_t bytes, const wtr_heap_options *options,
+                          wtr_event **evt);
+unsigned wtr_heap_num_pes(wtr_heap *heap);
+
+/* One device's bytes, as a buffer: to be read, written, copied, and given to kernels of that device. Not to be released: it goes with the heap. */
+wtr_buffer *wtr_heap_part(wtr_heap *heap, unsigned pe);
+
+/* How bytes get from one PE to another, or a code. */
+enum { WTR_PATH_OWN = 1 /* one process */, WTR_PATH_SHARED = 2 /* memory of one host */, WTR_PATH_PROXY = 3 /* they are sent */ };
+int wtr_heap_path(wtr_heap *heap, unsigned from_pe, unsigned to_pe);
+
+/* More kernel arguments: the heap of the launch, and an array of buffers, one for each PE. */
+#define WTR_HEAP(heap) ((size_t)0), (const void *)(heap)
+#define WTR_BUFS(buffers) ((size_t)0xfffffffeu), (const void *)(buffers)
+
+/* Runs one kernel for each PE, all at the same time; kernels[i] is of the device of PE i. Arguments and work sizes are the same for all. Refused
+ * with WTR_ERESIDENT if a device can not run all its work-groups at the same time, so a local work size has to be given. Launches run
+ * one after the other, over whatever heaps. If the heap is aborted, or a rank of it is lost, the event fails. */
+void wtr_run_collective(wtr_heap *heap, wtr_kernel *const *kernels, unsigned work_dim, const size_t *global_work_size,
+                        const size_t *local_work_size, wtr_event **wait_evt, wtr_event **evt, unsigned num_args, ...);
+void wtr_run_collective_v(wtr_heap *heap, wtr_kernel *const *kernels, unsigned work_dim, const size_t *global_work_size,
+                          const size_t *local_work_size, wtr_event **wait_evt, wtr_event **evt, unsigned num_args,
+                          const size_t *sizes, const void *const *values);
+
+/* Ends all waits of kernels over the heap: they get GGAS_ABORTED. The heap can only be released afterwards. `reason` may be NULL. */
+void wtr_abort_heap(wtr_heap *heap, const char *reason);
+
+/* When the last launch over it has ended. */
+void wtr_release_heap(wtr_heap *heap, wtr_event **wait_evt, wtr_event **evt);
 
 #ifdef __cplusplus
 }

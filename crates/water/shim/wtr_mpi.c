@@ -277,3 +277,50 @@ const struct wtr_mpi_shim *wtr_mpi_shim(void)
     };
     return &shim;
 }
+
+static int blocking_wait(struct wtr_mpi *run, uint64_t id)
+{
+    for (int i = 0; i < run->count; i++) {
+        if (run->ids[i] != id)
+            continue;
+        int code = MPI_Wait(&run->requests[i], MPI_STATUS_IGNORE);
+        run->count--;
+        run->requests[i] = run->requests[run->count];
+        run->ids[i] = run->ids[run->count];
+        return failed(code);
+    }
+    return 0;
+}
+
+static int blocking_send(struct wtr_mpi *run, const void *bytes, int count, int to, int tag)
+{
+    return failed(MPI_Send((void *)bytes, count, MPI_BYTE, to, tag, run->all));
+}
+
+static int blocking_receive(struct wtr_mpi *run, void *bytes, int room, int from, int tag)
+{
+    return failed(MPI_Recv(bytes, room, MPI_BYTE, from, tag, run->all, MPI_STATUS_IGNORE));
+}
+
+static int blocking_barrier(struct wtr_mpi *run) { return failed(MPI_Barrier(run->all)); }
+
+const struct wtr_mpi_blocking *wtr_mpi_blocking(void)
+{
+    static const struct wtr_mpi_blocking calls = {
+        .abi = WTR_MPI_BLOCKING_ABI,
+        .size = sizeof calls,
+        .open = shim_open,
+        .rank = shim_rank,
+        .ranks = shim_ranks,
+        .library = shim_library,
+        .error_text = shim_error_text,
+        .start_send = shim_send,
+        .start_receive = shim_receive,
+        .close = shim_close,
+        .wait = blocking_wait,
+        .send = blocking_send,
+        .receive = blocking_receive,
+        .barrier = blocking_barrier,
+    };
+    return &calls;
+}

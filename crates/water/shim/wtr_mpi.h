@@ -1,7 +1,7 @@
 /* What libwater needs of an MPI, without MPI's types: their layout differs between MPIs, this does not.
  *
  * One shim per MPI, compiled by that MPI's own compiler (mpicc.openmpi, mpicc.mpich, smpicc) and opened at run time, gives one
- * `struct wtr_mpi_shim`. Nothing here blocks but `open` and `close`. All calls of a run come from one thread at a time. */
+ * `struct wtr_mpi_shim`. Nothing in that blocks but `open` and `close`. All calls of a run come from one thread at a time. */
 #ifndef WTR_MPI_H
 #define WTR_MPI_H
 
@@ -58,7 +58,34 @@ struct wtr_mpi_shim {
     void (*sleep_ns)(uint64_t ns);
 };
 
-/* The only symbol. */
 const struct wtr_mpi_shim *wtr_mpi_shim(void);
+
+/* Grows when the structure below changes. */
+#define WTR_MPI_BLOCKING_ABI 1
+
+/* MPI's own blocking calls, for who compares with what a plain MPI program does. libwater uses none of them. Results as above. */
+struct wtr_mpi_blocking {
+    uint32_t abi;
+    uint32_t size; /* of this structure */
+
+    /* As in `struct wtr_mpi_shim`. */
+    int (*open)(struct wtr_mpi **run, int *threads);
+    int (*rank)(const struct wtr_mpi *run);
+    int (*ranks)(const struct wtr_mpi *run);
+    int (*library)(char *text, int room);
+    int (*error_text)(int code, char *text, int room);
+    int (*start_send)(struct wtr_mpi *run, const void *bytes, int count, int to, int tag, uint64_t id);
+    int (*start_receive)(struct wtr_mpi *run, void *bytes, int room, int from, int tag, uint64_t id);
+    int (*close)(struct wtr_mpi *run, int finalize);
+
+    /* Ends when the operation of this id has ended. At once if there is none. */
+    int (*wait)(struct wtr_mpi *run, uint64_t id);
+    /* MPI_Send, MPI_Recv, MPI_Barrier. */
+    int (*send)(struct wtr_mpi *run, const void *bytes, int count, int to, int tag);
+    int (*receive)(struct wtr_mpi *run, void *bytes, int room, int from, int tag);
+    int (*barrier)(struct wtr_mpi *run);
+};
+
+const struct wtr_mpi_blocking *wtr_mpi_blocking(void);
 
 #endif

@@ -1,10 +1,10 @@
-/* The five functions of wtr.h that take `...`. They only collect their arguments; the work is done in src/api.
+/* The functions of wtr.h and wtr_ext.h that take `...`. They only collect their arguments; the work is done in src/api.
  *
  * The names end in _c: libwater.so exports functions of Rust only, which jump here (src/api/variadic.rs). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "wtr.h"
+#include "wtr_ext.h"
 
 /* Arguments of one call: OpenCL promises a kernel 1024 bytes of arguments, so at least 4 bytes each. */
 #define ARGUMENTS_MAX 256
@@ -21,10 +21,6 @@ int wtr_rs_holes(const char *dql, unsigned char *kinds, unsigned most);
 void wtr_rs_init_devices(const char *dql, const hole *holes, unsigned count);
 wtr_device *wtr_rs_get_device(const char *dql, const hole *holes, unsigned count);
 void wtr_rs_too_many(const char *function, unsigned count, unsigned most);
-void wtr_run_kernel_v(wtr_kernel *, unsigned, const size_t *, const size_t *, const size_t *, wtr_event **, wtr_event **, unsigned,
-                      const size_t *, const void *const *);
-wtr_event *wtr_merge_events_v(unsigned, wtr_event **const *);
-void wtr_wait_for_events_v(unsigned, wtr_event **const *);
 
 /* Reads what the query's holes take; the number of holes, or -1 after an error that was told. */
 static int take_holes(const char *dql, hole *holes, va_list *list) {
@@ -66,6 +62,16 @@ wtr_device *wtr_get_device_c(const char *dql, ...) {
     return count < 0 ? NULL : wtr_rs_get_device(dql, holes, (unsigned)count);
 }
 
+/* Pairs of sizes and values. */
+static void take_arguments(unsigned count, size_t *sizes, const void **values, va_list *list) {
+    for (unsigned i = 0; i < count; i++) {
+        /* The size may have been written as a plain 0, an int: then only the low half of its place is defined. No argument
+         * is larger than that half can say. */
+        sizes[i] = va_arg(*list, unsigned);
+        values[i] = va_arg(*list, const void *);
+    }
+}
+
 void wtr_run_kernel_c(wtr_kernel *kernel, unsigned dims, const size_t *global, const size_t *local, wtr_event **wait_evt,
                       wtr_event **evt, unsigned count, ...) {
     size_t sizes[ARGUMENTS_MAX];
@@ -76,14 +82,24 @@ void wtr_run_kernel_c(wtr_kernel *kernel, unsigned dims, const size_t *global, c
     }
     va_list list;
     va_start(list, count);
-    for (unsigned i = 0; i < count; i++) {
-        /* The size may have been written as a plain 0, an int: then only the low half of its place is defined. No argument
-         * is larger than that half can say. */
-        sizes[i] = va_arg(list, unsigned);
-        values[i] = va_arg(list, const void *);
-    }
+    take_arguments(count, sizes, values, &list);
     va_end(list);
     wtr_run_kernel_v(kernel, dims, NULL, global, local, wait_evt, evt, count, sizes, values);
+}
+
+void wtr_run_collective_c(wtr_heap *heap, wtr_kernel *const *kernels, unsigned dims, const size_t *global, const size_t *local,
+                          wtr_event **wait_evt, wtr_event **evt, unsigned count, ...) {
+    size_t sizes[ARGUMENTS_MAX];
+    const void *values[ARGUMENTS_MAX];
+    if (count > ARGUMENTS_MAX) {
+        wtr_rs_too_many("wtr_run_collective", count, ARGUMENTS_MAX);
+        return;
+    }
+    va_list list;
+    va_start(list, count);
+    take_arguments(count, sizes, values, &list);
+    va_end(list);
+    wtr_run_collective_v(heap, kernels, dims, global, local, wait_evt, evt, count, sizes, values);
 }
 
 static int take_events(const char *function, unsigned count, wtr_event **events[ARGUMENTS_MAX], va_list *list) {

@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::heap::{HeapPlan, Word};
+
 /// A command of this run. The root counts them; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CommandId(pub u64);
@@ -99,12 +101,37 @@ pub enum Work {
     Move(Move),
     /// Does nothing, and ends when what it waits for has ended.
     Marker,
+    /// Makes this rank's member of a heap, together with the other members.
+    CreateHeap {
+        /// The heap, the same for all members.
+        plan: Box<HeapPlan>,
+        /// Which member this rank is.
+        member: u32,
+    },
+    /// Frees this rank's member of a heap. Runs also if what it waits for has failed.
+    ReleaseHeap {
+        /// Which.
+        heap: ObjectId,
+    },
+    /// Has all kernels return that wait for others over this heap.
+    AbortHeap {
+        /// Which.
+        heap: ObjectId,
+        /// Why.
+        reason: String,
+    },
 }
 
 impl Work {
     /// Whether it runs even if what it waits for has failed: what a program releases is freed.
     pub const fn is_release(&self) -> bool {
-        matches!(self, Self::ReleaseBuffer { .. } | Self::ReleaseKernel { .. })
+        matches!(self, Self::ReleaseBuffer { .. } | Self::ReleaseKernel { .. } | Self::ReleaseHeap { .. })
+    }
+
+    /// The heap over which a kernel talks to others.
+    pub fn heap(&self) -> Option<ObjectId> {
+        let Self::Run { args, .. } = self else { return None };
+        args.iter().find_map(|arg| if let Arg::Heap(heap) = arg { Some(*heap) } else { None })
     }
 
     /// What to call it in messages, graphs and traces.
@@ -117,6 +144,9 @@ impl Work {
             Self::Run { .. } => "run_kernel",
             Self::Move(_) => "move",
             Self::Marker => "marker",
+            Self::CreateHeap { .. } => "create_heap",
+            Self::ReleaseHeap { .. } => "release_heap",
+            Self::AbortHeap { .. } => "abort_heap",
         }
     }
 }
@@ -152,6 +182,8 @@ pub enum Arg {
     Buffer(ObjectId),
     /// So many bytes of local memory.
     Local(u64),
+    /// The device's view of a heap.
+    Heap(ObjectId),
 }
 
 /// Bytes on their way: from one source to any number of sinks. A write to a device, a read, a copy, a broadcast's inner
@@ -370,10 +402,17 @@ pub enum Message {
     Farewell,
     /// "I live", when nothing else was said for a while.
     Beat,
+    /// From one member of a heap to another, or to the root.
+    Heap {
+        /// Which.
+        heap: ObjectId,
+        /// What.
+        word: Word,
+    },
 }
 
 /// Version of [`Message`]. Ranks of one run are of one version.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A message that cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -18,6 +18,10 @@ pub mod code {
     pub const FILE: i32 = -20005;
     /// No way to the other ranks: no MPI library, or one that does not start.
     pub const TRANSPORT: i32 = -20006;
+    /// A heap was aborted: by the program, or because a member is gone. Kernels that waited there have returned.
+    pub const ABORTED: i32 = -20007;
+    /// Kernels that wait for each other can not all run at the same time.
+    pub const RESIDENT: i32 = -20008;
     /// `CL_OUT_OF_HOST_MEMORY`.
     pub const OUT_OF_HOST_MEMORY: i32 = -6;
     /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`.
@@ -57,6 +61,9 @@ pub enum Error {
     /// No way to the other ranks.
     #[error("{0}")]
     Transport(String),
+    /// Kernels that wait for each other can not all run at the same time.
+    #[error("{0}")]
+    Resident(String),
     /// A command failed.
     #[error("{0}")]
     Command(Box<Fault>),
@@ -71,6 +78,7 @@ impl Error {
             Self::State(_) => code::STATE,
             Self::File { .. } => code::FILE,
             Self::Transport(_) => code::TRANSPORT,
+            Self::Resident(_) => code::RESIDENT,
             Self::Command(fault) => fault.code,
         }
     }

@@ -8,6 +8,7 @@
 //! | `node` | one rank's scheduler; `node/moves.rs` moves bytes |
 //! | `backend` | what drives a rank's devices |
 //! | `transport` | bytes between ranks |
+//! | `heap` | memory that kernels of several devices share; `backend` has what is particular to a back end |
 //! | `record` | what happened, for graphs, traces, summaries and the watchdog |
 //! | `runtime` | drives all of them, with a thread or without |
 
@@ -17,6 +18,7 @@ pub mod clock;
 pub mod command;
 pub mod doorbell;
 pub mod error;
+pub mod heap;
 pub mod launch;
 pub mod node;
 pub mod partition;

@@ -277,6 +277,7 @@ impl Recorder {
 
     fn asked(&self, request: &Request) -> (&'static str, String, u64) {
         let buffer = |id: &ObjectId| format!("buffer {}", id.0);
+        let heap = |id: &ObjectId| format!("heap {}", id.0);
         match request {
             Request::CreateBuffer { buffer: id, size, .. } => ("create_buffer", buffer(id), *size),
             Request::ReleaseBuffer { buffer: id } => ("release_buffer", buffer(id), 0),
@@ -289,6 +290,10 @@ impl Recorder {
                 ("copy_buffer", format!("buffer {} to {}", from.0, to.0), *size)
             }
             Request::Marker => ("marker", String::new(), 0),
+            Request::CreateHeap { plan, .. } => ("create_heap", heap(&plan.heap), plan.bytes),
+            Request::ReleaseHeap { heap: id } => ("release_heap", heap(id), 0),
+            Request::AbortHeap { heap: id, .. } => ("abort_heap", heap(id), 0),
+            Request::Collective { kernel, .. } => ("run_collective", self.kernel(*kernel), 0),
         }
     }
 
@@ -324,6 +329,12 @@ impl Recorder {
             Work::Run { kernel, .. } => step.name = self.kernel(*kernel),
             Work::ReleaseKernel { kernel } => step.name = self.kernels.remove(kernel).unwrap_or_default(),
             Work::Move(order) => self.moved(&mut step, order),
+            Work::CreateHeap { plan, .. } => {
+                (step.name, step.bytes) = (format!("heap {}", plan.heap.0), plan.bytes);
+            }
+            Work::ReleaseHeap { heap } | Work::AbortHeap { heap, .. } => {
+                step.name = format!("heap {}", heap.0)
+            }
             Work::Marker => {}
         }
         let most = self.kept_max();

@@ -25,78 +25,8 @@ pub trait Serve<C: Call> {
     ) -> Result<(), FrameError>;
 }
 
-macro_rules! calls {
-    ($(#[$module_doc:meta])* mod $module:ident / $handler:ident;
-     $($(#[$doc:meta])* $code:literal $name:ident $(-> $reply:ty)? [$rule:expr] {
-        $($(#[$field_doc:meta])* $field:ident: $ty:ty),* $(,)?
-     })*) => {
-        $(#[$module_doc])*
-        #[allow(missing_docs, reason = "a field says by its name and type what it is, or has a line of its own")]
-        #[allow(missing_debug_implementations, reason = "every call has Debug; what zerocopy derives beside it has not")]
-        pub mod $module {
-            #[allow(unused_imports, reason = "not every direction uses every type")]
-            use super::*;
-
-            $(
-                $(#[$doc])*
-                #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
-                #[repr(C)]
-                pub struct $name { $($(#[$field_doc])* pub $field: $ty),* }
-
-                impl Call for $name {
-                    const OPCODE: u16 = $code;
-                    const NAME: &'static str = stringify!($name);
-                    const PAYLOAD: PayloadRule = $rule;
-                }
-
-                $(impl Request for $name {
-                    type Reply = $reply;
-                    fn set_request(&mut self, request: Id<kind::Request>) {
-                        self.request = request;
-                    }
-                })?
-            )*
-
-            /// Serves every call of this direction.
-            pub trait $handler: $(Serve<$name> +)* {}
-            impl<T: $(Serve<$name> +)*> $handler for T {}
-
-            /// Name, body size and payload rule of every opcode of this direction.
-            pub const TABLE: &[(u16, &str, usize, PayloadRule)] =
-                &[$(($code, stringify!($name), size_of::<$name>(), $rule)),*];
-
-            /// Checks a header from a peer.
-            ///
-            /// # Errors
-            /// When the opcode is unknown, or a size is not what the table says.
-            pub fn check(header: &Header) -> Result<(), FrameError> {
-                match header.opcode.get() {
-                    $($code => header.check(stringify!($name), size_of::<$name>(), $rule),)*
-                    unknown => Err(FrameError::UnknownOpcode(unknown)),
-                }
-            }
-
-            /// Gives a frame to the handler of its call.
-            ///
-            /// # Errors
-            /// As [`check`], and whatever ends the session.
-            pub fn dispatch(
-                handler: &mut impl $handler,
-                frame: &Frame<'_>,
-                payload: &mut dyn Payload,
-            ) -> Result<(), FrameError> {
-                check(&frame.header)?;
-                match frame.header.opcode.get() {
-                    $($code => {
-                        let call = $name::read_from_bytes(frame.body).map_err(|_| FrameError::Broken)?;
-                        handler.serve(&call, frame.waits, payload)
-                    })*
-                    unknown => Err(FrameError::UnknownOpcode(unknown)),
-                }
-            }
-        }
-    };
-}
+mod define;
+use define::calls;
 
 /// Part of an image: `[x, y, z]` and `[width, height, depth]`, with OpenCL's meaning for arrays and lower dimensions.
 pub type Triple = [U64; 3];
@@ -226,6 +156,59 @@ calls! {
     /// Where kernels see the buffer: `CUdeviceptr`, or what `cl_ext_buffer_device_address` and shared virtual memory say. Of a
     /// sub-buffer, its own first byte. `CL_INVALID_OPERATION` where the device has no such address.
     0x012b MemAddress -> u64 [PayloadRule::None] { request: Id<kind::Request>, mem: Id<kind::Mem> }
+
+    // -- symmetric heaps -----------------------------------------------------------------------------------------
+    // A member is a worker that has devices (PEs) of the heap. All members are created, then each two of them are linked, then all
+    // are started, and each PE gets its view. Sentences in replies say why not; none: done.
+
+    /// `clCreateGlobalBufferPENSTOCK`: this worker's member of a heap. Payload: [`crate::describe::HeapPlan`].
+    0x0180 CreateHeap -> Option<String> [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
+        request: Id<kind::Request>,
+        heap: Id<kind::Heap>,
+        /// The index of this member.
+        me: U32,
+        /// Of each PE's part, as the program sees it.
+        bytes: U64,
+        /// How long a kernel may wait inside the heap.
+        timeout_ms: U32,
+        /// Not 0: use the proxy also between members that could share memory.
+        force_proxy: U32,
+    }
+    /// Lets in the worker of another member when it comes with a ticket; answered when that is known. Payload: the ticket.
+    0x0181 AdmitHeapMember -> () [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
+        request: Id<kind::Request>,
+        heap: Id<kind::Heap>,
+        /// The member that will come.
+        member: U32,
+    }
+    /// Opens this heap's link to another member. Answered when both have met. Payload: [`crate::describe::PeerInvitation`].
+    0x0182 ConnectHeapMember -> Option<String> [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
+        request: Id<kind::Request>,
+        heap: Id<kind::Heap>,
+        member: U32,
+    }
+    /// All members have met: maps the memory and starts the threads.
+    0x0183 StartHeap -> crate::describe::HeapStarted [PayloadRule::None] {
+        request: Id<kind::Request>,
+        heap: Id<kind::Heap>,
+    }
+    /// Makes two buffers of a started heap: what a kernel on this PE's device gets as its argument, and the PE's own part.
+    0x0184 CreateHeapView -> () [PayloadRule::None] {
+        request: Id<kind::Request>,
+        heap: Id<kind::Heap>,
+        pe: U32,
+        context: Id<kind::Context>,
+        view: Id<kind::Mem>,
+        part: Id<kind::Mem>,
+    }
+    /// Whether the heap has been aborted, and why.
+    0x0185 HeapStatus -> Option<String> [PayloadRule::None] { request: Id<kind::Request>, heap: Id<kind::Heap> }
+    /// `clAbortGlobalBufferPENSTOCK`: all waits of kernels in the heap end. Payload: why.
+    0x0186 AbortHeap [PayloadRule::UpTo(limits::HEAP_REASON_BYTES_MAX)] { heap: Id<kind::Heap> }
+    /// Makes a heap usable again that was aborted, or in which a wait was too long. No kernel may use it.
+    0x0187 ResetHeap -> Option<String> [PayloadRule::None] { request: Id<kind::Request>, heap: Id<kind::Heap> }
+    /// Last release of a heap. Launches that use it still run.
+    0x0188 ReleaseHeap [PayloadRule::None] { heap: Id<kind::Heap> }
 
     // -- programs and kernels ------------------------------------------------------------------------------------
 

@@ -177,3 +177,30 @@ pub struct PeerInvitation {
     /// What [`crate::calls::to_worker::AdmitPeer`] told the other worker.
     pub ticket: [u8; crate::hello::TICKET_BYTES],
 }
+
+/// Which device is where in a symmetric heap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapPlan {
+    /// For each PE the index of the member (worker) that it belongs to.
+    pub members: Vec<u32>,
+}
+
+/// How one PE of a heap reaches another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeapPath {
+    /// It is the PE itself.
+    Own,
+    /// Both see the same memory: loads and stores.
+    Shared,
+    /// Through the proxies of their workers.
+    Proxy,
+}
+
+/// A heap that has been started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapStarted {
+    /// Why it could not be started.
+    pub refused: Option<String>,
+    /// For each of the worker's own PEs: the PE, and its path to each.
+    pub paths: Vec<(u32, Vec<HeapPath>)>,
+}

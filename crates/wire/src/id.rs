@@ -88,5 +88,7 @@ pub mod kind {
         Transfer,
         /// Another worker of the same client.
         Peer,
+        /// A symmetric heap: memory on several devices that their kernels reach by themselves.
+        Heap,
     }
 }

@@ -60,6 +60,23 @@ pub const GATED_BYTES_MAX: u64 = 4 * STAGED_BYTES_MAX;
 /// and do not count.
 pub const MEMORY_SHARE_MAX: u64 = 1;
 
+/// Devices in one symmetric heap: the flags of a barrier have a line of 64 bytes for each, and one word of 64 bits names them all.
+pub const HEAP_PES_MAX: usize = 64;
+
+/// Symmetric heaps of one session. Each is a file descriptor for its memory and for each other member, and at most two threads:
+/// with 64 members some 4,000 descriptors, which is what a process may have where the system's hard limit is asked for.
+pub const HEAPS_PER_SESSION_MAX: usize = 64;
+
+/// Bytes of each device's part of a heap: 1 TiB, so that the addresses of [`HEAP_PES_MAX`] parts (64 TiB) fit a process of 47 bits twice.
+pub const HEAP_BYTES_MAX: u64 = 1 << 40;
+
+/// How long a kernel may wait inside a heap before it gives up, in ms: ten minutes. A kernel cannot be stopped from outside in
+/// another way than by the abort word, so what would wait longer is a program that hangs.
+pub const HEAP_TIMEOUT_MS_MAX: u32 = 600_000;
+
+/// Why a heap was aborted, in bytes: a sentence or two.
+pub const HEAP_REASON_BYTES_MAX: u64 = 1 << 10;
+
 /// Memory of a worker's messages that its client has not taken, in bytes: a million completions. A client takes them with each of
 /// its waits, and now and then while it sends; at the limit its session ends.
 pub const UNTAKEN_BYTES_MAX: usize = 256 << 20;

@@ -6,6 +6,7 @@
 //! platforms = "pool"     # or "node"
 //! timeout_ms = 3000
 //! port = 7367            # of nodes that Slurm names
+//! heap_path = "auto"     # or "proxy"
 //! ```
 //! Every entry may be left out. A key that is not known is an error: it is most likely a typing error.
 
@@ -18,8 +19,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    ConfigError, NodeAddress, PORT_DEFAULT, Platforms, Surroundings, TIMEOUT_MS_DEFAULT, Where, nodes,
-    platforms, timeout,
+    ConfigError, HeapPath, NodeAddress, PORT_DEFAULT, Platforms, Surroundings, TIMEOUT_MS_DEFAULT, Where,
+    nodes, platforms, read_heap_path, timeout,
 };
 
 /// Length of the file, in bytes: 1,024 addresses of 255 characters, twice.
@@ -38,6 +39,8 @@ pub struct PoolFile {
     pub timeout: Duration,
     /// The port of nodes that Slurm names.
     pub port: u16,
+    /// How the devices of a symmetric heap reach each other.
+    pub heap_path: HeapPath,
 }
 
 impl Default for PoolFile {
@@ -48,6 +51,7 @@ impl Default for PoolFile {
             platforms: Platforms::default(),
             timeout: Duration::from_millis(TIMEOUT_MS_DEFAULT),
             port: PORT_DEFAULT,
+            heap_path: HeapPath::default(),
         }
     }
 }
@@ -61,6 +65,7 @@ struct Raw {
     platforms: Option<Spanned<String>>,
     timeout_ms: Option<Spanned<u64>>,
     port: Option<u16>,
+    heap_path: Option<Spanned<String>>,
 }
 
 /// Reads the file at `path`; none if there is none.
@@ -106,6 +111,9 @@ pub fn parse(text: &str, path: &Path, surroundings: &Surroundings<'_>) -> Result
     }
     if let Some(ms) = raw.timeout_ms {
         pool.timeout = timeout(*ms.get_ref(), &at(ms.span()))?;
+    }
+    if let Some(value) = raw.heap_path {
+        pool.heap_path = read_heap_path(value.get_ref(), &at(value.span()))?;
     }
     pool.port = raw.port.unwrap_or(pool.port);
     Ok(pool)

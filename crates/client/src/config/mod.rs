@@ -51,6 +51,8 @@ pub const PLACEMENT_VARIABLE: &str = "PENSTOCK_PLACEMENT";
 pub const TIMEOUT_VARIABLE: &str = "PENSTOCK_TIMEOUT_MS";
 /// Set by the daemon for its workers: they use the node's devices, and must not find the pool among them.
 pub const WORKER_VARIABLE: &str = "PENSTOCK_WORKER";
+/// Says how symmetric heaps reach other devices: `auto` or `proxy`.
+pub const HEAP_PATH_VARIABLE: &str = "PENSTOCK_HEAP_PATH";
 /// Slurm's list of the allocated nodes.
 pub const SLURM_VARIABLE: &str = "SLURM_JOB_NODELIST";
 
@@ -72,6 +74,16 @@ pub enum Placement {
     InOrder,
     /// Each next program begins with the next device, so that programs which use only their first device share all.
     RoundRobin,
+}
+
+/// How the devices of a symmetric heap reach each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HeapPath {
+    /// Through shared memory where their workers are on one host, else by the proxy.
+    #[default]
+    Auto,
+    /// By the proxy wherever they are in different workers: for tests and measurements.
+    Proxy,
 }
 
 /// Which of the sources named the nodes.
@@ -106,6 +118,8 @@ pub struct Config {
     pub placement: Placement,
     /// How long a node may take to open its link.
     pub timeout: Duration,
+    /// How the devices of a symmetric heap reach each other.
+    pub heap_path: HeapPath,
 }
 
 impl Config {
@@ -141,7 +155,27 @@ impl Config {
                 Some(value) => timeout_from_text(&value)?,
                 None => file.timeout,
             },
+            heap_path: heap_path_of(surroundings, &file)?,
         })
+    }
+}
+
+/// How the devices of a symmetric heap reach each other, as configured for this process: asked for with each heap, long after the pool
+/// was opened.
+///
+/// # Errors
+/// As [`Config::load`].
+pub fn heap_path() -> Result<HeapPath, ConfigError> {
+    let surroundings = Surroundings::of_process();
+    let path = surroundings.pool_file();
+    let file = path.as_deref().map_or(Ok(None), |path| file::read(path, &surroundings))?.unwrap_or_default();
+    heap_path_of(&surroundings, &file)
+}
+
+fn heap_path_of(surroundings: &Surroundings<'_>, file: &file::PoolFile) -> Result<HeapPath, ConfigError> {
+    match text(surroundings, HEAP_PATH_VARIABLE)? {
+        Some(value) => read_heap_path(&value, &Where::Variable(HEAP_PATH_VARIABLE)),
+        None => Ok(file.heap_path),
     }
 }
 
@@ -205,6 +239,14 @@ fn platforms(value: &str, place: &Where) -> Result<Platforms, ConfigError> {
         "pool" => Ok(Platforms::Pool),
         "node" => Ok(Platforms::Node),
         other => Err(ConfigError::Platforms { place: place.clone(), value: other.to_owned() }),
+    }
+}
+
+fn read_heap_path(value: &str, place: &Where) -> Result<HeapPath, ConfigError> {
+    match value.trim() {
+        "auto" => Ok(HeapPath::Auto),
+        "proxy" => Ok(HeapPath::Proxy),
+        other => Err(ConfigError::HeapPath { place: place.clone(), value: other.to_owned() }),
     }
 }
 
@@ -295,6 +337,14 @@ pub enum ConfigError {
         "variable {PLACEMENT_VARIABLE}: `{value}` is no order of devices; write `in-order` or `round-robin`"
     )]
     Placement {
+        /// What was found.
+        value: String,
+    },
+    /// Neither `auto` nor `proxy`.
+    #[error("{place}: `{value}` is no path of heaps; write `auto` or `proxy`")]
+    HeapPath {
+        /// Where.
+        place: Where,
         /// What was found.
         value: String,
     },

@@ -116,15 +116,18 @@ fn a_pool_can_be_asked_to_have_no_nodes() {
 fn settings_of_the_file_hold_for_nodes_from_elsewhere() {
     let home = Home::new("settings")
         .set(SLURM_VARIABLE, "a")
-        .file("# a comment\nkey = 'k'\nplatforms = 'node'\ntimeout_ms = 10\nport = 7\n");
+        .file("# a comment\nkey = 'k'\nplatforms = 'node'\ntimeout_ms = 10\nport = 7\nheap_path = 'proxy'\n");
     let config = home.load().unwrap();
     assert_eq!(home.addresses(), ["tcp:a:7"]);
     assert_eq!(config.key, Some(home.path.join(".config/penstock/k")));
     assert_eq!((config.platforms, config.timeout), (Platforms::Node, Duration::from_millis(10)));
+    assert_eq!(config.heap_path, HeapPath::Proxy);
     let home = home.set(PLATFORMS_VARIABLE, "pool").set(KEY_VARIABLE, "/other").set(TIMEOUT_VARIABLE, "20");
+    let home = home.set(HEAP_PATH_VARIABLE, "auto");
     let config = home.load().unwrap();
     assert_eq!(config.key, Some(PathBuf::from("/other")));
     assert_eq!((config.platforms, config.timeout), (Platforms::Pool, Duration::from_millis(20)));
+    assert_eq!(config.heap_path, HeapPath::Auto);
 }
 
 #[test]
@@ -189,6 +192,14 @@ fn errors_say_where_and_what_to_do() {
 
     let error = Home::new("errors").set(PLACEMENT_VARIABLE, "random").error();
     assert!(error.contains("`random` is no order of devices; write `in-order` or `round-robin`"), "{error}");
+
+    let error = Home::new("errors").set(HEAP_PATH_VARIABLE, "fast").error();
+    assert!(
+        error.contains("PENSTOCK_HEAP_PATH: `fast` is no path of heaps; write `auto` or `proxy`"),
+        "{error}"
+    );
+    let error = Home::new("errors").file("heap_path = 'x'\n").error();
+    assert!(error.contains("pool.toml:1: `x` is no path"), "{error}");
 
     let error = Home::new("errors").set(PLATFORMS_VARIABLE, "both").error();
     assert!(error.starts_with("variable PENSTOCK_PLATFORMS: `both`"), "{error}");

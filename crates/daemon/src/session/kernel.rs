@@ -1,7 +1,7 @@
 //! Kernels: making them, asking, and launching.
 
 use penstock_device as device;
-use penstock_device::{Kernel, Range};
+use penstock_device::{Kernel, Range, Want};
 use penstock_wire::args::{self, Arg};
 use penstock_wire::calls::{Serve, to_worker};
 use penstock_wire::id::kind;
@@ -24,7 +24,11 @@ impl Objects {
             match arg {
                 Arg::Bytes(bytes) => kernel.set(index, device::Arg::Bytes(bytes))?,
                 Arg::Mem(id) if id.is_none() => kernel.set(index, device::Arg::Mem(None))?,
-                Arg::Mem(id) => kernel.set(index, device::Arg::Mem(Some(self.mems.get(id)?)))?,
+                Arg::Mem(id) => {
+                    let mem = if self.views.is_empty() { None } else { self.views.get(id) };
+                    let mem = mem.map_or_else(|| self.mems.get(id), Ok)?;
+                    kernel.set(index, device::Arg::Mem(Some(mem)))?;
+                }
                 Arg::Sampler(id) => kernel.set(index, device::Arg::Sampler(self.samplers.get(id)?))?,
                 Arg::Local(bytes) => kernel.set(index, device::Arg::Local(bytes))?,
                 Arg::Svm(address) => kernel.set(index, device::Arg::Svm(address))?,
@@ -87,12 +91,23 @@ impl Serve<to_worker::LaunchKernel> for Session {
             .kernels
             .get(call.kernel)
             .and_then(|kernel| self.objects.set_args(kernel, &|id| find(&queues, id), &args));
+        self.objects.views.bind(call.kernel, args.iter());
         self.command(Names { queue: call.queue, event: call.event, waits }, |order| {
             set?;
             let kernel = order.objects.kernels.get(call.kernel)?;
             let local = (call.has_local.get() != 0).then(|| triple(call.local));
             let range = Range::checked(call.dims.get(), triple(call.offset), triple(call.global), local)?;
-            order.queue.launch(kernel, &range, order.waits, order.want)
+            let heaps = order.objects.views.running(call.kernel);
+            if heaps.is_empty() {
+                return order.queue.launch(kernel, &range, order.waits, order.want);
+            }
+            // Also where the client wants no event: the heaps have to know the launch's end.
+            let launched = order.queue.launch(kernel, &range, order.waits, Want::Event);
+            let launched = launched.inspect_err(|status| order.objects.views.abort(call.kernel, *status))?;
+            if let Some(event) = &launched {
+                event.on_complete(Box::new(move |_, _| drop(heaps)));
+            }
+            Ok(launched)
         })
     }
 }
@@ -134,6 +149,7 @@ impl Serve<to_worker::ReleaseKernel> for Session {
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         self.objects.kernels.remove(call.kernel);
+        self.objects.views.unbind(call.kernel);
         Ok(())
     }
 }

@@ -62,6 +62,7 @@ impl Serve<to_worker::ReleaseMem> for Session {
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         self.objects.mems.remove(call.mem);
+        self.objects.views.forget(call.mem);
         self.objects.svm.forget(call.mem);
         Ok(())
     }

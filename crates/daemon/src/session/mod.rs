@@ -7,6 +7,7 @@
 mod command;
 mod context;
 mod event;
+mod heap;
 mod image;
 mod kernel;
 mod limits;
@@ -69,6 +70,7 @@ struct Objects {
     samplers: Table<kind::Sampler, device::Sampler>,
     programs: Table<kind::Program, Arc<program::Program>>,
     kernels: Table<kind::Kernel, device::Kernel>,
+    views: heap::Views,
     svm: svm::Svm,
 }
 
@@ -80,6 +82,7 @@ pub struct Shared {
     /// All queues, for whoever waits for their bytes.
     queues: Mutex<FxHashMap<Id<kind::Queue>, device::Queue>>,
     pub(crate) peers: Peers,
+    heaps: heap::Heaps,
     output: Option<Arc<Output>>,
     /// Whether a program of this session may print: then what it printed is told before the command's end.
     prints: AtomicBool,
@@ -109,6 +112,7 @@ impl Session {
             transfers: Transfers::default(),
             queues: Mutex::default(),
             peers: Peers::new(setup),
+            heaps: heap::Heaps::default(),
             output,
             prints: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -132,6 +136,7 @@ impl Session {
                 samplers: Table::new("a sampler", Status::INVALID_SAMPLER),
                 programs: Table::new("a program", Status::INVALID_PROGRAM),
                 kernels: Table::new("a kernel", Status::INVALID_KERNEL),
+                views: heap::Views::default(),
                 svm: svm::Svm::default(),
             },
             unflushed: Vec::new(),
@@ -174,6 +179,7 @@ impl Shared {
         {
             self.fault(Status::INVALID_OPERATION, &error.to_string());
         }
+        self.heaps.end();
         self.peers.close();
     }
 

@@ -63,8 +63,17 @@ enum Peer {
 
 type Job = Box<dyn FnOnce(&Outbox) + Send>;
 
+/// Whom a ticket lets in.
+#[derive(Clone, Copy)]
+pub(crate) enum Guest {
+    /// Another worker of the client.
+    Peer(Id<kind::Peer>),
+    /// The same worker once more, as a member of a heap.
+    Member(Id<kind::Heap>, u32),
+}
+
 struct Admission {
-    peer: Id<kind::Peer>,
+    guest: Guest,
     /// Answered when the daemon knows the ticket.
     request: Id<kind::Request>,
 }
@@ -158,14 +167,43 @@ impl Shared {
         // A ticket is good once.
         let admission = lock(&self.peers.tickets).remove(ticket);
         let Some(admission) = admission else { return };
+        let peer = match admission.guest {
+            Guest::Peer(peer) => peer,
+            Guest::Member(heap, member) => return self.member_arrived(heap, member, stream),
+        };
         let linked = penstock_link::establish(stream, 0, Side::Worker, to_peer::check);
-        match linked.and_then(|link| self.link_peer(admission.peer, link)) {
+        match linked.and_then(|link| self.link_peer(peer, link)) {
             Ok(()) => {}
             Err(error) => {
                 self.complain("a peer did not come", &error);
-                self.lose_peer(admission.peer);
+                self.lose_peer(peer);
             }
         }
+    }
+
+    /// Has the daemon let in whoever brings `ticket`. `false`: nobody can be asked.
+    pub(super) fn admit(
+        &self,
+        ticket: [u8; TICKET_BYTES],
+        guest: Guest,
+        request: Id<kind::Request>,
+    ) -> Result<bool, FrameError> {
+        let peers = &self.peers;
+        {
+            let mut tickets = lock(&peers.tickets);
+            // The daemon keeps no more of them for one worker, and would not answer.
+            if tickets.len() >= PEERS_MAX {
+                return Err(FrameError::Limit("PEERS_MAX"));
+            }
+            if tickets.insert(ticket, Admission { guest, request }).is_some() {
+                return Err(FrameError::BadPayload("a ticket that was told before"));
+            }
+        }
+        let asked = peers.setup.admissions.as_ref().is_some_and(|daemon| daemon.admit(&ticket));
+        if !asked {
+            lock(&peers.tickets).remove(&ticket);
+        }
+        Ok(asked)
     }
 
     /// A link to a peer stands.
@@ -219,17 +257,26 @@ impl Shared {
         peer: Id<kind::Peer>,
         invitation: &PeerInvitation,
     ) -> Result<(), LinkError> {
-        let mut failure = LinkError::Closed;
+        let link = self
+            .reach(invitation, |stream| penstock_link::establish(stream, 0, Side::Client, to_peer::check))?;
+        self.link_peer(peer, link)
+    }
+
+    /// Connects to the worker that an invitation names, by the first address where `meet` succeeds as well.
+    pub(super) fn reach<T, E: From<LinkError>>(
+        &self,
+        invitation: &PeerInvitation,
+        mut meet: impl FnMut(Stream) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut failure = E::from(LinkError::Closed);
         for address in invitation.addresses.iter().take(ADDRESSES_MAX) {
             let opened = address.parse::<Address>().and_then(|address| {
                 let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
                 let key = self.peers.setup.key.as_deref();
-                let opened =
-                    penstock_link::open(&address, Role::Peer, Some(invitation.ticket), key, deadline)?;
-                penstock_link::establish(opened.stream, 0, Side::Client, to_peer::check)
+                penstock_link::open(&address, Role::Peer, Some(invitation.ticket), key, deadline)
             });
-            match opened {
-                Ok(link) => return self.link_peer(peer, link),
+            match opened.map_err(E::from).and_then(|opened| meet(opened.stream)) {
+                Ok(met) => return Ok(met),
                 Err(error) => failure = error,
             }
         }
@@ -308,21 +355,8 @@ impl Serve<to_worker::AdmitPeer> for Session {
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         let ticket = payload.read_all()?.try_into().map_err(|_| FrameError::BadPayload("AdmitPeer"))?;
-        let peers = &self.shared.peers;
-        peers.expect(call.peer)?;
-        let admission = Admission { peer: call.peer, request: call.request };
-        {
-            let mut tickets = lock(&peers.tickets);
-            // The daemon keeps no more of them for one worker, and would not answer.
-            if tickets.len() >= PEERS_MAX {
-                return Err(FrameError::Limit("PEERS_MAX"));
-            }
-            if tickets.insert(ticket, admission).is_some() {
-                return Err(FrameError::BadPayload("a ticket that was told before"));
-            }
-        }
-        if !peers.setup.admissions.as_ref().is_some_and(|daemon| daemon.admit(&ticket)) {
-            lock(&peers.tickets).remove(&ticket);
+        self.shared.peers.expect(call.peer)?;
+        if !self.shared.admit(ticket, Guest::Peer(call.peer), call.request)? {
             self.shared.lose_peer(call.peer);
             self.shared.reply::<()>(call.request, &Err(Status::INVALID_OPERATION));
         }

@@ -1,10 +1,11 @@
-//! Buffers in the memory that client and worker share.
+//! Buffers in the memory that client and worker share, and views of symmetric heaps.
 #![allow(unsafe_code, reason = "lends shared memory to drivers")]
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
 use penstock_device as device;
+use penstock_ggas::View;
 use penstock_link::{Arena, Body};
 use penstock_wire::calls::{Serve, to_client, to_worker};
 use penstock_wire::id::kind;
@@ -28,6 +29,21 @@ unsafe impl device::HostMemory for Part {
             (Some(start), Ok(bytes)) => (start, bytes),
             _ => (NonNull::dangling(), 0),
         }
+    }
+}
+
+/// One PE's view of a heap, lent to a driver.
+pub(super) struct HeapView {
+    pub(super) view: View,
+    /// The heap's memory counts as the session's as long as a driver has it.
+    pub(super) _share: Arc<device::Share>,
+}
+
+// SAFETY: the view stays mapped as long as it lives. The addresses of parts that only a proxy reaches can not be touched: nothing
+// here copies to or from a view but within the PE's own part (see `super::heap`), and what kernels touch ends their own worker.
+unsafe impl device::HostMemory for HeapView {
+    fn range(&self) -> (NonNull<u8>, usize) {
+        self.view.range()
     }
 }
 

@@ -16,12 +16,26 @@ use crate::core::rect::{self, Layout};
 use crate::core::target::HostTarget;
 use crate::edge::{ClError, ClResult, Object, Ref, array, cl_entry, require};
 
-/// The memory object of a command in `queue`.
-pub(super) fn object_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
+/// The memory object of a command in `queue`, which may be a heap.
+fn any_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
     let mem = Mem::borrow(raw)?;
     // "CL_INVALID_CONTEXT if the context associated with command_queue and buffer are not the same"
     require(Arc::ptr_eq(&mem.context, &queue.context), CL_INVALID_CONTEXT)?;
     Ok(mem)
+}
+
+/// The memory object of a command in `queue`.
+pub(super) fn object_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
+    let mem = any_for(queue, raw)?;
+    // cl_penstock_global_buffer: "CL_INVALID_OPERATION for every other command on a global buffer".
+    require(!matches!(mem.kind, Kind::Heap(_)), CL_INVALID_OPERATION)?;
+    Ok(mem)
+}
+
+/// The buffer of a read or write in `queue`, or the heap, of which the device's own part is meant.
+fn transfer_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
+    let mem = any_for(queue, raw)?;
+    if matches!(mem.kind, Kind::Heap(_)) { Ok(mem) } else { buffer_for(queue, raw) }
 }
 
 /// The buffer of a command in `queue`.
@@ -80,7 +94,7 @@ cl_entry! {
         event: *mut cl_event,
     ) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
-        let mem = buffer_for(&queue, buffer)?;
+        let mem = transfer_for(&queue, buffer)?;
         let range = mem.range(offset, size)?;
         // "CL_INVALID_VALUE ... if ptr is a NULL value."
         require(!pointer.is_null(), CL_INVALID_VALUE)?;
@@ -93,7 +107,10 @@ cl_entry! {
             // SAFETY: "ptr is the pointer to buffer in host memory where data is to be read into", until the command ends.
             let target = unsafe { HostTarget::linear(pointer.cast(), size, None) };
             let read = if blocking == CL_FALSE { PoolQueue::read } else { PoolQueue::read_now };
-            read(&queue.pool, &mem.pool, range, target, &waits, want(event))?
+            match &mem.kind {
+                Kind::Heap(heap) => heap.read(&queue.pool, range, target, &waits)?,
+                _ => read(&queue.pool, &mem.pool, range, target, &waits, want(event))?,
+            }
         };
         check_read(blocking, enqueued.as_ref())?;
         // SAFETY: a place for an event.
@@ -113,7 +130,7 @@ cl_entry! {
         event: *mut cl_event,
     ) -> ClResult<()> {
         let queue = Queue::borrow_host(queue)?;
-        let mem = buffer_for(&queue, buffer)?;
+        let mem = transfer_for(&queue, buffer)?;
         mem.range(offset, size)?;
         // "CL_INVALID_VALUE ... if ptr is a NULL value."
         require(!pointer.is_null(), CL_INVALID_VALUE)?;
@@ -126,7 +143,10 @@ cl_entry! {
             // SAFETY: "ptr is the pointer to buffer in host memory where data is to be ... written from"; `size` bytes, which
             // are inside a buffer, are no longer than a slice may be.
             let bytes = unsafe { slice::from_raw_parts(pointer.cast(), size) };
-            queue.pool.write(&mem.pool, offset as u64, bytes, &waits, want(event))?
+            match &mem.kind {
+                Kind::Heap(heap) => heap.write(&queue.pool, offset as u64, bytes, &waits, want(event))?,
+                _ => queue.pool.write(&mem.pool, offset as u64, bytes, &waits, want(event))?,
+            }
         };
         check_written(blocking, enqueued.as_ref())?;
         // SAFETY: a place for an event.

@@ -263,7 +263,7 @@ fn create_view(
             require(pixel == base.pixel, CL_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
             image.host = base.host;
         }
-        Kind::Pipe { .. } => return Err(ClError(invalid)),
+        Kind::Pipe { .. } | Kind::Heap(_) => return Err(ClError(invalid)),
     }
     check_supported(&object.context, flags, &image)?;
     let (size, shape) = (image.bytes(), image.shape(true));

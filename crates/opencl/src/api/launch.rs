@@ -88,7 +88,7 @@ cl_entry! {
 }
 
 /// The kernel of a command in `queue`, ready to run.
-fn kernel_for(queue: &Queue, raw: cl_kernel) -> ClResult<Ref<Kernel>> {
+pub(super) fn kernel_for(queue: &Queue, raw: cl_kernel) -> ClResult<Ref<Kernel>> {
     let kernel = Kernel::borrow(raw)?;
     // "CL_INVALID_CONTEXT if context associated with command_queue and kernel are not the same"
     require(std::sync::Arc::ptr_eq(&kernel.program.context, &queue.context), CL_INVALID_CONTEXT)?;
@@ -100,7 +100,7 @@ fn kernel_for(queue: &Queue, raw: cl_kernel) -> ClResult<Ref<Kernel>> {
 
 /// # Safety
 /// Each of `arrays` is `NULL` or leads to `dims` numbers.
-unsafe fn range(
+pub(super) unsafe fn range(
     queue: &Queue,
     kernel: &Kernel,
     dims: cl_uint,

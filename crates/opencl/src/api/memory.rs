@@ -98,6 +98,8 @@ cl_entry! {
         create_info: *const c_void,
     ) -> ClResult<cl_mem> {
         let buffer = Mem::borrow(buffer)?;
+        // A heap is no buffer object: kernels reach all of it, or nothing.
+        require(!matches!(buffer.kind, Kind::Heap(_)), CL_INVALID_OPERATION)?;
         // "CL_INVALID_MEM_OBJECT if buffer is not a valid buffer object or is a sub-buffer object."
         require(matches!(buffer.kind, Kind::Buffer) && buffer.parent.is_none(), CL_INVALID_MEM_OBJECT)?;
         let flags = memory::inherit_flags(flags, buffer.flags)?;

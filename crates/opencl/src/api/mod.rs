@@ -6,6 +6,7 @@ pub mod commands;
 pub mod context;
 pub mod device;
 pub mod event;
+pub mod heap;
 pub mod icd;
 pub mod image;
 pub mod kernel;

@@ -118,6 +118,8 @@ functions! {
         icd::clIcdGetPlatformIDsKHR, icd::clIcdGetFunctionAddressForPlatformKHR, icd::clIcdSetPlatformDispatchDataKHR,
         queue::clCreateCommandQueueWithPropertiesKHR,
         launch::clGetKernelSuggestedLocalWorkSizeKHR, program::clCreateProgramWithILKHR,
+        heap::clCreateGlobalBufferPENSTOCK, heap::clEnqueueCollectiveNDRangeKernelPENSTOCK,
+        heap::clGetGlobalBufferInfoPENSTOCK, heap::clAbortGlobalBufferPENSTOCK, heap::clResetGlobalBufferPENSTOCK,
     }
 }
 

@@ -62,6 +62,13 @@ impl Context {
         }
     }
 
+    /// Tells the program's `pfn_notify`, if it gave one, what a code does not say.
+    pub(crate) fn tell(&self, text: &str) {
+        if let Some(notify) = &self.notify {
+            notify(text);
+        }
+    }
+
     /// Whether `device` is one of this context's.
     pub(crate) fn has(&self, device: &Ref<Device>) -> bool {
         self.devices.iter().any(|known| Arc::ptr_eq(known, device))

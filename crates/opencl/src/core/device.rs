@@ -101,11 +101,13 @@ fn changed(device: &penstock_client::Device, name: cl_device_info, bytes: &[u8])
         // A native kernel is a function of the program's own process.
         CL_DEVICE_EXECUTION_CAPABILITIES => kept(CL_EXEC_KERNEL),
         CL_DEVICE_EXTENSIONS => {
-            let mut names = extensions::names(bytes).into_bytes();
+            let mut names = extensions::names(bytes, device.shares_host_memory()).into_bytes();
             names.push(0);
             Some(names.into())
         }
-        CL_DEVICE_EXTENSIONS_WITH_VERSION => Some(extensions::with_version(bytes).into()),
+        CL_DEVICE_EXTENSIONS_WITH_VERSION => {
+            Some(extensions::with_version(bytes, device.shares_host_memory()).into())
+        }
         CL_DEVICE_VERSION => Some(capped(bytes).into()),
         CL_DEVICE_NUMERIC_VERSION => {
             let version = cl_version::from_ne_bytes(*bytes.first_chunk()?).min(extensions::version(3, 0, 0));

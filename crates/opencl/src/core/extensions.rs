@@ -11,6 +11,9 @@ use std::ffi::c_char;
 /// Extensions of the platform itself, and their versions.
 const OWN: [(&str, cl_version); 1] = [("cl_khr_icd", version(2, 0, 0))];
 
+/// Symmetric heaps: of devices that compute on the host's memory, where other devices' kernels reach them.
+const HEAPS: (&str, cl_version) = ("cl_penstock_global_buffer", version(0, 1, 0));
+
 /// Extensions of the API that we do not serve. A name with a `*` stands for all that begin so.
 const NOT_SERVED: &[&str] = &[
     "cl_khr_icd",
@@ -92,17 +95,23 @@ pub(crate) fn is_served(name: &str) -> bool {
     })
 }
 
-/// `CL_DEVICE_EXTENSIONS` without those that are not served; `raw` is the driver's answer.
-pub(crate) fn names(raw: &[u8]) -> String {
+/// `CL_DEVICE_EXTENSIONS` without those that are not served; `raw` is the driver's answer. `heaps`: with what we add for them.
+pub(crate) fn names(raw: &[u8], heaps: bool) -> String {
     let raw = String::from_utf8_lossy(raw);
     let names = raw.trim_end_matches('\0').split_ascii_whitespace().filter(|name| is_served(name));
-    names.collect::<Vec<_>>().join(" ")
+    names.chain(heaps.then_some(HEAPS.0)).collect::<Vec<_>>().join(" ")
 }
 
-/// `CL_DEVICE_EXTENSIONS_WITH_VERSION` without those that are not served; `raw` is the driver's answer.
-pub(crate) fn with_version(raw: &[u8]) -> Vec<u8> {
+/// `CL_DEVICE_EXTENSIONS_WITH_VERSION`, as [`names`].
+pub(crate) fn with_version(raw: &[u8], heaps: bool) -> Vec<u8> {
     let entries = raw.chunks_exact(size_of::<cl_name_version>());
-    entries.filter(|entry| is_served(&name_of(entry))).flatten().copied().collect()
+    let mut served: Vec<u8> = entries.filter(|entry| is_served(&name_of(entry))).flatten().copied().collect();
+    if heaps {
+        let own = named(HEAPS.0, HEAPS.1);
+        served.extend(own.version.to_ne_bytes());
+        served.extend(own.name.iter().map(|byte| *byte as u8));
+    }
+    served
 }
 
 fn name_of(entry: &[u8]) -> String {
@@ -124,10 +133,13 @@ pub(crate) fn common(devices: &[std::sync::Arc<Device>]) -> Vec<cl_name_version>
 }
 
 fn of_device(device: &Device) -> String {
-    device.info(CL_DEVICE_EXTENSIONS).map(names).unwrap_or_default()
+    device.info(CL_DEVICE_EXTENSIONS).map(|raw| names(raw, device.shares_host_memory())).unwrap_or_default()
 }
 
 fn version_of(device: &Device, name: &str) -> cl_version {
+    if name == HEAPS.0 {
+        return HEAPS.1;
+    }
     let all = device.info(CL_DEVICE_EXTENSIONS_WITH_VERSION).unwrap_or_default();
     let mut entries = all.chunks_exact(size_of::<cl_name_version>());
     let entry = entries.find(|entry| name_of(entry) == name);
@@ -163,8 +175,9 @@ mod tests {
     #[test]
     fn extensions_of_the_language_pass() {
         let raw = b"cl_khr_fp64 cl_khr_gl_sharing  cl_khr_icd cl_intel_subgroups cl_khr_command_buffer_multi_device \0";
-        assert_eq!(names(raw), "cl_khr_fp64 cl_intel_subgroups");
-        assert_eq!(names(b"\0"), "");
+        assert_eq!(names(raw, false), "cl_khr_fp64 cl_intel_subgroups");
+        assert_eq!(names(raw, true), "cl_khr_fp64 cl_intel_subgroups cl_penstock_global_buffer");
+        assert_eq!(names(b"\0", false), "");
     }
 
     #[test]
@@ -176,8 +189,10 @@ mod tests {
             bytes
         };
         let (keep, drop) = (entry("cl_khr_fp16"), entry("cl_khr_semaphore"));
-        assert_eq!(with_version(&[drop, keep.clone()].concat()), keep);
-        assert_eq!(with_version(b"short"), b"");
+        assert_eq!(with_version(&[drop, keep.clone()].concat(), false), keep);
+        assert_eq!(with_version(b"short", false), b"");
+        let own = with_version(b"", true);
+        assert_eq!((own.len(), name_of(&own)), (size_of::<cl_name_version>(), HEAPS.0.to_owned()));
         assert_eq!(name_of(&keep), "cl_khr_fp16");
         assert_eq!(text(&named("cl_khr_icd", 0)), "cl_khr_icd");
     }

@@ -182,7 +182,11 @@ impl Kernel {
         let raw = handle(bytes).filter(|_| size == HANDLE).unwrap_or(0);
         if let Ok(mem) = Mem::borrow(without_provenance_mut(raw)) {
             self.note_origin(index, &mem);
-            self.pool.set(index, ArgValue::Memory(Some(mem.pool.clone())));
+            let value = match &mem.kind {
+                Kind::Heap(heap) => ArgValue::Heap(heap.clone()),
+                _ => ArgValue::Memory(Some(mem.pool.clone())),
+            };
+            self.pool.set(index, value);
         } else if let Ok(sampler) = Sampler::borrow(without_provenance_mut(raw)) {
             self.pool.set(index, ArgValue::Sampler(sampler.pool.clone()));
         } else {
@@ -203,6 +207,10 @@ impl Kernel {
         let mem = Mem::borrow(without_provenance_mut(raw))?;
         require(Arc::ptr_eq(&mem.context, &self.program.context), CL_INVALID_MEM_OBJECT)?;
         match (kind, &mem.kind) {
+            (ArgKind::Buffer, Kind::Heap(heap)) => {
+                self.note_origin(index, &mem);
+                return Ok(ArgValue::Heap(heap.clone()));
+            }
             (ArgKind::Buffer, Kind::Buffer) | (ArgKind::Pipe, Kind::Pipe { .. }) => {}
             (ArgKind::Image { image_type, reads, writes }, Kind::Image(image)) => {
                 require(image.image_type == image_type, CL_INVALID_ARG_VALUE)?;

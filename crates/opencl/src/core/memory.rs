@@ -61,6 +61,8 @@ pub(crate) enum Kind {
         /// Packets that it holds.
         packets_max: cl_uint,
     },
+    /// A symmetric heap (`cl_penstock_global_buffer`); its size is that of each device's part.
+    Heap(Arc<penstock_client::Heap>),
 }
 
 impl Object for Mem {
@@ -104,7 +106,7 @@ impl Mem {
     /// `CL_MEM_TYPE`.
     pub(crate) fn object_type(&self) -> cl_mem_object_type {
         match &self.kind {
-            Kind::Buffer => CL_MEM_OBJECT_BUFFER,
+            Kind::Buffer | Kind::Heap(_) => CL_MEM_OBJECT_BUFFER,
             Kind::Image(image) => image.image_type,
             Kind::Pipe { .. } => CL_MEM_OBJECT_PIPE,
         }

@@ -29,7 +29,7 @@ pub unsafe extern "C" fn wtr_create_buffer(
         if size == 0 {
             return Err(Error::Invalid("a buffer of 0 bytes can not be made".into()));
         }
-        let buffer = Buffer { id: run.object_id(), rank, device, size: size as u64 };
+        let buffer = Buffer { id: run.object_id(), rank, device, size: size as u64, is_part: false };
         let request = Request::CreateBuffer { buffer: buffer.id, size: buffer.size, flags: flag.into() };
         // SAFETY: the caller's promise.
         unsafe { run.command(rank, device, request, std::ptr::null_mut(), evt) }?;
@@ -184,7 +184,15 @@ pub unsafe extern "C" fn wtr_release_buffer(
 ) {
     enter("wtr_release_buffer", (), || {
         let run = run::current()?;
-        let found = run.objects().buffers.remove(buffer)?;
+        let found = {
+            let mut objects = run.objects();
+            if objects.buffers.get(buffer)?.is_part {
+                return Err(Error::Invalid(
+                    "the buffer is a part of a heap; wtr_release_heap releases it".into(),
+                ));
+            }
+            objects.buffers.remove(buffer)?
+        };
         let request = Request::ReleaseBuffer { buffer: found.id };
         // SAFETY: the caller's promise.
         unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }

@@ -79,19 +79,8 @@ pub unsafe extern "C" fn wtr_run_kernel_v(
     enter("wtr_run_kernel", (), || {
         let run = run::current()?;
         let found = *run.objects().kernels.get(kernel)?;
-        if !(1..=3).contains(&work_dim) {
-            return Err(Error::Invalid(format!("work_dim is {work_dim}, and must be 1, 2 or 3")));
-        }
         // SAFETY: the caller's promise.
-        let global = unsafe { triple(global_work_size, work_dim, 1) };
-        let range = Range {
-            dims: work_dim,
-            // SAFETY: the caller's promise.
-            offset: unsafe { triple(global_offset, work_dim, 0) }.unwrap_or_default(),
-            global: global.ok_or_else(|| Error::Invalid("the global work size is NULL".into()))?,
-            // SAFETY: the caller's promise.
-            local: unsafe { triple(local_work_size, work_dim, 1) },
-        };
+        let range = unsafe { range_of(work_dim, global_offset, global_work_size, local_work_size) }?;
         let mut args = Vec::with_capacity(num_args as usize);
         for index in 0..num_args as usize {
             // SAFETY: there are `num_args` of each.
@@ -103,6 +92,31 @@ pub unsafe extern "C" fn wtr_run_kernel_v(
         // SAFETY: the caller's promise.
         unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
     });
+}
+
+/// The work-items of a launch.
+///
+/// # Safety
+/// As for [`wtr_run_kernel_v`].
+pub unsafe fn range_of(
+    work_dim: c_uint,
+    offset: *const usize,
+    global: *const usize,
+    local: *const usize,
+) -> Result<Range, Error> {
+    if !(1..=3).contains(&work_dim) {
+        return Err(Error::Invalid(format!("work_dim is {work_dim}, and must be 1, 2 or 3")));
+    }
+    // SAFETY: the caller's promise.
+    let sizes = unsafe { triple(global, work_dim, 1) };
+    Ok(Range {
+        dims: work_dim,
+        // SAFETY: the caller's promise.
+        offset: unsafe { triple(offset, work_dim, 0) }.unwrap_or_default(),
+        global: sizes.ok_or_else(|| Error::Invalid("the global work size is NULL".into()))?,
+        // SAFETY: the caller's promise.
+        local: unsafe { triple(local, work_dim, 1) },
+    })
 }
 
 /// Up to three sizes; those that are not given are `rest`.
@@ -118,7 +132,11 @@ unsafe fn triple(sizes: *const usize, count: c_uint, rest: u64) -> Option<[u64; 
     Some(triple)
 }
 
-unsafe fn argument(
+/// One argument of a kernel.
+///
+/// # Safety
+/// `value` has so many bytes as its size says.
+pub unsafe fn argument(
     run: &Run,
     kernel: &Kernel,
     index: usize,
@@ -133,6 +151,11 @@ unsafe fn argument(
         return Ok(Arg::Bytes(unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size) }.to_vec()));
     }
     let objects = run.objects();
+    if objects.heaps.get(value.cast_mut().cast()).is_ok() {
+        return Err(Error::Invalid(format!(
+            "argument {index} is a heap, whose kernels may wait for those of other devices: wtr_run_collective launches all of them"
+        )));
+    }
     let buffer = objects.buffers.get(value.cast_mut().cast()).map_err(|error| {
         Error::Invalid(format!("argument {index}: its size is 0, so it has to be a buffer, but {error}"))
     })?;

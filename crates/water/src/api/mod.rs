@@ -7,6 +7,7 @@ mod devices;
 mod event;
 mod extra;
 mod handles;
+mod heap;
 mod kernel;
 mod partition;
 mod report;

@@ -8,6 +8,7 @@ use super::handles::Handles;
 use super::{Opaque, report};
 use crate::command::{CommandId, DeviceInfo, InPool, ObjectId, Rank};
 use crate::error::Error;
+use crate::heap::Pe;
 use crate::root::Request;
 use crate::runtime::Runtime;
 
@@ -66,6 +67,10 @@ pub struct Objects {
     pub kernels: Handles<Kernel>,
     /// Events.
     pub events: Handles<Event>,
+    /// Heaps.
+    pub heaps: Handles<Heap>,
+    /// The last launch over any heap.
+    last_collective: Vec<CommandId>,
 }
 
 /// A buffer.
@@ -79,6 +84,21 @@ pub struct Buffer {
     pub device: u32,
     /// In bytes.
     pub size: u64,
+    /// A heap has it.
+    pub is_part: bool,
+}
+
+/// A heap.
+#[derive(Clone, Debug)]
+pub struct Heap {
+    /// Its id.
+    pub id: ObjectId,
+    /// Its devices.
+    pub pes: Vec<Pe>,
+    /// The handles of their parts, which are buffers.
+    pub parts: Vec<usize>,
+    /// What makes it, or the last launch over it: it can not go away before.
+    pub users: Vec<CommandId>,
 }
 
 /// A kernel.
@@ -147,6 +167,8 @@ impl Run {
             buffers: Handles::new("buffer", 2),
             kernels: Handles::new("kernel", 3),
             events: Handles::new("event", 4),
+            heaps: Handles::new("heap", 5),
+            last_collective: Vec::new(),
         };
         Self { runtime, devices, objects: Mutex::new(objects) }
     }
@@ -174,7 +196,12 @@ impl Run {
 
     /// A new id for a buffer or kernel.
     pub fn object_id(&self) -> ObjectId {
-        self.runtime.with_root(|root| root.object()).unwrap_or_default()
+        self.object_ids(1)
+    }
+
+    /// So many new ids, one after the other; the first of them.
+    pub fn object_ids(&self, count: u64) -> ObjectId {
+        self.runtime.with_root(|root| root.objects(count)).unwrap_or_default()
     }
 
     /// Issues a command. With an event to store to it returns at once, else when the command has ended.
@@ -190,7 +217,37 @@ impl Run {
         evt: *mut *mut Opaque,
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
-        let waits = unsafe { self.waits(wait_evt) }?;
+        unsafe { self.commands(vec![(rank, device, request)], wait_evt, evt) }.map(|_| ())
+    }
+
+    /// Issues commands of one call, which one event stands for: all wait for the same. They are returned, if an event was given.
+    ///
+    /// # Safety
+    /// As for [`Run::command`].
+    pub unsafe fn commands(
+        &self,
+        requests: Vec<(Rank, u32, Request)>,
+        wait_evt: *mut *mut Opaque,
+        evt: *mut *mut Opaque,
+    ) -> Result<Vec<CommandId>, Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.commands_after(&[], requests, wait_evt, evt) }
+    }
+
+    /// As [`Run::commands`], and they also wait for `after`.
+    ///
+    /// # Safety
+    /// As for [`Run::command`].
+    pub unsafe fn commands_after(
+        &self,
+        after: &[CommandId],
+        requests: Vec<(Rank, u32, Request)>,
+        wait_evt: *mut *mut Opaque,
+        evt: *mut *mut Opaque,
+    ) -> Result<Vec<CommandId>, Error> {
+        // SAFETY: the caller's promise.
+        let mut waits = unsafe { self.waits(wait_evt) }?;
+        waits.extend_from_slice(after);
         let slot = if evt.is_null() {
             None
         } else {
@@ -201,30 +258,64 @@ impl Run {
             }
             Some(event)
         };
-        let issue = |root: &mut crate::root::Root| root.issue(rank, device, waits, request);
-        let id = self.runtime.with_root(issue).ok_or(Error::State("this is not the root"))?;
+        let issue = |root: &mut crate::root::Root| {
+            let issue = |(rank, device, request)| root.issue(rank, device, waits.clone(), request);
+            requests.into_iter().map(issue).collect::<Vec<_>>()
+        };
+        let ids = self.runtime.with_root(issue).ok_or(Error::State("this is not the root"))?;
         match slot {
-            None => self.finish(&[id]),
-            Some(event) => {
-                let old = {
-                    let mut objects = self.objects();
-                    if event.is_null() {
-                        let made =
-                            objects.events.add(Event { commands: vec![id], is_bound: true, error: None });
-                        // SAFETY: the caller's promise.
-                        unsafe { evt.write(made) };
-                        Vec::new()
-                    } else {
-                        let event = objects.events.get_mut(event)?;
-                        event.is_bound = true;
-                        event.error = None;
-                        std::mem::replace(&mut event.commands, vec![id])
-                    }
-                };
-                self.let_go(&old);
-                Ok(())
-            }
+            None => self.finish(&ids).map(|()| Vec::new()),
+            // SAFETY: the caller's promise.
+            Some(event) => unsafe { self.bind(event, evt, &ids) }.map(|()| ids),
         }
+    }
+
+    /// Lets an event stand for these commands; makes one where there is none.
+    ///
+    /// # Safety
+    /// `evt` leads to an event pointer, which is `event`.
+    unsafe fn bind(&self, event: *mut Opaque, evt: *mut *mut Opaque, ids: &[CommandId]) -> Result<(), Error> {
+        let old = {
+            let mut objects = self.objects();
+            if event.is_null() {
+                let made = objects.events.add(Event { commands: ids.to_vec(), is_bound: true, error: None });
+                // SAFETY: the caller's promise.
+                unsafe { evt.write(made) };
+                Vec::new()
+            } else {
+                let event = objects.events.get_mut(event)?;
+                event.is_bound = true;
+                event.error = None;
+                std::mem::replace(&mut event.commands, ids.to_vec())
+            }
+        };
+        self.let_go(&old);
+        Ok(())
+    }
+
+    /// The last launch over any heap, if it has not ended.
+    pub fn last_collective(&self) -> Vec<CommandId> {
+        self.objects().last_collective.clone()
+    }
+
+    /// Issues one launch over a heap: a command for each of its devices.
+    ///
+    /// # Safety
+    /// As for [`Run::command`].
+    pub unsafe fn collective(
+        &self,
+        heap: *mut Opaque,
+        requests: Vec<(Rank, u32, Request)>,
+        wait_evt: *mut *mut Opaque,
+        evt: *mut *mut Opaque,
+    ) -> Result<(), Error> {
+        let made = self.objects().heaps.get(heap)?.users.clone();
+        // SAFETY: the caller's promise.
+        let ids = unsafe { self.commands_after(&made, requests, wait_evt, evt) }?;
+        let mut objects = self.objects();
+        objects.last_collective.clone_from(&ids);
+        objects.heaps.get_mut(heap)?.users = ids;
+        Ok(())
     }
 
     /// The commands that a command has to wait for.

@@ -34,6 +34,8 @@ jumps! {
     wtr_get_device => wtr_get_device_c;
     /// `wtr_run_kernel`.
     wtr_run_kernel => wtr_run_kernel_c;
+    /// `wtr_run_collective`.
+    wtr_run_collective => wtr_run_collective_c;
     /// `wtr_merge_events`.
     wtr_merge_events => wtr_merge_events_c;
     /// `wtr_wait_for_events`.

@@ -9,8 +9,9 @@ pub mod opencl;
 pub mod pool;
 pub mod sim;
 
-use crate::command::{Arg, Code, CommandId, DeviceInfo, ObjectId, Range, Times};
+use crate::command::{Arg, Code, CommandId, DeviceInfo, ObjectId, Range, Rank, Times};
 use crate::doorbell::Doorbell;
+use crate::heap::{HeapPlan, Word};
 use crate::transport::Span;
 
 /// One operation of one device.
@@ -85,6 +86,25 @@ pub enum Operation<'a> {
         to_offset: u64,
         /// How many.
         size: u64,
+    },
+    /// See `Work::CreateHeap`.
+    CreateHeap {
+        /// The heap.
+        plan: &'a HeapPlan,
+        /// Which member this back end is.
+        member: u32,
+    },
+    /// See `Work::ReleaseHeap`.
+    ReleaseHeap {
+        /// Which.
+        heap: ObjectId,
+    },
+    /// See `Work::AbortHeap`.
+    AbortHeap {
+        /// Which.
+        heap: ObjectId,
+        /// Why.
+        reason: &'a str,
     },
 }
 
@@ -164,5 +184,30 @@ pub trait Backend: Send + std::fmt::Debug {
     /// Whether bytes take time between the host and this device of a hollow back end: then writes and reads are started too.
     fn takes_time(&self, _device: u32) -> bool {
         false
+    }
+
+    /// Another member of a heap says something to this one.
+    fn hear(&mut self, _heap: ObjectId, _word: Word) {}
+
+    /// What is to be said to other members of heaps, and to the root.
+    fn words(&mut self) -> Vec<(Rank, ObjectId, Word)> {
+        Vec::new()
+    }
+
+    /// A kernel that others wait for over this heap will not run: they return.
+    fn abort_heap(&mut self, _heap: ObjectId, _reason: &str) {}
+
+    /// Ranks that may be gone: a heap that they are members of was aborted.
+    fn doubts(&mut self) -> Vec<Rank> {
+        Vec::new()
+    }
+}
+
+/// What a back end says that has no heaps: `why` ends the sentence.
+pub fn no_heaps(why: &str) -> Failure {
+    Failure {
+        code: crate::error::code::INVALID,
+        message: format!("there are no heaps here: {why}"),
+        log: String::new(),
     }
 }

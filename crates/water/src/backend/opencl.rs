@@ -1,29 +1,32 @@
 //! The node's OpenCL platforms. One context for the devices of a platform, one queue for each device; what a command waits for
 //! in the same context is the driver's wait list.
 
+mod about;
+mod heap;
+mod program;
+mod source;
+
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_device::{
-    Arg as DeviceArg, Context, Device, Driver, Event, Kernel, Mem, Program, Queue, Range as DeviceRange,
-    Staged, Status, Want,
+    Arg as DeviceArg, Context, Device, Driver, Event, Mem, Program, Queue, Range as DeviceRange, Staged,
+    Status, Want,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::program::{MadeKernel, ProgramKey};
 use super::{Backend, Ended, Failure, Memory, Operation};
 use crate::clock::Clock;
-use crate::command::{Arg, Code, CommandId, DeviceInfo, ObjectId, Range, Times};
+use crate::command::{Arg, CommandId, DeviceInfo, ObjectId, Range, Rank, Times};
 use crate::doorbell::Doorbell;
 use crate::error::code;
+use crate::heap::{HeapPlan, Word};
 use crate::transport::Span;
 
-/// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE`.
-const OUT_OF_ORDER: u64 = 1 << 0;
 /// `CL_QUEUE_PROFILING_ENABLE`.
 const PROFILING: u64 = 1 << 1;
-/// `CL_DEVICE_QUEUE_ON_HOST_PROPERTIES`.
-const QUEUE_PROPERTIES: u32 = 0x102A;
 /// Built programs that are kept for further kernels of the same code: an application has some, a few devices each.
 const PROGRAMS_KEPT: usize = 64;
 
@@ -41,6 +44,9 @@ pub struct OpenCl {
     refused: FxHashSet<CommandId>,
     /// Devices that were given something since the last poll.
     unflushed: Vec<u32>,
+    heaps: heap::Heaps,
+    /// What to say to other ranks about heaps.
+    words: Vec<(Rank, ObjectId, Word)>,
     news: Receiver<News>,
     post: Sender<News>,
     bell: Arc<Mutex<Doorbell>>,
@@ -56,15 +62,6 @@ struct Slot {
     domain: u32,
 }
 
-#[derive(Debug)]
-struct MadeKernel {
-    kernel: Kernel,
-    args: usize,
-    name: String,
-}
-
-type ProgramKey = (u32, Code, String);
-
 /// What other threads tell.
 enum News {
     Ended(Ended),
@@ -76,6 +73,14 @@ enum News {
         key: Box<ProgramKey>,
         made: Result<(Program, MadeKernel), Failure>,
     },
+    /// A heap is there, or cannot be.
+    Heap {
+        id: CommandId,
+        heap: ObjectId,
+        made: Result<heap::Member, Failure>,
+    },
+    /// Something is to be said to another rank about a heap.
+    Word(Rank, ObjectId, Word),
 }
 
 impl std::fmt::Debug for News {
@@ -83,6 +88,8 @@ impl std::fmt::Debug for News {
         match self {
             Self::Ended(ended) => ended.fmt(f),
             Self::Built { id, .. } => f.debug_tuple("Built").field(id).finish(),
+            Self::Heap { id, .. } => f.debug_tuple("Heap").field(id).finish(),
+            Self::Word(to, ..) => f.debug_tuple("Word").field(to).finish(),
         }
     }
 }
@@ -101,6 +108,8 @@ impl OpenCl {
             events: FxHashMap::default(),
             refused: FxHashSet::default(),
             unflushed: Vec::new(),
+            heaps: heap::Heaps::default(),
+            words: Vec::new(),
             news,
             post,
             bell: Arc::default(),
@@ -113,9 +122,9 @@ impl OpenCl {
             let devices = platform.devices();
             let Ok(context) = Context::new(&platform, &devices, Box::new(|_| {})) else { continue };
             for device in devices {
-                let properties = PROFILING | out_of_order(&device);
+                let properties = PROFILING | about::out_of_order(&device);
                 let Ok(queue) = Queue::new(&context, &device, properties, 0) else { continue };
-                backend.infos.push(describe(&platform, &device));
+                backend.infos.push(about::describe(&platform, &device));
                 backend.devices.push(Slot { device, context: context.clone(), queue, domain });
             }
         }
@@ -163,7 +172,17 @@ impl OpenCl {
                 self.kernels.remove(kernel);
                 Ok(None)
             }
-            Operation::Run { kernel, range, args } => self.run(&queue, *kernel, range, args, &waits),
+            Operation::ReleaseHeap { heap } => {
+                self.release_heap(*heap);
+                Ok(None)
+            }
+            Operation::AbortHeap { heap, reason } => {
+                self.heaps.abort(*heap, reason);
+                Ok(None)
+            }
+            Operation::Run { kernel, range, args } => {
+                self.run((&queue, device), *kernel, range, args, &waits)
+            }
             Operation::Write { buffer, offset, from } => {
                 let mem = self.buffer(*buffer)?;
                 if waits.is_empty()
@@ -180,27 +199,7 @@ impl OpenCl {
                     .map_err(|status| failure(status, "write a buffer"))
             }
             Operation::Read { buffer, offset, into } => {
-                let mem = self.buffer(*buffer)?;
-                if waits.is_empty()
-                    && let Some(memory) = part(mem, *offset, into.length)
-                {
-                    copy(memory, *into);
-                    return Ok(None);
-                }
-                let reading = queue
-                    .read(mem, *offset, into.length as u64, &waits)
-                    .map_err(|status| failure(status, "read a buffer"))?;
-                self.events.insert(id, reading.event().clone());
-                let (post, bell, clock, into) =
-                    (self.post.clone(), Arc::clone(&self.bell), Arc::clone(&self.clock), *into);
-                reading.on_complete(Box::new(move |status, times, bytes: Staged| {
-                    let into = into;
-                    if !status.is_error() {
-                        copy(Span { start: bytes.as_ptr().cast_mut(), length: bytes.len() }, into);
-                    }
-                    tell(&post, &bell, end(id, status, times, &*clock));
-                }));
-                Err(Failure { code: IS_READING, message: String::new(), log: String::new() })
+                self.read(id, &queue, (*buffer, *offset), *into, &waits)
             }
             Operation::Copy { from, from_offset, to, to_offset, size } => {
                 let (source, target) = (self.buffer(*from)?.clone(), self.buffer(*to)?.clone());
@@ -211,8 +210,46 @@ impl OpenCl {
                 }
                 self.copy_between(id, (&source, *from_offset, *from), (&target, *to_offset), *size, &waits)
             }
-            Operation::CreateKernel { .. } => Ok(None),
+            Operation::CreateKernel { .. } | Operation::CreateHeap { .. } => Ok(None),
         }
+    }
+
+    fn release_heap(&mut self, heap: ObjectId) {
+        for (part, _, _) in self.heaps.parts(heap) {
+            self.buffers.remove(&part);
+        }
+        self.heaps.remove(heap);
+    }
+
+    /// Reads a buffer. Where that takes time, it reports by itself.
+    fn read(
+        &mut self,
+        id: CommandId,
+        queue: &Queue,
+        (buffer, offset): (ObjectId, u64),
+        into: Span,
+        waits: &[&Event],
+    ) -> Result<Option<Event>, Failure> {
+        let mem = self.buffer(buffer)?;
+        if waits.is_empty()
+            && let Some(memory) = part(mem, offset, into.length)
+        {
+            copy(memory, into);
+            return Ok(None);
+        }
+        let reading = queue
+            .read(mem, offset, into.length as u64, waits)
+            .map_err(|status| failure(status, "read a buffer"))?;
+        self.events.insert(id, reading.event().clone());
+        let (post, bell, clock) = (self.post.clone(), Arc::clone(&self.bell), Arc::clone(&self.clock));
+        reading.on_complete(Box::new(move |status, times, bytes: Staged| {
+            let into = into;
+            if !status.is_error() {
+                copy(Span { start: bytes.as_ptr().cast_mut(), length: bytes.len() }, into);
+            }
+            tell(&post, &bell, end(id, status, times, &*clock));
+        }));
+        Err(Failure { code: IS_READING, message: String::new(), log: String::new() })
     }
 
     /// Between two platforms bytes pass the host. The read is in the source's context, where the waits may not be: they have ended, or
@@ -251,7 +288,7 @@ impl OpenCl {
 
     fn run(
         &self,
-        queue: &Queue,
+        (queue, device): (&Queue, u32),
         kernel: ObjectId,
         range: &Range,
         args: &[Arg],
@@ -282,6 +319,10 @@ impl OpenCl {
                 Arg::Buffer(buffer) => {
                     made.kernel.set(index, DeviceArg::Mem(Some(self.buffer(*buffer)?))).map_err(bad)?
                 }
+                Arg::Heap(heap) => {
+                    let (_, view) = self.heaps.view(*heap, device)?;
+                    made.kernel.set(index, DeviceArg::Mem(Some(view))).map_err(bad)?
+                }
             }
         }
         let bad = |status| failure(status, &format!("run kernel {}", made.name));
@@ -302,9 +343,10 @@ impl OpenCl {
         let (name, object, post, bell) =
             ((*name).to_owned(), *object, self.post.clone(), Arc::clone(&self.bell));
         let work = move || {
-            let made = ready
-                .map_or_else(|| build(&context, &built_for, &key.1, &key.2), Ok)
-                .and_then(|program| kernel(&program, &built_for, &name).map(|kernel| (program, kernel)));
+            let made =
+                ready.map_or_else(|| program::build(&context, &built_for, &key.1, &key.2), Ok).and_then(
+                    |program| program::kernel(&program, &built_for, &name).map(|kernel| (program, kernel)),
+                );
             // Nobody listens any more: the run is over.
             _ = post.send(News::Built { id, device, object, key, made });
             ring(&bell);
@@ -314,6 +356,46 @@ impl OpenCl {
             message: format!("cannot start a thread to build a program: {error}"),
             log: String::new(),
         })
+    }
+
+    /// Makes a heap in a thread of its own: it waits for other ranks.
+    fn make_heap(&mut self, id: CommandId, plan: &HeapPlan, member: u32) -> Result<(), Failure> {
+        let refused = |message: &str| Failure {
+            code: code::OUT_OF_HOST_MEMORY,
+            message: format!("cannot make the heap: {message}"),
+            log: String::new(),
+        };
+        let rank = plan.members().get(member as usize).copied().unwrap_or_default();
+        let mut seats = Vec::new();
+        for (pe, index) in plan.own(rank) {
+            let slot = self.slot(index)?;
+            let object_max = self.infos.get(index as usize).map_or(0, about::object_max);
+            let (device, context) = (slot.device.clone(), slot.context.clone());
+            seats.push(heap::Seat { pe, index, device, context, object_max });
+        }
+        let Some(words) = self.heaps.listen(plan.heap) else {
+            return Err(refused("it is being made already"));
+        };
+        let (plan, post, bell) = (plan.clone(), self.post.clone(), Arc::clone(&self.bell));
+        let work = move || {
+            let say = |news| {
+                // Nobody listens any more: the run is over.
+                _ = post.send(news);
+                ring(&bell);
+            };
+            let tell = |to, word| say(News::Word(to, plan.heap, word));
+            let made = heap::make(&plan, member, &seats, &words, &tell);
+            say(News::Heap { id, heap: plan.heap, made });
+        };
+        let thread = std::thread::Builder::new().name("wtr-heap".into()).spawn(work);
+        thread.map(drop).map_err(|error| refused(&format!("no thread for it: {error}")))
+    }
+
+    /// The heap over which an operation's kernel talks to others.
+    fn heap_of(&self, device: u32, operation: &Operation<'_>) -> Option<Arc<penstock_ggas::Heap>> {
+        let Operation::Run { args, .. } = operation else { return None };
+        let heap = args.iter().find_map(|arg| if let Arg::Heap(heap) = arg { Some(*heap) } else { None })?;
+        self.heaps.view(heap, device).ok().map(|(heap, _)| heap)
     }
 }
 
@@ -333,8 +415,13 @@ impl Backend for OpenCl {
     }
 
     unsafe fn start(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) {
-        if matches!(operation, Operation::CreateKernel { .. }) {
-            if let Err(failure) = self.build(id, device, operation) {
+        let in_thread = match operation {
+            Operation::CreateKernel { .. } => Some(self.build(id, device, operation)),
+            Operation::CreateHeap { plan, member } => Some(self.make_heap(id, plan, *member)),
+            _ => None,
+        };
+        if let Some(started) = in_thread {
+            if let Err(failure) = started {
                 tell(
                     &self.post,
                     &self.bell,
@@ -343,6 +430,8 @@ impl Backend for OpenCl {
             }
             return;
         }
+        // From now on the heap's threads expect its kernels.
+        let over = self.heap_of(device, operation).map(|heap| (heap.running(), heap));
         // What comes after a refused operation does not run: it has no event that could tell.
         let enqueued = if after.iter().any(|earlier| self.refused.contains(earlier)) {
             Err(failure(Status::WAIT_LIST_FAILED, "run what comes after a failed command"))
@@ -355,7 +444,12 @@ impl Backend for OpenCl {
                 let (post, bell, clock) =
                     (self.post.clone(), Arc::clone(&self.bell), Arc::clone(&self.clock));
                 event.on_complete(Box::new(move |status, times| {
-                    tell(&post, &bell, end(id, status, times, &*clock))
+                    let mut ended = end(id, status, times, &*clock);
+                    if let Some((running, heap)) = over {
+                        drop(running);
+                        ended.outcome = ended.outcome.and_then(|()| heap::outcome(&heap));
+                    }
+                    tell(&post, &bell, ended);
                 }));
             }
             Ok(None) => tell(
@@ -404,6 +498,18 @@ impl Backend for OpenCl {
                     });
                     ended.push(Ended { operation: id, outcome, times: Times::default() });
                 }
+                News::Heap { id, heap, made } => {
+                    let (member, outcome) = match made {
+                        Ok(member) => (Some(member), Ok(())),
+                        Err(failure) => (None, Err(failure)),
+                    };
+                    self.heaps.add(heap, member);
+                    for (part, device, mem) in self.heaps.parts(heap) {
+                        self.buffers.insert(part, (device, mem));
+                    }
+                    ended.push(Ended { operation: id, outcome, times: Times::default() });
+                }
+                News::Word(to, heap, word) => self.words.push((to, heap, word)),
             }
         }
     }
@@ -412,6 +518,22 @@ impl Backend for OpenCl {
         let (_, mem) = self.buffers.get(&buffer)?;
         let span = part(mem, offset, usize::try_from(size).ok()?)?;
         Some(Memory { span, keep: Box::new(mem.clone()) })
+    }
+
+    fn hear(&mut self, heap: ObjectId, word: Word) {
+        self.heaps.hear(heap, word);
+    }
+
+    fn words(&mut self) -> Vec<(Rank, ObjectId, Word)> {
+        std::mem::take(&mut self.words)
+    }
+
+    fn abort_heap(&mut self, heap: ObjectId, reason: &str) {
+        self.heaps.abort(heap, reason);
+    }
+
+    fn doubts(&mut self) -> Vec<Rank> {
+        self.heaps.doubts()
     }
 
     fn wake_with(&mut self, wake: Doorbell) {
@@ -444,63 +566,6 @@ fn end(id: CommandId, status: Status, times: penstock_device::Times, clock: &dyn
     let started = ended.saturating_sub(times.ended.saturating_sub(times.started));
     let outcome = if status.is_error() { Err(failure(status, "run to its end")) } else { Ok(()) };
     Ended { operation: id, outcome, times: Times { received: 0, started, ended } }
-}
-
-fn out_of_order(device: &Device) -> u64 {
-    let info = device.info();
-    let bytes = info.iter().find(|(name, _)| *name == QUEUE_PROPERTIES).map(|(_, value)| value.as_slice());
-    let bits = bytes.and_then(|bytes| bytes.first_chunk::<8>()).map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-    bits & OUT_OF_ORDER
-}
-
-fn describe(platform: &penstock_device::Platform, device: &Device) -> DeviceInfo {
-    const CL_PLATFORM_VERSION: u32 = 0x0901;
-    let about = platform.info();
-    let version =
-        about.iter().find(|(name, _)| *name == CL_PLATFORM_VERSION).map(|(_, value)| value.as_slice());
-    DeviceInfo {
-        info: device.info(),
-        platform: platform.name(),
-        platform_version: String::from_utf8_lossy(version.unwrap_or_default())
-            .trim_end_matches('\0')
-            .to_owned(),
-        hostname: crate::runtime::hostname(),
-        in_pool: None,
-    }
-}
-
-fn build(context: &Context, device: &Device, code: &Code, options: &str) -> Result<Program, Failure> {
-    let bad = |status| failure(status, "build the program");
-    let program = match code {
-        Code::Source(source) => Program::with_source(context, source).map_err(bad)?,
-        Code::Binary(binary) => {
-            Program::with_binary(context, &[(device.clone(), binary.clone())]).1.map_err(bad)?
-        }
-    };
-    match program.build(std::slice::from_ref(device), options) {
-        Ok(()) => Ok(program),
-        Err(status) => {
-            const CL_PROGRAM_BUILD_LOG: u32 = 0x1183;
-            let report = program.report(Err(status), &[(0, device.clone())]);
-            let log = report
-                .devices
-                .iter()
-                .flat_map(|(_, info)| info)
-                .find(|(name, _)| *name == CL_PROGRAM_BUILD_LOG);
-            let log = log.map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
-            Err(Failure { log: log.unwrap_or_default(), ..failure(status, "build the program") })
-        }
-    }
-}
-
-fn kernel(program: &Program, device: &Device, name: &str) -> Result<MadeKernel, Failure> {
-    let kernel = Kernel::new(program, name).map_err(|status| {
-        let known = program.report(Ok(()), &[(0, device.clone())]).kernels;
-        let names: Vec<_> = known.iter().map(|kernel| kernel.name.as_str()).collect();
-        failure(status, &format!("find kernel `{name}` in the program; it has: {}", names.join(", ")))
-    })?;
-    let args = kernel.arg_count();
-    Ok(MadeKernel { kernel, args, name: name.to_owned() })
 }
 
 /// Memory of a buffer that the host may use in place.

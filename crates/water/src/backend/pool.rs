@@ -6,6 +6,7 @@
 //! within a node that is the thread's order, between nodes the command is kept here until then.
 
 mod desk;
+mod heap;
 mod issue;
 mod output;
 mod program;
@@ -24,9 +25,10 @@ use self::issue::{Act, Cell, Issue, Issuer, Order, Value};
 use self::program::{Made, Programs};
 use super::{Backend, Ended, Failure, Operation};
 use crate::clock::Clock;
-use crate::command::{Arg, CommandId, DeviceInfo, InPool, ObjectId};
+use crate::command::{Arg, CommandId, DeviceInfo, InPool, ObjectId, Rank};
 use crate::doorbell::Doorbell;
 use crate::error::{Error, code};
+use crate::heap::{HeapPlan, Pe, Word};
 
 /// Bytes of writes that are sent to a node before what they wait for has ended: its worker keeps them until then, at most 1 GiB for all
 /// nodes and writes (`STAGED_BYTES_MAX`), and takes nothing more at that limit. A quarter keeps a link of 10 GB/s busy for 25 ms.
@@ -49,6 +51,7 @@ pub struct Pooled {
     buffers: FxHashMap<ObjectId, Buffer>,
     kernels: FxHashMap<ObjectId, Arc<Made>>,
     programs: Programs,
+    heaps: heap::Heaps,
     /// Operations that have not been reported.
     open: FxHashMap<CommandId, Open>,
     parked: FxHashMap<CommandId, Parked>,
@@ -164,6 +167,7 @@ impl Pooled {
             buffers: FxHashMap::default(),
             kernels: FxHashMap::default(),
             programs: Programs::default(),
+            heaps: heap::Heaps::default(),
             open: FxHashMap::default(),
             parked: FxHashMap::default(),
             news,
@@ -178,6 +182,9 @@ impl Pooled {
 
     /// What to do for an operation, and the device that does it: transfers are done where their buffer is.
     fn act(&mut self, device: u32, operation: &Operation<'_>) -> Result<(u32, Act), Failure> {
+        if let Some(part) = self.act_on_part(operation)? {
+            return Ok(part);
+        }
         Ok(match operation {
             Operation::CreateBuffer { buffer, size, flags } => {
                 let memory: Cell = Arc::new(OnceLock::new());
@@ -202,6 +209,9 @@ impl Pooled {
                         Arg::Bytes(bytes) => Value::Bytes(bytes.clone()),
                         Arg::Buffer(buffer) => Value::Buffer(Arc::clone(&self.buffer(*buffer)?.memory)),
                         Arg::Local(size) => Value::Local(*size),
+                        Arg::Heap(heap) => Value::Heap(
+                            self.heaps.get(*heap).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "heap"))?,
+                        ),
                     })
                 };
                 let args = args.iter().map(value).collect::<Result<_, Failure>>()?;
@@ -220,8 +230,57 @@ impl Pooled {
                 let Buffer { device, memory } = self.buffer(*to)?;
                 (*device, Act::Copy { source, target: (Arc::clone(memory), *to_offset), size: *size })
             }
+            Operation::ReleaseHeap { heap } => (device, Act::ReleaseHeap(self.heaps.remove(*heap))),
+            Operation::AbortHeap { heap, reason } => {
+                let heap = self.heaps.get(*heap).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "heap"))?;
+                (device, Act::Abort { heap, reason: (*reason).to_owned() })
+            }
+            Operation::CreateHeap { .. } => return Err(gone(code::INVALID_VALUE, "operation")),
             Operation::CreateKernel { .. } => return Err(gone(code::INVALID_VALUE, "operation")),
         })
+    }
+
+    /// The same for a part of a heap.
+    fn act_on_part(&self, operation: &Operation<'_>) -> Result<Option<(u32, Act)>, Failure> {
+        let no_copies = |what: &str| Failure {
+            code: code::INVALID_MEM_OBJECT,
+            message: format!("on the pool a part of a heap can only be read and written, not {what}"),
+            log: String::new(),
+        };
+        Ok(match operation {
+            Operation::Write { buffer, offset, from } => self
+                .heaps
+                .part(*buffer)
+                .map(|(device, heap)| (device, Act::WritePart { heap, offset: *offset, from: *from })),
+            Operation::Read { buffer, offset, into } => self
+                .heaps
+                .part(*buffer)
+                .map(|(device, heap)| (device, Act::ReadPart { heap, offset: *offset, into: *into })),
+            Operation::Copy { from, to, .. }
+                if self.heaps.part(*from).is_some() || self.heaps.part(*to).is_some() =>
+            {
+                return Err(no_copies("copied"));
+            }
+            Operation::Run { args, .. }
+                if args
+                    .iter()
+                    .any(|arg| matches!(arg, Arg::Buffer(it) if self.heaps.part(*it).is_some())) =>
+            {
+                return Err(no_copies("given to a kernel by itself"));
+            }
+            _ => None,
+        })
+    }
+
+    /// Has a heap made.
+    fn make_heap(&self, id: CommandId, plan: &HeapPlan) -> Result<(), Failure> {
+        let device = |pe: &Pe| {
+            let slot = self.devices.get(pe.device as usize);
+            slot.map(|slot| Arc::clone(slot.queue.device()))
+                .ok_or_else(|| gone(code::INVALID_VALUE, "device"))
+        };
+        let devices = plan.pes.iter().map(device).collect::<Result<_, _>>()?;
+        heap::make(id, plan, &self.context, devices, &self.desk)
     }
 
     fn begin(
@@ -335,6 +394,7 @@ impl Backend for Pooled {
     unsafe fn start(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) {
         let started = match operation {
             Operation::CreateKernel { .. } => self.build(id, device, operation),
+            Operation::CreateHeap { plan, .. } => self.make_heap(id, plan),
             _ => self.begin(id, device, operation, after),
         };
         if let Err(failure) = started {
@@ -364,8 +424,23 @@ impl Backend for Pooled {
                     });
                     ended.push(self.desk.end_now(id, outcome));
                 }
+                News::Heap { id, plan, made } => {
+                    let outcome = made.map(|heap| self.heaps.add(&plan, heap));
+                    ended.push(self.desk.end_now(id, outcome));
+                }
             }
         }
+    }
+
+    fn words(&mut self) -> Vec<(Rank, ObjectId, Word)> {
+        self.heaps.words()
+    }
+
+    fn abort_heap(&mut self, heap: ObjectId, reason: &str) {
+        let Some(heap) = self.heaps.get(heap) else { return };
+        let reason = reason.to_owned();
+        // A member that is lost has ended by itself, and sending may wait.
+        _ = std::thread::Builder::new().name("wtr-heap".into()).spawn(move || heap.abort(&reason));
     }
 
     fn wake_with(&mut self, wake: Doorbell) {

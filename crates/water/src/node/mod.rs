@@ -495,12 +495,18 @@ impl Node {
         }
         if let Err(fault) = &outcome {
             self.remember(id, fault.clone());
+            if let Some(heap) = entry.job.work.heap() {
+                // Kernels on other devices wait for this one, which has not run.
+                self.backend.abort_heap(heap, &fault.message);
+            }
         }
         for successor in std::mem::take(&mut entry.successors) {
             let Some(later) = self.jobs.get_mut(&successor) else { continue };
             let fault = outcome.as_ref().err().cloned();
             if later.after.contains(&id) {
-                if let Some(fault) = fault {
+                if let Some(fault) = fault
+                    && fails_with(&later.job, id)
+                {
                     later.broken.get_or_insert(fault);
                 }
             } else {
@@ -559,8 +565,8 @@ fn fails_with(job: &Job, command: CommandId) -> bool {
 
 /// Whether the back end starts `later` after `earlier` has ended, though both are given to it now.
 fn is_ordered(backend: &dyn Backend, earlier: &Job, later: &Job) -> bool {
-    // A build runs beside the queues, and a release is done at once, whatever is queued.
-    !matches!(earlier.work, Work::CreateKernel { .. })
+    // A build runs beside the queues, as the making of a heap does; a release is done at once, whatever is queued.
+    !matches!(earlier.work, Work::CreateKernel { .. } | Work::CreateHeap { .. })
         && !later.work.is_release()
         && !hands_over_in_memory(&earlier.work, &later.work)
         && is_one_operation(&earlier.work)

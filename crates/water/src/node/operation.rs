@@ -17,6 +17,9 @@ pub fn operation(work: &Work) -> Operation<'_> {
         Work::ReleaseKernel { kernel } => Operation::ReleaseKernel { kernel: *kernel },
         Work::Run { kernel, range, args } => Operation::Run { kernel: *kernel, range, args },
         Work::Move(order) => move_operation(order),
+        Work::CreateHeap { plan, member } => Operation::CreateHeap { plan, member: *member },
+        Work::ReleaseHeap { heap } => Operation::ReleaseHeap { heap: *heap },
+        Work::AbortHeap { heap, reason } => Operation::AbortHeap { heap: *heap, reason },
         Work::Marker => unreachable!("a marker is no operation"),
     }
 }

@@ -10,6 +10,7 @@ pub mod cost;
 pub mod explain;
 mod group;
 mod plan;
+mod request;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,13 +18,12 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::clock::Clock;
-use crate::command::{
-    Arg, Code, CommandId, Fault, Job, Message, ObjectId, Outcome, Range, Rank, Times, Wait,
-};
+use crate::command::{CommandId, Fault, Job, Message, ObjectId, Outcome, Rank, Times, Wait};
 use crate::record::Recorder;
 use collective::{Mode, Planning};
 use cost::{Link, Shape};
 use explain::Explain;
+pub use request::Request;
 
 /// A batch is closed so long after its first command: what a small program pays at most for the chance that its transfers are
 /// found to belong together.
@@ -57,101 +57,6 @@ pub struct Issue {
     pub waits: Vec<CommandId>,
     /// What it does.
     pub request: Request,
-}
-
-/// What a program can ask for.
-#[derive(Clone, Debug)]
-pub enum Request {
-    /// `wtr_create_buffer`.
-    CreateBuffer {
-        /// Its id.
-        buffer: ObjectId,
-        /// In bytes.
-        size: u64,
-        /// `CL_MEM_*`.
-        flags: u64,
-    },
-    /// `wtr_release_buffer`.
-    ReleaseBuffer {
-        /// Which.
-        buffer: ObjectId,
-    },
-    /// `wtr_create_kernel`.
-    CreateKernel {
-        /// Its id.
-        kernel: ObjectId,
-        /// The program.
-        code: Code,
-        /// The kernel's name.
-        name: String,
-        /// Build options.
-        options: String,
-    },
-    /// `wtr_release_kernel`.
-    ReleaseKernel {
-        /// Which.
-        kernel: ObjectId,
-    },
-    /// `wtr_run_kernel`.
-    Run {
-        /// Which.
-        kernel: ObjectId,
-        /// The work-items.
-        range: Range,
-        /// The arguments.
-        args: Vec<Arg>,
-    },
-    /// `wtr_write_buffer`.
-    Write {
-        /// To which.
-        buffer: ObjectId,
-        /// First byte in it.
-        offset: u64,
-        /// How many bytes.
-        size: u64,
-        /// Where they are in the program's memory.
-        address: u64,
-    },
-    /// `wtr_read_buffer`.
-    Read {
-        /// From which.
-        buffer: ObjectId,
-        /// First byte in it.
-        offset: u64,
-        /// How many bytes.
-        size: u64,
-        /// Where they go in the program's memory.
-        address: u64,
-    },
-    /// `wtr_copy_buffer`. The command runs where the target is.
-    Copy {
-        /// From which.
-        from: ObjectId,
-        /// The rank that has it.
-        from_rank: Rank,
-        /// The device that has it.
-        from_device: u32,
-        /// First byte in it.
-        from_offset: u64,
-        /// To which.
-        to: ObjectId,
-        /// First byte in it.
-        to_offset: u64,
-        /// How many bytes.
-        size: u64,
-    },
-    /// Nothing.
-    Marker,
-}
-
-impl Request {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::CreateKernel { code: Code::Source(code) | Code::Binary(code), .. } => code.len(),
-            Self::Run { args, .. } => args.len() * 16,
-            _ => 0,
-        }
-    }
 }
 
 /// What the root knows of a command.
@@ -222,6 +127,8 @@ pub struct Root {
     gatherings: u64,
     /// Such reads and writes.
     fed_by: FxHashSet<(CommandId, CommandId)>,
+    /// How bytes get from each PE of a heap (and its number) to the others.
+    paths: FxHashMap<(ObjectId, u32), Vec<u8>>,
 }
 
 /// Memory of the program that a command writes.
@@ -259,6 +166,7 @@ impl Root {
             record: None,
             feeders: FxHashMap::default(),
             fed_by: FxHashSet::default(),
+            paths: FxHashMap::default(),
             gathered: None,
             gatherings: 0,
         }
@@ -293,9 +201,29 @@ impl Root {
 
     /// A new object's id.
     pub fn object(&mut self) -> ObjectId {
+        self.objects(1)
+    }
+
+    /// So many new ids, one after the other; the first of them.
+    pub fn objects(&mut self, count: u64) -> ObjectId {
         let id = ObjectId(self.next_object);
-        self.next_object += 1;
+        self.next_object += count;
         id
+    }
+
+    /// A member of a heap says how one of its PEs reaches the others.
+    pub fn heard_paths(&mut self, heap: ObjectId, pe: u32, paths: Vec<u8>) {
+        self.paths.insert((heap, pe), paths);
+    }
+
+    /// How bytes get from one PE of a heap to another, by the numbers of [`crate::heap::Path`].
+    pub fn path(&self, heap: ObjectId, from: u32, to: u32) -> Option<u8> {
+        self.paths.get(&(heap, from))?.get(to as usize).copied()
+    }
+
+    /// A heap is released.
+    pub fn forget_paths(&mut self, heap: ObjectId) {
+        self.paths.retain(|(of, _), _| *of != heap);
     }
 
     fn command(&mut self) -> CommandId {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{NAP_NS_BUSY, NAP_NS_IDLE};
 use crate::clock::Clock;
 use crate::command::{self, CommandId, DeviceInfo, Fault, Job, Message, Rank};
+use crate::heap::Word;
 use crate::node::Node;
 use crate::record::watch::Watchdog;
 use crate::root::{Root, SLICE_COMMANDS, SLICE_COMMANDS_BUSY};
@@ -89,8 +90,28 @@ impl State {
         let mut moved = self.poll_transport();
         moved |= self.deliver();
         moved |= self.node.pump(&mut *self.transport);
+        // Before the ends: the paths of a heap are there when its creation has ended.
+        moved |= self.pass_words();
         moved |= self.report();
         self.post();
+        moved
+    }
+
+    /// Says what this rank's heaps have to say to others, or to the root.
+    fn pass_words(&mut self) -> bool {
+        let own = self.transport.rank();
+        let words = self.node.backend().words();
+        let moved = !words.is_empty();
+        for (to, heap, word) in words {
+            if to == own {
+                self.heard(own, Message::Heap { heap, word });
+            } else {
+                self.transport.control(to, command::encode(&[Message::Heap { heap, word }]));
+            }
+        }
+        for rank in self.node.backend().doubts() {
+            self.transport.doubt(rank);
+        }
         moved
     }
 
@@ -177,6 +198,12 @@ impl State {
             }
             Message::Farewell => self.farewells += 1,
             Message::Beat => {}
+            Message::Heap { heap, word: Word::Paths { pe, paths } } => {
+                if let Some(root) = &mut self.root {
+                    root.heard_paths(heap, pe, paths);
+                }
+            }
+            Message::Heap { heap, word } => self.node.backend().hear(heap, word),
         }
     }
 

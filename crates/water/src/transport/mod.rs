@@ -65,6 +65,9 @@ pub trait Transport: Send + std::fmt::Debug {
     /// Moves things on, and tells what happened. Never blocks.
     fn poll(&mut self, happened: &mut Vec<Happening>);
 
+    /// This rank may be gone: its connection for something else has ended.
+    fn doubt(&mut self, _rank: Rank) {}
+
     /// Whether something can happen only if [`Transport::poll`] is called again and again: messages of others, or own
     /// operations. Where false, [`Transport::wake_with`] tells.
     fn needs_polling(&self) -> bool;

@@ -3,7 +3,7 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use penstock_client::{Event, Pool, Program};
+use penstock_client::{Event, Heap, Pool, Program};
 use penstock_wire::Status;
 
 use super::program::{Made, ProgramKey};
@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::command::{CommandId, ObjectId, Times};
 use crate::doorbell::Doorbell;
 use crate::error::{code, status_name};
+use crate::heap::HeapPlan;
 
 /// What other threads tell.
 pub(super) enum News {
@@ -26,6 +27,8 @@ pub(super) enum News {
         key: Box<ProgramKey>,
         made: Result<(Arc<Program>, Made), Failure>,
     },
+    /// A heap is there, or cannot be.
+    Heap { id: CommandId, plan: Box<HeapPlan>, made: Result<Arc<Heap>, Failure> },
 }
 
 impl std::fmt::Debug for News {
@@ -34,6 +37,7 @@ impl std::fmt::Debug for News {
             Self::Ended(ended) => ended.fmt(f),
             Self::Sent(id) => f.debug_tuple("Sent").field(id).finish(),
             Self::Built { id, .. } => f.debug_tuple("Built").field(id).finish(),
+            Self::Heap { id, .. } => f.debug_tuple("Heap").field(id).finish(),
         }
     }
 }

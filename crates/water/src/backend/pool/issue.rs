@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use penstock_client::{ArgValue, Context, Error, Event, Memory, Node, Queue, Session, Target, Want};
+use penstock_client::{ArgValue, Context, Error, Event, Heap, Memory, Node, Queue, Session, Target, Want};
 use penstock_wire::{FrameError, Payload, Status};
 
 use super::desk::Desk;
@@ -35,13 +35,52 @@ pub(super) struct Order {
 /// What to do.
 #[derive(Debug)]
 pub(super) enum Act {
-    Create { memory: Cell, size: u64, flags: u64 },
+    Create {
+        memory: Cell,
+        size: u64,
+        flags: u64,
+    },
     ReleaseBuffer(Cell),
     ReleaseKernel(Arc<Made>),
-    Run { made: Arc<Made>, range: Range, args: Vec<Value> },
-    Write { memory: Cell, offset: u64, from: Span },
-    Read { memory: Cell, offset: u64, into: Span },
-    Copy { source: (Cell, u64), target: (Cell, u64), size: u64 },
+    Run {
+        made: Arc<Made>,
+        range: Range,
+        args: Vec<Value>,
+    },
+    Write {
+        memory: Cell,
+        offset: u64,
+        from: Span,
+    },
+    Read {
+        memory: Cell,
+        offset: u64,
+        into: Span,
+    },
+    Copy {
+        source: (Cell, u64),
+        target: (Cell, u64),
+        size: u64,
+    },
+    /// As `Write`, to the part that the queue's device has of a heap.
+    WritePart {
+        heap: Arc<Heap>,
+        offset: u64,
+        from: Span,
+    },
+    /// As `Read`, likewise.
+    ReadPart {
+        heap: Arc<Heap>,
+        offset: u64,
+        into: Span,
+    },
+    /// Ends all waits of kernels over the heap.
+    Abort {
+        heap: Arc<Heap>,
+        reason: String,
+    },
+    /// The heap is not used any more.
+    ReleaseHeap(Option<Arc<Heap>>),
 }
 
 /// A kernel argument.
@@ -50,18 +89,30 @@ pub(super) enum Value {
     Bytes(Vec<u8>),
     Buffer(Cell),
     Local(u64),
+    Heap(Arc<Heap>),
 }
 
 impl Act {
     /// Bytes that travel with the order.
     pub(super) fn bytes_sent(&self) -> u64 {
-        if let Self::Write { from, .. } = self { from.length as u64 } else { 0 }
+        match self {
+            Self::Write { from, .. } | Self::WritePart { from, .. } => from.length as u64,
+            _ => 0,
+        }
+    }
+
+    /// The heap over which its kernel talks to others.
+    fn over(&self) -> Option<Arc<Heap>> {
+        let Self::Run { args, .. } = self else { return None };
+        args.iter().find_map(|arg| if let Value::Heap(heap) = arg { Some(Arc::clone(heap)) } else { None })
     }
 
     /// Memory of the program that it writes to.
     pub(super) fn lands(&self) -> std::ops::Range<usize> {
         match self {
-            Self::Read { into, .. } => into.start.addr()..into.start.addr().saturating_add(into.length),
+            Self::Read { into, .. } | Self::ReadPart { into, .. } => {
+                into.start.addr()..into.start.addr().saturating_add(into.length)
+            }
             _ => 0..0,
         }
     }
@@ -76,6 +127,10 @@ impl Act {
             Self::Write { .. } => "write a buffer",
             Self::Read { .. } => "read a buffer",
             Self::Copy { .. } => "copy a buffer",
+            Self::WritePart { .. } => "write a part of a heap",
+            Self::ReadPart { .. } => "read a part of a heap",
+            Self::Abort { .. } => "abort a heap",
+            Self::ReleaseHeap(_) => "release a heap",
         }
     }
 }
@@ -188,6 +243,7 @@ impl Issuing {
         let waits: Vec<Event> = waits.iter().filter_map(|issue| issue.event()).collect();
         let what = act.what();
         let landing = Landing::of(&act);
+        let over = act.over();
         let sent = match act {
             Act::ReleaseBuffer(memory) => {
                 drop(memory);
@@ -195,6 +251,10 @@ impl Issuing {
             }
             Act::ReleaseKernel(made) => {
                 drop(made);
+                Ok(None)
+            }
+            Act::ReleaseHeap(heap) => {
+                drop(heap);
                 Ok(None)
             }
             act => self.enqueue(&queue, act, &waits, landing.clone()),
@@ -206,7 +266,7 @@ impl Issuing {
                     self.desk.tell(super::News::Sent(id));
                 }
                 match event {
-                    Some(event) => self.report(id, what, &event, landing),
+                    Some(event) => self.report(id, what, &event, landing, over),
                     None => self.desk.done(id),
                 }
             }
@@ -221,14 +281,35 @@ impl Issuing {
         }
     }
 
-    /// Has the end of a command told.
-    fn report(&self, id: CommandId, what: &'static str, event: &Event, landing: Option<Landing>) {
+    /// Has the end of a command told; that of a kernel that talks to others with what became of their heap.
+    fn report(
+        &self,
+        id: CommandId,
+        what: &'static str,
+        event: &Event,
+        landing: Option<Landing>,
+        over: Option<Arc<Heap>>,
+    ) {
         let (desk, node, timed) = (self.desk.clone(), self.node, event.clone());
         event.on_complete(move |status| {
             if let Some(landing) = landing {
                 landing.close();
             }
-            desk.ended(id, node, what, status, &timed);
+            let Some(heap) = over else { return desk.ended(id, node, what, status, &timed) };
+            let teller = desk.clone();
+            let tell = move || {
+                let aborted = heap.aborted();
+                drop(heap);
+                match aborted {
+                    Some(reason) => teller.failed(id, super::heap::aborted(&reason)),
+                    None => teller.ended(id, node, what, status, &timed),
+                }
+            };
+            // Asking waits for the workers, whose answers this thread takes in.
+            if std::thread::Builder::new().name("wtr-heap".into()).spawn(tell).is_err() {
+                let message = "no thread to ask what became of the heap".to_owned();
+                desk.failed(id, Failure { code: code::OUT_OF_HOST_MEMORY, message, log: String::new() });
+            }
         });
     }
 
@@ -249,6 +330,7 @@ impl Issuing {
                 queue.migrate(&[made], CONTENT_UNDEFINED, waits, Want::Event).map_err(bad)
             }
             Act::Run { made, range, args } => {
+                let mut heaps = Vec::new();
                 for (index, arg) in args.into_iter().enumerate() {
                     match arg {
                         Value::Bytes(bytes) => made.kernel.set_bytes(index, &bytes),
@@ -256,20 +338,35 @@ impl Issuing {
                             made.kernel.set(index, ArgValue::Memory(Some(Arc::clone(there(&memory)?))));
                         }
                         Value::Local(size) => made.kernel.set(index, ArgValue::Local(size)),
+                        Value::Heap(heap) => {
+                            heaps.push(index);
+                            made.kernel.set(index, ArgValue::Heap(heap));
+                        }
                     }
                 }
                 let range = (range.dims, range.offset, range.global, range.local);
-                queue.launch(&made.kernel, range, waits, Want::Event).map_err(bad)
+                let launched = queue.launch(&made.kernel, range, waits, Want::Event).map_err(bad);
+                for index in heaps {
+                    // The kernel may be kept for long; the heap is not kept with it.
+                    made.kernel.set(index, ArgValue::Memory(None));
+                }
+                launched
             }
             Act::Write { memory, offset, from } => {
-                let bytes = if from.length == 0 {
-                    &[]
-                } else {
-                    // SAFETY: the caller of `Backend::start` keeps these bytes as they are until the operation is reported.
-                    unsafe { std::slice::from_raw_parts(from.start, from.length) }
-                };
+                // SAFETY: the caller of `Backend::start` keeps these bytes as they are until the operation is reported.
+                let bytes = unsafe { bytes_of(&from) };
                 queue.write(there(&memory)?, offset, bytes, waits, Want::Event).map_err(bad)
             }
+            Act::WritePart { heap, offset, from } => {
+                // SAFETY: as above.
+                let bytes = unsafe { bytes_of(&from) };
+                heap.write(queue, offset, bytes, waits, Want::Event).map_err(bad)
+            }
+            Act::ReadPart { heap, offset, into } => {
+                let range = penstock_client::Range { offset, size: into.length as u64 };
+                heap.read(queue, range, Box::new(landing.unwrap_or_default()), waits).map_err(bad)
+            }
+            Act::Abort { heap, reason } => heap.abort(&reason).map(|()| None).map_err(bad),
             Act::Read { memory, offset, into } => {
                 let range = penstock_client::Range { offset, size: into.length as u64 };
                 let target = Box::new(landing.unwrap_or_default());
@@ -279,9 +376,21 @@ impl Issuing {
                 let (from, to) = (there(&source.0)?, there(&target.0)?);
                 queue.copy((from, source.1), (to, target.1), size, waits, Want::Event).map_err(bad)
             }
-            Act::ReleaseBuffer(_) | Act::ReleaseKernel(_) => Ok(None),
+            Act::ReleaseBuffer(_) | Act::ReleaseKernel(_) | Act::ReleaseHeap(_) => Ok(None),
         }
     }
+}
+
+/// The bytes of a span.
+///
+/// # Safety
+/// They stay as they are as long as the result is used.
+const unsafe fn bytes_of(span: &Span) -> &[u8] {
+    if span.length == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(span.start, span.length) }
 }
 
 fn there(memory: &Cell) -> Result<&Arc<Memory>, Failure> {
@@ -296,7 +405,9 @@ struct Landing(Arc<Mutex<Option<Span>>>);
 impl Landing {
     fn of(act: &Act) -> Option<Self> {
         match act {
-            Act::Read { into, .. } => Some(Self(Arc::new(Mutex::new(Some(*into))))),
+            Act::Read { into, .. } | Act::ReadPart { into, .. } => {
+                Some(Self(Arc::new(Mutex::new(Some(*into)))))
+            }
             _ => None,
         }
     }

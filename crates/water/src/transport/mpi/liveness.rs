@@ -98,12 +98,15 @@ struct Peer {
     heard: u64,
     /// When something was last said to it.
     told: u64,
+    /// Until then its process is looked for although it is not silent for long.
+    doubted: u64,
 }
 
 impl Liveness {
     /// For these neighbours. `silence_ns` is what counts as lost.
     pub fn new(own: Greeting, peers: impl Iterator<Item = Rank>, silence_ns: u64, now: u64) -> Self {
-        let peers = peers.map(|rank| Peer { rank, greeting: None, heard: now, told: now }).collect();
+        let peers =
+            peers.map(|rank| Peer { rank, greeting: None, heard: now, told: now, doubted: 0 }).collect();
         Self { own, silence_ns: silence_ns.max(2 * BEAT_NS), looked: now, peers }
     }
 
@@ -135,6 +138,14 @@ impl Liveness {
     pub fn greeted(&mut self, rank: Rank, greeting: Greeting) {
         if let Some(peer) = self.peer(rank) {
             peer.greeting = Some(greeting);
+        }
+    }
+
+    /// Something says that this rank has ended: a connection of it.
+    pub fn doubt(&mut self, rank: Rank) {
+        let until = self.looked.saturating_add(DOUBT_NS);
+        if let Some(peer) = self.peer(rank) {
+            peer.doubted = until;
         }
     }
 
@@ -174,7 +185,7 @@ impl Liveness {
                 (Some(own), Some(other)) if own.shares_host(other) => Some(other),
                 _ => None,
             };
-            if silent < DOUBT_NS {
+            if silent < DOUBT_NS && now >= peer.doubted {
                 continue;
             }
             match near {
@@ -226,6 +237,18 @@ mod tests {
     #[test]
     fn a_silent_rank_of_another_host_is_lost_after_five_seconds() {
         assert_eq!(lost_at(&mut root("there", true), S, 20 * S, true), Some(6 * S));
+    }
+
+    #[test]
+    fn a_process_that_is_doubted_is_looked_for_at_once() {
+        let mut root = root("here", true);
+        assert_eq!(lost_at(&mut root, S, S + S / 2, false), None, "nobody looks yet");
+        root.doubt(1);
+        let soon = S + S / 2 + 100_000_000;
+        assert!(lost_at(&mut root, soon, 2 * S, false).is_some_and(|at| at <= soon + 100_000_000));
+        let mut alive = self::root("here", true);
+        alive.doubt(1);
+        assert_eq!(lost_at(&mut alive, S, 3 * S, true), None, "it is there");
     }
 
     #[test]

@@ -536,6 +536,12 @@ impl Transport for Mpi {
         happened.append(&mut self.news);
     }
 
+    fn doubt(&mut self, rank: Rank) {
+        if let Some(liveness) = &mut self.liveness {
+            liveness.doubt(rank);
+        }
+    }
+
     fn needs_polling(&self) -> bool {
         self.size > 1
     }

@@ -1,16 +1,22 @@
-//! `penstock bench`: the pool beside the local OpenCL platform.
+//! `penstock bench`: the pool beside the local OpenCL platform, and communication between devices.
+
+mod comm;
+mod show;
 
 use std::process::{Command, ExitCode};
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, BenchCommand};
 use crate::failure::Failure;
 use crate::programs;
 
 /// The program that measures.
 const PROGRAM: &str = "penstock-bench";
 
-/// Runs the program that measures.
+/// Runs the program that measures, or measures communication.
 pub fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
+    if let Some(BenchCommand::Comm(args)) = &args.command {
+        return comm::comm(args);
+    }
     let mut command = Command::new(programs::find(PROGRAM)?);
     command.env("PENSTOCK", std::env::current_exe().map_err(Failure::file("penstock".as_ref(), "find"))?);
     if args.json {

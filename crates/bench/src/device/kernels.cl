@@ -1,0 +1,162 @@
+/* The benchmark's kernels. One work-item each: on devices of a CPU a work-group is one thread, and a copy by one work-item is as fast. */
+#include <ggas.h>
+
+/* Where things are in a part; see `Layout` in device/mod.rs. */
+#define AT_DATA 0
+#define AT_ACK 64
+#define AT_PHASES 128
+#define AT_RESULT 8192
+#define AT_STAMPS 12288
+
+/* Ticks of a clock that all cores of the host share, and the host reads too; 0 where none is known. */
+static inline ulong ticks(void)
+{
+#if defined(__x86_64__)
+    uint low, high;
+    __asm__ __volatile__("rdtsc" : "=a"(low), "=d"(high) : : "memory");
+    return (ulong)high << 32 | low;
+#elif defined(__aarch64__)
+    ulong now;
+    __asm__ __volatile__("mrs %0, cntvct_el0" : "=r"(now) : : "memory");
+    return now;
+#else
+    return 0;
+#endif
+}
+
+/* The first word of a message: another one for each. */
+static inline ulong stamp(ulong seed, ulong message) { return (seed << 40 ^ message) * 0x9e3779b97f4a7c15UL; }
+
+/* What a kernel found. */
+typedef struct {
+    ulong checked, wrong, found, expected;
+} checks_t;
+
+static inline __global ulong *word(ggas_t g, ulong offset) { return (__global ulong *)ggas_ptr(g, offset, ggas_my_pe(g)); }
+
+static inline void check(checks_t *checks, ulong found, ulong expected)
+{
+    checks->checked++;
+    if (found != expected && checks->wrong++ == 0) {
+        checks->found = found;
+        checks->expected = expected;
+    }
+}
+
+/* status is an int; done is how many samples were taken. */
+static inline void tell(ggas_t g, int status, ulong done, checks_t checks)
+{
+    __global ulong *result = word(g, AT_RESULT);
+    result[0] = (ulong)(long)status;
+    result[1] = done;
+    result[2] = checks.checked;
+    result[3] = checks.wrong;
+    result[4] = checks.found;
+    result[5] = checks.expected;
+}
+
+/* Messages there and back: PE 1 sends back what it got. `base` is the last epoch of the launch before. */
+__kernel void ping_pong(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes, ulong window, ulong source, ulong landing, ulong seed, ulong base)
+{
+    ggas_t g = ggas_open(heap);
+    const uint me = ggas_my_pe(g), peer = 1 - me;
+    volatile __global ulong *out = word(g, source), *in = word(g, landing);
+    __global ulong *stamps = word(g, AT_STAMPS);
+    checks_t checks = {0, 0, 0, 0};
+    ulong round = 0;
+    for (ulong sample = 0; sample < samples; sample++) {
+        if (me == 0) stamps[sample] = ticks();
+        for (ulong i = 0; i < inner; i++) {
+            round++;
+            const ulong expected = stamp(seed, round);
+            int status = GGAS_OK;
+            if (me == 0) {
+                *out = expected;
+                status = ggas_put_signal_nbi(g, landing, source, bytes, AT_DATA, base + round, peer);
+            }
+            if (status == GGAS_OK) status = ggas_wait_until(g, AT_DATA, GGAS_CMP_GE, base + round);
+            if (status == GGAS_OK) check(&checks, *in, expected);
+            if (status == GGAS_OK && me == 1)
+                status = ggas_put_signal_nbi(g, landing, landing, bytes, AT_DATA, base + round, peer);
+            if (status != GGAS_OK) {
+                tell(g, status, sample, checks);
+                return;
+            }
+        }
+    }
+    if (me == 0) stamps[samples] = ticks();
+    tell(g, GGAS_OK, samples, checks);
+}
+
+/* Messages from PE 0 to PE 1, a window of them under way. */
+__kernel void bandwidth(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes, ulong window, ulong source, ulong landing, ulong seed, ulong base)
+{
+    ggas_t g = ggas_open(heap);
+    const uint me = ggas_my_pe(g);
+    __global ulong *stamps = word(g, AT_STAMPS);
+    checks_t checks = {0, 0, 0, 0};
+    const ulong all = samples * inner;
+    /* A window that is used up to its half is told of. */
+    const ulong half_window = max(window / 2, 1UL);
+    int status = GGAS_OK;
+    ulong message = 0;
+    for (ulong sample = 0; sample < samples; sample++) {
+        if (me == 0) stamps[sample] = ticks();
+        for (ulong i = 0; i < inner && status == GGAS_OK; i++) {
+            const ulong slot = message % window * bytes;
+            message++;
+            const ulong expected = stamp(seed, message);
+            if (me == 0) {
+                if (message > window) status = ggas_wait_until(g, AT_ACK, GGAS_CMP_GE, base + message - window);
+                if (status != GGAS_OK) break;
+                *(volatile __global ulong *)word(g, source + slot) = expected;
+                status = ggas_put_signal_nbi(g, landing + slot, source + slot, bytes, AT_DATA, base + message, 1);
+            } else {
+                status = ggas_wait_until(g, AT_DATA, GGAS_CMP_GE, base + message);
+                if (status != GGAS_OK) break;
+                check(&checks, *(volatile __global ulong *)word(g, landing + slot), expected);
+                if (message % half_window == 0 || message == all) status = ggas_signal(g, AT_ACK, base + message, 0);
+            }
+        }
+        if (status != GGAS_OK) {
+            tell(g, status, sample, checks);
+            return;
+        }
+    }
+    if (me == 0) {
+        status = ggas_wait_until(g, AT_ACK, GGAS_CMP_GE, base + all);
+        stamps[samples] = ticks();
+    }
+    tell(g, status, samples, checks);
+}
+
+/* All PEs meet. With `bytes` not 0 each tells all others its round before, and looks for theirs after. */
+__kernel void meet(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes, ulong window, ulong source, ulong landing, ulong seed, ulong base)
+{
+    ggas_t g = ggas_open(heap);
+    const uint me = ggas_my_pe(g), count = ggas_n_pes(g);
+    __global ulong *stamps = word(g, AT_STAMPS);
+    checks_t checks = {0, 0, 0, 0};
+    ulong round = base;
+    for (ulong sample = 0; sample < samples; sample++) {
+        if (me == 0) stamps[sample] = ticks();
+        for (ulong i = 0; i < inner; i++) {
+            round++;
+            if (bytes != 0)
+                for (uint pe = 0; pe < count; pe++) ggas_p64(g, AT_PHASES + me * 64, round, pe);
+            const int status = ggas_barrier_all(g);
+            if (status != GGAS_OK) {
+                tell(g, status, sample, checks);
+                return;
+            }
+            if (bytes != 0)
+                for (uint pe = 0; pe < count; pe++) {
+                    const ulong seen = *(volatile __global ulong *)word(g, AT_PHASES + pe * 64);
+                    /* A faster one may be in its next round, and no further. */
+                    check(&checks, seen, seen == round + 1 ? seen : round);
+                }
+        }
+    }
+    if (me == 0) stamps[samples] = ticks();
+    tell(g, GGAS_OK, samples, checks);
+}

@@ -1,0 +1,449 @@
+//! The paths from device to device: kernels of the pool's workers on this host, with a symmetric heap between them.
+
+mod ticks;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use penstock_client::{
+    ArgValue, Context, Device, Heap, HeapOptions, Kernel, Pool, Program, Queue, Range, Want,
+};
+use penstock_link::{Address, Key};
+use penstock_wire::Status;
+
+use crate::comm::{Party, Progress, Results, groups};
+use crate::error::{Error, Result};
+use crate::host::measure::messages_of;
+use crate::host::memory::{fill, word_of};
+use crate::plan::{Kind, Path, Plan, window_bytes_max, window_of};
+use crate::point::{Joules, Point, Run, Samples, parts};
+
+/// The kernels.
+const SOURCE: &str = include_str!("kernels.cl");
+/// `CL_DEVICE_NAME`, and the log of a build.
+const DEVICE_NAME: u32 = 0x102B;
+const PROGRAM_BUILD_LOG: u32 = 0x1183;
+
+/// Each worker loads its drivers first; many at once, on a machine of two cores, take some seconds each.
+const OPEN_MAX: Duration = Duration::from_secs(120);
+/// A wait of a kernel that is longer is a defect: even with six times as many devices as cores a turn comes within milliseconds.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// Where a kernel's signals, results and times are in a part: see `kernels.cl`.
+const AT_RESULT: u64 = 8192;
+const AT_STAMPS: u64 = 12_288;
+const RESULT_WORDS: usize = 6;
+/// Where messages begin: behind the times of as many samples as there may be.
+const AT_MESSAGES: u64 = 1 << 20;
+/// Samples of one launch; their times fill the bytes before the messages, but for one more.
+const SAMPLES_MAX: u64 = (AT_MESSAGES - AT_STAMPS) / 8 - 1;
+const _: () = assert!(AT_STAMPS + 8 * (SAMPLES_MAX + 1) <= AT_MESSAGES);
+const _: () = assert!(AT_RESULT + 8 * RESULT_WORDS as u64 <= AT_STAMPS);
+/// Fewer samples make no median.
+const SAMPLES_MIN: u64 = 20;
+/// Samples of the first run, and rounds of the barrier that is checked.
+const WARM_SAMPLES: u64 = 20;
+/// Beyond this a launch would take minutes.
+const TIMES_MAX: u64 = 1 << 16;
+/// Round trips in a sample: the reading of the clock is then a small part of the shortest ones.
+const TRIPS: (u64, u64) = (1, 16);
+const TRIP_BYTES: u64 = 64 << 10;
+
+/// Daemons of this host, each with one device, one for each PE.
+pub struct Nodes {
+    /// Where they listen.
+    pub addresses: Vec<Address>,
+    /// The key, for TCP.
+    pub key: Option<Key>,
+    /// What ends them when it is dropped.
+    pub daemons: Vec<Box<dyn fmt::Debug>>,
+}
+
+impl fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nodes").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+/// Starts so many daemons, which are reached by TCP alone if asked; the reason if that fails.
+pub type StartNodes<'a> = dyn FnMut(u32, bool) -> std::result::Result<Nodes, String> + 'a;
+
+/// Measures the device path and the proxy path of a plan.
+pub fn measure(
+    plan: &Plan,
+    start: &mut StartNodes<'_>,
+    results: &mut Results,
+    watch: &mut dyn FnMut(Progress<'_>),
+) {
+    for path in [Path::Device, Path::Proxy].into_iter().filter(|path| plan.paths.contains(path)) {
+        for (count, kinds) in groups(plan) {
+            let part = Plan { paths: vec![path], kinds, ..plan.clone() };
+            if let Err(error) = measure_group(&part, path, count, start, results, watch) {
+                results.lack(&[path], count, &error, watch);
+            }
+        }
+    }
+}
+
+fn measure_group(
+    plan: &Plan,
+    path: Path,
+    count: u32,
+    start: &mut StartNodes<'_>,
+    results: &mut Results,
+    watch: &mut dyn FnMut(Progress<'_>),
+) -> Result<()> {
+    let nodes = start(count, path == Path::Proxy).map_err(Error::Absent)?;
+    let moves = plan.kinds.iter().any(|kind| *kind != Kind::Barrier);
+    let bytes_max = plan.sizes.iter().copied().max().filter(|_| moves).unwrap_or(8);
+    let mut ring = Ring::open(&nodes, path, bytes_max)?;
+    let party = Party { paths: vec![path], device: ring.name(), wire: ring.way() };
+    if !results.parties.contains(&party) {
+        results.parties.push(party);
+    }
+    let mut joules = Joules::open(plan.idle_seconds)?;
+    for &kind in &plan.kinds {
+        let sizes: &[u64] = if kind == Kind::Barrier { &[0] } else { &plan.sizes };
+        for &bytes in sizes {
+            watch(Progress::Begin { kind, path, bytes, devices: count });
+            let seconds = joules.seconds_min().unwrap_or(0.0).max(plan.seconds);
+            let checked = if kind == Kind::Barrier { ring.check_barrier()? } else { 0 };
+            let extent = ring.extent_of(kind, bytes, seconds)?;
+            let run = || ring.run(kind, bytes, extent);
+            let (run, energy) = joules.around(run, |run| parts(kind, bytes, plan.word, run.count))?;
+            let run = Run { checked: run.checked + checked, ..run };
+            results.points.push(Point::of(kind, path, bytes, count, &run, energy));
+        }
+    }
+    Ok(())
+}
+
+/// Devices with a heap.
+struct Ring {
+    path: Path,
+    heap: Arc<Heap>,
+    queues: Vec<Arc<Queue>>,
+    kernels: [Arc<Kernel>; 3],
+    workers: Vec<u32>,
+    bytes_max: u64,
+    ticks_per_us: Option<f64>,
+    /// The last epoch of all launches so far.
+    epoch: u64,
+    seed: u64,
+    pool: Pool,
+}
+
+/// How much is measured in one launch.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    samples: u64,
+    /// Each has so many times the usual number of messages.
+    times: u64,
+}
+
+/// What one launch is told.
+#[derive(Clone, Copy, Debug)]
+struct Launch {
+    kind: Kind,
+    samples: u64,
+    inner: u64,
+    bytes: u64,
+}
+
+impl Ring {
+    fn open(nodes: &Nodes, path: Path, bytes_max: u64) -> Result<Self> {
+        let pool = Pool::open(&nodes.addresses, nodes.key.as_ref(), OPEN_MAX);
+        if let Some((_, error)) = pool.absent().first() {
+            return Err(error.clone().into());
+        }
+        let devices = pool.nodes().iter().map(|node| {
+            let fit = |device: &&Arc<Device>| device.shares_host_memory();
+            node.devices().iter().find(fit).cloned().ok_or_else(|| {
+                Error::Absent(
+                    "no device of this host computes on the host's memory (pocl-opencl-icd has one)"
+                        .to_owned(),
+                )
+            })
+        });
+        let devices: Vec<_> = devices.collect::<Result<_>>()?;
+        let context = Context::new(&devices)?;
+        let program = Program::with_source(&context, SOURCE.as_bytes())?;
+        program.build(&devices, "").map_err(|error| {
+            let log = devices.first().and_then(|device| program.build_info(device, PROGRAM_BUILD_LOG));
+            let log = String::from_utf8_lossy(&log.unwrap_or_default())
+                .trim_end_matches('\0')
+                .trim()
+                .replace('\n', "; ");
+            Error::Build(format!("{error}: {log}"))
+        })?;
+        let kernel = |name: &str| {
+            let found = program.kernels().into_iter().find(|kernel| kernel.name == name);
+            let found = found.ok_or_else(|| Error::Build(format!("there is no kernel {name}")))?;
+            Ok::<_, Error>(Kernel::new(&program, found)?)
+        };
+        let kernels = [kernel("ping_pong")?, kernel("bandwidth")?, kernel("meet")?];
+        let queues = devices.iter().map(|device| Queue::new(&context, device, 0, 0));
+        let options = HeapOptions { timeout: WAIT_MAX, force_proxy: Some(path == Path::Proxy) };
+        let bytes = AT_MESSAGES + 2 * window_bytes_max(bytes_max);
+        Ok(Self {
+            path,
+            queues: queues.collect::<std::result::Result<_, _>>()?,
+            heap: Heap::create(&context, &devices, bytes, options)?,
+            kernels,
+            workers: pool.nodes().iter().map(|node| node.description().worker).collect(),
+            bytes_max,
+            ticks_per_us: ticks::per_us(),
+            epoch: 0,
+            seed: 0,
+            pool,
+        })
+    }
+
+    fn name(&self) -> String {
+        let name = self.heap.devices().next().and_then(|device| device.info(DEVICE_NAME).map(<[u8]>::to_vec));
+        String::from_utf8_lossy(&name.unwrap_or_default()).trim_end_matches('\0').to_owned()
+    }
+
+    /// What lies between the devices, as the heap tells it.
+    fn way(&self) -> String {
+        let paths = self.heap.paths();
+        let to_other =
+            paths.first().and_then(|row| row.get(1)).map_or_else(String::new, |it| format!("{it:?}"));
+        let address = self.pool.nodes().first().map(|node| node.address().to_string()).unwrap_or_default();
+        let transport = if address.starts_with("tcp:") { "TCP" } else { "Unix sockets" };
+        format!("{} between workers that meet over {transport}", to_other.to_lowercase())
+    }
+
+    fn source(&self) -> u64 {
+        AT_MESSAGES
+    }
+
+    fn landing(&self) -> u64 {
+        AT_MESSAGES + window_bytes_max(self.bytes_max)
+    }
+
+    /// What takes so many seconds. Warms up all that is used.
+    fn extent_of(&mut self, kind: Kind, bytes: u64, seconds: f64) -> Result<Extent> {
+        let mut extent = Extent { samples: WARM_SAMPLES, times: 1 };
+        for part in [0.02, 1.0] {
+            let run = self.run(kind, bytes, extent)?;
+            #[expect(clippy::cast_precision_loss, reason = "a quotient")]
+            let each = run.samples.mean() * run.count as f64 / (extent.samples * extent.times) as f64;
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a number of samples, kept within limits"
+            )]
+            let wanted = (part * seconds * 1e6 / each.max(1e-3)) as u64;
+            let times = wanted.div_ceil(SAMPLES_MAX).clamp(1, TIMES_MAX);
+            extent = Extent { samples: (wanted / times).clamp(SAMPLES_MIN, SAMPLES_MAX), times };
+        }
+        Ok(extent)
+    }
+
+    /// Rounds in which each PE looks whether all others have come.
+    fn check_barrier(&mut self) -> Result<u64> {
+        let launch = Launch { kind: Kind::Barrier, samples: WARM_SAMPLES, inner: 16, bytes: 8 };
+        Ok(self.launch(launch)?.checked)
+    }
+
+    fn run(&mut self, kind: Kind, bytes: u64, extent: Extent) -> Result<Run> {
+        let Extent { samples, times } = extent;
+        let inner = times
+            * match kind {
+                Kind::Bandwidth => messages_of(kind, bytes),
+                Kind::PingPong => (TRIP_BYTES / bytes.max(1)).clamp(TRIPS.0, TRIPS.1),
+                Kind::Barrier => 1,
+            };
+        if kind != Kind::Barrier {
+            self.seed += 1;
+            let mut content = vec![0; to_usize(bytes * window_of(bytes))?];
+            fill(&mut content, self.seed);
+            self.write(0, self.source(), &content)?;
+        }
+        let mut run = self.launch(Launch { kind, samples, inner, bytes })?;
+        run.checked += match kind {
+            Kind::PingPong => self.compare(0, bytes, 1)? + self.compare(1, bytes, 1)?,
+            Kind::Bandwidth => self.compare(1, bytes, window_of(bytes))?,
+            Kind::Barrier => 0,
+        };
+        Ok(run)
+    }
+
+    /// All that came to a PE, word by word, but for the stamps, which the kernels have compared.
+    fn compare(&self, pe: usize, bytes: u64, messages: u64) -> Result<u64> {
+        let found = self.read(pe, self.landing(), bytes * messages)?;
+        match wrong_words(&found, self.seed, to_usize(bytes)? / 8) {
+            None => Ok((bytes / 8 - 1) * messages),
+            Some((count, found, expected)) => {
+                Err(Error::Wrong { path: self.path.name(), bytes, count, found, expected })
+            }
+        }
+    }
+
+    fn launch(&mut self, launch: Launch) -> Result<Run> {
+        let Launch { kind, samples, inner, bytes } = launch;
+        let kernel = match kind {
+            Kind::PingPong => &self.kernels[0],
+            Kind::Bandwidth => &self.kernels[1],
+            Kind::Barrier => &self.kernels[2],
+        };
+        let window = window_of(bytes);
+        let numbers = [samples, inner, bytes, window, self.source(), self.landing(), self.seed, self.epoch];
+        kernel.set(0, ArgValue::Heap(self.heap.clone()));
+        for (index, number) in (1..).zip(numbers) {
+            kernel.set(index, ArgValue::Bytes(number.to_ne_bytes().as_slice().into()));
+        }
+        let queues: Vec<&Queue> = self.queues.iter().map(AsRef::as_ref).collect();
+        let core_ns = self.core_ns()?;
+        let began = Instant::now();
+        let one = [1, 1, 1];
+        let events = self.heap.launch(&queues, kernel, (1, [0; 3], one, Some(one)), &[])?;
+        let statuses: Vec<_> = events.iter().map(penstock_client::Event::wait).collect();
+        let us = began.elapsed().as_secs_f64() * 1e6;
+        let core_ns = self.core_ns()?.saturating_sub(core_ns);
+        self.epoch += samples * inner;
+        if let Some(status) = statuses.iter().find(|status| **status != Status::OK) {
+            return Err(self.in_vain(format!("a launch ended with {status}")));
+        }
+        let checked = self.results(launch)?;
+        let ways = if kind == Kind::PingPong { 2 } else { 1 };
+        #[expect(clippy::cast_precision_loss, reason = "quotients")]
+        let (one, count, core_ns) = ((inner * ways) as f64, (samples * inner * ways) as f64, core_ns as f64);
+        let samples_us = self.times(samples)?.unwrap_or_else(|| vec![us / count * one]);
+        Ok(Run {
+            samples: Samples::of(samples_us.into_iter().map(|us| us / one).collect()),
+            count: samples * inner * ways,
+            core_seconds: Some(core_ns * 1e-9),
+            checked,
+        })
+    }
+
+    /// What the kernels found. How many stamps they compared.
+    fn results(&self, launch: Launch) -> Result<u64> {
+        let mut checked = 0;
+        for pe in 0..self.queues.len() {
+            let words = words(&self.read(pe, AT_RESULT, 8 * RESULT_WORDS as u64)?);
+            let [status, done, count, wrong, found, expected] = *words.as_slice() else {
+                return Err(self.in_vain("its results cannot be read".to_owned()));
+            };
+            if status != 0 || done != launch.samples {
+                return Err(self.in_vain(format!(
+                    "PE {pe} gave up in sample {done} of {} ({})",
+                    launch.samples,
+                    verdict(status)
+                )));
+            }
+            if wrong > 0 {
+                let bytes = launch.bytes;
+                return Err(Error::Wrong { path: self.path.name(), bytes, count: wrong, found, expected });
+            }
+            checked += count;
+        }
+        Ok(checked)
+    }
+
+    fn in_vain(&self, how: String) -> Error {
+        let why = self
+            .heap
+            .aborted()
+            .map_or_else(String::new, |reason| format!("; the heap was aborted: {reason}"));
+        Error::Wait { path: self.path.name(), how: how + &why }
+    }
+
+    /// Times of samples, in microseconds; none where kernels have no clock: then the launch as a whole is one.
+    fn times(&self, samples: u64) -> Result<Option<Vec<f64>>> {
+        let Some(ticks_per_us) = self.ticks_per_us else { return Ok(None) };
+        let stamps = words(&self.read(0, AT_STAMPS, 8 * (samples + 1))?);
+        let times = stamps.iter().zip(stamps.iter().skip(1)).map(|(first, next)| {
+            #[expect(clippy::cast_precision_loss, reason = "ticks of a sample")]
+            let ticks = next.wrapping_sub(*first) as f64;
+            ticks / ticks_per_us
+        });
+        Ok(stamps.first().is_some_and(|first| *first != 0).then(|| times.collect()))
+    }
+
+    /// Core time of this process and of all workers.
+    fn core_ns(&self) -> Result<u64> {
+        let mut all = Duration::ZERO;
+        for pid in self.workers.iter().copied().chain([std::process::id()]) {
+            all += penstock_energy::cores::of_process(pid)?;
+        }
+        Ok(u64::try_from(all.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn queue(&self, pe: usize) -> Result<&Arc<Queue>> {
+        self.queues.get(pe).ok_or_else(|| Error::Absent(format!("there is no PE {pe}")))
+    }
+
+    fn write(&self, pe: usize, offset: u64, bytes: &[u8]) -> Result<()> {
+        let queue = self.queue(pe)?;
+        self.heap.write(queue, offset, bytes, &[], Want::Nothing)?;
+        Ok(queue.finish()?)
+    }
+
+    fn read(&self, pe: usize, offset: u64, size: u64) -> Result<Vec<u8>> {
+        let queue = self.queue(pe)?;
+        let bytes = Arc::new(Mutex::new(vec![0; to_usize(size)?]));
+        let event = self.heap.read(queue, Range { offset, size }, Box::new(bytes.clone()), &[])?;
+        let status = event.map_or(Status::OK, |event| event.wait());
+        if status != Status::OK {
+            return Err(self.in_vain(format!("reading what came ended with {status}")));
+        }
+        Ok(std::mem::take(&mut *bytes.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
+}
+
+fn to_usize(number: u64) -> Result<usize> {
+    usize::try_from(number).map_err(|_| Error::Absent(format!("{number} bytes are more than this host has")))
+}
+
+/// What a verb of `ggas.h` answered.
+fn verdict(status: u64) -> String {
+    match status.cast_signed() {
+        -1 => "GGAS_TIMEOUT".to_owned(),
+        -2 => "GGAS_ABORTED".to_owned(),
+        -3 => "GGAS_INVALID".to_owned(),
+        other => format!("status {other}"),
+    }
+}
+
+/// Words of messages of so many words each that are not those of `seed`; the first of each is its stamp.
+fn wrong_words(bytes: &[u8], seed: u64, each: usize) -> Option<(u64, u64, u64)> {
+    let words = words(bytes);
+    let content = (0_u64..).zip(words).filter(|(index, _)| index % each.max(1) as u64 != 0);
+    let mut wrong = content
+        .map(|(index, found)| (found, word_of(seed, index)))
+        .filter(|(found, expected)| found != expected);
+    let (found, expected) = wrong.next()?;
+    Some((1 + wrong.count() as u64, found, expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_no_content() {
+        let mut bytes = vec![0; 64];
+        fill(&mut bytes, 3);
+        bytes[0] ^= 1;
+        bytes[32] ^= 1;
+        assert_eq!(wrong_words(&bytes, 3, 4), None);
+        assert!(wrong_words(&bytes, 3, 8).is_some());
+        bytes[9] ^= 1;
+        assert_eq!(wrong_words(&bytes, 3, 4).unwrap().0, 1);
+    }
+
+    #[test]
+    fn the_kernels_know_the_same_places() {
+        for (name, value) in [("AT_RESULT", AT_RESULT), ("AT_STAMPS", AT_STAMPS)] {
+            assert!(SOURCE.contains(&format!("#define {name} {value}\n")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The clock that kernels on this host's processor read too.
+
+use std::time::{Duration, Instant};
+
+/// So long two clocks are compared: both are read within 100 ns, so that this is good to a part in 10^5.
+const COMPARED: Duration = Duration::from_millis(20);
+
+/// Ticks now; none where kernels have no such clock.
+#[cfg(target_arch = "x86_64")]
+fn now() -> Option<u64> {
+    // Other processors stop it, or count with a speed that changes.
+    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    if !flags.contains("constant_tsc") {
+        return None;
+    }
+    Some(raw())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn raw() -> u64 {
+    // SAFETY: each x86-64 processor has the instruction, and Linux lets programs use it.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn now() -> Option<u64> {
+    Some(raw())
+}
+
+#[cfg(target_arch = "aarch64")]
+fn raw() -> u64 {
+    let ticks: u64;
+    // SAFETY: a register that programs may read, and nothing else.
+    unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks) };
+    ticks
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn now() -> Option<u64> {
+    None
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn raw() -> u64 {
+    0
+}
+
+/// Ticks in a microsecond; none where kernels have no such clock.
+#[must_use]
+pub fn per_us() -> Option<f64> {
+    now()?;
+    let (began, first) = (Instant::now(), raw());
+    std::thread::sleep(COMPARED);
+    let (us, last) = (began.elapsed().as_secs_f64() * 1e6, raw());
+    #[expect(clippy::cast_precision_loss, reason = "ticks of milliseconds")]
+    let ticks = last.saturating_sub(first) as f64;
+    (ticks > 0.0).then_some(ticks / us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_go_on_with_the_time() {
+        let Some(per_us) = per_us() else {
+            eprintln!("SKIPPED: no clock that kernels and host share");
+            return;
+        };
+        // From the slow counters of Arm (1 MHz) to the fastest processors.
+        assert!((0.9..10_000.0).contains(&per_us), "{per_us}");
+        let again = super::per_us().unwrap();
+        assert!((again / per_us - 1.0).abs() < 0.05, "{per_us} {again}");
+    }
+}

@@ -1,0 +1,350 @@
+//! Messages from device memory to device memory through the hosts, in chunks: copy, send and copy of neighbouring chunks at the same time.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::memory::{Room, Span, word_of};
+use super::opencl::{Buffer, Local, Pending};
+use crate::error::Result;
+use crate::plan::{WINDOW, window_of};
+use crate::wire::{Ticket, Wire};
+
+/// Chunks under way: the window.
+#[expect(clippy::cast_possible_truncation, reason = "a small constant")]
+const SLOTS: usize = WINDOW as usize;
+/// Copies that are started before the first of them is sent: the queue of the device stays busy, and as many chunks are on their way.
+const AHEAD: usize = SLOTS / 2;
+
+/// How a message gets through the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    /// Copy, send, receive, copy: each waits for the one before.
+    Plain,
+    /// Chunks of so many bytes, copied while others are sent.
+    Copy(u64),
+    /// Chunks of so many bytes, sent from where the device has them, if it computes on the host's memory.
+    Map(u64),
+}
+
+/// All that can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct How {
+    /// How messages get through.
+    pub way: Way,
+    /// Whether who waits for a socket spins.
+    pub spins: bool,
+}
+
+impl How {
+    /// One after the other, as the paper's baseline; who waits sleeps.
+    pub const PLAIN: Self = Self { way: Way::Plain, spins: false };
+
+    /// In words.
+    #[must_use]
+    pub fn name(self, bytes: u64) -> String {
+        let name = match self.way {
+            Way::Plain => "copy, send, copy".to_owned(),
+            Way::Copy(chunk) if chunk >= bytes => "copies meanwhile".to_owned(),
+            Way::Copy(chunk) => format!("copies meanwhile, chunks of {} KiB", chunk >> 10),
+            Way::Map(chunk) if chunk >= bytes => "mapped".to_owned(),
+            Way::Map(chunk) => format!("mapped, chunks of {} KiB", chunk >> 10),
+        };
+        if self.spins { name + ", spinning" } else { name }
+    }
+}
+
+/// Which messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Messages {
+    /// Whose the other end is.
+    pub peer: u32,
+    /// Bytes of each.
+    pub bytes: usize,
+    /// How many.
+    pub count: u64,
+    /// The content of all of the buffer.
+    pub seed: u64,
+}
+
+/// Where messages come from or go to: the device's memory, and room of the host's beside it.
+#[derive(Debug)]
+pub struct Ends<'a> {
+    pub local: &'a Local,
+    pub wire: &'a mut dyn Wire,
+    /// A window of messages, one behind the other.
+    pub buffer: Buffer,
+    pub stage: Room,
+}
+
+/// Stamps that were compared, and the first wrong one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checked {
+    /// How many.
+    pub count: u64,
+    /// How many were wrong.
+    pub wrong: u64,
+    /// The first wrong one, ...
+    pub found: u64,
+    /// ... and what it should be.
+    pub expected: u64,
+}
+
+impl Checked {
+    /// Compares one.
+    pub fn compare(&mut self, found: u64, expected: u64) {
+        self.count += 1;
+        if found != expected {
+            if self.wrong == 0 {
+                (self.found, self.expected) = (found, expected);
+            }
+            self.wrong += 1;
+        }
+    }
+}
+
+/// One chunk: where it is in the buffer, how long, and which word it begins with.
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    slot: usize,
+    offset: usize,
+    bytes: usize,
+}
+
+/// Messages that have a place of their own.
+fn places(bytes: usize) -> usize {
+    usize::try_from(window_of(bytes as u64)).unwrap_or(1)
+}
+
+fn chunks(messages: Messages, chunk: usize) -> impl Iterator<Item = Chunk> {
+    let size = messages.bytes;
+    let chunk = chunk.min(size);
+    let each = size.div_ceil(chunk);
+    let window = places(size);
+    (0..usize::try_from(messages.count).unwrap_or(usize::MAX)).flat_map(move |message| {
+        (0..each).map(move |part| {
+            let begin = part * chunk;
+            let offset = (message % window) * size + begin;
+            Chunk { slot: (message * each + part) % SLOTS, offset, bytes: chunk.min(size - begin) }
+        })
+    })
+}
+
+/// A chunk under way, of the sender.
+struct Leaving {
+    chunk: Chunk,
+    span: Span,
+    copied: Pending,
+}
+
+impl Ends<'_> {
+    /// Sends messages out of the buffer. Returns when the bytes are free again.
+    ///
+    /// # Errors
+    /// The device, or the wire.
+    pub fn send(&mut self, messages: Messages, way: Way) -> Result<()> {
+        match way {
+            Way::Plain => self.send_plain(messages),
+            Way::Copy(chunk) => self.send_chunks(messages, to_usize(chunk), false),
+            Way::Map(chunk) => self.send_chunks(messages, to_usize(chunk), true),
+        }
+    }
+
+    /// Receives messages into the buffer. Returns when they are there.
+    ///
+    /// # Errors
+    /// The device, or the wire.
+    pub fn receive(&mut self, messages: Messages, way: Way, checked: &mut Checked) -> Result<()> {
+        match way {
+            Way::Plain => self.receive_plain(messages, checked),
+            Way::Copy(chunk) => self.receive_copied(messages, to_usize(chunk), checked),
+            Way::Map(chunk) => self.receive_mapped(messages, to_usize(chunk), checked),
+        }
+    }
+
+    fn send_plain(&mut self, messages: Messages) -> Result<()> {
+        for chunk in chunks(messages, messages.bytes) {
+            let span = self.stage.span(0, chunk.bytes);
+            self.local.read(self.buffer, chunk.offset, span)?;
+            self.wire.send(messages.peer, span)?;
+        }
+        Ok(())
+    }
+
+    fn receive_plain(&mut self, messages: Messages, checked: &mut Checked) -> Result<()> {
+        for chunk in chunks(messages, messages.bytes) {
+            let span = self.stage.span(0, chunk.bytes);
+            poison(span);
+            self.wire.receive(messages.peer, span)?;
+            check(span, chunk, messages, checked);
+            self.local.write(self.buffer, chunk.offset, span)?;
+        }
+        Ok(())
+    }
+
+    fn send_chunks(&mut self, messages: Messages, chunk_bytes: usize, mapped: bool) -> Result<()> {
+        let room = chunk_bytes.min(messages.bytes);
+        let mut copying: VecDeque<Leaving> = VecDeque::new();
+        let mut sending: [Option<(Ticket, Span)>; SLOTS] = [None; SLOTS];
+        for chunk in chunks(messages, chunk_bytes) {
+            if copying.len() >= AHEAD
+                && let Some(leaving) = copying.pop_front()
+            {
+                self.start(leaving, messages.peer, &mut sending)?;
+            }
+            self.settle(&mut sending, chunk.slot, mapped)?;
+            let (span, copied) = if mapped {
+                self.local.start_map(self.buffer, chunk.offset, chunk.bytes, false)?
+            } else {
+                let span = self.stage.span(chunk.slot * room, chunk.bytes);
+                (span, self.local.start_read(self.buffer, chunk.offset, span)?)
+            };
+            self.local.flush()?;
+            copying.push_back(Leaving { chunk, span, copied });
+        }
+        while let Some(leaving) = copying.pop_front() {
+            self.start(leaving, messages.peer, &mut sending)?;
+        }
+        for slot in 0..sending.len() {
+            self.settle(&mut sending, slot, mapped)?;
+        }
+        if mapped { self.local.flush() } else { Ok(()) }
+    }
+
+    fn start(&mut self, leaving: Leaving, peer: u32, sending: &mut [Option<(Ticket, Span)>]) -> Result<()> {
+        self.local.wait(leaving.copied)?;
+        let ticket = self.wire.start_send(peer, leaving.span)?;
+        if let Some(place) = sending.get_mut(leaving.chunk.slot) {
+            *place = Some((ticket, leaving.span));
+        }
+        Ok(())
+    }
+
+    /// Waits for what a slot sends.
+    fn settle(&mut self, sending: &mut [Option<(Ticket, Span)>], slot: usize, mapped: bool) -> Result<()> {
+        let Some((ticket, span)) = sending.get_mut(slot).and_then(Option::take) else { return Ok(()) };
+        self.wire.wait(ticket)?;
+        if mapped { self.local.unmap(self.buffer, span) } else { Ok(()) }
+    }
+
+    fn receive_copied(
+        &mut self,
+        messages: Messages,
+        chunk_bytes: usize,
+        checked: &mut Checked,
+    ) -> Result<()> {
+        let room = chunk_bytes.min(messages.bytes);
+        let mut arriving: VecDeque<(Chunk, Span, Ticket)> = VecDeque::new();
+        let mut writing: VecDeque<Pending> = VecDeque::new();
+        let mut all = chunks(messages, chunk_bytes);
+        loop {
+            // As many are awaited as there is room for. A slot is free when its copy has ended: those end in order.
+            while arriving.len() < AHEAD
+                && let Some(chunk) = all.next()
+            {
+                if writing.len() >= AHEAD
+                    && let Some(oldest) = writing.pop_front()
+                {
+                    self.local.wait(oldest)?;
+                }
+                let span = self.stage.span(chunk.slot * room, chunk.bytes);
+                poison(span);
+                let ticket = self.wire.start_receive(messages.peer, span)?;
+                arriving.push_back((chunk, span, ticket));
+            }
+            let Some((chunk, span, ticket)) = arriving.pop_front() else { break };
+            self.wire.wait(ticket)?;
+            check(span, chunk, messages, checked);
+            writing.push_back(self.local.start_write(self.buffer, chunk.offset, span)?);
+            self.local.flush()?;
+        }
+        for pending in writing {
+            self.local.wait(pending)?;
+        }
+        Ok(())
+    }
+
+    fn receive_mapped(
+        &mut self,
+        messages: Messages,
+        chunk_bytes: usize,
+        checked: &mut Checked,
+    ) -> Result<()> {
+        let mut mapping: VecDeque<(Chunk, Span, Pending)> = VecDeque::new();
+        let mut arriving: VecDeque<(Chunk, Span, Ticket)> = VecDeque::new();
+        let mut all = chunks(messages, chunk_bytes);
+        // What is mapped to be written is mapped once.
+        let each = messages.bytes.div_ceil(chunk_bytes.min(messages.bytes));
+        let most = SLOTS.min(places(messages.bytes) * each);
+        loop {
+            while mapping.len() + arriving.len() < most
+                && let Some(chunk) = all.next()
+            {
+                let (span, mapped) = self.local.start_map(self.buffer, chunk.offset, chunk.bytes, true)?;
+                mapping.push_back((chunk, span, mapped));
+            }
+            self.local.flush()?;
+            while arriving.len() < AHEAD
+                && let Some((chunk, span, mapped)) = mapping.pop_front()
+            {
+                self.local.wait(mapped)?;
+                poison(span);
+                arriving.push_back((chunk, span, self.wire.start_receive(messages.peer, span)?));
+            }
+            let Some((chunk, span, ticket)) = arriving.pop_front() else { break };
+            self.wire.wait(ticket)?;
+            check(span, chunk, messages, checked);
+            self.local.unmap(self.buffer, span)?;
+        }
+        self.local.finish()
+    }
+}
+
+/// What was there before must not look like a message.
+fn poison(span: Span) {
+    span.set_stamp(0);
+}
+
+fn check(span: Span, chunk: Chunk, messages: Messages, checked: &mut Checked) {
+    checked.compare(span.stamp(), word_of(messages.seed, chunk.offset as u64 / 8));
+}
+
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_each_message_once() {
+        let messages = Messages { peer: 1, bytes: 40, count: 10, seed: 0 };
+        let all: Vec<_> = chunks(messages, 16).collect();
+        assert_eq!(all.len(), 30);
+        for (index, message) in all.chunks(3).enumerate() {
+            let begin = index % SLOTS * 40;
+            assert_eq!(
+                message.iter().map(|it| it.offset).collect::<Vec<_>>(),
+                [begin, begin + 16, begin + 32]
+            );
+            assert_eq!(message.iter().map(|it| it.bytes).sum::<usize>(), 40);
+        }
+        // Neighbours never share room.
+        for some in all.windows(SLOTS) {
+            let mut slots: Vec<_> = some.iter().map(|it| it.slot).collect();
+            slots.sort_unstable();
+            slots.dedup();
+            assert_eq!(slots.len(), SLOTS);
+        }
+    }
+
+    #[test]
+    fn a_wrong_stamp_is_told_of() {
+        let mut checked = Checked::default();
+        checked.compare(1, 1);
+        checked.compare(2, 3);
+        checked.compare(4, 5);
+        assert_eq!((checked.count, checked.wrong, checked.found, checked.expected), (3, 2, 2, 3));
+    }
+}

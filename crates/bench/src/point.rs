@@ -1,0 +1,250 @@
+//! One figure, and what it cost.
+
+use penstock_energy::{Meter, Options, Report};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::plan::{Kind, Path};
+
+/// A figure of one path, for one size or number of devices. Times are in microseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Point {
+    /// What was measured.
+    pub kind: Kind,
+    /// On which path.
+    pub path: Path,
+    /// Bytes of a message; 0 for barriers.
+    pub bytes: u64,
+    /// Devices that took part.
+    pub devices: u32,
+    /// How many samples the median is of.
+    pub samples: u64,
+    /// How many messages (one way) or barriers were measured.
+    pub count: u64,
+    /// Median time of one: half a round trip, a message of a stream, or a barrier.
+    pub us: f64,
+    /// Mean time of one.
+    pub us_mean: f64,
+    /// A tenth of the samples was shorter.
+    pub us_p10: f64,
+    /// A tenth of the samples was longer.
+    pub us_p90: f64,
+    /// Bytes by the median time, in 10^6 per second; none for barriers.
+    pub mb_s: Option<f64>,
+    /// Time of cores, of all processes that took part, for one.
+    pub core_us: Option<f64>,
+    /// What it took.
+    pub energy: Energy,
+    /// How it was done, where there was a choice.
+    pub way: Option<String>,
+    /// Stamps of messages that were compared, all of them right.
+    pub checked: u64,
+}
+
+/// Energy for one word of a message, or for one barrier.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Energy {
+    /// All energy of what is covered.
+    pub joules: Option<f64>,
+    /// Without what the same takes when idle.
+    pub net_joules: Option<f64>,
+    /// Mean power, in watts.
+    pub watts: Option<f64>,
+    /// What is measured.
+    pub covered: Vec<String>,
+    /// What is not.
+    pub missing: Vec<String>,
+    /// Why there is nothing.
+    pub unavailable: Option<String>,
+}
+
+/// Times of single samples, in microseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Samples(Vec<f64>);
+
+impl Samples {
+    /// Takes them.
+    #[must_use]
+    pub fn of(mut samples: Vec<f64>) -> Self {
+        samples.retain(|sample| sample.is_finite() && *sample >= 0.0);
+        samples.sort_by(f64::total_cmp);
+        Self(samples)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// That below which this part of them lies.
+    #[must_use]
+    pub fn quantile(&self, part: f64) -> f64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "an index: far below 2^52"
+        )]
+        let index = (part * self.0.len().saturating_sub(1) as f64).round() as usize;
+        self.0.get(index).copied().unwrap_or(f64::NAN)
+    }
+
+    /// Their mean.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let count = self.0.len() as f64;
+        self.0.iter().sum::<f64>() / count
+    }
+}
+
+/// What one run of a measurement gave.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// Times of one message or barrier each, in microseconds.
+    pub samples: Samples,
+    /// Messages or barriers in it.
+    pub count: u64,
+    /// Core time of all who took part, in seconds.
+    pub core_seconds: Option<f64>,
+    /// Stamps that were compared.
+    pub checked: u64,
+}
+
+impl Point {
+    /// The figure of a run.
+    #[must_use]
+    pub fn of(kind: Kind, path: Path, bytes: u64, devices: u32, run: &Run, energy: Energy) -> Self {
+        let us = run.samples.quantile(0.5);
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let (size, count) = (bytes as f64, run.count.max(1) as f64);
+        Self {
+            kind,
+            path,
+            bytes,
+            devices,
+            samples: run.samples.len(),
+            count: run.count,
+            us,
+            us_mean: run.samples.mean(),
+            us_p10: run.samples.quantile(0.1),
+            us_p90: run.samples.quantile(0.9),
+            mb_s: (kind != Kind::Barrier).then_some(size / us),
+            core_us: run.core_seconds.map(|seconds| seconds * 1e6 / count),
+            energy,
+            way: None,
+            checked: run.checked,
+        }
+    }
+}
+
+/// Measures energy around runs. It is that of the whole host.
+#[derive(Debug)]
+pub struct Joules {
+    meter: Meter,
+    why_not: Option<String>,
+    step_s: f64,
+}
+
+/// A measurement lasts so long, in seconds, where energy is measured...
+const SECONDS_MIN: f64 = 2.0;
+/// ... and so many steps of the slowest counter: then its step is 1 % of it.
+const STEPS_MIN: f64 = 100.0;
+
+impl Joules {
+    /// Looks for counters, and measures idle power if there are any. Sleeps meanwhile.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    pub fn open(idle_seconds: f64) -> Result<Self> {
+        let mut meter = Meter::open(&Options::of_process());
+        let channels = meter.channels();
+        let live = channels.iter().filter(|it| it.class.is_in_total() && it.unavailable.is_none());
+        let step_s = live.clone().map(|it| it.step_s).fold(0.0, f64::max);
+        let why_not = (live.count() == 0).then(|| "no counter of this host can be read".to_owned());
+        if why_not.is_none() && idle_seconds > 0.0 {
+            meter.idle(std::time::Duration::from_secs_f64(idle_seconds))?;
+        }
+        Ok(Self { meter, why_not, step_s })
+    }
+
+    /// How long a run must last for its energy to be worth something; none where there is none.
+    #[must_use]
+    pub fn seconds_min(&self) -> Option<f64> {
+        self.why_not.is_none().then_some(SECONDS_MIN.max(STEPS_MIN * self.step_s))
+    }
+
+    /// Runs something, and divides what it took by `parts` of the result: words or barriers.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub fn around(
+        &mut self,
+        run: impl FnOnce() -> Result<Run>,
+        parts: impl FnOnce(&Run) -> f64,
+    ) -> Result<(Run, Energy)> {
+        self.meter.start()?;
+        let done = run();
+        self.meter.stop()?;
+        let done = done?;
+        let energy = Energy::of(&self.meter.report()?, parts(&done), self.why_not.as_deref());
+        Ok((done, energy))
+    }
+}
+
+impl Energy {
+    fn of(report: &Report, parts: f64, why_not: Option<&str>) -> Self {
+        let total = &report.total;
+        let reason = |it: &penstock_energy::Missing| format!("{}: {}", it.component, it.reasons.join("; "));
+        let missing: Vec<_> = total.missing.iter().map(reason).collect();
+        let unavailable = (total.joules.is_none()).then(|| {
+            let told = total.unavailable.clone().or_else(|| why_not.map(str::to_owned));
+            told.unwrap_or_else(|| "no counter of this host can be read".to_owned())
+        });
+        Self {
+            joules: total.joules.map(|joules| joules / parts),
+            net_joules: total.net_joules.map(|joules| joules / parts),
+            watts: total.mean_watts,
+            covered: total.covered.clone(),
+            missing,
+            unavailable,
+        }
+    }
+}
+
+/// Words of `count` messages; one of a barrier is the barrier itself.
+#[must_use]
+pub fn parts(kind: Kind, bytes: u64, word: u64, count: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a quotient")]
+    let (words, count) = (bytes as f64 / word.max(1) as f64, count.max(1) as f64);
+    if kind == Kind::Barrier { count } else { words * count }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_of_sorted_samples_and_bandwidth_is_by_them() {
+        let samples = Samples::of(vec![5.0, 1.0, f64::NAN, 3.0, 2.0, 100.0]);
+        assert_eq!((samples.len(), samples.quantile(0.5)), (5, 3.0));
+        let run = Run { samples, count: 10, core_seconds: Some(1e-3), checked: 0 };
+        let point = Point::of(Kind::Bandwidth, Path::Device, 600, 2, &run, Energy::default());
+        assert_eq!((point.mb_s, point.core_us), (Some(200.0), Some(100.0)));
+        assert!(Samples::default().quantile(0.5).is_nan());
+    }
+
+    #[test]
+    fn energy_is_by_word_or_by_barrier() {
+        assert_eq!(parts(Kind::PingPong, 64, 8, 10), 80.0);
+        assert_eq!(parts(Kind::Bandwidth, 8, 16, 10), 5.0);
+        assert_eq!(parts(Kind::Barrier, 0, 8, 10), 10.0);
+    }
+}

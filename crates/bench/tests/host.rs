@@ -1,0 +1,108 @@
+//! The host paths on this host: processes, drivers and MPI are real. What is not there is named, and skipped.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use penstock_bench::Error;
+use penstock_bench::group::{Group, Launcher, Start};
+use penstock_bench::host::rank::{self, Said};
+use penstock_bench::plan::{self, Kind, Plan};
+use penstock_bench::point::Point;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|word| word == "--as-rank") {
+        let file = PathBuf::from(arguments.get(at + 1).expect("a plan"));
+        let number = arguments.get(at + 2).map(|text| text.parse().expect("a rank"));
+        std::process::exit(rank::run(&file, number).is_err().into());
+    }
+    if arguments.iter().any(|word| word == "--list") {
+        return;
+    }
+    let directory = std::env::temp_dir().join(format!("penstock-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    over_tcp(&directory);
+    over_mpi(&directory);
+    a_rank_that_ends_is_told_of(&directory);
+    std::fs::remove_dir_all(&directory).expect("the directory is ours");
+    println!("test result: ok. 3 passed; 0 failed");
+}
+
+fn plan(paths: &[plan::Path]) -> Plan {
+    Plan { paths: paths.to_vec(), sizes: vec![8, 4096, 1 << 20], seconds: 0.05, ..Plan::usual(true) }
+}
+
+fn start<'a>(program: &'a Path, directory: &'a Path) -> Start<'a> {
+    Start { program, arguments: &["--as-rank"], directory, cores: 1 }
+}
+
+fn points(mut group: Group) -> Result<Vec<Point>, Error> {
+    let mut points = Vec::new();
+    loop {
+        match group.hear()? {
+            Said::Point(point) => points.push(*point),
+            Said::End => return Ok(points),
+            _ => {}
+        }
+    }
+}
+
+/// Each figure is there, of messages whose content was compared.
+fn check(points: &[Point], paths: &[plan::Path], name: &str) {
+    for &path in paths {
+        for kind in Kind::ALL.into_iter().filter(|kind| path.has(*kind)) {
+            let found: Vec<_> = points.iter().filter(|it| (it.path, it.kind) == (path, kind)).collect();
+            assert_eq!(found.len(), if kind == Kind::Barrier { 1 } else { 3 }, "{name}: {path} {kind:?}");
+            for point in found {
+                assert!(point.us > 0.0 && point.samples >= 5, "{name}: {point:?}");
+                assert!(point.core_us.is_some_and(|it| it > 0.0), "{name}: {point:?}");
+                assert!(kind == Kind::Barrier || point.checked > point.count, "{name}: {point:?}");
+                println!(
+                    "  {name}: {path} {} {} B: {:.2} us, {:.0} MB/s, {:?}, {} checked",
+                    kind.name(),
+                    point.bytes,
+                    point.us,
+                    point.mb_s.unwrap_or_default(),
+                    point.way,
+                    point.checked
+                );
+            }
+        }
+    }
+}
+
+fn over_tcp(directory: &Path) {
+    let program = std::env::current_exe().expect("this program");
+    let paths = [plan::Path::HostTcp, plan::Path::HostTcpPipelined];
+    let points = points(Group::tcp(&start(&program, directory), &plan(&paths), 2).expect("started"));
+    check(&points.expect("all is measured"), &paths, "TCP");
+    println!("test host_paths_over_tcp_bring_every_byte ... ok");
+}
+
+fn over_mpi(directory: &Path) {
+    let program = std::env::current_exe().expect("this program");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../water/shim/wtr_mpi.c");
+    let shim = directory.join("libwtr_mpi_openmpi.so");
+    let built =
+        Command::new("mpicc.openmpi").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&shim).arg(source).status();
+    let launcher = Launcher::find(&[directory.to_path_buf()]);
+    let (Ok(status), Ok(launcher)) = (built, launcher) else {
+        println!("SKIPPED: no Open MPI with its compiler (Debian: openmpi-bin libopenmpi-dev)");
+        return;
+    };
+    assert!(status.success(), "the shim does not compile");
+    let paths = [plan::Path::HostMpi, plan::Path::HostMpiPipelined];
+    let group = Group::mpi(&start(&program, directory), &launcher, &plan(&paths), 2, true).expect("started");
+    check(&points(group).expect("all is measured"), &paths, "MPI");
+    println!("test host_paths_over_mpi_bring_every_byte ... ok");
+}
+
+/// One rank of three does not exist as a program: the others must not wait for ever, and the reason is told.
+fn a_rank_that_ends_is_told_of(directory: &Path) {
+    let program = PathBuf::from("/bin/false");
+    let mut group =
+        Group::tcp(&start(&program, directory), &plan(&[plan::Path::HostTcp]), 3).expect("started");
+    let error = group.hear().expect_err("nobody is there");
+    assert!(matches!(error, Error::Ended { .. }), "{error}");
+    println!("test a_rank_that_ends_is_told_of ... ok");
+}

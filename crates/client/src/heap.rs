@@ -1,0 +1,476 @@
+//! Symmetric heaps: memory on several devices (PEs) that their kernels reach by themselves, over any places and nodes of a context.
+//!
+//! A heap has no residency: nothing of it ever moves. As an argument of a kernel it is bound at each launch to the view that the
+//! queue's device has of it. What the views show, and what kernels can do with them, is `penstock-ggas`'s business in the workers.
+
+mod header;
+mod launch;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use penstock_wire::calls::to_worker;
+use penstock_wire::describe::{HeapPath, HeapPlan};
+use penstock_wire::id::kind;
+use penstock_wire::limits::{HEAP_BYTES_MAX, HEAP_PES_MAX, HEAP_REASON_BYTES_MAX, HEAP_TIMEOUT_MS_MAX};
+use penstock_wire::{Id, Status, U32, U64, frame};
+
+use crate::config;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::pool::Device;
+use crate::queue::{Enqueued, Queue, Range, Want};
+use crate::session::{Session, Target};
+
+pub use header::HEADER;
+pub(crate) use header::with_header;
+pub use launch::Space;
+
+/// How long a kernel waits inside a heap before it gives up, unless the program says otherwise. Some drivers compile a kernel when it
+/// is first launched, while the others of the heap wait already: 14 s were seen with PoCL on a full machine. Twice that is still
+/// short enough for somebody who looks at a program that hangs.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+
+/// What a program may choose of a heap.
+#[derive(Clone, Copy, Debug)]
+pub struct HeapOptions {
+    /// How long a kernel waits inside the heap before it gives up.
+    pub timeout: Duration,
+    /// Whether devices of different workers use the proxy although they could share memory; none: as configured.
+    pub force_proxy: Option<bool>,
+}
+
+impl Default for HeapOptions {
+    fn default() -> Self {
+        Self { timeout: TIMEOUT_DEFAULT, force_proxy: None }
+    }
+}
+
+/// A symmetric heap.
+pub struct Heap {
+    context: Arc<Context>,
+    id: Id<kind::Heap>,
+    pes: Vec<Pe>,
+    /// Of each PE's part.
+    bytes: u64,
+    /// The workers that have PEs, in the order of their first ones.
+    members: Vec<Arc<Session>>,
+    /// By PE, and in it by the PE that is reached.
+    paths: Vec<Vec<HeapPath>>,
+    /// Launches that may still run.
+    running: Mutex<Vec<Event>>,
+    /// Why the last collective launch was refused.
+    refusal: Mutex<Option<Arc<str>>>,
+}
+
+/// One device of a heap.
+struct Pe {
+    device: Arc<Device>,
+    place: usize,
+    /// What a kernel on the device gets as its argument.
+    view: Id<kind::Mem>,
+    /// The device's own part, in the device's worker.
+    part: Id<kind::Mem>,
+}
+
+impl Heap {
+    /// A heap of `bytes` on each of `devices`, of which the first is PE 0. The content is zero. Waits for the workers.
+    ///
+    /// # Errors
+    /// [`Error::Heap`] with a sentence that says what can not be, where, and what to do; when a node is lost.
+    pub fn create(
+        context: &Arc<Context>,
+        devices: &[Arc<Device>],
+        bytes: u64,
+        options: HeapOptions,
+    ) -> Result<Arc<Self>> {
+        let timeout_ms = check(context, devices, bytes, options)?;
+        let force_proxy = match options.force_proxy {
+            Some(force) => force,
+            None => {
+                let path = config::heap_path().map_err(|error| Error::Config(error.to_string().into()))?;
+                path == config::HeapPath::Proxy
+            }
+        };
+        let mut members: Vec<Arc<Session>> = Vec::new();
+        let mut pes = Vec::new();
+        let mut plan = HeapPlan::default();
+        for device in devices {
+            let of = members.iter().position(|member| member.node() == device.node());
+            let of = of.unwrap_or_else(|| {
+                members.push(device.session().clone());
+                members.len() - 1
+            });
+            plan.members.push(u32::try_from(of).unwrap_or(u32::MAX));
+            let place = context.place_of(device).unwrap_or(usize::MAX);
+            pes.push(Pe { device: device.clone(), place, view: crate::next_id(), part: crate::next_id() });
+        }
+        // Released by its drop, wherever it is left.
+        let mut heap = Self {
+            context: context.clone(),
+            id: crate::next_id(),
+            pes,
+            bytes,
+            members,
+            paths: Vec::new(),
+            running: Mutex::default(),
+            refusal: Mutex::default(),
+        };
+        heap.make_members(&plan, timeout_ms, force_proxy)?;
+        heap.link()?;
+        heap.start()?;
+        heap.make_views()?;
+        Ok(Arc::new(heap))
+    }
+
+    fn make_members(&self, plan: &HeapPlan, timeout_ms: u32, force_proxy: bool) -> Result<()> {
+        let payload = frame::encode(plan);
+        let made: Vec<_> = (0u32..)
+            .zip(&self.members)
+            .map(|(me, member)| {
+                let call = to_worker::CreateHeap {
+                    request: Id::NONE,
+                    heap: self.id,
+                    me: U32::new(me),
+                    bytes: U64::new(self.bytes),
+                    timeout_ms: U32::new(timeout_ms),
+                    force_proxy: U32::new(force_proxy.into()),
+                };
+                member.request(call, &payload)
+            })
+            .collect();
+        for (made, member) in made.into_iter().zip(&self.members) {
+            no_refusal(member, made.wait()?)?;
+        }
+        Ok(())
+    }
+
+    /// Has each two members meet.
+    fn link(&self) -> Result<()> {
+        for (at, one) in (0u32..).zip(&self.members) {
+            for (other_at, other) in (0u32..).zip(&self.members).skip(at as usize + 1) {
+                let peers = one.peers().ok_or_else(|| refused("the pool has been closed"))?;
+                peers.link_heap(self.id, (one, at), (other, other_at))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let call = || to_worker::StartHeap { request: Id::NONE, heap: self.id };
+        // All at once: each waits for the others.
+        let started: Vec<_> = self.members.iter().map(|member| member.request(call(), &[])).collect();
+        for member in &self.members {
+            member.flush()?;
+        }
+        let mut paths = vec![Vec::new(); self.pes.len()];
+        for (started, member) in started.into_iter().zip(&self.members) {
+            let answer = started.wait()?;
+            no_refusal(member, answer.refused)?;
+            for (pe, row) in answer.paths {
+                if let Some(of) = paths.get_mut(pe as usize).filter(|_| row.len() == self.pes.len()) {
+                    *of = row;
+                }
+            }
+        }
+        if paths.iter().any(Vec::is_empty) {
+            return Err(refused("a worker did not tell how its devices reach the others"));
+        }
+        self.paths = paths;
+        Ok(())
+    }
+
+    fn make_views(&self) -> Result<()> {
+        let mut made = Vec::new();
+        for (index, pe) in (0u32..).zip(&self.pes) {
+            let Some(place) = self.context.places().get(pe.place) else { continue };
+            let call = to_worker::CreateHeapView {
+                request: Id::NONE,
+                heap: self.id,
+                pe: U32::new(index),
+                context: place.id(),
+                view: pe.view,
+                part: pe.part,
+            };
+            made.push((index, pe.device.session().request(call, &[])));
+        }
+        for (index, made) in made {
+            made.wait().map_err(|error| match error {
+                Error::Refused { node, status } => Error::Heap {
+                    status,
+                    why: format!(
+                        "the driver of PE {index} on node {node} does not take a view of {} times {} bytes as one buffer ({status}); use \
+                         a smaller heap, or fewer devices",
+                        self.pes.len(),
+                        self.bytes
+                    )
+                    .into(),
+                },
+                other => other,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The context that it belongs to.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Bytes of each PE's part.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Its devices: the index is the PE's number.
+    pub fn devices(&self) -> impl ExactSizeIterator<Item = &Arc<Device>> {
+        self.pes.iter().map(|pe| &pe.device)
+    }
+
+    /// How each PE reaches each: a row for each PE.
+    pub fn paths(&self) -> &[Vec<HeapPath>] {
+        &self.paths
+    }
+
+    /// The number of a device, if it is one of the heap's.
+    pub fn pe_of(&self, device: &Device) -> Option<usize> {
+        self.pes.iter().position(|pe| is_same(&pe.device, device))
+    }
+
+    /// What a kernel on `device` gets as its argument.
+    pub(crate) fn view_on(&self, device: &Device) -> Option<Id<kind::Mem>> {
+        Some(self.pes.get(self.pe_of(device)?)?.view)
+    }
+
+    fn pe_for(&self, queue: &Queue) -> Result<&Pe> {
+        self.pe_of(queue.device()).and_then(|pe| self.pes.get(pe)).ok_or_else(|| {
+            refused(&format!(
+                "device {} of node {} is no PE of this heap; use a queue of one of its {} devices",
+                queue.device().index(),
+                queue.device().host(),
+                self.pes.len()
+            ))
+        })
+    }
+
+    /// Checks that a kernel that has the heap as argument can run in `queue`.
+    pub(crate) fn check_queue(&self, queue: &Queue) -> Result<()> {
+        self.pe_for(queue).map(drop)
+    }
+
+    /// Writes into the part of the queue's device. The bytes are taken before this returns.
+    ///
+    /// # Errors
+    /// When the device is none of the heap's, the range is beyond its part, or the node is lost.
+    pub fn write(&self, queue: &Queue, offset: u64, bytes: &[u8], waits: &[Event], want: Want) -> Enqueued {
+        let pe = self.pe_for(queue)?;
+        self.check_range(Range { offset, size: bytes.len() as u64 })?;
+        queue.command(&[], waits, want, None, |session, issue| {
+            let call = to_worker::WriteBuffer {
+                queue: queue.id(),
+                mem: pe.part,
+                event: issue.event_id(),
+                offset: U64::new(offset),
+            };
+            session.send(&call, &issue.waits, bytes)
+        })
+    }
+
+    /// Reads from the part of the queue's device into `target`, which is written to until the event ends.
+    ///
+    /// # Errors
+    /// As [`Heap::write`].
+    pub fn read(&self, queue: &Queue, range: Range, target: Box<dyn Target>, waits: &[Event]) -> Enqueued {
+        let pe = self.pe_for(queue)?;
+        self.check_range(range)?;
+        queue.command(&[], waits, Want::Event, Some(target), |session, issue| {
+            let call = to_worker::ReadBuffer {
+                queue: queue.id(),
+                mem: pe.part,
+                event: issue.event_id(),
+                offset: U64::new(range.offset),
+                size: U64::new(range.size),
+            };
+            session.send(&call, &issue.waits, &[])
+        })
+    }
+
+    fn check_range(&self, range: Range) -> Result<()> {
+        match range.offset.checked_add(range.size) {
+            Some(end) if end <= self.bytes => Ok(()),
+            _ => Err(Error::Heap {
+                status: Status::INVALID_VALUE,
+                why: format!(
+                    "bytes {} to {} are beyond a part of {} bytes",
+                    range.offset,
+                    range.offset.saturating_add(range.size),
+                    self.bytes
+                )
+                .into(),
+            }),
+        }
+    }
+
+    /// Ends all waits of kernels in the heap, now and later, until [`Heap::reset`].
+    ///
+    /// # Errors
+    /// When a node is lost; the others are told nevertheless.
+    pub fn abort(&self, reason: &str) -> Result<()> {
+        let max = usize::try_from(HEAP_REASON_BYTES_MAX).unwrap_or(usize::MAX);
+        let reason = &reason[..reason.floor_char_boundary(max)];
+        let mut told = Ok(());
+        for member in &self.members {
+            let call = to_worker::AbortHeap { heap: self.id };
+            let sent = member.send(&call, &[], reason.as_bytes()).and_then(|()| member.flush());
+            told = told.and(sent);
+        }
+        told
+    }
+
+    /// Why the heap was aborted, if it was: by the program, or because a member has ended. Waits for the workers.
+    pub fn aborted(&self) -> Option<String> {
+        let call = || to_worker::HeapStatus { request: Id::NONE, heap: self.id };
+        let asked: Vec<_> = self.members.iter().map(|member| member.request(call(), &[])).collect();
+        let told: Vec<_> = asked.into_iter().map(crate::Pending::wait).collect();
+        // What a living member says of the end of another one comes after the loss itself.
+        let lost = told.iter().filter_map(|answer| answer.as_ref().err()).map(ToString::to_string).next();
+        lost.or_else(|| told.into_iter().flatten().flatten().next())
+    }
+
+    /// Makes the heap usable again after an abort by the program, or after a wait that was too long. Waits for the launches that
+    /// use it, and for the workers. The parts keep their bytes, signals of the program included.
+    ///
+    /// # Errors
+    /// When a member has ended: then nothing can be done.
+    pub fn reset(&self) -> Result<()> {
+        for event in std::mem::take(&mut *self.running()) {
+            _ = event.wait();
+        }
+        let call = || to_worker::ResetHeap { request: Id::NONE, heap: self.id };
+        let asked: Vec<_> = self.members.iter().map(|member| member.request(call(), &[])).collect();
+        for (asked, member) in asked.into_iter().zip(&self.members) {
+            no_refusal(member, asked.wait()?)?;
+        }
+        Ok(())
+    }
+
+    /// Why the last collective launch was refused, if it was.
+    pub fn refusal(&self) -> Option<Arc<str>> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes a launch that uses the heap.
+    pub(crate) fn note(&self, event: &Event) {
+        let mut running = self.running();
+        running.retain(|known| known.known_status().is_none());
+        running.push(event.clone());
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<Event>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Checks what is asked for; the timeout in ms.
+fn check(context: &Context, devices: &[Arc<Device>], bytes: u64, options: HeapOptions) -> Result<u32> {
+    let count = devices.len();
+    if count == 0 || count > HEAP_PES_MAX {
+        return Err(refused(&format!("a heap has 1 to {HEAP_PES_MAX} devices, not {count}")));
+    }
+    if bytes == 0 || bytes > HEAP_BYTES_MAX {
+        let why = format!("a heap has 1 to {HEAP_BYTES_MAX} bytes on each device, not {bytes}");
+        return Err(Error::Heap { status: Status::INVALID_VALUE, why: why.into() });
+    }
+    for (pe, device) in devices.iter().enumerate() {
+        let name = format!("device {} of node {}", device.index(), device.host());
+        if devices[..pe].iter().any(|known| is_same(known, device)) {
+            return Err(refused(&format!("{name} is there twice; a device is one PE")));
+        }
+        if context.place_of(device).is_none() {
+            return Err(refused(&format!("{name} does not belong to the context")));
+        }
+        if !device.shares_host_memory() {
+            return Err(refused(&format!(
+                "{name} does not compute on its host's memory, so other devices' kernels can not reach it; use CPU devices"
+            )));
+        }
+    }
+    let timeout_ms = u32::try_from(options.timeout.as_millis()).unwrap_or(u32::MAX);
+    if timeout_ms == 0 || timeout_ms > HEAP_TIMEOUT_MS_MAX {
+        let why = format!("kernels wait 1 to {HEAP_TIMEOUT_MS_MAX} ms inside a heap, not {timeout_ms}");
+        return Err(Error::Heap { status: Status::INVALID_VALUE, why: why.into() });
+    }
+    Ok(timeout_ms)
+}
+
+fn is_same(one: &Device, other: &Device) -> bool {
+    one.node() == other.node() && one.index() == other.index()
+}
+
+pub(crate) fn refused(why: &str) -> Error {
+    Error::Heap { status: Status::INVALID_OPERATION, why: why.into() }
+}
+
+/// A worker's sentence as an error.
+pub(crate) fn no_refusal(member: &Session, why: Option<String>) -> Result<()> {
+    match why {
+        None => Ok(()),
+        Some(why) => Err(refused(&format!("node {}: {why}", member.name()))),
+    }
+}
+
+/// What the workers have of a heap.
+struct Remains {
+    id: Id<kind::Heap>,
+    members: Vec<Arc<Session>>,
+    views: Vec<(Arc<Session>, [Id<kind::Mem>; 2])>,
+}
+
+impl Remains {
+    fn release(self) {
+        for (session, mems) in &self.views {
+            for mem in mems.iter().rev() {
+                // A lost session has released everything.
+                _ = session.send(&to_worker::ReleaseMem { mem: *mem }, &[], &[]);
+            }
+        }
+        for member in &self.members {
+            _ = member.send(&to_worker::ReleaseHeap { heap: self.id }, &[], &[]);
+        }
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        let views = self.pes.iter().map(|pe| (pe.device.session().clone(), [pe.view, pe.part]));
+        let remains =
+            Remains { id: self.id, members: std::mem::take(&mut self.members), views: views.collect() };
+        let running = std::mem::take(self.running.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let running: Vec<_> = running.into_iter().filter(|event| event.known_status().is_none()).collect();
+        if running.is_empty() {
+            return remains.release();
+        }
+        // "... deleted after ... commands queued for execution that use memobj have finished": a member that leaves while
+        // another one's kernel runs would end that one's waits.
+        let wait = move || {
+            for event in running {
+                _ = event.wait();
+            }
+            remains.release();
+        };
+        // Without a thread it is left to the session's end.
+        _ = std::thread::Builder::new().name("penstock-heap".into()).spawn(wait);
+    }
+}
+
+impl fmt::Debug for Heap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Heap")
+            .field("id", &self.id)
+            .field("pes", &self.pes.len())
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! The kernels' header: on the pool every program may include it, although no node has it as a file.
+
+use std::borrow::Cow;
+
+/// The text of `ggas.h`.
+pub const HEADER: &str = penstock_ggas::HEADER;
+
+/// A program's source with the header's text in the place of each line that includes `ggas.h`. Lines keep their numbers.
+pub(crate) fn with_header(source: &[u8]) -> Cow<'_, [u8]> {
+    if !contains(source, b"ggas.h") {
+        return Cow::Borrowed(source);
+    }
+    let mut out = Vec::with_capacity(source.len() + HEADER.len());
+    let mut in_comment = false;
+    let mut found = false;
+    for (line, number) in source.split_inclusive(|byte| *byte == b'\n').zip(1_usize..) {
+        if !in_comment && includes_header(line) {
+            found = true;
+            out.extend_from_slice(HEADER.as_bytes());
+            out.extend_from_slice(format!("\n#line {}\n", number + 1).as_bytes());
+        } else {
+            in_comment = ends_in_comment(line, in_comment);
+            out.extend_from_slice(line);
+        }
+    }
+    if found { Cow::Owned(out) } else { Cow::Borrowed(source) }
+}
+
+fn contains(text: &[u8], what: &[u8]) -> bool {
+    text.windows(what.len()).any(|window| window == what)
+}
+
+/// `#include <ggas.h>` or `#include "ggas.h"`, with spaces anywhere that they may be.
+fn includes_header(line: &[u8]) -> bool {
+    let word = |text: &'_ [u8], word: &[u8]| {
+        let text = text.trim_ascii_start();
+        text.strip_prefix(word).map(<[u8]>::to_vec)
+    };
+    let Some(rest) = word(line, b"#").and_then(|rest| word(&rest, b"include")) else { return false };
+    let rest = rest.trim_ascii_start();
+    rest.starts_with(b"<ggas.h>") || rest.starts_with(b"\"ggas.h\"")
+}
+
+/// Whether a comment of several lines is open behind a line.
+fn ends_in_comment(line: &[u8], mut inside: bool) -> bool {
+    let mut at = 0;
+    let mut quote = None;
+    while let Some(byte) = line.get(at).copied() {
+        let next = line.get(at + 1).copied();
+        match (inside, quote, byte, next) {
+            (true, _, b'*', Some(b'/')) => {
+                inside = false;
+                at += 1;
+            }
+            (true, ..) => {}
+            (false, Some(_), b'\\', _) => at += 1,
+            (false, Some(open), close, _) if open == close => quote = None,
+            (false, Some(_), ..) => {}
+            (false, None, b'/', Some(b'/')) => return false,
+            (false, None, b'/', Some(b'*')) => {
+                inside = true;
+                at += 1;
+            }
+            (false, None, b'"' | b'\'', _) => quote = Some(byte),
+            _ => {}
+        }
+        at += 1;
+    }
+    inside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(source: &str) -> String {
+        String::from_utf8(with_header(source.as_bytes()).into_owned()).unwrap()
+    }
+
+    #[test]
+    fn the_header_stands_where_it_is_included_and_lines_keep_their_numbers() {
+        for include in ["#include <ggas.h>", "  # include \"ggas.h\" // heaps", "#include<ggas.h>\r"] {
+            let source = format!("int a;\n{include}\nint b;\n");
+            assert_eq!(made(&source), format!("int a;\n{HEADER}\n#line 3\nint b;\n"), "{include}");
+        }
+        assert!(made("#include <ggas.h>").starts_with(HEADER), "without an end of line");
+    }
+
+    #[test]
+    fn other_sources_stay_as_they_are() {
+        for source in [
+            "",
+            "kernel void f() {}\n",
+            "// see ggas.h\n",
+            "/* once:\n#include <ggas.h>\n*/ kernel void f() {}\n",
+            "/* \" */ int a; /*\n#include <ggas.h>\n*/\n",
+            "#include <ggas.hpp>\n",
+            "#define include_ggas.h\n",
+        ] {
+            assert!(matches!(with_header(source.as_bytes()), Cow::Borrowed(_)), "{source}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_comment_opens_none() {
+        for beginning in ["char *s = \"/*\";", "// /*", "int a; /* b */", "char c = '\"'; /* */"] {
+            let source = format!("{beginning}\n#include <ggas.h>\n");
+            assert!(made(&source).contains(HEADER), "{beginning}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The handshake of two members: each says who it is and what it was told of the heap, hands over its memory on one host, and
+//! says whether it takes the other.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use penstock_link::{LinkError, Patience, SharedMemory, Stream, recv_fd, send_fd};
+use penstock_wire::limits::HELLO_MS_MAX;
+
+use crate::error::{HeapError, Refusal};
+use crate::hello::{HELLO_BYTES, Hello, VERDICT_BYTES, decode_verdict, encode_verdict};
+use crate::segment::memory_bytes;
+use crate::state::State;
+
+/// What is known of another member after its handshake.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(crate) stream: Stream,
+    /// Its parts, if it is on this host and shares them.
+    pub(crate) memory: Option<SharedMemory>,
+}
+
+pub(crate) fn shake_hands(state: &State, member: u32, stream: Stream) -> Result<Joined, HeapError> {
+    let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
+    let shares = stream.is_unix() && !state.plan.force_proxy;
+    let ours = Hello {
+        from: state.plan.me,
+        to: member,
+        memory: shares,
+        plan: state.plan.digest(),
+        boot: boot_id()?,
+    };
+    let note = ours.encode();
+    if shares {
+        send_fd(stream.as_fd(), state.parts.memory().as_fd(), &note, Patience::Until(deadline))?;
+    } else {
+        stream.write_all_until(&note, deadline)?;
+    }
+    let (theirs, fd) = hear(&stream, deadline)?;
+    let judged = Hello::decode(&theirs).and_then(|theirs| judge(state, &ours, &theirs, fd));
+    stream.write_all_until(&encode_verdict(judged.as_ref().err().copied()), deadline)?;
+    let mut verdict = [0; VERDICT_BYTES];
+    let heard = match &judged {
+        // Who does not speak this protocol has no verdict to give either.
+        Err(Refusal::NotGgas) => Ok(Ok(())),
+        _ => stream.read_exact_until(&mut verdict, deadline).map(|()| decode_verdict(&verdict)),
+    };
+    let refused = |refusal| HeapError::Refused { member, refusal };
+    let memory = judged.map_err(refused)?;
+    heard?.map_err(refused)?;
+    Ok(Joined { stream, memory })
+}
+
+/// The other's hello, and the descriptor beside its first byte, if there is one.
+fn hear(stream: &Stream, deadline: Instant) -> Result<([u8; HELLO_BYTES], Option<OwnedFd>), HeapError> {
+    let mut hello = [0; HELLO_BYTES];
+    if !stream.is_unix() {
+        stream.read_exact_until(&mut hello, deadline)?;
+        return Ok((hello, None));
+    }
+    let (got, fd) = recv_fd(stream.as_fd(), &mut hello, Patience::Until(deadline))?;
+    if got == 0 {
+        return Err(LinkError::HelloTimeout { peer: stream.peer() }.into());
+    }
+    stream.read_exact_until(hello.get_mut(got..).unwrap_or_default(), deadline)?;
+    Ok((hello, fd))
+}
+
+fn judge(
+    state: &State,
+    ours: &Hello,
+    theirs: &Hello,
+    fd: Option<OwnedFd>,
+) -> Result<Option<SharedMemory>, Refusal> {
+    if theirs.from != ours.to || theirs.to != ours.from {
+        return Err(Refusal::Member);
+    }
+    if theirs.plan != ours.plan {
+        return Err(Refusal::Plan);
+    }
+    // Both decide by the same facts. A Unix socket that is carried to another host hands over nothing that could be mapped.
+    if theirs.memory != ours.memory || theirs.memory != fd.is_some() {
+        return Err(Refusal::Memory);
+    }
+    let Some(fd) = fd else { return Ok(None) };
+    if theirs.boot != ours.boot {
+        return Err(Refusal::Memory);
+    }
+    let memory = SharedMemory::of_peer(fd).map_err(|_| Refusal::Memory)?;
+    let promised = memory_bytes(&state.plan, theirs.from).map_err(|_| Refusal::Memory)?;
+    if memory.bytes() == promised { Ok(Some(memory)) } else { Err(Refusal::Memory) }
+}
+
+/// A number that each boot of a host has for itself.
+fn boot_id() -> Result<[u8; 16], HeapError> {
+    let doing = "reading the host's boot id";
+    let text =
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(HeapError::system(doing))?;
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let mut id = [0; 16];
+    for (byte, pair) in id.iter_mut().zip(digits.chunks(2)) {
+        let pair = std::str::from_utf8(pair).unwrap_or_default();
+        *byte = u8::from_str_radix(pair, 16).unwrap_or_default();
+    }
+    Ok(id)
+}

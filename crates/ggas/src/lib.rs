@@ -1,0 +1,33 @@
+//! Symmetric heaps for device communication: each device that takes part (a *PE*) has a part of equal size, and kernels store
+//! into each other's parts, signal, wait and meet at barriers without going back to the host.
+//!
+//! * [`Heap`] is one process's side (a *member*, which holds one PE or several). Members are joined by connected streams.
+//! * A PE's [`View`] is what its kernels get as their one argument: its head, then all parts that it can store into.
+//! * Parts of members on one host are mapped into all their views. Others are reached by a *proxy*: kernels write entries into a
+//!   ring, a thread of the member sends the bytes, and the member at the other end puts them straight into the part.
+//! * When a member ends, all waits of all others' kernels end with `GGAS_ABORTED`.
+//!
+//! [`HEADER`] is the header that kernels include.
+//!
+//! Kernels, and members, are taken for hostile: whatever one writes into its ring, or sends, ends its own heap at most. What kernels
+//! do within the parts that they were given is their program's business.
+
+mod error;
+pub mod frame;
+mod heap;
+pub mod hello;
+mod join;
+pub mod layout;
+mod monitor;
+mod plan;
+pub mod proxy;
+mod segment;
+mod state;
+mod wake;
+
+pub use error::{HeapError, Refusal};
+pub use heap::{Heap, Path, Running, View};
+pub use plan::{Plan, TIMEOUT_DEFAULT, TIMEOUT_MAX};
+
+/// `ggas.h`, for OpenCL C 1.2 to 3.0 and CUDA C++.
+pub const HEADER: &str = include_str!("../include/ggas.h");

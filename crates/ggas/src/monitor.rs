@@ -1,0 +1,127 @@
+//! The thread that sees members end, and that keeps the clock of kernels.
+
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use penstock_link::{Stream, spawn_quiet};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::error::HeapError;
+use crate::frame::{FRAME_BYTES, Frame, REASON_BYTES_MAX};
+use crate::state::State;
+
+/// Steps of the clock of kernels: 1 % of the default bound of a wait would be 100 ms, and a tenth of that costs nothing yet.
+const TICK: Duration = Duration::from_millis(10);
+
+/// The thread calls the system and little else.
+const STACK_BYTES: usize = 128 << 10;
+
+/// Starts it, over the streams to those members that share their memory. On them nothing is sent but notes of abort.
+pub(crate) fn start(state: Arc<State>, streams: Vec<(u32, Stream)>) -> Result<JoinHandle<()>, HeapError> {
+    let members = streams.into_iter().map(|(member, stream)| Member::new(member, stream)).collect();
+    let mut monitor = Monitor { state, members, told: None };
+    spawn_quiet("ggas-monitor", STACK_BYTES, move || monitor.run())
+        .map_err(HeapError::system("starting a thread"))
+}
+
+struct Monitor {
+    state: Arc<State>,
+    members: Vec<Member>,
+    /// The generation whose abort the others know of.
+    told: Option<u64>,
+}
+
+struct Member {
+    number: u32,
+    stream: Stream,
+    /// Of the note that is being received.
+    heard: Vec<u8>,
+    gone: bool,
+}
+
+impl Member {
+    fn new(number: u32, stream: Stream) -> Self {
+        Self { number, stream, heard: Vec::new(), gone: false }
+    }
+}
+
+impl Monitor {
+    fn run(&mut self) {
+        while !self.state.is_closing() {
+            self.state.monitor.clear_if_rung();
+            self.state.tick();
+            self.tell();
+            for index in 0..self.members.len() {
+                self.hear(index);
+            }
+            if self.sleep().is_err() {
+                self.state.end("the system does not let its member watch the others", true);
+                return;
+            }
+        }
+        self.tell();
+    }
+
+    /// Tells the others of an abort, once.
+    fn tell(&mut self) {
+        let generation = self.state.generation();
+        if self.told == Some(generation) {
+            return;
+        }
+        let Some(end) = self.state.ended() else { return };
+        self.told = Some(generation);
+        let (frame, text) = Frame::abort(generation, end.last, &end.reason);
+        let header = frame.encode();
+        for member in self.members.iter().filter(|member| !member.gone) {
+            // The stream carries nothing else, so a note fits; who can not be told sees the stream close.
+            _ = member.stream.send_now(&[IoSlice::new(&header), IoSlice::new(&text)]);
+        }
+    }
+
+    fn hear(&mut self, index: usize) {
+        let Some(member) = self.members.get_mut(index) else { return };
+        if member.gone {
+            return;
+        }
+        let mut bytes = [0; FRAME_BYTES + REASON_BYTES_MAX];
+        loop {
+            let wanted = Frame::missing(&member.heard);
+            match wanted.map(|wanted| member.stream.recv_now(bytes.get_mut(..wanted).unwrap_or_default())) {
+                Ok(Ok(Some(got))) => member.heard.extend_from_slice(bytes.get(..got).unwrap_or_default()),
+                Ok(Ok(None)) => return,
+                Ok(Err(_)) => {
+                    member.gone = true;
+                    let number = member.number;
+                    self.state.end(&format!("member {number} has ended or left"), true);
+                    return;
+                }
+                Err(_) => {
+                    member.gone = true;
+                    member.stream.shutdown();
+                    let number = member.number;
+                    self.state.end(&format!("member {number} sent what is no note of a heap"), true);
+                    return;
+                }
+            }
+            if let Some(note) = Frame::whole_abort(&member.heard) {
+                member.heard.clear();
+                self.state.told(&note);
+            }
+        }
+    }
+
+    fn sleep(&self) -> Result<(), Errno> {
+        let mut fds = vec![PollFd::from_borrowed_fd(self.state.monitor.as_fd(), PollFlags::IN)];
+        let there = self.members.iter().filter(|member| !member.gone);
+        fds.extend(there.map(|member| PollFd::new(&member.stream, PollFlags::IN | PollFlags::RDHUP)));
+        let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+        match poll(&mut fds, self.state.is_running().then_some(&tick)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

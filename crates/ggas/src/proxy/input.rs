@@ -1,0 +1,235 @@
+//! What another member sends: frames, put straight into the parts.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use penstock_link::{LinkError, Stream};
+
+use super::order::Target;
+use crate::error::Refusal;
+use crate::frame::{FRAME_BYTES, Frame, Note};
+use crate::layout::NO_SIGNAL;
+use crate::segment::Parts;
+
+/// What is received with one call, if it is not the rest of a payload: several small puts, and not so much that copying it twice costs.
+const BUFFER_BYTES: usize = 16 << 10;
+
+/// What is received in one turn at most: then the rings have their turn. Half a millisecond's copying, at the worst.
+const TURN_BYTES_MAX: usize = 1 << 20;
+
+/// What a member said besides puts, which are done already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It wants to know when all of its frames up to here are done: they are.
+    Flush(u64),
+    /// All of ours before the flush of that mark are done.
+    Done(u64),
+    /// The heap is aborted.
+    Abort(Note),
+}
+
+/// Why nothing more is received.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The stream ended.
+    Link,
+    /// The bytes are none of this protocol, or would go where nothing of ours is.
+    Nonsense,
+}
+
+impl From<LinkError> for Broken {
+    fn from(_: LinkError) -> Self {
+        Self::Link
+    }
+}
+
+impl From<Refusal> for Broken {
+    fn from(_: Refusal) -> Self {
+        Self::Nonsense
+    }
+}
+
+/// Frames on their way in.
+#[derive(Debug)]
+pub(crate) struct Input {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Header,
+    Payload { to: Target, done: u64 },
+    Text { generation: u64, last: bool, left: usize, text: Vec<u8> },
+}
+
+impl Input {
+    pub(crate) fn new() -> Self {
+        Self { buffer: vec![0; BUFFER_BYTES].into(), start: 0, end: 0, stage: Stage::Header }
+    }
+
+    /// Receives what is there, for one turn; the flag says whether anything was.
+    pub(crate) fn receive(
+        &mut self,
+        stream: &Stream,
+        parts: &Parts,
+        part_bytes: u64,
+        said: &mut dyn FnMut(Said),
+    ) -> Result<bool, Broken> {
+        let mut total = 0;
+        while total < TURN_BYTES_MAX {
+            let got = match &mut self.stage {
+                Stage::Payload { to, done } if self.start == self.end => {
+                    let left = to.length - *done;
+                    let place = place(parts, to.pe, to.at + *done, left)?;
+                    let length = usize::try_from(left).map_err(|_| Broken::Nonsense)?.min(TURN_BYTES_MAX);
+                    // SAFETY: so many bytes lie there, mapped while `parts` lives. Kernels that write them meanwhile, which no
+                    // program of theirs should, make them other plain bytes.
+                    let into = unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), length) };
+                    let got = stream.recv_now(into)?;
+                    *done += got.unwrap_or_default() as u64;
+                    got
+                }
+                _ => {
+                    self.make_room();
+                    let got = stream.recv_now(self.buffer.get_mut(self.end..).unwrap_or_default())?;
+                    self.end += got.unwrap_or_default();
+                    got
+                }
+            };
+            let Some(got) = got else { return Ok(total > 0) };
+            total += got;
+            self.digest(parts, part_bytes, said)?;
+        }
+        Ok(true)
+    }
+
+    /// As if `bytes` had been received: for tests and fuzzing.
+    pub(crate) fn feed(
+        &mut self,
+        mut bytes: &[u8],
+        parts: &Parts,
+        part_bytes: u64,
+        said: &mut dyn FnMut(Said),
+    ) -> Result<(), Broken> {
+        while !bytes.is_empty() {
+            self.make_room();
+            let room = self.buffer.get_mut(self.end..).unwrap_or_default();
+            let (now, rest) = bytes.split_at(bytes.len().min(room.len()));
+            room.iter_mut().zip(now).for_each(|(to, from)| *to = *from);
+            self.end += now.len();
+            bytes = rest;
+            self.digest(parts, part_bytes, said)?;
+        }
+        Ok(())
+    }
+
+    /// After a digest less than a header is left, so there is room for more.
+    fn make_room(&mut self) {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+    }
+
+    fn take(&mut self, most: usize) -> &[u8] {
+        let from = self.start;
+        self.start = self.end.min(from.saturating_add(most));
+        self.buffer.get(from..self.start).unwrap_or_default()
+    }
+
+    fn digest(&mut self, parts: &Parts, part_bytes: u64, said: &mut dyn FnMut(Said)) -> Result<(), Broken> {
+        loop {
+            match std::mem::replace(&mut self.stage, Stage::Header) {
+                Stage::Header => {
+                    let waiting = self.buffer.get(self.start..self.end).unwrap_or_default();
+                    let Some(header) = waiting.first_chunk::<FRAME_BYTES>() else { return Ok(()) };
+                    let frame = Frame::decode(header)?;
+                    self.start += FRAME_BYTES;
+                    match frame {
+                        Frame::Put { pe, at, length, signal_at, signal } => {
+                            let to = Target { pe, at, length, signal_at, signal };
+                            if !to.lies_within(part_bytes) || !parts.pes().contains(&pe.into()) {
+                                return Err(Broken::Nonsense);
+                            }
+                            self.stage = Stage::Payload { to, done: 0 };
+                        }
+                        Frame::Flush { mark } => said(Said::Flush(mark)),
+                        Frame::Done { mark } => said(Said::Done(mark)),
+                        Frame::Abort { generation, last, length } => {
+                            let left = usize::try_from(length).map_err(|_| Broken::Nonsense)?;
+                            self.stage = Stage::Text { generation, last, left, text: Vec::new() };
+                        }
+                    }
+                }
+                Stage::Payload { to, done } => {
+                    let left = usize::try_from(to.length - done).map_err(|_| Broken::Nonsense)?;
+                    let bytes = self.take(left);
+                    let done = done + bytes.len() as u64;
+                    if !bytes.is_empty() {
+                        write(parts, &to, done, bytes)?;
+                    }
+                    if done < to.length {
+                        self.stage = Stage::Payload { to, done };
+                        return Ok(());
+                    }
+                    signal(parts, &to)?;
+                }
+                Stage::Text { generation, last, left, mut text } => {
+                    let bytes = self.take(left);
+                    text.extend_from_slice(bytes);
+                    let left = left - bytes.len();
+                    if left > 0 {
+                        self.stage = Stage::Text { generation, last, left, text };
+                        return Ok(());
+                    }
+                    let reason = String::from_utf8_lossy(&text).into_owned();
+                    said(Said::Abort(Note { generation, last, reason }));
+                }
+            }
+        }
+    }
+}
+
+fn place(parts: &Parts, pe: u8, at: u64, length: u64) -> Result<NonNull<u8>, Broken> {
+    parts.place(pe.into(), at, length).ok_or(Broken::Nonsense)
+}
+
+/// Writes the last of the first `done` bytes of a payload.
+fn write(parts: &Parts, to: &Target, done: u64, bytes: &[u8]) -> Result<(), Broken> {
+    let at = to.at + done - bytes.len() as u64;
+    let place = place(parts, to.pe, at, bytes.len() as u64)?;
+    // A single value is stored in one piece, so that who reads it never sees half of it.
+    if let Ok(value) = <[u8; 8]>::try_from(bytes)
+        && at.is_multiple_of(8)
+    {
+        // SAFETY: eight bytes lie there, aligned, mapped while `parts` lives; all who share them store whole values.
+        let word = unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) };
+        word.store(u64::from_ne_bytes(value), Ordering::Relaxed);
+    } else if let Ok(value) = <[u8; 4]>::try_from(bytes)
+        && at.is_multiple_of(4)
+    {
+        // SAFETY: as above, for four bytes.
+        let word = unsafe { AtomicU32::from_ptr(place.as_ptr().cast()) };
+        word.store(u32::from_ne_bytes(value), Ordering::Relaxed);
+    } else {
+        // SAFETY: so many bytes lie there, mapped while `parts` lives; `bytes` is no part of them.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
+    }
+    Ok(())
+}
+
+/// Sets the signal of a put whose bytes are all there.
+fn signal(parts: &Parts, to: &Target) -> Result<(), Broken> {
+    if to.signal_at == NO_SIGNAL {
+        return Ok(());
+    }
+    let place = place(parts, to.pe, to.signal_at, 8)?;
+    // SAFETY: eight bytes lie there, aligned as was checked, mapped while `parts` lives.
+    let word = unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) };
+    word.store(to.signal, Ordering::Release);
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! What goes to another member: headers, with bytes straight out of the parts.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::ptr::NonNull;
+
+use penstock_link::{LinkError, Stream};
+
+use crate::frame::{FRAME_BYTES, Frame};
+
+/// Frames that are sent with one call at most; each is two pieces, and the system takes 1,024.
+const FRAMES_PER_CALL: usize = 32;
+
+/// Frames that wait for one member at most. Then the rings are not emptied any further, until it has taken some.
+const WAITING_MAX: usize = 2 * FRAMES_PER_CALL;
+
+/// An entry of a ring: which ring, which position.
+pub(super) type Source = (usize, u64);
+
+/// One frame on its way.
+#[derive(Debug)]
+pub(super) struct Out {
+    header: [u8; FRAME_BYTES],
+    body: Body,
+    /// The entry to give back when all of it has been taken by the system.
+    source: Option<Source>,
+}
+
+#[derive(Debug)]
+enum Body {
+    None,
+    Value([u8; 8], usize),
+    Part(Bytes),
+    Text(Vec<u8>),
+}
+
+/// Bytes of a part of this member.
+#[derive(Debug)]
+pub(super) struct Bytes {
+    place: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the proxy holds the state with the parts as long as it holds these; they are only ever read as plain bytes.
+unsafe impl Send for Bytes {}
+
+impl Bytes {
+    /// # Safety
+    /// So many bytes are mapped there as long as the proxy runs.
+    pub(super) unsafe fn new(place: NonNull<u8>, length: usize) -> Self {
+        Self { place, length }
+    }
+}
+
+impl Out {
+    pub(super) fn bare(frame: &Frame) -> Self {
+        Self { header: frame.encode(), body: Body::None, source: None }
+    }
+
+    pub(super) fn value(frame: &Frame, value: [u8; 8], length: usize, source: Source) -> Self {
+        Self { header: frame.encode(), body: Body::Value(value, length.min(8)), source: Some(source) }
+    }
+
+    pub(super) fn part(frame: &Frame, bytes: Bytes, source: Source) -> Self {
+        Self { header: frame.encode(), body: Body::Part(bytes), source: Some(source) }
+    }
+
+    pub(super) fn note(frame: &Frame, text: Vec<u8>) -> Self {
+        Self { header: frame.encode(), body: Body::Text(text), source: None }
+    }
+
+    fn body(&self) -> &[u8] {
+        match &self.body {
+            Body::None => &[],
+            Body::Value(value, length) => value.get(..*length).unwrap_or_default(),
+            Body::Text(text) => text,
+            // SAFETY: mapped as `Bytes::new` demands. A kernel that changes its source before it may makes it other plain bytes.
+            Body::Part(bytes) => unsafe { std::slice::from_raw_parts(bytes.place.as_ptr(), bytes.length) },
+        }
+    }
+}
+
+/// Frames that wait for one member.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    waiting: VecDeque<Out>,
+    /// Bytes of the first one that are sent.
+    sent: usize,
+}
+
+impl Output {
+    /// Whether the rings may be emptied any further.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() < WAITING_MAX
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn push(&mut self, out: Out) {
+        self.waiting.push_back(out);
+    }
+
+    /// Sends what the system takes; `false`: it takes nothing now. Entries whose bytes it has are given to `taken`.
+    pub(super) fn send(&mut self, stream: &Stream, taken: &mut dyn FnMut(Source)) -> Result<bool, LinkError> {
+        let mut any = false;
+        while !self.waiting.is_empty() {
+            let mut pieces = Vec::with_capacity(2 * FRAMES_PER_CALL);
+            let mut skip = self.sent;
+            for out in self.waiting.iter().take(FRAMES_PER_CALL) {
+                for piece in [out.header.as_slice(), out.body()] {
+                    let rest = piece.get(skip..).unwrap_or_default();
+                    skip = skip.saturating_sub(piece.len());
+                    if !rest.is_empty() {
+                        pieces.push(IoSlice::new(rest));
+                    }
+                }
+            }
+            let Some(sent) = stream.send_now(&pieces)? else { return Ok(any) };
+            any = true;
+            self.advance(sent, taken);
+        }
+        Ok(any)
+    }
+
+    fn advance(&mut self, sent: usize, taken: &mut dyn FnMut(Source)) {
+        self.sent += sent;
+        while let Some(first) = self.waiting.front() {
+            let whole = FRAME_BYTES + first.body().len();
+            if self.sent < whole {
+                return;
+            }
+            self.sent -= whole;
+            if let Some(source) = self.waiting.pop_front().and_then(|out| out.source) {
+                taken(source);
+            }
+        }
+    }
+
+    /// Gives up: nobody takes any of it.
+    pub(super) fn drop_all(&mut self, taken: &mut dyn FnMut(Source)) {
+        self.sent = 0;
+        self.waiting.drain(..).filter_map(|out| out.source).for_each(taken);
+    }
+}

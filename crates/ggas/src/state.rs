@@ -1,0 +1,177 @@
+//! What the public face of a heap and its threads share.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use crate::frame::Note;
+use crate::layout::FLAGS_BYTES;
+use crate::plan::Plan;
+use crate::segment::{Mapped, Parts};
+use crate::wake::Wake;
+
+/// Bits of a count of barriers: 2^48 of them take more than a year. Above them is how often the heap was reset.
+pub(crate) const COUNT_BITS: u32 = 48;
+
+/// One member's side of a heap.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) plan: Plan,
+    pub(crate) parts: Parts,
+    /// The views of the own PEs, from the start on.
+    pub(crate) views: OnceLock<Vec<Mapped>>,
+    end: Mutex<Option<End>>,
+    /// How often the heap was reset. Abort notes of before count no more.
+    generation: AtomicU64,
+    /// When the clock of the kernels began.
+    began: Instant,
+    /// Launches in flight.
+    running: AtomicUsize,
+    /// The threads shall end.
+    pub(crate) closing: AtomicBool,
+    /// Wakes the monitor.
+    pub(crate) monitor: Wake,
+    /// Wakes the proxy.
+    pub(crate) proxy: Wake,
+    /// Ends of the proxy's work that somebody waits for: see [`crate::proxy`].
+    pub(crate) settled: crate::proxy::Settled,
+}
+
+/// Why waits end.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) reason: String,
+    /// A member has gone: no reset helps.
+    pub(crate) last: bool,
+}
+
+impl State {
+    pub(crate) fn new(plan: Plan, parts: Parts, monitor: Wake, proxy: Wake) -> Self {
+        Self {
+            plan,
+            parts,
+            views: OnceLock::new(),
+            end: Mutex::new(None),
+            generation: AtomicU64::new(0),
+            began: Instant::now(),
+            running: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            monitor,
+            proxy,
+            settled: crate::proxy::Settled::default(),
+        }
+    }
+
+    pub(crate) fn views(&self) -> &[Mapped] {
+        self.views.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Has all waits of the own PEs' kernels end. The first reason stays, unless a last one comes.
+    pub(crate) fn end(&self, reason: &str, last: bool) {
+        let mut end = lock(&self.end);
+        match &mut *end {
+            Some(had) if had.last || !last => {}
+            end => *end = Some(End { reason: reason.to_owned(), last }),
+        }
+        for view in self.views() {
+            view.head().abort.store(1, Release);
+        }
+        drop(end);
+        // They tell the other members.
+        self.monitor.ring();
+        self.proxy.ring();
+    }
+
+    /// Another member tells of an abort.
+    pub(crate) fn told(&self, note: &Note) {
+        // One that was sent before the last reset is about what is over.
+        if note.generation >= self.generation() || note.last {
+            self.end(&note.reason, note.last);
+        }
+    }
+
+    pub(crate) fn ended(&self) -> Option<End> {
+        lock(&self.end).clone()
+    }
+
+    /// Makes the views known, with what has happened so far.
+    pub(crate) fn publish(&self, views: Vec<Mapped>) {
+        let end = lock(&self.end);
+        if end.is_some() {
+            for view in &views {
+                view.head().abort.store(1, Release);
+            }
+        }
+        // Nobody else publishes: the start of a heap happens once.
+        _ = self.views.set(views);
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Acquire)
+    }
+
+    /// Begins anew: counts of barriers go on from a value that no flag of before has, so flags need not be cleared.
+    pub(crate) fn renew(&self) {
+        let mut end = lock(&self.end);
+        let generation = self.generation.fetch_add(1, AcqRel) + 1;
+        for view in self.views() {
+            let head = view.head();
+            for met in head.met.iter().flatten() {
+                met.store(generation << COUNT_BITS, Relaxed);
+            }
+            for team in &head.teams {
+                team.arrived.store(0, Relaxed);
+                team.status.store(0, Relaxed);
+            }
+            head.status.store(0, Relaxed);
+            head.abort.store(0, Release);
+        }
+        *end = None;
+    }
+
+    /// Sets the clock of the kernels.
+    pub(crate) fn tick(&self) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        for view in self.views() {
+            // Two threads may do it: the clock never goes back.
+            view.head().clock_ms.fetch_max(now, Relaxed);
+        }
+    }
+
+    pub(crate) fn launch(&self) {
+        if self.running.fetch_add(1, AcqRel) == 0 {
+            // Else a kernel would take the time since the last launch for time that it has waited.
+            self.tick();
+            self.monitor.ring();
+            self.proxy.ring();
+        }
+    }
+
+    pub(crate) fn landed(&self) {
+        self.running.fetch_sub(1, AcqRel);
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Acquire) > 0
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Acquire)
+    }
+
+    /// Whether so many of the user's bytes lie there.
+    pub(crate) fn has(&self, offset: u64, length: u64) -> bool {
+        offset.checked_add(length).is_some_and(|end| end <= self.plan.bytes)
+    }
+
+    /// Bytes of a part that kernels and peers may write: flags and the user's.
+    pub(crate) fn part_bytes(&self) -> u64 {
+        FLAGS_BYTES as u64 + self.plan.bytes
+    }
+}
+
+/// A lock whose holder panicked is as good as any: what it guards is always whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

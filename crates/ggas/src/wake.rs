@@ -1,0 +1,46 @@
+//! A bell for a thread that sleeps in `poll`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Release};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::error::HeapError;
+
+#[derive(Debug)]
+pub(crate) struct Wake {
+    fd: OwnedFd,
+    /// Spares who looks often a system call.
+    rung: AtomicBool,
+}
+
+impl Wake {
+    pub(crate) fn new() -> Result<Self, HeapError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let fd = eventfd(0, flags).map_err(HeapError::system("making an event descriptor"))?;
+        Ok(Self { fd, rung: AtomicBool::new(false) })
+    }
+
+    /// Wakes the thread, now or when it next sleeps.
+    pub(crate) fn ring(&self) {
+        // It can only fail when it was rung 2^64 times unheard.
+        _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
+        // After it: who has seen the mark finds something to read. The other way round a bell could stay rung for ever.
+        self.rung.store(true, Release);
+    }
+
+    /// Takes back what was rung.
+    pub(crate) fn clear_if_rung(&self) {
+        if self.rung.swap(false, AcqRel) {
+            _ = rustix::io::read(&self.fd, &mut [0; 8]);
+        }
+    }
+}
+
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

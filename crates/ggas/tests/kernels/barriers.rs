@@ -1,0 +1,94 @@
+//! Barriers: nobody passes before all have come, also where PEs outnumber the cores.
+
+use crate::mesh::{self, Mesh, Runtime, Task, Told, Way, say};
+use crate::pe::Pe;
+
+pub const SOURCE: &str = r#"
+/* Each tells its neighbour the round, meets all, and looks whether it was told: by then the neighbour is here or in the next round. */
+__kernel void rounds(__global ggas_heap_t *heap, ulong rounds)
+{
+    const ggas_t g = ggas_open(heap);
+    const uint me = ggas_my_pe(g), next = (me + 1) % ggas_n_pes(g);
+    __global ulong *failed = ggas_ptr(g, 24, me), *wrong = ggas_ptr(g, 32, me);
+    volatile __global ulong *told = ggas_ptr(g, 64 + 64 * get_group_id(0), me);
+    for (ulong round = 1; round <= rounds; round++) {
+        if (get_local_id(0) == 0) ggas_p64(g, 64 + 64 * get_group_id(0), round, next);
+        if (ggas_barrier_all(g) != GGAS_OK) { *failed = round; return; }
+        if (get_local_id(0) == 0 && *told != round && *told != round + 1) atomic_inc((volatile __global uint *)wrong);
+    }
+}
+
+/* Teams of even and odd PEs at the same time in different slots, then of halves in the same slot: all must come out even. */
+__kernel void teams(__global ggas_heap_t *heap, ulong rounds)
+{
+    const ggas_t g = ggas_open(heap);
+    const uint me = ggas_my_pe(g), n = ggas_n_pes(g);
+    __global ulong *failed = ggas_ptr(g, 24, me), *wrong = ggas_ptr(g, 32, me);
+    volatile __global ulong *told = ggas_ptr(g, 64, me);
+    for (ulong round = 1; round <= rounds; round++) {
+        const ggas_team_t team = round % 2 ? ggas_team_split(g, 1 + me % 2, me % 2, 2, n / 2)
+                                           : ggas_team_split(g, 1, me < n / 2 ? 0 : n / 2, 1, n / 2);
+        const int index = ggas_team_my_pe(g, team);
+        ggas_p64(g, 64, round, ggas_team_pe(team, (index + 1) % ggas_team_n_pes(team)));
+        if (ggas_barrier(g, team) != GGAS_OK) { *failed = round; return; }
+        *wrong += *told != round;
+        /* The neighbour of the next round is another one. */
+        if (ggas_sync_all(g) != GGAS_OK) { *failed = round; return; }
+    }
+    const ggas_team_t others = ggas_team_split(g, 3, me == 0 ? 1 : 0, 1, 1);
+    *wrong += ggas_barrier(g, others) != GGAS_INVALID;
+    *wrong += ggas_team_n_pes(ggas_team_split(g, 3, 0, 1, n + 1)) != 0;
+    *wrong += ggas_team_n_pes(ggas_team_split(g, GGAS_TEAM_SLOTS, 0, 1, 1)) != 0;
+}
+"#;
+
+/// Arguments: kernel, rounds, work-groups, work-items.
+pub fn member(pe: &Pe, told: &Told) {
+    let [kernel, rounds, groups, items] = told.args[..] else { panic!("four arguments") };
+    pe.heap.write(pe.pe, 24, &[0; 16]).unwrap();
+    pe.meet();
+    let kernel = ["rounds", "teams"][usize::try_from(kernel).unwrap()];
+    let taken = pe.start(kernel, &[rounds], groups, items).end();
+    assert_eq!(pe.word(24), 0, "a barrier failed in this round: {:?}", pe.heap.aborted());
+    assert_eq!(pe.word(32), 0, "rounds in which somebody passed too early");
+    say("round_ns", &[u64::try_from(taken.as_nanos()).unwrap() / rounds]);
+    pe.meet();
+}
+
+fn check(way: Way, members: Vec<Runtime>, args: &[u64]) {
+    let task = Task { members, ..Task::new("barriers", way, 0) };
+    let Some(said) = Mesh::start(&task.clone().args(args)).finish() else { return };
+    let ns = said.iter().map(|said| said["round_ns"][0]).max().unwrap();
+    eprintln!("{way:?}, {} PEs, {args:?}: {ns} ns a round", task.members.len());
+    // That it comes to an end is what is asked: how fast depends on what else the machine does.
+}
+
+#[test]
+fn two_four_and_eight_meet_ten_thousand_times() {
+    for count in [2, 4, 8] {
+        check(Way::Shared, vec![Runtime::Pocl; count], &[0, 10_000 * mesh::scale(), 1, 1]);
+    }
+}
+
+#[test]
+fn several_work_groups_meet() {
+    check(Way::Shared, vec![Runtime::Pocl; 2], &[0, 1_000 * mesh::scale(), 2, 4]);
+}
+
+#[test]
+fn members_meet_by_proxy() {
+    check(Way::ProxyTcp, vec![Runtime::Pocl; 3], &[0, 50 * mesh::scale(), 1, 4]);
+}
+
+#[test]
+fn teams_meet_by_themselves() {
+    check(Way::Shared, vec![Runtime::Pocl; 4], &[1, 300 * mesh::scale(), 1, 1]);
+    check(Way::ProxyUnix, vec![Runtime::Pocl; 4], &[1, 20 * mesh::scale(), 1, 1]);
+}
+
+#[test]
+fn different_drivers_meet() {
+    if Runtime::intel_vendors().is_some() {
+        check(Way::Shared, vec![Runtime::Pocl, Runtime::Intel], &[0, 300 * mesh::scale(), 1, 4]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Every wait ends: by its bound, by an abort of any member, by the death of one.
+
+use std::time::{Duration, Instant};
+
+use crate::mesh::{self, Mesh, Task, Told, Way, say};
+use crate::pe::Pe;
+
+pub const SOURCE: &str = r#"
+/* What: 0 a wait, 1 a barrier, 2 puts without end. */
+__kernel void endless(__global ggas_heap_t *heap, ulong what)
+{
+    const ggas_t g = ggas_open(heap);
+    const uint next = (ggas_my_pe(g) + 1) % ggas_n_pes(g);
+    int status = GGAS_OK;
+    if (what == 0) status = ggas_wait_until(g, 0, GGAS_CMP_EQ, 1);
+    if (what == 1) status = ggas_barrier_all(g);
+    while (what == 2 && status == GGAS_OK) {
+        status = ggas_put(g, 4096, 8192, 1024, next);
+        if (status == GGAS_OK) status = ggas_quiet(g);
+        if (ggas_aborted(g)) status = GGAS_ABORTED;
+    }
+    __global ulong *result = ggas_ptr(g, 24, ggas_my_pe(g));
+    *result = -status;
+}
+"#;
+
+const TIMEOUT: u64 = 1;
+const ABORTED: u64 = 2;
+
+/// Arguments: what the kernel does; what this member does: 0 nothing, 1 aborts and all go on, 2 waits for its bound, 3 leaves.
+pub fn member(pe: &Pe, told: &Told) {
+    let [what, how] = told.args[..] else { panic!("two arguments") };
+    // With a short bound a slow start of another one would be too late.
+    if how != 2 {
+        pe.meet();
+    }
+    // In the barrier the first one never comes.
+    if how == 3 && told.me == 0 {
+        return;
+    }
+    // In the barrier the one that will be killed never comes either.
+    if (what, how, told.me) == (1, 0, 2) {
+        say("waiting", &[]);
+        std::thread::sleep(mesh::PATIENCE);
+    }
+    let flight = pe.start("endless", &[what], 1, 1);
+    say("waiting", &[]);
+    if how == 1 && told.me == 0 {
+        std::thread::sleep(Duration::from_millis(50));
+        pe.heap.abort("enough");
+    }
+    let taken = flight.end();
+    say("ended", &[pe.word(24), u64::try_from(taken.as_millis()).unwrap()]);
+    if how == 1 {
+        assert_eq!(pe.heap.aborted().as_deref(), Some("enough"));
+        // All kernels have ended before one begins anew: the test tells them when by this file's name.
+        told.wait_for_file("ended");
+        pe.heap.reset().unwrap();
+        say("reset", &[]);
+        told.wait_for_file("reset");
+        pe.meet();
+    }
+    if how == 0 {
+        // The dead one, or another survivor that ended before this one had looked.
+        say("reason", &[u64::from(pe.heap.aborted().is_some_and(|why| why.contains("has ended or left")))]);
+        assert!(pe.heap.reset().is_err(), "a member has gone");
+    }
+}
+
+/// Kills the last member, and looks how the others end.
+fn kill(way: Way, what: u64) -> Duration {
+    let mut task = Task::new("ends", way, 3).args(&[what, 0]);
+    task.timeout = Duration::from_secs(100);
+    let mut mesh = Mesh::start(&task);
+    for member in 0..3 {
+        if !mesh.hear(member, "waiting").contains_key("waiting") {
+            eprintln!("SKIPPED: no device");
+            return Duration::ZERO;
+        }
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    let killed = Instant::now();
+    // SAFETY: a child of ours that nobody has waited for yet, so the number is its own.
+    let code = unsafe { libc::kill(i32::try_from(mesh.children[2].id()).unwrap(), libc::SIGKILL) };
+    assert_eq!(code, 0);
+    for member in 0..2 {
+        let said = mesh.hear(member, "ended");
+        assert_eq!(said["ended"][0], ABORTED, "{way:?} {what}");
+    }
+    let taken = killed.elapsed();
+    for member in 0..2 {
+        let said = mesh.hear(member, "");
+        assert_eq!((said["reason"][0], said["left_mapped"][0]), (1, 0), "{way:?} {what}");
+        assert!(mesh::wait(&mut mesh.children[member]).success());
+    }
+    taken
+}
+
+#[test]
+fn the_death_of_a_member_ends_all_waits_at_once() {
+    let mut slowest = Duration::ZERO;
+    for _ in 0..mesh::scale() {
+        for (way, what) in [(Way::Shared, 0), (Way::Shared, 1), (Way::ProxyTcp, 0), (Way::ProxyTcp, 2)] {
+            let taken = kill(way, what);
+            slowest = slowest.max(taken);
+            assert!(taken < Duration::from_secs(1), "{way:?} {what}: {taken:?}");
+        }
+    }
+    eprintln!("{} members killed; the others had ended after {slowest:?} at the latest", 4 * mesh::scale());
+}
+
+#[test]
+fn an_abort_ends_all_waits_and_a_reset_begins_anew() {
+    for way in [Way::Shared, Way::ProxyUnix] {
+        let mut mesh = Mesh::start(&Task::new("ends", way, 2).args(&[0, 1]));
+        for step in ["ended", "reset"] {
+            for member in 0..2 {
+                let said = mesh.hear(member, step);
+                if said.contains_key("skipped") {
+                    return;
+                }
+                if step == "ended" {
+                    assert_eq!(said["ended"][0], ABORTED, "{way:?}");
+                }
+            }
+            mesh.make_file(step);
+        }
+        mesh.finish();
+    }
+}
+
+#[test]
+fn a_wait_for_nothing_ends_by_its_bound() {
+    for (way, what) in [(Way::Shared, 0), (Way::ProxyUnix, 0)] {
+        let mut task = Task::new("ends", way, 2).args(&[what, 2]);
+        task.timeout = Duration::from_millis(300);
+        let Some(said) = Mesh::start(&task).finish() else { return };
+        let ends: Vec<[u64; 2]> = said.iter().map(|said| said["ended"][..].try_into().unwrap()).collect();
+        // Who leaves when its time is over aborts the other, if that one was later.
+        assert!(ends.iter().any(|end| end[0] == TIMEOUT), "{way:?}: {ends:?}");
+        for [result, ms] in ends {
+            assert!(
+                result == ABORTED || result == TIMEOUT && (280..20_000).contains(&ms),
+                "{way:?}: {ms} ms"
+            );
+        }
+    }
+}
+
+#[test]
+fn who_leaves_ends_the_waits_of_the_others() {
+    for way in [Way::Shared, Way::ProxyTcp] {
+        let mut task = Task::new("ends", way, 2).args(&[1, 3]);
+        task.timeout = Duration::from_secs(100);
+        let Some(said) = Mesh::start(&task).finish() else { return };
+        assert_eq!(said[1]["ended"][0], ABORTED, "{way:?}");
+    }
+}

@@ -1,0 +1,132 @@
+//! One PE: a device, a queue, and the heap's view as a buffer.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use penstock_device::{
+    Arg, Context, Device, Driver, Event, HostMemory, Kernel, Mem, Program, Queue, Range, Want,
+};
+use penstock_ggas::{HEADER, Heap, Running, View};
+
+/// `CL_MEM_READ_WRITE`.
+const READ_WRITE: u64 = 1;
+
+/// Where [`Pe::meet`] has its result.
+const MEET_STATUS: u64 = 16;
+
+/// In all programs.
+const MEET: &str = "
+__kernel void meet(__global ggas_heap_t *heap)
+{
+    const ggas_t g = ggas_open(heap);
+    __global ulong *status = ggas_ptr(g, 16, ggas_my_pe(g));
+    *status = -ggas_barrier_all(g);
+}
+";
+
+/// The first device of the process's ICD loader; `None`, with words, where there is none.
+pub fn device() -> Option<(Context, Device)> {
+    let platforms = match Driver::load() {
+        Ok(driver) => driver.platforms(),
+        Err(error) => {
+            eprintln!("SKIPPED: {error}");
+            return None;
+        }
+    };
+    let Some(platform) = platforms.into_iter().find(|platform| !platform.devices().is_empty()) else {
+        eprintln!("SKIPPED: no OpenCL device on this machine (Debian: pocl-opencl-icd)");
+        return None;
+    };
+    let device = platform.devices()[0].clone();
+    let context =
+        Context::new(&platform, std::slice::from_ref(&device), Box::new(|text| eprintln!("driver: {text}")))
+            .unwrap();
+    if !context.shares_host_memory() {
+        eprintln!("SKIPPED: {} has memory of its own", device.name());
+        return None;
+    }
+    Some((context, device))
+}
+
+struct Lent(View);
+
+// SAFETY: the view stays mapped as long as it lives; parts that only the proxy reaches are never touched by anybody.
+unsafe impl HostMemory for Lent {
+    fn range(&self) -> (NonNull<u8>, usize) {
+        self.0.range()
+    }
+}
+
+/// A PE with a program.
+pub struct Pe {
+    pub heap: Arc<Heap>,
+    pub pe: u32,
+    queue: Queue,
+    program: Program,
+    view: Mem,
+}
+
+/// A kernel in flight.
+pub struct Flight {
+    event: Event,
+    _running: Running,
+    began: Instant,
+}
+
+impl Pe {
+    pub fn new(heap: &Arc<Heap>, pe: u32, device: &(Context, Device), source: &str, options: &str) -> Self {
+        let (context, device) = device;
+        let queue = Queue::new(context, device, 0, 0).unwrap();
+        let whole = format!("{HEADER}\n{MEET}\n{source}");
+        let program = Program::with_source(context, whole.as_bytes()).unwrap();
+        if let Err(error) = program.build(context.devices(), options) {
+            let report = program.report(Err(error), &[(0, device.clone())]);
+            panic!("{error:?}: {report:?}");
+        }
+        let view = heap.view(pe).unwrap();
+        let bytes = view.range().1 as u64;
+        let view = Mem::buffer_in(context, READ_WRITE, bytes, Box::new(Lent(view))).unwrap();
+        Self { heap: heap.clone(), pe, queue, program, view }
+    }
+
+    /// Starts a kernel with the heap and these arguments; `items` in each of `groups`.
+    pub fn start(&self, name: &str, args: &[u64], groups: u64, items: u64) -> Flight {
+        let kernel = Kernel::new(&self.program, name).unwrap();
+        kernel.set(0, Arg::Mem(Some(&self.view))).unwrap();
+        for (index, arg) in (1..).zip(args) {
+            kernel.set(index, Arg::Bytes(&arg.to_ne_bytes())).unwrap();
+        }
+        let range = Range::checked(1, [0; 3], [groups * items, 1, 1], Some([items, 1, 1])).unwrap();
+        let running = self.heap.running();
+        let began = Instant::now();
+        let event = self.queue.launch(&kernel, &range, &[], Want::Event).unwrap().unwrap();
+        self.queue.flush().unwrap();
+        Flight { event, _running: running, began }
+    }
+
+    /// Runs one work-item.
+    pub fn run(&self, name: &str, args: &[u64]) -> Duration {
+        self.start(name, args, 1, 1).end()
+    }
+
+    /// Meets the other members.
+    pub fn meet(&self) {
+        self.run("meet", &[]);
+        assert_eq!(self.word(MEET_STATUS), 0, "{:?}", self.heap.aborted());
+    }
+
+    pub fn word(&self, offset: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.heap.read(self.pe, offset, &mut bytes).unwrap();
+        u64::from_ne_bytes(bytes)
+    }
+}
+
+impl Flight {
+    /// Waits for the end; how long it took.
+    pub fn end(self) -> Duration {
+        self.event.wait().unwrap();
+        self.began.elapsed()
+    }
+}

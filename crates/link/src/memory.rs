@@ -1,0 +1,175 @@
+//! Memory that several processes map at addresses of their choice: the parts of a symmetric heap.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::error::LinkError;
+use crate::sealed;
+
+/// Memory whose size nobody can change any more, to be sent to other processes. It goes when its last descriptor and
+/// mapping go: nothing of it has a name.
+#[derive(Debug)]
+pub struct SharedMemory {
+    memory: OwnedFd,
+    bytes: usize,
+}
+
+impl SharedMemory {
+    /// Makes memory of so many bytes, all zero. Its pages cost nothing until they are touched.
+    ///
+    /// # Errors
+    /// When the system has no memory or descriptors for it.
+    pub fn create(name: &str, bytes: usize) -> Result<Self, LinkError> {
+        Ok(Self { memory: sealed::create(name, bytes)?, bytes })
+    }
+
+    /// Takes memory that a peer sent, after checking that it is safe to map.
+    ///
+    /// # Errors
+    /// When it is not memory of that kind.
+    pub fn of_peer(memory: OwnedFd) -> Result<Self, LinkError> {
+        let bytes = sealed::size(&memory)?;
+        Ok(Self { memory, bytes })
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl AsFd for SharedMemory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
+    }
+}
+
+/// A range of addresses of this process, into which memory is mapped piece by piece. What is not mapped can not be touched.
+#[derive(Debug)]
+pub struct Addresses {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the range belongs to this value until it is dropped; who may touch which part when is the callers' business, as it
+// is for all memory that devices write.
+unsafe impl Send for Addresses {}
+// SAFETY: as above.
+unsafe impl Sync for Addresses {}
+
+impl Addresses {
+    /// Reserves so many bytes of addresses.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    pub fn reserve(bytes: usize) -> Result<Self, LinkError> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: without an address the kernel chooses ones that nobody uses.
+        let base =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags) };
+        let base = base.map_err(LinkError::system("reserving addresses"))?;
+        let base = NonNull::new(base.cast()).ok_or(LinkError::Ring("it was mapped nowhere"))?;
+        Ok(Self { base, bytes })
+    }
+
+    /// Where the range begins. Valid as long as this value lives.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// How many bytes it has.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Maps memory of this process alone, all zero, at an offset of the range. Both numbers are multiples of a page.
+    ///
+    /// # Errors
+    /// When they do not lie within the range, or the system has no memory.
+    pub fn map_private(&mut self, at: usize, bytes: usize) -> Result<(), LinkError> {
+        let place = self.place(at, bytes)?;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the place lies within the range, as checked, which is ours; the caller has it to himself, so no pointer into it is
+        // in use.
+        let mapped = unsafe { rustix::mm::mmap_anonymous(place.as_ptr().cast(), bytes, protection, flags) };
+        mapped.map(drop).map_err(LinkError::system("mapping memory"))
+    }
+
+    /// Maps a part of shared memory at an offset of the range. All numbers are multiples of a page.
+    ///
+    /// # Errors
+    /// When they do not lie within the range, or not within the memory.
+    pub fn map_shared(
+        &mut self,
+        at: usize,
+        memory: &SharedMemory,
+        from: usize,
+        bytes: usize,
+    ) -> Result<(), LinkError> {
+        let place = self.place(at, bytes)?;
+        if from.checked_add(bytes).is_none_or(|end| end > memory.bytes) {
+            return Err(LinkError::Ring("it is too small"));
+        }
+        let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: as in `map_private`; the seals keep the memory's size, so what is mapped stays there.
+        let mapped = unsafe {
+            rustix::mm::mmap(place.as_ptr().cast(), bytes, protection, flags, memory.as_fd(), from as u64)
+        };
+        mapped.map(drop).map_err(LinkError::system("mapping shared memory"))
+    }
+
+    fn place(&self, at: usize, bytes: usize) -> Result<NonNull<u8>, LinkError> {
+        if at.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+            return Err(LinkError::Ring("its place is not within the range of addresses"));
+        }
+        // SAFETY: `at` is at most the size of the range.
+        Ok(unsafe { self.base.add(at) })
+    }
+}
+
+impl Drop for Addresses {
+    fn drop(&mut self) {
+        // SAFETY: the range reserved in `reserve`, with all that was mapped into it; pointers into it are valid only as long as
+        // this value lives.
+        _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 4096;
+
+    #[test]
+    fn a_part_of_shared_memory_is_seen_at_two_places() {
+        let memory = SharedMemory::create("test", 4 * PAGE).unwrap();
+        let theirs = SharedMemory::of_peer(memory.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        assert_eq!(theirs.bytes(), 4 * PAGE);
+        let mut addresses = Addresses::reserve(8 * PAGE).unwrap();
+        addresses.map_private(0, PAGE).unwrap();
+        addresses.map_shared(2 * PAGE, &memory, PAGE, 2 * PAGE).unwrap();
+        addresses.map_shared(5 * PAGE, &theirs, 2 * PAGE, PAGE).unwrap();
+        // SAFETY: both offsets are mapped above.
+        let seen = unsafe {
+            addresses.base().add(3 * PAGE + 7).write_volatile(42);
+            addresses.base().add(5 * PAGE + 7).read_volatile()
+        };
+        assert_eq!(seen, 42);
+    }
+
+    #[test]
+    fn nothing_is_mapped_beyond_range_or_memory() {
+        let memory = SharedMemory::create("test", PAGE).unwrap();
+        let mut addresses = Addresses::reserve(2 * PAGE).unwrap();
+        assert!(addresses.map_private(PAGE, 2 * PAGE).is_err());
+        assert!(addresses.map_private(usize::MAX & !(PAGE - 1), 2 * PAGE).is_err());
+        assert!(addresses.map_shared(0, &memory, 0, 2 * PAGE).is_err());
+        assert!(addresses.map_shared(0, &memory, usize::MAX & !(PAGE - 1), PAGE).is_err());
+        assert!(addresses.map_shared(0, &memory, 0, PAGE).is_ok());
+    }
+}

@@ -1,0 +1,339 @@
+//! Heaps over this rank's devices. Making one waits for other ranks, so a thread of its own does it; what it says to them, and they to it,
+//! goes through the scheduler.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+
+use penstock_device::{Context, Device, HostMemory, Mem, Status};
+use penstock_ggas::layout::{FLAGS_BYTES, HEAD_BYTES, stride};
+use penstock_ggas::{Heap, HeapError, Plan, TIMEOUT_DEFAULT, View};
+use rustc_hash::FxHashMap;
+
+use crate::backend::Failure;
+use crate::command::{ObjectId, Rank};
+use crate::error::code;
+use crate::heap::meet::{Meeting, Missed};
+use crate::heap::{HeapPlan, Path, Word};
+
+/// `CL_MEM_READ_WRITE`.
+const READ_WRITE: u64 = 1;
+
+/// This rank's members of heaps.
+#[derive(Debug, Default)]
+pub(super) struct Heaps {
+    made: FxHashMap<ObjectId, Member>,
+    /// What threads that make heaps listen to; what came before they began stays in the channel.
+    ears: FxHashMap<ObjectId, Ear>,
+    /// Threads in which heaps end.
+    leaving: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Ear {
+    say: Sender<Word>,
+    /// Until the thread begins.
+    hear: Option<Receiver<Word>>,
+}
+
+impl Default for Ear {
+    fn default() -> Self {
+        let (say, hear) = mpsc::channel();
+        Self { say, hear: Some(hear) }
+    }
+}
+
+/// One member, which is this rank.
+#[derive(Debug)]
+pub(super) struct Member {
+    heap: Arc<Heap>,
+    pes: Vec<OwnPe>,
+    /// The ranks of the others.
+    others: Vec<Rank>,
+    /// Whether the ranks of the others were doubted.
+    is_doubted: bool,
+}
+
+/// One device of this rank.
+#[derive(Debug)]
+struct OwnPe {
+    device: u32,
+    /// The kernel's argument.
+    view: Mem,
+    /// Its part, as a buffer.
+    part: (ObjectId, Mem),
+}
+
+/// A device of this rank that is to take part.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) pe: u32,
+    pub(super) index: u32,
+    pub(super) device: Device,
+    pub(super) context: Context,
+    /// The largest memory object that it allows, in bytes.
+    pub(super) object_max: u64,
+}
+
+impl Heaps {
+    /// Another member says something. `false`: nobody makes that heap any more.
+    pub(super) fn hear(&mut self, heap: ObjectId, word: Word) {
+        if !self.made.contains_key(&heap) {
+            // Nobody listens any more: the heap could not be made.
+            _ = self.ears.entry(heap).or_default().say.send(word);
+        }
+    }
+
+    /// The ear of a heap that is going to be made.
+    pub(super) fn listen(&mut self, heap: ObjectId) -> Option<Receiver<Word>> {
+        self.ears.entry(heap).or_default().hear.take()
+    }
+
+    /// The making of a heap is over.
+    pub(super) fn add(&mut self, heap: ObjectId, member: Option<Member>) {
+        self.ears.remove(&heap);
+        if let Some(member) = member {
+            self.made.insert(heap, member);
+        }
+    }
+
+    /// The parts of a heap, as buffers: id, device, memory.
+    pub(super) fn parts(&self, heap: ObjectId) -> Vec<(ObjectId, u32, Mem)> {
+        let pes = self.made.get(&heap).map(|member| member.pes.as_slice()).unwrap_or_default();
+        pes.iter().map(|pe| (pe.part.0, pe.device, pe.part.1.clone())).collect()
+    }
+
+    /// Takes a heap away. Kernels that run over it keep it until they have returned; they are told to.
+    pub(super) fn remove(&mut self, heap: ObjectId) {
+        self.ears.remove(&heap);
+        let Some(member) = self.made.remove(&heap) else { return };
+        if Arc::strong_count(&member.heap) > 1 {
+            member.heap.abort("the program has released the heap");
+        }
+        self.leaving.retain(|thread| !thread.is_finished());
+        // It may have to wait until what kernels have sent has arrived.
+        let leave = std::thread::Builder::new().name("wtr-heap-end".into()).spawn(move || drop(member));
+        self.leaving.extend(leave);
+    }
+
+    pub(super) fn abort(&self, heap: ObjectId, reason: &str) {
+        if let Some(member) = self.made.get(&heap) {
+            member.heap.abort(reason);
+        }
+    }
+
+    /// The heap, and a device's view of it.
+    ///
+    /// # Errors
+    /// There is no such heap here, the device has no part in it, or it was aborted.
+    pub(super) fn view(&self, heap: ObjectId, device: u32) -> Result<(Arc<Heap>, &Mem), Failure> {
+        let bad = |code, message: String| Failure { code, message, log: String::new() };
+        let member = self
+            .made
+            .get(&heap)
+            .ok_or_else(|| bad(code::INVALID_MEM_OBJECT, "the heap does not exist, or is released".into()))?;
+        let pe = member
+            .pes
+            .iter()
+            .find(|pe| pe.device == device)
+            .ok_or_else(|| bad(code::INVALID_MEM_OBJECT, "the device has no part in the heap".into()))?;
+        if let Some(reason) = member.heap.aborted() {
+            return Err(bad(code::ABORTED, format!("the heap was aborted: {reason}. Make another one")));
+        }
+        Ok((Arc::clone(&member.heap), &pe.view))
+    }
+
+    /// The ranks of aborted heaps, once.
+    pub(super) fn doubts(&mut self) -> Vec<Rank> {
+        let mut ranks = Vec::new();
+        for member in self.made.values_mut().filter(|member| !member.is_doubted) {
+            if member.heap.aborted().is_some() {
+                member.is_doubted = true;
+                ranks.extend_from_slice(&member.others);
+            }
+        }
+        ranks
+    }
+}
+
+impl Drop for Heaps {
+    fn drop(&mut self) {
+        for heap in self.made.keys().copied().collect::<Vec<_>>() {
+            self.remove(heap);
+        }
+        for thread in self.leaving.drain(..) {
+            // One that panicked has nothing left to do.
+            _ = thread.join();
+        }
+    }
+}
+
+/// How a launch over a heap ended: badly if the heap was aborted meanwhile.
+pub(super) fn outcome(heap: &Heap) -> Result<(), Failure> {
+    heap.aborted().map_or(Ok(()), |reason| {
+        let message = format!("the heap was aborted: {reason}");
+        Err(Failure { code: code::ABORTED, message, log: String::new() })
+    })
+}
+
+/// Makes this rank's member, and waits for the others. `tell` says something to another rank.
+///
+/// # Errors
+/// What is wrong with the plan or a device; another member that cannot be made, or does not come.
+pub(super) fn make(
+    plan: &HeapPlan,
+    me: u32,
+    seats: &[Seat],
+    words: &Receiver<Word>,
+    tell: &dyn Fn(Rank, Word),
+) -> Result<Member, Failure> {
+    let members = plan.members();
+    let others: Vec<Rank> =
+        (0..).zip(&members).filter(|(member, _)| *member != me).map(|(_, rank)| *rank).collect();
+    make_with(plan, me, seats, words, tell, &members)
+        .map(|(heap, pes)| Member { heap, pes, others: others.clone(), is_doubted: false })
+        .inspect_err(|failure| {
+            for rank in &others {
+                tell(*rank, Word::Refused { member: me, reason: failure.message.clone() });
+            }
+        })
+}
+
+fn make_with(
+    plan: &HeapPlan,
+    me: u32,
+    seats: &[Seat],
+    words: &Receiver<Word>,
+    tell: &dyn Fn(Rank, Word),
+    members: &[Rank],
+) -> Result<(Arc<Heap>, Vec<OwnPe>), Failure> {
+    for seat in seats {
+        if !seat.device.shares_host_memory() {
+            return Err(failure(format!(
+                "{} does not compute on the host's memory, where a heap lies",
+                seat.device.name()
+            )));
+        }
+    }
+    let heap = Heap::create(Plan {
+        id: plan.heap.0,
+        members: plan.member_of_each(),
+        me,
+        bytes: plan.bytes,
+        timeout: plan.timeout().unwrap_or(TIMEOUT_DEFAULT),
+        force_proxy: plan.force_proxy,
+    })
+    .map_err(of_heap)?;
+    if members.len() > 1 {
+        let meeting = Meeting::open(plan, me).map_err(missed)?;
+        for rank in members.iter().skip(me as usize + 1) {
+            tell(*rank, meeting.door());
+        }
+        meeting.meet(words, |member, stream| heap.join(member, stream).map_err(Trouble::Heap)).map_err(
+            |trouble| match trouble {
+                Trouble::Missed(why) => missed(why),
+                Trouble::Heap(error) => of_heap(error),
+            },
+        )?;
+    }
+    heap.start().map_err(of_heap)?;
+    let pes = seats.iter().map(|seat| own_pe(plan, &heap, seat)).collect::<Result<_, _>>()?;
+    for seat in seats {
+        let paths = (0..u32::try_from(plan.pes.len()).unwrap_or(u32::MAX))
+            .map(|to| heap.path(seat.pe, to).map(|way| path(way) as u8))
+            .collect::<Result<_, _>>()
+            .map_err(of_heap)?;
+        tell(0, Word::Paths { pe: seat.pe, paths });
+    }
+    Ok((heap, pes))
+}
+
+enum Trouble {
+    Missed(Missed),
+    Heap(HeapError),
+}
+
+impl From<Missed> for Trouble {
+    fn from(missed: Missed) -> Self {
+        Self::Missed(missed)
+    }
+}
+
+const fn path(way: penstock_ggas::Path) -> Path {
+    match way {
+        penstock_ggas::Path::Own => Path::Own,
+        penstock_ggas::Path::Shared => Path::Shared,
+        penstock_ggas::Path::Proxy => Path::Proxy,
+    }
+}
+
+/// One device's view and part, as memory objects.
+fn own_pe(plan: &HeapPlan, heap: &Arc<Heap>, seat: &Seat) -> Result<OwnPe, Failure> {
+    let bad = |status: Status| {
+        failure(format!(
+            "{} cannot use the heap's memory: {}",
+            seat.device.name(),
+            crate::error::status_name(status.0)
+        ))
+    };
+    let whole = heap.view(seat.pe).map_err(of_heap)?;
+    let (_, length) = whole.range();
+    let at = HEAD_BYTES as u64 + u64::from(seat.pe) * stride(plan.bytes) + FLAGS_BYTES as u64;
+    let part = Lent::part(heap.view(seat.pe).map_err(of_heap)?, at, plan.bytes)
+        .ok_or_else(|| failure("the heap is not laid out as it should be".into()))?;
+    // A view is an address for kernels: that the device knows of all its bytes is not needed, and there may be more than it allows.
+    let known = (length as u64).min(seat.object_max);
+    let view = Mem::buffer_in(&seat.context, READ_WRITE, known, Box::new(Lent::whole(whole))).map_err(bad)?;
+    let part = Mem::buffer_in(&seat.context, READ_WRITE, plan.bytes, Box::new(part)).map_err(bad)?;
+    Ok(OwnPe { device: seat.index, view, part: (plan.part(seat.pe), part) })
+}
+
+/// A view, or a part of one, for a memory object.
+struct Lent {
+    start: NonNull<u8>,
+    length: usize,
+    /// Keeps it mapped.
+    _view: View,
+}
+
+// SAFETY: it is an address in a mapping that the view keeps and that any thread may use.
+unsafe impl Send for Lent {}
+// SAFETY: as above.
+unsafe impl Sync for Lent {}
+
+impl Lent {
+    fn whole(view: View) -> Self {
+        let (start, length) = view.range();
+        Self { start, length, _view: view }
+    }
+
+    fn part(view: View, at: u64, bytes: u64) -> Option<Self> {
+        let (start, length) = view.range();
+        let (at, bytes) = (usize::try_from(at).ok()?, usize::try_from(bytes).ok()?);
+        at.checked_add(bytes).filter(|end| *end <= length)?;
+        // SAFETY: it lies within the view, as checked.
+        let start = unsafe { start.add(at) };
+        Some(Self { start, length: bytes, _view: view })
+    }
+}
+
+// SAFETY: the view keeps its whole range mapped; the own part in it is readable and writable, and so is what lies before it. Parts of others may
+// be addresses without memory, which only kernels know of: nobody copies a view.
+unsafe impl HostMemory for Lent {
+    fn range(&self) -> (NonNull<u8>, usize) {
+        (self.start, self.length)
+    }
+}
+
+fn failure(message: String) -> Failure {
+    Failure { code: code::INVALID, message: format!("cannot make the heap: {message}"), log: String::new() }
+}
+
+fn of_heap(error: HeapError) -> Failure {
+    failure(error.to_string())
+}
+
+fn missed(missed: Missed) -> Failure {
+    failure(missed.to_string())
+}

@@ -1,0 +1,59 @@
+//! Programs and their kernels.
+
+use penstock_device::{Context, Device, Kernel, Program};
+
+use super::{failure, source};
+use crate::backend::Failure;
+use crate::command::Code;
+
+/// A kernel, and what a launch needs to know of it.
+#[derive(Debug)]
+pub(super) struct MadeKernel {
+    pub(super) kernel: Kernel,
+    pub(super) args: usize,
+    pub(super) name: String,
+}
+
+/// What tells programs apart: device, code, options.
+pub(super) type ProgramKey = (u32, Code, String);
+
+/// Builds a program for one device.
+pub(super) fn build(
+    context: &Context,
+    device: &Device,
+    code: &Code,
+    options: &str,
+) -> Result<Program, Failure> {
+    let bad = |status| failure(status, "build the program");
+    let program = match code {
+        Code::Source(source) => Program::with_source(context, &source::with_header(source)).map_err(bad)?,
+        Code::Binary(binary) => {
+            Program::with_binary(context, &[(device.clone(), binary.clone())]).1.map_err(bad)?
+        }
+    };
+    match program.build(std::slice::from_ref(device), options) {
+        Ok(()) => Ok(program),
+        Err(status) => {
+            const CL_PROGRAM_BUILD_LOG: u32 = 0x1183;
+            let report = program.report(Err(status), &[(0, device.clone())]);
+            let log = report
+                .devices
+                .iter()
+                .flat_map(|(_, info)| info)
+                .find(|(name, _)| *name == CL_PROGRAM_BUILD_LOG);
+            let log = log.map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
+            Err(Failure { log: log.unwrap_or_default(), ..failure(status, "build the program") })
+        }
+    }
+}
+
+/// One kernel of a built program.
+pub(super) fn kernel(program: &Program, device: &Device, name: &str) -> Result<MadeKernel, Failure> {
+    let kernel = Kernel::new(program, name).map_err(|status| {
+        let known = program.report(Ok(()), &[(0, device.clone())]).kernels;
+        let names: Vec<_> = known.iter().map(|kernel| kernel.name.as_str()).collect();
+        failure(status, &format!("find kernel `{name}` in the program; it has: {}", names.join(", ")))
+    })?;
+    let args = kernel.arg_count();
+    Ok(MadeKernel { kernel, args, name: name.to_owned() })
+}

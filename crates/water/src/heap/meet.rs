@@ -1,0 +1,368 @@
+//! How the members of a heap, each in a process of its own, find each other: each listens, tells those of higher numbers where, and
+//! connects to those of lower numbers. On one host they meet at a Unix socket, over which memory can be passed; between hosts by TCP, where both sides
+//! prove that they have the plan's secret. So a connection that is made never waits for one that is not: member 0 connects to nobody.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use penstock_link::{Address, Key, LinkError, Listener, Stream, accept_hello, open};
+use penstock_wire::hello::{Role, TICKET_BYTES, Verdict};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::{HeapPlan, SECRET_BYTES, Word};
+use crate::runtime::hostname;
+
+/// How long the making of a heap takes at most. Members begin at about the same time; a rank that builds a program meanwhile does so in
+/// another thread, and a full machine lets a process wait for some seconds.
+pub const MEET_MAX: Duration = Duration::from_secs(20);
+
+const _: () = assert!(TICKET_BYTES == SECRET_BYTES && penstock_wire::hello::KEY_BYTES == SECRET_BYTES);
+
+/// Why members do not meet.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Missed {
+    /// No socket, or no random numbers for its name.
+    #[error("cannot listen for the heap's other members: {0}")]
+    Listen(LinkError),
+    /// The system refuses to wait.
+    #[error("cannot wait for the heap's other members: {0}")]
+    Wait(Errno),
+    /// Another member cannot be made.
+    #[error("member {member} of the heap, on {host}, cannot be made: {reason}")]
+    Refused {
+        /// Which.
+        member: u32,
+        /// Its host.
+        host: String,
+        /// Why.
+        reason: String,
+    },
+    /// It is not reached at any of its addresses.
+    #[error("member {member} of the heap, on {host}, is not reached: {reason}")]
+    Unreached {
+        /// Which.
+        member: u32,
+        /// Its host.
+        host: String,
+        /// For each address why.
+        reason: String,
+    },
+    /// It does not come.
+    #[error("member {member} of the heap, on {host}, did not come within {} s", MEET_MAX.as_secs())]
+    Late {
+        /// Which.
+        member: u32,
+        /// Its host.
+        host: String,
+    },
+}
+
+/// What this member needs to meet the others.
+#[derive(Debug)]
+pub struct Meeting<'a> {
+    plan: &'a HeapPlan,
+    me: u32,
+    key: Key,
+    deadline: Instant,
+    listeners: Vec<Listener>,
+}
+
+impl<'a> Meeting<'a> {
+    /// Listens where members of higher numbers can connect.
+    ///
+    /// # Errors
+    /// [`Missed::Listen`].
+    pub fn open(plan: &'a HeapPlan, me: u32) -> Result<Self, Missed> {
+        let mut listeners = Vec::new();
+        let later = plan.hosts.get(me as usize + 1..).unwrap_or_default();
+        let own = plan.hosts.get(me as usize);
+        if later.iter().any(|host| Some(host) == own) {
+            let path = socket_path().map_err(Missed::Listen)?;
+            listeners.push(Listener::bind(&Address::Unix(path)).map_err(Missed::Listen)?);
+        }
+        if later.iter().any(|host| Some(host) != own) {
+            let everywhere = Address::Tcp { host: "0.0.0.0".into(), port: 0 };
+            listeners.push(Listener::bind(&everywhere).map_err(Missed::Listen)?);
+        }
+        let (key, deadline) = (Key::from_bytes(&plan.secret), Instant::now() + MEET_MAX);
+        Ok(Self { plan, me, key, deadline, listeners })
+    }
+
+    /// What to say to each member of a higher number.
+    pub fn door(&self) -> Word {
+        let public = |listener: &Listener| match listener.address() {
+            Address::Tcp { port, .. } => Address::Tcp { host: public_name(), port }.to_string(),
+            unix => unix.to_string(),
+        };
+        Word::Door { member: self.me, addresses: self.listeners.iter().map(public).collect() }
+    }
+
+    /// Meets all others, and gives each one's connection to `join` as soon as it is there. `words` are those of other members.
+    ///
+    /// # Errors
+    /// The first that does not come, or does not let this one in; or what `join` says.
+    pub fn meet<E: From<Missed>>(
+        self,
+        words: &Receiver<Word>,
+        mut join: impl FnMut(u32, Stream) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut met = vec![false; self.plan.hosts.len()];
+        for _ in 0..self.me {
+            let (member, addresses) = self.next_door(words, &met)?;
+            join(member, self.connect(member, &addresses)?)?;
+            if let Some(met) = met.get_mut(member as usize) {
+                *met = true;
+            }
+        }
+        let members = u32::try_from(self.plan.hosts.len()).unwrap_or(u32::MAX);
+        let mut left: Vec<u32> = (self.me + 1..members).collect();
+        while let Some(first) = left.first().copied() {
+            let Some((member, stream)) = self.accept(first, words, &left)? else { continue };
+            left.retain(|it| *it != member);
+            join(member, stream)?;
+        }
+        Ok(())
+    }
+
+    /// Where another member of a lower number is.
+    fn next_door(&self, words: &Receiver<Word>, met: &[bool]) -> Result<(u32, Vec<String>), Missed> {
+        loop {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            match words.recv_timeout(left) {
+                Ok(Word::Door { member, addresses })
+                    if member < self.me && met.get(member as usize) == Some(&false) =>
+                {
+                    return Ok((member, addresses));
+                }
+                Ok(Word::Refused { member, reason }) => {
+                    return Err(Missed::Refused { member, host: self.host(member), reason });
+                }
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    let missing = met.iter().position(|met| !met).unwrap_or_default();
+                    let member = u32::try_from(missing).unwrap_or(u32::MAX);
+                    return Err(Missed::Late { member, host: self.host(member) });
+                }
+            }
+        }
+    }
+
+    fn connect(&self, member: u32, addresses: &[String]) -> Result<Stream, Missed> {
+        let mut reasons = Vec::new();
+        let is_here = self.host(member) == self.host(self.me);
+        // A path means something on its own host only.
+        for address in addresses.iter().filter(|address| is_here || !address.starts_with("unix:")) {
+            let opened = address.parse().and_then(|address| {
+                let ticket = Some(self.ticket(self.me));
+                open(&address, Role::Peer, ticket, Some(&self.key), self.deadline)
+            });
+            match opened {
+                Ok(opened) => return Ok(opened.stream),
+                Err(error) => reasons.push(error.to_string()),
+            }
+        }
+        Err(Missed::Unreached { member, host: self.host(member), reason: reasons.join("; ") })
+    }
+
+    /// The next member that connects. `None`: somebody else did.
+    fn accept(
+        &self,
+        missing: u32,
+        words: &Receiver<Word>,
+        left: &[u32],
+    ) -> Result<Option<(u32, Stream)>, Missed> {
+        /// Words of other members are looked for so often.
+        const LOOK: Duration = Duration::from_millis(50);
+        while let Ok(word) = words.try_recv() {
+            if let Word::Refused { member, reason } = word {
+                return Err(Missed::Refused { member, host: self.host(member), reason });
+            }
+        }
+        let now = Instant::now();
+        if now >= self.deadline {
+            return Err(Missed::Late { member: missing, host: self.host(missing) });
+        }
+        let fds: Vec<BorrowedFd<'_>> = self.listeners.iter().map(AsFd::as_fd).collect();
+        let mut polled: Vec<PollFd<'_>> =
+            fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let most = (self.deadline - now).min(LOOK).try_into().ok();
+        match poll(&mut polled, most.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(Missed::Wait(error)),
+        }
+        let ready = polled.iter().position(|fd| fd.revents().contains(PollFlags::IN));
+        let Some(listener) = ready.and_then(|place| self.listeners.get(place)) else { return Ok(None) };
+        let stream = listener.accept().map_err(Missed::Listen)?;
+        Ok(self.let_in(stream, left))
+    }
+
+    /// Whoever connects, if it is a member that is missing. Strangers, who may connect to any port, are sent away and not told of.
+    fn let_in(&self, stream: Stream, left: &[u32]) -> Option<(u32, Stream)> {
+        /// Who connects says its hello at once; strangers hold up the others at most so long.
+        const HELLO_MAX: Duration = Duration::from_secs(2);
+        let own = rustix::process::getuid().as_raw();
+        let deadline = (Instant::now() + HELLO_MAX).min(self.deadline);
+        let accepted = accept_hello(stream, Some(&self.key), &|who| who.uid == own, deadline).ok()?;
+        let member = left.iter().copied().find(|member| self.ticket(*member) == accepted.ticket);
+        let verdict = match (member, accepted.role) {
+            (Some(_), Role::Peer) => Verdict::Welcome,
+            _ => Verdict::WrongTicket,
+        };
+        let stream = accepted.finish(verdict).ok()?;
+        member.map(|member| (member, stream))
+    }
+
+    /// What a member brings to be let in. Over TCP it proves the secret beside it, and only this number of it travels.
+    fn ticket(&self, member: u32) -> [u8; TICKET_BYTES] {
+        let mut ticket = [0; TICKET_BYTES];
+        let words = [self.plan.heap.0.to_le_bytes(), u64::from(member).to_le_bytes()];
+        for (to, from) in ticket.iter_mut().zip(words.as_flattened()) {
+            *to = *from;
+        }
+        ticket
+    }
+
+    fn host(&self, member: u32) -> String {
+        self.plan.hosts.get(member as usize).cloned().unwrap_or_default()
+    }
+}
+
+/// The name or number by which other hosts reach this one: `WTR_HOST`, else its name.
+fn public_name() -> String {
+    std::env::var("WTR_HOST").ok().filter(|name| !name.is_empty()).unwrap_or_else(hostname)
+}
+
+/// A socket's file that nobody else has. The listener lets only its user connect, and removes it.
+fn socket_path() -> Result<PathBuf, LinkError> {
+    let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let random =
+        secret().map_err(|error| LinkError::System { doing: "naming a socket", source: error.into() })?;
+    let name: String = random.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(folder.join(format!("wtr-heap-{name}.sock")))
+}
+
+/// Bytes that nobody guesses.
+///
+/// # Errors
+/// The system has none.
+pub fn secret() -> Result<[u8; SECRET_BYTES], Errno> {
+    let mut secret = [0; SECRET_BYTES];
+    // So few bytes are never given in part.
+    rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
+    Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{self, Sender};
+    use std::thread;
+
+    use super::*;
+    use crate::command::ObjectId;
+    use crate::heap::Pe;
+
+    fn plan(hosts: &[&str], secret: u8) -> HeapPlan {
+        HeapPlan {
+            heap: ObjectId(5),
+            bytes: 64,
+            pes: (0..).zip(hosts).map(|(rank, _)| Pe { rank, device: 0 }).collect(),
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            timeout_ms: 0,
+            force_proxy: false,
+            secret: [secret; SECRET_BYTES],
+        }
+    }
+
+    /// Meets as one member; who joined, and over what kind of socket.
+    fn member(
+        plan: &HeapPlan,
+        me: u32,
+        words: &Receiver<Word>,
+        others: &[Sender<Word>],
+    ) -> Result<Vec<(u32, bool)>, Missed> {
+        let meeting = Meeting::open(plan, me)?;
+        for other in others.iter().skip(me as usize + 1) {
+            _ = other.send(meeting.door());
+        }
+        let mut joined = Vec::new();
+        meeting.meet(words, |member, stream| {
+            joined.push((member, stream.is_unix()));
+            Ok::<(), Missed>(())
+        })?;
+        joined.sort_unstable();
+        Ok(joined)
+    }
+
+    fn all(plans: &[HeapPlan]) -> Vec<Result<Vec<(u32, bool)>, Missed>> {
+        let (says, hears): (Vec<_>, Vec<_>) = plans.iter().map(|_| mpsc::channel()).unzip();
+        thread::scope(|scope| {
+            let says = &says;
+            let members: Vec<_> = (0..)
+                .zip(plans)
+                .zip(hears)
+                .map(|((me, plan), words)| scope.spawn(move || member(plan, me, &words, says)))
+                .collect();
+            members.into_iter().map(|it| it.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn members_of_one_host_meet_at_unix_sockets_and_those_of_others_over_tcp() {
+        let here = hostname();
+        // The name of the third stands for another host; it is this one under another name.
+        let plan = plan(&[&here, &here, "localhost"], 1);
+        let met: Vec<_> = all(&[plan.clone(), plan.clone(), plan]).into_iter().map(Result::unwrap).collect();
+        assert_eq!(met[0], [(1, true), (2, false)]);
+        assert_eq!(met[1], [(0, true), (2, false)]);
+        assert_eq!(met[2], [(0, false), (1, false)]);
+    }
+
+    #[test]
+    fn whoever_has_not_the_secret_is_not_let_in() {
+        let here = hostname();
+        let plans = [plan(&[&here, "localhost"], 1), plan(&[&here, "localhost"], 2)];
+        let (says, hears) = mpsc::channel();
+        thread::scope(|scope| {
+            let meeting = Meeting::open(&plans[0], 0).unwrap();
+            says.send(meeting.door()).unwrap();
+            let (stop, stopped) = mpsc::channel();
+            let first = scope.spawn(move || meeting.meet(&stopped, |_, _| Ok::<(), Missed>(())));
+            let second = member(&plans[1], 1, &hears, &[]);
+            assert!(matches!(second, Err(Missed::Unreached { member: 0, .. })), "{second:?}");
+            stop.send(Word::Refused { member: 1, reason: "it is a stranger".into() }).unwrap();
+            assert!(matches!(first.join().unwrap(), Err(Missed::Refused { member: 1, .. })));
+        });
+    }
+
+    #[test]
+    fn a_member_that_can_not_be_made_holds_up_nobody() {
+        let here = hostname();
+        let plan = plan(&[&here, &here], 1);
+        for (me, other) in [(0, 1), (1, 0)] {
+            let (says, hears) = mpsc::channel();
+            says.send(Word::Refused { member: other, reason: "its device has memory of its own".into() })
+                .unwrap();
+            let began = Instant::now();
+            let error = member(&plan, me, &hears, &[]).unwrap_err().to_string();
+            assert!(error.contains("memory of its own") && error.contains(&here), "{error}");
+            assert!(began.elapsed() < MEET_MAX / 2);
+        }
+    }
+
+    #[test]
+    fn nothing_stays_where_members_met() {
+        let here = hostname();
+        let plan = plan(&[&here, &here], 1);
+        let meeting = Meeting::open(&plan, 0).unwrap();
+        let Word::Door { addresses, .. } = meeting.door() else { panic!("no door") };
+        let path = addresses[0].strip_prefix("unix:").unwrap().to_owned();
+        assert!(std::path::Path::new(&path).exists());
+        drop(meeting);
+        assert!(!std::path::Path::new(&path).exists());
+    }
+}
