@@ -87,7 +87,7 @@ bench-water: setup build $(PROGRAMS)/wtrbench ## what libWater's runtime costs: 
 bench-cuda: setup build ## CUDA programs beside hand-written OpenCL ones on the same device, and what CUDA's calls cost
 	@bench/cuda/run.py
 
-bench-comm: setup build ## kernels that talk to each other, beside the ways through the host: ping-pong, bandwidth, barrier (about 3 minutes)
+bench-comm: setup build ## kernels that talk to each other, beside the ways through the host: ping-pong, bandwidth, barrier (about 7 minutes)
 	@$(BIN)/penstock bench comm --bars
 
 bench-ggas: setup build ## the applications of examples/ggas, communicating inside their kernels and by the host
