@@ -9,7 +9,9 @@ DESTDIR ?=
 CFLAGS ?= -O2 -g
 # rustup may have been installed by setup.sh in this very run.
 CARGO = $$( home=$${CARGO_HOME:-$$HOME/.cargo}; [ -x "$$home/bin/cargo" ] && echo "$$home/bin/cargo" || echo cargo )
-BIN := $(CARGO_TARGET_DIR)/release
+# The profile of what is built: `quick` for the tests.
+PROFILE ?= release
+BIN := $(CARGO_TARGET_DIR)/$(PROFILE)
 PROGRAMS := $(CARGO_TARGET_DIR)/programs
 CC_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(CFLAGS)
 
@@ -28,7 +30,7 @@ build: setup-build rust cuda programs shims ## penstock, penstockd, wtrd, libpen
 
 rust:
 	@[ -x $(BIN)/penstock ] || echo "building Penstock: some minutes the first time"
-	@$(CARGO) build --release --quiet --workspace
+	@$(CARGO) build --profile $(PROFILE) --quiet --workspace
 
 # What CUDA programs load, in a folder of its own: `penstock run` shows it to them.
 cuda: rust ## libcudart.so.12 and .13, libcuda.so.1 and what programs with a static runtime need, into target/release/cuda
@@ -69,13 +71,13 @@ demo: setup-demo rust programs ## the matrix product on a pool of two nodes, bes
 setup-demo:
 	@tools/setup.sh build demo
 
-test: ## all tests: installs, builds, runs; the last line counts them (about 10 minutes)
+test: ## all tests: installs, builds, runs; the last line counts them (about 15 minutes)
 	@tools/test.sh
 
 test-programs: setup build ## the slow real programs on all pools: clpeak, OpenMM, OpenCV (about 5 minutes), LAMMPS (a build of 10 minutes)
 	@tools/setup.sh programs
 	@tools/lammps.sh
-	@tools/test.sh --only programs --lane slow
+	@PENSTOCK_BIN=$(BIN) tools/test.sh --only programs --lane slow
 
 bench: setup build ## measure the pool beside local PoCL; writes target/bench/ (about 5 minutes)
 	@$(PROGRAMS)/penstock-bench --output $(CARGO_TARGET_DIR)/bench

@@ -6,6 +6,9 @@
 # `make test` runs it without arguments. On a failure the log of what failed is printed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+# What is tested is built without link-time optimisation. PENSTOCK_BIN names another build.
+PROFILE=quick
+export PROFILE PENSTOCK_BIN=${PENSTOCK_BIN:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/$PROFILE}
 . tools/pool.sh
 stages=setup,build,cargo,c,water,cuda,programs,bench,faults,hostile
 lane=fast

@@ -5,14 +5,14 @@
 #
 # Without NAME: all applications of examples/libwater that are there, as DIRECTORY/APP with DIRECTORY/APP.cl beside it. With NAME: that
 # program of these sources. Each gets its own copy of the runtime: the simulator separates only what is in the executable.
-# WTR_STATIC names libwater.a (default: that of the release build).
+# WTR_STATIC names libwater.a (default: that of the build in PENSTOCK_BIN, or of the release build).
 set -euo pipefail
 [ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../..
 into=$1
 shift
-static=${WTR_STATIC:-${CARGO_TARGET_DIR:-$top/target}/release/libwater.a}
+static=${WTR_STATIC:-${PENSTOCK_BIN:-${CARGO_TARGET_DIR:-$top/target}/release}/libwater.a}
 command -v smpicc >/dev/null || { echo "smpicc is missing: install the Debian package libsimgrid-dev" >&2; exit 1; }
 [ -f "$static" ] || { echo "$static is missing: cargo build --release -p penstock-water" >&2; exit 1; }
 water=$top/crates/water
