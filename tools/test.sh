@@ -104,7 +104,7 @@ if wanted bench; then
     # Not for the figures, but because each measure checks its data.
     step bench/quick "$PENSTOCK_PROGRAMS/penstock-bench" --quick --output "$PENSTOCK_TARGET/bench-quick"
 fi
-if wanted faults; then tests/faults/run.py --times 5 | without_summary; fi
+if wanted faults; then tests/faults/run.py --busy --times 5 | without_summary; fi
 if wanted hostile; then
     # Attacks wait more than they work: two runs at a time, each with a daemon of its own.
     tests/hostile/run.sh --part 1/2 | without_summary &

@@ -5,6 +5,7 @@
  *   heaps pool       the same on the pool's daemons, where parts are only read and written
  *   heaps none       devices that have no heaps: only that they say why
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,8 +162,8 @@ static int sums_are_right(unsigned long long rounds) {
 static void kernels_talk(const wtr_heap_options *options) {
     wtr_heap *heap = make(4096, options), *other = make(65536, options);
     forget();
-    run_ring(heap, 500, 0, NULL, NULL);
-    CHECK(told_code == 0 && sums_are_right(500));
+    run_ring(heap, 100, 0, NULL, NULL);
+    CHECK(told_code == 0 && sums_are_right(100));
     /* Over two heaps in turns, without an event between: in one order on all devices. */
     wtr_event *last = NULL;
     for (unsigned long long k = 0; k < 20; k++) {
@@ -181,6 +182,30 @@ static void kernels_talk(const wtr_heap_options *options) {
     wtr_release_event(once);
     wtr_release_event(twice);
     wtr_release_heap(other, NULL, NULL);
+}
+
+/* Launches of two threads at the same time, each over a heap of its own: blocking ones, and such that an event stands for. */
+static void *launch_often(void *arg) {
+    wtr_heap *heap = arg;
+    for (unsigned long long k = 0; k < 100; k++) {
+        wtr_event *evt = NULL;
+        run_ring(heap, 3, k * 3, NULL, k % 2 ? &evt : NULL);
+        if (evt) {
+            wtr_wait_for_events(1, &evt);
+            wtr_release_event(evt);
+        }
+    }
+    wtr_release_heap(heap, NULL, NULL);
+    return NULL;
+}
+
+static void threads_take_turns(void) {
+    const wtr_heap_options soon = {.size = sizeof soon, .timeout_ms = 10000};
+    pthread_t threads[2];
+    forget();
+    for (unsigned i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, launch_often, make(4096, &soon)) == 0);
+    for (unsigned i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    CHECK(told_code == 0 && sums_are_right(3));
 }
 
 static void bad_launches(void) {
@@ -281,6 +306,7 @@ int main(int argc, char **argv) {
     parts_are_buffers();
     kernels_talk(NULL);
     kernels_talk(&proxy);
+    threads_take_turns();
     bad_launches();
     waits_end(NULL);
     waits_end(&proxy);

@@ -98,6 +98,16 @@ impl Results {
         })
     }
 
+    /// Adds a figure, or keeps the better one of two of the same thing.
+    pub fn keep(&mut self, point: Point) {
+        let of = |it: &Point| (it.kind, it.path, it.bytes, it.devices);
+        match self.points.iter_mut().find(|it| of(it) == of(&point)) {
+            None => self.points.push(point),
+            Some(known) if point.us < known.us => *known = point,
+            Some(_) => {}
+        }
+    }
+
     /// Notes what could not be measured.
     pub fn lack(&mut self, paths: &[Path], devices: u32, error: &Error, watch: &mut dyn FnMut(Progress<'_>)) {
         let is_failure = !matches!(error, Error::Absent(_));
@@ -239,7 +249,7 @@ fn measure_group(
             Said::Begin { kind, path, bytes, devices } => {
                 watch(Progress::Begin { kind, path, bytes, devices });
             }
-            Said::Point(point) => results.points.push(*point),
+            Said::Point(point) => results.keep(*point),
             // `hear` makes an error of it.
             Said::Failed(_) | Said::End => return Ok(()),
         }

@@ -53,9 +53,9 @@ pub enum Path {
     HostMpi,
     /// As good as a program can do it with MPI: chunks, copies meanwhile, or no copies where the device computes on the host's memory.
     HostMpiPipelined,
-    /// Copy to the host, a TCP socket, copy to the device, one after the other; who waits sleeps.
+    /// Copy to the host, a TCP socket, copy to the device, one after the other; who waits sleeps or spins, as is faster.
     HostTcp,
-    /// As good as a program can do it over TCP; who waits spins.
+    /// As good as a program can do it over TCP.
     HostTcpPipelined,
 }
 
@@ -167,13 +167,23 @@ pub struct Plan {
     pub devices: Vec<u32>,
     /// Bytes of a word, for joules per word.
     pub word: u64,
-    /// How long each figure is measured at least, in seconds, where energy cannot be measured.
+    /// How long each figure is measured at least, in seconds, all passes together, where energy cannot be measured.
     pub seconds: f64,
     /// For how long idle power is measured before the first figure, in seconds; 0 does without. Only where energy can be measured.
     pub idle_seconds: f64,
 }
 
+/// Each figure is measured so often, with all others of its processes between: load of others, which comes and goes, then falls on all
+/// sizes and paths alike. The better one counts.
+pub const PASSES: u32 = 2;
+
 impl Plan {
+    /// How long each pass measures a figure at least, in seconds.
+    #[must_use]
+    pub fn pass_seconds(&self) -> f64 {
+        self.seconds / f64::from(PASSES)
+    }
+
     /// Everything with the usual times.
     #[must_use]
     pub fn usual(quick: bool) -> Self {

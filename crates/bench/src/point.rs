@@ -165,14 +165,19 @@ impl Joules {
     /// A thread that cannot be started.
     pub fn open(idle_seconds: f64) -> Result<Self> {
         let mut meter = Meter::open(&Options::of_process());
-        let channels = meter.channels();
-        let live = channels.iter().filter(|it| it.class.is_in_total() && it.unavailable.is_none());
-        let step_s = live.clone().map(|it| it.step_s).fold(0.0, f64::max);
-        let why_not = (live.count() == 0).then(|| "no counter of this host can be read".to_owned());
+        let steps = live_steps(&meter);
+        let step_s = steps.iter().copied().fold(0.0, f64::max);
+        let why_not = steps.is_empty().then(|| "no counter of this host can be read".to_owned());
         if why_not.is_none() && idle_seconds > 0.0 {
             meter.idle(std::time::Duration::from_secs_f64(idle_seconds))?;
         }
         Ok(Self { meter, why_not, step_s })
+    }
+
+    /// Whether there are counters.
+    #[must_use]
+    pub fn are_there() -> bool {
+        !live_steps(&Meter::open(&Options::of_process())).is_empty()
     }
 
     /// How long a run must last for its energy to be worth something; none where there is none.
@@ -197,6 +202,13 @@ impl Joules {
         let energy = Energy::of(&self.meter.report()?, parts(&done), self.why_not.as_deref());
         Ok((done, energy))
     }
+}
+
+/// The steps of all counters that can be read and count, in seconds.
+fn live_steps(meter: &Meter) -> Vec<f64> {
+    let channels = meter.channels();
+    let live = channels.iter().filter(|it| it.class.is_in_total() && it.unavailable.is_none());
+    live.map(|it| it.step_s).collect()
 }
 
 impl Energy {

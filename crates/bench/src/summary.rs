@@ -186,6 +186,12 @@ pub fn bars(results: &Results) -> Vec<Bar> {
             2.0,
             only(of(Kind::PingPong, Path::HostTcp, Path::Proxy, 8..=8)),
         ),
+        bar(
+            "a smaller message's time by that of a larger one, all paths",
+            MOST,
+            UNSTEADY,
+            steadiness(results),
+        ),
     ]
 }
 
@@ -196,6 +202,23 @@ fn by_memcpy(results: &Results) -> Vec<(u64, f64)> {
         Some((copy.bytes, point.mb_s? / copy.mb_s))
     };
     large.filter_map(beside).collect()
+}
+
+/// A smaller message that costs so many times as much as a larger one was measured while others used the cores.
+const UNSTEADY: f64 = 1.5;
+
+/// The worst ratio of a smaller message's time by that of a larger one, of all paths.
+fn steadiness(results: &Results) -> Found {
+    let moves = || results.points.iter().filter(|it| it.kind != Kind::Barrier);
+    let pairs = moves().flat_map(|small| {
+        let larger =
+            moves().filter(|it| (it.kind, it.path) == (small.kind, small.path) && it.bytes > small.bytes);
+        larger.map(move |large| (small.us / large.us, small, large))
+    });
+    let (ratio, small, large) = pairs.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let verdict = if ratio > UNSTEADY { "unsteady: " } else { "" };
+    let (kind, path) = (small.kind.name(), small.path);
+    Some((ratio, Some(format!("{verdict}{kind}, {path}, {} by {} bytes", small.bytes, large.bytes))))
 }
 
 fn least(found: &[(u64, f64)]) -> Found {
@@ -259,5 +282,22 @@ mod tests {
         assert_eq!((bandwidth.met, bandwidth.at.as_deref()), (Some(false), Some("1048576 bytes")));
         assert_eq!(found("barrier of 4").met, None);
         assert_eq!(found("ping-pong, mean").found, Some(24.0));
+        // 10 us for 8 bytes, 8 for 1024.
+        let steady = found("a smaller message's");
+        assert_eq!((steady.met, steady.found), (Some(true), Some(1.25)));
+    }
+
+    #[test]
+    fn a_small_message_that_costs_more_than_a_larger_one_is_unsteady() {
+        let mut results = results();
+        results.points.push(point(Kind::Bandwidth, Path::Device, 64, 90.0));
+        let bars = bars(&results);
+        let steady = bars.iter().find(|it| it.what.starts_with("a smaller message's")).unwrap();
+        assert_eq!((steady.met, steady.found), (Some(false), Some(90.0)));
+        assert_eq!(steady.at.as_deref(), Some("unsteady: bandwidth, device, 64 by 1024 bytes"));
+        // Measured again: the better one counts.
+        results.keep(point(Kind::Bandwidth, Path::Device, 64, 0.5));
+        results.keep(point(Kind::Bandwidth, Path::Device, 64, 70.0));
+        assert_eq!(super::bars(&results).last().unwrap().met, Some(true));
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use penstock_bench::Error;
+use penstock_bench::comm::Results;
 use penstock_bench::group::{Group, Launcher, Start};
 use penstock_bench::host::rank::{self, Said};
 use penstock_bench::plan::{self, Kind, Plan};
@@ -37,11 +38,11 @@ fn start<'a>(program: &'a Path, directory: &'a Path) -> Start<'a> {
 }
 
 fn points(mut group: Group) -> Result<Vec<Point>, Error> {
-    let mut points = Vec::new();
+    let mut results = Results::default();
     loop {
         match group.hear()? {
-            Said::Point(point) => points.push(*point),
-            Said::End => return Ok(points),
+            Said::Point(point) => results.keep(*point),
+            Said::End => return Ok(results.points),
             _ => {}
         }
     }
@@ -54,6 +55,8 @@ fn check(points: &[Point], paths: &[plan::Path], name: &str) {
             let found: Vec<_> = points.iter().filter(|it| (it.path, it.kind) == (path, kind)).collect();
             assert_eq!(found.len(), if kind == Kind::Barrier { 1 } else { 3 }, "{name}: {path} {kind:?}");
             for point in found {
+                let is_named = path != plan::Path::HostTcp || point.way.is_some();
+                assert!(is_named, "{name}: whether who waits sleeps or spins: {point:?}");
                 assert!(point.us > 0.0 && point.samples >= 5, "{name}: {point:?}");
                 assert!(point.core_us.is_some_and(|it| it > 0.0), "{name}: {point:?}");
                 assert!(kind == Kind::Barrier || point.checked > point.count, "{name}: {point:?}");

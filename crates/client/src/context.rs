@@ -16,7 +16,7 @@ use crate::session::Session;
 pub struct Context {
     places: Vec<Place>,
     /// Collective launches of heaps that may still run: one after the other, because each must have its devices to itself.
-    collective: Mutex<Vec<Event>>,
+    collective: Mutex<Vec<(Id<kind::Queue>, Event)>>,
 }
 
 /// A platform of a node, with those of the context's devices that belong to it: one context of a driver. Memory is shared
@@ -68,7 +68,7 @@ impl Context {
     }
 
     /// Collective launches that may still run; whoever starts one holds this.
-    pub(crate) fn collective(&self) -> MutexGuard<'_, Vec<Event>> {
+    pub(crate) fn collective(&self) -> MutexGuard<'_, Vec<(Id<kind::Queue>, Event)>> {
         self.collective.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

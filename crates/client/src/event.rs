@@ -276,7 +276,7 @@ impl Event {
     /// it has for us. Two sessions that did so at once would wait in a circle.
     fn resolve(&self, session: &Arc<Session>, status: Status) {
         let call = to_worker::ResolveEvent { event: self.0.id, status: I32::new(status.0.min(0)) };
-        if !session.send_at_once(&call) {
+        if !session.send_at_once(&call, &[]) {
             // The event is kept until then: its release must not come first.
             let (event, session) = (self.clone(), session.clone());
             progress::send_later(Box::new(move || {

@@ -61,6 +61,8 @@ pub struct Heap {
     paths: Vec<Vec<HeapPath>>,
     /// Launches that may still run.
     running: Mutex<Vec<Event>>,
+    /// Of the last reset that was asked for. Locked while one is under way.
+    generation: Mutex<u64>,
     /// Why the last collective launch was refused.
     refusal: Mutex<Option<Arc<str>>>,
 }
@@ -116,6 +118,7 @@ impl Heap {
             members,
             paths: Vec::new(),
             running: Mutex::default(),
+            generation: Mutex::default(),
             refusal: Mutex::default(),
         };
         heap.make_members(&plan, timeout_ms, force_proxy)?;
@@ -257,6 +260,14 @@ impl Heap {
 
     /// Checks that a kernel that has the heap as argument can run in `queue`.
     pub(crate) fn check_queue(&self, queue: &Queue) -> Result<()> {
+        if !Arc::ptr_eq(queue.context(), &self.context) {
+            let why = format!(
+                "a queue of device {} of node {} belongs to another context than the heap",
+                queue.device().index(),
+                queue.device().host()
+            );
+            return Err(Error::Heap { status: Status::INVALID_CONTEXT, why: why.into() });
+        }
         self.pe_for(queue).map(drop)
     }
 
@@ -320,13 +331,18 @@ impl Heap {
     pub fn abort(&self, reason: &str) -> Result<()> {
         let max = usize::try_from(HEAP_REASON_BYTES_MAX).unwrap_or(usize::MAX);
         let reason = &reason[..reason.floor_char_boundary(max)];
+        let call = to_worker::AbortHeap { heap: self.id };
         let mut told = Ok(());
-        for member in &self.members {
-            let call = to_worker::AbortHeap { heap: self.id };
+        // A node that takes nothing must not keep the others from being told: first all that can be told at once.
+        let is_full = |member: &&Arc<Session>| !member.send_at_once(&call, reason.as_bytes());
+        for member in self.members.iter().filter(is_full).collect::<Vec<_>>() {
             let sent = member.send(&call, &[], reason.as_bytes()).and_then(|()| member.flush());
             told = told.and(sent);
         }
-        told
+        match self.members.iter().find(|member| member.is_lost()) {
+            Some(member) if told.is_ok() => member.flush(),
+            _ => told,
+        }
     }
 
     /// Why the heap was aborted, if it was: by the program, or because a member has ended. Waits for the workers.
@@ -345,15 +361,21 @@ impl Heap {
     /// # Errors
     /// When a member has ended: then nothing can be done.
     pub fn reset(&self) -> Result<()> {
+        let mut generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
         for event in std::mem::take(&mut *self.running()) {
             _ = event.wait();
         }
-        let call = || to_worker::ResetHeap { request: Id::NONE, heap: self.id };
+        // Also where the last one came about at some members only: what those have done since must not count at the others.
+        *generation += 1;
+        let call =
+            || to_worker::ResetHeap { request: Id::NONE, heap: self.id, generation: U64::new(*generation) };
         let asked: Vec<_> = self.members.iter().map(|member| member.request(call(), &[])).collect();
+        let mut reset = Ok(());
         for (asked, member) in asked.into_iter().zip(&self.members) {
-            no_refusal(member, asked.wait()?)?;
+            let answer = asked.wait().and_then(|why| no_refusal(member, why));
+            reset = reset.and(answer);
         }
-        Ok(())
+        reset
     }
 
     /// Why the last collective launch was refused, if it was.

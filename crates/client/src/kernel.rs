@@ -275,8 +275,12 @@ impl Kernel {
             name: U32::new(name),
         };
         let mut args = self.args();
-        let changed = args.changed_for(self.program.context(), device)?;
-        device.session().request(call, changed).wait()
+        let context = self.program.context();
+        let asked = args
+            .changed_for(context, device)
+            .and_then(|changed| device.session().request(call, changed).wait());
+        // The worker may not have come to the arguments.
+        asked.inspect_err(|_| args.resend(context.place_of(device)))
     }
 
     /// `clGetKernelSuggestedLocalWorkSizeKHR`. Waits for the worker.
@@ -299,8 +303,11 @@ impl Kernel {
             global: global.map(U64::new),
         };
         let mut args = self.args();
-        let changed = args.changed(queue.place(), queue.device())?;
-        queue.session().request(call, changed).wait()
+        let asked = args
+            .changed(queue.place(), queue.device())
+            .and_then(|changed| queue.session().request(call, changed).wait());
+        // The worker may not have come to the arguments.
+        asked.inspect_err(|_| args.resend(Some(queue.place())))
     }
 
     pub(crate) fn id_at(&self, place: usize) -> Id<kind::Kernel> {
@@ -379,6 +386,14 @@ impl Args {
         }
         *sent = self.version;
         Ok(&self.scratch)
+    }
+
+    /// What was said to be sent to a place was not: the next call there brings all arguments.
+    pub(crate) fn resend(&mut self, place: Option<usize>) {
+        let Some(place) = place else { return };
+        if let (Some(sent), Some(views_of)) = (self.sent.get_mut(place), self.views_of.get_mut(place)) {
+            (*sent, *views_of) = (0, None);
+        }
     }
 
     fn changed_for(&mut self, context: &Context, device: &Device) -> Result<&[u8]> {

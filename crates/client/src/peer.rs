@@ -23,6 +23,8 @@ pub(crate) struct Peers {
     /// Links that have ended although both workers may live. Apart from `links`, which is locked while one is made: the
     /// thread that waits for that receives what is noted here.
     lost: Mutex<FxHashSet<(usize, usize)>>,
+    /// Which of two nodes reached the other when members of a heap last met.
+    ways: Mutex<FxHashMap<(usize, usize), usize>>,
 }
 
 /// What one node offers others.
@@ -41,7 +43,12 @@ impl Peers {
             }
             Reach { boot: node.description().boot.clone(), addresses }
         });
-        Self { reach: reach.collect(), links: Mutex::default(), lost: Mutex::default() }
+        Self {
+            reach: reach.collect(),
+            links: Mutex::default(),
+            lost: Mutex::default(),
+            ways: Mutex::default(),
+        }
     }
 
     /// The name under which the worker of `from` knows the one of `to`, if they have a link.
@@ -90,10 +97,19 @@ impl Peers {
         }
         // By a Unix socket if one of them has one: over it they share memory.
         let is_near = |from, to| self.addresses(from, to).iter().any(|address| address.starts_with("unix:"));
-        let (one, other) =
-            if !is_near(one.0, other.0) && is_near(other.0, one.0) { (other, one) } else { (one, other) };
-        let there = self.connect_heap(heap, one, other);
-        let Err(first) = there.or_else(|_| self.connect_heap(heap, other, one)) else { return Ok(()) };
+        let ways = || self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = pair(one.0.node(), other.0.node());
+        // Each try in vain takes seconds, and leaves a ticket.
+        let known = ways().get(&key).copied();
+        let turn = known.map_or_else(
+            || !is_near(one.0, other.0) && is_near(other.0, one.0),
+            |from| from == other.0.node(),
+        );
+        let (one, other) = if turn { (other, one) } else { (one, other) };
+        let tried = |from: (&Arc<Session>, u32), to| {
+            self.connect_heap(heap, from, to).map(|()| ways().insert(key, from.0.node()))
+        };
+        let Err(first) = tried(one, other).or_else(|_| tried(other, one)) else { return Ok(()) };
         if let Error::Lost { .. } = first {
             return Err(first);
         }

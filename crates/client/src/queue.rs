@@ -217,9 +217,17 @@ impl Queue {
                 local: local.unwrap_or_default().map(U64::new),
             };
             session.send(&call, &issue.waits, changed)
-        })?;
+        });
+        let enqueued = enqueued.inspect_err(|_| args.resend(Some(self.place)))?;
         if let Some(event) = &enqueued {
-            heaps.iter().for_each(|heap| heap.note(event));
+            // One whose wait list has failed already is never sent: those on the other devices would wait for it in vain.
+            let has_failed = event.known_status().is_some_and(Status::is_error);
+            for heap in &heaps {
+                heap.note(event);
+                if has_failed {
+                    heap.abort("a launch of a kernel that uses the heap was not started, because its wait list has failed")?;
+                }
+            }
         }
         Ok(enqueued)
     }

@@ -191,8 +191,8 @@ impl Session {
     }
 
     /// As [`Session::send`] and [`Session::flush`], for a thread that must not wait. `false`: it would have to.
-    pub(crate) fn send_at_once<C: Call>(&self, call: &C) -> bool {
-        match self.sender.try_send(call, &[], &[]) {
+    pub(crate) fn send_at_once<C: Call>(&self, call: &C, payload: &[u8]) -> bool {
+        match self.sender.try_send(call, &[], payload) {
             Ok(true) => {
                 // What fails is noticed by who receives.
                 _ = self.sender.flush_soon();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use penstock_energy::{Meter, Options};
 use serde_json::{Value, json};
@@ -10,7 +11,15 @@ use serde_json::{Value, json};
 /// Joules by component, since the meter was started.
 pub(crate) type Joules = BTreeMap<String, f64>;
 
-/// The node's meter. It is opened when the first client comes, by a thread of its own: finding that a counter is dead takes a second.
+/// How often the counters are read. A client is charged from the last reading before it came: of a node that takes 1 kW, 500 J too
+/// much at most.
+const READ_EVERY: Duration = Duration::from_millis(500);
+
+/// A reading that is older is told no more: the counters hang.
+const READING_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// The node's meter. It is opened when the first client comes, and read by a thread of its own: finding that a counter is dead takes
+/// a second, and a driver that hangs must not stop the daemon.
 #[derive(Clone, Default)]
 pub(crate) struct Account(Arc<Mutex<State>>);
 
@@ -19,21 +28,23 @@ enum State {
     #[default]
     NotOpened,
     Opening,
-    Running(Box<Meter>),
+    Running {
+        taken: Result<Joules, String>,
+        at: Instant,
+    },
     Unavailable(String),
 }
 
 impl Account {
-    /// What was taken so far; the reason where that is not known.
+    /// What was taken up to the last reading; the reason where that is not known. Does not wait.
     pub(crate) fn now(&self) -> Result<Joules, String> {
-        match &mut *self.state() {
+        match &*self.state() {
             State::NotOpened => Err("no client was served yet".to_owned()),
             State::Opening => Err("the counters are being looked for".to_owned()),
             State::Unavailable(reason) => Err(reason.clone()),
-            State::Running(meter) => {
-                let report = meter.report_so_far().map_err(|error| error.to_string())?;
-                let of_total = report.figures.iter().filter(|figure| figure.in_total);
-                Ok(of_total.filter_map(|figure| Some((figure.component.clone(), figure.joules?))).collect())
+            State::Running { taken, at } if at.elapsed() <= READING_AGE_MAX => taken.clone(),
+            State::Running { at, .. } => {
+                Err(format!("the counters have not answered for {} s", at.elapsed().as_secs()))
             }
         }
     }
@@ -46,14 +57,29 @@ impl Account {
         }
         *state = State::Opening;
         drop(state);
-        let account = self.clone();
+        // It ends with the daemon.
+        let account = Arc::downgrade(&self.0);
         let started = thread::Builder::new().name("energy".into()).spawn(move || {
             let opened = open();
-            *account.state() = opened;
+            while let Some(account) = account.upgrade().map(Self) {
+                match &opened {
+                    Ok(meter) => account.note(read(meter)),
+                    Err(reason) => {
+                        *account.state() = State::Unavailable(reason.clone());
+                        return;
+                    }
+                }
+                drop(account);
+                thread::sleep(READ_EVERY);
+            }
         });
         if let Err(error) = started {
             *self.state() = State::Unavailable(error.to_string());
         }
+    }
+
+    fn note(&self, taken: Result<Joules, String>) {
+        *self.state() = State::Running { taken, at: Instant::now() };
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -61,18 +87,20 @@ impl Account {
     }
 }
 
-fn open() -> State {
+fn open() -> Result<Meter, String> {
     let mut meter = Meter::open(&Options::of_process());
     let is_live = meter.channels().iter().any(|it| it.class.is_in_total() && it.unavailable.is_none());
     if !is_live {
-        return State::Unavailable(
-            "no counter of this node can be read; `penstock energy` says why".to_owned(),
-        );
+        return Err("no counter of this node can be read; `penstock energy` says why".to_owned());
     }
-    match meter.start() {
-        Ok(()) => State::Running(Box::new(meter)),
-        Err(error) => State::Unavailable(error.to_string()),
-    }
+    meter.start().map_err(|error| error.to_string())?;
+    Ok(meter)
+}
+
+fn read(meter: &Meter) -> Result<Joules, String> {
+    let report = meter.report_so_far().map_err(|error| error.to_string())?;
+    let of_total = report.figures.iter().filter(|figure| figure.in_total);
+    Ok(of_total.filter_map(|figure| Some((figure.component.clone(), figure.joules?))).collect())
 }
 
 /// Joules of the node since `mark`; from the meter's start without one.
@@ -122,6 +150,17 @@ mod tests {
         assert_eq!(joules(&now, None)["node"], 27.0);
         let nothing = joules(&Err("no counter".to_owned()), None);
         assert!(nothing["node"].is_null() && nothing["unavailable"] == "no counter");
+    }
+
+    #[test]
+    fn counters_that_hang_are_told_and_not_waited_for() {
+        let account = Account::default();
+        assert!(account.now().is_err());
+        account.note(Ok(Joules::from([("package-0".to_owned(), 3.0)])));
+        assert_eq!(account.now().unwrap()["package-0"], 3.0);
+        let long_ago = Instant::now().checked_sub(2 * READING_AGE_MAX).unwrap();
+        *account.state() = State::Running { taken: Ok(Joules::new()), at: long_ago };
+        assert!(account.now().is_err_and(|why| why.contains("20 s")));
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub(crate) enum ToDaemon {
     },
     /// Whoever brings this ticket is to be handed to it.
     Admit([u8; TICKET_BYTES]),
+    /// Nobody will bring this ticket.
+    Forget([u8; TICKET_BYTES]),
     /// The session has ended, and how.
     Ended(String),
 }

@@ -219,4 +219,9 @@ impl Admissions for Daemon {
     fn admit(&self, ticket: &[u8; TICKET_BYTES]) -> bool {
         self.0.send(&ToDaemon::Admit(*ticket), None).is_ok()
     }
+
+    fn forget(&self, ticket: &[u8; TICKET_BYTES]) {
+        // A daemon that does not hear it keeps a ticket that lets nobody in: the session does not know it any more.
+        _ = self.0.send(&ToDaemon::Forget(*ticket), None);
+    }
 }

@@ -248,6 +248,12 @@ impl Workers {
                     _ = worker.control.send(&ToWorker::Admitted(ticket), None);
                 }
             }
+            ToDaemon::Forget(ticket) => {
+                if self.tickets.get(&ticket) == Some(&id) {
+                    self.tickets.remove(&ticket);
+                    worker.tickets = worker.tickets.saturating_sub(1);
+                }
+            }
             ToDaemon::Ended(why) => worker.ended = Some(why),
         }
     }

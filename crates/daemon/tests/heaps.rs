@@ -31,6 +31,10 @@ fn create_call(heap: Id<kind::Heap>, bytes: u64, timeout_ms: u32) -> to_worker::
     }
 }
 
+fn reset_call(heap: Id<kind::Heap>, generation: u64) -> to_worker::ResetHeap {
+    to_worker::ResetHeap { request: Id::NONE, heap, generation: U64::new(generation) }
+}
+
 fn sentence(answer: &(Status, Vec<u8>)) -> Option<String> {
     assert_eq!(answer.0, Status::OK);
     frame::decode("a sentence", &answer.1).unwrap()
@@ -142,7 +146,7 @@ fn an_abort_is_told_and_a_reset_undoes_it() {
     client.send(to_worker::AbortHeap { heap }, &[], b"enough");
     assert_eq!(client.status(event), 0);
     assert!(status(&mut client).is_some_and(|reason| reason.contains("enough")));
-    let reset = client.request(to_worker::ResetHeap { request: Id::NONE, heap }, &[]);
+    let reset = client.request(reset_call(heap, 1), &[]);
     assert_eq!(sentence(&reset), None);
     assert_eq!(status(&mut client), None);
     client.end();
@@ -162,6 +166,68 @@ fn a_launch_that_fails_aborts_the_heap() {
     assert!(client.status(event) < 0);
     let why = sentence(&client.request(to_worker::HeapStatus { request: Id::NONE, heap }, &[]));
     assert!(why.as_deref().is_some_and(|why| why.contains("launch")), "{why:?}");
+    client.end();
+}
+
+#[test]
+fn a_launch_that_fails_before_the_driver_sees_it_aborts_the_heap() {
+    let mut client = Client::rings();
+    let context = client.context();
+    let queue = client.queue(context, 0);
+    let heap = heap(&mut client);
+    let (view, _) = view(&mut client, heap, context);
+    let kernel = client.kernel(context, SOURCE, "spin");
+    let set = [Arg::Mem(view), Arg::Bytes(&ABORT_WORD.to_le_bytes())];
+    let nowhere = client.id();
+    let no_mem = Arg::Mem(client.id());
+    let wrong = [Arg::Mem(view), no_mem];
+    // A queue that there is not; an argument that can not be set.
+    for (turn, queue, args) in [(1, nowhere, &set[..]), (2, queue, &wrong[..])] {
+        let event = client.id();
+        client.launch(queue, kernel, event, 1, &[], &common::args(args));
+        assert!(client.status(event) < 0);
+        let why = sentence(&client.request(to_worker::HeapStatus { request: Id::NONE, heap }, &[]));
+        assert!(why.as_deref().is_some_and(|why| why.contains("launch")), "{why:?}");
+        assert_eq!(sentence(&client.request(reset_call(heap, turn), &[])), None);
+        assert!(sentence(&client.request(reset_call(heap, turn), &[])).is_some(), "a number is used once");
+    }
+    client.end();
+}
+
+#[test]
+fn a_view_that_a_question_set_is_known_to_the_next_launch() {
+    let mut client = Client::rings();
+    let context = client.context();
+    let queue = client.queue(context, 0);
+    let heap = heap(&mut client);
+    let (view, _) = view(&mut client, heap, context);
+    let kernel = client.kernel(context, SOURCE, "spin");
+    // CL_KERNEL_WORK_GROUP_SIZE, with the arguments that have changed.
+    let call = to_worker::KernelWorkGroupInfo {
+        request: Id::NONE,
+        kernel,
+        device: U32::ZERO,
+        name: U32::new(0x11B0),
+    };
+    let args = common::args(&[Arg::Mem(view), Arg::Bytes(&ABORT_WORD.to_le_bytes())]);
+    assert_eq!(client.request(call, &args).0, Status::OK);
+    let copy = client.id();
+    client.send(to_worker::CloneKernel { kernel: copy, source: kernel }, &[], &[]);
+    let nowhere = client.id();
+    for (turn, kernel) in [(1, kernel), (2, copy)] {
+        // Fails, and the heap that nobody names here is aborted.
+        let event = client.id();
+        client.launch(nowhere, kernel, event, 1, &[], &[]);
+        assert!(client.status(event) < 0);
+        let why = sentence(&client.request(to_worker::HeapStatus { request: Id::NONE, heap }, &[]));
+        assert!(why.is_some(), "turn {turn}");
+        assert_eq!(sentence(&client.request(reset_call(heap, turn), &[])), None);
+    }
+    // And one that runs keeps the heap from being reset under it.
+    let event = client.id();
+    client.launch(queue, kernel, event, 1, &[], &[]);
+    client.send(to_worker::AbortHeap { heap }, &[], b"enough");
+    assert_eq!(client.status(event), 0);
     client.end();
 }
 
@@ -192,7 +258,8 @@ fn plans_that_can_not_be_are_refused_with_a_sentence() {
         (BYTES, 1_000, &[1, 2], "no PE"),
         (0, 1_000, &[0], "bytes"),
         (u64::MAX, 1_000, &[0], "bytes"),
-        (limits::HEAP_BYTES_MAX, 1_000, &[0, 0], "memory"),
+        // 64 TiB: more than any node has.
+        (limits::HEAP_BYTES_MAX, 1_000, &[0; limits::HEAP_PES_MAX], "memory"),
         (BYTES, 0, &[0], "timeout"),
         (BYTES, u32::MAX, &[0], "ms"),
     ] {
@@ -208,7 +275,7 @@ fn heaps_of_one_session_are_bounded() {
     let heaps: Vec<_> = (0..limits::HEAPS_PER_SESSION_MAX).map(|_| heap(&mut client)).collect();
     let more = client.id();
     let why = create(&mut client, create_call(more, BYTES, 1_000), &[0]).expect("refused");
-    assert!(why.contains("64 heaps"), "{why}");
+    assert!(why.contains(&format!("{} heaps", limits::HEAPS_PER_SESSION_MAX)), "{why}");
     for heap in heaps {
         client.send(to_worker::ReleaseHeap { heap }, &[], &[]);
     }
@@ -228,7 +295,7 @@ fn what_is_said_of_an_unknown_heap_or_pe_is_answered() {
     let nobody = client.id();
     let told = client.request(to_worker::HeapStatus { request: Id::NONE, heap: nobody }, &[]);
     assert!(sentence(&told).is_some());
-    let told = client.request(to_worker::ResetHeap { request: Id::NONE, heap: nobody }, &[]);
+    let told = client.request(reset_call(nobody, 1), &[]);
     assert!(sentence(&told).is_some());
     let (_, started) = client.request(to_worker::StartHeap { request: Id::NONE, heap: nobody }, &[]);
     assert!(frame::decode::<HeapStarted>("StartHeap", &started).unwrap().refused.is_some());

@@ -31,6 +31,10 @@
  * Every wait has an end: the heap's bound (GGAS_TIMEOUT), or an abort (GGAS_ABORTED): the host's, or because a member of the heap
  * has ended. A kernel that sees one of them should return. Waits give way to other threads, so PEs may outnumber cores.
  *
+ * The _wg forms, barriers and syncs return the same to all work-items of a work-group in CUDA and in OpenCL C 3.0 with
+ * __opencl_c_work_group_collective_functions. Elsewhere the work-items of a group may see different ones when another work-group fails at
+ * that moment: a kernel with several work-groups that calls barrier() afterwards then shares the first one's through local memory.
+ *
  * PEs reach each other by stores, or, on other nodes, by a proxy: then verbs write entries into a ring that a thread of the host
  * empties. The verbs and their meaning are the same. Store-only programming is fast on both; ggas_ptr tells which one it is.
  *
@@ -208,12 +212,6 @@ GGAS_FUNCTION void ggas_raw_fence_full(volatile GGAS_GLOBAL ggas_u32 *word)
 #else
 #define GGAS_SCOPE memory_scope_all_svm_devices
 #endif
-/* Sequential consistency of fences is a feature of its own in OpenCL C 3.0. */
-#if __OPENCL_C_VERSION__ < 300 || defined(__opencl_c_atomic_order_seq_cst)
-#define GGAS_ORDER_FULL memory_order_seq_cst
-#else
-#define GGAS_ORDER_FULL memory_order_acq_rel
-#endif
 
 GGAS_FUNCTION ggas_u64 ggas_raw_load(ggas_word_t word)
 {
@@ -236,8 +234,16 @@ GGAS_FUNCTION ggas_u32 ggas_raw_count(volatile GGAS_GLOBAL ggas_u32 *word)
 GGAS_FUNCTION void ggas_raw_fence(void) { atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_release, GGAS_SCOPE); }
 GGAS_FUNCTION void ggas_raw_fence_full(volatile GGAS_GLOBAL ggas_u32 *word)
 {
+#if __OPENCL_C_VERSION__ < 300 || defined(__opencl_c_atomic_order_seq_cst)
     (void)word;
-    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, GGAS_ORDER_FULL, GGAS_SCOPE);
+    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_seq_cst, GGAS_SCOPE);
+#else
+    /* Sequential consistency of fences is a feature of its own in OpenCL C 3.0. Without it later loads may overtake earlier stores at
+     * a fence, but not at an atomic change of a word between two of them. */
+    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel, GGAS_SCOPE);
+    (void)ggas_raw_count(word);
+    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel, GGAS_SCOPE);
+#endif
 }
 
 #else
@@ -314,6 +320,14 @@ GGAS_FUNCTION void ggas_raw_yield(void)
 #endif
 
 #define GGAS_WG_BARRIER() barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE)
+
+/* What the first work-item of the work-group says, to all of it. A function has no local memory of its own in OpenCL C, so without
+ * the function for it each has its own word; not all drivers that say 2.0 have it. */
+#if __OPENCL_C_VERSION__ >= 300 && defined(__opencl_c_work_group_collective_functions)
+GGAS_FUNCTION int ggas_raw_agree(int status) { return work_group_broadcast(status, 0, 0, 0); }
+#else
+GGAS_FUNCTION int ggas_raw_agree(int status) { return status; }
+#endif
 
 GGAS_FUNCTION ggas_u64 ggas_raw_item(void)
 {
@@ -392,6 +406,17 @@ GGAS_FUNCTION void ggas_raw_fence_full(volatile ggas_u32 *word)
 GGAS_FUNCTION ggas_u64 ggas_raw_item()
 {
     return ((ggas_u64)threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+}
+/* What the first work-item of the work-group says, to all of it. */
+GGAS_FUNCTION int ggas_raw_agree(int status)
+{
+    __shared__ int agreed;
+    if (ggas_raw_item() == 0) agreed = status;
+    __syncthreads();
+    status = agreed;
+    /* Before the next use. */
+    __syncthreads();
+    return status;
 }
 GGAS_FUNCTION ggas_u64 ggas_raw_items() { return (ggas_u64)blockDim.x * blockDim.y * blockDim.z; }
 GGAS_FUNCTION ggas_u64 ggas_raw_groups() { return (ggas_u64)gridDim.x * gridDim.y * gridDim.z; }
@@ -477,25 +502,33 @@ GGAS_FUNCTION int ggas_raw_holds(ggas_u64 seen, int cmp, ggas_u64 value)
     }
 }
 
+/* Where nobody moves the clock, rounds are counted: one takes 0.2 us at least, and a nap 50 us. */
+#define GGAS_NAP_ROUNDS 250
+
 GGAS_FUNCTION int ggas_raw_wait(ggas_t g, ggas_word_t word, int cmp, ggas_u64 value)
 {
     if (ggas_raw_holds(ggas_raw_load(word), cmp, value)) return GGAS_OK;
     const ggas_u32 looks = g.heap->looks;
     const ggas_u64 began = ggas_raw_load(&g.heap->clock_ms);
+    /* Rounds since the clock was seen to move. */
+    ggas_u64 rounds = 0, seen_ms = began;
     int crowded = 0;
-    for (ggas_u64 rounds = 0;; rounds++) {
+    for (;;) {
         for (ggas_u32 look = 0; look < looks; look++)
             if (ggas_raw_holds(ggas_raw_load(word), cmp, value)) return GGAS_OK;
         if (ggas_raw_load(&g.heap->abort) != 0)
             /* What came before the abort counts. */
             return ggas_raw_holds(ggas_raw_load(word), cmp, value) ? GGAS_OK : GGAS_ABORTED;
-        ggas_u64 waited_ms = ggas_raw_load(&g.heap->clock_ms) - began;
-        if (waited_ms != 0 ? waited_ms >= g.heap->timeout_ms : rounds >= g.heap->rounds_max) return GGAS_TIMEOUT;
+        const ggas_u64 now_ms = ggas_raw_load(&g.heap->clock_ms);
+        if (now_ms != seen_ms) rounds = 0;
+        seen_ms = now_ms;
+        if (now_ms - began >= g.heap->timeout_ms || rounds >= g.heap->rounds_max) return GGAS_TIMEOUT;
         const ggas_u64 gave_way = GGAS_CYCLES();
         if (crowded) GGAS_NAP();
         else GGAS_YIELD();
         /* A tenth of a millisecond at 2 GHz. */
         if (GGAS_CYCLES() - gave_way > 200000) crowded = 1;
+        rounds += crowded ? GGAS_NAP_ROUNDS : 1;
     }
 }
 
@@ -655,7 +688,7 @@ GGAS_FUNCTION int ggas_raw_put_wg(ggas_t g, ggas_u64 target, ggas_u64 source, gg
             ggas_raw_store((ggas_word_t)(g.parts + pe * g.stride + signal_offset), signal);
     }
     GGAS_WG_BARRIER();
-    return there ? *(volatile GGAS_GLOBAL int *)&g.heap->status : GGAS_INVALID;
+    return ggas_raw_agree(there ? *(volatile GGAS_GLOBAL int *)&g.heap->status : GGAS_INVALID);
 }
 GGAS_FUNCTION int ggas_put_wg(ggas_t g, ggas_u64 target, ggas_u64 source, ggas_u64 bytes, ggas_u32 pe)
 {
@@ -802,7 +835,7 @@ GGAS_FUNCTION int ggas_raw_barrier(ggas_t g, ggas_team_t team, int completes)
         }
     }
     GGAS_WG_BARRIER();
-    return index >= 0 ? *result : GGAS_INVALID;
+    return ggas_raw_agree(index >= 0 ? *result : GGAS_INVALID);
 }
 
 /* Waits until all PEs of the team have come, and until all that they have put before is where it belongs. Called by all work-items of

@@ -12,7 +12,7 @@ use crate::error::HeapError;
 use crate::join::{self, Joined};
 use crate::plan::Plan;
 use crate::segment::{Mapped, Parts};
-use crate::state::{COUNT_BITS, State, lock};
+use crate::state::{COUNT_BITS, End, State, lock};
 use crate::wake::Wake;
 use crate::{monitor, proxy};
 
@@ -260,26 +260,33 @@ impl Heap {
         self.state.ended().map(|end| end.reason)
     }
 
+    /// Ends all waits as [`Heap::abort`], and no reset makes the heap usable again: this member is about to go.
+    pub fn end(&self, reason: &str) {
+        self.state.end(reason, true);
+    }
+
     /// Makes the heap usable again after an abort or a timeout. All members must do it after all kernels have ended, and before one
-    /// starts again. The user's bytes stay as they are.
+    /// starts again, with the same `generation`: a number above that of each reset before, also of one that only some members did.
+    /// The user's bytes stay as they are.
     ///
     /// # Errors
-    /// When kernels run or their bytes are still under way; when a member has gone.
-    pub fn reset(&self) -> Result<(), HeapError> {
+    /// When kernels run or their bytes are still under way; when a member has gone; when the generation is none that may follow.
+    pub fn reset(&self, generation: u64) -> Result<(), HeapError> {
         if self.state.views.get().is_none() {
             return Err(HeapError::NotStarted);
         }
+        let ended = |end: End| HeapError::Ended { reason: end.reason };
         if let Some(end) = self.state.ended().filter(|end| end.last) {
-            return Err(HeapError::Ended { reason: end.reason });
+            return Err(ended(end));
         }
-        if self.state.generation() + 1 >= 1 << (u64::BITS - COUNT_BITS) {
-            return Err(HeapError::Ended { reason: "it was reset as often as can be".to_owned() });
+        let (min, max) = (self.state.generation() + 1, (1 << (u64::BITS - COUNT_BITS)) - 1);
+        if !(min..=max).contains(&generation) {
+            return Err(HeapError::Limit { what: "resets", given: generation, min, max });
         }
         if self.state.is_running() || !self.settle() {
             return Err(HeapError::Busy);
         }
-        self.state.renew();
-        Ok(())
+        self.state.renew(generation).map_err(ended)
     }
 
     /// Waits until what the own kernels have sent has arrived.
@@ -345,6 +352,13 @@ impl View {
 /// A launch in flight: see [`Heap::running`].
 #[derive(Debug)]
 pub struct Running(Arc<State>);
+
+impl Running {
+    /// As [`Heap::abort`], where only the launch is at hand.
+    pub fn abort(&self, reason: &str) {
+        self.0.end(reason, false);
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {

@@ -17,6 +17,9 @@ use crate::state::State;
 /// Steps of the clock of kernels: 1 % of the default bound of a wait would be 100 ms, and a tenth of that costs nothing yet.
 const TICK: Duration = Duration::from_millis(10);
 
+/// Notes that are taken from one member before the others' turn and the clock's: a member sends one for each abort.
+const NOTES_PER_TURN: usize = 16;
+
 /// The thread calls the system and little else.
 const STACK_BYTES: usize = 128 << 10;
 
@@ -88,7 +91,8 @@ impl Monitor {
             return;
         }
         let mut bytes = [0; FRAME_BYTES + REASON_BYTES_MAX];
-        loop {
+        // A note comes as a header and a text. What is left wakes the thread again at once.
+        for _ in 0..2 * NOTES_PER_TURN {
             let wanted = Frame::missing(&member.heard);
             match wanted.map(|wanted| member.stream.recv_now(bytes.get_mut(..wanted).unwrap_or_default())) {
                 Ok(Ok(Some(got))) => member.heard.extend_from_slice(bytes.get(..got).unwrap_or_default()),

@@ -10,8 +10,9 @@ use crate::layout::{BYTES_MAX, PES_MAX, VERSION};
 /// The longest bound of waits in kernels: a day. Beyond it nobody waits for a result, only for a defect.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
 
-/// The bound of waits in kernels unless something else is asked for.
-pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// The bound of waits in kernels unless something else is asked for. Some drivers compile a kernel when it is first launched, while the
+/// others wait already: 14 s were seen on a busy machine.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// What a heap shall be. All members make theirs of the same plan, but for `me`.
 #[derive(Clone, Debug)]

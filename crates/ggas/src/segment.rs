@@ -132,8 +132,8 @@ fn stride_of(plan: &Plan) -> Result<usize, HeapError> {
     })
 }
 
-/// Yields that take no longer than the timeout, where the clock of the head stands still because nobody told the heap that a
-/// kernel runs: a yield takes 0.2 µs at least, with its looks.
+/// Rounds of a wait that take about as long as the timeout, where the clock of the head stands still because nobody told the heap
+/// that a kernel runs: a yield takes 0.2 µs at least, with its looks. A nap counts as `GGAS_NAP_ROUNDS` of them.
 fn rounds_max(plan: &Plan) -> u64 {
     const ROUNDS_PER_MS: u64 = 5_000;
     plan.timeout_ms().saturating_mul(ROUNDS_PER_MS)

@@ -42,6 +42,8 @@ pub(crate) struct State {
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     pub(crate) reason: String,
+    /// The generation that it ends: a member may be told of an abort after the others' reset, and before its own.
+    generation: u64,
     /// A member has gone: no reset helps.
     pub(crate) last: bool,
 }
@@ -69,10 +71,17 @@ impl State {
 
     /// Has all waits of the own PEs' kernels end. The first reason stays, unless a last one comes.
     pub(crate) fn end(&self, reason: &str, last: bool) {
+        self.end_generation(0, reason, last);
+    }
+
+    /// The same for what another member's reset may have begun already.
+    fn end_generation(&self, generation: u64, reason: &str, last: bool) {
         let mut end = lock(&self.end);
+        let generation = generation.max(self.generation());
         match &mut *end {
-            Some(had) if had.last || !last => {}
-            end => *end = Some(End { reason: reason.to_owned(), last }),
+            Some(had) if had.last => {}
+            Some(had) if !last => had.generation = had.generation.max(generation),
+            end => *end = Some(End { reason: reason.to_owned(), generation, last }),
         }
         for view in self.views() {
             view.head().abort.store(1, Release);
@@ -87,7 +96,7 @@ impl State {
     pub(crate) fn told(&self, note: &Note) {
         // One that was sent before the last reset is about what is over.
         if note.generation >= self.generation() || note.last {
-            self.end(&note.reason, note.last);
+            self.end_generation(note.generation, &note.reason, note.last);
         }
     }
 
@@ -111,10 +120,15 @@ impl State {
         self.generation.load(Acquire)
     }
 
-    /// Begins anew: counts of barriers go on from a value that no flag of before has, so flags need not be cleared.
-    pub(crate) fn renew(&self) {
+    /// Begins anew as `generation`, which is above the one before: counts of barriers go on from a value that no flag of before has,
+    /// so flags need not be cleared. Why not, if a member has gone meanwhile.
+    pub(crate) fn renew(&self, generation: u64) -> Result<(), End> {
         let mut end = lock(&self.end);
-        let generation = self.generation.fetch_add(1, AcqRel) + 1;
+        if let Some(end) = end.as_ref().filter(|end| end.last) {
+            return Err(end.clone());
+        }
+        self.generation.store(generation, Release);
+        let stays = end.as_ref().is_some_and(|end| end.generation >= generation);
         for view in self.views() {
             let head = view.head();
             for met in head.met.iter().flatten() {
@@ -125,9 +139,12 @@ impl State {
                 team.status.store(0, Relaxed);
             }
             head.status.store(0, Relaxed);
-            head.abort.store(0, Release);
+            head.abort.store(stays.into(), Release);
         }
-        *end = None;
+        if !stays {
+            *end = None;
+        }
+        Ok(())
     }
 
     /// Sets the clock of the kernels.

@@ -272,10 +272,13 @@ fn entries_that_no_verb_writes_end_the_heap() {
         assert_eq!(head(&view).abort.load(Acquire), 1);
         // The other one is told why, and after a reset of both all works again.
         until("the note of it", || other.aborted().is_some_and(|why| why.contains("PE 0")));
-        assert!(matches!(one.reset(), Err(HeapError::Busy)));
+        assert!(matches!(one.reset(2), Err(HeapError::Busy)));
         drop(running);
-        one.reset().unwrap();
-        other.reset().unwrap();
+        // One that only one of them did is made good by the next one of both.
+        other.reset(1).unwrap();
+        assert!(matches!(other.reset(1), Err(HeapError::Limit { .. })), "a number is used once");
+        one.reset(2).unwrap();
+        other.reset(2).unwrap();
         assert_eq!(head(&view).abort.load(Acquire), 0);
         let _running = one.running();
         post(&view, kind::STORE_64, 1, [flags, 5, 8, NO_SIGNAL, 0]);
@@ -302,7 +305,7 @@ fn hostile(said: &[u8]) -> String {
     heap.start().unwrap();
     peer.write_all(said).unwrap();
     until("the end of the heap", || heap.aborted().is_some());
-    assert!(matches!(heap.reset(), Err(HeapError::Ended { .. })));
+    assert!(matches!(heap.reset(1), Err(HeapError::Ended { .. })));
     let view = heap.view(0).unwrap();
     assert_eq!(head(&view).abort.load(Acquire), 1);
     heap.aborted().unwrap()

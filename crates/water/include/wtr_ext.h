@@ -104,7 +104,7 @@ typedef struct wtr_heap wtr_heap;
 
 typedef struct {
     size_t size;         /* sizeof(wtr_heap_options) */
-    uint64_t timeout_ms; /* how long a kernel waits for another before it gets GGAS_TIMEOUT; 0: 10 s */
+    uint64_t timeout_ms; /* how long a kernel waits for another before it gets GGAS_TIMEOUT; 0: 30 s */
     int force_proxy;     /* not 0: by sending also where memory could be shared, to try it */
 } wtr_heap_options;
 

@@ -206,7 +206,12 @@ calls! {
     /// `clAbortGlobalBufferPENSTOCK`: all waits of kernels in the heap end. Payload: why.
     0x0186 AbortHeap [PayloadRule::UpTo(limits::HEAP_REASON_BYTES_MAX)] { heap: Id<kind::Heap> }
     /// Makes a heap usable again that was aborted, or in which a wait was too long. No kernel may use it.
-    0x0187 ResetHeap -> Option<String> [PayloadRule::None] { request: Id<kind::Request>, heap: Id<kind::Heap> }
+    0x0187 ResetHeap -> Option<String> [PayloadRule::None] {
+        request: Id<kind::Request>,
+        heap: Id<kind::Heap>,
+        /// The same for all members, and above that of each reset before, also of one that only some members did.
+        generation: U64,
+    }
     /// Last release of a heap. Launches that use it still run.
     0x0188 ReleaseHeap [PayloadRule::None] { heap: Id<kind::Heap> }
 

@@ -24,8 +24,15 @@ static inline ulong ticks(void)
 #endif
 }
 
-/* The first word of a message: another one for each. */
+/* The first word of a message: another one for each. The last word, if it is another one, is its complement: who is told of a message
+ * before all of it is there finds an old one. */
 static inline ulong stamp(ulong seed, ulong message) { return (seed << 40 ^ message) * 0x9e3779b97f4a7c15UL; }
+
+static inline void put_stamps(volatile __global ulong *message, ulong last, ulong first)
+{
+    message[last] = ~first;
+    message[0] = first;
+}
 
 /* What a kernel found. */
 typedef struct {
@@ -41,6 +48,12 @@ static inline void check(checks_t *checks, ulong found, ulong expected)
         checks->found = found;
         checks->expected = expected;
     }
+}
+
+static inline void check_stamps(checks_t *checks, const volatile __global ulong *message, ulong last, ulong first)
+{
+    check(checks, message[0], first);
+    if (last != 0) check(checks, message[last], ~first);
 }
 
 /* status is an int; done is how many samples were taken. */
@@ -60,6 +73,7 @@ __kernel void ping_pong(__global ggas_heap_t *heap, ulong samples, ulong inner, 
 {
     ggas_t g = ggas_open(heap);
     const uint me = ggas_my_pe(g), peer = 1 - me;
+    const ulong last = bytes / 8 - 1;
     volatile __global ulong *out = word(g, source), *in = word(g, landing);
     __global ulong *stamps = word(g, AT_STAMPS);
     checks_t checks = {0, 0, 0, 0};
@@ -71,11 +85,11 @@ __kernel void ping_pong(__global ggas_heap_t *heap, ulong samples, ulong inner, 
             const ulong expected = stamp(seed, round);
             int status = GGAS_OK;
             if (me == 0) {
-                *out = expected;
+                put_stamps(out, last, expected);
                 status = ggas_put_signal_nbi(g, landing, source, bytes, AT_DATA, base + round, peer);
             }
             if (status == GGAS_OK) status = ggas_wait_until(g, AT_DATA, GGAS_CMP_GE, base + round);
-            if (status == GGAS_OK) check(&checks, *in, expected);
+            if (status == GGAS_OK) check_stamps(&checks, in, last, expected);
             if (status == GGAS_OK && me == 1)
                 status = ggas_put_signal_nbi(g, landing, landing, bytes, AT_DATA, base + round, peer);
             if (status != GGAS_OK) {
@@ -95,7 +109,7 @@ __kernel void bandwidth(__global ggas_heap_t *heap, ulong samples, ulong inner, 
     const uint me = ggas_my_pe(g);
     __global ulong *stamps = word(g, AT_STAMPS);
     checks_t checks = {0, 0, 0, 0};
-    const ulong all = samples * inner;
+    const ulong all = samples * inner, last = bytes / 8 - 1;
     /* A window that is used up to its half is told of. */
     const ulong half_window = max(window / 2, 1UL);
     int status = GGAS_OK;
@@ -109,12 +123,12 @@ __kernel void bandwidth(__global ggas_heap_t *heap, ulong samples, ulong inner, 
             if (me == 0) {
                 if (message > window) status = ggas_wait_until(g, AT_ACK, GGAS_CMP_GE, base + message - window);
                 if (status != GGAS_OK) break;
-                *(volatile __global ulong *)word(g, source + slot) = expected;
+                put_stamps(word(g, source + slot), last, expected);
                 status = ggas_put_signal_nbi(g, landing + slot, source + slot, bytes, AT_DATA, base + message, 1);
             } else {
                 status = ggas_wait_until(g, AT_DATA, GGAS_CMP_GE, base + message);
                 if (status != GGAS_OK) break;
-                check(&checks, *(volatile __global ulong *)word(g, landing + slot), expected);
+                check_stamps(&checks, word(g, landing + slot), last, expected);
                 if (message % half_window == 0 || message == all) status = ggas_signal(g, AT_ACK, base + message, 0);
             }
         }

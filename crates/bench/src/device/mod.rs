@@ -16,7 +16,7 @@ use crate::comm::{Party, Progress, Results, groups};
 use crate::error::{Error, Result};
 use crate::host::measure::messages_of;
 use crate::host::memory::{fill, word_of};
-use crate::plan::{Kind, Path, Plan, window_bytes_max, window_of};
+use crate::plan::{Kind, PASSES, Path, Plan, window_bytes_max, window_of};
 use crate::point::{Joules, Point, Run, Samples, parts};
 
 /// The kernels.
@@ -103,17 +103,17 @@ fn measure_group(
         results.parties.push(party);
     }
     let mut joules = Joules::open(plan.idle_seconds)?;
-    for &kind in &plan.kinds {
+    for &kind in (0..PASSES).flat_map(|_| &plan.kinds) {
         let sizes: &[u64] = if kind == Kind::Barrier { &[0] } else { &plan.sizes };
         for &bytes in sizes {
             watch(Progress::Begin { kind, path, bytes, devices: count });
-            let seconds = joules.seconds_min().unwrap_or(0.0).max(plan.seconds);
+            let seconds = joules.seconds_min().unwrap_or(0.0).max(plan.pass_seconds());
             let checked = if kind == Kind::Barrier { ring.check_barrier()? } else { 0 };
             let extent = ring.extent_of(kind, bytes, seconds)?;
             let run = || ring.run(kind, bytes, extent);
             let (run, energy) = joules.around(run, |run| parts(kind, bytes, plan.word, run.count))?;
             let run = Run { checked: run.checked + checked, ..run };
-            results.points.push(Point::of(kind, path, bytes, count, &run, energy));
+            results.keep(Point::of(kind, path, bytes, count, &run, energy));
         }
     }
     Ok(())
@@ -275,7 +275,7 @@ impl Ring {
     fn compare(&self, pe: usize, bytes: u64, messages: u64) -> Result<u64> {
         let found = self.read(pe, self.landing(), bytes * messages)?;
         match wrong_words(&found, self.seed, to_usize(bytes)? / 8) {
-            None => Ok((bytes / 8 - 1) * messages),
+            None => Ok((bytes / 8).saturating_sub(2) * messages),
             Some((count, found, expected)) => {
                 Err(Error::Wrong { path: self.path.name(), bytes, count, found, expected })
             }
@@ -413,10 +413,11 @@ fn verdict(status: u64) -> String {
     }
 }
 
-/// Words of messages of so many words each that are not those of `seed`; the first of each is its stamp.
+/// Words of messages of so many words each that are not those of `seed`; the first and the last of each are its stamps.
 fn wrong_words(bytes: &[u8], seed: u64, each: usize) -> Option<(u64, u64, u64)> {
-    let words = words(bytes);
-    let content = (0_u64..).zip(words).filter(|(index, _)| index % each.max(1) as u64 != 0);
+    let (words, each) = (words(bytes), each.max(1) as u64);
+    let is_stamp = |index: u64| index.is_multiple_of(each) || (index + 1).is_multiple_of(each);
+    let content = (0_u64..).zip(words).filter(|(index, _)| !is_stamp(*index));
     let mut wrong = content
         .map(|(index, found)| (found, word_of(seed, index)))
         .filter(|(found, expected)| found != expected);
@@ -432,8 +433,9 @@ mod tests {
     fn stamps_are_no_content() {
         let mut bytes = vec![0; 64];
         fill(&mut bytes, 3);
-        bytes[0] ^= 1;
-        bytes[32] ^= 1;
+        for stamp in [0, 24, 32, 56] {
+            bytes[stamp] ^= 1;
+        }
         assert_eq!(wrong_words(&bytes, 3, 4), None);
         assert!(wrong_words(&bytes, 3, 8).is_some());
         bytes[9] ^= 1;

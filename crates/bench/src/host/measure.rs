@@ -119,6 +119,14 @@ impl Part {
         Ok(Self { local, wire, buffer, back, stage, letter, seed: 0 })
     }
 
+    /// All processes meet.
+    ///
+    /// # Errors
+    /// The wire.
+    pub fn meet(&mut self) -> Result<()> {
+        self.wire.barrier()
+    }
+
     /// The device's name, and the wire's.
     ///
     /// # Errors

@@ -98,9 +98,18 @@ impl Span {
         self.as_slice().first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
     }
 
-    /// Sets the first word.
-    pub fn set_stamp(&self, stamp: u64) {
+    /// The last word, by which a message that is not all there is found; the first one where there is one alone.
+    #[must_use]
+    pub fn last_stamp(&self) -> u64 {
+        self.as_slice().last_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+    }
+
+    /// Sets the first and the last word.
+    pub fn set_stamps(&self, stamp: u64) {
         if let Some(word) = self.as_mut().first_chunk_mut() {
+            *word = stamp.to_le_bytes();
+        }
+        if let Some(word) = self.as_mut().last_chunk_mut() {
             *word = stamp.to_le_bytes();
         }
     }
@@ -145,9 +154,9 @@ mod tests {
         span.as_mut()[1023] ^= 1;
         let (count, found, expected) = differences(span.as_slice(), 7, 0).unwrap();
         assert_eq!((count, found ^ expected), (1, 1 << 56));
-        span.set_stamp(99);
-        assert_eq!(span.stamp(), 99);
-        assert_eq!(differences(span.as_slice(), 7, 1).unwrap().0, 1, "the stamp is not compared");
+        span.set_stamps(99);
+        assert_eq!((span.stamp(), span.last_stamp()), (99, 99));
+        assert_eq!(differences(span.as_slice(), 7, 0).unwrap().0, 2);
     }
 
     #[test]

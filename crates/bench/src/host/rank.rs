@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::path::Path as FilePath;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,7 @@ use super::measure::Part;
 use super::opencl::Local;
 use super::stream::{How, Way};
 use crate::error::{Error, Result};
-use crate::plan::{Kind, Meeting, Path, Plan, RankPlan};
+use crate::plan::{Kind, Meeting, PASSES, Path, Plan, RankPlan};
 use crate::point::{Joules, Point, parts};
 use crate::wire::Wire;
 use crate::wire::mpi::Mpi;
@@ -17,6 +18,8 @@ use crate::wire::tcp::Tcp;
 
 /// Chunks that are tried, in bytes: from a quarter of what fits a core's own cache to what no longer shows its start.
 const CHUNKS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
+/// The first process begins to measure idle power later than the others begin to sleep, by the time that its counters take to open.
+const IDLE_SPARE: Duration = Duration::from_millis(500);
 /// Each way is tried for so long, in seconds, before the best one is measured.
 const TRIAL_SECONDS: f64 = 0.03;
 
@@ -90,7 +93,12 @@ fn run_plan(file: &FilePath, rank: Option<u32>) -> Result<()> {
     }
     let bytes_max = plan.sizes.iter().copied().max().unwrap_or(8);
     let mut part = Part::new(Local::open()?, wire, bytes_max)?;
+    part.meet()?;
     if !is_first {
+        // Who waits for an order may spin: not while idle power is measured.
+        if plan.idle_seconds > 0.0 && Joules::are_there() {
+            std::thread::sleep(Duration::from_secs_f64(plan.idle_seconds) + IDLE_SPARE);
+        }
         return part.follow();
     }
     let (device, wire) = part.names()?;
@@ -112,7 +120,8 @@ fn end_with_parent() {
 
 fn lead(part: &mut Part, plan: &Plan, ranks: u32) -> Result<()> {
     let mut joules = Joules::open(plan.idle_seconds)?;
-    for &path in &plan.paths {
+    let passes = (0..PASSES).flat_map(|_| &plan.paths);
+    for &path in passes {
         for kind in plan.kinds.iter().copied().filter(|kind| path.has(*kind)) {
             let sizes: &[u64] = if kind == Kind::Barrier { &[0] } else { &plan.sizes };
             for &bytes in sizes {
@@ -131,25 +140,36 @@ fn point(
     joules: &mut Joules,
     (path, kind, bytes, ranks): (Path, Kind, u64, u32),
 ) -> Result<Point> {
-    let how = if path.is_pipelined() { best(part, path, kind, bytes)? } else { How::PLAIN };
-    let seconds = joules.seconds_min().unwrap_or(0.0).max(plan.seconds);
+    let how = best(part, path, kind, bytes)?;
+    let seconds = joules.seconds_min().unwrap_or(0.0).max(plan.pass_seconds());
     let samples = part.samples_for(path, kind, bytes, how, seconds)?;
     let run = || part.measure(path, kind, bytes, how, samples);
     let (run, energy) = joules.around(run, |run| parts(kind, bytes, plan.word, run.count))?;
     let mut point = Point::of(kind, path, bytes, ranks, &run, energy);
-    point.way = path.is_pipelined().then(|| how.name(bytes));
+    point.way = match (path.is_pipelined(), path.needs_mpi()) {
+        (true, _) => Some(how.name(bytes)),
+        (false, true) => None,
+        (false, false) => Some(if how.spins { "spinning" } else { "sleeping" }.to_owned()),
+    };
     Ok(point)
 }
 
-/// The fastest way for messages of this size.
+/// The fastest way for messages of this size, of those that the path may take.
 fn best(part: &mut Part, path: Path, kind: Kind, bytes: u64) -> Result<How> {
-    let mut ways = vec![Way::Plain, Way::Copy(bytes), Way::Map(bytes)];
-    for chunk in CHUNKS.into_iter().filter(|chunk| chunk * 2 <= bytes) {
-        ways.extend([Way::Copy(chunk), Way::Map(chunk)]);
+    let mut ways = vec![Way::Plain];
+    if path.is_pipelined() {
+        ways.extend([Way::Copy(bytes), Way::Map(bytes)]);
+        for chunk in CHUNKS.into_iter().filter(|chunk| chunk * 2 <= bytes) {
+            ways.extend([Way::Copy(chunk), Way::Map(chunk)]);
+        }
     }
     // How MPI waits was chosen when it was started.
     let waits: &[bool] = if path.needs_mpi() { &[false] } else { &[false, true] };
-    let all = ways.into_iter().flat_map(|way| waits.iter().map(move |&spins| How { way, spins }));
+    let all: Vec<_> =
+        ways.into_iter().flat_map(|way| waits.iter().map(move |&spins| How { way, spins })).collect();
+    if let [only] = all.as_slice() {
+        return Ok(*only);
+    }
     let mut best = (f64::INFINITY, How::PLAIN);
     for how in all {
         let samples = part.samples_for(path, kind, bytes, how, TRIAL_SECONDS)?;

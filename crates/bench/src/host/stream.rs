@@ -302,11 +302,15 @@ impl Ends<'_> {
 
 /// What was there before must not look like a message.
 fn poison(span: Span) {
-    span.set_stamp(0);
+    span.set_stamps(0);
 }
 
 fn check(span: Span, chunk: Chunk, messages: Messages, checked: &mut Checked) {
-    checked.compare(span.stamp(), word_of(messages.seed, chunk.offset as u64 / 8));
+    let (first, words) = (chunk.offset as u64 / 8, chunk.bytes as u64 / 8);
+    checked.compare(span.stamp(), word_of(messages.seed, first));
+    if words > 1 {
+        checked.compare(span.last_stamp(), word_of(messages.seed, first + words - 1));
+    }
 }
 
 fn to_usize(bytes: u64) -> usize {

@@ -3,12 +3,13 @@
 //! Kernels that wait for each other must all run. So such a launch is refused where they could not, and starts only when
 //! nothing before it is left in its queues, nor another collective launch at its places.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use penstock_wire::Status;
 
 use super::{Heap, refused};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::Event;
 use crate::kernel::Kernel;
 use crate::pool::Device;
@@ -47,19 +48,25 @@ impl Heap {
         checked?;
         // Held over the whole launch, so that another thread's does not come between.
         let mut collective = self.context.collective();
-        collective.retain(|event| event.known_status().is_none());
-        let mut before: Vec<Event> = collective.clone();
-        before.extend_from_slice(waits);
-        let started =
-            self.gather(queues, &before).and_then(|ready| self.start_all(queues, kernel, space, &ready));
+        collective.retain(|(_, event)| event.known_status().is_none());
+        // Those in the same queues are before it anyway.
+        let elsewhere = collective.iter().filter(|(of, _)| queues.iter().all(|queue| queue.id() != *of));
+        let before = ends_of(elsewhere.map(|(_, event)| event));
+        let waits: Vec<Event> = waits.iter().cloned().chain(before).collect();
+        let mut events = Vec::with_capacity(queues.len());
+        let started = self
+            .gather(queues, &waits)
+            .and_then(|ready| self.start_all(queues, kernel, space, &ready, &mut events));
+        // Also of a launch that failed on its way: what has started is to be waited for.
+        collective.extend(queues.iter().map(|queue| queue.id()).zip(events.iter().cloned()));
+        drop(collective);
         match started {
-            Ok(events) => {
-                collective.extend(events.iter().cloned());
-                Ok(events)
-            }
+            Ok(()) => Ok(events),
             Err(error) => {
-                // Those that run wait for those that do not.
-                _ = self.abort(&format!("a collective launch failed on its way: {error}"));
+                if !events.is_empty() {
+                    // Those that run wait for those that do not.
+                    _ = self.abort(&format!("a collective launch failed on its way: {error}"));
+                }
                 Err(error)
             }
         }
@@ -86,8 +93,8 @@ impl Heap {
         kernel: &Kernel,
         space: Space,
         ready: &[Event],
-    ) -> Result<Vec<Event>> {
-        let mut events = Vec::with_capacity(queues.len());
+        events: &mut Vec<Event>,
+    ) -> Result<()> {
         for queue in queues {
             // A launch that uses a heap always has an event.
             let event = queue.launch(kernel, space, ready, Want::Event)?;
@@ -97,17 +104,13 @@ impl Heap {
         for member in &self.members {
             member.flush()?;
         }
-        Ok(events)
+        Ok(())
     }
 
     fn check_queues(&self, queues: &[&Queue]) -> Result<()> {
         let count = self.pes.len();
         let mut of: Vec<Option<usize>> = vec![None; count];
         for (at, queue) in queues.iter().enumerate() {
-            if !Arc::ptr_eq(queue.context(), &self.context) {
-                let why = format!("queue {at} belongs to another context than the heap");
-                return Err(Error::Heap { status: Status::INVALID_CONTEXT, why: why.into() });
-            }
             self.check_queue(queue)?;
             let Some(pe) = self.pe_of(queue.device()) else { continue };
             if let Some(Some(first)) = of.get(pe) {
@@ -192,6 +195,24 @@ impl Heap {
              together; use fewer work-groups, fewer of these devices, or a daemon for each"
         )))
     }
+}
+
+/// An event that ends well when all of these have ended, well or not; none where there are none. A wait list would fail with them.
+fn ends_of<'a>(events: impl Iterator<Item = &'a Event>) -> Option<Event> {
+    let events: Vec<&Event> = events.collect();
+    if events.is_empty() {
+        return None;
+    }
+    let (all, left) = (Event::user(), Arc::new(AtomicUsize::new(events.len())));
+    for event in events {
+        let (all, left) = (all.clone(), left.clone());
+        event.on_complete(move |_| {
+            if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                all.set_status(Status::OK);
+            }
+        });
+    }
+    Some(all)
 }
 
 fn described(device: &Device) -> String {

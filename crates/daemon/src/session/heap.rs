@@ -35,6 +35,10 @@ const THREADS_MAX: usize = 2 * HEAP_PES_MAX;
 /// How often a released heap looks whether the last launch has ended.
 const END_LOOK: Duration = Duration::from_millis(1);
 
+/// A reset waits so long at least for launches whose end the client knows and the worker is about to note, whatever the heap's
+/// own bound is: drivers' callbacks come late on a full machine.
+const LAUNCHES_END_MIN: Duration = Duration::from_secs(5);
+
 /// `CL_MEM_READ_WRITE`.
 const READ_WRITE: u64 = 1;
 
@@ -45,6 +49,8 @@ pub(crate) struct Heaps {
     /// Heaps in the table and such as are about to end.
     living: Arc<AtomicUsize>,
     threads: Arc<AtomicUsize>,
+    /// Threads in which heaps end. Apart from the others, so that an end always has one: there are no more than heaps that live.
+    ending: Arc<AtomicUsize>,
 }
 
 /// This worker's member of a heap.
@@ -54,6 +60,8 @@ struct Member {
     timeout: Duration,
     /// Launches that use it.
     launches: Arc<AtomicUsize>,
+    /// Threads that start or reset it: one at a time.
+    changing: Arc<AtomicUsize>,
     _living: Counted,
 }
 
@@ -76,8 +84,17 @@ impl Drop for Counted {
 
 /// A launch under way: the heap's clock runs and its proxy is awake.
 pub(crate) struct Launch {
-    _running: Running,
+    running: Running,
     _counted: Counted,
+}
+
+impl Launch {
+    /// It has ended so. One that failed has not done what the others wait for.
+    pub(crate) fn end(self, status: Status) {
+        if status != Status::OK {
+            self.running.abort(&format!("a launch of a kernel that uses the heap ended with {status}"));
+        }
+    }
 }
 
 impl Heaps {
@@ -88,7 +105,8 @@ impl Heaps {
     /// The session ends: whatever waits in a kernel leaves, here and at the other members.
     pub(crate) fn end(&self) {
         for member in lock(&self.table).values() {
-            member.heap.abort("the session of a member has ended");
+            // A reset that is under way must not undo it.
+            member.heap.end("the session of a member has ended");
         }
     }
 }
@@ -153,15 +171,24 @@ impl Views {
         }
     }
 
+    /// A kernel was made with the arguments of another one.
+    pub(crate) fn bind_as(&mut self, kernel: Id<kind::Kernel>, source: Id<kind::Kernel>) {
+        if let Some(bound) = self.bound.get(&source).cloned() {
+            self.bound.insert(kernel, bound);
+        }
+    }
+
     pub(crate) fn unbind(&mut self, kernel: Id<kind::Kernel>) {
         self.bound.remove(&kernel);
     }
 
-    /// A launch of a kernel has failed: those on the other devices wait for it in vain.
-    pub(crate) fn abort(&self, kernel: Id<kind::Kernel>, status: Status) {
+    /// A launch of a kernel could not be given to its device.
+    pub(crate) fn abort(&self, kernel: Id<kind::Kernel>) {
         let bound = self.bound.get(&kernel).into_iter().flatten();
         for member in bound.filter_map(|(_, view)| self.members.get(view)) {
-            member.heap.abort(&format!("a launch of a kernel that uses the heap failed with {status}"));
+            member
+                .heap
+                .abort("a launch of a kernel that uses the heap failed before it began; its event says why");
         }
     }
 
@@ -172,7 +199,7 @@ impl Views {
         let launch = |member: &Arc<Member>| {
             // No launch is refused for their number: queues bound it.
             let counted = Counted::new(&member.launches, usize::MAX)?;
-            Some(Launch { _running: member.heap.running(), _counted: counted })
+            Some(Launch { running: member.heap.running(), _counted: counted })
         };
         members.filter_map(launch).collect()
     }
@@ -184,16 +211,22 @@ impl Shared {
         let Some(of) = self.heaps.get(heap) else { return };
         let shared = self.clone();
         // One that can not be met is missed at the start, where the client hears of it.
-        self.in_thread("heap-arrival", move || {
+        self.in_thread(&self.heaps.threads, THREADS_MAX, "heap-arrival", move || {
             if let Err(error) = of.heap.join(member, stream) {
                 shared.complain_of("a member of a heap did not come", &error);
             }
         });
     }
 
-    /// Runs `work` in a thread of its own; `false` if there are too many.
-    fn in_thread(&self, name: &str, work: impl FnOnce() + Send + 'static) -> bool {
-        let Some(counted) = Counted::new(&self.heaps.threads, THREADS_MAX) else { return false };
+    /// Runs `work` in a thread of its own; `false` if `budget` has `max` at work, or the system gives none.
+    fn in_thread(
+        &self,
+        budget: &Arc<AtomicUsize>,
+        max: usize,
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> bool {
+        let Some(counted) = Counted::new(budget, max) else { return false };
         let work = move || {
             let _counted = counted;
             work();
@@ -223,6 +256,11 @@ fn busy() -> String {
     format!("more than {THREADS_MAX} members of heaps meet at this moment; make heaps one after the other")
 }
 
+/// What is said where a heap is started or reset while that happens.
+fn changes() -> String {
+    "the heap is being started or reset at this moment".to_owned()
+}
+
 fn create(call: &to_worker::CreateHeap, plan: HeapPlan, heaps: &Heaps) -> Result<Member, String> {
     let Some(living) = Counted::new(&heaps.living, HEAPS_PER_SESSION_MAX) else {
         return Err(format!("the session has {HEAPS_PER_SESSION_MAX} heaps; release one first"));
@@ -246,7 +284,8 @@ fn create(call: &to_worker::CreateHeap, plan: HeapPlan, heaps: &Heaps) -> Result
         force_proxy: call.force_proxy.get() != 0,
     };
     let heap = Heap::create(plan).map_err(|error| error.to_string())?;
-    Ok(Member { heap, share: Arc::new(share), timeout, launches: Arc::default(), _living: living })
+    let (launches, changing) = (Arc::default(), Arc::default());
+    Ok(Member { heap, share: Arc::new(share), timeout, launches, changing, _living: living })
 }
 
 impl Serve<to_worker::CreateHeap> for Session {
@@ -280,8 +319,8 @@ impl Serve<to_worker::AdmitHeapMember> for Session {
         let ticket = bytes.try_into().map_err(|_| FrameError::BadPayload("AdmitHeapMember"))?;
         let guest = Guest::Member(call.heap, call.member.get());
         // One that comes for a heap that there is not is turned away when it comes.
-        if !self.shared.admit(ticket, guest, call.request)? {
-            self.shared.reply::<()>(call.request, &Err(Status::INVALID_OPERATION));
+        if let Err(status) = self.shared.admit(ticket, guest, call.request)? {
+            self.shared.reply::<()>(call.request, &Err(status));
         }
         Ok(())
     }
@@ -304,7 +343,7 @@ impl Serve<to_worker::ConnectHeapMember> for Session {
             let met: Result<(), HeapError> = shared.reach(&invitation, |stream| of.heap.join(member, stream));
             shared.reply_heap(request, met.map_err(|error| error.to_string()));
         };
-        if !self.shared.in_thread("heap-connect", connect) {
+        if !self.shared.in_thread(&self.shared.heaps.threads, THREADS_MAX, "heap-connect", connect) {
             self.shared.reply_heap(call.request, Err(busy()));
         }
         Ok(())
@@ -323,8 +362,13 @@ impl Serve<to_worker::StartHeap> for Session {
             self.shared.reply(call.request, &Ok(refuse(unknown())));
             return Ok(());
         };
+        let Some(changing) = Counted::new(&of.changing, 1) else {
+            self.shared.reply(call.request, &Ok(refuse(changes())));
+            return Ok(());
+        };
         let (shared, request) = (self.shared.clone(), call.request);
         let start = move || {
+            let _changing = changing;
             let started = of.heap.start().and_then(|()| paths(&of.heap));
             let answer = match started {
                 Ok(paths) => HeapStarted { refused: None, paths },
@@ -332,7 +376,7 @@ impl Serve<to_worker::StartHeap> for Session {
             };
             shared.reply(request, &Ok(answer));
         };
-        if !self.shared.in_thread("heap-start", start) {
+        if !self.shared.in_thread(&self.shared.heaps.threads, THREADS_MAX, "heap-start", start) {
             self.shared.reply(call.request, &Ok(refuse(busy())));
         }
         Ok(())
@@ -448,13 +492,19 @@ impl Serve<to_worker::ResetHeap> for Session {
             self.shared.reply_heap(call.request, Err(unknown()));
             return Ok(());
         };
-        let (shared, request) = (self.shared.clone(), call.request);
+        let Some(changing) = Counted::new(&of.changing, 1) else {
+            self.shared.reply_heap(call.request, Err(changes()));
+            return Ok(());
+        };
+        let (shared, request, generation) = (self.shared.clone(), call.request, call.generation.get());
         // It waits for what is under way.
         let reset = move || {
             of.wait_for_launches();
-            shared.reply_heap(request, of.heap.reset().map_err(|error| error.to_string()));
+            let done = of.heap.reset(generation).map_err(|error| error.to_string());
+            drop(changing);
+            shared.reply_heap(request, done);
         };
-        if !self.shared.in_thread("heap-reset", reset) {
+        if !self.shared.in_thread(&self.shared.heaps.threads, THREADS_MAX, "heap-reset", reset) {
             self.shared.reply_heap(call.request, Err(busy()));
         }
         Ok(())
@@ -465,7 +515,7 @@ impl Member {
     /// Waits until no launch uses the heap. The client asks when it knows of the end of the last one, which may be a moment before
     /// that is noted here; no launch takes longer than the waits of its kernels but by its own work.
     fn wait_for_launches(&self) {
-        let deadline = Instant::now() + self.timeout;
+        let deadline = Instant::now() + self.timeout.max(LAUNCHES_END_MIN);
         while self.launches.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
             thread::sleep(END_LOOK);
         }
@@ -481,12 +531,19 @@ impl Serve<to_worker::ReleaseHeap> for Session {
     ) -> Result<(), FrameError> {
         let Some(member) = lock(&self.shared.heaps.table).remove(&call.heap) else { return Ok(()) };
         self.objects.views.forget_all(&member);
+        self.shared.forget_members(call.heap);
+        let ending = member.clone();
         let end = move || {
-            member.wait_for_launches();
-            drop(member);
+            ending.wait_for_launches();
+            drop(ending);
         };
-        // In a thread, because the heap's end waits for what is under way to other members. Without one it ends here.
-        self.shared.in_thread("heap-end", end);
+        // In a thread, because the heap's end waits for what is under way to other members.
+        if !self.shared.in_thread(&self.shared.heaps.ending, HEAPS_PER_SESSION_MAX, "heap-end", end) {
+            // The system gives no thread: it ends here, and waits for nothing.
+            member
+                .heap
+                .end("a member was released, and its node has no thread in which it could end in order");
+        }
         Ok(())
     }
 }

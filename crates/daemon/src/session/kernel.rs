@@ -13,29 +13,40 @@ use super::table::Table;
 use super::{Objects, Session, triple};
 
 impl Objects {
-    /// Sets the arguments that came beside a call.
+    /// Sets the arguments that came beside a call: all that can be, because the client sends each change once. The first failure.
     fn set_args(
         &self,
         kernel: &Kernel,
         queues: &dyn Fn(Id<kind::Queue>) -> Result<device::Queue, Status>,
         args: &Args,
     ) -> Result<(), Status> {
+        let mut all = Ok(());
         for (index, arg) in args.iter() {
-            match arg {
-                Arg::Bytes(bytes) => kernel.set(index, device::Arg::Bytes(bytes))?,
-                Arg::Mem(id) if id.is_none() => kernel.set(index, device::Arg::Mem(None))?,
-                Arg::Mem(id) => {
-                    let mem = if self.views.is_empty() { None } else { self.views.get(id) };
-                    let mem = mem.map_or_else(|| self.mems.get(id), Ok)?;
-                    kernel.set(index, device::Arg::Mem(Some(mem)))?;
-                }
-                Arg::Sampler(id) => kernel.set(index, device::Arg::Sampler(self.samplers.get(id)?))?,
-                Arg::Local(bytes) => kernel.set(index, device::Arg::Local(bytes))?,
-                Arg::Svm(address) => kernel.set(index, device::Arg::Svm(address))?,
-                Arg::Queue(id) => kernel.set(index, device::Arg::Queue(&queues(id)?))?,
-            }
+            all = all.and(self.set_arg(kernel, queues, index, arg));
         }
-        Ok(())
+        all
+    }
+
+    fn set_arg(
+        &self,
+        kernel: &Kernel,
+        queues: &dyn Fn(Id<kind::Queue>) -> Result<device::Queue, Status>,
+        index: u32,
+        arg: Arg<'_>,
+    ) -> Result<(), Status> {
+        match arg {
+            Arg::Bytes(bytes) => kernel.set(index, device::Arg::Bytes(bytes)),
+            Arg::Mem(id) if id.is_none() => kernel.set(index, device::Arg::Mem(None)),
+            Arg::Mem(id) => {
+                let mem = if self.views.is_empty() { None } else { self.views.get(id) };
+                let mem = mem.map_or_else(|| self.mems.get(id), Ok)?;
+                kernel.set(index, device::Arg::Mem(Some(mem)))
+            }
+            Arg::Sampler(id) => kernel.set(index, device::Arg::Sampler(self.samplers.get(id)?)),
+            Arg::Local(bytes) => kernel.set(index, device::Arg::Local(bytes)),
+            Arg::Svm(address) => kernel.set(index, device::Arg::Svm(address)),
+            Arg::Queue(id) => kernel.set(index, device::Arg::Queue(&queues(id)?)),
+        }
     }
 }
 
@@ -92,23 +103,30 @@ impl Serve<to_worker::LaunchKernel> for Session {
             .get(call.kernel)
             .and_then(|kernel| self.objects.set_args(kernel, &|id| find(&queues, id), &args));
         self.objects.views.bind(call.kernel, args.iter());
+        // Stays false also where the command's queue or wait list is at fault.
+        let mut is_launched = false;
         self.command(Names { queue: call.queue, event: call.event, waits }, |order| {
             set?;
             let kernel = order.objects.kernels.get(call.kernel)?;
             let local = (call.has_local.get() != 0).then(|| triple(call.local));
             let range = Range::checked(call.dims.get(), triple(call.offset), triple(call.global), local)?;
             let heaps = order.objects.views.running(call.kernel);
-            if heaps.is_empty() {
-                return order.queue.launch(kernel, &range, order.waits, order.want);
-            }
             // Also where the client wants no event: the heaps have to know the launch's end.
-            let launched = order.queue.launch(kernel, &range, order.waits, Want::Event);
-            let launched = launched.inspect_err(|status| order.objects.views.abort(call.kernel, *status))?;
-            if let Some(event) = &launched {
-                event.on_complete(Box::new(move |_, _| drop(heaps)));
+            let want = if heaps.is_empty() { order.want } else { Want::Event };
+            let launched = order.queue.launch(kernel, &range, order.waits, want)?;
+            is_launched = true;
+            if let Some(event) = launched.as_ref().filter(|_| !heaps.is_empty()) {
+                event.on_complete(Box::new(move |status, _| {
+                    heaps.into_iter().for_each(|heap| heap.end(status))
+                }));
             }
             Ok(launched)
-        })
+        })?;
+        if !is_launched {
+            // Those on the other devices wait for it in vain.
+            self.objects.views.abort(call.kernel);
+        }
+        Ok(())
     }
 }
 
@@ -137,6 +155,9 @@ impl Serve<to_worker::CloneKernel> for Session {
     ) -> Result<(), FrameError> {
         self.objects.kernels.vacant(call.kernel)?;
         let made = self.objects.kernels.get(call.source).and_then(Kernel::duplicate);
+        if made.is_ok() {
+            self.objects.views.bind_as(call.kernel, call.source);
+        }
         self.objects.kernels.insert(call.kernel, made)
     }
 }
@@ -208,7 +229,9 @@ impl Serve<to_worker::SuggestedLocalSize> for Session {
             let range = Range::checked(call.dims.get(), triple(call.offset), triple(call.global), None)?;
             kernel.suggested_local_size(&queue.device, &range)
         };
-        self.shared.reply(call.request, &ask());
+        let answer = ask();
+        self.objects.views.bind(call.kernel, args.iter());
+        self.shared.reply(call.request, &answer);
         Ok(())
     }
 }
@@ -228,7 +251,9 @@ impl Serve<to_worker::KernelWorkGroupInfo> for Session {
             self.objects.set_args(kernel, &|id| find(&queues, id), &args)?;
             kernel.work_group_info(device, call.name.get())
         };
-        self.shared.reply(call.request, &ask());
+        let answer = ask();
+        self.objects.views.bind(call.kernel, args.iter());
+        self.shared.reply(call.request, &answer);
         Ok(())
     }
 }

@@ -31,6 +31,9 @@ pub trait Admissions: Send + Sync {
     /// Asks that whoever brings this ticket is handed to this worker. The answer comes by [`Shared::admitted`]. `false`:
     /// nobody can be asked.
     fn admit(&self, ticket: &[u8; TICKET_BYTES]) -> bool;
+
+    /// Whoever brings this ticket from now on is turned away.
+    fn forget(&self, ticket: &[u8; TICKET_BYTES]);
 }
 
 /// Peers in one session at most: each is a link with a thread. The nodes of a large cluster.
@@ -181,19 +184,35 @@ impl Shared {
         }
     }
 
-    /// Has the daemon let in whoever brings `ticket`. `false`: nobody can be asked.
+    /// Forgets the tickets of a heap's members that have not come: another way was taken, or the heap is no more.
+    pub(super) fn forget_members(&self, heap: Id<kind::Heap>) {
+        let mut tickets = lock(&self.peers.tickets);
+        tickets.retain(|ticket, admission| {
+            let goes = matches!(admission.guest, Guest::Member(of, _) if of == heap);
+            if let Some(daemon) = self.peers.setup.admissions.as_ref().filter(|_| goes) {
+                daemon.forget(ticket);
+            }
+            !goes
+        });
+    }
+
+    /// Has the daemon let in whoever brings `ticket`. A status: nobody can be asked, or a heap's member would be one too many.
     pub(super) fn admit(
         &self,
         ticket: [u8; TICKET_BYTES],
         guest: Guest,
         request: Id<kind::Request>,
-    ) -> Result<bool, FrameError> {
+    ) -> Result<Result<(), Status>, FrameError> {
         let peers = &self.peers;
         {
             let mut tickets = lock(&peers.tickets);
             // The daemon keeps no more of them for one worker, and would not answer.
             if tickets.len() >= PEERS_MAX {
-                return Err(FrameError::Limit("PEERS_MAX"));
+                return match guest {
+                    Guest::Peer(_) => Err(FrameError::Limit("PEERS_MAX")),
+                    // Heaps come and go: too many at this moment.
+                    Guest::Member(..) => Ok(Err(Status::OUT_OF_RESOURCES)),
+                };
             }
             if tickets.insert(ticket, Admission { guest, request }).is_some() {
                 return Err(FrameError::BadPayload("a ticket that was told before"));
@@ -203,7 +222,7 @@ impl Shared {
         if !asked {
             lock(&peers.tickets).remove(&ticket);
         }
-        Ok(asked)
+        Ok(if asked { Ok(()) } else { Err(Status::INVALID_OPERATION) })
     }
 
     /// A link to a peer stands.
@@ -356,9 +375,9 @@ impl Serve<to_worker::AdmitPeer> for Session {
     ) -> Result<(), FrameError> {
         let ticket = payload.read_all()?.try_into().map_err(|_| FrameError::BadPayload("AdmitPeer"))?;
         self.shared.peers.expect(call.peer)?;
-        if !self.shared.admit(ticket, Guest::Peer(call.peer), call.request)? {
+        if let Err(status) = self.shared.admit(ticket, Guest::Peer(call.peer), call.request)? {
             self.shared.lose_peer(call.peer);
-            self.shared.reply::<()>(call.request, &Err(Status::INVALID_OPERATION));
+            self.shared.reply::<()>(call.request, &Err(status));
         }
         Ok(())
     }

@@ -17,6 +17,9 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// What is received in one turn at most: then the rings have their turn. Half a millisecond's copying, at the worst.
 const TURN_BYTES_MAX: usize = 1 << 20;
 
+/// Payloads up to this are values: written in one piece, so that who reads one never sees half of it.
+const VALUE_BYTES_MAX: u64 = 8;
+
 /// What a member said besides puts, which are done already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
@@ -81,7 +84,7 @@ impl Input {
         let mut total = 0;
         while total < TURN_BYTES_MAX {
             let got = match &mut self.stage {
-                Stage::Payload { to, done } if self.start == self.end => {
+                Stage::Payload { to, done } if self.start == self.end && to.length > VALUE_BYTES_MAX => {
                     let left = to.length - *done;
                     let place = place(parts, to.pe, to.at + *done, left)?;
                     let length = usize::try_from(left).map_err(|_| Broken::Nonsense)?.min(TURN_BYTES_MAX);
@@ -126,7 +129,7 @@ impl Input {
         Ok(())
     }
 
-    /// After a digest less than a header is left, so there is room for more.
+    /// After a digest less than a header or a value is left, so there is room for more.
     fn make_room(&mut self) {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -166,6 +169,10 @@ impl Input {
                     }
                 }
                 Stage::Payload { to, done } => {
+                    if to.length <= VALUE_BYTES_MAX && ((self.end - self.start) as u64) < to.length {
+                        self.stage = Stage::Payload { to, done };
+                        return Ok(());
+                    }
                     let left = usize::try_from(to.length - done).map_err(|_| Broken::Nonsense)?;
                     let bytes = self.take(left);
                     let done = done + bytes.len() as u64;
@@ -232,4 +239,67 @@ fn signal(parts: &Parts, to: &Target) -> Result<(), Broken> {
     let word = unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) };
     word.store(to.signal, Ordering::Release);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::layout::FLAGS_BYTES;
+    use crate::plan::{Plan, TIMEOUT_DEFAULT};
+
+    const VALUE: u64 = 0x1122_3344_5566_7788;
+
+    fn value_at(parts: &Parts) -> u64 {
+        let place = parts.place(0, FLAGS_BYTES as u64, 8).unwrap();
+        // SAFETY: eight aligned bytes, mapped while `parts` lives; nobody else writes them.
+        unsafe { place.cast::<u64>().read_volatile() }
+    }
+
+    /// What is seen of a value of so many bytes after each piece of its frame, which is cut at `cut`.
+    fn seen(length: usize, cut: usize, by_stream: bool) -> [u64; 2] {
+        let plan = Plan {
+            id: 0,
+            members: vec![0, 1],
+            me: 0,
+            bytes: 64,
+            timeout: TIMEOUT_DEFAULT,
+            force_proxy: true,
+        };
+        let (parts, part_bytes) = (Parts::create(&plan).unwrap(), FLAGS_BYTES as u64 + 64);
+        let put = Frame::Put {
+            pe: 0,
+            at: FLAGS_BYTES as u64,
+            length: length as u64,
+            signal_at: NO_SIGNAL,
+            signal: 0,
+        };
+        let whole = [put.encode().as_slice(), &VALUE.to_ne_bytes()[..length]].concat();
+        let mut input = Input::new();
+        let (mut far, near) = UnixStream::pair().unwrap();
+        let near = Stream::from_fd(near.into()).unwrap();
+        [&whole[..cut], &whole[cut..]].map(|piece| {
+            if by_stream {
+                far.write_all(piece).unwrap();
+                input.receive(&near, &parts, part_bytes, &mut |_| {}).unwrap();
+            } else {
+                input.feed(piece, &parts, part_bytes, &mut |_| {}).unwrap();
+            }
+            value_at(&parts)
+        })
+    }
+
+    #[test]
+    fn a_value_is_written_in_one_piece_wherever_its_frame_is_cut() {
+        for by_stream in [false, true] {
+            for cut in 1..FRAME_BYTES + 8 {
+                assert_eq!(seen(8, cut, by_stream), [0, VALUE], "cut at {cut}");
+            }
+            for cut in 1..FRAME_BYTES + 4 {
+                assert_eq!(seen(4, cut, by_stream), [0, VALUE & 0xFFFF_FFFF], "cut at {cut}");
+            }
+        }
+    }
 }

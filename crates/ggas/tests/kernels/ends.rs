@@ -1,9 +1,13 @@
 //! Every wait ends: by its bound, by an abort of any member, by the death of one.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use penstock_ggas::{Heap, Plan};
+
 use crate::mesh::{self, Mesh, Task, Told, Way, say};
-use crate::pe::Pe;
+use crate::pe::{self, Pe};
 
 pub const SOURCE: &str = r#"
 /* What: 0 a wait, 1 a barrier, 2 puts without end. */
@@ -55,7 +59,7 @@ pub fn member(pe: &Pe, told: &Told) {
         assert_eq!(pe.heap.aborted().as_deref(), Some("enough"));
         // All kernels have ended before one begins anew: the test tells them when by this file's name.
         told.wait_for_file("ended");
-        pe.heap.reset().unwrap();
+        pe.heap.reset(1).unwrap();
         say("reset", &[]);
         told.wait_for_file("reset");
         pe.meet();
@@ -63,7 +67,7 @@ pub fn member(pe: &Pe, told: &Told) {
     if how == 0 {
         // The dead one, or another survivor that ended before this one had looked.
         say("reason", &[u64::from(pe.heap.aborted().is_some_and(|why| why.contains("has ended or left")))]);
-        assert!(pe.heap.reset().is_err(), "a member has gone");
+        assert!(pe.heap.reset(2).is_err(), "a member has gone");
     }
 }
 
@@ -155,4 +159,30 @@ fn who_leaves_ends_the_waits_of_the_others() {
         let Some(said) = Mesh::start(&task).finish() else { return };
         assert_eq!(said[1]["ended"][0], ABORTED, "{way:?}");
     }
+}
+
+/// Without a clock rounds are counted. On a busy machine each is a nap, which takes far longer than a look.
+#[test]
+fn a_wait_that_no_clock_is_moved_for_ends_about_at_its_bound() {
+    let Some(device) = pe::device() else { return };
+    let timeout = Duration::from_millis(300);
+    let plan = Plan { id: 9, members: vec![0], me: 0, bytes: 1 << 16, timeout, force_proxy: false };
+    let heap = Arc::new(Heap::create(plan).unwrap());
+    heap.start().unwrap();
+    let pe = Pe::new(&heap, 0, &device, SOURCE, "-cl-std=CL1.2");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 * std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let taken = pe.start_untold("endless", &[0]).end();
+        is_over.store(true, Ordering::Relaxed);
+        eprintln!("a bound of {timeout:?} without a clock took {taken:?}");
+        assert_eq!(pe.word(24), TIMEOUT);
+        assert!(taken < Duration::from_secs(20), "{taken:?}");
+    });
 }

@@ -70,7 +70,7 @@ pub struct Pe {
 /// A kernel in flight.
 pub struct Flight {
     event: Event,
-    _running: Running,
+    _running: Option<Running>,
     began: Instant,
 }
 
@@ -92,13 +92,27 @@ impl Pe {
 
     /// Starts a kernel with the heap and these arguments; `items` in each of `groups`.
     pub fn start(&self, name: &str, args: &[u64], groups: u64, items: u64) -> Flight {
+        self.launch(name, args, (groups, items), Some(self.heap.running()))
+    }
+
+    /// Starts one work-item of which the heap is not told: its clock stands still.
+    pub fn start_untold(&self, name: &str, args: &[u64]) -> Flight {
+        self.launch(name, args, (1, 1), None)
+    }
+
+    fn launch(
+        &self,
+        name: &str,
+        args: &[u64],
+        (groups, items): (u64, u64),
+        running: Option<Running>,
+    ) -> Flight {
         let kernel = Kernel::new(&self.program, name).unwrap();
         kernel.set(0, Arg::Mem(Some(&self.view))).unwrap();
         for (index, arg) in (1..).zip(args) {
             kernel.set(index, Arg::Bytes(&arg.to_ne_bytes())).unwrap();
         }
         let range = Range::checked(1, [0; 3], [groups * items, 1, 1], Some([items, 1, 1])).unwrap();
-        let running = self.heap.running();
         let began = Instant::now();
         let event = self.queue.launch(&kernel, &range, &[], Want::Event).unwrap().unwrap();
         self.queue.flush().unwrap();

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use super::kernel::{argument, range_of};
 use super::run::{self, Buffer, Heap, Run};
 use super::{Opaque, coded, enter};
-use crate::command::{Arg, ObjectId, Range, Rank};
+use crate::command::{Arg, CommandId, ObjectId, Range, Rank};
 use crate::error::Error;
 use crate::heap::resident::{self, Seat};
 use crate::heap::{HeapPlan, Pe, meet};
@@ -234,28 +234,32 @@ pub unsafe extern "C" fn wtr_run_collective_v(
         if kernels.is_null() {
             return Err(Error::Invalid("the kernels are NULL".into()));
         }
-        let before = run.last_collective();
-        let mut requests = Vec::with_capacity(pes.len());
-        for (place, pe) in pes.iter().enumerate() {
-            // SAFETY: there is one for each.
-            let handle = unsafe { kernels.add(place).read() };
-            let kernel = *run.objects().kernels.get(handle)?;
-            if (kernel.rank, kernel.device) != (pe.rank, pe.device) {
-                return Err(Error::Invalid(format!("kernel {place} is of another device than PE {place}")));
+        let requests = |before: &[CommandId]| {
+            let mut requests = Vec::with_capacity(pes.len());
+            for (place, pe) in pes.iter().enumerate() {
+                // SAFETY: there is one for each.
+                let handle = unsafe { kernels.add(place).read() };
+                let kernel = *run.objects().kernels.get(handle)?;
+                if (kernel.rank, kernel.device) != (pe.rank, pe.device) {
+                    return Err(Error::Invalid(format!(
+                        "kernel {place} is of another device than PE {place}"
+                    )));
+                }
+                let mut args = Vec::with_capacity(num_args as usize);
+                for index in 0..num_args as usize {
+                    // SAFETY: there are `num_args` of each.
+                    let (size, value) = unsafe { (sizes.add(index).read(), values.add(index).read()) };
+                    // SAFETY: the caller's promise.
+                    args.push(unsafe { own_argument(&run, (id, heap), place, &kernel, index, size, value) }?);
+                }
+                if !args.contains(&Arg::Heap(id)) {
+                    return Err(Error::Invalid("no argument is the heap: give it as WTR_HEAP(heap)".into()));
+                }
+                let request = Request::Collective { kernel: kernel.id, range, args, after: before.to_vec() };
+                requests.push((pe.rank, pe.device, request));
             }
-            let mut args = Vec::with_capacity(num_args as usize);
-            for index in 0..num_args as usize {
-                // SAFETY: there are `num_args` of each.
-                let (size, value) = unsafe { (sizes.add(index).read(), values.add(index).read()) };
-                // SAFETY: the caller's promise.
-                args.push(unsafe { own_argument(&run, (id, heap), place, &kernel, index, size, value) }?);
-            }
-            if !args.contains(&Arg::Heap(id)) {
-                return Err(Error::Invalid("no argument is the heap: give it as WTR_HEAP(heap)".into()));
-            }
-            let request = Request::Collective { kernel: kernel.id, range, args, after: before.clone() };
-            requests.push((pe.rank, pe.device, request));
-        }
+            Ok(requests)
+        };
         // SAFETY: the caller's promise.
         unsafe { run.collective(heap, requests, wait_evt, evt) }
     });
@@ -338,7 +342,7 @@ pub unsafe extern "C" fn wtr_release_heap(
 ) {
     enter("wtr_release_heap", (), || {
         let run = run::current()?;
-        let heap = run.objects().heaps.remove(heap)?;
+        let heap = run.remove_heap(heap)?;
         // SAFETY: the caller's promise.
         unsafe { release(&run, &heap, wait_evt, evt) }
     });

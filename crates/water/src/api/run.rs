@@ -18,6 +18,9 @@ pub struct Run {
     runtime: Runtime,
     devices: Vec<Device>,
     objects: Mutex<Objects>,
+    /// The last launch over any heap. Held from the reading of it until the next one is issued, so that all devices see launches in one
+    /// order; taken before `objects`.
+    last_collective: Mutex<Vec<CommandId>>,
 }
 
 /// A device that the program chose.
@@ -69,8 +72,6 @@ pub struct Objects {
     pub events: Handles<Event>,
     /// Heaps.
     pub heaps: Handles<Heap>,
-    /// The last launch over any heap.
-    last_collective: Vec<CommandId>,
 }
 
 /// A buffer.
@@ -168,9 +169,8 @@ impl Run {
             kernels: Handles::new("kernel", 3),
             events: Handles::new("event", 4),
             heaps: Handles::new("heap", 5),
-            last_collective: Vec::new(),
         };
-        Self { runtime, devices, objects: Mutex::new(objects) }
+        Self { runtime, devices, objects: Mutex::new(objects), last_collective: Mutex::default() }
     }
 
     /// The devices, in the order of the query.
@@ -246,6 +246,24 @@ impl Run {
         evt: *mut *mut Opaque,
     ) -> Result<Vec<CommandId>, Error> {
         // SAFETY: the caller's promise.
+        let (ids, slot) = unsafe { self.issue(after, requests, wait_evt, evt) }?;
+        // SAFETY: the caller's promise.
+        unsafe { self.settle(&ids, slot, evt) }?;
+        Ok(if slot.is_some() { ids } else { Vec::new() })
+    }
+
+    /// Issues commands; beside them the event that is to stand for them, if one was given.
+    ///
+    /// # Safety
+    /// As for [`Run::command`].
+    unsafe fn issue(
+        &self,
+        after: &[CommandId],
+        requests: Vec<(Rank, u32, Request)>,
+        wait_evt: *mut *mut Opaque,
+        evt: *mut *mut Opaque,
+    ) -> Result<(Vec<CommandId>, Option<*mut Opaque>), Error> {
+        // SAFETY: the caller's promise.
         let mut waits = unsafe { self.waits(wait_evt) }?;
         waits.extend_from_slice(after);
         let slot = if evt.is_null() {
@@ -263,10 +281,23 @@ impl Run {
             requests.into_iter().map(issue).collect::<Vec<_>>()
         };
         let ids = self.runtime.with_root(issue).ok_or(Error::State("this is not the root"))?;
+        Ok((ids, slot))
+    }
+
+    /// Lets the event stand for what was issued, or waits for its end.
+    ///
+    /// # Safety
+    /// As for [`Run::command`]; `slot` is what was issued with `evt`.
+    unsafe fn settle(
+        &self,
+        ids: &[CommandId],
+        slot: Option<*mut Opaque>,
+        evt: *mut *mut Opaque,
+    ) -> Result<(), Error> {
         match slot {
-            None => self.finish(&ids).map(|()| Vec::new()),
+            None => self.finish(ids),
             // SAFETY: the caller's promise.
-            Some(event) => unsafe { self.bind(event, evt, &ids) }.map(|()| ids),
+            Some(event) => unsafe { self.bind(event, evt, ids) },
         }
     }
 
@@ -293,29 +324,39 @@ impl Run {
         Ok(())
     }
 
-    /// The last launch over any heap, if it has not ended.
-    pub fn last_collective(&self) -> Vec<CommandId> {
-        self.objects().last_collective.clone()
+    /// The last launch over any heap. Whoever has it, nobody else issues one.
+    fn collectives(&self) -> MutexGuard<'_, Vec<CommandId>> {
+        self.last_collective.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Issues one launch over a heap: a command for each of its devices.
+    /// Takes a heap away from the program: launches over it come before, or find no heap.
+    pub fn remove_heap(&self, heap: *mut Opaque) -> Result<Heap, Error> {
+        let _alone = self.collectives();
+        self.objects().heaps.remove(heap)
+    }
+
+    /// Issues one launch over a heap: a command for each of its devices. `requests` is told the launch before it.
     ///
     /// # Safety
     /// As for [`Run::command`].
     pub unsafe fn collective(
         &self,
         heap: *mut Opaque,
-        requests: Vec<(Rank, u32, Request)>,
+        requests: impl FnOnce(&[CommandId]) -> Result<Vec<(Rank, u32, Request)>, Error>,
         wait_evt: *mut *mut Opaque,
         evt: *mut *mut Opaque,
     ) -> Result<(), Error> {
+        let mut last = self.collectives();
+        let requests = requests(&last)?;
         let made = self.objects().heaps.get(heap)?.users.clone();
         // SAFETY: the caller's promise.
-        let ids = unsafe { self.commands_after(&made, requests, wait_evt, evt) }?;
-        let mut objects = self.objects();
-        objects.last_collective.clone_from(&ids);
-        objects.heaps.get_mut(heap)?.users = ids;
-        Ok(())
+        let (ids, slot) = unsafe { self.issue(&made, requests, wait_evt, evt) }?;
+        last.clone_from(&ids);
+        // It is still there: who takes it away comes after.
+        self.objects().heaps.get_mut(heap)?.users.clone_from(&ids);
+        drop(last);
+        // SAFETY: the caller's promise.
+        unsafe { self.settle(&ids, slot, evt) }
     }
 
     /// The commands that a command has to wait for.

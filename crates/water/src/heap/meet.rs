@@ -4,7 +4,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use penstock_link::{Address, Key, LinkError, Listener, Stream, accept_hello, open};
@@ -18,6 +19,11 @@ use crate::runtime::hostname;
 /// How long the making of a heap takes at most. Members begin at about the same time; a rank that builds a program meanwhile does so in
 /// another thread, and a full machine lets a process wait for some seconds.
 pub const MEET_MAX: Duration = Duration::from_secs(20);
+
+/// Who connects says its hello at once; strangers are heard so long at most.
+const HELLO_MAX: Duration = Duration::from_secs(2);
+/// So many are heard at a time, each by a thread: a full heap's members, who come at once, and some strangers who say nothing.
+const HEARD_MAX: usize = 80;
 
 const _: () = assert!(TICKET_BYTES == SECRET_BYTES && penstock_wire::hello::KEY_BYTES == SECRET_BYTES);
 
@@ -120,10 +126,23 @@ impl<'a> Meeting<'a> {
         }
         let members = u32::try_from(self.plan.hosts.len()).unwrap_or(u32::MAX);
         let mut left: Vec<u32> = (self.me + 1..members).collect();
+        let door = Door {
+            key: Key::from_bytes(&self.plan.secret),
+            tickets: left.iter().map(|member| (*member, self.ticket(*member))).collect(),
+            deadline: self.deadline,
+        };
+        let (door, (say, hear), mut heard) = (Arc::new(door), channel(), 0);
         while let Some(first) = left.first().copied() {
-            let Some((member, stream)) = self.accept(first, words, &left)? else { continue };
-            left.retain(|it| *it != member);
-            join(member, stream)?;
+            if let Some(stream) = self.accept(first, words, heard)? {
+                heard += usize::from(door.hear(stream, &say));
+            }
+            while let Ok(came) = hear.try_recv() {
+                heard -= 1;
+                if let Some((member, stream)) = came.filter(|(member, _)| left.contains(member)) {
+                    left.retain(|it| *it != member);
+                    join(member, stream)?;
+                }
+            }
         }
         Ok(())
     }
@@ -168,15 +187,12 @@ impl<'a> Meeting<'a> {
         Err(Missed::Unreached { member, host: self.host(member), reason: reasons.join("; ") })
     }
 
-    /// The next member that connects. `None`: somebody else did.
-    fn accept(
-        &self,
-        missing: u32,
-        words: &Receiver<Word>,
-        left: &[u32],
-    ) -> Result<Option<(u32, Stream)>, Missed> {
-        /// Words of other members are looked for so often.
+    /// Whoever connects next, if that is soon. `heard`: so many are heard now.
+    fn accept(&self, missing: u32, words: &Receiver<Word>, heard: usize) -> Result<Option<Stream>, Missed> {
+        /// Words of other members are looked for so often, ...
         const LOOK: Duration = Duration::from_millis(50);
+        /// ... and what threads have heard so often.
+        const LOOK_HEARD: Duration = Duration::from_millis(1);
         while let Ok(word) = words.try_recv() {
             if let Word::Refused { member, reason } = word {
                 return Err(Missed::Refused { member, host: self.host(member), reason });
@@ -186,10 +202,15 @@ impl<'a> Meeting<'a> {
         if now >= self.deadline {
             return Err(Missed::Late { member: missing, host: self.host(missing) });
         }
+        let look = if heard > 0 { LOOK_HEARD } else { LOOK };
+        if heard >= HEARD_MAX {
+            std::thread::sleep(look);
+            return Ok(None);
+        }
         let fds: Vec<BorrowedFd<'_>> = self.listeners.iter().map(AsFd::as_fd).collect();
         let mut polled: Vec<PollFd<'_>> =
             fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        let most = (self.deadline - now).min(LOOK).try_into().ok();
+        let most = (self.deadline - now).min(look).try_into().ok();
         match poll(&mut polled, most.as_ref()) {
             Ok(0) | Err(Errno::INTR) => return Ok(None),
             Ok(_) => {}
@@ -197,24 +218,16 @@ impl<'a> Meeting<'a> {
         }
         let ready = polled.iter().position(|fd| fd.revents().contains(PollFlags::IN));
         let Some(listener) = ready.and_then(|place| self.listeners.get(place)) else { return Ok(None) };
-        let stream = listener.accept().map_err(Missed::Listen)?;
-        Ok(self.let_in(stream, left))
-    }
-
-    /// Whoever connects, if it is a member that is missing. Strangers, who may connect to any port, are sent away and not told of.
-    fn let_in(&self, stream: Stream, left: &[u32]) -> Option<(u32, Stream)> {
-        /// Who connects says its hello at once; strangers hold up the others at most so long.
-        const HELLO_MAX: Duration = Duration::from_secs(2);
-        let own = rustix::process::getuid().as_raw();
-        let deadline = (Instant::now() + HELLO_MAX).min(self.deadline);
-        let accepted = accept_hello(stream, Some(&self.key), &|who| who.uid == own, deadline).ok()?;
-        let member = left.iter().copied().find(|member| self.ticket(*member) == accepted.ticket);
-        let verdict = match (member, accepted.role) {
-            (Some(_), Role::Peer) => Verdict::Welcome,
-            _ => Verdict::WrongTicket,
-        };
-        let stream = accepted.finish(verdict).ok()?;
-        member.map(|member| (member, stream))
+        match listener.accept() {
+            Ok(stream) => Ok(Some(stream)),
+            // Without files for others nobody comes any more.
+            Err(error) if is_out_of_files(&error) => Err(Missed::Listen(error)),
+            // Whoever it was has gone. Not at once again, if it is something that lasts.
+            Err(_) => {
+                std::thread::sleep(LOOK_HEARD);
+                Ok(None)
+            }
+        }
     }
 
     /// What a member brings to be let in. Over TCP it proves the secret beside it, and only this number of it travels.
@@ -229,6 +242,45 @@ impl<'a> Meeting<'a> {
 
     fn host(&self, member: u32) -> String {
         self.plan.hosts.get(member as usize).cloned().unwrap_or_default()
+    }
+}
+
+fn is_out_of_files(error: &LinkError) -> bool {
+    let LinkError::Listen { source, .. } = error else { return false };
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Who is let in, for threads that hear those who connect.
+struct Door {
+    key: Key,
+    tickets: Vec<(u32, [u8; TICKET_BYTES])>,
+    deadline: Instant,
+}
+
+impl Door {
+    /// Hears whoever has connected, in a thread, which ends within [`HELLO_MAX`] and says who it was: no stranger holds up a member. False:
+    /// there is no thread for it.
+    fn hear(self: &Arc<Self>, stream: Stream, say: &Sender<Option<(u32, Stream)>>) -> bool {
+        let (door, say) = (Arc::clone(self), say.clone());
+        let hear = move || {
+            // Nobody listens any more when all members have come.
+            _ = say.send(door.let_in(stream));
+        };
+        std::thread::Builder::new().name("wtr-heap-hello".into()).spawn(hear).is_ok()
+    }
+
+    /// Whoever connects, if it is a member that is missing. Strangers, who may connect to any port, are sent away and not told of.
+    fn let_in(&self, stream: Stream) -> Option<(u32, Stream)> {
+        let own = rustix::process::getuid().as_raw();
+        let deadline = (Instant::now() + HELLO_MAX).min(self.deadline);
+        let accepted = accept_hello(stream, Some(&self.key), &|who| who.uid == own, deadline).ok()?;
+        let member = self.tickets.iter().find(|(_, ticket)| *ticket == accepted.ticket).map(|it| it.0);
+        let verdict = match (member, accepted.role) {
+            (Some(_), Role::Peer) => Verdict::Welcome,
+            _ => Verdict::WrongTicket,
+        };
+        let stream = accepted.finish(verdict).ok()?;
+        member.map(|member| (member, stream))
     }
 }
 
@@ -259,7 +311,6 @@ pub fn secret() -> Result<[u8; SECRET_BYTES], Errno> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{self, Sender};
     use std::thread;
 
     use super::*;
@@ -299,7 +350,7 @@ mod tests {
     }
 
     fn all(plans: &[HeapPlan]) -> Vec<Result<Vec<(u32, bool)>, Missed>> {
-        let (says, hears): (Vec<_>, Vec<_>) = plans.iter().map(|_| mpsc::channel()).unzip();
+        let (says, hears): (Vec<_>, Vec<_>) = plans.iter().map(|_| channel()).unzip();
         thread::scope(|scope| {
             let says = &says;
             let members: Vec<_> = (0..)
@@ -326,11 +377,11 @@ mod tests {
     fn whoever_has_not_the_secret_is_not_let_in() {
         let here = hostname();
         let plans = [plan(&[&here, "localhost"], 1), plan(&[&here, "localhost"], 2)];
-        let (says, hears) = mpsc::channel();
+        let (says, hears) = channel();
         thread::scope(|scope| {
             let meeting = Meeting::open(&plans[0], 0).unwrap();
             says.send(meeting.door()).unwrap();
-            let (stop, stopped) = mpsc::channel();
+            let (stop, stopped) = channel();
             let first = scope.spawn(move || meeting.meet(&stopped, |_, _| Ok::<(), Missed>(())));
             let second = member(&plans[1], 1, &hears, &[]);
             assert!(matches!(second, Err(Missed::Unreached { member: 0, .. })), "{second:?}");
@@ -340,11 +391,34 @@ mod tests {
     }
 
     #[test]
+    fn strangers_who_say_nothing_hold_up_no_member() {
+        let here = hostname();
+        let plan = plan(&[&here, "localhost"], 1);
+        let (says, hears) = channel();
+        thread::scope(|scope| {
+            let meeting = Meeting::open(&plan, 0).unwrap();
+            let Word::Door { addresses, .. } = meeting.door() else { panic!("a door") };
+            let port: u16 = addresses[0].rsplit(':').next().unwrap().parse().unwrap();
+            // One after the other would be heard for longer than members wait.
+            let silent: Vec<_> =
+                (0..12).map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+            says.send(meeting.door()).unwrap();
+            let (_open, nothing) = channel();
+            let first = scope.spawn(move || meeting.meet(&nothing, |_, _| Ok::<(), Missed>(())));
+            let began = Instant::now();
+            assert_eq!(member(&plan, 1, &hears, &[]).unwrap(), [(0, false)]);
+            first.join().unwrap().unwrap();
+            assert!(began.elapsed() < MEET_MAX / 4, "{:?}", began.elapsed());
+            drop(silent);
+        });
+    }
+
+    #[test]
     fn a_member_that_can_not_be_made_holds_up_nobody() {
         let here = hostname();
         let plan = plan(&[&here, &here], 1);
         for (me, other) in [(0, 1), (1, 0)] {
-            let (says, hears) = mpsc::channel();
+            let (says, hears) = channel();
             says.send(Word::Refused { member: other, reason: "its device has memory of its own".into() })
                 .unwrap();
             let began = Instant::now();

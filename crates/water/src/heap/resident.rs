@@ -4,10 +4,12 @@
 use crate::command::{DeviceInfo, Range, Rank};
 use crate::error::Error;
 
-/// `CL_DEVICE_MAX_COMPUTE_UNITS`: so many work-groups a CPU device runs at the same time.
+/// `CL_DEVICE_MAX_COMPUTE_UNITS`: so many work-groups PoCL's devices run at the same time.
 const CL_DEVICE_MAX_COMPUTE_UNITS: u32 = 0x1002;
 /// `CL_DEVICE_NAME`.
 const CL_DEVICE_NAME: u32 = 0x102B;
+/// `CL_DEVICE_VERSION`.
+const CL_DEVICE_VERSION: u32 = 0x102F;
 
 /// One device of a launch.
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +26,15 @@ pub struct Seat<'a> {
 /// sum over them, and the largest of their numbers of compute units. Devices of the pool's nodes are in processes of their own.
 ///
 /// # Errors
-/// [`Error::Resident`] with the numbers; [`Error::Invalid`] without a local size, because only that says how many work-groups there are.
+/// [`Error::Resident`] with the numbers; [`Error::Invalid`] without a local size, because only that says how many work-groups there are, and
+/// without work-items.
 pub fn check(seats: &[Seat<'_>], range: &Range) -> Result<(), Error> {
     let groups = groups(range)?;
+    if groups == 0 {
+        return Err(Error::Invalid(
+            "a collective launch of no work-items would leave its kernels nobody to meet".into(),
+        ));
+    }
     for (place, seat) in seats.iter().enumerate() {
         let shares = |other: &&Seat<'_>| {
             other.rank == seat.rank
@@ -34,8 +42,10 @@ pub fn check(seats: &[Seat<'_>], range: &Range) -> Result<(), Error> {
                 && other.info.in_pool.map(|it| it.node) == seat.info.in_pool.map(|it| it.node)
         };
         let together: Vec<_> = seats.iter().filter(shares).collect();
-        let (count, units) =
-            (together.len() as u64, together.iter().map(|seat| compute_units(seat.info)).max().unwrap_or(0));
+        let (count, units) = (
+            together.len() as u64,
+            together.iter().map(|seat| resident_groups(seat.info)).max().unwrap_or(0),
+        );
         let wanted = groups.saturating_mul(count);
         if wanted > units {
             let name = text(seat.info, CL_DEVICE_NAME);
@@ -73,10 +83,18 @@ fn groups(range: &Range) -> Result<u64, Error> {
     Ok(groups)
 }
 
-fn compute_units(info: &DeviceInfo) -> u64 {
+/// Work-groups that a device runs at the same time for sure. PoCL gives each of its threads one while there are no more than threads;
+/// Intel's runtime was seen to run two work-groups on two units one after the other, so of other drivers one is all that is known.
+fn resident_groups(info: &DeviceInfo) -> u64 {
+    let (version, name) = (text(info, CL_DEVICE_VERSION), text(info, CL_DEVICE_NAME));
+    let is = |text: &str, what| text.to_ascii_lowercase().contains(what);
+    // With oneTBB PoCL leaves it to that what runs where.
+    if !(is(&version, "pocl") || is(&info.platform_version, "pocl")) || is(&name, "tbb") {
+        return 1;
+    }
     let value = info.info.iter().find(|(name, _)| *name == CL_DEVICE_MAX_COMPUTE_UNITS);
     let bytes = value.and_then(|(_, bytes)| bytes.first_chunk::<4>());
-    bytes.map_or(1, |bytes| u64::from(u32::from_ne_bytes(*bytes)))
+    bytes.map_or(1, |bytes| u32::from_ne_bytes(*bytes).max(1).into())
 }
 
 fn text(info: &DeviceInfo, name: u32) -> String {
@@ -95,7 +113,7 @@ mod tests {
                 (CL_DEVICE_MAX_COMPUTE_UNITS, units.to_ne_bytes().to_vec()),
             ],
             platform: platform.into(),
-            platform_version: String::new(),
+            platform_version: "OpenCL 3.0 PoCL 3.1".into(),
             hostname: String::new(),
             in_pool: None,
         }
@@ -115,6 +133,18 @@ mod tests {
         let seats = [Seat { rank: 0, info: &info }];
         assert!(check(&seats, &range(256, 64)).is_ok());
         assert!(is_refused(&seats, &range(320, 64)));
+    }
+
+    #[test]
+    fn of_other_drivers_one_work_group_is_certain() {
+        let intel = DeviceInfo { platform_version: "OpenCL 3.0 LINUX".into(), ..device("B", 4) };
+        let mut tbb = device("A", 4);
+        tbb.info[0].1 = b"cpu-TBB\0".to_vec();
+        for info in [&intel, &tbb] {
+            let seats = [Seat { rank: 0, info }];
+            assert!(check(&seats, &range(64, 64)).is_ok());
+            assert!(is_refused(&seats, &range(128, 64)));
+        }
     }
 
     #[test]
@@ -145,5 +175,6 @@ mod tests {
         assert!(matches!(check(&seats, &Range { local: None, ..range(64, 64) }), Err(Error::Invalid(_))));
         assert!(matches!(check(&seats, &range(65, 64)), Err(Error::Invalid(_))));
         assert!(matches!(check(&seats, &range(64, 0)), Err(Error::Invalid(_))));
+        assert!(matches!(check(&seats, &range(0, 64)), Err(Error::Invalid(_))), "no work-items at all");
     }
 }
