@@ -504,8 +504,9 @@ impl Node {
             let Some(later) = self.jobs.get_mut(&successor) else { continue };
             let fault = outcome.as_ref().err().cloned();
             if later.after.contains(&id) {
+                // Launches over heaps are ordered whatever comes of them.
                 if let Some(fault) = fault
-                    && fails_with(&later.job, id)
+                    && (later.job.work.heap().is_none() || fails_with(&later.job, id))
                 {
                     later.broken.get_or_insert(fault);
                 }
