@@ -28,11 +28,6 @@ pub use header::HEADER;
 pub(crate) use header::with_header;
 pub use launch::Space;
 
-/// How long a kernel waits inside a heap before it gives up, unless the program says otherwise. Some drivers compile a kernel when it
-/// is first launched, while the others of the heap wait already: 14 s were seen with PoCL on a full machine. Twice that is still
-/// short enough for somebody who looks at a program that hangs.
-const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-
 /// What a program may choose of a heap.
 #[derive(Clone, Copy, Debug)]
 pub struct HeapOptions {
@@ -44,7 +39,7 @@ pub struct HeapOptions {
 
 impl Default for HeapOptions {
     fn default() -> Self {
-        Self { timeout: TIMEOUT_DEFAULT, force_proxy: None }
+        Self { timeout: penstock_ggas::TIMEOUT_DEFAULT, force_proxy: None }
     }
 }
 
