@@ -44,6 +44,7 @@ fn run() -> io::Result<()> {
     let log = Logger::new(log).of_worker();
     end_at_panic(log.clone());
     let output = Output::capture()?;
+    penstock_device::share_cpus();
     let (node, problem) = Node::find(addresses);
     let mut problem = problem.map(|problem| problem.to_string());
     let devices: Vec<String> = node.devices().iter().map(penstock_device::Device::name).collect();

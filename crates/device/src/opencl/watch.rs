@@ -238,5 +238,6 @@ fn help() {
             event.fail_now(status);
         }
         look(LOOKS_MAX, true);
+        super::pins::look();
     }
 }

@@ -1,0 +1,103 @@
+//! Threads of drivers that hold on to one CPU.
+//!
+//! A driver for CPUs may think that the host is its own. Intel's runtime ties its threads to CPUs, counted from the same one in
+//! each process. A worker of each client has a driver of its own, so the first threads of all of them come to stand on one CPU
+//! while others idle: a launch of 0.1 ms beside another client's long queue took 4 ms, a tick of the scheduler. So a worker
+//! gives each such thread all CPUs of its process back, once: a driver that insists is left alone.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+
+/// Where one of them is set, who runs the node has said how the threads are to be placed.
+const PLACEMENTS: [&str; 3] = ["POCL_AFFINITY", "DPCPP_CPU_CU_AFFINITY", "SYCL_CPU_CU_AFFINITY"];
+
+/// The CPUs of this process, where its drivers share them with other processes.
+static SHARED: OnceLock<CpuSet> = OnceLock::new();
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+/// A thread may stay tied so long. A look at the 100 threads of a large host takes 0.3 ms: about 0.1 % of a CPU.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+struct State {
+    next_look: Instant,
+    freed: HashSet<i32>,
+}
+
+/// From now on drivers' threads in this process may run on all its CPUs. For a process that shares the host's devices
+/// with others like it; call it before a driver is loaded.
+pub fn share_cpus() {
+    if PLACEMENTS.iter().any(|name| std::env::var_os(name).is_some()) {
+        return;
+    }
+    // On a host with more CPUs than the set has room for, the threads stay where they are.
+    if let Ok(cpus) = sched_getaffinity(None) {
+        SHARED.get_or_init(|| cpus);
+    }
+}
+
+/// Frees the threads that have been tied lately. Does nothing before it is time to look again.
+pub(super) fn look() {
+    let Some(cpus) = SHARED.get() else { return };
+    let now = Instant::now();
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = state.get_or_insert_with(|| State { next_look: now, freed: HashSet::new() });
+    if now >= state.next_look {
+        state.next_look = now + LOOK_EVERY;
+        free(cpus, &mut state.freed);
+    }
+}
+
+fn free(cpus: &CpuSet, freed: &mut HashSet<i32>) {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
+    for task in tasks.flatten() {
+        let Some(number) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(thread) = Pid::from_raw(number) else { continue };
+        let tied = sched_getaffinity(Some(thread)).is_ok_and(|its| its.count() < cpus.count());
+        // A thread may end meanwhile.
+        if tied && freed.insert(number) {
+            _ = sched_setaffinity(Some(thread), cpus);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_tied_thread_is_freed_once() {
+        let all = sched_getaffinity(None).unwrap();
+        if all.count() < 2 {
+            return eprintln!("SKIPPED: this host has one CPU only");
+        }
+        let mut freed = HashSet::new();
+        let mut one = CpuSet::new();
+        one.set((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).unwrap());
+        let (tied, when_tied) = mpsc::channel();
+        let (looked, when_looked) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut seen = Vec::new();
+            for _ in 0..2 {
+                sched_setaffinity(None, &one).unwrap();
+                tied.send(()).unwrap();
+                when_looked.recv().unwrap();
+                seen.push(sched_getaffinity(None).unwrap().count());
+            }
+            seen
+        });
+        for _ in 0..2 {
+            when_tied.recv().unwrap();
+            free(&all, &mut freed);
+            looked.send(()).unwrap();
+        }
+        assert_eq!(
+            thread.join().unwrap(),
+            [all.count(), 1],
+            "freed at first; what is tied again is meant so"
+        );
+    }
+}
