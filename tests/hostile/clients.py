@@ -6,7 +6,8 @@ import struct
 import time
 
 import wire
-from node import is_alive, status_of, wait_for
+from node import wait_for
+from processes import is_alive, status_of
 from wire import Client, frame, image, local_arg, mem_arg, numbers, text, value_arg
 
 MEBI = 1 << 20

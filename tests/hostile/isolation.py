@@ -5,7 +5,8 @@ import os
 import struct
 import time
 
-from node import is_alive, wait_for
+from node import wait_for
+from processes import is_alive
 from wire import Client, image, mem_arg
 
 MEBI = 1 << 20

@@ -1,6 +1,5 @@
 """A daemon to be attacked, and what it may hold before and after."""
 
-import contextlib
 import os
 import resource
 import shutil
@@ -13,6 +12,7 @@ import time
 from pathlib import Path
 
 import wire
+from processes import Roll, children_of, left_memory, shared_memory, status_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -32,60 +32,14 @@ def wait_for(condition, patience, what):
         time.sleep(0.02)
 
 
-def start_of(pid):
-    """When a process began, in ticks since the start of the system; None if there is none. Numbers of processes are used again."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
-    except (OSError, IndexError):
-        return None
-
-
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (OSError, IndexError):
-        return False
-
-
-def status_of(pid, *names):
-    """Sum of lines of /proc/PID/status, in bytes; a process that has just ended has none of them."""
-    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return sum(int(lines.get(name, "0").split()[0]) * 1024 for name in names)
-
-
-def cpu_of(pid):
-    """CPU time of a process, in seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def left_memory(before):
-    """Named shared memory that is new and nobody's: other programs of this machine may have some, and map it while they live."""
-    found, mapped = sorted(set(os.listdir("/dev/shm")) - before), ""
-    for path in Path("/proc").glob("[0-9]*/maps") if found else ():
-        with contextlib.suppress(OSError):
-            mapped += path.read_text(errors="replace")
-    return [name for name in found if f"/dev/shm/{name}" not in mapped]
-
-
-def children_of(pid):
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            found += [int(child) for child in (task / "children").read_text().split()]
-        except OSError:
-            pass
-    return found
-
-
 class Node:
     """One daemon on a Unix socket and on TCP, in a folder of its own."""
 
     def __init__(self):
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-hostile."))
-        self.shm = set(os.listdir("/dev/shm"))
-        self.processes = {}
+        self.shm = shared_memory()
+        self.roll = Roll()
         key = self.folder / "key"
         self.env = dict(os.environ, PENSTOCK_KEY=str(key), POCL_DEVICES="pthread", TMPDIR=str(self.folder))
         for name in ("PENSTOCK_NODES", "PENSTOCK_WORKER"):
@@ -124,17 +78,8 @@ class Node:
 
     def workers(self):
         found = children_of(self.daemon.pid)
-        for pid in found:
-            self.remember(pid)
+        self.roll.add(*found)
         return found
-
-    def remember(self, pid):
-        """One that must have ended when the daemon has."""
-        if began := start_of(pid):
-            self.processes[pid] = began
-
-    def left(self):
-        return [pid for pid, began in self.processes.items() if is_alive(pid) and start_of(pid) == began]
 
     def control(self):
         """The daemon's own account of itself."""
@@ -164,9 +109,9 @@ class Node:
         self.daemon.wait(60)
         self.daemon.stdout.close()
         try:
-            wait_for(lambda: not self.left(), 5, "")
+            wait_for(lambda: not self.roll.left(), 5, "")
         except AssertionError:
-            return f"processes left: {self.left()}"
+            return f"processes left: {self.roll.left()}"
         left = [path.name for path in self.folder.iterdir() if path.name.endswith(".sock")]
         left += left_memory(self.shm)
         return f"files left: {left}" if left else None

@@ -7,7 +7,8 @@ import time
 
 import wire
 from clients import MEBI, ends_alone, memory_of
-from node import is_alive, wait_for
+from node import wait_for
+from processes import is_alive
 from strangers import refused
 from wire import Client, frame
 

@@ -9,7 +9,8 @@ import threading
 import time
 
 import wire
-from node import cpu_of, hangs_up, stranger, wait_for
+from node import hangs_up, stranger, wait_for
+from processes import cpu_of
 from wire import Client, Refused
 
 HELLO_S = 5.0

@@ -143,7 +143,7 @@ class Client:
         self.worker = self.worker_of(description)
         self.next = 100
         self.replies, self.ended, self.data, self.output, self.fault = {}, {}, {}, bytearray(), None
-        node.remember(self.worker)
+        node.roll.add(self.worker)
 
     @staticmethod
     def worker_of(description):

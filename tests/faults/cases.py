@@ -1,0 +1,414 @@
+"""The cases: what is ended or sent, and what must then be true. Each is a function of how many times, of the kind of link, and of a
+folder of its own; it raises `Fault` for what is wrong, and may return a note, which begins with SKIPPED where the system does not allow the case.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from node import ABORTED_WITHIN_S, BIN, ERROR_WITHIN_S, FULL_MACHINE_S, PATIENCE_S, Fault, Node, wait_for
+from processes import is_alive
+
+# Whether --busy was given.
+is_busy = False
+
+
+def slowest(errors_s):
+    """What a case notes of the times after which errors came."""
+    worst_s = max(errors_s, default=0)
+    return f"errors after {worst_s:.1f} s at most" + (", later than the bar" if worst_s > ERROR_WITHIN_S else "")
+
+
+MODES = ["transfers", "kernels", "reads", "maps", "builds"]
+
+
+@contextlib.contextmanager
+def node_in_use(folder, kind):
+    """A node with a client that must notice nothing of what else happens there."""
+    node = Node(folder, kind)
+    other = node.client("steady", 3600)
+    try:
+        other.wait_busy()
+        yield node, other
+        other.process.send_signal(signal.SIGTERM)
+        other.must_be_right(PATIENCE_S)
+        node.must_serve()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            other.process.kill()
+        node.stop()
+
+
+def must_live(other):
+    if other.process.poll() is not None:
+        raise Fault(f"the other client ended: {other.lines[-3:]}")
+
+
+def kill_clients(times, kind, folder):
+    """Clients end; the worker ends, the daemon and another client go on."""
+    with node_in_use(folder, kind) as (node, other):
+        before = set(node.workers())
+        for turn in range(times):
+            client = node.client(MODES[turn % len(MODES)])
+            client.wait_busy()
+            time.sleep(random.uniform(0, 0.05))
+            node.workers()
+            client.kill()
+            must_live(other)
+        # Spare workers may be new ones, but there are no more than before.
+        wait_for(lambda: len(node.workers()) <= len(before) + 1, PATIENCE_S, lambda: f"workers left: {len(node.workers())}, before {len(before)}")
+
+
+def kill_workers(times, kind, folder):
+    """A worker ends: its client gets an error in time, the daemon and another client go on."""
+    errors_s = []
+    with node_in_use(folder, kind) as (node, other):
+        for turn in range(times):
+            known = node.workers()
+            client = node.client(MODES[turn % len(MODES)])
+            client.wait_busy()
+            time.sleep(random.uniform(0.02, 0.08))
+            busy = worker_of(client, node)
+            if busy is None:
+                raise Fault(f"no worker found for the client (before: {len(known)})")
+            since = time.monotonic()
+            os.kill(busy, signal.SIGKILL)
+            errors_s.append(client.must_get_error(since))
+            must_live(other)
+    return slowest(errors_s)
+
+
+def inodes_of(pid):
+    found = set()
+    with contextlib.suppress(OSError):
+        for fd in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                name = os.readlink(fd)
+                if name.startswith("socket:["):
+                    found.add(int(name[8:-1]))
+    return found
+
+
+def worker_of(client, node):
+    """The worker at the other end of the client's socket, as the kernel's tables tell (ss knows both ends)."""
+    mine = inodes_of(client.process.pid)
+    peers = set()
+    listing = subprocess.run(["ss", "-xnp"], capture_output=True, text=True).stdout
+    for line in listing.splitlines():
+        fields = line.split()
+        # Netid State Recv-Q Send-Q Local Address:Port(inode) Peer Address:Port(inode) Process
+        numbers = [int(field) for field in fields if field.isdigit()]
+        if len(numbers) >= 4 and numbers[2] in mine:
+            peers.add(numbers[3])
+    ports = set()
+    listing = subprocess.run(["ss", "-tnpe"], capture_output=True, text=True).stdout
+    for line in listing.splitlines():
+        fields = line.split()
+        if len(fields) >= 5 and f"pid={client.process.pid}," in line:
+            ports.add((fields[4], fields[3]))
+    for pid in node.workers():
+        if inodes_of(pid) & peers:
+            return pid
+        for line in listing.splitlines():
+            fields = line.split()
+            if len(fields) >= 5 and f"pid={pid}," in line and (fields[3], fields[4]) in ports:
+                return pid
+    return None
+
+
+def kill_daemons(times, kind, folder):
+    """The daemon ends: its workers may finish their clients' work, or the clients get an error. A new one starts."""
+    for turn in range(times):
+        node = Node(folder, kind, 0)
+        client = node.client(MODES[turn % len(MODES)], 2)
+        client.wait_busy()
+        time.sleep(random.uniform(0, 0.05))
+        node.workers()
+        since = time.monotonic()
+        node.daemon.kill()
+        node.daemon.wait()
+        # The load ends by itself after 2 seconds: right, or with an error in time.
+        try:
+            client.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            client.kill()
+            raise Fault(f"a client hangs after the daemon's end: {client.lines[-3:]}") from None
+        client.reader.join(2)
+        if client.process.returncode < 0 or any("wrong" in line for line in client.lines):
+            raise Fault(f"a client ended with {client.process.returncode}: {client.lines[-3:]}")
+        late = [stamp for line, stamp in zip(client.lines, client.stamps) if line.startswith("error") and stamp - since > ERROR_WITHIN_S + FULL_MACHINE_S]
+        if late:
+            raise Fault(f"an error came {late[0] - since:.1f} s after the daemon's end")
+        node.nothing_left()
+    Node(folder, kind, 0).stop()
+
+
+def kill_one_of_two(times, kind, folder):
+    """One node of two ends: commands on it fail in time, the process goes on."""
+    errors_s = []
+    for turn in range(times):
+        first, second = Node(folder, "unix", 0), Node(folder, "tcp", 1)
+        try:
+            client = first.client("both", nodes=[first, second])
+            client.wait_busy()
+            time.sleep(random.uniform(0.02, 0.08))
+            for node in (first, second):
+                node.workers()
+            # The whole node: its daemon and all its workers.
+            victim = second if turn % 2 else first
+            since = time.monotonic()
+            for pid in [victim.daemon.pid, *victim.workers()]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            victim.daemon.wait()
+            errors_s.append(client.must_get_error(since))
+        finally:
+            for node in (first, second):
+                if node.daemon.poll() is None:
+                    node.stop()
+                for path in Path(folder).glob("*.sock"):
+                    path.unlink()
+    return slowest(errors_s)
+
+
+def kill_member(times, kind, folder):
+    """Kernels on two nodes wait for each other in a heap, and the worker of one ends: the other one's kernel leaves in time. Over Unix
+    sockets the two share memory, over TCP they have proxies."""
+    first, second = Node(folder, kind, 0), Node(folder, kind, 1)
+    aborted_s = []
+    try:
+        for turn in range(times):
+            client = first.client("heap", nodes=[first, second])
+            client.wait_busy()
+            time.sleep(random.uniform(0, 0.05))
+            for node in (first, second):
+                node.workers()
+            workers = [worker_of(client, node) for node in (first, second)]
+            if None in workers:
+                raise Fault("no worker found for the client")
+            since = time.monotonic()
+            os.kill(workers[turn % 2], signal.SIGKILL)
+            aborted_s.append(client.must_be_aborted(since))
+        # And where the client itself ends, no kernel that waits keeps its worker.
+        for _ in range(max(1, times // 10)):
+            client = first.client("heap", nodes=[first, second])
+            client.wait_busy()
+            workers = [worker_of(client, node) for node in (first, second)]
+            client.kill()
+            wait_for(lambda left=workers: not any(map(is_alive, left)), 5, lambda left=workers: f"workers of an ended client left: {left}")
+        first.must_serve()
+        second.must_serve()
+    finally:
+        first.stop()
+        second.stop()
+    late = sum(seconds > ABORTED_WITHIN_S for seconds in aborted_s)
+    if late and not is_busy:
+        raise Fault(f"{late} of {len(aborted_s)} kernels left later than {ABORTED_WITHIN_S:.0f} s, the last one after {max(aborted_s):.1f} s")
+    worst_ms, middle_ms = 1e3 * max(aborted_s), 1e3 * sorted(aborted_s)[len(aborted_s) // 2]
+    return f"{len(aborted_s) - late} of {len(aborted_s)} kernels aborted within {ABORTED_WITHIN_S:.0f} s (median {middle_ms:.1f} ms, worst {worst_ms:.1f} ms)"
+
+
+def end_links(pid, port):
+    """Ends the connections of a process to a port of this host, as a network would. How many there were."""
+    ended, pidfd = 0, os.pidfd_open(pid)
+    libc = ctypes.CDLL(None, use_errno=True)
+    for number in [int(fd.name) for fd in Path(f"/proc/{pid}/fd").iterdir()]:
+        # pidfd_getfd
+        copy = libc.syscall(438, pidfd, number, 0)
+        if copy < 0:
+            # A container may forbid it, and then for all.
+            if ctypes.get_errno() in (errno.EPERM, errno.ENOSYS):
+                os.close(pidfd)
+                raise PermissionError("a process may not take a descriptor of another here")
+            continue
+        try:
+            with socket.socket(fileno=copy) as link:
+                if link.family == socket.AF_INET and link.getpeername()[1] == port:
+                    link.shutdown(socket.SHUT_RDWR)
+                    ended += 1
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.close(copy)
+    os.close(pidfd)
+    return ended
+
+
+def lose_link(times, kind, folder):
+    """The link between two workers ends, and both live: what was under way fails in time, and then the client relays."""
+    for _ in range(times):
+        first, second = Node(folder, "unix", 0), Node(folder, "tcp", 1)
+        try:
+            client = first.client("again", nodes=[first, second])
+            client.wait_busy()
+            port = int(second.address.rsplit(":", 1)[1])
+            try:
+                links = sum(end_links(pid, port) for pid in first.workers())
+            except PermissionError as why:
+                client.kill()
+                return f"SKIPPED: {why}"
+            if not links:
+                raise Fault("the workers have no link")
+            seen = len(client.lines)
+            wait_for(lambda: client.lines[seen:].count("right") > 10, PATIENCE_S, lambda: f"nothing works without the link: {client.lines[seen:seen + 5]}")
+            failed = sum(line.startswith("failed") for line in client.lines)
+            if failed > 5:
+                raise Fault(f"{failed} turns failed: a lost link is still used")
+            client.process.send_signal(signal.SIGTERM)
+            client.must_be_right(PATIENCE_S)
+        finally:
+            first.stop()
+            second.stop()
+
+
+def dial(node):
+    kind, rest = node.address.split(":", 1)
+    if kind == "unix":
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(rest)
+    else:
+        host, port = rest.rsplit(":", 1)
+        connection = socket.create_connection((host, int(port)))
+    connection.settimeout(PATIENCE_S)
+    return connection
+
+
+def silent_connections(times, kind, folder):
+    """A thousand connections that say nothing: the daemon serves on, and drops them in time."""
+    node = Node(folder, kind)
+    connections = []
+    try:
+        for _ in range(min(1000, times * 50)):
+            with contextlib.suppress(OSError):
+                connections.append(dial(node))
+        started = time.monotonic()
+        node.must_serve()
+        served_s = time.monotonic() - started
+        if served_s > 30:
+            raise Fault(f"a client had to wait {served_s:.1f} s")
+        dropped = 0
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                while connection.recv(4096):
+                    pass
+                dropped += 1
+        if dropped < len(connections):
+            raise Fault(f"{len(connections) - dropped} of {len(connections)} silent connections are still open after {PATIENCE_S} s")
+        node.must_serve()
+    finally:
+        for connection in connections:
+            connection.close()
+        node.stop()
+
+
+def garbage(times, kind, folder):
+    """Random bytes, cut-off beginnings, lengths that lie: refused, and the daemon serves on."""
+    node = Node(folder, kind)
+    generator = random.Random(1)
+    try:
+        for turn in range(times * 20):
+            connection = dial(node)
+            size = generator.choice([1, 4, 31, 32, 64, 200, 4096, 100000])
+            if turn % 4 == 0:
+                sent = generator.randbytes(size)
+            elif turn % 4 == 1:
+                sent = b"\xff" * size
+            elif turn % 4 == 2:
+                sent = bytes(size)
+            else:
+                # What a real client says first, then garbage: the beginning comes from a real one.
+                sent = real_hello(node)[: generator.randrange(1, 200)] + generator.randbytes(size)
+            with contextlib.suppress(OSError):
+                connection.sendall(sent)
+                if turn % 3 == 0:
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.settimeout(10)
+                    while connection.recv(4096):
+                        pass
+            connection.close()
+        node.must_serve()
+    finally:
+        node.stop()
+
+
+_hello = {}
+
+
+def real_hello(node):
+    """The first bytes that a client says, caught by a listener that answers nothing."""
+    if node.kind not in _hello:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        fake = type("Fake", (), {"address": f"tcp:127.0.0.1:{listener.getsockname()[1]}"})
+        client = node.client("check", nodes=[fake])
+        listener.settimeout(PATIENCE_S)
+        try:
+            connection, _ = listener.accept()
+            connection.settimeout(PATIENCE_S)
+            _hello[node.kind] = connection.recv(65536)
+            connection.close()
+        except OSError as error:
+            raise Fault(f"a client says no hello: {error}") from None
+        finally:
+            listener.close()
+            client.kill()
+    return _hello[node.kind]
+
+
+def replayed_hello_in_pieces(times, kind, folder):
+    """A right beginning, cut off at every byte."""
+    node = Node(folder, kind)
+    try:
+        start = real_hello(node)
+        for length in range(0, len(start) + 1, max(1, len(start) // (times * 10))):
+            connection = dial(node)
+            with contextlib.suppress(OSError):
+                connection.sendall(start[:length])
+            connection.close()
+        node.must_serve()
+    finally:
+        node.stop()
+
+
+def wrong_keys(times, kind, folder):
+    """No key, another key: refused with a message, and nothing is served."""
+    node = Node(folder, "tcp")
+    try:
+        other = Path(folder) / "other-key"
+        subprocess.run([BIN / "penstock", "key", "--create"], env=dict(os.environ, PENSTOCK_KEY=str(other)), check=True, stdout=subprocess.DEVNULL)
+        for key in (str(other), str(Path(folder) / "missing")):
+            for _ in range(min(times, 5)):
+                right, node.env["PENSTOCK_KEY"] = node.env["PENSTOCK_KEY"], key
+                client = node.client("check")
+                node.env["PENSTOCK_KEY"] = right
+                try:
+                    client.process.wait(PATIENCE_S)
+                except subprocess.TimeoutExpired:
+                    client.kill()
+                    raise Fault("a client with a wrong key hangs") from None
+                if client.process.returncode == 0:
+                    raise Fault(f"a client with key {key} was served")
+        node.must_serve()
+    finally:
+        node.stop()
+
+
+CASES = {
+    "client killed": (kill_clients, ("unix", "tcp")),
+    "worker killed": (kill_workers, ("unix", "tcp")),
+    "daemon killed": (kill_daemons, ("unix", "tcp")),
+    "node of two killed": (kill_one_of_two, ("two",)),
+    "member of a heap killed": (kill_member, ("unix", "tcp")),
+    "link of two lost": (lose_link, ("two",)),
+    "silent connections": (silent_connections, ("unix", "tcp")),
+    "garbage": (garbage, ("unix", "tcp")),
+    "cut-off hello": (replayed_hello_in_pieces, ("tcp",)),
+    "wrong keys": (wrong_keys, ("tcp",)),
+}

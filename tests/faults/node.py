@@ -1,0 +1,181 @@
+"""A daemon whose processes are ended, and the clients that work on it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from processes import Roll, tree
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
+LOAD = TARGET / "programs" / "fault-load"
+# The bar of the project ...
+ERROR_WITHIN_S = 2.0
+# ... and what a full machine may add to it: threads that get no processor do not count. The worst is told in each line.
+FULL_MACHINE_S = 6.0
+# The same for kernels in a heap of which a member ends. Later is a failure; with --busy, where other programs take the cores, only
+# what is later than FULL_MACHINE_S more.
+ABORTED_WITHIN_S = 1.0
+# What is not there after so long never comes.
+PATIENCE_S = 60
+
+
+class Fault(Exception):
+    """What a case found."""
+
+
+def build_load():
+    source = HERE / "load.c"
+    LOAD.parent.mkdir(parents=True, exist_ok=True)
+    if not LOAD.exists() or LOAD.stat().st_mtime < source.stat().st_mtime:
+        options = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", f"-I{ROOT / 'include'}"]
+        subprocess.run(["gcc", *options, "-o", LOAD, source, "-lOpenCL"], check=True)
+
+
+def wait_for(condition, patience_s, what):
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.02)
+    raise Fault(what() if callable(what) else what)
+
+
+def stacks_of(pid):
+    """Where the threads of a process that hangs are; empty without gdb."""
+    if not shutil.which("gdb"):
+        return ""
+    command = ["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all backtrace 14"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    return "".join(f"\n        | {line[:200]}" for line in said.splitlines() if line.startswith(("#", "Thread")))
+
+
+class Node:
+    """One daemon in a folder of its own."""
+
+    def __init__(self, folder, kind, number=0):
+        self.folder, self.kind = Path(folder), kind
+        self.key = self.folder / "key"
+        self.env = dict(os.environ, PENSTOCK_KEY=str(self.key), POCL_DEVICES="pthread", TMPDIR=str(self.folder))
+        if not self.key.exists():
+            subprocess.run([BIN / "penstock", "key", "--create"], env=self.env, check=True, stdout=subprocess.DEVNULL)
+            (self.folder / "vendors").mkdir()
+            (self.folder / "vendors/penstock.icd").write_text(f"{BIN / 'libpenstock_opencl.so'}\n")
+        self.socket = f"node{number}.sock"
+        listen = f"unix:{self.folder}/{self.socket}" if kind == "unix" else "tcp:127.0.0.1:0"
+        self.log = open(self.folder / f"daemon{number}.log", "a")
+        self.daemon = subprocess.Popen([BIN / "penstock", "serve", "--listen", listen], env=self.env, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        timer = threading.Timer(PATIENCE_S, self.daemon.kill)
+        timer.start()
+        line = self.daemon.stdout.readline()
+        timer.cancel()
+        if not line.startswith("listening on "):
+            raise Fault(f"the daemon did not start: {Path(self.log.name).read_text()[-500:]}")
+        self.address = line.removeprefix("listening on ").strip()
+        self.roll = Roll()
+
+    def client(self, mode, *more, nodes=None):
+        vendors = str(self.folder / "vendors")
+        addresses = ",".join(node.address for node in nodes or [self])
+        env = dict(self.env, OCL_ICD_VENDORS=vendors, OPENCL_VENDOR_PATH=vendors, PENSTOCK_NODES=addresses)
+        return Client([LOAD, mode, *map(str, more)], env)
+
+    def workers(self):
+        found = tree(self.daemon.pid)
+        self.roll.add(*found)
+        return found
+
+    def must_serve(self):
+        """A new client gets right results."""
+        if self.daemon.poll() is not None:
+            raise Fault(f"the daemon ended with {self.daemon.returncode}")
+        self.client("check").must_be_right(PATIENCE_S)
+
+    def stop(self):
+        self.workers()
+        self.daemon.send_signal(signal.SIGTERM)
+        try:
+            self.daemon.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()
+            self.daemon.wait()
+            raise Fault("the daemon does not end on SIGTERM") from None
+        self.nothing_left()
+
+    def nothing_left(self):
+        wait_for(lambda: not self.roll.left(), PATIENCE_S, lambda: f"processes left: {self.roll.left()}")
+        left = [path.name for path in self.folder.iterdir() if path.name == self.socket]
+        if left and self.daemon.returncode != -signal.SIGKILL:
+            raise Fault(f"sockets left: {left}")
+
+
+class Client:
+    """A process of load.c; its lines tell what it does."""
+
+    def __init__(self, command, env):
+        self.process = subprocess.Popen([str(part) for part in command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.lines, self.stamps = [], []
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip())
+            self.stamps.append(time.monotonic())
+
+    def wait_busy(self):
+        wait_for(lambda: any(line.startswith("busy") for line in self.lines) or self.process.poll() is not None, PATIENCE_S, "the client did not get to work")
+        if self.process.poll() is not None:
+            raise Fault(f"the client ended early: {self.lines[-3:]}")
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def must_be_right(self, patience_s):
+        """Ends by itself, with right results."""
+        try:
+            self.process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Fault(f"a client hangs: {self.lines[-3:]}") from None
+        self.reader.join(2)
+        if self.process.returncode != 0:
+            raise Fault(f"a client ended with {self.process.returncode}: {self.lines[-3:]}")
+
+    def must_get_error(self, since):
+        """Says "error CODE" in time after the kill, and ends in order. After how many seconds."""
+        try:
+            self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            stacks = stacks_of(self.process.pid)
+            self.kill()
+            raise Fault(f"a client hangs after the kill: {self.lines[-3:]}{stacks}") from None
+        self.reader.join(2)
+        code = self.process.returncode
+        if code < 0:
+            raise Fault(f"a client was ended by signal {-code}: {self.lines[-3:]}")
+        errors = [stamp for line, stamp in zip(self.lines, self.stamps) if line.startswith("error")]
+        if not errors:
+            raise Fault(f"a client noticed nothing and ended with {code}: {self.lines[-3:]}")
+        if errors[0] - since > ERROR_WITHIN_S + FULL_MACHINE_S:
+            raise Fault(f"the error came after {errors[0] - since:.1f} s")
+        if any("wrong" in line for line in self.lines):
+            raise Fault(f"wrong results: {self.lines[-3:]}")
+        return errors[0] - since
+
+    def must_be_aborted(self, since):
+        """A heap's kernel on the other device leaves in time after the kill, and the client ends in order. After how many seconds."""
+        self.must_be_right(PATIENCE_S)
+        aborted = [stamp - since for line, stamp in zip(self.lines, self.stamps) if line.startswith("aborted")]
+        if len(aborted) != 1 or sum(line.startswith("lost") for line in self.lines) != 1:
+            raise Fault(f"one device is lost and one aborted, but: {self.lines[-4:]}")
+        if aborted[0] > ABORTED_WITHIN_S + FULL_MACHINE_S:
+            raise Fault(f"the kernel left after {aborted[0]:.1f} s")
+        return aborted[0]
