@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,37 +13,6 @@
 
 #define REPEAT_MAX 1000
 #define RANKS_MAX 64
-
-void fail(const char *format, ...) {
-    va_list list;
-    fflush(stdout);
-    fprintf(stderr, "%s: ", app_name);
-    va_start(list, format);
-    vfprintf(stderr, format, list);
-    va_end(list);
-    fprintf(stderr, "\n");
-    exit(1);
-}
-
-double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-void *allocate(size_t count, size_t size) {
-    void *memory = calloc(count, size);
-    if (!memory) fail("no memory for %zu times %zu bytes", count, size);
-    return memory;
-}
-
-/* A Weyl sequence, mixed by two rounds of multiply and xor-shift. */
-float random_unit(uint64_t seed, uint64_t index) {
-    uint64_t bits = (seed << 48) + (index + 1) * 0x9e3779b97f4a7c15u;
-    bits = (bits ^ (bits >> 32)) * 0xd6e8feb86659fd93u;
-    bits = (bits ^ (bits >> 32)) * 0xd6e8feb86659fd93u;
-    return (float)((bits ^ (bits >> 32)) >> 40) * 0x1p-24f;
-}
 
 uint64_t share_of(uint64_t total, unsigned index, unsigned count) {
     return total / count + (index < total % count);
@@ -70,37 +38,19 @@ static void print_help(FILE *file) {
           file);
 }
 
-static uint64_t number(const char *name, const char *text) {
-    char *end = NULL;
-    const unsigned long long value = text ? strtoull(text, &end, 10) : 0;
-    if (!text || end == text || *end || value == 0 || *text == '-') fail("%s wants a number above 0", name);
-    return value;
-}
-
-/* `stencil.cl` beside the program, wherever that is called from. */
-static const char *kernel_beside_program(void) {
-    static char path[PATH_MAX];
-    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (length < 0) fail("cannot tell where this program is; say where its kernels are with --kernel");
-    path[length] = 0;
-    char *name = strrchr(path, '/') + 1;
-    snprintf(name, sizeof path - (size_t)(name - path), "%s.cl", app_name);
-    return path;
-}
-
 static bool read_setting(struct options *options, const char *name, const char *value) {
     for (size_t i = 0; app_settings[i].name; i++)
         if (strncmp(name, "--", 2) == 0 && strcmp(name + 2, app_settings[i].name) == 0) {
-            options->value[i] = number(name, value);
+            options->value[i] = option_number(name, value);
             return true;
         }
     return false;
 }
 
 static bool read_value(struct options *options, const char *name, const char *value) {
-    if (strcmp(name, "--groups") == 0) options->groups = number(name, value);
-    else if (strcmp(name, "--repeat") == 0) options->repeat = number(name, value);
-    else if (strcmp(name, "--timeout-ms") == 0) options->timeout_ms = number(name, value);
+    if (strcmp(name, "--groups") == 0) options->groups = option_number(name, value);
+    else if (strcmp(name, "--repeat") == 0) options->repeat = option_number(name, value);
+    else if (strcmp(name, "--timeout-ms") == 0) options->timeout_ms = option_number(name, value);
     else if (strcmp(name, "--devices") == 0) options->devices = value;
     else if (strcmp(name, "--kernel") == 0) options->kernel = value;
     else if (strcmp(name, "--idle") == 0) options->idle_s = value ? atof(value) : 0;

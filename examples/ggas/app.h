@@ -9,10 +9,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include <wtr_ext.h>
+
+#include "../common/helpers.h"
 
 #define SETTINGS_MAX 6
 #define PES_MAX 64
@@ -36,7 +36,7 @@ struct options {
 
 /* ---- The application: stencil.c or nbody.c ---- */
 
-extern const char *const app_name;
+/* And app_name, which the helpers know. */
 extern const struct setting app_settings[]; /* the last has no name */
 
 /* A serial computation, which rounds otherwise, can be compared with after so many steps at most. */
@@ -59,13 +59,6 @@ double app_error(const float *result);
 wtr_heap *app_heap(void);
 void app_release(void);
 
-/* ---- Helpers ---- */
-
-_Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-double seconds(void);
-void *allocate(size_t count, size_t size);
-/* In [0, 1), the same on every machine. */
-float random_unit(uint64_t seed, uint64_t index);
 /* The part of `total` things that place `index` of `count` has; the first have one more where it does not come out even. */
 uint64_t share_of(uint64_t total, unsigned index, unsigned count);
 

@@ -12,7 +12,7 @@ FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(CFLAGS) -I$(WATER_INCLUDE) -I$(E
 
 all: $(APPS:%=$(OUT)/%) $(APPS:%=$(OUT)/%.cl)
 
-$(APPS:%=$(OUT)/%): $(OUT)/%: %.c app.c app.h $(wildcard $(WATER_INCLUDE)/*.h) $(wildcard $(ENERGY_INCLUDE)/*.h)
+$(APPS:%=$(OUT)/%): $(OUT)/%: %.c app.c ../common/helpers.c app.h ../common/helpers.h $(wildcard $(WATER_INCLUDE)/*.h) $(wildcard $(ENERGY_INCLUDE)/*.h)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $(filter %.c,$^) -L$(LIBRARIES) -lwater -lpenstock_energy -Wl,-rpath,'$(RPATH)' -lm
 

@@ -8,11 +8,11 @@
 #include "matmul.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+const char *const app_name = "matmul";
 
 /* B is stored transposed, so that a vertical slice of B is one piece of memory, as a horizontal one of A is. */
 static const char *const kernel_source =
@@ -67,23 +67,6 @@ struct worker {
     double clock_offset_s;   /* host clock minus device clock, at most */
     bool clock_known;
 };
-
-double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-void fail(const char *format, ...) {
-    va_list list;
-    fflush(stdout);
-    fprintf(stderr, "matmul: ");
-    va_start(list, format);
-    vfprintf(stderr, format, list);
-    va_end(list);
-    fprintf(stderr, "\n");
-    exit(1);
-}
 
 const char *error_name(cl_int code) {
     static const struct {

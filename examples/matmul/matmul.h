@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
+
+#include "../common/helpers.h"
 
 /* Penstock tells on which host a platform or device is; other platforms do not know these queries. */
 #ifndef CL_PLATFORM_HOSTNAME_PENSTOCK
@@ -58,8 +59,6 @@ bool timeline_write(const char *file, const struct device *devices, size_t count
                     const struct options *options);
 
 const char *error_name(cl_int code);
-_Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-double seconds(void);
 
 #define CALL(call)                                                                                          \
     do {                                                                                                    \

@@ -22,13 +22,6 @@ static const char *const help =
     "  --timeline FILE    write a picture of what ran when (SVG)\n"
     "  --json             print JSON\n";
 
-static size_t number(const char *name, const char *text) {
-    char *end = NULL;
-    unsigned long long value = text ? strtoull(text, &end, 10) : 0;
-    if (!text || end == text || *end || value == 0) fail("%s wants a number above 0%s%s", name, text ? ", not " : "", text ? text : "");
-    return (size_t)value;
-}
-
 static void paper_sizes(struct options *options, const char *which) {
     static const struct {
         const char *name;
@@ -49,11 +42,11 @@ bool options_read(struct options *options, int argc, char **argv, int *exit_code
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         bool takes_value = true;
-        if (strcmp(name, "--n") == 0) options->n = number(name, value);
-        else if (strcmp(name, "--slice") == 0) options->slice = number(name, value);
+        if (strcmp(name, "--n") == 0) options->n = option_number(name, value);
+        else if (strcmp(name, "--slice") == 0) options->slice = option_number(name, value);
         else if (strcmp(name, "--paper") == 0) paper_sizes(options, value);
-        else if (strcmp(name, "--depth") == 0) options->depth = number(name, value);
-        else if (strcmp(name, "--rounds") == 0) options->rounds = (unsigned)number(name, value);
+        else if (strcmp(name, "--depth") == 0) options->depth = option_number(name, value);
+        else if (strcmp(name, "--rounds") == 0) options->rounds = (unsigned)option_number(name, value);
         else if (strcmp(name, "--platform") == 0) options->platform = value;
         else if (strcmp(name, "--devices") == 0) options->devices = value;
         else if (strcmp(name, "--timeline") == 0) options->timeline = value;

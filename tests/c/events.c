@@ -3,19 +3,6 @@
 
 #include <unistd.h>
 
-static cl_int status_of(cl_event event) {
-    cl_int status = 12345;
-    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
-    return status;
-}
-
-static cl_event user_event(void) {
-    cl_int code;
-    cl_event event = clCreateUserEvent(context, &code);
-    OK(code);
-    return event;
-}
-
 TEST(info) {
     unsigned char bytes[64];
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
@@ -85,7 +72,7 @@ TEST(command_types) {
 TEST(user_event_holds_a_command) {
     unsigned char bytes[64], back[64];
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
-    cl_event gate = user_event(), written;
+    cl_event gate = make_user_event(context), written;
     write_pattern(queue, mem, 64, 1);
     pattern(bytes, 64, 2);
     CHECK(status_of(gate) == CL_SUBMITTED);
@@ -109,7 +96,7 @@ TEST(failed_user_event_ends_dependents) {
     unsigned char bytes[64] = {0};
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
     cl_command_queue own = make_queue(context, device, 0);
-    cl_event gate = user_event(), after;
+    cl_event gate = make_user_event(context), after;
     write_pattern(queue, mem, 64, 3);
     OK(clEnqueueWriteBuffer(own, mem, CL_FALSE, 0, 64, bytes, 1, &gate, &after));
     OK(clFlush(own));
@@ -124,7 +111,7 @@ TEST(failed_user_event_ends_dependents) {
 }
 
 TEST(user_event_errors) {
-    cl_event gate = user_event();
+    cl_event gate = make_user_event(context);
     REFUSED(CL_INVALID_CONTEXT, clCreateUserEvent(NULL, &err));
     GIVES(CL_INVALID_EVENT, clSetUserEventStatus(NULL, CL_COMPLETE));
     GIVES(CL_INVALID_VALUE, clSetUserEventStatus(gate, CL_RUNNING));
@@ -180,7 +167,7 @@ TEST(diamond_of_events) {
     cl_program program = build(context, source, NULL);
     cl_kernel put = make_kernel(program, "put"), sum = make_kernel(program, "sum");
     cl_command_queue queues[4];
-    cl_event events[4], gate = user_event(), done;
+    cl_event events[4], gate = make_user_event(context), done;
     cl_uint zero[5] = {0}, result = 0;
     const size_t one = 1;
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof zero, zero);
@@ -214,7 +201,7 @@ TEST(diamond_of_events) {
 TEST(released_event_still_orders) {
     unsigned char bytes[4096];
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 4096, NULL);
-    cl_event gate = user_event(), written;
+    cl_event gate = make_user_event(context), written;
     cl_command_queue other = make_queue(context, device, 0);
     pattern(bytes, 4096, 5);
     OK(clEnqueueWriteBuffer(queue, mem, CL_FALSE, 0, 4096, bytes, 1, &gate, &written));
@@ -238,7 +225,7 @@ TEST(wait_list_errors) {
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
     cl_context other = make_context(1, &device);
     cl_int code;
-    cl_event foreign = clCreateUserEvent(other, &code), own = user_event(), null = NULL;
+    cl_event foreign = clCreateUserEvent(other, &code), own = make_user_event(context), null = NULL;
     OK(code);
     GIVES(CL_INVALID_EVENT_WAIT_LIST, clEnqueueReadBuffer(queue, mem, CL_FALSE, 0, 64, bytes, 1, NULL, NULL));
     GIVES(CL_INVALID_EVENT_WAIT_LIST, clEnqueueReadBuffer(queue, mem, CL_FALSE, 0, 64, bytes, 0, &own, NULL));

@@ -210,6 +210,13 @@ cl_program build(cl_context in, const char *source, const char *options) {
     return made;
 }
 
+cl_program from_source(const char *source) {
+    cl_int code;
+    cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
+    OK(code);
+    return program;
+}
+
 cl_kernel make_kernel(cl_program from, const char *name) {
     cl_int code = CL_SUCCESS;
     cl_kernel made = clCreateKernel(from, name, &code);
@@ -234,6 +241,31 @@ void set_mem(cl_kernel kernel, cl_uint index, cl_mem mem) {
 
 void launch(cl_command_queue on, cl_kernel kernel, size_t items) {
     OK(clEnqueueNDRangeKernel(on, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
+}
+
+cl_int run_for_one_word(cl_program program, const char *name) {
+    cl_kernel kernel = make_kernel(program, name);
+    cl_int value = 0;
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 4, NULL);
+    set_mem(kernel, 0, mem);
+    launch(queue, kernel, 1);
+    OK(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, 4, &value, 0, NULL, NULL));
+    OK(clReleaseKernel(kernel));
+    OK(clReleaseMemObject(mem));
+    return value;
+}
+
+cl_event make_user_event(cl_context in) {
+    cl_int code;
+    cl_event event = clCreateUserEvent(in, &code);
+    OK(code);
+    return event;
+}
+
+cl_int status_of(cl_event event) {
+    cl_int status = 12345;
+    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+    return status;
 }
 
 cl_uint device_uint(cl_device_id of, cl_device_info what) {
@@ -272,6 +304,10 @@ bool device_has_extension(cl_device_id of, const char *name) {
 }
 
 bool device_has_images(cl_device_id of) { return device_uint(of, CL_DEVICE_IMAGE_SUPPORT) != 0; }
+
+void need_images(void) {
+    if (!device_has_images(device)) test_skip("the device has no images");
+}
 
 bool device_supports_queue(cl_device_id of, cl_command_queue_properties properties) {
     cl_command_queue_properties have = 0;

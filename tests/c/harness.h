@@ -122,13 +122,19 @@ cl_context make_context(cl_uint count, const cl_device_id *of);
 cl_command_queue make_queue(cl_context in, cl_device_id on, cl_command_queue_properties properties);
 cl_mem make_buffer(cl_context in, cl_mem_flags flags, size_t size, void *host);
 cl_program build(cl_context in, const char *source, const char *options);
+cl_program from_source(const char *source);   /* not built, in `context` */
 cl_kernel make_kernel(cl_program from, const char *name);
 cl_kernel kernel_from(cl_context in, const char *source, const char *name);
 void set_mem(cl_kernel kernel, cl_uint index, cl_mem mem);
 void launch(cl_command_queue on, cl_kernel kernel, size_t items);
+/* What the kernel of a built program writes into the one word of its one argument. */
+cl_int run_for_one_word(cl_program program, const char *name);
+cl_event make_user_event(cl_context in);
+cl_int status_of(cl_event event);
 
 /* Device facts. */
 bool device_has_images(cl_device_id of);
+void need_images(void);                /* skips the case where `device` has none */
 bool device_supports_queue(cl_device_id of, cl_command_queue_properties properties);
 cl_uint device_uint(cl_device_id of, cl_device_info what);
 size_t device_size(cl_device_id of, cl_device_info what);

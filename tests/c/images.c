@@ -5,10 +5,6 @@ static const size_t zero[3] = {0, 0, 0};
 static const cl_image_format rgba8 = {CL_RGBA, CL_UNSIGNED_INT8};
 static const cl_image_format rgba32f = {CL_RGBA, CL_FLOAT};
 
-static void need_images(void) {
-    if (!device_has_images(device)) test_skip("the device has no images");
-}
-
 static cl_mem make_image(cl_mem_flags flags, cl_image_format format, cl_image_desc desc, void *host) {
     cl_int code;
     cl_mem image = clCreateImage(context, flags, &format, &desc, host, &code);

@@ -1,29 +1,10 @@
 /* Separate compilation: headers, libraries, link options and their errors. */
 #include "harness.h"
 
-static cl_program from_source(const char *source) {
-    cl_int code;
-    cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
-    OK(code);
-    return program;
-}
-
 static cl_program compiled(const char *source) {
     cl_program program = from_source(source);
     OK(clCompileProgram(program, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
     return program;
-}
-
-static cl_int run_for_one_word(cl_program program) {
-    cl_kernel kernel = make_kernel(program, "put");
-    cl_int value = 0;
-    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 4, NULL);
-    set_mem(kernel, 0, mem);
-    launch(queue, kernel, 1);
-    OK(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, 4, &value, 0, NULL, NULL));
-    OK(clReleaseKernel(kernel));
-    OK(clReleaseMemObject(mem));
-    return value;
 }
 
 static cl_program_binary_type type_of(cl_program program) {
@@ -42,7 +23,7 @@ TEST(two_objects) {
     cl_program program = clLinkProgram(context, 1, &device, NULL, 2, parts, NULL, NULL, &code);
     OK(code);
     CHECK(type_of(program) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE);
-    CHECK(run_for_one_word(program) == 42);
+    CHECK(run_for_one_word(program, "put") == 42);
     OK(clReleaseProgram(program));
     OK(clReleaseProgram(parts[0]));
     OK(clReleaseProgram(parts[1]));
@@ -57,7 +38,7 @@ TEST(library) {
     cl_program parts[2] = {user, library};
     cl_program program = clLinkProgram(context, 0, NULL, NULL, 2, parts, NULL, NULL, &code);
     OK(code);
-    CHECK(run_for_one_word(program) == 42);
+    CHECK(run_for_one_word(program, "put") == 42);
     OK(clReleaseProgram(program));
     OK(clReleaseProgram(library));
     OK(clReleaseProgram(helper));
@@ -74,7 +55,7 @@ TEST(embedded_headers) {
     OK(clCompileProgram(user, 0, NULL, NULL, 2, headers, names, NULL, NULL));
     cl_program program = clLinkProgram(context, 0, NULL, NULL, 1, &user, NULL, NULL, &code);
     OK(code);
-    CHECK(run_for_one_word(program) == 1007);
+    CHECK(run_for_one_word(program, "put") == 1007);
     OK(clReleaseProgram(program));
     OK(clReleaseProgram(user));
     OK(clReleaseProgram(first));
@@ -111,7 +92,7 @@ TEST(binary_of_an_object_can_be_linked) {
     cl_program parts[2] = {loaded_part, helper};
     cl_program program = clLinkProgram(context, 0, NULL, NULL, 2, parts, NULL, NULL, &code);
     OK(code);
-    CHECK(run_for_one_word(program) == 42);
+    CHECK(run_for_one_word(program, "put") == 42);
     free(binary);
     OK(clReleaseProgram(program));
     OK(clReleaseProgram(loaded_part));
@@ -135,7 +116,7 @@ TEST(callbacks) {
     cl_program program = clLinkProgram(context, 0, NULL, NULL, 1, &part, on_done, NULL, &code);
     OK(code);
     CHECK(wait_until(&called, 2, 60));
-    CHECK(run_for_one_word(program) == 8);
+    CHECK(run_for_one_word(program, "put") == 8);
     OK(clReleaseProgram(program));
     OK(clReleaseProgram(part));
 }

@@ -15,25 +15,12 @@ static void need_two(void) {
     for (int d = 0; d < DEVICES; d++) on[d] = make_queue(both, devices[d], 0);
 }
 
-static cl_int status_of(cl_event event) {
-    cl_int status = 0;
-    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
-    return status;
-}
-
-static cl_event gate_of(void) {
-    cl_int code;
-    cl_event gate = clCreateUserEvent(both, &code);
-    OK(code);
-    return gate;
-}
-
 TEST(one_waits_for_the_other) {
     need_two();
     for (int d = 0; d < 2; d++) {
         unsigned char bytes[1024], back[1024];
         cl_mem mem = make_buffer(both, 0, 1024, NULL);
-        cl_event gate = gate_of(), written, read;
+        cl_event gate = make_user_event(both), written, read;
         pattern(bytes, 1024, 5);
         OK(clEnqueueWriteBuffer(on[d], mem, CL_FALSE, 0, 1024, bytes, 1, &gate, &written));
         OK(clEnqueueReadBuffer(on[1 - d], mem, CL_FALSE, 0, 1024, back, 1, &written, &read));
@@ -54,7 +41,7 @@ TEST(one_waits_for_the_other) {
 
 TEST(one_gate_for_both) {
     need_two();
-    cl_event gate = gate_of(), markers[2];
+    cl_event gate = make_user_event(both), markers[2];
     for (int d = 0; d < 2; d++) {
         OK(clEnqueueMarkerWithWaitList(on[d], 1, &gate, &markers[d]));
         OK(clFlush(on[d]));
@@ -70,7 +57,7 @@ TEST(one_gate_for_both) {
 
 TEST(long_zigzag) {
     need_two();
-    cl_event last = gate_of(), gate = last;
+    cl_event last = make_user_event(both), gate = last;
     OK(clRetainEvent(gate));
     for (int i = 0; i < 200; i++) {
         cl_event next;
@@ -89,7 +76,7 @@ TEST(long_zigzag) {
 TEST(failure_crosses) {
     need_two();
     cl_command_queue own[2] = {make_queue(both, devices[0], 0), make_queue(both, devices[1], 0)};
-    cl_event gate = gate_of(), first, second;
+    cl_event gate = make_user_event(both), first, second;
     OK(clEnqueueMarkerWithWaitList(own[0], 1, &gate, &first));
     OK(clEnqueueMarkerWithWaitList(own[1], 1, &first, &second));
     OK(clFlush(own[0]));

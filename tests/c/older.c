@@ -3,10 +3,6 @@
 
 static void *named(const char *name) { return clGetExtensionFunctionAddressForPlatform(platform, name); }
 
-static void need_images(void) {
-    if (!device_uint(device, CL_DEVICE_IMAGE_SUPPORT)) test_skip("no images");
-}
-
 static const cl_image_format rgba8 = {CL_RGBA, CL_UNORM_INT8};
 
 static void check_image(cl_mem image, size_t width, size_t height, size_t depth) {

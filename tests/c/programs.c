@@ -1,25 +1,6 @@
 /* Programs: source, options, logs, binaries, kernels of a program, and their errors. */
 #include "harness.h"
 
-static cl_program from_source(const char *source) {
-    cl_int code;
-    cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
-    OK(code);
-    return program;
-}
-
-static cl_int run_for_one_word(cl_program program, const char *name) {
-    cl_kernel kernel = make_kernel(program, name);
-    cl_int value = 0;
-    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 4, NULL);
-    set_mem(kernel, 0, mem);
-    launch(queue, kernel, 1);
-    OK(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, 4, &value, 0, NULL, NULL));
-    OK(clReleaseKernel(kernel));
-    OK(clReleaseMemObject(mem));
-    return value;
-}
-
 TEST(source_in_pieces) {
     const char *pieces[4] = {"kernel void put(", "global int *w)", " { *w = 1", "23; } JUNK"};
     const size_t lengths[4] = {0, 14, 0, 5};

@@ -24,7 +24,8 @@ build() {
     shift
     # Memory that the program asks for is folded, but not that of the shims, which is small and used. Names are dropped: there is a
     # copy of the file for each rank.
-    smpicc -std=gnu11 -O2 -fPIC -I"$water/include" -I"$water/shim" -DSMPI_NO_OVERRIDE_MALLOC -c "$water/shim/wtr_mpi.c" -o "$into/$name.mpi.o"
+    smpicc -std=gnu11 -O2 -fPIC -I"$water/include" -I"$water/shim" -DSMPI_NO_OVERRIDE_MALLOC -DWTR_SIMULATED \
+        -c "$water/shim/wtr_mpi.c" -o "$into/$name.mpi.o"
     smpicc -std=gnu11 -O2 -fPIC -I"$water/include" -I"$water/shim" -c "$water/shim/wtr_smpi.c" -o "$into/$name.smpi.o"
     smpicc -std=gnu11 -O2 -fPIC -I"$water/include" -Dmain=wtr_program_main "$@" "$into/$name.smpi.o" "$into/$name.mpi.o" "$static" \
         -lpthread -ldl -lm -Wl,--gc-sections -s -o "$into/$name"
@@ -40,6 +41,6 @@ for source in "$examples"/*/water.c; do
     directory=$(dirname "$source")
     name=$(basename "$directory")
     [ -f "$directory/$name.c" ] || continue
-    build "$name" -I"$examples/common" "$examples"/common/*.c "$directory/$name.c" "$source"
+    build "$name" -I"$examples/common" "$examples"/common/*.c "$top/examples/common/helpers.c" "$directory/$name.c" "$source"
     [ ! -f "$directory/kernel.cl" ] || cp "$directory/kernel.cl" "$into/$name.cl"
 done

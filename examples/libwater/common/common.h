@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+
+#include "../../common/helpers.h"
 
 #define SETTINGS_MAX 6
 
@@ -42,10 +42,9 @@ struct options {
     bool verify, json;
 };
 
-/* ---- The problem: <app>.c. `struct problem` is the application's own. ---- */
+/* ---- The problem: <app>.c. `struct problem` is the application's own; so is app_name, which the helpers know. ---- */
 
 struct problem;
-extern const char *const app_name;
 extern const struct setting app_settings[]; /* the last one has no name */
 
 struct problem *problem_create(const struct options *options);
@@ -64,20 +63,7 @@ unsigned host_start(const struct options *options);
 void host_solve(const struct options *options, struct problem *problem);
 void host_stop(void);
 
-/* ---- Helpers: helpers.c ---- */
-
-_Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-double seconds(void);
-/* Memory for `count` things of `size` bytes, or the end of the program. */
-void *allocate(size_t count, size_t size);
-size_t round_up(size_t number, size_t granularity);
-
-/* Random numbers: the same on every machine, and any of them without those before it. */
-uint64_t random_bits(uint64_t seed, uint64_t index);
-/* In [0, 1), with 24 bits: exact in single precision. */
-float random_unit(uint64_t seed, uint64_t index);
-/* A whole number in [0, limit). */
-uint64_t random_below(uint64_t seed, uint64_t index, uint64_t limit);
+/* ---- What both use, beside helpers.h: program.c and options.c. ---- */
 
 struct verdict verdict(bool right, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,9 +1,7 @@
 /* The command line. */
 #include "common.h"
 
-#include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 #define WEIGHTS_MAX 1024
 
@@ -26,14 +24,6 @@ static void print_help(FILE *file) {
           file);
 }
 
-static uint64_t number(const char *name, const char *text) {
-    char *end = NULL;
-    unsigned long long value = text ? strtoull(text, &end, 10) : 0;
-    if (!text || end == text || *end || value == 0 || *text == '-')
-        fail("%s wants a number above 0%s%s", name, text ? ", not " : "", text ? text : "");
-    return value;
-}
-
 static void read_weights(struct options *options, const char *text) {
     double *weights = allocate(WEIGHTS_MAX, sizeof *weights);
     for (const char *at = text; at && *at;) {
@@ -48,22 +38,11 @@ static void read_weights(struct options *options, const char *text) {
     options->weights = weights;
 }
 
-/* `matrix_mul.cl` beside the program, wherever that is called from. */
-static const char *kernel_beside_program(void) {
-    static char path[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (length < 0) fail("cannot tell where this program is; say where its kernels are with --kernel");
-    path[length] = 0;
-    char *name = strrchr(path, '/') + 1;
-    snprintf(name, sizeof path - (size_t)(name - path), "%s.cl", app_name);
-    return path;
-}
-
 static bool read_setting(struct options *options, const char *name, const char *value, bool *takes_value) {
     for (size_t i = 0; app_settings[i].name; i++) {
         if (strncmp(name, "--", 2) != 0 || strcmp(name + 2, app_settings[i].name) != 0) continue;
         *takes_value = !app_settings[i].is_flag;
-        options->value[i] = *takes_value ? number(name, value) : 1;
+        options->value[i] = *takes_value ? option_number(name, value) : 1;
         return true;
     }
     return false;
@@ -82,7 +61,7 @@ bool options_read(struct options *options, int argc, char **argv, int *exit_code
         else if (strcmp(name, "--paper") == 0) continue;
         else if (!read_setting(options, name, value, &takes_value)) {
             takes_value = true;
-            if (strcmp(name, "--repeat") == 0) options->repeat = (unsigned)number(name, value);
+            if (strcmp(name, "--repeat") == 0) options->repeat = (unsigned)option_number(name, value);
             else if (strcmp(name, "--devices") == 0) options->devices = value;
             else if (strcmp(name, "--weights") == 0) read_weights(options, value);
             else if (strcmp(name, "--kernel") == 0) options->kernel = value;

@@ -1,6 +1,17 @@
 /* main(): the same for all applications and both versions. */
 #include "common.h"
 
+#include <stdarg.h>
+
+struct verdict verdict(bool right, const char *format, ...) {
+    struct verdict verdict = {.right = right};
+    va_list list;
+    va_start(list, format);
+    vsnprintf(verdict.how, sizeof verdict.how, format, list);
+    va_end(list);
+    return verdict;
+}
+
 static void report(const struct options *options, double first_s, double best_s, const struct verdict *verdict) {
     const unsigned devices = options->device_count;
     if (options->json) {

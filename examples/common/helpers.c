@@ -1,8 +1,11 @@
-/* Small things: failing, time, memory, random numbers. */
-#include "common.h"
+/* Small things: failing, time, memory, random numbers, the command line. */
+#include "helpers.h"
 
+#include <limits.h>
 #include <stdarg.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 void fail(const char *format, ...) {
     va_list list;
@@ -47,11 +50,20 @@ uint64_t random_below(uint64_t seed, uint64_t index, uint64_t limit) {
     return (random_bits(seed, index) >> 16) % limit;
 }
 
-struct verdict verdict(bool right, const char *format, ...) {
-    struct verdict verdict = {.right = right};
-    va_list list;
-    va_start(list, format);
-    vsnprintf(verdict.how, sizeof verdict.how, format, list);
-    va_end(list);
-    return verdict;
+uint64_t option_number(const char *name, const char *text) {
+    char *end = NULL;
+    const unsigned long long value = text ? strtoull(text, &end, 10) : 0;
+    if (!text || end == text || *end || value == 0 || *text == '-')
+        fail("%s wants a number above 0%s%s", name, text ? ", not " : "", text ? text : "");
+    return value;
+}
+
+const char *kernel_beside_program(void) {
+    static char path[PATH_MAX];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length < 0) fail("cannot tell where this program is; say where its kernels are with --kernel");
+    path[length] = 0;
+    char *name = strrchr(path, '/') + 1;
+    snprintf(name, sizeof path - (size_t)(name - path), "%s.cl", app_name);
+    return path;
 }
