@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+pub use penstock_wire::Times;
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{I32, Id, Status};
@@ -14,21 +15,6 @@ use crate::session::Session;
 
 /// Status of an event that has not ended: `CL_SUBMITTED`. (Workers hand commands to devices at once, and do not tell when.)
 pub(crate) const SUBMITTED: i32 = 2;
-
-/// When a command was queued, submitted, started and ended, on its device's clock, in ns. All 0 without profiling.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
-    /// `CL_PROFILING_COMMAND_QUEUED`.
-    pub queued: u64,
-    /// `CL_PROFILING_COMMAND_SUBMIT`.
-    pub submitted: u64,
-    /// `CL_PROFILING_COMMAND_START`.
-    pub started: u64,
-    /// `CL_PROFILING_COMMAND_END`.
-    pub ended: u64,
-    /// `CL_PROFILING_COMMAND_COMPLETE`.
-    pub completed: u64,
-}
 
 /// The completion of one command, or a user event. Clones name the same event.
 #[derive(Clone)]

@@ -3,7 +3,6 @@
 //! A heap has no residency: nothing of it ever moves. As an argument of a kernel it is bound at each launch to the view that the
 //! queue's device has of it. What the views show, and what kernels can do with them, is `penstock-ggas`'s business in the workers.
 
-mod header;
 mod launch;
 
 use std::fmt;
@@ -24,9 +23,9 @@ use crate::pool::Device;
 use crate::queue::{Enqueued, Queue, Range, Want};
 use crate::session::{Session, Target};
 
-pub use header::HEADER;
-pub(crate) use header::with_header;
-pub use launch::Space;
+pub use launch::{HeapLaunch, Space};
+/// The text of `ggas.h`.
+pub use penstock_ggas::HEADER;
 
 /// What a program may choose of a heap.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +44,8 @@ impl Default for HeapOptions {
 
 /// A symmetric heap.
 pub struct Heap {
-    context: Arc<Context>,
+    /// Those of its devices, each once, in the order of their addresses: who locks several takes them in this order.
+    contexts: Vec<Arc<Context>>,
     id: Id<kind::Heap>,
     pes: Vec<Pe>,
     /// Of each PE's part.
@@ -65,6 +65,8 @@ pub struct Heap {
 /// One device of a heap.
 struct Pe {
     device: Arc<Device>,
+    context: Arc<Context>,
+    /// In that context.
     place: usize,
     /// What a kernel on the device gets as its argument.
     view: Id<kind::Mem>,
@@ -83,7 +85,20 @@ impl Heap {
         bytes: u64,
         options: HeapOptions,
     ) -> Result<Arc<Self>> {
-        let timeout_ms = check(context, devices, bytes, options)?;
+        let seats: Vec<_> = devices.iter().map(|device| (context, device)).collect();
+        Self::create_over(&seats, bytes, options)
+    }
+
+    /// As [`Heap::create`] over devices each of which is used in a context of its own, or in one with others.
+    ///
+    /// # Errors
+    /// As [`Heap::create`].
+    pub fn create_over(
+        seats: &[(&Arc<Context>, &Arc<Device>)],
+        bytes: u64,
+        options: HeapOptions,
+    ) -> Result<Arc<Self>> {
+        let timeout_ms = check(seats, bytes, options)?;
         let force_proxy = match options.force_proxy {
             Some(force) => force,
             None => {
@@ -94,7 +109,11 @@ impl Heap {
         let mut members: Vec<Arc<Session>> = Vec::new();
         let mut pes = Vec::new();
         let mut plan = HeapPlan::default();
-        for device in devices {
+        let mut contexts: Vec<Arc<Context>> = Vec::new();
+        for &(context, device) in seats {
+            if !contexts.iter().any(|known| Arc::ptr_eq(known, context)) {
+                contexts.push(context.clone());
+            }
             let of = members.iter().position(|member| member.node() == device.node());
             let of = of.unwrap_or_else(|| {
                 members.push(device.session().clone());
@@ -102,11 +121,19 @@ impl Heap {
             });
             plan.members.push(u32::try_from(of).unwrap_or(u32::MAX));
             let place = context.place_of(device).unwrap_or(usize::MAX);
-            pes.push(Pe { device: device.clone(), place, view: crate::next_id(), part: crate::next_id() });
+            let (device, context) = (device.clone(), context.clone());
+            pes.push(Pe { device, context, place, view: crate::next_id(), part: crate::next_id() });
+        }
+        contexts.sort_unstable_by_key(|context| Arc::as_ptr(context).addr());
+        if let [first, _, ..] = members.as_slice()
+            && let Some(peers) = first.peers()
+        {
+            // Launches on one node wait for what has been before them on the others.
+            peers.link(&members.iter().collect::<Vec<_>>());
         }
         // Released by its drop, wherever it is left.
         let mut heap = Self {
-            context: context.clone(),
+            contexts,
             id: crate::next_id(),
             pes,
             bytes,
@@ -183,7 +210,7 @@ impl Heap {
     fn make_views(&self) -> Result<()> {
         let mut made = Vec::new();
         for (index, pe) in (0u32..).zip(&self.pes) {
-            let Some(place) = self.context.places().get(pe.place) else { continue };
+            let Some(place) = pe.context.places().get(pe.place) else { continue };
             let call = to_worker::CreateHeapView {
                 request: Id::NONE,
                 heap: self.id,
@@ -210,11 +237,6 @@ impl Heap {
             })?;
         }
         Ok(())
-    }
-
-    /// The context that it belongs to.
-    pub fn context(&self) -> &Arc<Context> {
-        &self.context
     }
 
     /// Bytes of each PE's part.
@@ -255,7 +277,8 @@ impl Heap {
 
     /// Checks that a kernel that has the heap as argument can run in `queue`.
     pub(crate) fn check_queue(&self, queue: &Queue) -> Result<()> {
-        if !Arc::ptr_eq(queue.context(), &self.context) {
+        let pe = self.pe_for(queue)?;
+        if !Arc::ptr_eq(queue.context(), &pe.context) {
             let why = format!(
                 "a queue of device {} of node {} belongs to another context than the heap",
                 queue.device().index(),
@@ -263,7 +286,7 @@ impl Heap {
             );
             return Err(Error::Heap { status: Status::INVALID_CONTEXT, why: why.into() });
         }
-        self.pe_for(queue).map(drop)
+        Ok(())
     }
 
     /// Writes into the part of the queue's device. The bytes are taken before this returns.
@@ -391,8 +414,8 @@ impl Heap {
 }
 
 /// Checks what is asked for; the timeout in ms.
-fn check(context: &Context, devices: &[Arc<Device>], bytes: u64, options: HeapOptions) -> Result<u32> {
-    let count = devices.len();
+fn check(seats: &[(&Arc<Context>, &Arc<Device>)], bytes: u64, options: HeapOptions) -> Result<u32> {
+    let count = seats.len();
     if count == 0 || count > HEAP_PES_MAX {
         return Err(refused(&format!("a heap has 1 to {HEAP_PES_MAX} devices, not {count}")));
     }
@@ -400,9 +423,9 @@ fn check(context: &Context, devices: &[Arc<Device>], bytes: u64, options: HeapOp
         let why = format!("a heap has 1 to {HEAP_BYTES_MAX} bytes on each device, not {bytes}");
         return Err(Error::Heap { status: Status::INVALID_VALUE, why: why.into() });
     }
-    for (pe, device) in devices.iter().enumerate() {
+    for (pe, (context, device)) in seats.iter().enumerate() {
         let name = format!("device {} of node {}", device.index(), device.host());
-        if devices[..pe].iter().any(|known| is_same(known, device)) {
+        if seats[..pe].iter().any(|(_, known)| is_same(known, device)) {
             return Err(refused(&format!("{name} is there twice; a device is one PE")));
         }
         if context.place_of(device).is_none() {

@@ -1,7 +1,7 @@
 //! The pool: its nodes and their devices.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -312,27 +312,5 @@ impl Device {
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Device").field("host", &self.host).field("index", &self.index).finish_non_exhaustive()
-    }
-}
-
-type Printer = fn(&[u8]);
-
-static PRINTER: RwLock<Option<Printer>> = RwLock::new(None);
-
-/// Sets what prints the output of kernels. Default: Rust's standard output; a face whose programs buffer their own output
-/// elsewhere sets its own, so that the order stays right.
-pub fn set_printer(printer: Printer) {
-    *PRINTER.write().unwrap_or_else(PoisonError::into_inner) = Some(printer);
-}
-
-pub(crate) fn print(bytes: &[u8]) {
-    use std::io::Write;
-    match *PRINTER.read().unwrap_or_else(PoisonError::into_inner) {
-        Some(printer) => printer(bytes),
-        None => {
-            let mut out = std::io::stdout().lock();
-            // Nobody to tell if standard output is closed.
-            _ = out.write_all(bytes).and_then(|()| out.flush());
-        }
     }
 }

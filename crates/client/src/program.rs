@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use penstock_ggas::with_header;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::{BuildOrder, BuildReport, BuiltInKernels, Info, KernelDescription};
 use penstock_wire::id::kind;
@@ -10,7 +11,6 @@ use penstock_wire::{Id, Request, Status, U32, frame};
 
 use crate::context::{Context, Place};
 use crate::error::Result;
-use crate::heap::with_header;
 use crate::pool::Device;
 use crate::session::Pending;
 

@@ -43,89 +43,118 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     kernel.set(0, Arg::Mem(Some(&mem)))?;
     kernel.set(1, Arg::Bytes(&1_u32.to_ne_bytes()))?;
     let range = Range::checked(1, [0; 3], [1, 1, 1], Some([1, 1, 1]))?;
+    let costs = Costs { context, queue, kernel, mem, range };
+    costs.many();
+    costs.one_by_one();
+    costs.memory();
+    Ok(())
+}
 
-    let launch = |want| queue.launch(&kernel, &range, &[], want).ok().flatten();
-    measure("10,000 kernels, one finish", 10_000, || {
-        (0..10_000).for_each(|_| drop(launch(Want::Nothing)));
-        let _ = queue.finish();
-    });
-    measure("10,000 kernels with events, one finish", 10_000, || {
-        (0..10_000).for_each(|_| drop(black_box(launch(Want::Event))));
-        let _ = queue.finish();
-    });
-    measure("10,000 kernels with events and callbacks", 10_000, || {
-        let (tell, told) = mpsc::channel();
-        for _ in 0..10_000 {
-            let tell = tell.clone();
-            if let Some(event) = launch(Want::Event) {
-                event.on_complete(Box::new(move |_, _| {
-                    let _ = tell.send(());
-                }));
-            }
-        }
-        let _ = queue.flush();
-        told.iter().take(10_000).for_each(drop);
-    });
-    measure("2,000 x (write 64 B + kernel), one finish", 2_000, || {
-        for _ in 0..2_000 {
-            let _ = queue.write(&mem, 0, Staged::from(vec![1; 64]), &[], Want::Nothing);
-            launch(Want::Nothing);
-        }
-        let _ = queue.finish();
-    });
-    measure("set an argument", 100_000, || {
-        for index in 0..100_000_u32 {
-            let _ = kernel.set(1, Arg::Bytes(&index.to_ne_bytes()));
-        }
-    });
-    measure("kernel + finish", 1_000, || {
-        (0..1_000).for_each(|_| {
-            launch(Want::Nothing);
-            let _ = queue.finish();
+/// What is measured with.
+struct Costs {
+    context: Context,
+    queue: Queue,
+    kernel: Kernel,
+    mem: Mem,
+    range: Range,
+}
+
+impl Costs {
+    fn launch(&self, want: Want) -> Option<Event> {
+        self.queue.launch(&self.kernel, &self.range, &[], want).ok().flatten()
+    }
+
+    /// Many commands, for which the program waits once.
+    fn many(&self) {
+        measure("10,000 kernels, one finish", 10_000, || {
+            (0..10_000).for_each(|_| drop(self.launch(Want::Nothing)));
+            let _ = self.queue.finish();
         });
-    });
-    measure("kernel + callback", 1_000, || {
-        (0..1_000).for_each(|_| {
+        measure("10,000 kernels with events, one finish", 10_000, || {
+            (0..10_000).for_each(|_| drop(black_box(self.launch(Want::Event))));
+            let _ = self.queue.finish();
+        });
+        measure("10,000 kernels with events and callbacks", 10_000, || {
             let (tell, told) = mpsc::channel();
-            if let Some(event) = launch(Want::Event) {
-                event.on_complete(Box::new(move |_, _| {
-                    let _ = tell.send(());
-                }));
-            }
-            let _ = queue.flush();
-            let _ = told.recv();
-        });
-    });
-    measure("wait on one event each, 2,000 markers", 2_000, || {
-        let mut last: Option<Event> = None;
-        for _ in 0..2_000 {
-            let waits: Vec<&Event> = last.iter().collect();
-            last = queue.marker(&waits, Want::Event).ok().flatten();
-        }
-        let _ = queue.finish();
-    });
-    for size in [64 << 10, 1 << 20, 16 << 20] {
-        measure(&format!("write {} KiB + finish", size >> 10), 20, || {
-            for _ in 0..20 {
-                if let Ok(bytes) = Staged::new(size) {
-                    let _ = queue.write(&mem, 0, bytes, &[], Want::Nothing);
+            for _ in 0..10_000 {
+                let tell = tell.clone();
+                if let Some(event) = self.launch(Want::Event) {
+                    event.on_complete(Box::new(move |_, _| {
+                        let _ = tell.send(());
+                    }));
                 }
-                let _ = queue.finish();
             }
+            let _ = self.queue.flush();
+            told.iter().take(10_000).for_each(drop);
         });
-        measure(&format!("read {} KiB", size >> 10), 20, || {
-            for _ in 0..20 {
-                if let Ok(reading) = queue.read(&mem, 0, size as u64, &[]) {
-                    let _ = black_box(reading.wait());
-                }
+        measure("2,000 x (write 64 B + kernel), one finish", 2_000, || {
+            for _ in 0..2_000 {
+                let _ = self.queue.write(&self.mem, 0, Staged::from(vec![1; 64]), &[], Want::Nothing);
+                self.launch(Want::Nothing);
+            }
+            let _ = self.queue.finish();
+        });
+        measure("set an argument", 100_000, || {
+            for index in 0..100_000_u32 {
+                let _ = self.kernel.set(1, Arg::Bytes(&index.to_ne_bytes()));
             }
         });
     }
-    measure("make and drop a buffer of 4 KiB", 1_000, || {
-        (0..1_000).for_each(|_| drop(Mem::buffer(&context, 1, 4096)));
-    });
-    measure("make and drop a buffer of 16 MiB", 100, || {
-        (0..100).for_each(|_| drop(Mem::buffer(&context, 1, 16 << 20)));
-    });
-    Ok(())
+
+    /// Commands for each of which somebody waits.
+    fn one_by_one(&self) {
+        measure("kernel + finish", 1_000, || {
+            (0..1_000).for_each(|_| {
+                self.launch(Want::Nothing);
+                let _ = self.queue.finish();
+            });
+        });
+        measure("kernel + callback", 1_000, || {
+            (0..1_000).for_each(|_| {
+                let (tell, told) = mpsc::channel();
+                if let Some(event) = self.launch(Want::Event) {
+                    event.on_complete(Box::new(move |_, _| {
+                        let _ = tell.send(());
+                    }));
+                }
+                let _ = self.queue.flush();
+                let _ = told.recv();
+            });
+        });
+        measure("wait on one event each, 2,000 markers", 2_000, || {
+            let mut last: Option<Event> = None;
+            for _ in 0..2_000 {
+                let waits: Vec<&Event> = last.iter().collect();
+                last = self.queue.marker(&waits, Want::Event).ok().flatten();
+            }
+            let _ = self.queue.finish();
+        });
+    }
+
+    /// Transfers, and buffers that come and go.
+    fn memory(&self) {
+        for size in [64 << 10, 1 << 20, 16 << 20] {
+            measure(&format!("write {} KiB + finish", size >> 10), 20, || {
+                for _ in 0..20 {
+                    if let Ok(bytes) = Staged::new(size) {
+                        let _ = self.queue.write(&self.mem, 0, bytes, &[], Want::Nothing);
+                    }
+                    let _ = self.queue.finish();
+                }
+            });
+            measure(&format!("read {} KiB", size >> 10), 20, || {
+                for _ in 0..20 {
+                    if let Ok(reading) = self.queue.read(&self.mem, 0, size as u64, &[]) {
+                        let _ = black_box(reading.wait());
+                    }
+                }
+            });
+        }
+        measure("make and drop a buffer of 4 KiB", 1_000, || {
+            (0..1_000).for_each(|_| drop(Mem::buffer(&self.context, 1, 4096)));
+        });
+        measure("make and drop a buffer of 16 MiB", 100, || {
+            (0..100).for_each(|_| drop(Mem::buffer(&self.context, 1, 16 << 20)));
+        });
+    }
 }

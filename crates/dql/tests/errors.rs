@@ -179,6 +179,10 @@ fn what_does_not_go_with_a_type_is_refused() {
         let error = says(&format!("SELECT WHERE {condition}"), place, message);
         assert!(matches!(error.kind(), ErrorKind::Type { .. }), "{error:?}");
     }
+}
+
+#[test]
+fn what_has_no_order_is_no_key() {
     for (key, message) in [
         ("extensions", "`extensions` is a set of words; it has no order"),
         (

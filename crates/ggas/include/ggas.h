@@ -143,11 +143,13 @@ typedef struct {
     ggas_u64 tail;
     ggas_u8 pad3[56];
     ggas_u64 done;
-    ggas_u8 pad4[184];
+    ggas_u8 pad4[56];
+    ggas_u64 settled;
+    ggas_u8 pad5[120];
 
     ggas_meeting_t teams[GGAS_TEAM_SLOTS];
     ggas_u64 met[GGAS_TEAM_SLOTS][GGAS_PES_MAX];
-    ggas_u8 pad5[3072];
+    ggas_u8 pad6[3072];
     ggas_entry_t ring[GGAS_RING_ENTRIES];
 } ggas_heap_t;
 
@@ -395,12 +397,13 @@ GGAS_FUNCTION void ggas_raw_fence_full(volatile ggas_u32 *word)
     asm volatile("fence.sc.sys;" : : : "memory");
 }
 
+/* On a GPU nobody computes in the place of a thread that waits. Where PTX is translated for a CPU, a short sleep is a yield, and a long
+ * one a nap: see above. */
 #ifndef GGAS_YIELD
 #define GGAS_YIELD() __nanosleep(100)
 #endif
-/* Nobody computes in the place of a thread that waits on a GPU. */
-#define GGAS_NAP() GGAS_YIELD()
-#define GGAS_CYCLES() ((ggas_u64)0)
+#define GGAS_NAP() __nanosleep(50000)
+#define GGAS_CYCLES() ((ggas_u64)clock64())
 #define GGAS_WG_BARRIER() __syncthreads()
 
 GGAS_FUNCTION ggas_u64 ggas_raw_item()
@@ -722,12 +725,18 @@ GGAS_FUNCTION void ggas_fence(ggas_t g, ggas_u32 pe)
     ggas_raw_fence();
 }
 
+/* Whether nothing below a position of the ring has to be waited for: it is known to be complete, or it is flags of barriers. */
+GGAS_FUNCTION int ggas_raw_is_complete(ggas_t g, ggas_u64 position)
+{
+    return ggas_raw_load(&g.heap->done) >= position || ggas_raw_load(&g.heap->settled) >= position;
+}
+
 /* Returns when all that was put by the PE before, to any other one, is where it belongs and visible there; sources of _nbi forms may
  * be changed. It also keeps later loads of the calling work-item behind its earlier stores. */
 GGAS_FUNCTION int ggas_quiet(ggas_t g)
 {
     ggas_raw_fence_full(&g.heap->fences);
-    if (ggas_raw_load(&g.heap->done) >= ggas_raw_load(&g.heap->tail)) return GGAS_OK;
+    if (ggas_raw_is_complete(g, ggas_raw_load(&g.heap->tail))) return GGAS_OK;
     ggas_word_t taken;
     ggas_u64 position;
     int status = ggas_raw_post(g, GGAS_KIND_QUIET, 0, 0, 0, 0, GGAS_NO_SIGNAL, 0, &taken, &position);
@@ -786,31 +795,44 @@ GGAS_FUNCTION ggas_u32 ggas_team_n_pes(ggas_team_t team) { return team.size; }
 /* The heap's number of a team's PE. */
 GGAS_FUNCTION ggas_u32 ggas_team_pe(ggas_team_t team, ggas_u32 index) { return team.start + index * team.stride; }
 
-/* One work-item of the PE meets the other PEs. Each pair counts its meetings, so a slot can serve one team after another. */
+/* Tells a PE that this one has come: the count of meetings of the two, in this PE's line of that one's part. */
+GGAS_FUNCTION int ggas_raw_tell(ggas_t g, ggas_u32 slot, ggas_u32 pe)
+{
+    const ggas_u64 at = (slot * GGAS_PES_MAX + g.me) * GGAS_LINE_BYTES, count = g.heap->met[slot][pe];
+    ggas_word_t taken;
+    ggas_u64 position;
+    if (!ggas_raw_is_mapped(g, pe)) return ggas_raw_post(g, GGAS_KIND_PUT, pe, 0, 0, 0, at, count, &taken, &position);
+    ggas_raw_store((ggas_word_t)(g.parts + pe * g.stride + at - GGAS_FLAGS_BYTES), count);
+    return GGAS_OK;
+}
+
+/* Waits until a PE has told as much. */
+GGAS_FUNCTION int ggas_raw_await(ggas_t g, ggas_u32 slot, ggas_u32 pe)
+{
+    const ggas_u64 at = (slot * GGAS_PES_MAX + pe) * GGAS_LINE_BYTES;
+    return ggas_raw_wait(g, (ggas_word_t)(g.parts + g.me * g.stride + at - GGAS_FLAGS_BYTES), GGAS_CMP_GE, g.heap->met[slot][pe]);
+}
+
+/* One work-item of the PE meets the other PEs: all tell all. Each pair counts its meetings, so a slot can serve one team after another.
+ *
+ * (In log2(size) rounds, with fewer messages, teams of 5 to 12 PEs on two cores took longer: each round is one more turn of all threads.) */
 GGAS_FUNCTION int ggas_raw_meet(ggas_t g, ggas_team_t team, ggas_u32 index)
 {
-    GGAS_GLOBAL ggas_u64 *met = g.heap->met[team.slot];
-    const ggas_u64 flags = team.slot * GGAS_PES_MAX * GGAS_LINE_BYTES;
-    for (ggas_u32 step = 1; step < team.size; step++) {
+    const ggas_u64 before = ggas_raw_load(&g.heap->tail);
+    const int complete = ggas_raw_is_complete(g, before);
+    ggas_u64 behind = before;
+    int status = GGAS_OK;
+    for (ggas_u32 step = 1; step < team.size && status == GGAS_OK; step++) {
         const ggas_u32 pe = ggas_team_pe(team, (index + step) % team.size);
-        const ggas_u64 at = flags + g.me * GGAS_LINE_BYTES;
-        met[pe]++;
-        if (ggas_raw_is_mapped(g, pe)) {
-            ggas_raw_store((ggas_word_t)(g.parts + pe * g.stride + at - GGAS_FLAGS_BYTES), met[pe]);
-        } else {
-            ggas_word_t taken;
-            ggas_u64 position;
-            const int status = ggas_raw_post(g, GGAS_KIND_PUT, pe, 0, 0, 0, at, met[pe], &taken, &position);
-            if (status != GGAS_OK) return status;
-        }
+        g.heap->met[team.slot][pe]++;
+        status = ggas_raw_tell(g, team.slot, pe);
+        if (!ggas_raw_is_mapped(g, pe)) behind++;
     }
-    for (ggas_u32 step = 1; step < team.size; step++) {
-        const ggas_u32 pe = ggas_team_pe(team, (index + step) % team.size);
-        const ggas_word_t flag = (ggas_word_t)(g.parts + g.me * g.stride + flags + pe * GGAS_LINE_BYTES - GGAS_FLAGS_BYTES);
-        const int status = ggas_raw_wait(g, flag, GGAS_CMP_GE, met[pe]);
-        if (status != GGAS_OK) return status;
-    }
-    return GGAS_OK;
+    /* Nobody asks whether flags have arrived: the next barrier need not wait for the proxy, unless another launch has posted among them. */
+    if (complete && status == GGAS_OK && ggas_raw_load(&g.heap->tail) == behind) ggas_raw_store(&g.heap->settled, behind);
+    for (ggas_u32 step = 1; step < team.size && status == GGAS_OK; step++)
+        status = ggas_raw_await(g, team.slot, ggas_team_pe(team, (index + step) % team.size));
+    return status;
 }
 
 GGAS_FUNCTION int ggas_raw_barrier(ggas_t g, ggas_team_t team, int completes)

@@ -21,7 +21,7 @@ mod op {
 }
 
 /// What a note of abort says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
     /// How often the sender had been reset.
     pub generation: u64,

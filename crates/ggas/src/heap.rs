@@ -10,9 +10,10 @@ use penstock_link::{Addresses, Stream};
 
 use crate::error::HeapError;
 use crate::join::{self, Joined};
+use crate::life::{COUNT_BITS, End};
 use crate::plan::Plan;
 use crate::segment::{Mapped, Parts};
-use crate::state::{COUNT_BITS, End, State, lock};
+use crate::state::{State, lock};
 use crate::wake::Wake;
 use crate::{monitor, proxy};
 

@@ -105,7 +105,9 @@ pub struct Head {
     pub tail: Line<AtomicU64>,
     /// All positions below are known to be complete at their targets; written by the proxy.
     pub done: Line<AtomicU64>,
-    _lines3: [AtomicU8; 128],
+    /// All positions below are complete or flags of barriers, which nobody waits for; written by kernels.
+    pub settled: Line<AtomicU64>,
+    _lines3: [AtomicU8; 64],
 
     /// Work-groups of this PE at a barrier, by team slot.
     pub teams: [Team; TEAM_SLOTS],

@@ -7,27 +7,30 @@
 //!   ring, a thread of the member sends the bytes, and the member at the other end puts them straight into the part.
 //! * When a member ends, all waits of all others' kernels end with `GGAS_ABORTED`.
 //!
-//! [`HEADER`] is the header that kernels include.
+//! [`HEADER`] is the header that kernels include, [`with_header`] puts it into their sources, and [`check_resident`] says whether they can
+//! all run at the same time.
 //!
 //! Kernels, and members, are taken for hostile: whatever one writes into its ring, or sends, ends its own heap at most. What kernels
 //! do within the parts that they were given is their program's business.
 
 mod error;
 pub mod frame;
+mod header;
 mod heap;
 pub mod hello;
 mod join;
 pub mod layout;
+pub mod life;
 mod monitor;
 mod plan;
 pub mod proxy;
+mod resident;
 mod segment;
 mod state;
 mod wake;
 
 pub use error::{HeapError, Refusal};
+pub use header::{HEADER, with_header};
 pub use heap::{Heap, Path, Running, View};
 pub use plan::{Plan, TIMEOUT_DEFAULT, TIMEOUT_MAX};
-
-/// `ggas.h`, for OpenCL C 1.2 to 3.0 and CUDA C++.
-pub const HEADER: &str = include_str!("../include/ggas.h");
+pub use resident::{NotResident, Seat, check_resident, resident_groups};

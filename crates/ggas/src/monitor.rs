@@ -54,8 +54,12 @@ impl Member {
 
 impl Monitor {
     fn run(&mut self) {
-        while !self.state.is_closing() {
+        loop {
+            // Before the look: who closes says so first, and rings then. A ring that is cleared behind the look wakes nobody.
             self.state.monitor.clear_if_rung();
+            if self.state.is_closing() {
+                break;
+            }
             self.state.tick();
             self.tell();
             for index in 0..self.members.len() {
@@ -71,13 +75,9 @@ impl Monitor {
 
     /// Tells the others of an abort, once.
     fn tell(&mut self) {
-        let generation = self.state.generation();
-        if self.told == Some(generation) {
-            return;
-        }
-        let Some(end) = self.state.ended() else { return };
-        self.told = Some(generation);
-        let (frame, text) = Frame::abort(generation, end.last, &end.reason);
+        let Some(note) = self.state.news(self.told) else { return };
+        self.told = Some(note.generation);
+        let (frame, text) = Frame::abort(note.generation, note.last, &note.reason);
         let header = frame.encode();
         for member in self.members.iter().filter(|member| !member.gone) {
             // The stream carries nothing else, so a note fits; who can not be told sees the stream close.

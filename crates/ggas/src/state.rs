@@ -1,18 +1,16 @@
 //! What the public face of a heap and its threads share.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::frame::Note;
 use crate::layout::FLAGS_BYTES;
+use crate::life::{End, Life, first_count};
 use crate::plan::Plan;
 use crate::segment::{Mapped, Parts};
 use crate::wake::Wake;
-
-/// Bits of a count of barriers: 2^48 of them take more than a year. Above them is how often the heap was reset.
-pub(crate) const COUNT_BITS: u32 = 48;
 
 /// One member's side of a heap.
 #[derive(Debug)]
@@ -21,9 +19,7 @@ pub(crate) struct State {
     pub(crate) parts: Parts,
     /// The views of the own PEs, from the start on.
     pub(crate) views: OnceLock<Vec<Mapped>>,
-    end: Mutex<Option<End>>,
-    /// How often the heap was reset. Abort notes of before count no more.
-    generation: AtomicU64,
+    life: Mutex<Life>,
     /// When the clock of the kernels began.
     began: Instant,
     /// Launches in flight.
@@ -38,24 +34,13 @@ pub(crate) struct State {
     pub(crate) settled: crate::proxy::Settled,
 }
 
-/// Why waits end.
-#[derive(Clone, Debug)]
-pub(crate) struct End {
-    pub(crate) reason: String,
-    /// The generation that it ends: a member may be told of an abort after the others' reset, and before its own.
-    generation: u64,
-    /// A member has gone: no reset helps.
-    pub(crate) last: bool,
-}
-
 impl State {
     pub(crate) fn new(plan: Plan, parts: Parts, monitor: Wake, proxy: Wake) -> Self {
         Self {
             plan,
             parts,
             views: OnceLock::new(),
-            end: Mutex::new(None),
-            generation: AtomicU64::new(0),
+            life: Mutex::default(),
             began: Instant::now(),
             running: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
@@ -71,43 +56,43 @@ impl State {
 
     /// Has all waits of the own PEs' kernels end. The first reason stays, unless a last one comes.
     pub(crate) fn end(&self, reason: &str, last: bool) {
-        self.end_generation(0, reason, last);
+        let mut life = lock(&self.life);
+        life.abort(reason, last);
+        self.stop(life);
     }
 
-    /// The same for what another member's reset may have begun already.
-    fn end_generation(&self, generation: u64, reason: &str, last: bool) {
-        let mut end = lock(&self.end);
-        let generation = generation.max(self.generation());
-        match &mut *end {
-            Some(had) if had.last => {}
-            Some(had) if !last => had.generation = had.generation.max(generation),
-            end => *end = Some(End { reason: reason.to_owned(), generation, last }),
+    /// Another member tells of an abort.
+    pub(crate) fn told(&self, note: &Note) {
+        let mut life = lock(&self.life);
+        if life.told(note) {
+            self.stop(life);
         }
+    }
+
+    /// Under the lock: a reset must not come in between.
+    fn stop(&self, life: MutexGuard<'_, Life>) {
         for view in self.views() {
             view.head().abort.store(1, Release);
         }
-        drop(end);
+        drop(life);
         // They tell the other members.
         self.monitor.ring();
         self.proxy.ring();
     }
 
-    /// Another member tells of an abort.
-    pub(crate) fn told(&self, note: &Note) {
-        // One that was sent before the last reset is about what is over.
-        if note.generation >= self.generation() || note.last {
-            self.end_generation(note.generation, &note.reason, note.last);
-        }
+    pub(crate) fn ended(&self) -> Option<End> {
+        lock(&self.life).end().cloned()
     }
 
-    pub(crate) fn ended(&self) -> Option<End> {
-        lock(&self.end).clone()
+    /// What the other members are to be told, once for each generation.
+    pub(crate) fn news(&self, told: Option<u64>) -> Option<Note> {
+        lock(&self.life).news(told)
     }
 
     /// Makes the views known, with what has happened so far.
     pub(crate) fn publish(&self, views: Vec<Mapped>) {
-        let end = lock(&self.end);
-        if end.is_some() {
+        let life = lock(&self.life);
+        if life.end().is_some() {
             for view in &views {
                 view.head().abort.store(1, Release);
             }
@@ -117,32 +102,25 @@ impl State {
     }
 
     pub(crate) fn generation(&self) -> u64 {
-        self.generation.load(Acquire)
+        lock(&self.life).generation()
     }
 
     /// Begins anew as `generation`, which is above the one before: counts of barriers go on from a value that no flag of before has,
     /// so flags need not be cleared. Why not, if a member has gone meanwhile.
     pub(crate) fn renew(&self, generation: u64) -> Result<(), End> {
-        let mut end = lock(&self.end);
-        if let Some(end) = end.as_ref().filter(|end| end.last) {
-            return Err(end.clone());
-        }
-        self.generation.store(generation, Release);
-        let stays = end.as_ref().is_some_and(|end| end.generation >= generation);
+        let mut life = lock(&self.life);
+        let is_aborted = life.renew(generation)?;
         for view in self.views() {
             let head = view.head();
             for met in head.met.iter().flatten() {
-                met.store(generation << COUNT_BITS, Relaxed);
+                met.store(first_count(generation), Relaxed);
             }
             for team in &head.teams {
                 team.arrived.store(0, Relaxed);
                 team.status.store(0, Relaxed);
             }
             head.status.store(0, Relaxed);
-            head.abort.store(stays.into(), Release);
-        }
-        if !stays {
-            *end = None;
+            head.abort.store(is_aborted.into(), Release);
         }
         Ok(())
     }

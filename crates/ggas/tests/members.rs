@@ -277,9 +277,15 @@ fn entries_that_no_verb_writes_end_the_heap() {
         // One that only one of them did is made good by the next one of both.
         other.reset(1).unwrap();
         assert!(matches!(other.reset(1), Err(HeapError::Limit { .. })), "a number is used once");
+        let (team, met) = (&head(&view).teams[3], &head(&view).met[3][1]);
+        team.arrived.store(1, Relaxed);
+        team.status.store(-1, Relaxed);
+        met.store(7, Relaxed);
         one.reset(2).unwrap();
         other.reset(2).unwrap();
         assert_eq!(head(&view).abort.load(Acquire), 0);
+        assert_eq!((team.arrived.load(Relaxed), team.status.load(Relaxed)), (0, 0));
+        assert_eq!(met.load(Relaxed), penstock_ggas::life::first_count(2));
         let _running = one.running();
         post(&view, kind::STORE_64, 1, [flags, 5, 8, NO_SIGNAL, 0]);
         until("a store", || word(&other, 1, 0) == 5);

@@ -21,8 +21,10 @@ pub mod hello;
 pub mod id;
 pub mod limits;
 pub mod status;
+mod times;
 
 pub use frame::{Call, Frame, FrameError, Header, Payload, PayloadRule, Request};
 pub use id::Id;
 pub use status::Status;
+pub use times::Times;
 pub use zerocopy::little_endian::{I32, U16, U32, U64};

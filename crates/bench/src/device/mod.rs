@@ -49,6 +49,9 @@ const TIMES_MAX: u64 = 1 << 16;
 /// Round trips in a sample: the reading of the clock is then a small part of the shortest ones.
 const TRIPS: (u64, u64) = (1, 16);
 const TRIP_BYTES: u64 = 64 << 10;
+/// Barriers in a sample. Of two that follow each other one may be there as soon as it is looked for, because the other side has come early, and
+/// the next one takes as much longer: alone, each would tell half of the truth.
+const BARRIERS: u64 = 16;
 
 /// Daemons of this host, each with one device, one for each PE.
 pub struct Nodes {
@@ -254,7 +257,7 @@ impl Ring {
             * match kind {
                 Kind::Bandwidth => messages_of(kind, bytes),
                 Kind::PingPong => (TRIP_BYTES / bytes.max(1)).clamp(TRIPS.0, TRIPS.1),
-                Kind::Barrier => 1,
+                Kind::Barrier => BARRIERS,
             };
         if kind != Kind::Barrier {
             self.seed += 1;

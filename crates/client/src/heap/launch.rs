@@ -6,24 +6,21 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use penstock_ggas::{NotResident, Seat, check_resident, resident_groups};
 use penstock_wire::Status;
 
-use super::{Heap, refused};
-use crate::error::Result;
+use super::{Heap, Pe, refused};
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::kernel::Kernel;
 use crate::pool::Device;
 use crate::queue::{Access, Queue, Want};
 
-/// `CL_DEVICE_MAX_COMPUTE_UNITS`.
-const MAX_COMPUTE_UNITS: u32 = 0x1002;
-/// `CL_DEVICE_NAME`.
-const NAME: u32 = 0x102B;
-/// `CL_DEVICE_VERSION`.
-const VERSION: u32 = 0x102F;
-
 /// An index space: dimensions, offset, global size, local size.
 pub type Space = (u32, [u64; 3], [u64; 3], Option<[u64; 3]>);
+
+/// What a collective launch runs on one of the heap's devices: a kernel, in a queue of the device.
+pub type HeapLaunch<'a> = (&'a Queue, &'a Kernel, Space);
 
 impl Heap {
     /// Starts `kernel` with its arguments as they are now on all devices of the heap; `queues` has one queue of each of them, in
@@ -39,26 +36,43 @@ impl Heap {
         space: Space,
         waits: &[Event],
     ) -> Result<Vec<Event>> {
+        let launches: Vec<_> = queues.iter().map(|queue| (*queue, kernel, space)).collect();
+        self.launch_each(&launches, waits)
+    }
+
+    /// As [`Heap::launch`] with a kernel and a size of its own on each device, where those are in contexts of their own.
+    ///
+    /// # Errors
+    /// As [`Heap::launch`].
+    pub fn launch_each(&self, launches: &[HeapLaunch<'_>], waits: &[Event]) -> Result<Vec<Event>> {
+        let queues: Vec<&Queue> = launches.iter().map(|(queue, ..)| *queue).collect();
+        let queues = queues.as_slice();
         let checked = self
             .check_queues(queues)
-            .and_then(|()| self.check_kernel(kernel))
-            .and_then(|()| self.check_resident(space));
+            .and_then(|()| {
+                launches.iter().try_for_each(|(queue, kernel, _)| self.check_kernel(queue, kernel))
+            })
+            .and_then(|()| self.check_resident(launches));
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) =
             checked.as_ref().err().map(|error| error.to_string().into());
         checked?;
         // Held over the whole launch, so that another thread's does not come between.
-        let mut collective = self.context.collective();
-        collective.retain(|(_, event)| event.known_status().is_none());
+        let mut collective: Vec<_> = self.contexts.iter().map(|context| context.collective()).collect();
+        for of in &mut collective {
+            of.retain(|(_, event)| event.known_status().is_none());
+        }
         // Those in the same queues are before it anyway.
-        let elsewhere = collective.iter().filter(|(of, _)| queues.iter().all(|queue| queue.id() != *of));
+        let running = collective.iter().flat_map(|of| of.iter());
+        let elsewhere = running.filter(|(of, _)| queues.iter().all(|queue| queue.id() != *of));
         let before = ends_of(elsewhere.map(|(_, event)| event));
         let waits: Vec<Event> = waits.iter().cloned().chain(before).collect();
         let mut events = Vec::with_capacity(queues.len());
-        let started = self
-            .gather(queues, &waits)
-            .and_then(|ready| self.start_all(queues, kernel, space, &ready, &mut events));
+        let started =
+            self.gather(queues, &waits).and_then(|ready| self.start_all(launches, &ready, &mut events));
         // Also of a launch that failed on its way: what has started is to be waited for.
-        collective.extend(queues.iter().map(|queue| queue.id()).zip(events.iter().cloned()));
+        for of in &mut collective {
+            of.extend(queues.iter().map(|queue| queue.id()).zip(events.iter().cloned()));
+        }
         drop(collective);
         match started {
             Ok(()) => Ok(events),
@@ -87,15 +101,8 @@ impl Heap {
         Ok(ready)
     }
 
-    fn start_all(
-        &self,
-        queues: &[&Queue],
-        kernel: &Kernel,
-        space: Space,
-        ready: &[Event],
-        events: &mut Vec<Event>,
-    ) -> Result<()> {
-        for queue in queues {
+    fn start_all(&self, launches: &[HeapLaunch<'_>], ready: &[Event], events: &mut Vec<Event>) -> Result<()> {
+        for &(queue, kernel, space) in launches {
             // A launch that uses a heap always has an event.
             let event = queue.launch(kernel, space, ready, Want::Event)?;
             events.extend(event);
@@ -133,7 +140,7 @@ impl Heap {
         }
     }
 
-    fn check_kernel(&self, kernel: &Kernel) -> Result<()> {
+    fn check_kernel(&self, queue: &Queue, kernel: &Kernel) -> Result<()> {
         let (args, name) = (kernel.args(), &kernel.description().name);
         if !args.heaps().iter().any(|heap| std::ptr::eq(&raw const **heap, self)) {
             return Err(refused(&format!(
@@ -142,7 +149,7 @@ impl Heap {
         }
         // Between places a buffer moves after its writer has ended, which here waits for who needs the buffer.
         let writes = || args.uses().iter().any(|(_, access)| *access != Access::Read);
-        if !self.context.is_single() && writes() {
+        if !queue.context().is_single() && writes() {
             return Err(refused(&format!(
                 "kernel {name} has a buffer among its arguments that it may write, and devices of several platforms or nodes can not \
                  write one buffer at the same time; keep what it writes in the heap, or declare the pointer const"
@@ -152,48 +159,52 @@ impl Heap {
     }
 
     /// Whether all work-groups can run at the same time.
-    fn check_resident(&self, (dims, _, global, local): Space) -> Result<()> {
-        let Some(local) = local else {
-            return Err(refused(
-                "a collective launch needs its local work size, because the number of work-groups must be known; give one",
-            ));
+    fn check_resident(&self, launches: &[HeapLaunch<'_>]) -> Result<()> {
+        let mut groups = 0;
+        for (.., space) in launches {
+            groups = groups_of(*space)?.max(groups);
+        }
+        let groups_max = |device: &Device| resident_groups(|name| device.info(name));
+        let seat = |pe: &Pe| Seat {
+            place: (pe.device.node(), pe.device.platform()),
+            groups_max: groups_max(&pe.device),
+            // CPU devices of one platform on one node run on the same cores, with one set of threads.
+            groups_max_whole: groups_max(root(&pe.device)),
         };
-        let axes = || global.iter().zip(local).take(dims as usize);
-        let groups = axes().map(|(global, local)| global.div_ceil(local.max(1))).fold(1, u64::saturating_mul);
-        if groups == 0 {
-            return Err(refused(
-                "a collective launch of no work-items would leave its kernels nobody to meet; give a global size",
-            ));
-        }
-        for (pe, of) in self.pes.iter().enumerate() {
-            let units = resident_groups(&of.device);
-            if groups > units {
-                return Err(refused(&format!(
-                    "{groups} work-groups on PE {pe} ({}), which runs {units} at a time for sure; use at most {units} work-groups, for \
-                     example by a larger local work size",
-                    described(&of.device)
-                )));
-            }
-        }
-        for place in 0..self.context.places().len() {
-            self.check_place(place, groups)?;
-        }
-        Ok(())
+        let seats: Vec<_> = self.pes.iter().map(seat).collect();
+        check_resident(&seats, groups).map_err(|refusal| self.not_resident(groups, refusal))
     }
 
-    /// CPU devices of one platform on one node run on the same cores, with one set of threads.
-    fn check_place(&self, place: usize, groups: u64) -> Result<()> {
-        let here = || self.pes.iter().filter(|pe| pe.place == place);
-        let Some(units) = here().map(|pe| resident_groups(root(&pe.device))).max() else { return Ok(()) };
-        let devices = here().count() as u64;
-        if devices.saturating_mul(groups) <= units {
-            return Ok(());
+    fn not_resident(&self, groups: u64, NotResident { pe, sharing, groups_max }: NotResident) -> Error {
+        let device = self.pes.get(pe).map(|pe| &*pe.device);
+        if groups > groups_max {
+            let device = device.map(described).unwrap_or_default();
+            return refused(&format!(
+                "{groups} work-groups on PE {pe} ({device}), which runs {groups_max} at a time for sure; use at most {groups_max} \
+                 work-groups, for example by a larger local work size"
+            ));
         }
-        let host = here().next().map_or("", |pe| pe.device.host());
-        Err(refused(&format!(
-            "{devices} devices of one platform of node {host} with {groups} work-groups each, which run {units} work-groups at a time \
+        let host = device.map_or("", Device::host);
+        refused(&format!(
+            "{sharing} devices of one platform of node {host} with {groups} work-groups each, which run {groups_max} work-groups at a time \
              together; use fewer work-groups, fewer of these devices, or a daemon for each"
-        )))
+        ))
+    }
+}
+
+/// Work-groups of a launch, at least one.
+fn groups_of((dims, _, global, local): Space) -> Result<u64> {
+    let Some(local) = local else {
+        return Err(refused(
+            "a collective launch needs its local work size, because the number of work-groups must be known; give one",
+        ));
+    };
+    let axes = || global.iter().zip(local).take(dims as usize);
+    match axes().map(|(global, local)| global.div_ceil(local.max(1))).fold(1, u64::saturating_mul) {
+        0 => Err(refused(
+            "a collective launch of no work-items would leave its kernels nobody to meet; give a global size",
+        )),
+        groups => Ok(groups),
     }
 }
 
@@ -221,16 +232,4 @@ fn described(device: &Device) -> String {
 
 fn root(device: &Arc<Device>) -> &Arc<Device> {
     device.parent().map_or(device, root)
-}
-
-/// Work-groups that a device runs at the same time for sure. PoCL gives each of its threads one while there are no more than threads;
-/// Intel's runtime was seen to run two work-groups on two units one after the other, so of other drivers one is all that is known.
-fn resident_groups(device: &Device) -> u64 {
-    let text = |name| String::from_utf8_lossy(device.info(name).unwrap_or_default()).to_ascii_lowercase();
-    // With oneTBB PoCL leaves it to that what runs where.
-    if !text(VERSION).contains("pocl") || text(NAME).contains("tbb") {
-        return 1;
-    }
-    let bytes = device.info(MAX_COMPUTE_UNITS).and_then(|bytes| bytes.first_chunk());
-    bytes.map_or(1, |bytes| u32::from_ne_bytes(*bytes).max(1).into())
 }

@@ -8,7 +8,6 @@ use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status};
 
 use super::{Session, lock};
-use crate::event::Times;
 
 /// Serves what the worker tells.
 pub(super) struct Incoming<'a> {
@@ -44,14 +43,7 @@ impl Serve<to_client::EventDone> for Incoming<'_> {
             open.events.remove(&call.event.get())
         };
         if let Some(event) = event {
-            let times = Times {
-                queued: call.queued.get(),
-                submitted: call.submitted.get(),
-                started: call.started.get(),
-                ended: call.ended.get(),
-                completed: call.completed.get(),
-            };
-            event.end(Status(call.status.get()), times);
+            event.end(Status(call.status.get()), call.times());
             self.session.served();
         }
         Ok(())
@@ -84,7 +76,7 @@ impl Serve<to_client::Output> for Incoming<'_> {
         _: &[Id<kind::Event>],
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        crate::pool::print(&payload.read_all()?);
+        penstock_stdout::print(&payload.read_all()?);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use penstock_link::{Side, Stream, establish};
-use penstock_wire::{I32, U64};
+use penstock_wire::U64;
 
 use super::*;
 
@@ -24,19 +24,9 @@ fn session(node: usize) -> (Arc<Session>, (Sender, Receiver)) {
 
 /// A worker at its limit: it takes nothing before the client has taken what it has for it. Returns when it was told an end.
 fn full_worker((sender, mut receiver): (Sender, Receiver), ended: Id<kind::Event>) {
-    let zero = U64::ZERO;
-    let (queued, submitted, started) = (zero, zero, zero);
-    let done = to_client::EventDone {
-        event: ended,
-        status: I32::ZERO,
-        queued,
-        submitted,
-        started,
-        ended: zero,
-        completed: zero,
-    };
+    let done = to_client::EventDone::new(ended, Status::OK, Times::default());
     sender.send(&done, &[], &[]).unwrap();
-    let data = to_client::ReadData { event: Id::new(u64::MAX), offset: zero };
+    let data = to_client::ReadData { event: Id::new(u64::MAX), offset: U64::ZERO };
     sender.send(&data, &[], &vec![0; MUCH]).unwrap();
     sender.flush().unwrap();
     let mut told = false;

@@ -6,6 +6,7 @@ use penstock_cl_sys::{
     CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_COMPLETE, CL_PROFILING_COMMAND_END,
     CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_START, CL_PROFILING_COMMAND_SUBMIT, cl_event,
 };
+pub use penstock_wire::Times;
 use penstock_wire::status::Status;
 
 use super::api::{self, function, owned};
@@ -22,21 +23,6 @@ owned!(
 /// What PoCL gives a command that fails because another one did. As a code it is `CL_DEVICE_NOT_FOUND`, which no command
 /// ends with.
 const POCL_FAILED: i32 = -1;
-
-/// When a command's phases were, in ns of the device's clock; all 0 where the queue does not profile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
-    /// `CL_PROFILING_COMMAND_QUEUED`.
-    pub queued: u64,
-    /// `CL_PROFILING_COMMAND_SUBMIT`.
-    pub submitted: u64,
-    /// `CL_PROFILING_COMMAND_START`.
-    pub started: u64,
-    /// `CL_PROFILING_COMMAND_END`.
-    pub ended: u64,
-    /// `CL_PROFILING_COMMAND_COMPLETE`.
-    pub completed: u64,
-}
 
 /// The completion of one command, or a user event. Cheap to clone.
 #[derive(Clone, Debug)]

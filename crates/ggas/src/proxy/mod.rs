@@ -154,10 +154,14 @@ impl Proxy {
     fn run(&mut self) {
         let mut last = Instant::now();
         let mut vanished = last;
-        while !self.state.is_closing() {
+        loop {
             // Before the rings are looked at: what a kernel wrote before its launch ended is then found.
             let running = self.state.is_running();
+            // Before the look: who closes says so first, and rings then.
             self.state.proxy.clear_if_rung();
+            if self.state.is_closing() {
+                break;
+            }
             let mut busy = self.turn();
             busy |= self.settle(busy);
             self.tell();
@@ -389,14 +393,10 @@ impl Proxy {
 
     /// Tells the others of an abort, once.
     fn tell(&mut self) {
-        let generation = self.state.generation();
-        if self.told == Some(generation) {
-            return;
-        }
-        let Some(end) = self.state.ended() else { return };
-        self.told = Some(generation);
+        let Some(note) = self.state.news(self.told) else { return };
+        self.told = Some(note.generation);
         for peer in self.peers.iter_mut().filter(|peer| !peer.gone) {
-            let (frame, text) = Frame::abort(generation, end.last, &end.reason);
+            let (frame, text) = Frame::abort(note.generation, note.last, &note.reason);
             peer.output.push(Out::note(&frame, text));
         }
     }

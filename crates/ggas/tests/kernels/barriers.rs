@@ -18,6 +18,25 @@ __kernel void rounds(__global ggas_heap_t *heap, ulong rounds)
     }
 }
 
+/* Barriers after which nothing is put, then such before each of which something is: what the proxy was asked for. */
+__kernel void asked(__global ggas_heap_t *heap, ulong rounds)
+{
+    const ggas_t g = ggas_open(heap);
+    const uint me = ggas_my_pe(g), next = (me + 1) % ggas_n_pes(g);
+    __global ulong *failed = ggas_ptr(g, 24, me), *wrong = ggas_ptr(g, 32, me), *posts = ggas_ptr(g, 40, me);
+    volatile __global ulong *told = ggas_ptr(g, 64, me);
+    const ulong before = g.heap->tail;
+    for (ulong round = 1; round <= rounds; round++)
+        if (ggas_barrier_all(g) != GGAS_OK) { *failed = round; return; }
+    posts[0] = g.heap->tail - before;
+    for (ulong round = 1; round <= rounds; round++) {
+        ggas_p64(g, 64, round, next);
+        if (ggas_barrier_all(g) != GGAS_OK) { *failed = round; return; }
+        *wrong += *told != round && *told != round + 1;
+    }
+    posts[1] = g.heap->tail - before - posts[0];
+}
+
 /* Teams of even and odd PEs at the same time in different slots, then of halves in the same slot: all must come out even. */
 __kernel void teams(__global ggas_heap_t *heap, ulong rounds)
 {
@@ -47,17 +66,34 @@ pub fn member(pe: &Pe, told: &Told) {
     let [kernel, rounds, groups, items] = told.args[..] else { panic!("four arguments") };
     pe.heap.write(pe.pe, 24, &[0; 16]).unwrap();
     pe.meet();
-    let kernel = ["rounds", "teams"][usize::try_from(kernel).unwrap()];
+    let kernel = ["rounds", "teams", "asked"][usize::try_from(kernel).unwrap()];
     let taken = pe.start(kernel, &[rounds], groups, items).end();
     assert_eq!(pe.word(24), 0, "a barrier failed in this round: {:?}", pe.heap.aborted());
     assert_eq!(pe.word(32), 0, "rounds in which somebody passed too early");
+    say("posts", &[pe.word(40), pe.word(48)]);
     say("round_ns", &[u64::try_from(taken.as_nanos()).unwrap() / rounds]);
     pe.meet();
+    told.leave_together();
 }
 
 fn check(way: Way, members: Vec<Runtime>, args: &[u64]) {
     let task = Task { members, ..Task::new("barriers", way, 0) };
     let Some(said) = Mesh::start(&task.clone().args(args)).finish() else { return };
+    if args[0] == 2 {
+        for said in &said {
+            let (rounds, flags) = (args[1], task.members.len() as u64 - 1);
+            assert_eq!(
+                said["posts"][0],
+                rounds * flags,
+                "nobody asks whether flags of a barrier have arrived"
+            );
+            assert_eq!(
+                said["posts"][1],
+                rounds * (1 + 1 + flags),
+                "a store, the question for it, and the flags"
+            );
+        }
+    }
     let ns = said.iter().map(|said| said["round_ns"][0]).max().unwrap();
     eprintln!("{way:?}, {} PEs, {args:?}: {ns} ns a round", task.members.len());
     // That it comes to an end is what is asked: how fast depends on what else the machine does.
@@ -78,6 +114,18 @@ fn several_work_groups_meet() {
 #[test]
 fn members_meet_by_proxy() {
     check(Way::ProxyTcp, vec![Runtime::Pocl; 3], &[0, 50 * mesh::scale(), 1, 4]);
+}
+
+#[test]
+fn barriers_wait_for_what_was_put_and_not_for_flags() {
+    check(Way::ProxyTcp, vec![Runtime::Pocl; 3], &[2, 50 * mesh::scale(), 1, 1]);
+}
+
+#[test]
+fn more_members_than_cores_meet_by_proxy() {
+    for count in [5, 8] {
+        check(Way::ProxyTcp, vec![Runtime::Pocl; count], &[0, 20 * mesh::scale(), 1, 1]);
+    }
 }
 
 #[test]

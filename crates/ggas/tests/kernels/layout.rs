@@ -18,7 +18,7 @@ __kernel void offsets(__global ggas_heap_t *heap)
     const ulong all[] = {
         sizeof(ggas_heap_t), sizeof(ggas_entry_t), sizeof(ggas_meeting_t),
         AT(magic), AT(version), AT(me), AT(count), AT(looks), AT(stride), AT(bytes), AT(timeout_ms), AT(rounds_max),
-        AT(abort), AT(clock_ms), AT(status), AT(fences), AT(paths), AT(tail), AT(done), AT(teams), AT(met), AT(ring),
+        AT(abort), AT(clock_ms), AT(status), AT(fences), AT(paths), AT(tail), AT(done), AT(settled), AT(teams), AT(met), AT(ring),
         IN(ggas_meeting_t, arrived), IN(ggas_meeting_t, status), IN(ggas_meeting_t, epoch),
         IN(ggas_entry_t, sequence), IN(ggas_entry_t, kind), IN(ggas_entry_t, pe), IN(ggas_entry_t, target_at),
         IN(ggas_entry_t, value), IN(ggas_entry_t, length), IN(ggas_entry_t, signal_at), IN(ggas_entry_t, signal),
@@ -43,7 +43,7 @@ fn expected() -> Vec<u64> {
     macro_rules! at { ($of:ty: $($field:ident)*) => { [$(offset_of!($of, $field)),*] } }
     let mut all = vec![size_of::<Head>(), size_of::<Entry>(), size_of::<Team>()];
     all.extend(at!(Head: magic version me count looks stride bytes timeout_ms rounds_max));
-    all.extend(at!(Head: abort clock_ms status fences paths tail done teams met ring));
+    all.extend(at!(Head: abort clock_ms status fences paths tail done settled teams met ring));
     all.extend(at!(Team: arrived status epoch));
     all.extend(at!(Entry: sequence kind pe target_at value length signal_at signal));
     let mut all: Vec<u64> = all.into_iter().map(|offset| offset as u64).collect();

@@ -266,6 +266,12 @@ impl Told {
         }
     }
 
+    /// Waits until all are here. Who leaves after a barrier leaves others in it, who may have to hear from third ones yet.
+    pub fn leave_together(&self) {
+        std::fs::write(self.folder.join(format!("leaves-{}", self.me)), []).unwrap();
+        (0..self.count).for_each(|member| self.wait_for_file(&format!("leaves-{member}")));
+    }
+
     /// The heap, started.
     pub fn heap(&self) -> Arc<Heap> {
         let heap = Heap::create(Plan {

@@ -14,7 +14,6 @@ pub(crate) mod map;
 pub(crate) mod memory;
 pub(crate) mod ndrange;
 pub(crate) mod platform;
-pub(crate) mod printf;
 pub(crate) mod program;
 pub(crate) mod queue;
 pub(crate) mod rect;

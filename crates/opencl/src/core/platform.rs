@@ -12,7 +12,7 @@ use penstock_client::{Node, Pool};
 use penstock_wire::describe;
 
 use super::device::Device;
-use super::{context, extensions, log, printf};
+use super::{context, extensions, log};
 use crate::edge::{Handle, Object, Ref};
 
 /// Behind a `cl_platform_id`.
@@ -98,7 +98,6 @@ fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
         }
         return None;
     }
-    printf::install();
     context::hear_errors(&nodes);
     let platforms = match config.platforms {
         Platforms::Pool => vec![Platform::create("Penstock".to_owned(), &nodes, devices)],

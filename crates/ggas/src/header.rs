@@ -1,12 +1,12 @@
-//! The kernels' header: on the pool every program may include it, although no node has it as a file.
+//! The kernels' header. Every program may include it, although no node has it as a file.
 
 use std::borrow::Cow;
 
-/// The text of `ggas.h`.
-pub const HEADER: &str = penstock_ggas::HEADER;
+/// `ggas.h`, for OpenCL C 1.2 to 3.0 and CUDA C++.
+pub const HEADER: &str = include_str!("../include/ggas.h");
 
 /// A program's source with the header's text in the place of each line that includes `ggas.h`. Lines keep their numbers.
-pub(crate) fn with_header(source: &[u8]) -> Cow<'_, [u8]> {
+pub fn with_header(source: &[u8]) -> Cow<'_, [u8]> {
     if !contains(source, b"ggas.h") {
         return Cow::Borrowed(source);
     }
@@ -14,12 +14,15 @@ pub(crate) fn with_header(source: &[u8]) -> Cow<'_, [u8]> {
     let mut in_comment = false;
     let mut found = false;
     for (line, number) in source.split_inclusive(|byte| *byte == b'\n').zip(1_usize..) {
-        if !in_comment && includes_header(line) {
+        let replaced = !in_comment && includes_header(line);
+        in_comment = ends_in_comment(line, in_comment);
+        if replaced {
             found = true;
             out.extend_from_slice(HEADER.as_bytes());
-            out.extend_from_slice(format!("\n#line {}\n", number + 1).as_bytes());
+            // The number is the next line's. A comment that begins behind the include goes on there.
+            let open = if in_comment { "/*" } else { "" };
+            out.extend_from_slice(format!("\n#line {}\n{open}", number + 1).as_bytes());
         } else {
-            in_comment = ends_in_comment(line, in_comment);
             out.extend_from_slice(line);
         }
     }
@@ -32,13 +35,13 @@ fn contains(text: &[u8], what: &[u8]) -> bool {
 
 /// `#include <ggas.h>` or `#include "ggas.h"`, with spaces anywhere that they may be.
 fn includes_header(line: &[u8]) -> bool {
-    let word = |text: &'_ [u8], word: &[u8]| {
-        let text = text.trim_ascii_start();
-        text.strip_prefix(word).map(<[u8]>::to_vec)
-    };
-    let Some(rest) = word(line, b"#").and_then(|rest| word(&rest, b"include")) else { return false };
-    let rest = rest.trim_ascii_start();
-    rest.starts_with(b"<ggas.h>") || rest.starts_with(b"\"ggas.h\"")
+    let name = behind(line, b"#").and_then(|rest| behind(rest, b"include")).map(<[u8]>::trim_ascii_start);
+    name.is_some_and(|name| name.starts_with(b"<ggas.h>") || name.starts_with(b"\"ggas.h\""))
+}
+
+/// What follows a word at the beginning.
+fn behind<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
+    text.trim_ascii_start().strip_prefix(word)
 }
 
 /// Whether a comment of several lines is open behind a line.
@@ -79,11 +82,22 @@ mod tests {
 
     #[test]
     fn the_header_stands_where_it_is_included_and_lines_keep_their_numbers() {
-        for include in ["#include <ggas.h>", "  # include \"ggas.h\" // heaps", "#include<ggas.h>\r"] {
+        for include in [
+            "#include <ggas.h>",
+            "  # include \"ggas.h\" // heaps",
+            "  #  include \"ggas.h\" /* heaps */",
+            "#include<ggas.h>\r",
+        ] {
             let source = format!("int a;\n{include}\nint b;\n");
             assert_eq!(made(&source), format!("int a;\n{HEADER}\n#line 3\nint b;\n"), "{include}");
         }
         assert!(made("#include <ggas.h>").starts_with(HEADER), "without an end of line");
+    }
+
+    #[test]
+    fn a_comment_that_begins_behind_the_include_goes_on() {
+        let source = "#include <ggas.h> /* for\n  heaps */ int a;\n";
+        assert_eq!(made(source), format!("{HEADER}\n#line 2\n/*  heaps */ int a;\n"));
     }
 
     #[test]
@@ -92,9 +106,12 @@ mod tests {
             "",
             "kernel void f() {}\n",
             "// see ggas.h\n",
+            "// #include <ggas.h>\n",
+            "// #include of ggas.h\n",
             "/* once:\n#include <ggas.h>\n*/ kernel void f() {}\n",
             "/* \" */ int a; /*\n#include <ggas.h>\n*/\n",
             "#include <ggas.hpp>\n",
+            "#include \"other.h\"\n",
             "#define include_ggas.h\n",
         ] {
             assert!(matches!(with_header(source.as_bytes()), Cow::Borrowed(_)), "{source}");

@@ -1,0 +1,131 @@
+//! Whether kernels that wait for each other can all run at the same time. A work-group that has not started, because all cores have
+//! one that waits for it, never starts: such a launch is refused before it hangs.
+
+/// `CL_DEVICE_MAX_COMPUTE_UNITS`.
+const MAX_COMPUTE_UNITS: u32 = 0x1002;
+/// `CL_DEVICE_NAME`.
+const NAME: u32 = 0x102B;
+/// `CL_DEVICE_VERSION`.
+const VERSION: u32 = 0x102F;
+
+/// One device of a collective launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat<P> {
+    /// Devices of equal places share threads: those of one platform in one process.
+    pub place: P,
+    /// Work-groups that the device runs at the same time, by [`resident_groups`].
+    pub groups_max: u64,
+    /// The same of the whole device, where this one is a part of it; else equal.
+    pub groups_max_whole: u64,
+}
+
+/// Why the work-groups of a collective launch can not all run at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "PE {pe} has more work-groups than run there at a time, which is {groups_max}; devices that share its threads: {sharing}"
+)]
+pub struct NotResident {
+    /// A device whose work-groups do not fit, by its place among the seats.
+    pub pe: usize,
+    /// How many devices of the launch share its threads; itself is one of them.
+    pub sharing: u64,
+    /// Work-groups that run at the same time: on the device where its own are more than that, else on all that share its threads.
+    pub groups_max: u64,
+}
+
+/// Checks that so many work-groups on each of these devices can all run at the same time.
+///
+/// Devices of one platform in one process share its threads: PoCL has one pool of them, however many devices it shows. So what counts is the
+/// sum over them, and the largest of their numbers of threads; but one device never runs more than its own.
+///
+/// # Errors
+/// [`NotResident`], of the first device that has too many.
+pub fn check_resident<P: PartialEq>(seats: &[Seat<P>], groups: u64) -> Result<(), NotResident> {
+    for (pe, seat) in seats.iter().enumerate() {
+        let together = || seats.iter().filter(|other| other.place == seat.place);
+        let sharing = together().count() as u64;
+        let groups_max_shared = together().map(|other| other.groups_max_whole).max().unwrap_or(0);
+        if groups > seat.groups_max {
+            return Err(NotResident { pe, sharing, groups_max: seat.groups_max });
+        }
+        if groups.saturating_mul(sharing) > groups_max_shared {
+            return Err(NotResident { pe, sharing, groups_max: groups_max_shared });
+        }
+    }
+    Ok(())
+}
+
+/// Work-groups that a device runs at the same time for sure; `info` is what `clGetDeviceInfo` says of it, by name. PoCL gives each of its
+/// threads one while there are no more than threads; Intel's runtime was seen to run two work-groups on two units one after the other, so of
+/// other drivers one is all that is known.
+pub fn resident_groups<'a>(info: impl Fn(u32) -> Option<&'a [u8]>) -> u64 {
+    let text = |name| String::from_utf8_lossy(info(name).unwrap_or_default()).to_ascii_lowercase();
+    // With oneTBB PoCL leaves it to that what runs where.
+    if !text(VERSION).contains("pocl") || text(NAME).contains("tbb") {
+        return 1;
+    }
+    let bytes = info(MAX_COMPUTE_UNITS).and_then(|bytes| bytes.first_chunk());
+    bytes.map_or(1, |bytes| u32::from_ne_bytes(*bytes).max(1).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups_of(version: &str, name: &str, units: Option<u32>) -> u64 {
+        let units = units.map(u32::to_ne_bytes);
+        resident_groups(|asked| match asked {
+            VERSION => Some(version.as_bytes()),
+            NAME => Some(name.as_bytes()),
+            MAX_COMPUTE_UNITS => units.as_ref().map(|bytes| bytes.as_slice()),
+            _ => None,
+        })
+    }
+
+    fn seat<P>(place: P, groups_max: u64) -> Seat<P> {
+        Seat { place, groups_max, groups_max_whole: groups_max }
+    }
+
+    #[test]
+    fn pocl_runs_one_work_group_on_each_of_its_threads() {
+        assert_eq!(groups_of("OpenCL 3.0 PoCL HSTR: pthread\0", "cores\0", Some(4)), 4);
+        assert_eq!(groups_of("OpenCL 1.2 pocl HSTR: pthread\0", "cores\0", Some(4)), 4);
+        assert_eq!(groups_of("OpenCL 3.0 PoCL HSTR: pthread\0", "cores\0", Some(0)), 1);
+        assert_eq!(groups_of("OpenCL 3.0 PoCL HSTR: pthread\0", "cores\0", None), 1);
+    }
+
+    #[test]
+    fn of_other_drivers_one_work_group_is_certain() {
+        assert_eq!(groups_of("OpenCL 3.0 LINUX\0", "cores\0", Some(4)), 1);
+        assert_eq!(groups_of("OpenCL 3.0 PoCL HSTR: tbb\0", "cpu-TBB\0", Some(4)), 1);
+    }
+
+    #[test]
+    fn as_many_work_groups_as_a_device_runs_fit_and_one_more_does_not() {
+        let seats = [seat('A', 4)];
+        assert_eq!(check_resident(&seats, 4), Ok(()));
+        assert_eq!(check_resident(&seats, 5), Err(NotResident { pe: 0, sharing: 1, groups_max: 4 }));
+    }
+
+    #[test]
+    fn devices_of_one_place_share_its_threads() {
+        let same = [seat('A', 4), seat('A', 4)];
+        assert_eq!(check_resident(&same, 2), Ok(()));
+        assert_eq!(check_resident(&same, 3), Err(NotResident { pe: 0, sharing: 2, groups_max: 4 }));
+        assert_eq!(check_resident(&[seat('A', 4), seat('B', 4)], 4), Ok(()), "places of their own");
+    }
+
+    #[test]
+    fn a_device_runs_no_more_than_its_own_however_many_its_place_does() {
+        let seats = [seat('A', 4), seat('A', 1)];
+        assert_eq!(check_resident(&seats, 2), Err(NotResident { pe: 1, sharing: 2, groups_max: 1 }));
+    }
+
+    #[test]
+    fn parts_of_a_device_share_what_the_whole_has() {
+        let part = Seat { place: 'A', groups_max: 2, groups_max_whole: 4 };
+        assert_eq!(check_resident(&[part, part], 2), Ok(()));
+        assert_eq!(check_resident(&[part; 3], 2), Err(NotResident { pe: 0, sharing: 3, groups_max: 4 }));
+        assert_eq!(check_resident(&[part], 3), Err(NotResident { pe: 0, sharing: 1, groups_max: 2 }));
+    }
+}

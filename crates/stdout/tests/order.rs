@@ -1,0 +1,23 @@
+//! What is printed here and what C prints come out in one order.
+
+use std::process::Command;
+
+/// Set in the process that prints.
+const PRINTS: &str = "PENSTOCK_STDOUT_PRINTS";
+
+#[test]
+fn it_stays_in_order_with_what_c_prints() {
+    if std::env::var_os(PRINTS).is_some() {
+        for text in [c"first ", c"third "] {
+            // SAFETY: the format has no conversions. Into a pipe, C holds the text back.
+            unsafe { libc::printf(text.as_ptr()) };
+            penstock_stdout::print(if text == c"first " { b"second " } else { b"fourth\0." });
+        }
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new(program);
+    command.args(["--exact", "it_stays_in_order_with_what_c_prints", "--nocapture"]).env(PRINTS, "1");
+    let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(said.contains("first second third fourth\0."), "{said:?}");
+}
