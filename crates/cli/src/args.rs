@@ -68,6 +68,13 @@ Exit status:
 That of the program, which has this command's process id and gets its signals; 125 if the pool could not be set up, \
 126 if the program cannot be executed, 127 if it is not found.";
 
+const AFTER_STATUS: &str = "\
+Figures of each client:
+CORE-S is core-seconds of its worker, with what CPU devices computed for it. NODE J is joules of the whole node while the client was \
+served, whoever used it. Of each device, IN USE S is the seconds from the first command that it was given until all were known to \
+have ended; CORE-S and J are its own core-seconds and joules, where they can be told from others'. What is not known is \
+`unavailable (reason)`, and null in JSON. See docs/energy.md.";
+
 const AFTER_KEY: &str = "\
 Examples:
   penstock key --create
@@ -157,6 +164,7 @@ pub enum Command {
     #[command(after_help = AFTER_RUN, override_usage = "penstock run [OPTIONS] [--] PROGRAM [ARGS]...")]
     Run(RunArgs),
     /// Show what the daemons of the pool do
+    #[command(after_help = AFTER_STATUS)]
     Status(StatusArgs),
     /// Measure the pool beside the local OpenCL platform, or communication between devices
     Bench(BenchArgs),

@@ -67,7 +67,17 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
 
 /// What each client costs, and on which device; nothing where no daemon has one.
 fn clients(probed: &[Probed]) -> String {
-    let mut table = Table::new(&["NODE", "CLIENT", ">SINCE", ">CORE-S", ">NODE J", "DEVICE", ">CORE-S"]);
+    let mut table = Table::new(&[
+        "NODE",
+        "CLIENT",
+        ">SINCE",
+        ">CORE-S",
+        ">NODE J",
+        "DEVICE",
+        ">IN USE S",
+        ">CORE-S",
+        ">J",
+    ]);
     let mut count = 0;
     for status in probed.iter().filter_map(|probed| probed.answer.as_ref().ok()) {
         let host = status.get("host").and_then(Value::as_str).unwrap_or("-");
@@ -78,11 +88,13 @@ fn clients(probed: &[Probed]) -> String {
             for (index, device) in devices.into_iter().flatten().enumerate() {
                 let mut cells = if index == 0 { first.clone() } else { vec![String::new(); first.len()] };
                 cells.push(device.get("device").and_then(Value::as_str).unwrap_or("-").to_owned());
+                cells.push(figure(&json!({ "of": device.get("in_use_seconds") }), "of"));
                 cells.push(figure(device, "core_seconds"));
+                cells.push(figure(device.get("joules").unwrap_or(&Value::Null), "device"));
                 table.row(cells);
             }
             if devices.is_none() {
-                table.row(first.into_iter().chain(["-".to_owned(), "-".to_owned()]).collect());
+                table.row(first.into_iter().chain(["-"; 4].map(str::to_owned)).collect());
             }
         }
     }
@@ -91,7 +103,8 @@ fn clients(probed: &[Probed]) -> String {
     }
     // Not cut to the terminal's width: the end of a reason is what matters.
     let notes = "CORE-S: core-seconds of the client's worker with its CPU devices. NODE J: joules of the whole node while the client was \
-                 served, whoever used it.";
+                 served, whoever used it. IN USE S: seconds from the first command that a device was given until all were known to have ended. J: joules \
+                 of the device alone, while the client was served.";
     format!("\n{}{notes}\n", table.render(None))
 }
 
@@ -158,10 +171,16 @@ mod tests {
         let session = json!({
             "client": "matmul", "seconds": 59, "core_seconds": { "busy": 1.5, "unavailable": null },
             "joules": { "node": null, "unavailable": "no counter" },
-            "devices": [{ "device": "d", "core_seconds": 1.5 }, { "device": "e", "core_seconds": null }],
+            "devices": [
+                { "device": "d", "in_use_seconds": 0.5, "core_seconds": 1.5, "joules": { "device": 20.0 } },
+                { "device": "e", "core_seconds": null },
+            ],
         });
         let text = clients(&[status(json!([session]))]);
-        assert!(text.contains("matmul   59 s    1.50  unavailable (no counter)  d         1.50"), "{text}");
+        assert!(
+            text.contains("matmul   59 s    1.50  unavailable (no counter)  d           0.50    1.50  20.00"),
+            "{text}"
+        );
         // Of an older daemon.
         assert!(clients(&[status(json!([{ "client": "b" }]))]).contains("b           -"), "it tells nothing");
     }

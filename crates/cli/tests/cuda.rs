@@ -1,16 +1,12 @@
 //! What `penstock run` shows CUDA programs. The node is a small fake that only answers the probe, and CUDA's libraries are empty files.
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use penstock_link::{Address, Listener, accept_hello};
-use penstock_wire::hello::Verdict;
-
-/// How long a probe may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+use common::{Home, stderr, stdout};
 
 /// A program with the names of a runtime inside, and with nothing that would run them.
 const INSIDE: &str = r#"
@@ -28,79 +24,33 @@ int main(void) {
 }
 "#;
 
-struct Home(PathBuf);
-
-impl Home {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-run-cuda-{}-{name}", std::process::id()));
-        _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(path.join("run")).unwrap();
-        fs::create_dir_all(path.join("lib/cuda")).unwrap();
-        fs::write(path.join("lib/libpenstock_opencl.so"), "").unwrap();
-        let listener = Listener::bind(&Address::Unix(path.join("node.sock"))).unwrap();
-        thread::spawn(move || {
-            while let Ok(stream) = listener.accept() {
-                let deadline = Instant::now() + PATIENCE;
-                let Ok(accepted) = accept_hello(stream, None, &|_| true, deadline) else { continue };
-                let Ok(stream) = accepted.finish(Verdict::Welcome) else { continue };
-                let json = br#"{"host":"fake","version":"0.0.0","uptime_s":61,"sessions":[]}"#;
-                let length = u32::try_from(json.len()).unwrap().to_le_bytes();
-                _ = stream.write_all_until(&[&length[..], json].concat(), deadline);
-            }
-        });
-        Self(path)
-    }
-
-    /// As an installation has CUDA's libraries.
-    fn with_cuda(name: &str) -> Self {
-        let home = Self::new(name);
-        for name in ["libcuda.so.1", "libpenstock_cudapatch.so"] {
-            fs::write(home.cuda().join(name), "").unwrap();
-        }
-        home
-    }
-
-    fn cuda(&self) -> PathBuf {
-        self.0.join("lib/cuda")
-    }
-
-    fn run(&self, program: &[&str], variables: &[(&str, &str)]) -> Output {
-        let node = format!("unix:{}", self.0.join("node.sock").display());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
-        for name in [
-            "PENSTOCK_NODES",
-            "PENSTOCK_KEY",
-            "PENSTOCK_LOG",
-            "XDG_CONFIG_HOME",
-            "LD_PRELOAD",
-            "LD_LIBRARY_PATH",
-        ] {
-            command.env_remove(name);
-        }
-        command.env("HOME", &self.0).env("XDG_RUNTIME_DIR", self.0.join("run"));
-        command
-            .env("PENSTOCK_LIB", self.0.join("lib/libpenstock_opencl.so"))
-            .env("PENSTOCK_TIMEOUT_MS", "20000");
-        command
-            .args(["run", "--nodes", &node, "--no-local", "--"])
-            .args(program)
-            .envs(variables.iter().copied());
-        command.output().unwrap()
-    }
+/// A home with a node, and with our libraries where CUDA's are beside them.
+fn new_home(name: &str) -> Home {
+    let home = Home::new(name);
+    fs::create_dir_all(cuda(&home)).unwrap();
+    fs::write(home.path.join("lib/libpenstock_opencl.so"), "").unwrap();
+    home.start_fake_node();
+    home
 }
 
-impl Drop for Home {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
+/// As an installation has CUDA's libraries.
+fn with_cuda(name: &str) -> Home {
+    let home = new_home(name);
+    for name in ["libcuda.so.1", "libpenstock_cudapatch.so"] {
+        fs::write(cuda(&home).join(name), "").unwrap();
     }
+    home
 }
 
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
+fn cuda(home: &Home) -> PathBuf {
+    home.path.join("lib/cuda")
 }
 
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+fn run(home: &Home, program: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = home.run_on_fake_node(program);
+    command.env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
+    command.env("PENSTOCK_LIB", home.path.join("lib/libpenstock_opencl.so"));
+    command.envs(variables.iter().copied()).output().unwrap()
 }
 
 fn compile(folder: &Path) -> PathBuf {
@@ -112,37 +62,37 @@ fn compile(folder: &Path) -> PathBuf {
 
 #[test]
 fn the_folder_of_cudas_libraries_comes_before_what_the_program_had() {
-    let home = Home::with_cuda("path");
+    let home = with_cuda("path");
     let script = "echo $LD_LIBRARY_PATH ${LD_PRELOAD-unset}";
-    let output = home.run(&["sh", "-c", script], &[("LD_LIBRARY_PATH", "/opt/own")]);
-    assert_eq!(stdout(&output), format!("{}:/opt/own unset\n", home.cuda().display()), "{}", stderr(&output));
-    let output = home.run(&["sh", "-c", script], &[]);
-    assert_eq!(stdout(&output), format!("{} unset\n", home.cuda().display()));
+    let output = run(&home, &["sh", "-c", script], &[("LD_LIBRARY_PATH", "/opt/own")]);
+    assert_eq!(stdout(&output), format!("{}:/opt/own unset\n", cuda(&home).display()), "{}", stderr(&output));
+    let output = run(&home, &["sh", "-c", script], &[]);
+    assert_eq!(stdout(&output), format!("{} unset\n", cuda(&home).display()));
     assert_eq!(stderr(&output), "");
 }
 
 #[test]
 fn without_cudas_libraries_nothing_is_changed() {
-    let home = Home::new("none");
-    let output = home.run(&["sh", "-c", "echo $LD_LIBRARY_PATH"], &[("LD_LIBRARY_PATH", "/opt/own")]);
+    let home = new_home("none");
+    let output = run(&home, &["sh", "-c", "echo $LD_LIBRARY_PATH"], &[("LD_LIBRARY_PATH", "/opt/own")]);
     assert_eq!((stdout(&output), stderr(&output)), ("/opt/own\n".to_owned(), String::new()));
 }
 
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_runtime_inside_a_program_is_replaced_and_a_stripped_one_is_named() {
-    let home = Home::with_cuda("inside");
-    let program = compile(&home.0);
+    let home = with_cuda("inside");
+    let program = compile(&home.path);
     // An empty file cannot be loaded, which the loader says, and goes on.
-    let output = home.run(&[program.to_str().unwrap()], &[]);
-    assert_eq!(stdout(&output), format!("{}\n", home.cuda().join("libpenstock_cudapatch.so").display()));
-    fs::remove_file(home.cuda().join("libpenstock_cudapatch.so")).unwrap();
-    let output = home.run(&[program.to_str().unwrap()], &[]);
+    let output = run(&home, &[program.to_str().unwrap()], &[]);
+    assert_eq!(stdout(&output), format!("{}\n", cuda(&home).join("libpenstock_cudapatch.so").display()));
+    fs::remove_file(cuda(&home).join("libpenstock_cudapatch.so")).unwrap();
+    let output = run(&home, &[program.to_str().unwrap()], &[]);
     assert_eq!(stdout(&output), "unset\n");
     assert!(stderr(&output).contains("is not there"), "{}", stderr(&output));
-    let stripped = home.0.join("stripped");
+    let stripped = home.path.join("stripped");
     assert!(Command::new("strip").arg("-o").arg(&stripped).arg(&program).status().unwrap().success());
-    let output = home.run(&[stripped.to_str().unwrap()], &[]);
+    let output = run(&home, &[stripped.to_str().unwrap()], &[]);
     assert_eq!(stdout(&output), "unset\n");
     let said = stderr(&output);
     assert!(

@@ -1,58 +1,14 @@
 //! The command with a real daemon. Devices are whatever OpenCL platforms this host has; a test that needs one says so where there is none.
 
+mod common;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A home of its own for each test.
-struct Home {
-    path: PathBuf,
-}
-
-impl Home {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-daemon-{}-{name}", std::process::id()));
-        _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(path.join("run")).unwrap();
-        fs::write(path.join("library.so"), "").unwrap();
-        Self { path }
-    }
-
-    fn penstock(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
-        for name in
-            ["PENSTOCK_NODES", "PENSTOCK_KEY", "PENSTOCK_LOG", "SLURM_JOB_NODELIST", "XDG_CONFIG_HOME"]
-        {
-            command.env_remove(name);
-        }
-        command.env("HOME", &self.path).env("XDG_RUNTIME_DIR", self.path.join("run"));
-        command.env("PENSTOCK_LIB", self.path.join("library.so")).env("PENSTOCK_TIMEOUT_MS", "20000");
-        command.args(args);
-        command
-    }
-
-    /// Starts a daemon and waits until it listens; the addresses it tells.
-    fn serve(&self, listen: &[&str]) -> Daemon {
-        let mut args = vec!["serve"];
-        args.extend(listen.iter().flat_map(|address| ["--listen", address]));
-        let mut child = self.penstock(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let addresses = (0..listen.len().max(1)).map(|_| {
-            let line = lines.next().expect("the daemon ended").unwrap();
-            line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned()
-        });
-        let addresses = addresses.collect();
-        Daemon { child, addresses }
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.path);
-    }
-}
+use common::{Home, stderr, stdout};
 
 struct Daemon {
     child: Child,
@@ -73,6 +29,20 @@ impl Drop for Daemon {
     }
 }
 
+/// Starts a daemon and waits until it listens; the addresses it tells.
+fn serve(home: &Home, listen: &[&str]) -> Daemon {
+    let mut args = vec!["serve"];
+    args.extend(listen.iter().flat_map(|address| ["--listen", address]));
+    let mut child = home.penstock(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let addresses = (0..listen.len().max(1)).map(|_| {
+        let line = lines.next().expect("the daemon ended").unwrap();
+        line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned()
+    });
+    let addresses = addresses.collect();
+    Daemon { child, addresses }
+}
+
 fn wait(child: &mut Child) -> std::process::ExitStatus {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -82,14 +52,6 @@ fn wait(child: &mut Child) -> std::process::ExitStatus {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Processes with `path` in their environment or command line, but this one's.
@@ -112,7 +74,7 @@ fn assert_no_process(home: &Home) {
 #[test]
 fn a_daemon_listens_answers_and_ends() {
     let home = Home::new("serve");
-    let mut daemon = home.serve(&[]);
+    let mut daemon = serve(&home, &[]);
     let socket = home.path.join("run/penstock/penstockd.sock");
     assert_eq!(daemon.addresses, [format!("unix:{}", socket.display())]);
     let output = home.penstock(&["status"]).output().unwrap();
@@ -130,7 +92,7 @@ fn a_daemon_listens_answers_and_ends() {
 #[test]
 fn the_status_says_what_each_client_costs() {
     let home = Home::new("costs");
-    let daemon = home.serve(&[]);
+    let daemon = serve(&home, &[]);
     let address = daemon.addresses[0].parse().unwrap();
     let pool = penstock_client::Pool::open(&[address], None, Duration::from_secs(30));
     assert_eq!(pool.nodes().len(), 1, "{:?}", pool.absent());
@@ -154,7 +116,7 @@ fn the_status_says_what_each_client_costs() {
 fn tcp_needs_the_key_on_both_sides() {
     let home = Home::new("tcp");
     assert!(home.penstock(&["key", "--create"]).output().unwrap().status.success());
-    let daemon = home.serve(&["tcp:127.0.0.1:0"]);
+    let daemon = serve(&home, &["tcp:127.0.0.1:0"]);
     let ask = |home: &Home| home.penstock(&["status", "--nodes", &daemon.addresses[0]]).output().unwrap();
     let output = ask(&home);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -171,7 +133,7 @@ fn tcp_needs_the_key_on_both_sides() {
 #[test]
 fn devices_are_listed() {
     let home = Home::new("devices");
-    let daemon = home.serve(&[]);
+    let daemon = serve(&home, &[]);
     let output = home.penstock(&["devices", "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -240,7 +202,7 @@ fn nothing_is_left_of_a_program_that_is_killed() {
 #[test]
 fn the_own_daemon_is_used_if_it_runs() {
     let home = Home::new("own");
-    let daemon = home.serve(&[]);
+    let daemon = serve(&home, &[]);
     let output = home.penstock(&["run", "--", "sh", "-c", "echo $PENSTOCK_NODES"]).output().unwrap();
     assert_eq!(stdout(&output).trim_end(), daemon.addresses[0], "{}", stderr(&output));
 }
@@ -271,13 +233,13 @@ fn an_allocation_without_daemons_still_has_the_devices_of_this_host() {
 #[test]
 fn a_socket_that_nobody_serves_is_no_obstacle() {
     let home = Home::new("stale");
-    let mut daemon = home.serve(&[]);
+    let mut daemon = serve(&home, &[]);
     daemon.end("KILL");
     let output = home.penstock(&["run", "--", "sh", "-c", "echo $PENSTOCK_NODES"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains("/run-"), "{}", stdout(&output));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
-    let _again = home.serve(&[]);
+    let _again = serve(&home, &[]);
 }
 
 #[test]

@@ -1,61 +1,32 @@
 //! Devices chosen by queries, with the command and the devices of this host.
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+mod common;
 
-/// A home of its own for each test.
-struct Home {
-    path: PathBuf,
+use std::process::Output;
+
+use common::{Home, stderr};
+
+/// The command on two devices of PoCL; `variable`: what chooses among them.
+fn penstock(home: &Home, variable: Option<&str>, args: &[&str]) -> Output {
+    let mut command = home.penstock(args);
+    command.env("POCL_DEVICES", "pthread pthread").env("PENSTOCK_DEVICES", variable.unwrap_or_default());
+    command.output().unwrap()
 }
 
-impl Home {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-queries-{}-{name}", std::process::id()));
-        _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(path.join("run")).unwrap();
-        fs::write(path.join("library.so"), "").unwrap();
-        Self { path }
-    }
-
-    fn penstock(&self, variable: Option<&str>, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
-        for name in
-            ["PENSTOCK_NODES", "PENSTOCK_KEY", "PENSTOCK_LOG", "SLURM_JOB_NODELIST", "XDG_CONFIG_HOME"]
-        {
-            command.env_remove(name);
-        }
-        command.env("HOME", &self.path).env("XDG_RUNTIME_DIR", self.path.join("run"));
-        command.env("PENSTOCK_LIB", self.path.join("library.so")).env("PENSTOCK_TIMEOUT_MS", "20000");
-        command.env("POCL_DEVICES", "pthread pthread").env("PENSTOCK_DEVICES", variable.unwrap_or_default());
-        command.args(args).output().unwrap()
-    }
-
-    /// Indices of the devices that are listed.
-    fn indices(&self, variable: Option<&str>, query: Option<&str>) -> Vec<u64> {
-        let mut args = vec!["devices", "--json"];
-        args.extend(query);
-        let output = self.penstock(variable, &args);
-        assert!(output.status.success(), "{}", stderr(&output));
-        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        json["devices"].as_array().unwrap().iter().map(|device| device["index"].as_u64().unwrap()).collect()
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.path);
-    }
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+/// Indices of the devices that are listed.
+fn indices(home: &Home, variable: Option<&str>, query: Option<&str>) -> Vec<u64> {
+    let mut args = vec!["devices", "--json"];
+    args.extend(query);
+    let output = penstock(home, variable, &args);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    json["devices"].as_array().unwrap().iter().map(|device| device["index"].as_u64().unwrap()).collect()
 }
 
 #[test]
 fn devices_are_listed_as_the_query_says() {
     let home = Home::new("order");
-    let all = home.indices(None, None);
+    let all = indices(&home, None, None);
     let Some(last) = all.len().checked_sub(1) else {
         eprintln!("SKIPPED: this host has no OpenCL platform, so there are no devices to choose from");
         return;
@@ -63,16 +34,19 @@ fn devices_are_listed_as_the_query_says() {
     let mut backwards = all.clone();
     backwards.reverse();
     let query = "SELECT ORDER BY device_index DESC";
-    assert_eq!(home.indices(None, Some(query)), backwards);
-    assert_eq!(home.indices(Some(query), None), backwards);
+    assert_eq!(indices(&home, None, Some(query)), backwards);
+    assert_eq!(indices(&home, Some(query), None), backwards);
     // Who asks for other devices gets them.
-    assert_eq!(home.indices(Some(query), Some("select all where local and node_devices > 0;")), all);
-    assert_eq!(home.indices(None, Some("SELECT POS 1 FROM NODE 0 WHERE global_memory > 1MB")), [all[0]]);
-    assert_eq!(home.indices(None, Some(&format!("SELECT WHERE device_index = {}", all[last]))), [all[last]]);
-    assert_eq!(home.indices(None, Some("SELECT WHERE link_latency IS NOT NULL")), [0; 0]);
+    assert_eq!(indices(&home, Some(query), Some("select all where local and node_devices > 0;")), all);
+    assert_eq!(indices(&home, None, Some("SELECT POS 1 FROM NODE 0 WHERE global_memory > 1MB")), [all[0]]);
+    assert_eq!(
+        indices(&home, None, Some(&format!("SELECT WHERE device_index = {}", all[last]))),
+        [all[last]]
+    );
+    assert_eq!(indices(&home, None, Some("SELECT WHERE link_latency IS NOT NULL")), [0; 0]);
     // An embedded daemon has no other client.
-    assert_eq!(home.indices(None, Some("SELECT WHERE load = 0")), all);
-    let output = home.penstock(None, &["devices", "SELECT FROM NODE 1"]);
+    assert_eq!(indices(&home, None, Some("SELECT WHERE load = 0")), all);
+    let output = penstock(&home, None, &["devices", "SELECT FROM NODE 1"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stdout.is_empty());
     let count = all.len();
@@ -82,7 +56,7 @@ fn devices_are_listed_as_the_query_says() {
 #[test]
 fn a_wrong_query_is_shown_with_its_place() {
     let home = Home::new("wrong");
-    let output = home.penstock(None, &["devices", "SELECT ALL WHERE global_memry > 1GB"]);
+    let output = penstock(&home, None, &["devices", "SELECT ALL WHERE global_memry > 1GB"]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         stderr(&output),
@@ -98,7 +72,7 @@ fn a_wrong_query_in_the_variable_is_told_in_one_line() {
     let home = Home::new("variable");
     let message = "penstock: variable PENSTOCK_DEVICES: `SELCT` is not expected here, at line 1, character 1; did you mean `SELECT`?\n";
     for (args, code) in [(&["devices"][..], 2), (&["run", "--", "true"], 125)] {
-        let output = home.penstock(Some("SELCT ALL"), args);
+        let output = penstock(&home, Some("SELCT ALL"), args);
         assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(code), message));
     }
 }

@@ -1,70 +1,36 @@
 //! `penstock run` from outside: what a program that it runs sees, and what is left when it ends. The node is a small fake that only
 //! answers the probe, so that no OpenCL is needed.
 
+mod common;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Address, Listener, accept_hello};
-use penstock_wire::hello::{Role, Verdict};
+use common::{Home, stderr, stdout};
 
-/// A home of its own for each test.
-struct Home {
-    path: PathBuf,
+/// Runs a shell script on the fake node.
+fn shell(home: &Home, script: &str) -> Command {
+    home.run_on_fake_node(&["sh", "-c", script])
 }
 
-impl Home {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-run-{}-{name}", std::process::id()));
-        _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(path.join("run")).unwrap();
-        fs::write(path.join("library.so"), "").unwrap();
-        Self { path }
-    }
-
-    fn penstock(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
-        for name in
-            ["PENSTOCK_NODES", "PENSTOCK_KEY", "PENSTOCK_LOG", "SLURM_JOB_NODELIST", "XDG_CONFIG_HOME"]
-        {
-            command.env_remove(name);
+/// Waits until nothing is left of any run.
+fn assert_tidy(home: &Home) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let runs = home.path.join("run/penstock");
+    loop {
+        let left: Vec<_> =
+            fs::read_dir(&runs).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        let processes = processes_with(&home.path);
+        if left.is_empty() && processes.is_empty() {
+            return;
         }
-        command.env("HOME", &self.path).env("XDG_RUNTIME_DIR", self.path.join("run"));
-        command.env("PENSTOCK_LIB", self.path.join("library.so")).env("PENSTOCK_TIMEOUT_MS", "20000");
-        command.args(args);
-        command
-    }
-
-    /// Runs a shell script on the fake node.
-    fn shell(&self, script: &str) -> Command {
-        let node = format!("unix:{}", self.path.join("node.sock").display());
-        self.penstock(&["run", "--nodes", &node, "--no-local", "--", "sh", "-c", script])
-    }
-
-    /// Waits until nothing is left of any run.
-    fn assert_tidy(&self) {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        let runs = self.path.join("run/penstock");
-        loop {
-            let left: Vec<_> =
-                fs::read_dir(&runs).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-            let processes = processes_with(&self.path);
-            if left.is_empty() && processes.is_empty() {
-                return;
-            }
-            assert!(Instant::now() < deadline, "left behind: {left:?}, processes {processes:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.path);
+        assert!(Instant::now() < deadline, "left behind: {left:?}, processes {processes:?}");
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -78,37 +44,13 @@ fn processes_with(path: &Path) -> Vec<String> {
     lines.filter(|line| line.contains(&*path.to_string_lossy())).collect()
 }
 
-/// A node that answers the probe.
-fn fake_node(home: &Home) {
-    let listener = Listener::bind(&Address::Unix(home.path.join("node.sock"))).unwrap();
-    thread::spawn(move || {
-        while let Ok(stream) = listener.accept() {
-            let deadline = Instant::now() + Duration::from_secs(20);
-            let Ok(accepted) = accept_hello(stream, None, &|_| true, deadline) else { continue };
-            assert_eq!(accepted.role, Role::Control);
-            let Ok(stream) = accepted.finish(Verdict::Welcome) else { continue };
-            let json = br#"{"host":"fake","version":"0.0.0","uptime_s":61,"sessions":[]}"#;
-            let length = u32::try_from(json.len()).unwrap().to_le_bytes();
-            _ = stream.write_all_until(&[&length[..], json].concat(), deadline);
-        }
-    });
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 #[test]
 fn the_program_sees_the_pool_and_nothing_else() {
     let home = Home::new("environment");
-    fake_node(&home);
+    home.start_fake_node();
     let script = "cat \"$OCL_ICD_VENDORS\"/*; ls \"$OCL_ICD_VENDORS\"; echo $PENSTOCK_NODES; echo ${OCL_ICD_FILENAMES-unset}";
     let output =
-        home.shell(script).env("OCL_ICD_FILENAMES", "x").env("OCL_ICD_VENDORS", "y").output().unwrap();
+        shell(&home, script).env("OCL_ICD_FILENAMES", "x").env("OCL_ICD_VENDORS", "y").output().unwrap();
     let home_path = home.path.display();
     assert_eq!(
         stdout(&output),
@@ -117,27 +59,27 @@ fn the_program_sees_the_pool_and_nothing_else() {
         stderr(&output)
     );
     assert_eq!(stderr(&output), "");
-    home.assert_tidy();
+    assert_tidy(&home);
 }
 
 #[test]
 fn the_program_takes_the_place_of_the_command() {
     let home = Home::new("exec");
-    fake_node(&home);
+    home.start_fake_node();
     // Its own children are none: a program that waits for all of its children must not wait for one of ours.
     let script = "read children < /proc/$$/task/$$/children; echo $$ [$children]; exit 7";
-    let child = home.shell(script).stdout(Stdio::piped()).spawn().unwrap();
+    let child = shell(&home, script).stdout(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
     let output = child.wait_with_output().unwrap();
     assert_eq!(stdout(&output), format!("{pid} []\n"));
     assert_eq!(output.status.code(), Some(7));
-    home.assert_tidy();
+    assert_tidy(&home);
 }
 
 #[test]
 fn signals_go_to_the_program() {
     let home = Home::new("signals");
-    fake_node(&home);
+    home.start_fake_node();
     for (signal, script) in [
         ("TERM", "echo up; sleep 60"),
         ("KILL", "echo up; sleep 60"),
@@ -147,7 +89,7 @@ fn signals_go_to_the_program() {
             r#"exec env --default-signal=INT sh -c 'trap "kill \$!; exit 5" INT; sleep 60 & echo up; wait'"#,
         ),
     ] {
-        let mut child = home.shell(script).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = shell(&home, script).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
@@ -161,17 +103,17 @@ fn signals_go_to_the_program() {
             "KILL" => assert!(status.signal() == Some(9) || status.code() == Some(137), "{status}"),
             _ => assert_eq!(status.code(), Some(5)),
         }
-        home.assert_tidy();
+        assert_tidy(&home);
     }
 }
 
 #[test]
 fn who_reads_the_output_does_not_wait_for_the_guard() {
     let home = Home::new("pipe");
-    fake_node(&home);
+    home.start_fake_node();
     // The shell closes its output, and runs on.
     let mut child =
-        home.shell("echo end; exec >&- 2>&-; exec sleep 60").stdout(Stdio::piped()).spawn().unwrap();
+        shell(&home, "echo end; exec >&- 2>&-; exec sleep 60").stdout(Stdio::piped()).spawn().unwrap();
     let started = Instant::now();
     let mut text = String::new();
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
@@ -179,13 +121,13 @@ fn who_reads_the_output_does_not_wait_for_the_guard() {
     assert!(started.elapsed() < Duration::from_secs(30));
     child.kill().unwrap();
     child.wait().unwrap();
-    home.assert_tidy();
+    assert_tidy(&home);
 }
 
 #[test]
 fn a_silent_node_is_named_in_one_line_and_left_out() {
     let home = Home::new("silent");
-    fake_node(&home);
+    home.start_fake_node();
     let nodes = format!("unix:{0}/nobody.sock,unix:{0}/node.sock", home.path.display());
     let output = home
         .penstock(&["run", "--nodes", &nodes, "--", "sh", "-c", "echo $PENSTOCK_NODES"])
@@ -198,13 +140,13 @@ fn a_silent_node_is_named_in_one_line_and_left_out() {
         error.starts_with("penstock: node unix:") && error.contains("nobody.sock is left out: "),
         "{error}"
     );
-    home.assert_tidy();
+    assert_tidy(&home);
 }
 
 #[test]
 fn failures_of_run_have_their_own_exit_status() {
     let home = Home::new("failures");
-    fake_node(&home);
+    home.start_fake_node();
     let fails = |command: &mut Command, status: i32, part: &str| {
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
@@ -239,17 +181,17 @@ fn failures_of_run_have_their_own_exit_status() {
         "variable PENSTOCK_NODES: `tcp:`",
     );
     fails(
-        home.shell("true").env("PENSTOCK_LIB", "/x.so"),
+        shell(&home, "true").env("PENSTOCK_LIB", "/x.so"),
         125,
         "libpenstock_opencl.so is not there; looked for it at /x.so",
     );
-    home.assert_tidy();
+    assert_tidy(&home);
 }
 
 #[test]
 fn status_asks_the_daemons() {
     let home = Home::new("status");
-    fake_node(&home);
+    home.start_fake_node();
     let nodes = format!("unix:{0}/nobody.sock,unix:{0}/node.sock", home.path.display());
     let output = home.penstock(&["status", "--nodes", &nodes]).output().unwrap();
     assert!(output.status.success());

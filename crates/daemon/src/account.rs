@@ -8,8 +8,14 @@ use std::time::{Duration, Instant};
 use penstock_energy::{Meter, Options};
 use serde_json::{Value, json};
 
+use crate::message::Found;
+use crate::usage::Used;
+
 /// Joules by component, since the meter was started.
 pub(crate) type Joules = BTreeMap<String, f64>;
+
+/// What the names of cards' counters begin with.
+const CARD: &str = "gpu";
 
 /// How often the counters are read. A client is charged from the last reading before it came: of a node that takes 1 kW, 500 J too
 /// much at most.
@@ -118,26 +124,71 @@ pub(crate) fn joules(now: &Result<Joules, String>, mark: Option<&Joules>) -> Val
     }
 }
 
-/// Core-seconds of a client's worker: all its threads, those of the drivers' CPU devices too. And of each device of the node, as far as they
-/// can be told apart: the kernel counts by process, so only where there is one device.
-pub(crate) fn cores(worker: u32, devices: &[String]) -> (Value, Value) {
+/// Core-seconds of a client's worker: all its threads, those of the drivers' CPU devices too.
+pub(crate) fn cores(worker: u32) -> Value {
     let (seconds, reason) = match penstock_energy::cores::of_process(worker) {
         Ok(time) => (Some(time.as_secs_f64()), None),
         Err(error) => (None, Some(error.to_string())),
     };
-    let of_device = |device: &String| match devices {
-        [_] => json!({ "device": device, "core_seconds": seconds, "unavailable": reason }),
-        _ => json!({
-            "device": device,
-            "core_seconds": null,
-            "unavailable": "the worker's devices share its threads",
-        }),
+    json!({ "busy": seconds, "unavailable": reason })
+}
+
+/// What a client has of each device of the node: how long it used it, and, as far as they can be told apart, its core-seconds and joules.
+pub(crate) fn devices(found: &[Found], cores: &Value, joules: &Value, usage: Option<&Used>) -> Value {
+    let one = |index: usize, device: &Found| {
+        let used = usage.and_then(|usage| usage.seconds(index));
+        let (core_seconds, no_cores) = match cores_of(device, found) {
+            Ok(()) => (cores["busy"].clone(), cores["unavailable"].clone()),
+            Err(reason) => (Value::Null, reason.into()),
+        };
+        let (own_joules, no_joules) = match counter_of(device, found, joules) {
+            Ok(counter) => (joules["components"][counter].clone(), Value::Null),
+            Err(reason) => (Value::Null, reason.into()),
+        };
+        json!({
+            "device": device.name,
+            "in_use_seconds": used,
+            "core_seconds": core_seconds,
+            "unavailable": no_cores,
+            "joules": { "device": own_joules, "unavailable": no_joules },
+        })
     };
-    (json!({ "busy": seconds, "unavailable": reason }), devices.iter().map(of_device).collect())
+    found.iter().enumerate().map(|(index, device)| one(index, device)).collect()
+}
+
+/// Whether the core-seconds of the worker are those of a device: the kernel counts by process.
+fn cores_of(device: &Found, found: &[Found]) -> Result<(), &'static str> {
+    match found.iter().filter(|it| it.is_of_host).count() {
+        _ if !device.is_of_host => Err("it does not compute with the host's cores"),
+        1 => Ok(()),
+        _ => Err("the worker's devices share its threads"),
+    }
+}
+
+/// The one counter that counts a device, and nothing else.
+fn counter_of<'a>(device: &Found, found: &[Found], joules: &'a Value) -> Result<&'a str, String> {
+    if let Some(reason) = joules["unavailable"].as_str() {
+        return Err(reason.to_owned());
+    }
+    if device.is_of_host {
+        return Err("the counters of packages count all that the host computes".to_owned());
+    }
+    let components = joules["components"].as_object();
+    let names = components.into_iter().flatten().map(|(name, _)| name.as_str());
+    let mut cards = names.filter(|name| name.starts_with(CARD));
+    let alone = found.iter().filter(|it| !it.is_of_host).count() == 1;
+    match (cards.next(), cards.next()) {
+        (Some(card), None) if alone => Ok(card),
+        (None, _) => Err("no counter of a card".to_owned()),
+        // Drivers and counters number cards in ways of their own.
+        _ => Err("which counter is whose is not known where there are several cards".to_owned()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     #[test]
@@ -163,15 +214,53 @@ mod tests {
         assert!(account.now().is_err_and(|why| why.contains("20 s")));
     }
 
+    fn found(name: &str, is_of_host: bool) -> Found {
+        Found { name: name.to_owned(), is_of_host }
+    }
+
     #[test]
     fn core_time_is_a_processs_and_a_devices_only_where_it_is_alone() {
-        let one = ["a".to_owned()];
-        let (busy, devices) = cores(std::process::id(), &one);
+        let busy = cores(std::process::id());
         assert!(busy["busy"].as_f64().is_some_and(|seconds| seconds > 0.0), "{busy}");
-        assert!(devices[0]["core_seconds"].is_f64(), "{devices}");
-        let (_, devices) = cores(std::process::id(), &["a".to_owned(), "b".to_owned()]);
-        assert!(devices[1]["core_seconds"].is_null() && devices[1]["unavailable"].is_string(), "{devices}");
-        let (gone, _) = cores(u32::MAX, &one);
+        let none = joules(&Err("no counter".to_owned()), None);
+        let one = devices(&[found("a", true), found("card", false)], &busy, &none, None);
+        assert!(one[0]["core_seconds"].is_f64() && one[1]["core_seconds"].is_null(), "{one}");
+        assert_eq!(one[1]["joules"]["unavailable"], "no counter");
+        let two = devices(&[found("a", true), found("b", true)], &busy, &none, None);
+        assert!(two[1]["core_seconds"].is_null() && two[1]["unavailable"].is_string(), "{two}");
+        let gone = cores(u32::MAX);
         assert!(gone["busy"].is_null() && gone["unavailable"].is_string(), "{gone}");
+    }
+
+    #[test]
+    fn joules_are_a_devices_where_one_counter_counts_it_alone() {
+        let taken = |cards: &[&str]| {
+            let of = |name: &&str| ((*name).to_owned(), 5.0);
+            Ok(cards.iter().map(of).chain([("package-0".to_owned(), 7.0)]).collect())
+        };
+        let both = [found("cpu", true), found("card", false)];
+        let told = |found: &[Found], cards: &[&str]| {
+            devices(found, &Value::Null, &joules(&taken(cards), None), None)
+        };
+        let alone = told(&both, &["gpu-0"]);
+        assert_eq!(alone[1]["joules"]["device"], 5.0);
+        assert!(alone[0]["joules"]["device"].is_null() && alone[0]["joules"]["unavailable"].is_string());
+        assert!(told(&both, &[])[1]["joules"]["device"].is_null());
+        assert!(told(&both, &["gpu-0", "gpu-1"])[1]["joules"]["device"].is_null());
+        let two = [found("card", false), found("card", false)];
+        assert!(told(&two, &["gpu-0"])[0]["joules"]["device"].is_null());
+    }
+
+    #[test]
+    fn the_time_of_use_is_told_of_each_device() {
+        let usage = crate::usage::Usage::new(2).unwrap();
+        let used = Used::of_worker(usage.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        usage.meters()[1].begin();
+        thread::sleep(Duration::from_millis(5));
+        let list = [found("a", true), found("b", true)];
+        let told = devices(&list, &Value::Null, &Value::Null, Some(&used));
+        assert_eq!(told[0]["in_use_seconds"], 0.0);
+        assert!(told[1]["in_use_seconds"].as_f64().is_some_and(|seconds| seconds >= 0.005), "{told}");
+        assert!(devices(&list, &Value::Null, &Value::Null, None)[0]["in_use_seconds"].is_null());
     }
 }

@@ -245,7 +245,7 @@ impl Daemon {
     fn hear(&self, id: u32, control: &Control) {
         for _ in 0..MESSAGES_PER_TURN {
             match control.receive::<ToDaemon>(Patience::Never) {
-                Ok(Some((message, _))) => {
+                Ok(Some((message, came))) => {
                     // Each worker finds the same: it is told once.
                     let known = self.workers().problem.clone();
                     if let ToDaemon::Ready { problem: Some(problem), .. } = &message
@@ -254,7 +254,7 @@ impl Daemon {
                     {
                         self.log.warn("drivers", &[("worker", &id), ("problem", problem)]);
                     }
-                    self.workers().heard(id, message);
+                    self.workers().heard(id, message, came);
                     self.changed.notify_all();
                 }
                 Ok(None) => return,

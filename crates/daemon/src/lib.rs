@@ -14,6 +14,7 @@ pub mod node;
 pub mod session;
 mod status;
 mod sys;
+mod usage;
 mod worker;
 mod workers;
 

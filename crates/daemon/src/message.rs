@@ -40,13 +40,21 @@ pub(crate) enum ToWorker {
     Peer([u8; TICKET_BYTES]),
 }
 
+/// A device that a worker found.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    /// Whether it computes with the host's cores in the host's memory.
+    pub(crate) is_of_host: bool,
+}
+
 /// What a worker tells its daemon.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) enum ToDaemon {
-    /// It is ready for a client.
+    /// It is ready for a client. Memory in which it counts the use of its devices comes with this.
     Ready {
-        /// Names of the devices that it found.
-        devices: Vec<String>,
+        /// The devices that it found.
+        devices: Vec<Found>,
         /// Why there may be fewer than there should be.
         problem: Option<String>,
     },

@@ -6,11 +6,14 @@ use penstock_device as device;
 use penstock_wire::describe::{DeviceDescription, NodeDescription, PlatformDescription, Turn};
 use penstock_wire::{frame, limits};
 
+use crate::usage::Usage;
+
 /// The platforms and devices that a worker can drive.
 pub struct Node {
     platforms: Vec<device::Platform>,
     devices: Vec<device::Device>,
     description: NodeDescription,
+    usage: Option<Usage>,
 }
 
 impl Node {
@@ -43,7 +46,9 @@ impl Node {
             platforms: described,
             turn: Turn::default(),
         };
-        Self { platforms, devices, description }
+        // Without memory for it the time is not told.
+        let usage = Usage::new(devices.len()).ok();
+        Self { platforms, devices, description, usage }
     }
 
     /// Its platforms.
@@ -54,6 +59,11 @@ impl Node {
     /// Its devices, over all platforms.
     pub fn devices(&self) -> &[device::Device] {
         &self.devices
+    }
+
+    /// Where it is counted how long its devices are in use.
+    pub(crate) fn usage(&self) -> Option<&Usage> {
+        self.usage.as_ref()
     }
 
     /// What clients are told.

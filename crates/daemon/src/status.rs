@@ -14,14 +14,16 @@ impl Daemon {
         let workers = self.workers();
         let taken = workers.account.now();
         let session = |session: crate::workers::Session| {
-            let (core_seconds, devices) = account::cores(session.worker, &workers.devices);
+            let cores = account::cores(session.worker);
+            let joules = account::joules(&taken, session.mark.as_ref());
+            let devices = account::devices(&workers.devices, &cores, &joules, session.usage.as_deref());
             json!({
                 "worker": session.worker,
                 "client": session.client,
                 "seconds": session.since.elapsed().as_secs(),
-                "core_seconds": core_seconds,
+                "core_seconds": cores,
                 // Of the whole node while the client was served, whoever used it.
-                "joules": account::joules(&taken, session.mark.as_ref()),
+                "joules": joules,
                 "devices": devices,
             })
         };
@@ -38,7 +40,7 @@ impl Daemon {
             "starting_workers": workers.starting(),
             "waiting_clients": workers.waiting,
             "refused": self.refused.load(Ordering::Relaxed),
-            "devices": workers.devices,
+            "devices": workers.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(),
             "problem": workers.problem,
             "limits": {
                 "sessions": limits::SESSIONS_PER_DAEMON_MAX,

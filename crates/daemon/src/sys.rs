@@ -3,9 +3,37 @@
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use penstock_link::{Addresses, LinkError, SharedMemory};
+
+/// The unit in which memory is mapped.
+pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// File descriptors that a daemon may want.
 const DESCRIPTORS_MAX: u64 = 8_192;
+
+/// A page of shared memory, as words.
+#[derive(Debug)]
+pub(crate) struct Words(Addresses);
+
+impl Words {
+    /// The first page.
+    pub(crate) fn map(memory: &SharedMemory) -> Result<Self, LinkError> {
+        let mut page = Addresses::reserve(PAGE_BYTES)?;
+        page.map_shared(0, memory, 0, PAGE_BYTES)?;
+        Ok(Self(page))
+    }
+
+    /// Sets a word; nothing where there is none.
+    pub(crate) fn set(&self, index: usize, value: u64) {
+        if index < PAGE_BYTES / size_of::<AtomicU64>() {
+            // SAFETY: the whole page is mapped for reading and writing, aligned, as long as `self` lives, and the index lies within it.
+            // All who write it do so by atomic words.
+            unsafe { self.0.base().cast::<AtomicU64>().add(index).as_ref() }.store(value, Ordering::Relaxed);
+        }
+    }
+}
 
 /// Writes out what C code has printed but still holds back.
 pub(crate) fn flush_stdio() {

@@ -14,7 +14,7 @@ use penstock_wire::limits::HELLO_MS_MAX;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::log::Logger;
-use crate::message::{Control, ToDaemon, ToWorker};
+use crate::message::{Control, Found, ToDaemon, ToWorker};
 use crate::node::Node;
 use crate::session::{Admissions, Output, PeerSetup, Session, Shared};
 
@@ -47,7 +47,11 @@ fn run() -> io::Result<()> {
     penstock_device::share_cpus();
     let (node, problem) = Node::find(addresses);
     let mut problem = problem.map(|problem| problem.to_string());
-    let devices: Vec<String> = node.devices().iter().map(penstock_device::Device::name).collect();
+    let found = |device: &penstock_device::Device| Found {
+        name: device.name(),
+        is_of_host: device.shares_host_memory(),
+    };
+    let devices: Vec<Found> = node.devices().iter().map(found).collect();
     if devices.is_empty() {
         problem.get_or_insert_with(|| {
             "the OpenCL loader finds no devices; is a driver installed (clinfo -l)?".into()
@@ -60,7 +64,8 @@ fn run() -> io::Result<()> {
             None
         }
     };
-    if control.send(&ToDaemon::Ready { devices, problem }, None).is_err() {
+    let usage = node.usage().map(AsFd::as_fd);
+    if control.send(&ToDaemon::Ready { devices, problem }, usage).is_err() {
         return Ok(());
     }
     let Ok(Some((ToWorker::Client { features, turn }, Some(socket)))) = control.receive(Patience::Forever)

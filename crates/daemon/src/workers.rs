@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 use rustc_hash::FxHashMap;
 
 use crate::account::{Account, Joules};
-use crate::message::{Control, ToDaemon, ToWorker};
+use crate::message::{Control, Found, ToDaemon, ToWorker};
+use crate::usage::Used;
 
 /// Workers that are kept ready. A client that comes while the next spare starts waits for it: some 100 ms.
 const SPARES: usize = 2;
@@ -68,7 +69,7 @@ pub(crate) struct Workers {
     replace_at: Option<Instant>,
     /// Why the last worker could not start, or what it missed.
     pub(crate) problem: Option<String>,
-    pub(crate) devices: Vec<String>,
+    pub(crate) devices: Vec<Found>,
     /// The daemon is ending: no more workers.
     pub(crate) ending: bool,
     /// What clients cost.
@@ -83,6 +84,8 @@ struct Worker {
     tickets: usize,
     /// How its session ended, if it told.
     ended: Option<String>,
+    /// Where it counts the use of its devices.
+    usage: Option<Arc<Used>>,
 }
 
 struct Dying {
@@ -108,6 +111,8 @@ pub(crate) struct Session {
     pub(crate) since: Instant,
     /// What the node had taken at its beginning, if that is known.
     pub(crate) mark: Option<Joules>,
+    /// How long it has had each device.
+    pub(crate) usage: Option<Arc<Used>>,
 }
 
 /// How a worker ended.
@@ -215,7 +220,8 @@ impl Workers {
             Ok((child, control)) => {
                 let id = child.id();
                 let state = State::Starting(now);
-                let worker = Worker { child, control: Arc::new(control), state, tickets: 0, ended: None };
+                let worker =
+                    Worker { child, control: Arc::new(control), state, tickets: 0, ended: None, usage: None };
                 self.table.insert(id, worker);
                 Ok(id)
             }
@@ -227,11 +233,12 @@ impl Workers {
     }
 
     /// A worker has said something.
-    pub(crate) fn heard(&mut self, id: u32, message: ToDaemon) {
+    pub(crate) fn heard(&mut self, id: u32, message: ToDaemon, came: Option<OwnedFd>) {
         let Some(worker) = self.table.get_mut(&id) else { return };
         match message {
             ToDaemon::Ready { devices, problem } => {
                 if matches!(worker.state, State::Starting(_)) {
+                    worker.usage = came.and_then(|memory| Used::of_worker(memory).ok()).map(Arc::new);
                     worker.state = State::Spare;
                     self.spares.push_back(id);
                     self.failures = 0;
@@ -267,7 +274,8 @@ impl Workers {
         self.replace_at = Some(now + REPLACE_AFTER);
         self.account.open();
         let mark = self.account.now().ok();
-        worker.state = State::Serving(Session { worker: id, client: client.to_owned(), since: now, mark });
+        let (client, usage) = (client.to_owned(), worker.usage.clone());
+        worker.state = State::Serving(Session { worker: id, client, since: now, mark, usage });
         let turn = Turn { before: self.served, beside };
         self.served += 1;
         Some((worker.control.clone(), turn))

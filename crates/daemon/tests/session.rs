@@ -160,6 +160,43 @@ fn profiling_times_never_decrease() {
 }
 
 #[test]
+fn large_reads_that_follow_each_other_have_times_that_do_not_overlap() {
+    let mut client = Client::start(feature::PEERS);
+    let context = client.context();
+    let queue = client.queue(context, PROFILING);
+    let mem = client.buffer(context, 8 << 20);
+    let written = client.write(queue, mem, 0, &vec![1; 8 << 20]);
+    assert_eq!(client.status(written), 0);
+    let reads = [0; 3].map(|_| client.read_waiting(queue, mem, 8 << 20, &[]));
+    let done = reads.map(|read| client.ended(read));
+    for read in &done {
+        // The bytes are on their way between the two: no link carries 100 GB/s.
+        assert!(read.ended.get() - read.started.get() > 80_000, "{read:?}");
+    }
+    for pair in done.windows(2) {
+        assert!(pair[0].ended.get() <= pair[1].ended.get(), "{pair:?}");
+        assert!(pair[0].ended.get() <= pair[1].started.get(), "{pair:?}");
+    }
+    // And what comes behind them does not begin before they have ended.
+    let marker = client.marker(queue, &[]);
+    assert!(client.ended(marker).ended.get() >= done[2].ended.get());
+}
+
+#[test]
+fn a_large_read_behind_an_event_that_fails_has_failed() {
+    for properties in [0, PROFILING] {
+        let mut client = Client::rings();
+        let context = client.context();
+        let queue = client.queue(context, properties);
+        let mem = client.buffer(context, 8 << 20);
+        let gate = client.expect_event();
+        let read = client.read_waiting(queue, mem, 8 << 20, &[gate]);
+        client.resolve(gate, -5);
+        assert_eq!(client.status(read), -14, "{properties}");
+    }
+}
+
+#[test]
 fn a_failed_event_fails_what_waits_for_it() {
     for properties in [0, OUT_OF_ORDER] {
         let mut client = Client::rings();

@@ -75,10 +75,13 @@ impl Objects {
         if self.devices.len() + parts.len() > limits::OBJECTS_PER_SESSION_MAX {
             return Err(Status::OUT_OF_RESOURCES);
         }
+        let meter = self.meter(index);
         let describe = |part: device::Device| {
             let index = u32::try_from(self.devices.len()).map_err(|_| Status::OUT_OF_RESOURCES)?;
             let info = part.info();
             let shares_host_memory = part.shares_host_memory();
+            let meter = meter.clone().filter(|_| self.meters.len() == self.devices.len());
+            self.meters.extend(meter);
             self.devices.push(part);
             Ok(DeviceDescription { index, info, shares_host_memory })
         };

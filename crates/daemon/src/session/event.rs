@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use penstock_device as device;
 use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, I32, Id, Payload, Status, U64, limits};
+use penstock_wire::{FrameError, I32, Id, Payload, Status, limits};
 use rustc_hash::FxHashMap;
 
 use super::queue::Mark;
@@ -374,15 +374,7 @@ impl Shared {
     /// Tells the client that a command has ended.
     pub(crate) fn tell_event(&self, event: &Event, status: Status, times: device::Times) {
         self.drain_output();
-        let call = to_client::EventDone {
-            event: event.id,
-            status: I32::new(status.0.min(0)),
-            queued: U64::new(times.queued),
-            submitted: U64::new(times.submitted),
-            started: U64::new(times.started),
-            ended: U64::new(times.ended),
-            completed: U64::new(times.completed),
-        };
+        let call = to_client::EventDone::new(event.id, status, times);
         self.outbox.post(&call, &[], penstock_link::Body::None);
     }
 }

@@ -40,6 +40,7 @@ use rustc_hash::FxHashMap;
 
 use crate::log::{Logger, Throttle};
 use crate::node::Node;
+use crate::usage::Meter;
 use event::Events;
 pub use output::Output;
 use peer::Peers;
@@ -64,6 +65,8 @@ pub struct Session {
 struct Objects {
     /// Devices by node-wide index; sub-devices are counted on.
     devices: Vec<device::Device>,
+    /// Where the use of each is counted: that of a sub-device as its device's. Fewer where it is not.
+    meters: Vec<Arc<Meter>>,
     platforms: Vec<device::Platform>,
     contexts: Table<kind::Context, device::Context>,
     mems: Table<kind::Mem, device::Mem>,
@@ -130,6 +133,7 @@ impl Session {
             queues: Table::new("a queue", Status::INVALID_COMMAND_QUEUE),
             objects: Objects {
                 devices: node.devices().to_vec(),
+                meters: node.usage().map(|usage| usage.meters().to_vec()).unwrap_or_default(),
                 platforms: node.platforms().to_vec(),
                 contexts: Table::new("a context", Status::INVALID_CONTEXT),
                 mems: Table::new("a memory object", Status::INVALID_MEM_OBJECT),
@@ -223,6 +227,10 @@ impl Objects {
     fn device(&self, index: u32) -> Result<&device::Device, Status> {
         let index = usize::try_from(index).map_err(|_| Status::INVALID_DEVICE)?;
         self.devices.get(index).ok_or(Status::INVALID_DEVICE)
+    }
+
+    fn meter(&self, index: u32) -> Option<Arc<Meter>> {
+        self.meters.get(usize::try_from(index).ok()?).cloned()
     }
 
     fn devices(&self, indices: &[u32]) -> Result<Vec<device::Device>, Status> {

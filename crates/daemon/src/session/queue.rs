@@ -1,7 +1,7 @@
 //! Queues: making them, and knowing when one has nothing outstanding.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_device as device;
 use penstock_device::Want;
@@ -12,6 +12,7 @@ use penstock_wire::{FrameError, Id, Payload, Status};
 use super::event::{Event, lock};
 use super::read::Sending;
 use super::{Session, Shared};
+use crate::usage::Meter;
 
 /// `CL_QUEUE_PROFILING_ENABLE`.
 const PROFILING: u64 = 1 << 1;
@@ -51,24 +52,59 @@ enum Last {
 }
 
 /// How far a queue has come.
-#[derive(Default)]
-pub(crate) struct Progress(AtomicU64);
+pub(crate) struct Progress {
+    reached: AtomicU64,
+    /// Counts how long the device is in use.
+    meter: Option<Arc<Meter>>,
+    /// The last command given to the device, and whether the meter runs for this queue.
+    given: Mutex<(u64, bool)>,
+}
 
 impl Progress {
+    fn new(meter: Option<Arc<Meter>>) -> Self {
+        Self { reached: AtomicU64::new(0), meter, given: Mutex::default() }
+    }
+
+    /// The device has been given a command.
+    fn give(&self, serial: u64) {
+        let Some(meter) = &self.meter else { return };
+        let mut given = lock(&self.given);
+        let runs = std::mem::replace(&mut *given, (serial, true)).1;
+        if !runs {
+            meter.begin();
+        }
+    }
+
     pub(crate) fn reach(&self, serial: u64) {
-        self.0.fetch_max(serial, Ordering::AcqRel);
+        let reached = self.reached.fetch_max(serial, Ordering::AcqRel).max(serial);
+        let Some(meter) = &self.meter else { return };
+        let mut given = lock(&self.given);
+        if given.1 && reached >= given.0 {
+            given.1 = false;
+            meter.end();
+        }
+    }
+}
+
+impl Drop for Progress {
+    /// A queue may be released before its commands have ended, or be known to have.
+    fn drop(&mut self) {
+        let given = self.given.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(meter), true) = (&self.meter, given.1) {
+            meter.end();
+        }
     }
 }
 
 impl Queue {
-    fn new(device: device::Queue, properties: u64) -> Self {
+    fn new(device: device::Queue, properties: u64, meter: Option<Arc<Meter>>) -> Self {
         Self {
             in_order: !device.is_out_of_order(),
             profiling: properties & PROFILING != 0,
             device,
             serial: 0,
             finished: 0,
-            reached: Arc::default(),
+            reached: Arc::new(Progress::new(meter)),
             last: None,
             sending: Vec::new(),
             failure: None,
@@ -83,7 +119,7 @@ impl Queue {
 
     /// Whether nothing changes memory any more: every command so far has ended, but for reads that are being sent.
     pub(crate) fn can_be_read(&self) -> bool {
-        self.reached.0.load(Ordering::Acquire) >= self.serial
+        self.reached.reached.load(Ordering::Acquire) >= self.serial
     }
 
     /// Numbers a command that has been given to the device. What comes back tells its end.
@@ -91,6 +127,7 @@ impl Queue {
         self.serial += 1;
         self.dirty = true;
         self.last = None;
+        self.reached.give(self.serial);
         Mark { progress: self.reached.clone(), serial: self.serial, in_order: self.in_order }
     }
 
@@ -248,7 +285,8 @@ impl Serve<to_worker::CreateQueue> for Session {
             let device = self.objects.device(call.device.get())?;
             device::Queue::new(context, device, call.properties.get(), call.size.get())
         };
-        let queue = make().map(|device| Queue::new(device, call.properties.get()));
+        let meter = self.objects.meter(call.device.get());
+        let queue = make().map(|device| Queue::new(device, call.properties.get(), meter));
         if let Ok(queue) = &queue {
             lock(&self.shared.queues).insert(call.queue, queue.device.clone());
         }
