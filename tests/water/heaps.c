@@ -33,6 +33,11 @@ static const char *const SOURCE =
     "    own[0] = 7;\n"
     "    own[0] = 100 - ggas_wait_until(g, 128, GGAS_CMP_GE, 1);\n" /* nobody signals there */
     "}\n"
+    "kernel void partial(global ggas_heap_t *heap, global ulong *own) {\n" /* PE 0 alone comes to the barrier */
+    "    ggas_t g = ggas_open(heap);\n"
+    "    own[0] = 100;\n"
+    "    if (ggas_my_pe(g) == 0) own[0] = 100 - ggas_barrier_all(g);\n"
+    "}\n"
     "kernel void plain(global ulong *data) { data[0] += 1; }\n";
 
 static int failures, told_code, on_pool;
@@ -65,7 +70,7 @@ static double seconds(void) {
 
 enum { PES = 2 };
 static wtr_device *devices[PES];
-static wtr_kernel *ring[PES], *lonely[PES], *plain[PES];
+static wtr_kernel *ring[PES], *lonely[PES], *half[PES], *plain[PES];
 static wtr_buffer *own[PES];
 static const size_t ONE = 1;
 
@@ -238,6 +243,58 @@ static void run_lonely(wtr_heap *heap, wtr_event **evt) {
     wtr_run_collective(heap, lonely, 1, &ONE, &ONE, NULL, evt, 2, WTR_HEAP(heap), WTR_BUFS(own));
 }
 
+/* An aborted heap, in which nothing runs, and then one in which something does. */
+static void resets_help(wtr_heap *heap) {
+    const unsigned long long written = 4711, zero = 0;
+    unsigned long long got[2] = {0};
+    wtr_event *ran = NULL, *again = NULL;
+    wtr_write_buffer_at(wtr_heap_part(heap, 1), 256, 8, &written, NULL, NULL);
+    forget();
+    wtr_reset_heap(heap, NULL, NULL);
+    run_ring(heap, 10, 0, NULL, NULL);
+    CHECK(told_code == 0 && sums_are_right(10));
+    wtr_read_buffer_at(wtr_heap_part(heap, 1), 256, 8, got, NULL, NULL);
+    CHECK(got[0] == written);
+    /* The reset waits for the launch that is aborted, and what is launched next for the reset. */
+    run_lonely(heap, &ran);
+    wtr_flush();
+    wtr_abort_heap(heap, "the sea");
+    wtr_reset_heap(heap, NULL, &again);
+    for (unsigned i = 0; i < PES; i++) wtr_write_buffer_at(wtr_heap_part(heap, i), 0, 8, &zero, &again, NULL);
+    forget();
+    run_ring(heap, 20, 0, NULL, NULL);
+    CHECK(told_code == 0 && sums_are_right(20) && wtr_event_status(again) == 0 && wtr_event_status(ran) == WTR_EABORTED);
+    wtr_release_event(ran);
+    wtr_release_event(again);
+}
+
+static void run_half(wtr_heap *heap) {
+    wtr_run_collective(heap, half, 1, &ONE, &ONE, NULL, NULL, 2, WTR_HEAP(heap), WTR_BUFS(own));
+}
+
+/* A barrier that has failed fails until the heap is reset, however often that has to be. */
+static void resets_help_after_timeouts(const wtr_heap_options *options) {
+    unsigned long long got[2];
+    const wtr_heap_options hasty = {.size = sizeof hasty, .timeout_ms = 1500, .force_proxy = options && options->force_proxy};
+    wtr_heap *heap = make(4096, &hasty);
+    forget();
+    for (unsigned long long k = 0; k < 2; k++) {
+        run_half(heap);
+        wtr_read_buffer(own[0], 8, got, NULL, NULL);
+        CHECK(got[0] == 101); /* GGAS_TIMEOUT is -1 */
+        run_half(heap);
+        wtr_read_buffer(own[0], 8, got, NULL, NULL);
+        CHECK(got[0] == 101);
+        wtr_reset_heap(heap, NULL, NULL);
+        run_ring(heap, 10, 100 * k, NULL, NULL);
+        CHECK(told_code == 0 && sums_are_right(10));
+    }
+    wtr_release_heap(heap, NULL, NULL);
+    forget();
+    wtr_reset_heap(heap, NULL, NULL);
+    CHECK(told_code == WTR_EINVAL && strstr(told, "released"));
+}
+
 static void waits_end(const wtr_heap_options *options) {
     unsigned long long got = 0;
     const wtr_heap_options hasty = {.size = sizeof hasty, .timeout_ms = 200, .force_proxy = options && options->force_proxy};
@@ -271,6 +328,7 @@ static void waits_end(const wtr_heap_options *options) {
     /* The cause was told already; the call that fails because of it says it again. */
     CHECK(told_code == 0 && wtr_last_error() && wtr_last_error()->code == WTR_EABORTED && strstr(wtr_last_error()->message, "the weather"));
     wtr_release_event(ran);
+    resets_help(heap);
     wtr_release_heap(heap, NULL, NULL);
     forget();
     heap = make(4096, options);
@@ -298,6 +356,7 @@ int main(int argc, char **argv) {
         devices[i] = wtr_get_device("SELECT POS %u", i + 1);
         ring[i] = wtr_create_kernel(devices[i], SOURCE, "ring", NULL, WTR_SOURCE_STRING, NULL);
         lonely[i] = wtr_create_kernel(devices[i], SOURCE, "lonely", NULL, WTR_SOURCE_STRING, NULL);
+        half[i] = wtr_create_kernel(devices[i], SOURCE, "partial", NULL, WTR_SOURCE_STRING, NULL);
         plain[i] = wtr_create_kernel(devices[i], SOURCE, "plain", NULL, WTR_SOURCE_STRING, NULL);
         own[i] = wtr_create_buffer(devices[i], WTR_MEM_READ_WRITE, 64, NULL);
     }
@@ -310,9 +369,12 @@ int main(int argc, char **argv) {
     bad_launches();
     waits_end(NULL);
     waits_end(&proxy);
+    resets_help_after_timeouts(NULL);
+    resets_help_after_timeouts(&proxy);
     for (unsigned i = 0; i < PES; i++) {
         wtr_release_kernel(ring[i], NULL, NULL);
         wtr_release_kernel(lonely[i], NULL, NULL);
+        wtr_release_kernel(half[i], NULL, NULL);
         wtr_release_kernel(plain[i], NULL, NULL);
         wtr_release_buffer(own[i], NULL, NULL);
     }

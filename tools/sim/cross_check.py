@@ -7,7 +7,6 @@ DIR has the applications as they are built for a cluster, with libwater.so and l
 three: whatever else the host does only makes them longer.
 """
 import argparse
-import csv
 import json
 import os
 import pathlib
@@ -58,10 +57,7 @@ def main():
                 rows.append(dict(zip(FIELDS, [app, size, nodes, dcr, f"{emulated:.4f}", f"{simulated:.6f}", error])))
                 print(",".join(str(value) for value in rows[-1].values()), flush=True)
     if arguments.output:
-        with open(arguments.output, "w", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        run.write_table(arguments.output, FIELDS, rows)
     return 0
 
 

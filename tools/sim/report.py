@@ -125,13 +125,16 @@ def table(rows, platform):
 
 
 def weak(rows):
-    lines = ["| application | platform | DCR | nodes | options | seconds | efficiency |", "|---|---|---|---|---|---|---|"]
+    lines = ["| application | platform | model | DCR | nodes | options | one node | seconds | efficiency |", "|---|---|---|---|---|---|---|---|---|"]
     for (app, size, platform, model, mode, nodes), seconds in sorted(rows.items(), key=lambda item: (item[0][0], item[0][2], item[0][4], item[0][5])):
         if size.startswith("paper") or nodes <= 64:
             continue
-        one = rows.get((app, size, platform, model, mode, 1)) or rows.get((app, size, platform, model, "off", 1))
-        ratio = f"{100 * one / (nodes * seconds):.1f} %" if one else ""
-        lines.append(f"| {app} | {platform} | {mode} | {nodes} | `{size}` | {seconds:.6f} | {ratio} |")
+        # Values of the model that were changed for many nodes do not concern one.
+        one = rows.get((app, size, platform, model.split()[0], mode, 1))
+        if not one:
+            sys.exit(f"{app} with {size} on {nodes} nodes: the time of one node is missing")
+        ratio = f"{100 * one / (nodes * seconds):.1f} %"
+        lines.append(f"| {app} | {platform} | {model} | {mode} | {nodes} | `{size}` | {one:.3f} s | {seconds:.6f} | {ratio} |")
     return "\n".join(lines)
 
 

@@ -34,6 +34,18 @@ def smpi_options():
     return [f"--cfg={line.strip()}" for line in lines if line.strip() and not line.startswith("#")]
 
 
+def model_file(model, directory):
+    """The file of a model: 'vsc2', a path, or either with changed values after it: 'vsc2 nap_us=1000'."""
+    name, *changes = str(model).split()
+    file = pathlib.Path(name).resolve() if name.endswith(".json") else HERE / "models" / f"{name}.json"
+    if not changes:
+        return file
+    values = json.loads(file.read_text()) | {key: float(value) for key, value in (change.split("=") for change in changes)}
+    changed = pathlib.Path(directory) / "model.json"
+    changed.write_text(json.dumps(values))
+    return changed
+
+
 def simulate(programs, app, nodes, platform, model, dcr, size, more=()):
     """One run; its simulated seconds, and the real ones."""
     program = programs / app
@@ -42,9 +54,8 @@ def simulate(programs, app, nodes, platform, model, dcr, size, more=()):
     arguments = ["--json", "--kernel", str(programs / f"{app}.cl")]
     arguments += [word for option in size.split() for word in (f"--{option}".split("="))]
     arguments += more
-    file = model if str(model).endswith(".json") else HERE / "models" / f"{model}.json"
-    environment = dict(os.environ, WTR_SIM=str(file), WTR_DCR=dcr)
     with tempfile.TemporaryDirectory(prefix="penstock-sim-") as directory:
+        environment = dict(os.environ, WTR_SIM=str(model_file(model, directory)), WTR_DCR=dcr)
         command = ["smpirun", "-np", str(nodes), "-platform", str(HERE / "platforms" / f"{platform}.xml"),
                    *smpi_options(), "--log=root.thresh:warning", str(program), *arguments]
         began = time.monotonic()
@@ -107,8 +118,12 @@ def store(path, row):
             rows = list(csv.DictReader(file))
     key = lambda row: (row["app"], row["platform"], row["model"], row["size"], row["dcr"], int(row["nodes"]))
     rows = sorted([old for old in rows if key(old) != key(row)] + [row], key=key)
+    write_table(path, FIELDS, rows)
+
+
+def write_table(path, fields, rows):
     with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer = csv.DictWriter(file, fields, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 

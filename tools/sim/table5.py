@@ -4,7 +4,6 @@
     tools/sim/table5.py [--programs DIR] [--output FILE]
 """
 import argparse
-import csv
 import json
 import pathlib
 import sys
@@ -52,10 +51,7 @@ def main():
             rows.append(dict(zip(FIELDS, [app, name, text, arguments.dcr, f"{seconds:.6f}", "" if paper is None else paper])))
             print(",".join(str(value) for value in rows[-1].values()), flush=True)
     if arguments.output:
-        with open(arguments.output, "w", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        run.write_table(arguments.output, FIELDS, rows)
     return 0
 
 

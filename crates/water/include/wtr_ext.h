@@ -133,8 +133,13 @@ void wtr_run_collective_v(wtr_heap *heap, wtr_kernel *const *kernels, unsigned w
                           const size_t *local_work_size, wtr_event **wait_evt, wtr_event **evt, unsigned num_args,
                           const size_t *sizes, const void *const *values);
 
-/* Ends all waits of kernels over the heap: they get GGAS_ABORTED. The heap can only be released afterwards. `reason` may be NULL. */
+/* Ends all waits of kernels over the heap: they get GGAS_ABORTED. The heap can only be reset or released afterwards. `reason` may be NULL. */
 void wtr_abort_heap(wtr_heap *heap, const char *reason);
+
+/* Makes the heap usable again after an abort or a timeout, when the last launch over it has ended, however it ended; launches after it wait for
+ * it. The parts' bytes stay as they are, signals too: write zeros before you count from 1 again. Fails with WTR_EABORTED if a rank of the heap is
+ * lost: make another heap then. */
+void wtr_reset_heap(wtr_heap *heap, wtr_event **wait_evt, wtr_event **evt);
 
 /* When the last launch over it has ended. */
 void wtr_release_heap(wtr_heap *heap, wtr_event **wait_evt, wtr_event **evt);

@@ -2,7 +2,12 @@
  * the static library: the simulator gives each rank its own copy of the executable, and of nothing else. */
 #include "wtr_mpi.h"
 
+#include <mpi.h>
 #include <setjmp.h>
+#include <simgrid/cond.h>
+#include <simgrid/mutex.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 /* As `Functions` in src/simulator.rs. */
 struct functions {
@@ -10,6 +15,8 @@ struct functions {
     uint64_t (*now_ns)(void);
     void (*sleep_ns)(uint64_t ns);
     void (*exit)(int code);
+    void *(*room)(uint64_t bytes);
+    void (*wait_ns)(uint64_t ns);
 };
 
 void wtr_rs_simulator(const struct functions *functions);
@@ -28,6 +35,83 @@ static void end_rank(int code)
     longjmp(end, 1);
 }
 
+/* Room for bytes that nobody looks at: all ranks' is the same memory, so the simulator does not copy what is sent from there or to there. A
+ * smaller room stays where it is: pieces under way may use it. NULL without memory. */
+static void *room(uint64_t bytes)
+{
+    enum { ROOM_MIN = 16 << 20 }; /* one block of smpi/shared-malloc-blocksize, so one mapping */
+    static void *there;
+    static uint64_t size;
+    if (size < bytes || there == NULL) {
+        const uint64_t wanted = bytes > ROOM_MIN ? bytes : ROOM_MIN;
+        void *larger = SMPI_SHARED_MALLOC(wanted);
+        if (larger == NULL)
+            return NULL;
+        there = larger;
+        size = wanted;
+    }
+    return there;
+}
+
+/* Who waits for a control message is woken when it is sent: without that each of its looks would be an event of the simulation, and they
+ * would be most. One bell for each rank, in memory that all ranks share. One rank runs at a time. */
+struct bell {
+    sg_mutex_t mutex;
+    sg_cond_t cond;
+    int is_rung, waits;
+};
+
+enum { CONTROL_TAG = 0 }; /* as in src/transport/mpi/mod.rs */
+static const char TABLE[] = "WTR_SMPI_BELLS";
+static struct bell *bells;
+static int own;
+static struct wtr_mpi_shim shim;
+
+/* The environment belongs to the process, and is the one place where ranks find what is common to them. The first makes the table. */
+static int open_with_bells(struct wtr_mpi **run, int *threads)
+{
+    const int code = wtr_mpi_shim()->open(run, threads);
+    if (code != 0)
+        return code;
+    own = shim.rank(*run);
+    void *table = NULL;
+    const char *text = getenv(TABLE);
+    if (text == NULL || sscanf(text, "%p", &table) != 1) {
+        char place[32];
+        table = calloc((size_t)shim.ranks(*run), sizeof *bells);
+        if (table == NULL || snprintf(place, sizeof place, "%p", table) < 0 || setenv(TABLE, place, 1) != 0)
+            return -1;
+    }
+    bells = table;
+    bells[own].mutex = sg_mutex_init();
+    bells[own].cond = sg_cond_init();
+    return 0;
+}
+
+static int send_and_ring(struct wtr_mpi *run, const void *bytes, int count, int to, int tag, uint64_t id)
+{
+    const int code = wtr_mpi_shim()->send(run, bytes, count, to, tag, id);
+    if (code == 0 && tag == CONTROL_TAG) {
+        bells[to].is_rung = 1;
+        if (bells[to].waits)
+            sg_cond_notify_one(bells[to].cond);
+    }
+    return code;
+}
+
+static void wait_ns(uint64_t ns)
+{
+    struct bell *bell = &bells[own];
+    if (!bell->is_rung && ns > 0) {
+        sg_mutex_lock(bell->mutex);
+        bell->waits = 1;
+        sg_cond_wait_for(bell->cond, bell->mutex, (double)ns * 1e-9);
+        bell->waits = 0;
+        sg_mutex_unlock(bell->mutex);
+    }
+    bell->is_rung = 0;
+}
+
 int main(int count, char **arguments)
 {
     return setjmp(end) == 0 ? wtr_program_main(count, arguments) : end_code;
@@ -35,7 +119,9 @@ int main(int count, char **arguments)
 
 __attribute__((constructor)) static void tell_library(void)
 {
-    const struct wtr_mpi_shim *shim = wtr_mpi_shim();
-    const struct functions functions = {shim, shim->now_ns, shim->sleep_ns, end_rank};
+    shim = *wtr_mpi_shim();
+    shim.open = open_with_bells;
+    shim.send = send_and_ring;
+    const struct functions functions = {&shim, shim.now_ns, shim.sleep_ns, end_rank, room, wait_ns};
     wtr_rs_simulator(&functions);
 }

@@ -8,6 +8,11 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn now(&self) -> u64;
     /// Lets so many ns pass.
     fn sleep(&self, ns: u64);
+    /// Lets time pass until a nap of a row ends: the first that ends after a message was sent to this rank, or after `end`. `nap` says how
+    /// long the next one is that begins then. For ranks that nothing else can concern; without a simulator it is one nap.
+    fn naps(&self, _end: Option<u64>, nap: &mut dyn FnMut(u64) -> u64) {
+        self.sleep(nap(self.now()));
+    }
     /// Whether time passes only in [`Clock::sleep`] and in the transport: then no thread may wait on its own.
     fn is_simulated(&self) -> bool {
         false

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use penstock_wire::describe;
 use serde::{Deserialize, Serialize};
 
 use crate::heap::{HeapPlan, Word};
@@ -120,6 +121,13 @@ pub enum Work {
         /// Why.
         reason: String,
     },
+    /// Makes this rank's member of an aborted heap usable again.
+    ResetHeap {
+        /// Which.
+        heap: ObjectId,
+        /// How often the heap was reset, with this one.
+        generation: u64,
+    },
 }
 
 impl Work {
@@ -147,6 +155,7 @@ impl Work {
             Self::CreateHeap { .. } => "create_heap",
             Self::ReleaseHeap { .. } => "release_heap",
             Self::AbortHeap { .. } => "abort_heap",
+            Self::ResetHeap { .. } => "reset_heap",
         }
     }
 }
@@ -320,6 +329,20 @@ pub struct DeviceInfo {
     /// Where it is in the pool, if a daemon has it: then its rank does not tell. Only the root has such devices, so no rank sends it.
     #[serde(skip)]
     pub in_pool: Option<InPool>,
+}
+
+impl DeviceInfo {
+    /// The bytes that answer a query.
+    pub fn get(&self, name: u32) -> Option<&[u8]> {
+        describe::find(&self.info, name)
+    }
+
+    /// What its driver calls it; empty where that says nothing.
+    pub fn name(&self) -> String {
+        const CL_DEVICE_NAME: u32 = 0x102B;
+        let name = String::from_utf8_lossy(self.get(CL_DEVICE_NAME).unwrap_or_default());
+        name.trim_end_matches('\0').to_owned()
+    }
 }
 
 /// Where a device of a daemon is in the pool.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
-use crate::command::{CommandId, End, Job, Move, ObjectId, Outcome, Rank, Stream, Times, Work};
+use crate::command::{CommandId, DeviceInfo, End, Job, Move, ObjectId, Outcome, Rank, Stream, Times, Work};
 use crate::error::Error;
 use crate::root::Request;
 use crate::runtime::{RankInfo, Runtime};
@@ -30,9 +30,6 @@ const _: () = assert!(size_of::<Step>() <= 320);
 
 /// Reports of jobs are on their way when their commands have ended; of a rank that is lost they never come.
 const SETTLE_NS_MAX: u64 = 500_000_000;
-
-/// `CL_DEVICE_NAME`.
-const DEVICE_NAME: u32 = 0x102B;
 
 /// A command of the program, or a job of a rank.
 #[derive(Clone, Debug, Default)]
@@ -199,7 +196,7 @@ impl Recorder {
     pub fn new(settings: Settings, ranks: &[RankInfo]) -> Self {
         let ranks = ranks.iter().map(|info| RankName {
             host: info.hostname.clone(),
-            devices: info.devices.iter().map(|device| name_of(&device.info)).collect(),
+            devices: info.devices.iter().map(DeviceInfo::name).collect(),
         });
         Self { settings, ranks: ranks.collect(), steps_max: STEPS_MAX, ..Self::default() }
     }
@@ -293,6 +290,7 @@ impl Recorder {
             Request::CreateHeap { plan, .. } => ("create_heap", heap(&plan.heap), plan.bytes),
             Request::ReleaseHeap { heap: id } => ("release_heap", heap(id), 0),
             Request::AbortHeap { heap: id, .. } => ("abort_heap", heap(id), 0),
+            Request::ResetHeap { heap: id, .. } => ("reset_heap", heap(id), 0),
             Request::Collective { kernel, .. } => ("run_collective", self.kernel(*kernel), 0),
         }
     }
@@ -332,7 +330,7 @@ impl Recorder {
             Work::CreateHeap { plan, .. } => {
                 (step.name, step.bytes) = (format!("heap {}", plan.heap.0), plan.bytes);
             }
-            Work::ReleaseHeap { heap } | Work::AbortHeap { heap, .. } => {
+            Work::ReleaseHeap { heap } | Work::AbortHeap { heap, .. } | Work::ResetHeap { heap, .. } => {
                 step.name = format!("heap {}", heap.0)
             }
             Work::Marker => {}
@@ -451,11 +449,6 @@ fn ends(order: &Move) -> String {
     };
     let sinks: Vec<String> = order.sinks.iter().map(|sink| end(&sink.to)).collect();
     format!("{} to {}", end(&order.source), sinks.join(", "))
-}
-
-fn name_of(info: &[(u32, Vec<u8>)]) -> String {
-    let name = info.iter().find(|(name, _)| *name == DEVICE_NAME).map(|(_, value)| value.as_slice());
-    String::from_utf8_lossy(name.unwrap_or_default()).trim_end_matches('\0').to_owned()
 }
 
 /// Where the graph after replacement goes: `x.dot` and `x.after.dot`.

@@ -357,13 +357,20 @@ impl Runtime {
             return state;
         }
         let rest = match state.rest() {
-            Rest::Until(None) => Rest::Nap { most: NAP_NS_BUSY },
+            Rest::Until(None) => Rest::Nap { most: NAP_NS_BUSY, quiet: None },
             rest => rest,
         };
         drop(state);
         self.shared.rest(rest, nap);
         self.shared.lock()
     }
+}
+
+/// How long the next nap is, in ns, and makes the one after it longer.
+fn next_nap(nap: &mut u64, most: u64) -> u64 {
+    let ns = (*nap).min(most);
+    *nap = nap.saturating_add(*nap / NAP_GROWTH).min(most.max(NAP_NS_MIN));
+    ns
 }
 
 impl Shared {
@@ -404,9 +411,14 @@ impl Shared {
 
     fn rest(&self, rest: Rest, nap: &mut u64) {
         match rest {
-            Rest::Nap { most } => {
-                let ns = (*nap).min(most);
-                *nap = nap.saturating_add(*nap / NAP_GROWTH).min(most.max(NAP_NS_MIN));
+            Rest::Nap { quiet: Some(end), .. } if self.clock.is_simulated() => {
+                self.clock.naps(end, &mut |now| {
+                    let left = end.map_or(NAP_NS_BUSY, |end| end.saturating_sub(now));
+                    next_nap(nap, NAP_NS_BUSY.min(left))
+                });
+            }
+            Rest::Nap { most, .. } => {
+                let ns = next_nap(nap, most);
                 if self.clock.is_simulated() {
                     self.clock.sleep(ns);
                 } else {
@@ -454,7 +466,7 @@ impl Shared {
             if moved {
                 nap = NAP_NS_MIN;
             } else {
-                self.rest(Rest::Nap { most: NAP_NS_BUSY }, &mut nap);
+                self.rest(Rest::Nap { most: NAP_NS_BUSY, quiet: None }, &mut nap);
             }
         }
     }

@@ -1,84 +1,12 @@
 //! What a program does wrong is found at the call: the functions of wtr.h and wtr_ext.h as C sees them, on OpenCL devices.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+#[path = "common/wtr.rs"]
+mod wtr;
+
+use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::sync::{Mutex, PoisonError};
 
-// For its functions of C.
-use water as _;
-
-#[repr(C)]
-struct CError {
-    code: c_int,
-    message: *const c_char,
-    node: *const c_char,
-    device: *const c_char,
-    log: *const c_char,
-}
-
-type Handle = *mut c_void;
-type Handler = extern "C" fn(*const CError, *mut c_void);
-
-unsafe extern "C" {
-    fn wtr_init_devices_v(dql: *const c_char);
-    fn wtr_get_device_v(dql: *const c_char) -> Handle;
-    fn wtr_release_devices();
-    fn wtr_create_buffer(device: Handle, flag: c_uint, size: usize, evt: *mut Handle) -> Handle;
-    fn wtr_release_buffer(buffer: Handle, wait: *mut Handle, evt: *mut Handle);
-    fn wtr_write_buffer(
-        buffer: Handle,
-        size: usize,
-        source: *const c_void,
-        wait: *mut Handle,
-        evt: *mut Handle,
-    );
-    fn wtr_read_buffer(buffer: Handle, size: usize, target: *mut c_void, wait: *mut Handle, evt: *mut Handle);
-    fn wtr_create_kernel(
-        device: Handle,
-        name: *const c_char,
-        kernel: *const c_char,
-        options: *const c_char,
-        flag: c_uint,
-        evt: *mut Handle,
-    ) -> Handle;
-    fn wtr_release_kernel(kernel: Handle, wait: *mut Handle, evt: *mut Handle);
-    fn wtr_run_kernel_v(
-        kernel: Handle,
-        dims: c_uint,
-        offset: *const usize,
-        global: *const usize,
-        local: *const usize,
-        wait: *mut Handle,
-        evt: *mut Handle,
-        count: c_uint,
-        sizes: *const usize,
-        values: *const *const c_void,
-    );
-    fn wtr_create_event() -> Handle;
-    fn wtr_release_event(event: Handle);
-    fn wtr_event_status(event: Handle) -> c_int;
-    fn wtr_event_error(event: Handle) -> *const CError;
-    fn wtr_wait_for_events_v(count: c_uint, events: *const *mut Handle);
-    fn wtr_last_error() -> *const CError;
-    fn wtr_set_error_handler(handler: Option<Handler>, user: *mut c_void);
-    fn wtr_dump_graph(path: *const c_char) -> c_int;
-    fn wtr_partition(
-        total: usize,
-        granularity: usize,
-        count: c_uint,
-        weights: *const f64,
-        parts: *mut usize,
-    ) -> c_int;
-    fn wtr_self_schedule(
-        count: c_uint,
-        total: usize,
-        minimum: usize,
-        body: Option<Body>,
-        user: *mut c_void,
-    ) -> c_int;
-    fn wtr_partition_weights(count: c_uint, devices: *const Handle, weights: *mut f64) -> c_int;
-}
-
-type Body = unsafe extern "C" fn(c_uint, usize, usize, *mut Handle, *mut c_void);
+use wtr::*;
 
 static TOLD: Mutex<Vec<(i32, String)>> = Mutex::new(Vec::new());
 

@@ -1,32 +1,15 @@
 //! Whole programs: this file, started again, calls the functions of wtr.h on simulated devices.
 
+#[path = "common/folder.rs"]
+mod folder;
+#[path = "common/wtr.rs"]
+mod wtr;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use folder::Folder;
 use serde_json::Value;
-// For its functions of C.
-use water as _;
-
-/// A folder of its own, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-water-program-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Nodes of a graph.
 fn nodes(dot: &str) -> usize {
@@ -126,67 +109,11 @@ fn partition_and_self_scheduling_beat_the_papers_best_of_table_5_on_simulated_de
 mod programs {
     //! The programs, as C would write them.
 
-    use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+    use std::ffi::{CString, c_uint, c_void};
     use std::time::Instant;
 
+    use super::wtr::*;
     use super::{FASTER, ROWS, SECONDS};
-
-    type Handle = *mut c_void;
-    type Probe = unsafe extern "C" fn(c_uint, usize, *mut c_void);
-    type Body = unsafe extern "C" fn(c_uint, usize, usize, *mut Handle, *mut c_void);
-
-    unsafe extern "C" {
-        fn wtr_init_devices_v(dql: *const c_char);
-        fn wtr_get_device_v(dql: *const c_char) -> Handle;
-        fn wtr_release_devices();
-        fn wtr_create_buffer(device: Handle, flag: c_uint, size: usize, evt: *mut Handle) -> Handle;
-        fn wtr_create_kernel(
-            device: Handle,
-            name: *const c_char,
-            kernel: *const c_char,
-            options: *const c_char,
-            flag: c_uint,
-            evt: *mut Handle,
-        ) -> Handle;
-        fn wtr_release_kernel(kernel: Handle, wait: *mut Handle, evt: *mut Handle);
-        fn wtr_release_buffer(buffer: Handle, wait: *mut Handle, evt: *mut Handle);
-        fn wtr_run_kernel_v(
-            kernel: Handle,
-            dims: c_uint,
-            offset: *const usize,
-            global: *const usize,
-            local: *const usize,
-            wait: *mut Handle,
-            evt: *mut Handle,
-            count: c_uint,
-            sizes: *const usize,
-            values: *const *const c_void,
-        );
-        fn wtr_merge_events_v(count: c_uint, events: *const *mut Handle) -> Handle;
-        fn wtr_wait_for_events_v(count: c_uint, events: *const *mut Handle);
-        fn wtr_dump_graph(path: *const c_char) -> c_int;
-        fn wtr_partition(
-            total: usize,
-            granularity: usize,
-            count: c_uint,
-            weights: *const f64,
-            parts: *mut usize,
-        ) -> c_int;
-        fn wtr_partition_measure(
-            count: c_uint,
-            units: usize,
-            probe: Option<Probe>,
-            user: *mut c_void,
-            weights: *mut f64,
-        ) -> c_int;
-        fn wtr_self_schedule(
-            count: c_uint,
-            total: usize,
-            minimum: usize,
-            body: Option<Body>,
-            user: *mut c_void,
-        ) -> c_int;
-    }
 
     const NO: *mut Handle = std::ptr::null_mut();
     const NONE: *const usize = std::ptr::null();

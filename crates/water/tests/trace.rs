@@ -1,14 +1,17 @@
 //! What is recorded of a run, and what graphs, traces and the watchdog make of it.
 
 mod common;
+#[path = "common/folder.rs"]
+mod folder;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Cluster, Host};
+use folder::Folder;
 use serde_json::Value;
 use water::backend::{Backend, Ended, Operation};
 use water::clock::Real;
@@ -22,27 +25,6 @@ use water::transport::loopback::Loopback;
 
 fn recording() -> Settings {
     Settings { record: true, ..Settings::default() }
-}
-
-/// A folder of its own, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-water-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// What a program issued, as the test knows it.
@@ -329,9 +311,12 @@ fn a_trace_has_all_jobs_on_rows_that_do_not_overlap_arrows_and_counters() {
         );
     }
     assert!(begins.iter().any(|event| event["name"] == "bytes" && event["pid"] == 0));
-    // Counters come back to 0.
+    counters_come_back_to_0(&of("C"));
+}
+
+fn counters_come_back_to_0(counters: &[&Value]) {
     let mut last: BTreeMap<(u64, String), i64> = BTreeMap::new();
-    for counter in of("C") {
+    for counter in counters {
         let name = counter["name"].as_str().unwrap().to_owned();
         let value = counter["args"].as_object().unwrap().values().next().unwrap().as_i64().unwrap();
         assert!(value >= 0, "{counter}");

@@ -88,7 +88,7 @@ unsafe fn create(run: &Run, plan: &HeapPlan, evt: *mut *mut Opaque) -> Result<*m
         })
         .map(|part| part.addr())
         .collect();
-    let heap = Heap { id: plan.heap, pes: plan.pes.clone(), parts, users: Vec::new() };
+    let heap = Heap { id: plan.heap, pes: plan.pes.clone(), parts, users: Vec::new(), resets: 0 };
     let heap = match made {
         Ok(commands) => objects.heaps.add(Heap { users: commands, ..heap }),
         Err(error) => {
@@ -330,6 +330,42 @@ pub unsafe extern "C" fn wtr_abort_heap(heap: *mut Opaque, reason: *const c_char
     });
 }
 
+/// `wtr_reset_heap`.
+///
+/// # Safety
+/// The events are null or lead to event pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wtr_reset_heap(
+    heap: *mut Opaque,
+    wait_evt: *mut *mut Opaque,
+    evt: *mut *mut Opaque,
+) {
+    enter("wtr_reset_heap", (), || {
+        let run = run::current()?;
+        let (id, pes) = {
+            let objects = run.objects();
+            let heap = objects.heaps.get(heap)?;
+            (heap.id, heap.pes.clone())
+        };
+        let requests = |before: &[CommandId], generation| {
+            for_each_rank(&pes, || Request::ResetHeap { heap: id, generation, after: before.to_vec() })
+        };
+        // SAFETY: the caller's promise.
+        unsafe { run.reset_heap(heap, requests, wait_evt, evt) }
+    });
+}
+
+/// A request for each rank that has PEs, at its first one.
+fn for_each_rank(pes: &[Pe], request: impl Fn() -> Request) -> Vec<(Rank, u32, Request)> {
+    let mut requests: Vec<(Rank, u32, Request)> = Vec::new();
+    for pe in pes {
+        if requests.iter().all(|(rank, ..)| *rank != pe.rank) {
+            requests.push((pe.rank, pe.device, request()));
+        }
+    }
+    requests
+}
+
 /// `wtr_release_heap`.
 ///
 /// # Safety
@@ -362,12 +398,7 @@ unsafe fn release(
         }
     }
     run.runtime().with_root(|root| root.forget_paths(heap.id));
-    let mut requests: Vec<(Rank, u32, Request)> = Vec::new();
-    for pe in &heap.pes {
-        if requests.iter().all(|(rank, ..)| *rank != pe.rank) {
-            requests.push((pe.rank, pe.device, Request::ReleaseHeap { heap: heap.id }));
-        }
-    }
+    let requests = for_each_rank(&heap.pes, || Request::ReleaseHeap { heap: heap.id });
     // SAFETY: the caller's promise.
     unsafe { run.commands_after(&heap.users, requests, wait_evt, evt) }.map(|_| ())
 }

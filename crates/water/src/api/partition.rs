@@ -77,9 +77,7 @@ pub unsafe extern "C" fn wtr_partition_weights(
         for index in 0..count as usize {
             // SAFETY: the caller's promise.
             let device = run.device(unsafe { devices.add(index).read() })?;
-            let number = |name| {
-                device.info.info.iter().find(|(known, _)| *known == name).and_then(|(_, value)| number(value))
-            };
+            let number = |name| device.info.get(name).and_then(number);
             found.push((number(COMPUTE_UNITS).unwrap_or(1).max(1), number(CLOCK_MHZ).unwrap_or(0)));
         }
         let clocks = found.iter().all(|(_, clock)| *clock > 0);

@@ -98,8 +98,10 @@ pub struct Heap {
     pub pes: Vec<Pe>,
     /// The handles of their parts, which are buffers.
     pub parts: Vec<usize>,
-    /// What makes it, or the last launch over it: it can not go away before.
+    /// What makes it, or the last launch over it or reset: it can not go away before.
     pub users: Vec<CommandId>,
+    /// How often it was reset.
+    pub resets: u64,
 }
 
 /// A kernel.
@@ -355,6 +357,35 @@ impl Run {
         // It is still there: who takes it away comes after.
         self.objects().heaps.get_mut(heap)?.users.clone_from(&ids);
         drop(last);
+        // SAFETY: the caller's promise.
+        unsafe { self.settle(&ids, slot, evt) }
+    }
+
+    /// Issues the reset of a heap: a command for each of its ranks, after the last launch over it. `requests` is told that launch, and how
+    /// often the heap was reset with this one.
+    ///
+    /// # Safety
+    /// As for [`Run::command`].
+    pub unsafe fn reset_heap(
+        &self,
+        heap: *mut Opaque,
+        requests: impl FnOnce(&[CommandId], u64) -> Vec<(Rank, u32, Request)>,
+        wait_evt: *mut *mut Opaque,
+        evt: *mut *mut Opaque,
+    ) -> Result<(), Error> {
+        // A launch of another thread comes before, or after.
+        let alone = self.collectives();
+        let requests = {
+            let mut objects = self.objects();
+            let heap = objects.heaps.get_mut(heap)?;
+            // Also where the reset is refused then: a number is used once.
+            heap.resets += 1;
+            requests(&heap.users, heap.resets)
+        };
+        // SAFETY: the caller's promise.
+        let (ids, slot) = unsafe { self.issue(&[], requests, wait_evt, evt) }?;
+        self.objects().heaps.get_mut(heap)?.users.clone_from(&ids);
+        drop(alone);
         // SAFETY: the caller's promise.
         unsafe { self.settle(&ids, slot, evt) }
     }

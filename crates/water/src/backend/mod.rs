@@ -106,6 +106,13 @@ pub enum Operation<'a> {
         /// Why.
         reason: &'a str,
     },
+    /// See `Work::ResetHeap`. All launches over it have ended, at all ranks.
+    ResetHeap {
+        /// Which.
+        heap: ObjectId,
+        /// How often it was reset, with this one.
+        generation: u64,
+    },
 }
 
 /// Why an operation failed.

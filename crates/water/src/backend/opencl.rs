@@ -4,7 +4,6 @@
 mod about;
 mod heap;
 mod program;
-mod source;
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -210,7 +209,10 @@ impl OpenCl {
                 }
                 self.copy_between(id, (&source, *from_offset, *from), (&target, *to_offset), *size, &waits)
             }
-            Operation::CreateKernel { .. } | Operation::CreateHeap { .. } => Ok(None),
+            // In threads of their own: see `start`.
+            Operation::CreateKernel { .. } | Operation::CreateHeap { .. } | Operation::ResetHeap { .. } => {
+                Ok(None)
+            }
         }
     }
 
@@ -391,6 +393,14 @@ impl OpenCl {
         thread.map(drop).map_err(|error| refused(&format!("no thread for it: {error}")))
     }
 
+    /// Resets a heap in a thread of its own: what kernels have sent must have arrived.
+    fn reset_heap(&self, id: CommandId, heap: ObjectId, generation: u64) -> Result<(), Failure> {
+        let (post, bell) = (self.post.clone(), Arc::clone(&self.bell));
+        self.heaps.reset(heap, generation, move |outcome| {
+            tell(&post, &bell, Ended { operation: id, outcome, times: Times::default() });
+        })
+    }
+
     /// The heap over which an operation's kernel talks to others.
     fn heap_of(&self, device: u32, operation: &Operation<'_>) -> Option<Arc<penstock_ggas::Heap>> {
         let Operation::Run { args, .. } = operation else { return None };
@@ -418,6 +428,7 @@ impl Backend for OpenCl {
         let in_thread = match operation {
             Operation::CreateKernel { .. } => Some(self.build(id, device, operation)),
             Operation::CreateHeap { plan, member } => Some(self.make_heap(id, plan, *member)),
+            Operation::ResetHeap { heap, generation } => Some(self.reset_heap(id, *heap, *generation)),
             _ => None,
         };
         if let Some(started) = in_thread {

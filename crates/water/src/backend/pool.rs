@@ -8,7 +8,6 @@
 mod desk;
 mod heap;
 mod issue;
-mod output;
 mod program;
 
 use std::sync::mpsc::{self, Receiver};
@@ -121,7 +120,6 @@ impl Pooled {
             return Err(refused(format!("no nodes of a pool are configured: name them in {NODES_VARIABLE}")));
         }
         let key = config.load_key().map_err(|error| refused(format!("the pool's key: {error}")))?;
-        output::install();
         let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout);
         if pool.nodes().is_empty() {
             let reasons: String = pool.absent().iter().map(|(_, error)| format!("\n  {error}")).collect();
@@ -235,7 +233,9 @@ impl Pooled {
                 let heap = self.heaps.get(*heap).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "heap"))?;
                 (device, Act::Abort { heap, reason: (*reason).to_owned() })
             }
-            Operation::CreateHeap { .. } => return Err(gone(code::INVALID_VALUE, "operation")),
+            Operation::CreateHeap { .. } | Operation::ResetHeap { .. } => {
+                return Err(gone(code::INVALID_VALUE, "operation"));
+            }
             Operation::CreateKernel { .. } => return Err(gone(code::INVALID_VALUE, "operation")),
         })
     }
@@ -395,6 +395,7 @@ impl Backend for Pooled {
         let started = match operation {
             Operation::CreateKernel { .. } => self.build(id, device, operation),
             Operation::CreateHeap { plan, .. } => self.make_heap(id, plan),
+            Operation::ResetHeap { heap, .. } => self.heaps.reset(*heap, id, &self.desk),
             _ => self.begin(id, device, operation, after),
         };
         if let Err(failure) = started {
@@ -437,10 +438,7 @@ impl Backend for Pooled {
     }
 
     fn abort_heap(&mut self, heap: ObjectId, reason: &str) {
-        let Some(heap) = self.heaps.get(heap) else { return };
-        let reason = reason.to_owned();
-        // A member that is lost has ended by itself, and sending may wait.
-        _ = std::thread::Builder::new().name("wtr-heap".into()).spawn(move || heap.abort(&reason));
+        self.heaps.abort(heap, reason);
     }
 
     fn wake_with(&mut self, wake: Doorbell) {

@@ -156,7 +156,9 @@ impl Sim {
             Operation::Write { from, .. } => transfer(Engine::IN, from.length as u64).unwrap_or(nothing),
             Operation::Read { into, .. } => transfer(Engine::OUT, into.length as u64).unwrap_or(nothing),
             Operation::Copy { size, .. } => (Some(Engine::COMPUTE), model.copy_ns(*size)),
-            Operation::ReleaseHeap { .. } | Operation::AbortHeap { .. } => nothing,
+            Operation::ReleaseHeap { .. } | Operation::AbortHeap { .. } | Operation::ResetHeap { .. } => {
+                nothing
+            }
             Operation::CreateHeap { .. } => {
                 return Err(super::no_heaps(
                     "devices of a model only take time, and their kernels do not talk to each other",

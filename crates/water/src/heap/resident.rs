@@ -1,15 +1,10 @@
 //! Whether kernels that wait for each other can all run at the same time. A work-group that has not started, because all cores have
 //! one that waits for it, never starts: such a launch is refused before it hangs.
 
+use penstock_ggas::{NotResident, check_resident, resident_groups};
+
 use crate::command::{DeviceInfo, Range, Rank};
 use crate::error::Error;
-
-/// `CL_DEVICE_MAX_COMPUTE_UNITS`: so many work-groups PoCL's devices run at the same time.
-const CL_DEVICE_MAX_COMPUTE_UNITS: u32 = 0x1002;
-/// `CL_DEVICE_NAME`.
-const CL_DEVICE_NAME: u32 = 0x102B;
-/// `CL_DEVICE_VERSION`.
-const CL_DEVICE_VERSION: u32 = 0x102F;
 
 /// One device of a launch.
 #[derive(Clone, Copy, Debug)]
@@ -20,10 +15,20 @@ pub struct Seat<'a> {
     pub info: &'a DeviceInfo,
 }
 
+impl Seat<'_> {
+    /// Where the device's threads are. Devices of the pool's nodes are in processes of their own.
+    fn place(&self) -> penstock_ggas::Seat<(Rank, &str, Option<u32>)> {
+        let groups_max = resident_groups(|name| self.info.get(name));
+        let node = self.info.in_pool.map(|it| it.node);
+        penstock_ggas::Seat {
+            place: (self.rank, &self.info.platform, node),
+            groups_max,
+            groups_max_whole: groups_max,
+        }
+    }
+}
+
 /// Checks that the work-groups of one launch, the same for all these devices, can all run at the same time.
-///
-/// Devices of one platform in one process share its threads: PoCL has one pool of them, however many devices it shows. So what counts is the
-/// sum over them, and the largest of their numbers of compute units. Devices of the pool's nodes are in processes of their own.
 ///
 /// # Errors
 /// [`Error::Resident`] with the numbers; [`Error::Invalid`] without a local size, because only that says how many work-groups there are, and
@@ -35,33 +40,23 @@ pub fn check(seats: &[Seat<'_>], range: &Range) -> Result<(), Error> {
             "a collective launch of no work-items would leave its kernels nobody to meet".into(),
         ));
     }
-    for (place, seat) in seats.iter().enumerate() {
-        let shares = |other: &&Seat<'_>| {
-            other.rank == seat.rank
-                && other.info.platform == seat.info.platform
-                && other.info.in_pool.map(|it| it.node) == seat.info.in_pool.map(|it| it.node)
-        };
-        let together: Vec<_> = seats.iter().filter(shares).collect();
-        let (count, units) = (
-            together.len() as u64,
-            together.iter().map(|seat| resident_groups(seat.info)).max().unwrap_or(0),
-        );
-        let wanted = groups.saturating_mul(count);
-        if wanted > units {
-            let name = text(seat.info, CL_DEVICE_NAME);
-            let beside = if count > 1 {
-                format!(", and {count} devices of the launch share its threads, which makes {wanted}")
-            } else {
-                String::new()
-            };
-            return Err(Error::Resident(format!(
-                "the launch has {groups} work-groups for each device{beside}; but PE {place} ({name}, rank {}) runs {units} at the same \
-                 time, so some would wait for others that never start. Use larger or fewer work-groups",
-                seat.rank
-            )));
-        }
-    }
-    Ok(())
+    let places: Vec<_> = seats.iter().map(Seat::place).collect();
+    check_resident(&places, groups).map_err(|refusal| not_resident(seats, groups, refusal))
+}
+
+fn not_resident(seats: &[Seat<'_>], groups: u64, refusal: NotResident) -> Error {
+    let NotResident { pe, sharing, groups_max } = refusal;
+    let (name, rank) = seats.get(pe).map_or_else(Default::default, |seat| (seat.info.name(), seat.rank));
+    let beside = if sharing > 1 {
+        let wanted = groups.saturating_mul(sharing);
+        format!(", and {sharing} devices of the launch share its threads, which makes {wanted}")
+    } else {
+        String::new()
+    };
+    Error::Resident(format!(
+        "the launch has {groups} work-groups for each device{beside}; but PE {pe} ({name}, rank {rank}) runs {groups_max} at the same \
+         time, so some would wait for others that never start. Use larger or fewer work-groups"
+    ))
 }
 
 /// Work-groups of a launch.
@@ -83,37 +78,23 @@ fn groups(range: &Range) -> Result<u64, Error> {
     Ok(groups)
 }
 
-/// Work-groups that a device runs at the same time for sure. PoCL gives each of its threads one while there are no more than threads;
-/// Intel's runtime was seen to run two work-groups on two units one after the other, so of other drivers one is all that is known.
-fn resident_groups(info: &DeviceInfo) -> u64 {
-    let (version, name) = (text(info, CL_DEVICE_VERSION), text(info, CL_DEVICE_NAME));
-    let is = |text: &str, what| text.to_ascii_lowercase().contains(what);
-    // With oneTBB PoCL leaves it to that what runs where.
-    if !(is(&version, "pocl") || is(&info.platform_version, "pocl")) || is(&name, "tbb") {
-        return 1;
-    }
-    let value = info.info.iter().find(|(name, _)| *name == CL_DEVICE_MAX_COMPUTE_UNITS);
-    let bytes = value.and_then(|(_, bytes)| bytes.first_chunk::<4>());
-    bytes.map_or(1, |bytes| u32::from_ne_bytes(*bytes).max(1).into())
-}
-
-fn text(info: &DeviceInfo, name: u32) -> String {
-    let value = info.info.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_slice());
-    String::from_utf8_lossy(value.unwrap_or_default()).trim_end_matches('\0').to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const CL_DEVICE_MAX_COMPUTE_UNITS: u32 = 0x1002;
+    const CL_DEVICE_NAME: u32 = 0x102B;
+    const CL_DEVICE_VERSION: u32 = 0x102F;
 
     fn device(platform: &str, units: u32) -> DeviceInfo {
         DeviceInfo {
             info: vec![
                 (CL_DEVICE_NAME, b"cores\0".to_vec()),
+                (CL_DEVICE_VERSION, b"OpenCL 3.0 PoCL HSTR: pthread\0".to_vec()),
                 (CL_DEVICE_MAX_COMPUTE_UNITS, units.to_ne_bytes().to_vec()),
             ],
             platform: platform.into(),
-            platform_version: "OpenCL 3.0 PoCL 3.1".into(),
+            platform_version: String::new(),
             hostname: String::new(),
             in_pool: None,
         }
@@ -133,18 +114,6 @@ mod tests {
         let seats = [Seat { rank: 0, info: &info }];
         assert!(check(&seats, &range(256, 64)).is_ok());
         assert!(is_refused(&seats, &range(320, 64)));
-    }
-
-    #[test]
-    fn of_other_drivers_one_work_group_is_certain() {
-        let intel = DeviceInfo { platform_version: "OpenCL 3.0 LINUX".into(), ..device("B", 4) };
-        let mut tbb = device("A", 4);
-        tbb.info[0].1 = b"cpu-TBB\0".to_vec();
-        for info in [&intel, &tbb] {
-            let seats = [Seat { rank: 0, info }];
-            assert!(check(&seats, &range(64, 64)).is_ok());
-            assert!(is_refused(&seats, &range(128, 64)));
-        }
     }
 
     #[test]

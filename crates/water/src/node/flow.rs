@@ -182,7 +182,11 @@ pub fn block(order: &Move) -> Option<Base> {
 
 /// Room for one piece, for bytes that nobody wants.
 pub fn own_block(order: &Move) -> Base {
-    let size = usize::try_from(order.segment.min(order.size)).unwrap_or_default().max(1);
+    let size = order.segment.min(order.size).max(1);
+    if let Some(start) = crate::simulator::room(size) {
+        return Base { start, _keep: None, is_live: false, sink: None };
+    }
+    let size = usize::try_from(size).unwrap_or_default().max(1);
     let mut block = vec![0; size].into_boxed_slice();
     Base { start: block.as_mut_ptr(), _keep: Some(Box::new(block)), is_live: false, sink: None }
 }

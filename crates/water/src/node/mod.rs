@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::{Backend, Ended, Failure};
 use crate::clock::Clock;
-use crate::command::{CommandId, End, Fault, Job, Message, Outcome, Rank, Times, Wait, Work};
+use crate::command::{CommandId, DeviceInfo, End, Fault, Job, Message, Outcome, Rank, Times, Wait, Work};
 use crate::error::code;
 use crate::transport::{Happening, Transport};
 use moves::{Moves, Start};
@@ -330,6 +330,9 @@ impl Node {
             let Some(foreign) = self.foreign.get_mut(&command) else { continue };
             let Some(place) = foreign.waiting.iter().position(|waiting| *waiting == id) else { continue };
             foreign.waiting.remove(place);
+            if foreign.waiting.is_empty() && foreign.arrived.is_empty() {
+                self.foreign.remove(&command);
+            }
             let fault = self.lost_fault(command, rank);
             self.met(id, command, Some(fault));
         }
@@ -477,11 +480,7 @@ impl Node {
     }
 
     fn device_name(&self, device: u32) -> String {
-        const CL_DEVICE_NAME: u32 = 0x102B;
-        let devices = self.backend.devices();
-        let info = devices.get(device as usize).map(|device| device.info.as_slice()).unwrap_or_default();
-        let name = info.iter().find(|(name, _)| *name == CL_DEVICE_NAME).map(|(_, value)| value.as_slice());
-        String::from_utf8_lossy(name.unwrap_or_default()).trim_end_matches('\0').to_owned()
+        self.backend.devices().get(device as usize).map(DeviceInfo::name).unwrap_or_default()
     }
 
     /// A job has ended: who waits for it is told.
@@ -566,8 +565,9 @@ fn fails_with(job: &Job, command: CommandId) -> bool {
 
 /// Whether the back end starts `later` after `earlier` has ended, though both are given to it now.
 fn is_ordered(backend: &dyn Backend, earlier: &Job, later: &Job) -> bool {
-    // A build runs beside the queues, as the making of a heap does; a release is done at once, whatever is queued.
-    !matches!(earlier.work, Work::CreateKernel { .. } | Work::CreateHeap { .. })
+    // A build runs beside the queues, as the making of a heap and its reset do; a release is done at once, whatever is queued.
+    !matches!(earlier.work, Work::CreateKernel { .. } | Work::CreateHeap { .. } | Work::ResetHeap { .. })
+        && !matches!(later.work, Work::ResetHeap { .. })
         && !later.work.is_release()
         && !hands_over_in_memory(&earlier.work, &later.work)
         && is_one_operation(&earlier.work)

@@ -30,12 +30,17 @@ pub const EAGER_BYTES_MAX: u64 = 16 << 10;
 /// cover the time until somebody looks.
 const SENDS_MIN: u64 = 4;
 
+/// Of pieces that a link carries for ms, two are enough: somebody looks before the second has ended.
+const SENDS_MIN_LARGE: u64 = 2;
+/// Pieces above this size are such.
+const LARGE_BYTES: u64 = 4 << 20;
+
 /// Small pieces may be more, up to so many bytes: a scheduler naps for 20 µs or more, in which a link of 3 GB/s carries 64 KiB. It is
 /// to idle for less than a tenth of the time; twice this would help little, and pieces on a link that is shared fairly arrive later.
 const WINDOW_BYTES: u64 = 512 << 10;
 
 /// Half of the pieces under way may begin within this time. On a link that is shared fairly those that begin together end together; the
-/// others keep it busy until somebody has looked.
+/// others keep it busy until somebody has looked. A burst whose pieces have all ended is over before: time wakes nobody.
 const BURST_NS: u64 = 10_000;
 
 /// Pieces of a stream may be awaited for twice what is sent at a time: a sender never waits for its receiver's nap.
@@ -43,7 +48,8 @@ const RECEIVES_PER_SEND: u64 = 2;
 
 /// How many pieces of this size may be under way to others.
 fn sends_max(segment: u64) -> u64 {
-    SENDS_MIN.max(WINDOW_BYTES / segment.max(1))
+    let least = if segment > LARGE_BYTES { SENDS_MIN_LARGE } else { SENDS_MIN };
+    least.max(WINDOW_BYTES / segment.max(1))
 }
 
 /// Ids of operations that are parts of moves have this bit; no command's id has it.
@@ -71,7 +77,8 @@ pub struct Moves {
     /// Large pieces under way to others.
     sends: u64,
     admission: Admission,
-    /// Large pieces that were given away since `burst_began`, in ns; whether there were more.
+    /// Large pieces that were given away since `burst_began`, in ns; whether more wait for the burst's end. After that [`Self::advance`] is
+    /// called again at once, and lifts the limit if `sends` is 0; else the end of a piece, or the loss of its rank, has it called.
     burst: u64,
     burst_began: u64,
     is_limited: bool,
@@ -350,7 +357,9 @@ impl Moves {
                     self.tokens.retain(|_, part| !mine(part));
                 }
             }
-            if matches!(flow.order.source, End::Rank { rank, .. } if rank == lost) && !flow.has_all() {
+            // Who broke a stream off may be lost before it has said why.
+            let lacks = !flow.has_all() || flow.awaits_fault;
+            if matches!(flow.order.source, End::Rank { rank, .. } if rank == lost) && lacks {
                 self.tokens.retain(|_, part| part.0 != id || !matches!(part.1, Part::Arrived { .. }));
                 flow.awaited = 0;
                 flow.is_admitted = true;
@@ -396,7 +405,9 @@ impl Moves {
 
     /// Moves on what can be; whether anything did.
     pub fn advance(&mut self, now: u64, backend: &mut dyn Backend, transport: &mut dyn Transport) -> bool {
-        if now.saturating_sub(self.burst_began) >= BURST_NS {
+        // A scheduler that sleeps is woken when a piece has ended, not when the burst's time is over: the last piece ends it, too.
+        let is_over = now.saturating_sub(self.burst_began) >= BURST_NS;
+        if is_over || (self.is_limited && self.sends == 0) {
             self.burst = 0;
             self.burst_began = now;
             self.changed |= std::mem::take(&mut self.is_limited);

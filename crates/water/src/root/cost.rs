@@ -54,9 +54,13 @@ pub struct Choice {
 
 /// Pieces that are tried, in bytes: below 64 KiB the overhead of a piece is no longer small beside its bytes on links of
 /// 1 to 25 GB/s; above 1 MiB little is gained but that there are fewer of them to look after, so only GB go in larger ones.
-const SEGMENTS: [u64; 4] = [4 << 20, 1 << 20, 256 << 10, SEGMENT_BYTES_MIN];
+const SEGMENTS: [u64; 5] = [16 << 20, 4 << 20, 1 << 20, 256 << 10, SEGMENT_BYTES_MIN];
 /// The smallest of them.
 pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+/// No piece but the smallest keeps a link busy for longer than this, in ns: what ranks say beside, as that they live, waits behind
+/// some pieces, and must be heard within seconds. On 1 Gbit/s that is 6 MB.
+const PIECE_NS_MAX: f64 = 50e6;
 
 /// Larger pieces may be slower by this part: they cost less work that the model does not know.
 const SEGMENT_SLACK: f64 = 0.02;
@@ -135,7 +139,11 @@ impl Link {
             });
             choices.min_by(|one, other| one.predicted_ns.total_cmp(&other.predicted_ns))
         };
-        let segments = SEGMENTS.iter().filter(|segment| **segment <= bytes.max(SEGMENT_BYTES_MIN));
+        let is_possible = |segment: u64| {
+            segment <= SEGMENT_BYTES_MIN
+                || (segment <= bytes && segment as f64 * self.byte_ns <= PIECE_NS_MAX)
+        };
+        let segments = SEGMENTS.iter().filter(|segment| is_possible(**segment));
         let choices: Vec<Choice> = segments.filter_map(|segment| of_segment(*segment)).collect();
         let least_ns = choices.iter().map(|choice| choice.predicted_ns).fold(f64::INFINITY, f64::min);
         let none =
@@ -316,6 +324,17 @@ mod tests {
         let choice = GIGABIT.choose(63, 64 << 20, 0.0);
         assert!(matches!(choice.shape, Shape::Pipeline { .. } | Shape::Twin), "{choice:?}");
         assert!(choice.predicted_ns * 10.0 < GIGABIT.flat(63, 64 << 20), "{choice:?}");
+    }
+
+    #[test]
+    fn pieces_are_large_where_a_link_is_fast_and_bytes_are_many() {
+        let fast = Link { latency_ns: 1_600.0, overhead_ns: 2_000.0, byte_ns: 0.3125 };
+        let segment = |link: Link, bytes| link.best(1023, bytes).segment;
+        assert_eq!(segment(fast, 20 << 30), 16 << 20);
+        assert!(segment(fast, 200 << 20) < 1 << 20);
+        assert_eq!(segment(GIGABIT, 20 << 30), 4 << 20, "16 MiB take 134 ms there");
+        let slow = Link { byte_ns: 1e4, ..GIGABIT };
+        assert_eq!(segment(slow, 20 << 30), SEGMENT_BYTES_MIN);
     }
 
     #[test]

@@ -60,7 +60,8 @@ impl Root {
             .iter()
             .filter_map(|place| batch.get(*place))
             .map(|issue| (issue.rank, issue.id))
-            .filter(|(rank, _)| *rank != plan.source)
+            // What went through a lost rank would get to nobody behind it.
+            .filter(|(rank, _)| *rank != plan.source && !self.is_lost(*rank))
             .collect();
         firsts.sort_unstable();
         firsts.dedup_by_key(|(rank, _)| *rank);
@@ -83,9 +84,10 @@ impl Root {
     pub(super) fn plan_group(&mut self, plan: &Plan, members: Vec<Issue>) {
         let ids: Vec<CommandId> = members.iter().map(|member| member.id).collect();
         self.watch_decision(plan.decision, &ids);
-        let (here, there): (Vec<Issue>, Vec<Issue>) =
-            members.into_iter().partition(|member| member.rank == plan.source);
-        here.into_iter().for_each(|member| self.plan(member));
+        let (there, others): (Vec<Issue>, Vec<Issue>) =
+            members.into_iter().partition(|member| plan.ranks.binary_search(&member.rank).is_ok());
+        // Those of the source itself, and of lost ranks.
+        others.into_iter().for_each(|member| self.plan(member));
         let Some(first) = there.first() else { return };
         let (source, request) = (
             match plan.group.source {

@@ -427,6 +427,10 @@ impl Root {
         true
     }
 
+    fn is_lost(&self, rank: Rank) -> bool {
+        matches!(self.lost.get(rank as usize), Some(Some(_)))
+    }
+
     /// A rank that is gone, and why.
     pub fn first_lost(&self) -> Option<(Rank, &str)> {
         (0..)
@@ -473,7 +477,7 @@ impl Root {
             jobs.push((rank, job));
             return;
         }
-        if matches!(self.lost.get(rank as usize), Some(Some(_))) {
+        if self.is_lost(rank) {
             return self.fail_lost(job.id, rank);
         }
         let Some(letters) = self.letters.get_mut(rank as usize) else { return };
@@ -508,6 +512,15 @@ impl Root {
                 letters.push(Message::Tell { command, rank });
             }
         }
+        waits
+    }
+
+    /// The same, and the ends of `also`, however they end.
+    fn waits_also(&mut self, rank: Rank, commands: &[CommandId], mut also: Vec<CommandId>) -> Vec<Wait> {
+        let mut waits = self.waits(rank, commands);
+        also.retain(|it| waits.iter().all(|wait| wait.command != *it));
+        let also = self.waits(rank, &also).into_iter();
+        waits.extend(also.map(|wait| Wait { is_lenient: true, ..wait }));
         waits
     }
 }

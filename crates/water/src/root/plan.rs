@@ -2,7 +2,7 @@
 
 use super::collective::{Mode, Planning};
 use super::{HostRange, Issue, Request, Root};
-use crate::command::{CommandId, End, Job, Move, ObjectId, Rank, Sink, Stream, Wait, Work};
+use crate::command::{CommandId, End, Job, Move, ObjectId, Rank, Sink, Stream, Work};
 
 /// Between ranks bytes travel in pieces of this size: large enough that a piece's overhead (some µs, a look of the scheduler)
 /// is small beside its time on a link of 10 GB/s (100 µs), small enough that device, link and memory work at the same time.
@@ -48,13 +48,13 @@ impl Root {
             Request::CreateHeap { plan, member } => Work::CreateHeap { plan, member },
             Request::ReleaseHeap { heap } => Work::ReleaseHeap { heap },
             Request::AbortHeap { heap, reason } => Work::AbortHeap { heap, reason },
+            Request::ResetHeap { heap, generation, after } => {
+                let waits = self.waits_also(rank, &waits, after);
+                let work = Work::ResetHeap { heap, generation };
+                return self.send(rank, Job { id, device, waits, work, together: None });
+            }
             Request::Collective { kernel, range, args, after } => {
-                let mut waits = self.waits(rank, &waits);
-                // Their ends are waited for so that all devices run launches in one order; how they ended does not matter.
-                let after: Vec<_> =
-                    after.into_iter().filter(|it| waits.iter().all(|wait| wait.command != *it)).collect();
-                let before = self.waits(rank, &after).into_iter();
-                waits.extend(before.map(|wait| Wait { is_lenient: true, ..wait }));
+                let waits = self.waits_also(rank, &waits, after);
                 let work = Work::Run { kernel, range, args };
                 return self.send(rank, Job { id, device, waits, work, together: None });
             }

@@ -105,6 +105,15 @@ pub enum Request {
         /// Why.
         reason: String,
     },
+    /// One member's part of `wtr_reset_heap`.
+    ResetHeap {
+        /// Which.
+        heap: ObjectId,
+        /// How often it was reset, with this one.
+        generation: u64,
+        /// The last launch over it, or reset, which must have ended, however.
+        after: Vec<CommandId>,
+    },
     /// One device's part of `wtr_run_collective`.
     Collective {
         /// Which.

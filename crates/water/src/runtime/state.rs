@@ -43,7 +43,12 @@ pub struct RankInfo {
 /// What to do when nothing moves.
 pub enum Rest {
     /// Look again after a nap that gets longer.
-    Nap { most: u64 },
+    Nap {
+        /// At most so long, in ns.
+        most: u64,
+        /// Where only a message can change anything until then, or a time of the clock: that time. Simulated naps are not looks then.
+        quiet: Option<Option<u64>>,
+    },
     /// Sleep until somebody rings, at most until this time of the clock.
     Until(Option<u64>),
 }
@@ -135,13 +140,12 @@ impl State {
                     Err(garbled) => {
                         // Ranks of different builds: nothing else would say so.
                         eprintln!("libwater: rank {}: {garbled}", self.transport.rank());
-                        self.lost(from, &garbled.to_string());
+                        self.transport.give_up(from, &garbled.to_string());
                     }
                 },
                 Happening::Lost(rank, ref reason) => {
                     self.node.happened(&happening);
-                    let reason = reason.clone();
-                    self.lost(rank, &reason);
+                    self.lost(rank, reason);
                 }
                 _ => {
                     self.pieces += 1;
@@ -157,8 +161,8 @@ impl State {
         match message {
             Message::Hello { version, hostname, devices } => {
                 if version != command::VERSION {
-                    return self
-                        .lost(from, &format!("it speaks version {version}, this is {}", command::VERSION));
+                    let reason = format!("it speaks version {version}, this is {}", command::VERSION);
+                    return self.transport.give_up(from, &reason);
                 }
                 if let Some(info) = self.ranks.get_mut(from as usize) {
                     *info = Some(RankInfo { hostname, devices });
@@ -207,7 +211,7 @@ impl State {
         }
     }
 
-    pub fn lost(&mut self, rank: Rank, reason: &str) {
+    fn lost(&mut self, rank: Rank, reason: &str) {
         self.node.lost(rank, reason);
         self.news = true;
         if rank == 0 && self.root.is_none() {
@@ -281,7 +285,8 @@ impl State {
             let busy = !self.node.is_idle() || self.root.as_ref().is_some_and(|root| root.outstanding() > 0);
             let most = if busy { NAP_NS_BUSY } else { NAP_NS_IDLE };
             let left = end.map_or(most, |end| end.saturating_sub(self.clock.now()));
-            return Rest::Nap { most: most.min(left) };
+            let is_quiet = self.transport.is_quiet() && self.node.backend().is_hollow();
+            return Rest::Nap { most: most.min(left), quiet: is_quiet.then_some(end) };
         }
         Rest::Until(end)
     }

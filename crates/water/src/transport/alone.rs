@@ -31,6 +31,10 @@ impl Transport for Alone {
 
     fn poll(&mut self, _: &mut Vec<Happening>) {}
 
+    fn give_up(&mut self, rank: Rank, _: &str) {
+        debug_assert!(false, "there is no rank {rank}");
+    }
+
     fn needs_polling(&self) -> bool {
         false
     }

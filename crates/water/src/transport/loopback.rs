@@ -43,6 +43,14 @@ impl Loopback {
         Some(work(&mut mailbox))
     }
 
+    /// Nothing passes from one rank to another any more: neither looks at the other's memory.
+    fn part(&self, at: Rank, from: Rank) {
+        self.with(at, |mailbox| {
+            mailbox.sent.retain(|(sender, _), _| *sender != from);
+            mailbox.wanted.retain(|(sender, _), _| *sender != from);
+        });
+    }
+
     fn notify(&self, rank: Rank, happening: Happening) {
         self.with(rank, |mailbox| {
             mailbox.happened.push_back(happening);
@@ -130,6 +138,12 @@ impl Transport for Loopback {
         self.with(self.rank, |mailbox| happened.extend(mailbox.happened.drain(..)));
     }
 
+    fn give_up(&mut self, rank: Rank, reason: &str) {
+        self.part(self.rank, rank);
+        self.part(rank, self.rank);
+        self.notify(self.rank, Happening::Lost(rank, reason.to_owned()));
+    }
+
     fn needs_polling(&self) -> bool {
         false
     }
@@ -149,12 +163,8 @@ impl Drop for Loopback {
         for rank in 0..self.size() {
             if rank != self.rank {
                 // Pieces for it or of it go nowhere now.
-                let own = self.rank;
-                self.with(rank, |mailbox| {
-                    mailbox.sent.retain(|(from, _), _| *from != own);
-                    mailbox.wanted.retain(|(from, _), _| *from != own);
-                });
-                self.notify(rank, Happening::Lost(own, "its thread has ended".into()));
+                self.part(rank, self.rank);
+                self.notify(rank, Happening::Lost(self.rank, "its thread has ended".into()));
             }
         }
     }

@@ -65,12 +65,20 @@ pub trait Transport: Send + std::fmt::Debug {
     /// Moves things on, and tells what happened. Never blocks.
     fn poll(&mut self, happened: &mut Vec<Happening>);
 
+    /// What this rank says makes no sense: it is taken for lost, as one that has ended, and [`Happening::Lost`] is reported.
+    fn give_up(&mut self, rank: Rank, reason: &str);
+
     /// This rank may be gone: its connection for something else has ended.
     fn doubt(&mut self, _rank: Rank) {}
 
     /// Whether something can happen only if [`Transport::poll`] is called again and again: messages of others, or own
     /// operations. Where false, [`Transport::wake_with`] tells.
     fn needs_polling(&self) -> bool;
+
+    /// Whether nothing is under way here: only a control message of another rank can make something happen.
+    fn is_quiet(&self) -> bool {
+        false
+    }
 
     /// Whom to wake when something has happened.
     fn wake_with(&mut self, wake: crate::doorbell::Doorbell);

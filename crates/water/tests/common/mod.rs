@@ -1,6 +1,8 @@
 //! A back end whose buffers are bytes and whose kernel is a formula, and runs of several ranks in one process.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod doomed;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -93,7 +95,10 @@ impl Host {
                     )
                 };
             }
-            Operation::CreateHeap { .. } | Operation::ReleaseHeap { .. } | Operation::AbortHeap { .. } => {
+            Operation::CreateHeap { .. }
+            | Operation::ReleaseHeap { .. }
+            | Operation::AbortHeap { .. }
+            | Operation::ResetHeap { .. } => {
                 return Err(water::backend::no_heaps("nobody needs them"));
             }
             Operation::Copy { from, from_offset, to, to_offset, size } => {

@@ -447,7 +447,7 @@ fn killed(program: &Program) {
     // Two minutes on the rank that ends, and what needs it, here and on others.
     let long = program.run(1, &[], kernel, 120_000, Vec::new());
     let size = 32 << 20;
-    let request = Request::Copy {
+    let copy = || Request::Copy {
         from: buffer,
         from_rank: 1,
         from_device: 0,
@@ -456,7 +456,7 @@ fn killed(program: &Program) {
         to_offset: 0,
         size,
     };
-    let copied = program.issue(2, &[long], request);
+    let copied = program.issue(2, &[long], copy());
     let after_copy = program.run(2, &[copied], other_kernel, 1, Vec::new());
     let read = program.read(1, &[long], buffer, 0, &mut got);
     let written = program.write(1, &[], buffer, 0, &bytes);
@@ -488,16 +488,7 @@ fn killed(program: &Program) {
     let outcome = program.wait(&[late_write]);
     assert!(is_of_lost(&outcome), "a write to a lost rank: {outcome:?}");
     let later = program.run(2, &[late], other_kernel, 1, Vec::new());
-    let copy = Request::Copy {
-        from: buffer,
-        from_rank: 1,
-        from_device: 0,
-        from_offset: 0,
-        to: other,
-        to_offset: 0,
-        size,
-    };
-    let late_copy = program.issue(2, &[], copy);
+    let late_copy = program.issue(2, &[], copy());
     let late_read = program.read(1, &[], buffer, 0, &mut got);
     for command in [late, later, late_copy, late_read] {
         let outcome = program.wait(&[command]);

@@ -1,6 +1,7 @@
 //! What the devices say of themselves.
 
 use penstock_device::{Device, Platform};
+use penstock_wire::describe::find;
 
 use crate::command::DeviceInfo;
 
@@ -18,15 +19,15 @@ pub(super) fn object_max(info: &DeviceInfo) -> u64 {
 
 /// A number of 8 bytes that a device says of itself; 0 where it says none.
 fn number(info: &DeviceInfo, name: u32) -> u64 {
-    let bytes = info.info.iter().find(|(known, _)| *known == name).and_then(|(_, it)| it.first_chunk::<8>());
+    let bytes = info.get(name).and_then(|bytes| bytes.first_chunk::<8>());
     bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 
 /// The bit of a queue's properties, if the device can.
 pub(super) fn out_of_order(device: &Device) -> u64 {
     let info = device.info();
-    let bytes = info.iter().find(|(name, _)| *name == QUEUE_PROPERTIES).map(|(_, value)| value.as_slice());
-    let bits = bytes.and_then(|bytes| bytes.first_chunk::<8>()).map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+    let bytes = find(&info, QUEUE_PROPERTIES).and_then(|bytes| bytes.first_chunk::<8>());
+    let bits = bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes));
     bits & OUT_OF_ORDER
 }
 
@@ -34,8 +35,7 @@ pub(super) fn out_of_order(device: &Device) -> u64 {
 pub(super) fn describe(platform: &Platform, device: &Device) -> DeviceInfo {
     const CL_PLATFORM_VERSION: u32 = 0x0901;
     let about = platform.info();
-    let version =
-        about.iter().find(|(name, _)| *name == CL_PLATFORM_VERSION).map(|(_, value)| value.as_slice());
+    let version = find(&about, CL_PLATFORM_VERSION);
     DeviceInfo {
         info: device.info(),
         platform: platform.name(),

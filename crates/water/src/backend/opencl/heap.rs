@@ -123,6 +123,33 @@ impl Heaps {
         }
     }
 
+    /// Makes a heap usable again, in a thread of its own. `tell` is told what came of it.
+    ///
+    /// # Errors
+    /// There is no such heap here, or no thread.
+    pub(super) fn reset(
+        &self,
+        heap: ObjectId,
+        generation: u64,
+        tell: impl FnOnce(Result<(), Failure>) + Send + 'static,
+    ) -> Result<(), Failure> {
+        let bad = |code, message: String| Failure { code, message, log: String::new() };
+        let member = self
+            .made
+            .get(&heap)
+            .ok_or_else(|| bad(code::INVALID_MEM_OBJECT, "the heap does not exist, or is released".into()))?;
+        let heap = Arc::clone(&member.heap);
+        let work = move || {
+            let outcome = heap.reset(generation).map_err(|error| not_reset(&error));
+            // Who releases the heap then finds nobody else who has it.
+            drop(heap);
+            tell(outcome);
+        };
+        std::thread::Builder::new().name("wtr-heap".into()).spawn(work).map(drop).map_err(|error| {
+            bad(code::OUT_OF_HOST_MEMORY, format!("cannot start a thread to reset a heap: {error}"))
+        })
+    }
+
     /// The heap, and a device's view of it.
     ///
     /// # Errors
@@ -139,7 +166,10 @@ impl Heaps {
             .find(|pe| pe.device == device)
             .ok_or_else(|| bad(code::INVALID_MEM_OBJECT, "the device has no part in the heap".into()))?;
         if let Some(reason) = member.heap.aborted() {
-            return Err(bad(code::ABORTED, format!("the heap was aborted: {reason}. Make another one")));
+            return Err(bad(
+                code::ABORTED,
+                format!("the heap was aborted: {reason}. wtr_reset_heap makes it usable again"),
+            ));
         }
         Ok((Arc::clone(&member.heap), &pe.view))
     }
@@ -147,11 +177,13 @@ impl Heaps {
     /// The ranks of aborted heaps, once.
     pub(super) fn doubts(&mut self) -> Vec<Rank> {
         let mut ranks = Vec::new();
-        for member in self.made.values_mut().filter(|member| !member.is_doubted) {
-            if member.heap.aborted().is_some() {
-                member.is_doubted = true;
+        for member in self.made.values_mut() {
+            let is_aborted = member.heap.aborted().is_some();
+            if is_aborted && !member.is_doubted {
                 ranks.extend_from_slice(&member.others);
             }
+            // After a reset the next abort counts again.
+            member.is_doubted = is_aborted;
         }
         ranks
     }
@@ -328,6 +360,11 @@ unsafe impl HostMemory for Lent {
 
 fn failure(message: String) -> Failure {
     Failure { code: code::INVALID, message: format!("cannot make the heap: {message}"), log: String::new() }
+}
+
+fn not_reset(error: &HeapError) -> Failure {
+    let code = if matches!(error, HeapError::Ended { .. }) { code::ABORTED } else { code::STATE };
+    Failure { code, message: format!("cannot reset the heap: {error}"), log: String::new() }
 }
 
 fn of_heap(error: HeapError) -> Failure {

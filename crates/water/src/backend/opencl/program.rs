@@ -1,8 +1,9 @@
 //! Programs and their kernels.
 
 use penstock_device::{Context, Device, Kernel, Program};
+use penstock_ggas::with_header;
 
-use super::{failure, source};
+use super::failure;
 use crate::backend::Failure;
 use crate::command::Code;
 
@@ -26,7 +27,7 @@ pub(super) fn build(
 ) -> Result<Program, Failure> {
     let bad = |status| failure(status, "build the program");
     let program = match code {
-        Code::Source(source) => Program::with_source(context, &source::with_header(source)).map_err(bad)?,
+        Code::Source(source) => Program::with_source(context, &with_header(source)).map_err(bad)?,
         Code::Binary(binary) => {
             Program::with_binary(context, &[(device.clone(), binary.clone())]).1.map_err(bad)?
         }

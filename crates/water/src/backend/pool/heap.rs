@@ -1,11 +1,13 @@
 //! Heaps over devices of the pool: the workers are their members, and the client's library makes them.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use penstock_client::{Context, Device, Heap, HeapOptions};
 use rustc_hash::FxHashMap;
 
 use super::desk::{Desk, News};
+use super::gone;
 use crate::backend::Failure;
 use crate::command::{CommandId, ObjectId, Rank};
 use crate::error::code;
@@ -19,6 +21,8 @@ pub(super) struct Heaps {
     parts: FxHashMap<ObjectId, (u32, Arc<Heap>)>,
     /// What the root is to hear.
     words: Vec<(Rank, ObjectId, Word)>,
+    /// Threads that abort a heap: a reset comes after them.
+    aborting: FxHashMap<ObjectId, Vec<JoinHandle<()>>>,
 }
 
 impl Heaps {
@@ -44,9 +48,48 @@ impl Heaps {
     }
 
     pub(super) fn remove(&mut self, heap: ObjectId) -> Option<Arc<Heap>> {
+        self.aborting.remove(&heap);
         let made = self.made.remove(&heap)?;
         self.parts.retain(|_, (_, of)| !Arc::ptr_eq(of, &made));
         Some(made)
+    }
+
+    /// Ends all waits over a heap, in a thread of its own: sending may wait.
+    pub(super) fn abort(&mut self, id: ObjectId, reason: &str) {
+        let Some(heap) = self.get(id) else { return };
+        let reason = reason.to_owned();
+        let threads = self.aborting.entry(id).or_default();
+        threads.retain(|thread| !thread.is_finished());
+        let abort = move || {
+            // A member that is lost has ended by itself.
+            _ = heap.abort(&reason);
+        };
+        threads.extend(std::thread::Builder::new().name("wtr-heap".into()).spawn(abort));
+    }
+
+    /// Has a thread make a heap usable again: it waits for the workers. All launches over it have ended.
+    ///
+    /// # Errors
+    /// There is no such heap, or no thread.
+    pub(super) fn reset(&mut self, id: ObjectId, command: CommandId, desk: &Desk) -> Result<(), Failure> {
+        let failure = |code, message| Failure { code, message, log: String::new() };
+        let heap = self.get(id).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "heap"))?;
+        let (before, desk) = (self.aborting.remove(&id).unwrap_or_default(), desk.clone());
+        let work = move || {
+            for thread in before {
+                // One that panicked has nothing left to do.
+                _ = thread.join();
+            }
+            let outcome = heap.reset().map_err(|error| {
+                let lost = heap.aborted().map_or(code::STATE, |_| code::ABORTED);
+                failure(lost, format!("cannot reset the heap: {error}"))
+            });
+            drop(heap);
+            desk.tell(News::Ended(desk.end_now(command, outcome)));
+        };
+        std::thread::Builder::new().name("wtr-heap".into()).spawn(work).map(drop).map_err(|error| {
+            failure(code::OUT_OF_HOST_MEMORY, format!("cannot start a thread to reset a heap: {error}"))
+        })
     }
 
     pub(super) fn words(&mut self) -> Vec<(Rank, ObjectId, Word)> {

@@ -38,6 +38,10 @@ pub struct Model {
     /// What a look for news costs each rank, in µs, where time is simulated: it is added to every nap.
     #[serde(default)]
     pub look_us: f64,
+    /// Where time is simulated, ranks but the root look no more often than this, in µs: each nap is an event of the simulation, and
+    /// of 1024 ranks they are most. It makes a run seem slower, never faster.
+    #[serde(default)]
+    pub nap_us: f64,
 }
 
 /// Whether results are computed.

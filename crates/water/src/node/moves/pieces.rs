@@ -4,7 +4,7 @@ use super::super::flow::{Flow, copy};
 use super::super::span;
 use super::{EAGER_BYTES_MAX, Moves, PART, Part, RECEIVES_PER_SEND, sends_max};
 use crate::backend::{Backend, Operation};
-use crate::command::{CommandId, End, Message};
+use crate::command::{CommandId, End, Message, Rank, Sink, Stream};
 use crate::transport::{Token, Transport};
 
 impl Moves {
@@ -83,88 +83,99 @@ impl Moves {
         backend: &mut dyn Backend,
         transport: &mut dyn Transport,
     ) -> bool {
-        let (Some(sink), Some(base)) = (flow.order.sinks.get(index).copied(), flow.base.as_ref()) else {
-            return false;
-        };
-        let Some(state) = flow.sinks.get_mut(index) else { return false };
+        let Some(sink) = flow.order.sinks.get(index).copied() else { return false };
         let available = flow.arrived.saturating_sub(sink.first).min(sink.size);
-        match sink.to {
-            End::Rank { rank, stream } => {
-                let is_large = sink.size > EAGER_BYTES_MAX;
-                if is_large && state.given < sink.size && !self.ready.contains(&(rank, stream)) {
-                    if (available > 0 || flow.broken.is_some())
-                        && !std::mem::replace(&mut state.is_offered, true)
-                    {
-                        self.letters.push((rank, Message::Offer { stream }));
-                    }
-                    return false;
-                }
-                if state.given < sink.size && (!is_large || self.sends < sends_max(flow.order.segment)) {
-                    let size = flow.order.segment.max(1).min(sink.size - state.given);
-                    if state.given + size > available && flow.broken.is_none() {
-                        return false;
-                    }
-                    if is_large && self.burst >= sends_max(flow.order.segment).div_ceil(2) {
-                        self.is_limited = true;
-                        return false;
-                    }
-                    self.burst += u64::from(is_large);
-                    let mut piece =
-                        if flow.hollow { base.at(0, size) } else { base.at(sink.first + state.given, size) };
-                    if flow.broken.is_some() {
-                        piece.length = 0;
-                    }
-                    self.next_token += 1;
-                    let token = Token(self.next_token);
-                    self.tokens.insert(token, (id, Part::Sent { sink: index, is_large }));
-                    state.given += size;
-                    state.under_way += 1;
-                    self.sends += u64::from(is_large);
-                    // SAFETY: the base lives until the flow is forgotten; bytes that have arrived change no more.
-                    unsafe { transport.send(rank, stream, piece, token) };
-                    return true;
-                }
-            }
-            _ if flow.is_held || flow.broken.is_some() || state.given >= available => {}
-            _ if base.sink == Some(index) => {
-                state.given = available;
-                state.there = available;
-            }
-            End::Host { .. } if flow.hollow => {
-                state.given = available;
-                state.there = available;
-            }
-            End::Buffer { .. } if flow.hollow && !backend.takes_time(flow.device) => {
-                state.given = available;
-                state.there = available;
-            }
-            End::Host { address } => {
-                copy(
-                    base.at(sink.first + state.given, available - state.given),
-                    span(address + state.given, available - state.given),
-                );
-                state.given = available;
-                state.there = available;
-            }
-            End::Buffer { buffer, offset } => {
-                let size = available - state.given;
-                if let Some(memory) = backend.memory(buffer, offset + state.given, size) {
-                    copy(base.at(sink.first + state.given, size), memory.span);
-                    state.there += size;
-                } else {
-                    self.next_part += 1;
-                    let part = CommandId(PART | self.next_part);
-                    self.parts.insert(part, (id, Part::Written { sink: index, size }));
-                    let from = base.at(sink.first + state.given, size);
-                    let operation = Operation::Write { buffer, offset: offset + state.given, from };
-                    state.under_way += 1;
-                    // SAFETY: as above.
-                    unsafe { backend.start(part, flow.device, &operation, &[]) };
-                }
-                state.given = available;
-            }
+        if let End::Rank { rank, stream } = sink.to {
+            return self.feed_rank(id, flow, (index, &sink), available, (rank, stream), transport);
         }
+        self.feed_here(id, flow, (index, &sink), available, backend);
         false
+    }
+
+    /// Gives another rank one piece of what has arrived. Whether it may get more.
+    fn feed_rank(
+        &mut self,
+        id: CommandId,
+        flow: &mut Flow,
+        (index, sink): (usize, &Sink),
+        available: u64,
+        to: (Rank, Stream),
+        transport: &mut dyn Transport,
+    ) -> bool {
+        let (Some(base), Some(state)) = (flow.base.as_ref(), flow.sinks.get_mut(index)) else { return false };
+        let is_broken = flow.broken.is_some();
+        let is_large = sink.size > EAGER_BYTES_MAX;
+        if is_large && state.given < sink.size && !self.ready.contains(&to) {
+            if (available > 0 || is_broken) && !std::mem::replace(&mut state.is_offered, true) {
+                self.letters.push((to.0, Message::Offer { stream: to.1 }));
+            }
+            return false;
+        }
+        if state.given >= sink.size || (is_large && self.sends >= sends_max(flow.order.segment)) {
+            return false;
+        }
+        let size = flow.order.segment.max(1).min(sink.size - state.given);
+        if state.given + size > available && !is_broken {
+            return false;
+        }
+        if is_large && self.burst >= sends_max(flow.order.segment).div_ceil(2) {
+            self.is_limited = true;
+            return false;
+        }
+        self.burst += u64::from(is_large);
+        let start = if flow.hollow { 0 } else { sink.first + state.given };
+        let mut piece = base.at(start, size);
+        if is_broken {
+            piece.length = 0;
+        }
+        let token = self.token(id, Part::Sent { sink: index, is_large });
+        state.given += size;
+        state.under_way += 1;
+        self.sends += u64::from(is_large);
+        // SAFETY: the base lives until the flow is forgotten; bytes that have arrived change no more.
+        unsafe { transport.send(to.0, to.1, piece, token) };
+        true
+    }
+
+    /// Gives the program's memory or a buffer all that has arrived.
+    fn feed_here(
+        &mut self,
+        id: CommandId,
+        flow: &mut Flow,
+        (index, sink): (usize, &Sink),
+        available: u64,
+        backend: &mut dyn Backend,
+    ) {
+        let (Some(base), Some(state)) = (flow.base.as_ref(), flow.sinks.get_mut(index)) else { return };
+        if flow.is_held || flow.broken.is_some() || state.given >= available {
+            return;
+        }
+        let size = available - state.given;
+        let from = base.at(sink.first + state.given, size);
+        let is_there = base.sink == Some(index)
+            || match sink.to {
+                End::Rank { .. } => false,
+                End::Host { .. } if flow.hollow => true,
+                End::Buffer { .. } if flow.hollow && !backend.takes_time(flow.device) => true,
+                End::Host { address } => {
+                    copy(from, span(address + state.given, size));
+                    true
+                }
+                End::Buffer { buffer, offset } => {
+                    let memory = backend.memory(buffer, offset + state.given, size);
+                    memory.map(|memory| copy(from, memory.span)).is_some()
+                }
+            };
+        if is_there {
+            state.there += size;
+        } else if let End::Buffer { buffer, offset } = sink.to {
+            let part = self.part(id, Part::Written { sink: index, size });
+            let operation = Operation::Write { buffer, offset: offset + state.given, from };
+            state.under_way += 1;
+            // SAFETY: the base lives until the flow is forgotten, which waits for all its parts.
+            unsafe { backend.start(part, flow.device, &operation, &[]) };
+        }
+        state.given = available;
     }
 
     fn part(&mut self, id: CommandId, part: Part) -> CommandId {

@@ -536,6 +536,10 @@ impl Transport for Mpi {
         happened.append(&mut self.news);
     }
 
+    fn give_up(&mut self, rank: Rank, reason: &str) {
+        self.lose(rank, reason);
+    }
+
     fn doubt(&mut self, rank: Rank) {
         if let Some(liveness) = &mut self.liveness {
             liveness.doubt(rank);
@@ -544,6 +548,10 @@ impl Transport for Mpi {
 
     fn needs_polling(&self) -> bool {
         self.size > 1
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.under_way.is_empty()
     }
 
     fn wake_with(&mut self, _: Doorbell) {}

@@ -1,0 +1,190 @@
+//! Runs in which something goes wrong on purpose: ranks that end when a test says so, ranks that a test plays, a clock that stands still.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use water::backend::Backend;
+use water::clock::{Clock, Real};
+use water::command::{Job, Message, Rank, Stream, VERSION, decode, encode};
+use water::doorbell::Doorbell;
+use water::runtime::Runtime;
+use water::transport::loopback::Loopback;
+use water::transport::{Happening, Span, Token, Transport};
+
+use super::Host;
+
+/// A rank's way to the others that can be cut, as if its process had ended.
+#[derive(Debug)]
+struct Mortal {
+    rank: Rank,
+    size: u32,
+    /// None once it is cut: then nobody uses memory of this rank any more.
+    inner: Option<Loopback>,
+    dead: Arc<AtomicBool>,
+    bell: Arc<Mutex<Doorbell>>,
+}
+
+impl Transport for Mortal {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn control(&mut self, to: Rank, bytes: Vec<u8>) {
+        if let Some(inner) = &mut self.inner {
+            inner.control(to, bytes);
+        }
+    }
+
+    unsafe fn send(&mut self, to: Rank, stream: Stream, span: Span, token: Token) {
+        if let Some(inner) = &mut self.inner {
+            // SAFETY: the caller's promise.
+            unsafe { inner.send(to, stream, span, token) };
+        }
+    }
+
+    unsafe fn receive(&mut self, from: Rank, stream: Stream, span: Span, token: Token) {
+        if let Some(inner) = &mut self.inner {
+            // SAFETY: the caller's promise.
+            unsafe { inner.receive(from, stream, span, token) };
+        }
+    }
+
+    fn poll(&mut self, happened: &mut Vec<Happening>) {
+        if self.dead.load(Ordering::SeqCst) {
+            self.inner = None;
+            // It ends as a rank does whose root is gone.
+            happened.push(Happening::Lost(0, "the test ends this rank".into()));
+        } else if let Some(inner) = &mut self.inner {
+            inner.poll(happened);
+        }
+    }
+
+    fn give_up(&mut self, rank: Rank, reason: &str) {
+        if let Some(inner) = &mut self.inner {
+            inner.give_up(rank, reason);
+        }
+    }
+
+    fn needs_polling(&self) -> bool {
+        false
+    }
+
+    fn wake_with(&mut self, wake: Doorbell) {
+        *self.bell.lock().unwrap() = wake.clone();
+        if let Some(inner) = &mut self.inner {
+            inner.wake_with(wake);
+        }
+    }
+}
+
+/// How a rank is told that it is dead, how it is woken, and its thread.
+type DoomedRank = (Arc<AtomicBool>, Arc<Mutex<Doorbell>>, JoinHandle<()>);
+
+/// Ranks of which each can be ended.
+pub struct Doomed {
+    runtime: Option<Runtime>,
+    ranks: Vec<DoomedRank>,
+}
+
+impl Doomed {
+    pub fn new(count: u32) -> Self {
+        Self::with_clock(count, Arc::new(Real::new()))
+    }
+
+    pub fn with_clock(count: u32, clock: Arc<dyn Clock>) -> Self {
+        let mut ends = Loopback::ranks(count).into_iter();
+        let root = ends.next().unwrap();
+        let ranks = ends
+            .map(|inner| {
+                let (dead, bell) =
+                    (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Doorbell::default())));
+                let (rank, size) = (inner.rank(), inner.size());
+                let inner = Some(inner);
+                let end = Mortal { rank, size, inner, dead: Arc::clone(&dead), bell: Arc::clone(&bell) };
+                let clock = Arc::clone(&clock);
+                let serve = move || Runtime::serve(Box::new(end), Box::new(Host::new(1)), clock);
+                (dead, bell, std::thread::spawn(serve))
+            })
+            .collect();
+        let devices: Box<dyn Backend> = Box::new(Host::new(1));
+        let runtime = Runtime::root(Box::new(root), devices, clock, true).unwrap();
+        Self { runtime: Some(runtime), ranks }
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().unwrap()
+    }
+
+    /// Ends a rank.
+    pub fn end(&self, rank: usize) {
+        let (dead, bell, _) = &self.ranks[rank - 1];
+        dead.store(true, Ordering::SeqCst);
+        bell.lock().unwrap().ring();
+    }
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        self.runtime.take().unwrap().end();
+        for (_, _, thread) in self.ranks.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// A clock that stands still. So all that is due after some time is due never.
+#[derive(Debug)]
+pub struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> u64 {
+        1
+    }
+
+    fn sleep(&self, _: u64) {}
+}
+
+/// Rank 1 of a run of two, played by a test.
+pub struct Played {
+    pub end: Loopback,
+    bell: Doorbell,
+}
+
+impl Played {
+    /// It says hello.
+    pub fn new(mut end: Loopback) -> Self {
+        let bell = Doorbell::default();
+        end.wake_with(bell.clone());
+        let hello = Message::Hello { version: VERSION, hostname: "played".into(), devices: Vec::new() };
+        end.control(0, encode(&[hello]));
+        Self { end, bell }
+    }
+
+    /// What comes first of what is looked for.
+    pub fn await_first<T>(&mut self, find: impl Fn(&Happening) -> Option<T>) -> T {
+        loop {
+            let mut happened = Vec::new();
+            self.end.poll(&mut happened);
+            if let Some(found) = happened.iter().find_map(&find) {
+                return found;
+            }
+            self.bell.wait(None);
+        }
+    }
+
+    /// The next jobs.
+    pub fn jobs(&mut self) -> Vec<Job> {
+        self.await_first(|happening| {
+            let Happening::Control(from, bytes) = happening else { return None };
+            decode(*from, bytes)
+                .unwrap()
+                .into_iter()
+                .find_map(|message| if let Message::Jobs(jobs) = message { Some(jobs) } else { None })
+        })
+    }
+}
