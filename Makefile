@@ -45,7 +45,7 @@ $(BIN)/libwtr_mpi_%.so: crates/water/shim/wtr_mpi.c $(wildcard crates/water/shim
 
 programs: $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench
 
-$(PROGRAMS)/matmul: $(wildcard examples/matmul/*.[ch])
+$(PROGRAMS)/matmul: $(wildcard examples/matmul/*.[ch] examples/common/*.[ch])
 	@mkdir -p $(@D)
 	@$(CC) $(CC_FLAGS) -o $@ $(filter %.c,$^) -lOpenCL -lpthread -lm
 
@@ -115,7 +115,7 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 	install -m 755 $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench $(DESTDIR)$(PREFIX)/lib/penstock
 	install -m 644 $(BIN)/libwater.so $(BIN)/libpenstock_energy.so $(DESTDIR)$(PREFIX)/lib
 	for shim in $(BIN)/libwtr_mpi_*.so; do [ ! -e $$shim ] || install -m 644 $$shim $(DESTDIR)$(PREFIX)/lib/penstock; done
-	install -m 644 crates/water/include/wtr.h crates/water/include/wtr_ext.h crates/energy/include/penstock_energy.h crates/ggas/include/ggas.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 crates/water/include/wtr.h crates/water/include/wtr_ext.h crates/energy/include/penstock_energy.h crates/ggas/include/ggas.h include/penstock_cuda.h $(DESTDIR)$(PREFIX)/include
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(VERSION)|' crates/water/libwater.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/libwater.pc
 	install -d $(DESTDIR)$(PREFIX)/lib/penstock/vendors
@@ -130,7 +130,7 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 
 uninstall: ## remove from PREFIX what `make install` copied there
 	rm -rf $(DESTDIR)$(PREFIX)/lib/penstock
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/penstock bin/penstockd bin/wtrd lib/libwater.so lib/libpenstock_energy.so lib/pkgconfig/libwater.pc include/penstock_energy.h include/wtr.h include/wtr_ext.h include/CL/cl_penstock.h include/CL/cl_ext_penstock.h include/ggas.h)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/penstock bin/penstockd bin/wtrd lib/libwater.so lib/libpenstock_energy.so lib/pkgconfig/libwater.pc include/penstock_energy.h include/wtr.h include/wtr_ext.h include/CL/cl_penstock.h include/CL/cl_ext_penstock.h include/ggas.h include/penstock_cuda.h)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/penstock.1 $(DESTDIR)$(PREFIX)/share/man/man1/penstock-*.1
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/penstock $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_penstock $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/penstock.fish
 

@@ -143,7 +143,7 @@ install_cuda() {
     stamp=$env/installed-$(sha256sum $requirements | cut -c 1-16)
     [ -e "$stamp" ] && return 0
     make_environment $env
-    say "installing nvcc, Numba and Intel's OpenCL runtime in $env: about 600 MB to fetch, 1.3 GB on the disk, some minutes the first time"
+    say "installing nvcc, Numba, CuPy and Intel's OpenCL runtime in $env: about 670 MB to fetch, 1.5 GB on the disk, some minutes the first time"
     # Pip's own lines say what is being fetched and how large it is; the other ones are only noise.
     $env/bin/pip install --disable-pip-version-check --progress-bar off --no-compile -r $requirements |
         sed -un 's/^ *Downloading \(.* MB)\)$/setup:   \1/p; s/^\(Successfully\) .*/setup:   installed/p'

@@ -86,7 +86,7 @@ if wanted water; then
     step water/python env PENSTOCK_WATER_LIBRARY="$PENSTOCK_BIN/libwater.so" .venv/bin/python -m pytest -q -p no:cacheprovider python/tests
 fi
 if wanted cuda; then
-    # Everything once on each device; over TCP and on two nodes what depends on the way there.
+    # Everything once on each device; over TCP and on two nodes what depends on the way there, or needs two devices.
     tests/cuda/run.sh --on tcp vectorAdd matrixMul-static bicubicTexture asyncAPI copies streams numba_vectors | without_summary
     # What was built for the first is there for the others. Shares of a device are measured with nothing beside.
     tests/cuda/run.sh --on unix --device pocl --without sharing | without_summary &
@@ -94,7 +94,9 @@ if wanted cuda; then
     wait
     tests/cuda/run.sh --on unix --device pocl sharing | without_summary
     tests/cuda/run.sh --on unix --device intel sharing | without_summary
-    tests/cuda/run.sh --on two devices vectorAdd matrixMul BlackScholes-static | without_summary
+    tests/cuda/run.sh --on two devices vectorAdd matrixMul BlackScholes-static heaps | without_summary
+    tests/cuda/run.sh --on two --device intel heaps | without_summary
+    tests/cuda/run.sh --on far heaps | without_summary
     tests/cuda/native.sh | without_summary
 fi
 if wanted programs; then

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds and runs CUDA programs on a pool without an NVIDIA device: through `penstock run`, on an OpenCL device of the host.
 #
-#   tests/cuda/run.sh [--on unix|tcp|two] [--device pocl|intel] [--without NAME] [NAME...]
+#   tests/cuda/run.sh [--on unix|tcp|two|far] [--device pocl|intel] [--without NAME] [NAME...]
 #
 # The programs: those of examples/cuda, linked with the shared runtime (NAME) and with the static one (NAME-static); Python programs
 # (*.py beside this file); and tests of the libraries (*.cu and *.c beside this file). One line each with its time; the log of what
@@ -32,8 +32,10 @@ mkdir -p "$out/log"
 
 examples=(vectorAdd alignedTypes asyncAPI bicubicTexture BlackScholes boxFilter clock convolutionSeparable fastWalshTransform
     imageDenoising matrixMul)
-scripts=(numba_vectors numba_matrices numba_histogram nvrtc_saxpy nvml)
+scripts=(numba_vectors numba_matrices numba_histogram nvrtc_saxpy nvml cupy_arrays)
 tests=(driver images_size images_speed images_none images_two images_machine errors information devices copies streams streams_per_thread spaces atomics warps printing memcheck sharing)
+# Needs two devices that are apart.
+case $on in two | far) tests+=(heaps) ;; esac
 if [ ${#names[@]} -eq 0 ]; then names=("${examples[@]}" "${examples[@]/%/-static}" "${scripts[@]}" "${tests[@]}"); fi
 
 passed=0 failed=0 skipped=0
@@ -92,6 +94,10 @@ command_of() {
     case $name in
         numba_* | nvrtc_* | nvml) command=(as_user 120 "$python" "$here/$name.py") ;;
         sharing) command=(with_path 120 "$python" "$here/sharing.py" "$out/tests/sharing") ;;
+        # Its modules have the runtime inside, which `penstock run` cannot see in the program.
+        cupy_*) command=(as_user 120 env LD_PRELOAD="$libraries/libpenstock_cudapatch.so" "$python" "$here/$name.py") ;;
+        # Its last case ends the daemon of the second node.
+        heaps) command=(with_path 120 env ${POOL_PIDS[1]:+PENSTOCK_TEST_VICTIM=${POOL_PIDS[1]}} "$out/tests/heaps") ;;
         memcheck) command=(with_path 120 env PENSTOCK_CHECK=1 "$out/tests/memcheck") ;;
         *)
             if [ -x "$out/tests/$name" ]; then
@@ -112,7 +118,8 @@ for name in "${names[@]}"; do
     started=$(date +%s.%N)
     "${command[@]}" >"$log" 2>&1
     code=$?
-    last=$(tail -n 1 "$log" | cut -c 1-110)
+    # Not the shell's own word about a daemon that a test has ended.
+    last=$(grep -v '^[^ ]*pool\.sh: line [0-9]*: .*Killed' "$log" | tail -n 1 | cut -c 1-110)
     # A test of several cases ends with their counts; for the tally they are cases of their own.
     counts=$(sed -n 's/^[a-z_]*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$log" | tail -n 1)
     case $code in
@@ -132,6 +139,10 @@ for name in "${names[@]}"; do
         0 | 77) grep '^  skip' "$log" | sed 's/^/        | /' ;;
         *) grep -v '^  ok ' "$log" | tail -n 25 | sed 's/^/        | /' ;;
     esac
+    if [ "$name" = heaps ] && [ ${#POOL_PIDS[@]} -gt 1 ]; then
+        pool_stop
+        pool_start "$on" || exit 1
+    fi
 done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

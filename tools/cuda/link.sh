@@ -51,7 +51,7 @@ runtime() {
 patch() {
     local name=libpenstock_cudapatch.so archive=$folder/libpenstock_cuda_patch.a
     fresh "$out/$name" "$archive" "$here/patch.c" "$here/link.sh" && return 0
-    echo '{ local: *; };' >"$work/patch.map"
+    echo '{ global: dlopen; local: *; };' >"$work/patch.map"
     "$cc" -O2 -fPIC -c -o "$work/patch.o" "$here/patch.c"
     "$cc" "${options[@]}" -Wl,-soname,"$name" -Wl,--version-script,"$work/patch.map" -o "$work/$name" \
         "$work/patch.o" "$archive" "${system[@]}"

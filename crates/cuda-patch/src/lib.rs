@@ -5,8 +5,10 @@
 //! of these functions begin with a jump to the function of the same name in Penstock's `libcudart.so` of the program's version.
 //!
 //! * [`program`]: what a program has inside, found in its file alone; `penstock run` asks it, too;
-//! * [`redirect`]: the jumps.
+//! * [`redirect`]: the jumps;
+//! * [`loaded`]: libraries with a runtime inside, loaded later.
 
 pub mod elf;
+pub mod loaded;
 pub mod program;
 pub mod redirect;

@@ -10,6 +10,9 @@ const REGISTER: &str = "__cudaRegisterFatBinary";
 /// How NVIDIA's archive names the functions that it has for itself: only it has such names.
 const ARCHIVE_PREFIX: &str = "libcudart_static_";
 
+/// How the compiler names the constructors that register kernels.
+const REGISTERING: &str = "__sti____cudaRegisterAll";
+
 /// Where the compiler puts device code.
 const DEVICE_CODE: &str = ".nv_fatbin";
 
@@ -42,6 +45,8 @@ pub enum Runtime {
         major: u32,
         /// Its functions.
         functions: Vec<Symbol>,
+        /// The constructors that register kernels with it.
+        registering: Vec<Symbol>,
     },
     /// The runtime is inside, but not its names.
     Stripped,
@@ -69,16 +74,11 @@ pub fn runtime<S: Source>(elf: &Elf<S>) -> Runtime {
     if elf.machine() != Machine::X86_64 {
         return Runtime::OtherMachine;
     }
-    match version(&symbols) {
-        Some(major) => Runtime::Inside {
-            major,
-            functions: symbols
-                .into_iter()
-                .filter(|symbol| symbol.is_function_here && is_entry(&symbol.name))
-                .collect(),
-        },
-        None => Runtime::Unknown,
-    }
+    let Some(major) = version(&symbols) else { return Runtime::Unknown };
+    let here = symbols.into_iter().filter(|symbol| symbol.is_function_here);
+    let (registering, others): (Vec<_>, Vec<_>) = here.partition(|symbol| symbol.name.contains(REGISTERING));
+    let functions = others.into_iter().filter(|symbol| is_entry(&symbol.name)).collect();
+    Runtime::Inside { major, functions, registering }
 }
 
 /// Whether a name can be one of the interface.

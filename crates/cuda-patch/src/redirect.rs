@@ -59,38 +59,52 @@ pub enum RedirectError {
 /// library. Says in one line if that does not work. Called before the program's own constructors.
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_cuda_redirect() {
-    let done = std::panic::catch_unwind(redirect_program);
+    // SAFETY: the loader names the program first, and runs its constructors after this.
+    let done = std::panic::catch_unwind(|| unsafe { redirect(Path::new("/proc/self/exe"), program_base()) });
     if let Ok(Err(error)) = done {
-        use std::io::Write as _;
-        let text = format!("penstock: the CUDA runtime inside this program cannot be replaced: {error}\n");
-        // Nothing can be done where there is no standard error.
-        _ = std::io::stderr().write_all(text.as_bytes());
+        say("this program", &error);
     }
 }
 
-fn redirect_program() -> Result<(), RedirectError> {
-    let (major, functions) = match inspect(Path::new("/proc/self/exe")) {
-        Runtime::Inside { major, functions } => (major, functions),
+/// Says why the runtime inside something cannot be replaced.
+pub(crate) fn say(inside: &str, error: &RedirectError) {
+    use std::io::Write as _;
+    let text = format!("penstock: the CUDA runtime inside {inside} cannot be replaced: {error}\n");
+    // Nothing can be done where there is no standard error.
+    _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Redirects the runtime inside the program or library of a file, if there is one, that was loaded `base` bytes above the addresses in its file.
+/// Gives the addresses of the constructors that register its kernels.
+///
+/// # Errors
+/// When there is a runtime and it cannot be redirected; then nothing was.
+///
+/// # Safety
+/// The file is loaded there, and no function of the runtime inside runs in any thread.
+pub(crate) unsafe fn redirect(file: &Path, base: u64) -> Result<Vec<u64>, RedirectError> {
+    let (major, functions, registering) = match inspect(file) {
+        Runtime::Inside { major, functions, registering } => (major, functions, registering),
         Runtime::Unknown => return Err(RedirectError::Version),
         Runtime::OtherMachine => return Err(RedirectError::Machine),
-        Runtime::Elsewhere | Runtime::Stripped => return Ok(()),
+        Runtime::Elsewhere | Runtime::Stripped => return Ok(Vec::new()),
     };
     let library = own_folder().join(format!("libcudart.so.{major}"));
     let handle = load(&library)?;
-    let base = program_base();
     let known: Vec<_> = functions.iter().filter_map(|it| Some((it, Jump::of(it, base, handle)?))).collect();
     let (known, short): (Vec<_>, Vec<_>) =
         known.into_iter().partition(|(function, _)| function.size >= NEAR_JUMP_BYTES);
     // What only returns may stay as it is. Anything else would go on in NVIDIA's runtime while the rest is ours.
-    // SAFETY: code of this program, of the sizes that its table of symbols says.
+    // SAFETY: loaded code, of the sizes that its table of symbols says.
     let goes_on = short.iter().filter(|(function, jump)| !unsafe { only_returns(jump.from, function.size) });
     let names: Vec<_> = goes_on.map(|(function, _)| function.name.clone()).collect();
     if !names.is_empty() {
         return Err(RedirectError::TooShort(names.join(", ")));
     }
     let jumps: Vec<Jump> = known.into_iter().map(|(_, jump)| jump).collect();
-    // SAFETY: the addresses are those of functions of this program, which do not run yet: its constructors come later.
-    unsafe { write(&jumps) }
+    // SAFETY: the addresses are those of functions that do not run, as the caller promises.
+    unsafe { write(&jumps) }?;
+    Ok(registering.iter().filter_map(|constructor| base.checked_add(constructor.address)).collect())
 }
 
 /// Whether so short a function does nothing but set a register and return: `xor`, `mov` or nothing, and `ret`.

@@ -131,7 +131,7 @@ fn a_version_that_cannot_be_told_is_said_and_nothing_is_replaced() {
 #[cfg(target_arch = "x86_64")]
 fn a_stripped_program_is_told_from_one_without_cuda() {
     let whole = program("whole", &["-DMARKER=cudaLogsCurrent", "-DSECTION"]);
-    assert!(matches!(inspect(&whole), Runtime::Inside { major: 13, functions } if functions.len() == 4));
+    assert!(matches!(inspect(&whole), Runtime::Inside { major: 13, functions, .. } if functions.len() == 4));
     let stripped = folder().join("stripped");
     run(Command::new("strip").arg("-o").arg(&stripped).arg(&whole));
     assert_eq!(inspect(&stripped), Runtime::Stripped);
@@ -140,4 +140,58 @@ fn a_stripped_program_is_told_from_one_without_cuda() {
     fs::copy("/bin/true", &plain).unwrap();
     assert_eq!(inspect(&plain), Runtime::Elsewhere);
     assert_eq!(preloaded(&plain), "");
+}
+
+/// Has a runtime inside, and kernels that its constructor registers, under the compiler's name of it.
+const MODULE: &str = r#"
+#define INSIDE __attribute__((noipa, used)) static
+INSIDE int libcudart_static_0123456789(void) { return 1; }
+INSIDE int __cudaRegisterFatBinary(void *binary) { return binary ? 7 : libcudart_static_0123456789(); }
+INSIDE int cudaMalloc(void **memory, unsigned long bytes) { *memory = 0; return (int)bytes; }
+INSIDE int cudaThreadExit(void) { __asm__ volatile(""); return 1; }
+static int registered;
+__attribute__((constructor, used)) static void module__sti____cudaRegisterAll(void) { registered = __cudaRegisterFatBinary(&registered); }
+int calls(void) { void *memory; return 10000 * registered + cudaMalloc(&memory, 3) + 0 * cudaThreadExit(); }
+"#;
+
+/// Loads a module by the name it is given, and one without a folder from the folder that the program alone knows.
+const LOADER: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int count, char **names) {
+    for (int i = 1; i < count; i++) {
+        void *module = dlopen(names[i], RTLD_NOW);
+        if (!module) { printf("%s\n", dlerror()); return 1; }
+        printf("%d ", ((int (*)(void))dlsym(module, "calls"))());
+    }
+    printf("\n");
+    return 0;
+}
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn libraries_that_are_loaded_later_are_redirected_and_register_again() {
+    let (module, other, loader) =
+        (folder().join("module.so"), folder().join("known/other.so"), folder().join("loader"));
+    fs::create_dir_all(folder().join("known")).unwrap();
+    fs::write(folder().join("module.c"), MODULE).unwrap();
+    fs::write(folder().join("loader.c"), LOADER).unwrap();
+    for made in [&module, &other] {
+        let source = folder().join("module.c");
+        run(Command::new("cc").args(["-O1", "-w", "-shared", "-fPIC", "-o"]).arg(made).arg(source));
+    }
+    let known = format!("-Wl,--enable-new-dtags,-rpath,{}", folder().join("known").display());
+    run(Command::new("cc").arg("-o").arg(&loader).arg(folder().join("loader.c")).args([&known, "-ldl"]));
+    // By a name without a folder only the program's own list of folders leads there: so its caller is still known.
+    let run_with =
+        |patch: &str| run(Command::new(&loader).arg(&module).arg("other.so").env("LD_PRELOAD", patch));
+    assert_eq!(run_with(""), "70003 70003 \n");
+    let patch = folder().join("cuda/libpenstock_cudapatch.so");
+    assert_eq!(run_with(patch.to_str().unwrap()), "1121003 70003 \n");
+    // What cannot be loaded fails as it does without.
+    let missing =
+        Command::new(&loader).arg("/nonexistent/module.so").env("LD_PRELOAD", &patch).output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stdout).contains("/nonexistent/module.so"));
 }

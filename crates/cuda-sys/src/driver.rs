@@ -250,6 +250,22 @@ pub struct CUlaunchConfig {
     pub numAttrs: c_uint,
 }
 
+/// `CUDA_LAUNCH_PARAMS_v1`: one kernel of several that are started together.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CUDA_LAUNCH_PARAMS {
+    pub function: CUfunction,
+    pub gridDimX: c_uint,
+    pub gridDimY: c_uint,
+    pub gridDimZ: c_uint,
+    pub blockDimX: c_uint,
+    pub blockDimY: c_uint,
+    pub blockDimZ: c_uint,
+    pub sharedMemBytes: c_uint,
+    pub hStream: CUstream,
+    pub kernelParams: *mut *mut c_void,
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CUdevprop {
@@ -272,4 +288,5 @@ const _: () = assert!(size_of::<CUDA_RESOURCE_DESC>() == 144);
 const _: () = assert!(size_of::<CUDA_TEXTURE_DESC>() == 104);
 const _: () = assert!(size_of::<CUlaunchConfig>() == 56);
 const _: () = assert!(size_of::<CUlaunchAttribute>() == 72);
+const _: () = assert!(size_of::<CUDA_LAUNCH_PARAMS>() == 56);
 const _: () = assert!(size_of::<CUDA_ARRAY3D_DESCRIPTOR>() == 40);

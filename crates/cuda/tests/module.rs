@@ -13,6 +13,7 @@ use penstock_cuda::api::library::*;
 use penstock_cuda::api::link::*;
 use penstock_cuda::api::module::*;
 use penstock_cuda::api::occupancy::*;
+use penstock_cuda::api::setup::*;
 use penstock_cuda_sys::driver::*;
 
 fn load_code(image: &[u8]) -> (CUresult, CUmodule) {
@@ -61,6 +62,65 @@ fn arguments_may_be_packed() {
     extra[3] = (&raw mut too_few).cast();
     assert_eq!(go(extra.as_mut_ptr()), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(go(null_mut()), CUDA_ERROR_INVALID_VALUE);
+}
+
+#[test]
+fn shape_and_parameters_may_be_set_before_a_launch() {
+    let _context = TestContext::new();
+    let module = load(KERNELS);
+    let add_one = function(module, "add_one");
+    let values: Vec<u32> = (0..20).collect();
+    let mut address = allocate(80);
+    upload(address, &values);
+    let place = (&raw mut address).cast();
+    // SAFETY: handles and numbers, and a value of that size.
+    unsafe {
+        // No shape yet.
+        assert_eq!(cuLaunchGrid(add_one, 2, 1), CUDA_ERROR_INVALID_VALUE);
+        ok(cuFuncSetBlockShape(add_one, 10, 1, 1));
+        ok(cuFuncSetSharedSize(add_one, 64));
+        assert_eq!(cuFuncSetBlockShape(add_one, 10, 0, 1), CUDA_ERROR_INVALID_VALUE);
+        // No parameters yet.
+        assert_eq!(cuLaunchGrid(add_one, 2, 1), CUDA_ERROR_INVALID_VALUE);
+        ok(cuParamSetv(add_one, 0, place, 8));
+        assert_eq!(cuParamSetv(add_one, 1, place, 8), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(cuParamSetv(add_one, -1, place, 8), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(cuParamSetSize(add_one, 9), CUDA_ERROR_INVALID_VALUE);
+        ok(cuParamSetSize(add_one, 8));
+        ok(cuLaunchGrid(add_one, 2, 1));
+        // The same address in two halves, whatever type they are called.
+        let [low, high] = [address & 0xffff_ffff, address >> 32].map(|half| u32::try_from(half).unwrap());
+        ok(cuParamSeti(add_one, 0, low));
+        ok(cuParamSetf(add_one, 4, f32::from_bits(high)));
+        ok(cuLaunchGridAsync(add_one, 2, 1, null_mut()));
+        // One block of the two.
+        ok(cuLaunch(add_one));
+    }
+    let expected = (0..20).map(|value| if value < 10 { value + 3 } else { value + 2 });
+    assert!(download::<u32>(address, 20).into_iter().eq(expected));
+    // SAFETY: handles.
+    unsafe {
+        ok(cuModuleUnload(module));
+        assert_eq!(cuFuncSetBlockShape(add_one, 10, 1, 1), CUDA_ERROR_INVALID_HANDLE);
+    }
+}
+
+#[test]
+fn a_context_ends_with_the_last_who_is_attached() {
+    init();
+    let (mut context, mut again) = (null_mut(), null_mut());
+    // SAFETY: places for handles, and handles.
+    unsafe {
+        ok(cuCtxCreate_v2(&raw mut context, 0, 0));
+        ok(cuCtxAttach(&raw mut again, 0));
+        assert_eq!(context, again);
+        assert_eq!(cuCtxAttach(&raw mut again, 1), CUDA_ERROR_INVALID_VALUE);
+        ok(cuCtxDetach(context));
+        ok(cuCtxSynchronize());
+        ok(cuCtxDetach(context));
+        assert_ne!(cuCtxSynchronize(), CUDA_SUCCESS);
+        assert_ne!(cuCtxDetach(context), CUDA_SUCCESS);
+    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ A program finds them in any of these ways; in all of them it is not changed:
 * without it, by `LD_LIBRARY_PATH=PREFIX/lib/penstock/cuda` and `PENSTOCK_NODES`;
 * a program with NVIDIA's runtime inside (`nvcc` links it so, unless told `-cudart shared`) has each of its functions begin with a jump into the
   library of its version. `penstock run` sees that in the program's symbol table and has `libpenstock_cudapatch.so` loaded before it (`LD_PRELOAD`;
-  name it there yourself for programs that another program starts). This is done on x86-64. A program that was stripped has no names to go by:
+  name it there yourself for programs that another program starts, and for libraries with a runtime inside, such as modules of Python). This is done on x86-64. A program that was stripped has no names to go by:
   `penstock run` says so, and what to do.
 
 Device code that was linked of several files (`nvcc -rdc=true`) is linked again for the device, of the PTX in its parts.

@@ -9,11 +9,9 @@ use std::ptr::null_mut;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use common::{Setting, setting};
+use common::{Pointer, Setting, last, setting};
 use penstock_cuda_sys::runtime::Dim3;
 use penstock_cuda_sys::runtime_codes as code;
-
-type Pointer = *mut c_void;
 
 /// A function of the stand-in, which has a number and gives one.
 fn standin(setting: &Setting, name: &str, value: c_int) -> c_int {
@@ -31,10 +29,6 @@ fn launch(setting: &Setting, kernel: *const c_void) -> c_int {
 
 fn choose(setting: &Setting, device: c_int) -> c_int {
     call!(setting.runtime, cudaSetDevice(device => c_int))
-}
-
-fn last(setting: &Setting) -> c_int {
-    call!(setting.runtime, cudaGetLastError())
 }
 
 #[test]

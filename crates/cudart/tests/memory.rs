@@ -7,29 +7,12 @@ mod common;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use common::{Setting, setting};
+use common::{DEFAULT, Pointer, TO_DEVICE, TO_HOST, WITHIN, copy, memory, setting};
 use penstock_cuda_sys::runtime::{
     ChannelFormatDesc, Extent, Memcpy3DParms, PitchedPtr, PointerAttributes13, Pos, ResourceDesc,
     ResourceMemory, TextureDesc,
 };
 use penstock_cuda_sys::runtime_codes as code;
-
-const TO_DEVICE: c_int = 1;
-const TO_HOST: c_int = 2;
-const WITHIN: c_int = 3;
-const DEFAULT: c_int = 4;
-
-type Pointer = *mut c_void;
-
-fn memory(setting: &Setting, bytes: usize) -> Pointer {
-    let mut made: Pointer = null_mut();
-    assert_eq!(call!(setting.runtime, cudaMalloc(&raw mut made => *mut Pointer, bytes => usize)), 0);
-    made
-}
-
-fn copy(setting: &Setting, to: Pointer, from: Pointer, bytes: usize, kind: c_int) -> c_int {
-    call!(setting.runtime, cudaMemcpy(to => Pointer, from => Pointer, bytes => usize, kind => c_int))
-}
 
 #[test]
 fn copies_go_where_their_kind_or_their_pointers_say() {

@@ -7,25 +7,10 @@ mod common;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
 
-use common::{Setting, setting};
+use common::{Pointer, Setting, TO_DEVICE, TO_HOST, copy, last, memory, setting};
 use penstock_cuda_sys::runtime::{Dim3, FATBIN_WRAPPER_MAGIC, FatbinWrapper, FuncAttributes};
 use penstock_cuda_sys::runtime_codes as code;
 use penstock_cuda_sys::runtime_properties::{DeviceProperties12, DeviceProperties13};
-
-const TO_DEVICE: c_int = 1;
-const TO_HOST: c_int = 2;
-
-type Pointer = *mut c_void;
-
-fn memory(setting: &Setting, bytes: usize) -> Pointer {
-    let mut made: Pointer = null_mut();
-    assert_eq!(call!(setting.runtime, cudaMalloc(&raw mut made => *mut Pointer, bytes => usize)), 0);
-    made
-}
-
-fn copy(setting: &Setting, to: Pointer, from: Pointer, bytes: usize, kind: c_int) -> c_int {
-    call!(setting.runtime, cudaMemcpy(to => Pointer, from => Pointer, bytes => usize, kind => c_int))
-}
 
 fn launch(
     setting: &Setting,
@@ -39,10 +24,6 @@ fn launch(
         kernel => *const c_void, size(grid) => Dim3, size(block) => Dim3, arguments.as_mut_ptr() => *mut Pointer, 0 => usize,
         null_mut() => Pointer,
     ))
-}
-
-fn last(setting: &Setting) -> c_int {
-    call!(setting.runtime, cudaGetLastError())
 }
 
 #[test]

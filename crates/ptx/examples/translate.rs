@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let module = module::parse(&std::fs::read_to_string(path)?)?;
     let options = Options {
         arenas: vec![(BASE, 1 << 32)],
+        heap: false,
         check: arguments[1..].iter().any(|word| word == "check"),
         fp64: true,
         int64_atomics: true,

@@ -33,6 +33,16 @@ pub const PARAM_WINDOW: u64 = 0x0300_0000_0000_0000;
 /// The address of the function with [`FunctionId`] `n` is this plus `n`. What has it can compare it, store it and call it.
 pub const FUNCTION_WINDOW: u64 = 0x0400_0000_0000_0000;
 
+/// Addresses of symmetric heaps start here: this, plus a number of the heap times [`HEAP_BYTES_MAX`], plus the offset in the device's view
+/// of it. Behind all arenas, and far below the windows above.
+pub const HEAP_WINDOW: u64 = 1 << HEAP_SHIFT;
+
+/// An address is one of a heap if shifting it so far to the right leaves 1.
+pub const HEAP_SHIFT: u32 = 52;
+
+/// Bytes that one heap has addresses for, a power of two: 64 parts of 1 TiB. Of such there is room for 64.
+pub const HEAP_BYTES_MAX: u64 = 1 << 46;
+
 /// Threads in a warp; the value of `WARP_SZ`.
 pub const WARP_SIZE: u32 = 32;
 

@@ -85,6 +85,23 @@ cu_entry! {
     fn cuCtxDestroy_v2(context: CUcontext) {
         destroy(context)
     }
+    /// `cuCtxAttach`.
+    fn cuCtxAttach(result: *mut CUcontext, flags: c_uint) {
+        require(!result.is_null() && flags == 0, CUDA_ERROR_INVALID_VALUE)?;
+        let context = Context::current()?;
+        context.attach();
+        // SAFETY: a place for the handle.
+        unsafe { store(result, context.raw()) };
+        Ok(())
+    }
+    /// `cuCtxDetach`.
+    fn cuCtxDetach(context: CUcontext) {
+        platform::check_process()?;
+        let attached = Context::borrow(context)?;
+        // "The context handle must ... be current to the calling thread".
+        require(!attached.is_primary && attached.is_current(), CUDA_ERROR_INVALID_CONTEXT)?;
+        if attached.detach() { destroy(context) } else { Ok(()) }
+    }
     /// `cuCtxPushCurrent`.
     fn cuCtxPushCurrent(context: CUcontext) {
         push(context)

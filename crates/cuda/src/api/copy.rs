@@ -6,8 +6,8 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::array::Array;
 use crate::core::copy::{Side, When};
-use crate::core::platform;
 use crate::core::stream::{Default, Stream};
+use crate::core::{heap, platform};
 use crate::edge::{Bytes, CuResult, Object as _, cu_stream_entry, require};
 
 /// A copy in the default stream; the program's memory can be used again when it returns.
@@ -29,6 +29,8 @@ unsafe fn side(address: CUdeviceptr, size: usize) -> CuResult<Side> {
     if platform::device_of(address).is_some() {
         return Ok(Side::Device(address));
     }
+    // Nobody's memory here: penstockHeapRead and penstockHeapWrite are for those.
+    require(!heap::is_address(address), CUDA_ERROR_INVALID_VALUE)?;
     let address = usize::try_from(address).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
     // SAFETY: the caller's promise.
     unsafe { Bytes::new(std::ptr::with_exposed_provenance(address), size) }.map(Side::Host)

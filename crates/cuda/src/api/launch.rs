@@ -50,7 +50,7 @@ unsafe fn params(each: *mut *mut c_void, extra: *mut *mut c_void) -> CuResult<Pa
 /// # Safety
 /// The parameters are the function's.
 #[inline]
-unsafe fn launch(
+pub(super) unsafe fn launch(
     function: CUfunction,
     shape: &Shape,
     (stream, default): (CUstream, Default),

@@ -6,13 +6,22 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::arena::Live;
 use crate::core::context::Context;
-use crate::core::{host, platform};
+use crate::core::{heap, host, platform};
 use crate::edge::{CuResult, array, cu_entry, require, store};
 
 /// Where an address points.
 enum Known {
-    Device { ordinal: c_int, start: u64, live: Live },
-    Host { start: usize, size: usize },
+    Device {
+        ordinal: c_int,
+        start: u64,
+        live: Live,
+    },
+    Host {
+        start: usize,
+        size: usize,
+    },
+    /// In a symmetric heap: which device's memory that is, only the kernel knows that uses it.
+    Heap,
     Nothing,
 }
 
@@ -22,6 +31,9 @@ fn look(address: u64) -> Known {
             Some((start, live)) => Known::Device { ordinal: device.number(), start, live },
             None => Known::Nothing,
         };
+    }
+    if heap::is_address(address) {
+        return Known::Heap;
     }
     match usize::try_from(address).ok().and_then(host::find) {
         Some((start, size, _)) => Known::Host { start, size },
@@ -42,7 +54,7 @@ unsafe fn answer(to: *mut c_void, attribute: c_uint, address: u64, known: &Known
         }};
     }
     match (attribute, known) {
-        (CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Known::Device { .. }) => give!(CU_MEMORYTYPE_DEVICE),
+        (CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Known::Device { .. } | Known::Heap) => give!(CU_MEMORYTYPE_DEVICE),
         (CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Known::Host { .. }) => give!(CU_MEMORYTYPE_HOST),
         (CU_POINTER_ATTRIBUTE_CONTEXT, Known::Device { live, .. }) => give!(live.owner),
         (CU_POINTER_ATTRIBUTE_DEVICE_POINTER, Known::Device { .. })

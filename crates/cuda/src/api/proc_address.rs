@@ -40,7 +40,7 @@ fn without_version(name: &str) -> &str {
 fn names() -> &'static Names {
     static NAMES: OnceLock<Names> = OnceLock::new();
     NAMES.get_or_init(|| {
-        let exact: BTreeMap<&str, usize> = table::addresses().collect();
+        let exact: BTreeMap<&str, usize> = table::addresses().chain(table::own()).collect();
         let (mut legacy, mut per_thread) = (BTreeMap::<_, Forms>::new(), BTreeMap::<_, Forms>::new());
         for (name, version) in table::symbols() {
             let Some(address) = exact.get(name).copied() else { continue };

@@ -22,6 +22,7 @@ served! {
     }
     in context {
         cuCtxCreate, cuCtxCreate_v2, cuCtxCreate_v3, cuCtxCreate_v4, cuCtxDestroy, cuCtxDestroy_v2,
+        cuCtxAttach, cuCtxDetach,
         cuCtxPushCurrent, cuCtxPushCurrent_v2, cuCtxPopCurrent, cuCtxPopCurrent_v2, cuCtxSetCurrent,
         cuCtxGetCurrent, cuCtxGetDevice, cuCtxGetDevice_v2, cuCtxGetFlags, cuCtxSetFlags, cuCtxGetId,
         cuCtxSynchronize, cuCtxSynchronize_v2, cuCtxGetLimit, cuCtxSetLimit, cuCtxGetCacheConfig,
@@ -120,6 +121,10 @@ served! {
         cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, cuMemcpy3DAsync_v2,
         cuMemcpy3DAsync_v2_ptsz,
     }
+    in setup {
+        cuFuncSetBlockShape, cuFuncSetSharedSize, cuParamSetSize, cuParamSeti, cuParamSetf, cuParamSetv, cuLaunch,
+        cuLaunchGrid, cuLaunchGridAsync,
+    }
     in stream {
         cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy, cuStreamDestroy_v2,
         cuThreadExchangeStreamCaptureMode, cuStreamSynchronize, cuStreamSynchronize_ptsz, cuStreamQuery,
@@ -147,6 +152,23 @@ pub fn symbols() -> impl Iterator<Item = (&'static str, i32)> {
 /// The functions that are not served, by name.
 pub fn refused() -> impl Iterator<Item = &'static str> {
     super::unserved::REFUSED.iter().map(|(name, _)| *name)
+}
+
+macro_rules! own {
+    ($($name:ident),* $(,)?) => {
+        /// Functions beside those of the interface, see include/penstock_cuda.h.
+        pub const OWN: &[&str] = &[$(stringify!($name)),*];
+
+        /// Their addresses.
+        pub(super) fn own() -> impl Iterator<Item = (&'static str, usize)> {
+            [$((stringify!($name), (super::heap::$name as *const ()).expose_provenance())),*].into_iter()
+        }
+    };
+}
+
+own! {
+    penstockHeapCreate, penstockHeapClose, penstockHeapGetPointer, penstockHeapGetSize, penstockHeapGetPath, penstockHeapLaunch,
+    penstockHeapRead, penstockHeapWrite, penstockHeapAbort, penstockHeapGetAborted, penstockHeapReset, penstockHeapGetText,
 }
 
 /// The addresses of all functions.

@@ -39,6 +39,8 @@ pub(crate) struct Context {
     pub(crate) order: Mutex<()>,
     /// The first failure of something under way: "the context ... must be destroyed".
     failure: AtomicU32,
+    /// How often it was created and attached, less how often detached.
+    usage: AtomicU32,
     ended: AtomicBool,
     pub(crate) control: Control,
     /// Memory of the program that may still be written.
@@ -98,6 +100,7 @@ impl Context {
             has_blocking: AtomicBool::new(false),
             order: Mutex::default(),
             failure: AtomicU32::new(0),
+            usage: AtomicU32::new(1),
             ended: AtomicBool::new(false),
             control,
             late: Late::default(),
@@ -296,6 +299,16 @@ impl Context {
         self.device.remove(self);
         self.device.free_of(self.number);
         Ok(())
+    }
+
+    /// `cuCtxAttach`.
+    pub(crate) fn attach(&self) {
+        self.usage.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// `cuCtxDetach`; whether nobody is attached any more.
+    pub(crate) fn detach(&self) -> bool {
+        self.usage.fetch_sub(1, Ordering::AcqRel) <= 1
     }
 
     /// `cuMemAlloc`.

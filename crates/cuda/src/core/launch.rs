@@ -3,10 +3,12 @@
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError};
 
-use penstock_client::{ArgValue, Want};
+use penstock_client::{ArgValue, Space, Want};
 use penstock_cuda_sys::driver::*;
+use penstock_wire::Status;
 
 use super::context::Context;
+use super::heap::{self, Heap};
 use super::module::{Bound, Function};
 use super::stream::Stream;
 use crate::edge::{Bytes, CuResult, load, require};
@@ -18,6 +20,21 @@ pub(crate) struct Shape {
     pub(crate) block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub(crate) dynamic: u32,
+}
+
+impl Shape {
+    /// As an index space of the pool.
+    pub(super) fn space(&self) -> Space {
+        let global = [0, 1, 2].map(|axis| u64::from(self.grid[axis]) * u64::from(self.block[axis]));
+        (3, [0; 3], global, Some(self.block.map(u64::from)))
+    }
+}
+
+impl Bound {
+    /// Lets go of the heap that was an argument: the next launch sets it anew.
+    pub(super) fn forget_heap(&self) {
+        self.kernel.set(self.params_at - 1, ArgValue::Memory(None));
+    }
 }
 
 /// Where a program left a kernel's parameters.
@@ -35,7 +52,7 @@ const GRID_YZ_MAX: u32 = 65_535;
 
 impl Function {
     /// The interface's own checks, all without a word with the worker.
-    fn check(&self, shape: &Shape) -> CuResult {
+    fn check(&self, shape: &Shape, heap: bool) -> CuResult {
         let facts = &self.loaded.device.facts;
         let entry = self.entry();
         let [x, y, z] = shape.block;
@@ -52,7 +69,7 @@ impl Function {
         require(entry.required.is_none_or(|required| required == shape.block), CUDA_ERROR_INVALID_VALUE)?;
         // "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: ... the kernel launch specifies too many threads for the kernel's register count."
         require(entry.max_threads.is_none_or(|max| threads <= max), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)?;
-        require(threads <= self.threads_max()?, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)?;
+        require(threads <= self.threads_max_with(heap)?, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)?;
         require(shape.dynamic <= self.dynamic_max(), CUDA_ERROR_INVALID_VALUE)
     }
 
@@ -67,19 +84,71 @@ impl Function {
         shape: &Shape,
         params: &Params,
     ) -> CuResult {
-        self.check(shape)?;
+        if heap::are_there() {
+            // SAFETY: the caller's promise.
+            let params = unsafe { self.packed(params) }?;
+            if let Some(heap) = heap::among(&params)? {
+                return self.launch_with_heap(context, stream, shape, &params, &heap);
+            }
+        }
+        self.check(shape, false)?;
         // Held from the arguments on until the launch is sent: another thread's are not to come between.
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        let bound = self.bind(&mut bound)?;
+        let bound = self.bind(&mut bound, false)?;
         // SAFETY: the caller's promise.
         unsafe { self.gather(params, &mut bound.params) }?;
         set_arguments(bound, shape.dynamic);
-        let global = [0, 1, 2].map(|axis| u64::from(shape.grid[axis]) * u64::from(shape.block[axis]));
-        let local = shape.block.map(u64::from);
-        let range = (3, [0; 3], global, Some(local));
+        let space = shape.space();
         context
-            .issue(stream, |queue, waits| queue.launch(&bound.kernel, range, waits, Want::Nothing))
+            .issue(stream, |queue, waits| queue.launch(&bound.kernel, space, waits, Want::Nothing))
             .map(drop)
+    }
+
+    /// The parameters in one block, as the kernel has them.
+    ///
+    /// # Safety
+    /// As [`Function::launch`].
+    pub(crate) unsafe fn packed(&self, params: &Params) -> CuResult<Vec<u8>> {
+        let mut block = vec![0; self.entry().params_size as usize];
+        // SAFETY: the caller's promise.
+        unsafe { self.gather(params, &mut block) }?;
+        Ok(block)
+    }
+
+    /// A launch on one device that has a heap among its parameters.
+    fn launch_with_heap(
+        &self,
+        context: &Context,
+        stream: &Arc<Stream>,
+        shape: &Shape,
+        params: &[u8],
+        heap: &Heap,
+    ) -> CuResult {
+        let mut bound = self.bound_with_heap.lock().unwrap_or_else(PoisonError::into_inner);
+        let bound = self.prepare(&mut bound, shape, params, heap)?;
+        let launched = context.issue(stream, |queue, waits| {
+            let launched = queue.launch(&bound.kernel, shape.space(), waits, Want::Nothing)?;
+            // The stream tells of a failure when it is waited for, but for one that is known already: then nothing was sent.
+            Ok(launched.filter(|event| event.known_status().is_some_and(Status::is_error)))
+        });
+        bound.forget_heap();
+        launched.map(drop)
+    }
+
+    /// Checks a launch on a heap, and sets its arguments.
+    pub(super) fn prepare<'a>(
+        &self,
+        bound: &'a mut Option<Bound>,
+        shape: &Shape,
+        params: &[u8],
+        heap: &Heap,
+    ) -> CuResult<&'a mut Bound> {
+        self.check(shape, true)?;
+        let bound = self.bind(bound, true)?;
+        bound.params.get_mut(..params.len()).ok_or(CUDA_ERROR_INVALID_IMAGE)?.copy_from_slice(params);
+        set_arguments(bound, shape.dynamic);
+        bound.kernel.set(bound.params_at - 1, ArgValue::Heap(heap.pool.clone()));
+        Ok(bound)
     }
 
     /// Copies the parameters into one block, as the kernel has them.
@@ -116,11 +185,10 @@ impl Function {
 }
 
 fn set_arguments(bound: &mut Bound, dynamic: u32) {
-    let first = bound.arenas;
     if let Some(place) = bound.dynamic_bytes_at.and_then(|at| bound.params.get_mut(at..)?.first_chunk_mut()) {
         *place = u64::from(dynamic).to_le_bytes();
     }
-    bound.kernel.set_bytes(first, &bound.params);
+    bound.kernel.set_bytes(bound.params_at, &bound.params);
     if bound.dynamic != Some(dynamic) {
         let bytes = (u64::from(dynamic) + u64::from(bound.local_bytes)).max(bound.local_min);
         bound.kernel.set(bound.shared_at, ArgValue::Local(bytes));

@@ -16,6 +16,7 @@ use super::context::Context;
 use super::device::Device;
 use super::native;
 use super::program::{self, Program, Refusal, ptx_of};
+use super::setup::Setup;
 use crate::edge::{CuResult, Object, forget, new_number, of_error, publish};
 
 /// Behind a `CUmodule`.
@@ -52,8 +53,11 @@ pub(crate) struct Function {
     dynamic_max: AtomicU32,
     /// Its kernel, with the arguments of the last launch.
     pub(crate) bound: Mutex<Option<Bound>>,
+    /// The same for launches that have a heap among their parameters.
+    pub(crate) bound_with_heap: Mutex<Option<Bound>>,
     /// Threads of a block that the driver allows for it.
     threads_max: OnceLock<u32>,
+    pub(crate) setup: Mutex<Setup>,
 }
 
 /// A kernel of the pool for certain arenas.
@@ -68,6 +72,8 @@ pub(crate) struct Bound {
     pub(crate) local_bytes: u32,
     /// Where among its parameters it wants the launch's dynamic shared bytes.
     pub(crate) dynamic_bytes_at: Option<usize>,
+    /// Which argument they are. That before it is the heap, if it has one.
+    pub(crate) params_at: usize,
     /// Which argument that is, and the least that it must have.
     pub(crate) shared_at: usize,
     pub(crate) local_min: u64,
@@ -122,7 +128,7 @@ impl Module {
         let device = &context.device;
         let program = device.programs.get(device, text)?;
         if program::is_eager() {
-            program.build(device)?;
+            program.build(device, false)?;
         }
         if program.prints || program.stops {
             context.control.watch(context, program.prints)?;
@@ -176,7 +182,9 @@ impl Module {
             c_name: CString::new(name).unwrap_or_default(),
             dynamic_max: AtomicU32::new(limits.0.min(SHARED_BYTES).saturating_sub(used)),
             bound: Mutex::default(),
+            bound_with_heap: Mutex::default(),
             threads_max: OnceLock::new(),
+            setup: Mutex::default(),
         });
         publish(&function);
         functions.insert(name.to_owned(), function.clone());
@@ -262,12 +270,12 @@ impl Function {
         &self.loaded.program.module.entries()[self.index]
     }
 
-    /// The kernel of the pool, made anew when the device has more arenas than before.
-    pub(crate) fn bind<'a>(&self, bound: &'a mut Option<Bound>) -> CuResult<&'a mut Bound> {
+    /// The kernel of the pool, with or without a heap, made anew when the device has more arenas than before.
+    pub(crate) fn bind<'a>(&self, bound: &'a mut Option<Bound>, heap: bool) -> CuResult<&'a mut Bound> {
         let device = &self.loaded.device;
         let arenas = device.space.count();
         if bound.as_ref().is_none_or(|bound| bound.arenas != arenas) {
-            let build = self.loaded.program.build(device)?;
+            let build = self.loaded.program.build(device, heap)?;
             let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_PTX)?;
             let kernel =
                 Kernel::new(&build.program, made.description.clone()).map_err(|error| of_error(&error))?;
@@ -275,13 +283,14 @@ impl Function {
                 kernel.set(index, penstock_client::ArgValue::Memory(Some(arena.memory.clone())));
             }
             let count = build.arenas.len();
+            let params_at = count + usize::from(heap);
             // CUDA's own driver is given the parameters and the size of shared memory alone.
             let shared_at =
-                if device.is_native { penstock_wire::cuda::ARG_SHARED as usize } else { count + 3 };
+                if device.is_native { penstock_wire::cuda::ARG_SHARED as usize } else { params_at + 3 };
             if !device.is_native {
-                kernel.set_bytes(count + 1, &self.loaded.data.to_le_bytes());
+                kernel.set_bytes(params_at + 1, &self.loaded.data.to_le_bytes());
                 let control = self.loaded.context()?.control.address();
-                kernel.set_bytes(count + 2, &control.to_le_bytes());
+                kernel.set_bytes(params_at + 2, &control.to_le_bytes());
             }
             // An argument in local memory must have some; to the driver it is only a number.
             let dynamic_bytes_at = made.dynamic_bytes_at.map(|at| at as usize);
@@ -295,6 +304,7 @@ impl Function {
                 dynamic: None,
                 local_bytes,
                 dynamic_bytes_at,
+                params_at,
                 shared_at,
                 local_min,
             });
@@ -304,13 +314,18 @@ impl Function {
 
     /// Threads of a block, at most: what the driver and the program itself allow. Builds the module.
     pub(crate) fn threads_max(&self) -> CuResult<u32> {
+        self.threads_max_with(false)
+    }
+
+    /// The same as found for launches with or without a heap, whichever came first.
+    pub(crate) fn threads_max_with(&self, heap: bool) -> CuResult<u32> {
         /// `CL_KERNEL_WORK_GROUP_SIZE`.
         const WORK_GROUP_SIZE: u32 = 0x11b0;
         if let Some(known) = self.threads_max.get() {
             return Ok(*known);
         }
         let device = &self.loaded.device;
-        let build = self.loaded.program.build(device)?;
+        let build = self.loaded.program.build(device, heap)?;
         let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_PTX)?;
         let answer = made.description.work_group_info(&device.context, &device.pool, WORK_GROUP_SIZE);
         let allowed =
@@ -329,7 +344,7 @@ impl Function {
     /// `cuFuncGetAttribute`.
     pub(crate) fn attribute(&self, attribute: u32) -> CuResult<i32> {
         if self.loaded.device.is_native && attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES {
-            let build = self.loaded.program.build(&self.loaded.device)?;
+            let build = self.loaded.program.build(&self.loaded.device, false)?;
             let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
             return native::kernel_attribute(&self.loaded.device, &made.description, attribute)
                 .ok_or(CUDA_ERROR_INVALID_VALUE);

@@ -38,6 +38,36 @@ impl Context {
         self.send(stream, &waits, send)
     }
 
+    /// Sends one command into a stream of each of several contexts, all together. Each comes after what it would come after alone, and
+    /// all after what any of them does.
+    ///
+    /// # Errors
+    /// The code, for what keeps one of the contexts from it; within, what `send` says.
+    pub(crate) fn issue_together(
+        parts: &[(&Self, &Stream)],
+        send: impl FnOnce(&[Event]) -> Result<(), Error>,
+    ) -> CuResult<Result<(), Error>> {
+        parts.iter().try_for_each(|(context, _)| context.check())?;
+        let (mut orders, mut waits) = (Vec::new(), Vec::new());
+        for (context, stream) in parts {
+            if stream.kind != Kind::NonBlocking && context.has_blocking.load(Ordering::Acquire) {
+                orders.push(context.order.lock().unwrap_or_else(PoisonError::into_inner));
+                waits.extend(context.waits_for(stream)?);
+            }
+        }
+        let sending: Vec<_> = parts.iter().map(|(_, stream)| stream.lock()).collect();
+        let sent = send(&waits);
+        for (context, stream) in parts {
+            // Whether it failed is known when the stream has been waited for.
+            stream.count(false);
+            if sent.is_err() {
+                context.unsee(stream);
+            }
+        }
+        drop(sending);
+        Ok(sent)
+    }
+
     /// As [`Context::issue`] of a write, which may take no command at all.
     pub(crate) fn issue_write(&self, stream: &Stream, place: &Place, bytes: &[u8]) -> CuResult {
         self.check()?;

@@ -10,7 +10,7 @@ use penstock_cuda_sys::driver::{
 };
 
 use super::device::Device;
-use super::{address, log, printf};
+use super::{address, log};
 use crate::edge::{CuResult, of_error};
 
 /// Names the driver of a worker: then it may be this library.
@@ -102,7 +102,6 @@ fn open() -> CuResult<Platform> {
     if chosen.is_empty() {
         return Err(none(format_args!("no device that CUDA programs can use")));
     }
-    printf::install();
     Ok(Platform { devices: make(chosen).map_err(|error| of_error(&error))?, _pool: pool })
 }
 

@@ -1,28 +1,8 @@
-//! What kernels print: to the program's standard output, through C's own buffer, so that it stays in order with what the
-//! program prints itself.
+//! What kernels print, as records in a ring: formatted as C's `printf` does.
 
 use std::ffi::CString;
 
 use rustc_hash::FxHashMap;
-
-/// Takes over what OpenCL kernels print.
-pub(crate) fn install() {
-    penstock_client::set_printer(write);
-}
-
-fn write(bytes: &[u8]) {
-    // SAFETY: the C library made it before any code of the program ran.
-    let out = unsafe { stdout };
-    // SAFETY: `out` is an open stream or, if the program closed it, its own defect; `bytes` is as long as said.
-    unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), out) };
-    // SAFETY: as above.
-    unsafe { libc::fflush(out) };
-}
-
-unsafe extern "C" {
-    /// C's `stdout`.
-    static stdout: *mut libc::FILE;
-}
 
 /// Size of the record, size of the arguments, address of the format.
 const HEADER_BYTES: usize = 16;
@@ -49,7 +29,7 @@ pub(crate) fn print(mut records: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>) {
         records = rest;
     }
     if !out.is_empty() {
-        write(&out);
+        penstock_stdout::print(&out);
     }
 }
 

@@ -8,7 +8,7 @@ use penstock_client::Program as PoolProgram;
 use penstock_cuda_sys::driver::*;
 use penstock_ptx::fatbin::{self, ImageKind};
 use penstock_ptx::ir::Module;
-use penstock_ptx::translate::{Options, TranslatedKernel, Translation, translate};
+use penstock_ptx::translate::{Options, Translation, translate};
 use penstock_wire::describe::KernelDescription;
 use rustc_hash::FxHashMap;
 
@@ -60,6 +60,8 @@ pub(crate) struct Program {
     pub(crate) stops: bool,
     translation: Mutex<Option<(Vec<Arena>, Translation)>>,
     build: Mutex<Option<Arc<Build>>>,
+    /// The same for launches that have a heap among their parameters.
+    build_with_heap: Mutex<Option<Arc<Build>>>,
 }
 
 /// A program of the pool that was made of it, for certain arenas.
@@ -109,6 +111,7 @@ impl Program {
             stops: false,
             translation: Mutex::default(),
             build: Mutex::new(Some(Arc::new(build))),
+            build_with_heap: Mutex::default(),
         }
     }
 
@@ -123,47 +126,50 @@ impl Program {
             stops: false,
             translation: Mutex::default(),
             build: Mutex::default(),
+            build_with_heap: Mutex::default(),
         };
-        let kernels = program.translate(device, &device.space.arenas())?;
+        let arenas = device.space.arenas();
+        let translation = program.translate(device, &arenas, false)?;
+        let kernels = &translation.kernels;
         program.prints = kernels.iter().any(|kernel| kernel.uses_printf);
         program.stops = kernels.iter().any(|kernel| kernel.uses_faults);
+        // For the first build.
+        program.translation = Mutex::new(Some((arenas, translation)));
         Ok(program)
     }
 
-    /// Translates for these arenas, and keeps the result for the next build. The kernels.
-    fn translate(&self, device: &Device, arenas: &[Arena]) -> Result<Vec<TranslatedKernel>, Refusal> {
+    /// Translates for these arenas; `heap`: and for a heap.
+    fn translate(&self, device: &Device, arenas: &[Arena], heap: bool) -> Result<Translation, Refusal> {
         let options = Options {
             arenas: arenas.iter().map(|arena| (arena.base, arena.size)).collect(),
+            heap,
             check: fault::is_checking(),
             fp64: device.facts.fp64,
             int64_atomics: device.facts.int64_atomics,
             fp16: device.facts.fp16,
             exact_division: device.facts.exact_division,
         };
-        let translation =
-            translate(&self.module, &options).map_err(|error| Refusal::new(CUDA_ERROR_INVALID_PTX, error))?;
-        let kernels = translation.kernels.clone();
-        *self.translation.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((arenas.to_vec(), translation));
-        Ok(kernels)
+        translate(&self.module, &options).map_err(|error| Refusal::new(CUDA_ERROR_INVALID_PTX, error))
     }
 
-    /// The program of the pool for the arenas that the device has now. Waits for the device's compiler the first time.
-    pub(crate) fn build(&self, device: &Device) -> CuResult<Arc<Build>> {
+    /// The program of the pool for the arenas that the device has now; `heap`: for launches that have a heap among their parameters. Waits for
+    /// the device's compiler the first time.
+    pub(crate) fn build(&self, device: &Device, heap: bool) -> CuResult<Arc<Build>> {
+        let build = if heap { &self.build_with_heap } else { &self.build };
         // Held while it is built: others need the same.
-        let mut build = self.build.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut build = build.lock().unwrap_or_else(PoisonError::into_inner);
         let arenas = device.space.arenas();
         if let Some(build) = build.as_ref().filter(|build| build.arenas.len() == arenas.len()) {
             return Ok(build.clone());
         }
-        let known = self.translation.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let known =
+            if heap { None } else { self.translation.lock().unwrap_or_else(PoisonError::into_inner).take() };
         let fits = known.filter(|(of, _)| of.len() == arenas.len());
         let (arenas, translation) = match fits {
             Some(fits) => fits,
             None => {
-                self.translate(device, &arenas).map_err(|refusal| refusal.code)?;
-                let made = self.translation.lock().unwrap_or_else(PoisonError::into_inner).take();
-                made.ok_or(CUDA_ERROR_UNKNOWN)?
+                let made = self.translate(device, &arenas, heap).map_err(|refusal| refusal.code)?;
+                (arenas, made)
             }
         };
         let made = Arc::new(compile(device, arenas, &translation)?);

@@ -277,6 +277,21 @@ impl Stream {
         let stream = if per_thread { of_thread(&context)? } else { context.legacy.clone() };
         Ok((context, stream))
     }
+
+    /// The stream of a handle in a context that need not be the current one.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_INVALID_HANDLE` for no handle, and for that of a stream of another context.
+    pub(crate) fn resolve_in(raw: CUstream, context: &Arc<Context>) -> CuResult<Arc<Self>> {
+        match raw.addr() {
+            0 | CU_STREAM_LEGACY => Ok(context.legacy.clone()),
+            CU_STREAM_PER_THREAD => of_thread(context),
+            _ => {
+                let stream = Self::borrow(raw)?;
+                if stream.owner == context.number() { Ok(stream) } else { Err(CUDA_ERROR_INVALID_HANDLE) }
+            }
+        }
+    }
 }
 
 impl Context {

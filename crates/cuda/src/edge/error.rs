@@ -51,7 +51,7 @@ pub(crate) fn of_error(error: &Error) -> CUresult {
     match error {
         Error::Refused { status, .. } => of_status(*status),
         Error::Lost { .. } | Error::ContentLost | Error::Unreachable { .. } => CUDA_ERROR_DEVICE_UNAVAILABLE,
-        Error::Frame(_) => CUDA_ERROR_INVALID_VALUE,
+        Error::Frame(_) | Error::Heap { .. } => CUDA_ERROR_INVALID_VALUE,
         Error::Config(_) => CUDA_ERROR_INVALID_DEVICE,
         _ => CUDA_ERROR_UNKNOWN,
     }
@@ -69,6 +69,7 @@ mod tests {
             (Error::ContentLost, CUDA_ERROR_DEVICE_UNAVAILABLE),
             (Error::Frame(penstock_wire::FrameError::PayloadTooShort), CUDA_ERROR_INVALID_VALUE),
             (Error::Config("wrong".into()), CUDA_ERROR_INVALID_DEVICE),
+            (Error::Heap { status: Status(-59), why: "no".into() }, CUDA_ERROR_INVALID_VALUE),
             (refused(-4), CUDA_ERROR_OUT_OF_MEMORY),
             (refused(-5), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
             (refused(-54), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),

@@ -193,3 +193,27 @@ impl Setting {
         host
     }
 }
+
+/// Kinds of `cudaMemcpyKind`.
+pub const TO_DEVICE: c_int = 1;
+pub const TO_HOST: c_int = 2;
+pub const WITHIN: c_int = 3;
+pub const DEFAULT: c_int = 4;
+
+pub type Pointer = *mut c_void;
+
+/// Memory of the current device.
+pub fn memory(setting: &Setting, bytes: usize) -> Pointer {
+    let mut made: Pointer = std::ptr::null_mut();
+    assert_eq!(call!(setting.runtime, cudaMalloc(&raw mut made => *mut Pointer, bytes => usize)), 0);
+    made
+}
+
+pub fn copy(setting: &Setting, to: Pointer, from: Pointer, bytes: usize, kind: c_int) -> c_int {
+    call!(setting.runtime, cudaMemcpy(to => Pointer, from => Pointer, bytes => usize, kind => c_int))
+}
+
+/// The last error of the thread, which is then forgotten.
+pub fn last(setting: &Setting) -> c_int {
+    call!(setting.runtime, cudaGetLastError())
+}

@@ -138,7 +138,7 @@ pub(super) static ROWS: &[FormRow] = &[
     row("mul", Opcode::Mul, "{.rn}{.ftz}{.sat}.(f16|f16x2)", "d:t a:t b:t", "Product."),
     row("mul", Opcode::Mul, "{.rn}.(bf16|bf16x2)", "d:t a:t b:t", "Product."),
     row("mul24", Opcode::Mul24, ".(lo|hi).(u32|s32)", "d:t a:t b:t", "32 bits of the product of 24-bit numbers."),
-    row("nanosleep", Opcode::Nanosleep, ".u32", "a:t", "Nothing: waiting is not needed."),
+    row("nanosleep", Opcode::Nanosleep, ".u32", "a:t", "Gives way to other threads of the host; from 10 us on the thread sleeps."),
     row("neg", Opcode::Neg, ".(s16|s32|s64)", "d:t a:t", "Opposite."),
     row("neg", Opcode::Neg, "{.ftz}.f32", "d:t a:t", "Opposite."),
     row("neg", Opcode::Neg, ".f64", "d:t a:t", "Opposite."),

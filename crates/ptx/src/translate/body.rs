@@ -334,7 +334,15 @@ impl Writer<'_> {
                 self.leave();
                 Ok(())
             }
-            Opcode::Hint | Opcode::CpAsyncFence | Opcode::Brkpt | Opcode::Nanosleep => Ok(()),
+            Opcode::Hint | Opcode::CpAsyncFence | Opcode::Brkpt => Ok(()),
+            Opcode::Nanosleep => {
+                let [duration] = &what.operands[..] else {
+                    return Err(TranslateError::operand(what, &what.operands));
+                };
+                let duration = self.read(what, duration, Type::U32)?;
+                self.line(&format!("ps_nanosleep({duration});"));
+                Ok(())
+            }
             Opcode::Ld
             | Opcode::Ldu
             | Opcode::St

@@ -242,7 +242,8 @@ impl Writer<'_> {
             self.uses_faults = true;
             let (sum, _) = self.address_sum(what, address)?;
             let text = self.bytes_of(&sum);
-            return Ok(format!("ps_check_bytes(arena0, control, {text}, {count}, {}u)", what.line));
+            let checked = format!("ps_check_bytes(arena0, control, {text}, {count}, {}u)", what.line);
+            return Ok(self.unless_in_heap(&text, checked));
         }
         match self.place(what, address, Space::Global, Access { ty: "a_uchar", bytes: 1 })? {
             Place::Known(object) => Ok(format!("(__global const uchar *)&{object}")),

@@ -7,7 +7,8 @@
 //!
 //! # Arguments of a translated kernel
 //!
-//! The arenas (`__global uchar *`, one for each of [`Options::arenas`]), all parameters by value (one structure of
+//! The arenas (`__global uchar *`, one for each of [`Options::arenas`]), a symmetric heap as this device sees it (`__global uchar *`, if
+//! [`Options::heap`]), all parameters by value (one structure of
 //! [`TranslatedKernel::params_size`] bytes rounded up to 8, at least 8), the device address of the module's data block (`ulong`), the device address
 //! of the control block (`ulong`), and local memory of [`TranslatedKernel::local_bytes`] plus the launch's dynamic shared bytes, at least 8.
 //!
@@ -67,12 +68,16 @@ pub use error::TranslateError;
 /// Threads of a block that a translated kernel can serve.
 pub use crate::ir::BLOCK_THREADS_MAX;
 use crate::ir::{Entry, Instruction, Module, Opcode, Statement};
+pub use crate::ir::{HEAP_BYTES_MAX, HEAP_WINDOW};
 
 /// For which device to translate.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Base address and size in bytes of each arena; at least one.
     pub arenas: Vec<(u64, u64)>,
+    /// Whether kernels get a symmetric heap, which is what addresses from [`HEAP_WINDOW`] on name: one more argument behind the arenas.
+    /// Accesses to it are not looked at, whatever [`Options::check`] is.
+    pub heap: bool,
     /// Whether each access to memory is looked at before it happens: for alignment, and whether the 256 bytes are allocated
     /// (bitmap at [`CONTROL_SHADOW`]). Needs exactly one arena. A thread that fails goes on with zeros, and all leave their loops.
     pub check: bool,
@@ -219,6 +224,9 @@ fn kernel(
     let mut arguments = String::new();
     for arena in 0..options.arenas.len() {
         let _ = write!(arguments, "__global uchar *arena{arena}, ");
+    }
+    if options.heap {
+        arguments.push_str("__global uchar *heap, ");
     }
     let attribute = match entry.required {
         Some([x, y, z]) => format!("__attribute__((reqd_work_group_size({x}, {y}, {z}))) "),

@@ -178,10 +178,9 @@ impl Writer<'_> {
         if self.options.check {
             self.uses_faults = true;
             let address = self.bytes_of(sum);
-            return format!(
-                "(*(__global {} *)ps_check(arena0, control, {address}, {}u, {line}u))",
-                access.ty, access.bytes
-            );
+            let checked = format!("ps_check(arena0, control, {address}, {}u, {line}u)", access.bytes);
+            let place = self.unless_in_heap(&address, checked);
+            return format!("(*(__global {} *){place})", access.ty);
         }
         if sum.terms.is_empty() && !self.is_in_arena(sum.constant, access.bytes) {
             // Nothing can be there: null, as a rule, where the program does not mean to come by.
@@ -201,7 +200,7 @@ impl Writer<'_> {
             base.extend(sum.terms.iter().filter(|(term, _)| self.sums.is_uniform(*term)));
         }
         let whole = sum.constant % size == 0;
-        if index.is_empty() || self.options.arenas.len() > 1 {
+        if index.is_empty() || self.options.arenas.len() > 1 || self.options.heap {
             return format!("(*(__global {} *)AT({}))", access.ty, self.bytes_of(sum));
         }
         let constant = if whole { 0 } else { sum.constant };
@@ -219,6 +218,11 @@ impl Writer<'_> {
             let _ = write!(text, " + {:#x}UL", (sum.constant / size).cast_unsigned());
         }
         format!("((__global {} *)AT({base}))[(long)({text})]", access.ty)
+    }
+
+    /// The place of an address, which is `checked` unless it lies in the heap.
+    pub(super) fn unless_in_heap(&self, address: &str, checked: String) -> String {
+        if self.options.heap { format!("(IN_HEAP({address}) ? AT({address}) : {checked})") } else { checked }
     }
 
     fn is_in_arena(&self, address: i64, bytes: u32) -> bool {

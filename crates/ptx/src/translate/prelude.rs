@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::Options;
+use crate::ir::{HEAP_BYTES_MAX, HEAP_SHIFT, HEAP_WINDOW};
 
 const FILES: &[&str] = &[
     include_str!("prelude/memory.cl"),
@@ -88,12 +89,16 @@ fn types() -> String {
     text
 }
 
-/// `AT(address)`: the place of a device address. With several arenas the one that it lies in, the last if it lies in none.
+/// `AT(address)`: the place of a device address. With several arenas the one that it lies in, the last if it lies in none. With a
+/// heap, `IN_HEAP(address)`: whether it is one of the heap.
 fn arenas(options: &Options) -> String {
+    let mut text = String::new();
     if let [(base, size)] = options.arenas[..] {
-        return format!(
-            "#define ARENA_BASE {base:#x}UL\n#define ARENA_SIZE {size:#x}UL\n#define AT(a) (arena0 + ((ulong)(a) - ARENA_BASE))\n"
-        );
+        let _ = write!(text, "#define ARENA_BASE {base:#x}UL\n#define ARENA_SIZE {size:#x}UL\n");
+        if !options.heap {
+            text.push_str("#define AT(a) (arena0 + ((ulong)(a) - ARENA_BASE))\n");
+            return text;
+        }
     }
     let (mut head, mut parameters, mut body) = (String::new(), String::new(), String::new());
     let last = options.arenas.len() - 1;
@@ -106,7 +111,19 @@ fn arenas(options: &Options) -> String {
             false => write!(body, "{offset} < {size:#x}UL ? arena{index} + ({offset}) : "),
         };
     }
-    format!(
+    if options.heap {
+        let _ = writeln!(
+            text,
+            "#define IN_HEAP(a) ((ulong)(a) >> {HEAP_SHIFT} == {:#x}UL)",
+            HEAP_WINDOW >> HEAP_SHIFT
+        );
+        body = format!("IN_HEAP(a) ? heap + (a & {:#x}UL) : {body}", HEAP_BYTES_MAX - 1);
+        head.insert_str(0, "heap, ");
+        parameters.insert_str(0, "__global uchar *heap, ");
+    }
+    let _ = write!(
+        text,
         "__global uchar *at_address({parameters}ulong a) {{ return {body}; }}\n#define AT(a) at_address({head}(ulong)(a))\n"
-    )
+    );
+    text
 }

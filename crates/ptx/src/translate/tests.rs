@@ -117,6 +117,53 @@ fn several_arenas_are_chosen_by_the_address() {
 }
 
 #[test]
+fn a_heap_is_an_argument_and_a_window_of_addresses() {
+    let with = Options { heap: true, ..options() };
+    let text = of("ld.global.u32 %r2, [%rd2]; ret;", &with).source;
+    assert!(text.contains("__global uchar *arena0, __global uchar *heap, const struct"), "{text}");
+    assert!(
+        text.contains("IN_HEAP(a) ? heap + (a & 0x3fffffffffffUL) : arena0 + (a - 0x700000000000UL)"),
+        "{text}"
+    );
+    let checked = of("ld.global.u32 %r2, [%rd2]; ret;", &Options { check: true, ..with }).source;
+    assert!(checked.contains("(IN_HEAP(r0) ? AT(r0) : ps_check(arena0, control, r0,"), "{checked}");
+    assert!(!source("ld.global.u32 %r2, [%rd2]; ret;").contains("heap"));
+}
+
+#[test]
+fn what_comes_behind_a_barrier_stays_apart_from_it_where_threads_part() {
+    let behind = |text: &str| {
+        source(&format!(
+            "setp.eq.u32 %p1, %r1, 0; ld.param.u64 %rd3, [b]; setp.eq.u64 %p2, %rd3, 0; bar.sync 0;\n{text}"
+        ))
+        .contains("ps_apart();")
+    };
+    assert!(behind("@%p1 bra L; st.global.u32 [%rd2], %r1; L: ret;"));
+    assert!(behind("@%p1 st.global.u32 [%rd2], %r1; ret;"));
+    // A block further.
+    assert!(behind("@%p2 bra L; @%p1 st.global.u32 [%rd2], %r1; L: ret;"));
+    assert!(behind("st.u32 [%rd2], %r1; ret;"));
+    assert!(
+        !behind("st.global.u32 [%rd2], %r1; @%p1 bra L; st.global.u32 [%rd2+4], %r1; L: ret;"),
+        "what is between stays there"
+    );
+    // All together; and behind the next barrier, whose own business it is.
+    assert!(!behind("@%p2 bra L; st.global.u32 [%rd2], %r1; L: ret;"));
+    let text =
+        source("setp.eq.u32 %p1, %r1, 0; bar.sync 0; bar.sync 0; @%p1 st.global.u32 [%rd2], %r1; ret;");
+    assert_eq!(text.matches("ps_apart();").count(), 1, "{text}");
+}
+
+#[test]
+fn a_sleep_gives_way() {
+    let text = source(
+        "L: nanosleep.u32 100; ld.acquire.sys.global.u32 %r3, [%rd2]; setp.eq.u32 %p1, %r3, 0; @%p1 bra L; ret;",
+    );
+    assert!(text.contains("ps_nanosleep(0x64u);"), "{text}");
+    assert!(text.contains("void ps_nanosleep(uint ns)"), "{text}");
+}
+
+#[test]
 fn nothing_is_contracted() {
     let text = source("mul.f32 %f1, %f2, %f3; add.f32 %f4, %f1, %f2; fma.rn.f32 %f5, %f1, %f2, %f3; ret;");
     assert!(text.starts_with("#pragma OPENCL FP_CONTRACT OFF"));

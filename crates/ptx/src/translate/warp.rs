@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use super::body::Writer;
 use super::{BLOCK_THREADS_MAX, CONTROL_ZERO, TranslateError};
-use crate::ir::{Instruction, Opcode, Operand, Reduce, ShuffleMode, Type, VoteMode};
+use crate::ir::{Instruction, Opcode, Operand, Reduce, ShuffleMode, Space, Statement, Type, VoteMode};
 
 /// The halves of the exchanged values, and the sums of `bar.red`, which three take turns for.
 pub(super) fn declare(threads: u32, sums: bool, text: &mut String) {
@@ -32,6 +32,22 @@ pub(super) fn is_meeting(opcode: Opcode) -> bool {
             | Opcode::BarArrive
             | Opcode::BarWarpSync
     )
+}
+
+/// The kind of memory that an instruction accesses.
+fn accessed(what: &Instruction) -> Option<Space> {
+    let accesses = matches!(what.opcode, Opcode::Ld | Opcode::Ldu | Opcode::St | Opcode::Atom | Opcode::Red);
+    accesses.then(|| what.modifiers.space.unwrap_or(Space::Generic))
+}
+
+/// Whether an instruction goes to one of several kinds of memory, by its address.
+fn chooses(what: &Instruction) -> bool {
+    accessed(what) == Some(Space::Generic)
+}
+
+/// Whether an instruction accesses memory that threads share.
+fn is_access(what: &Instruction) -> bool {
+    matches!(accessed(what), Some(Space::Global | Space::Shared))
 }
 
 /// What threads do together.
@@ -63,6 +79,44 @@ impl Writer<'_> {
     pub(super) fn barrier(&mut self) {
         self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
         self.line(&format!("zero = *(__global const a_int *)(AT(control) + {CONTROL_ZERO});"));
+        if self.parts_behind() {
+            self.line("ps_apart();");
+        }
+    }
+
+    /// Whether threads may go different ways between the statement at hand and the next that all come to together, before they access memory.
+    fn parts_behind(&self) -> bool {
+        let body = self.function.body.as_deref().unwrap_or_default();
+        let mut seen = vec![false; self.flow.blocks.len()];
+        let mut starts = vec![self.at + 1];
+        while let Some(start) = starts.pop() {
+            let Some(&block) = self.flow.block_of.get(start) else { continue };
+            let mut goes_on = true;
+            for statement in body.get(start..self.flow.blocks[block].end).unwrap_or_default() {
+                let Statement::Instruction(what) = statement else { continue };
+                if is_meeting(what.opcode) {
+                    goes_on = false;
+                    break;
+                }
+                let parts = what.guard.is_some_and(|guard| !self.uniform.register(guard.register));
+                if parts || what.opcode == Opcode::BrxIdx || chooses(what) {
+                    return true;
+                }
+                // No compiler moves that over the barrier, so it stands between.
+                if what.guard.is_none() && is_access(what) {
+                    goes_on = false;
+                    break;
+                }
+            }
+            // The statement at hand may be the last of its block.
+            let next = self.flow.blocks[block].next.iter().filter(|_| goes_on);
+            for &next in next.filter(|next| **next != self.flow.exit()) {
+                if !std::mem::replace(&mut seen[next], true) {
+                    starts.push(self.flow.blocks[next].start);
+                }
+            }
+        }
+        false
     }
 
     /// A meeting that all threads come to together.

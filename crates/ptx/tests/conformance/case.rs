@@ -19,6 +19,96 @@ const SLOT: usize = 8;
 /// Differences that a report shows.
 const SHOWN_MAX: usize = 3;
 
+/// Numbers with a point at which things happen.
+const EDGES_FLOAT: [f32; 26] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    1.5,
+    -2.5,
+    3.0,
+    f32::MIN_POSITIVE,
+    -f32::MIN_POSITIVE,
+    f32::MAX,
+    f32::MIN,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
+    2_147_483_648.0,
+    -2_147_483_904.0,
+    4_294_967_296.0,
+    16_777_217.0,
+    9.3e18,
+    255.5,
+    127.5,
+    0.499_999_97,
+    1e-40,
+    65520.0,
+    1e-7,
+];
+
+/// Whole numbers of 32 bits at which things happen.
+const EDGES_I32: [u64; 14] = [
+    0,
+    1,
+    2,
+    7,
+    0xffff_ffff,
+    0x7fff_ffff,
+    0x8000_0000,
+    0x8000_0001,
+    0xffff,
+    0x10000,
+    0x80,
+    0xff,
+    0x00ff_ffff,
+    0x0080_0000,
+];
+
+/// The same of 64 bits.
+const EDGES_I64: [u64; 13] = [
+    0,
+    1,
+    2,
+    u64::MAX,
+    i64::MAX as u64,
+    1 << 63,
+    (1 << 63) + 1,
+    0xffff_ffff,
+    1 << 32,
+    0x8000_0000,
+    0xffff_ffff_8000_0000,
+    1 << 53,
+    (1 << 53) + 1,
+];
+
+/// Counts of bits, of shifts and of fields, at which things happen.
+const EDGES_COUNT: [u64; 21] = [
+    0,
+    1,
+    2,
+    7,
+    8,
+    15,
+    16,
+    17,
+    23,
+    31,
+    32,
+    33,
+    47,
+    63,
+    64,
+    65,
+    255,
+    256,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+];
+
 /// What a register of a case holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum T {
@@ -60,91 +150,12 @@ impl T {
 
     /// Values at which things happen.
     fn edges(self) -> Vec<u64> {
-        let f32s = [
-            0.0,
-            -0.0,
-            1.0,
-            -1.0,
-            0.5,
-            1.5,
-            -2.5,
-            3.0,
-            f32::MIN_POSITIVE,
-            -f32::MIN_POSITIVE,
-            f32::MAX,
-            f32::MIN,
-            f32::INFINITY,
-            f32::NEG_INFINITY,
-            f32::NAN,
-            2_147_483_648.0,
-            -2_147_483_904.0,
-            4_294_967_296.0,
-            16_777_217.0,
-            9.3e18,
-            255.5,
-            127.5,
-            0.499_999_97,
-            1e-40,
-            65520.0,
-            1e-7,
-        ];
         match self {
             Self::Pred => vec![0, 1],
             Self::I16 => vec![0, 1, 2, 0xffff, 0x7fff, 0x8000, 0x8001, 0x00ff, 0x0080, 0xff00],
-            Self::I32 => vec![
-                0,
-                1,
-                2,
-                7,
-                0xffff_ffff,
-                0x7fff_ffff,
-                0x8000_0000,
-                0x8000_0001,
-                0xffff,
-                0x10000,
-                0x80,
-                0xff,
-                0x00ff_ffff,
-                0x0080_0000,
-            ],
-            Self::I64 => vec![
-                0,
-                1,
-                2,
-                u64::MAX,
-                i64::MAX as u64,
-                1 << 63,
-                (1 << 63) + 1,
-                0xffff_ffff,
-                1 << 32,
-                0x8000_0000,
-                0xffff_ffff_8000_0000,
-                1 << 53,
-                (1 << 53) + 1,
-            ],
-            Self::Count => vec![
-                0,
-                1,
-                2,
-                7,
-                8,
-                15,
-                16,
-                17,
-                23,
-                31,
-                32,
-                33,
-                47,
-                63,
-                64,
-                65,
-                255,
-                256,
-                0x7fff_ffff,
-                0x8000_0000,
-                0xffff_ffff,
-            ],
+            Self::I32 => EDGES_I32.to_vec(),
+            Self::I64 => EDGES_I64.to_vec(),
+            Self::Count => EDGES_COUNT.to_vec(),
             Self::F16 => vec![
                 0, 0x8000, 0x3c00, 0xbc00, 0x3800, 0x0001, 0x8001, 0x0400, 0x7bff, 0xfbff, 0x7c00, 0xfc00,
                 0x7e00, 0x3555, 0x4200, 0x03ff,
@@ -165,8 +176,8 @@ impl T {
                 .enumerate()
                 .map(|(index, low)| low | (Self::Bf16.edges()[(index * 5 + 3) % 13] << 16))
                 .collect(),
-            Self::F32 => f32s.map(|value: f32| u64::from(value.to_bits())).to_vec(),
-            Self::F64 => f32s
+            Self::F32 => EDGES_FLOAT.map(|value: f32| u64::from(value.to_bits())).to_vec(),
+            Self::F64 => EDGES_FLOAT
                 .map(|value| f64::from(value).to_bits())
                 .into_iter()
                 .chain(

@@ -113,94 +113,102 @@ fn comparisons_and_functions_of_halves_agree() {
 pub fn functions_of_halves() -> Vec<Case> {
     let mut cases = Vec::new();
     for narrow in &NARROW {
-        let (value, one) = (narrow.value, narrow.bits);
-        let half =
-            move |v: &[u64], shift: u32| value((v[0] >> shift) & 0xffff) < value((v[1] >> shift) & 0xffff);
-        let ins = [narrow.two, narrow.two];
-        cases.push(Case::new(format!("setp.lt.{} $d|_, $a, $b;", narrow.pair), &ins, T::Pred, move |v| {
-            u64::from(half(v, 0))
-        }));
-        cases.push(Case::new(
-            format!("{{ .reg .pred x; setp.lt.{} x|$d, $a, $b; }}", narrow.pair),
-            &ins,
-            T::Pred,
-            move |v| u64::from(half(v, 16)),
-        ));
-        let pair = narrow.pair;
-        cases.push(Case::new(format!("set.lt.{pair}.{pair} $d, $a, $b;"), &ins, narrow.two, move |v| {
-            let truth = |holds: bool| if holds { one(1.0) } else { 0 };
-            truth(half(v, 0)) | (truth(half(v, 16)) << 16)
-        }));
-        cases.push(Case::new(format!("set.lt.u32.{pair} $d, $a, $b;"), &ins, T::I32, move |v| {
-            let truth = |holds: bool| if holds { 0xffff } else { 0 };
-            truth(half(v, 0)) | (truth(half(v, 16)) << 16)
-        }));
-        let ins = [narrow.two, narrow.two, T::Pred];
-        cases.push(Case::new(
-            format!("set.lt.xor.{pair}.{pair} $d, $a, $b, $c;"),
-            &ins,
-            narrow.two,
-            move |v| {
-                let truth = |holds: bool| if holds != (v[2] != 0) { one(1.0) } else { 0 };
-                truth(half(v, 0)) | (truth(half(v, 16)) << 16)
-            },
-        ));
-        cases.push(Case::new(format!("set.lt.and.u32.{pair} $d, $a, $b, !$c;"), &ins, T::I32, move |v| {
-            let truth = |holds: bool| if holds && v[2] == 0 { 0xffff } else { 0 };
-            truth(half(v, 0)) | (truth(half(v, 16)) << 16)
-        }));
-        cases.push(Case::new(format!("setp.lt.and.{pair} $d|_, $a, $b, $c;"), &ins, T::Pred, move |v| {
-            u64::from(half(v, 0) && v[2] != 0)
-        }));
-        let ins = [narrow.one, narrow.one, T::Pred];
-        cases.push(Case::new(
-            format!("set.lt.{0}.{0} $d, $a, $b;", narrow.name),
-            &ins[..2],
-            narrow.one,
-            move |v| {
-                if half(v, 0) { one(1.0) } else { 0 }
-            },
-        ));
-        cases.push(Case::new(
-            format!("set.lt.xor.u16.{} $d, $a, $b, $c;", narrow.name),
-            &ins,
-            T::I16,
-            move |v| {
-                if half(v, 0) != (v[2] != 0) { 0xffff } else { 0 }
-            },
-        ));
-        cases.push(Case::new(
-            format!("set.lt.or.u32.{} $d, $a, $b, $c;", narrow.name),
-            &ins,
-            T::I32,
-            move |v| {
-                if half(v, 0) || v[2] != 0 { 0xffff_ffff } else { 0 }
-            },
-        ));
-        for (name, function, digits) in [
-            ("ex2.approx", f64::exp2 as fn(f64) -> f64, if narrow.name == "f16" { 9.9 } else { 7.0 }),
-            ("tanh.approx", f64::tanh, if narrow.name == "f16" { 10.987 } else { 8.0 }),
-        ] {
-            let ftz = if narrow.name == "bf16" && name == "ex2.approx" { ".ftz" } else { "" };
-            let max = (narrow.value)(if narrow.name == "f16" { 0x7bff } else { 0x7f7f });
-            cases.push(Case::with(
-                format!("{name}{ftz}.{} $d, $a;", narrow.name),
-                &[narrow.one],
-                narrow.one,
-                move |v| {
-                    let result = function(value(v[0]));
-                    if result > max {
-                        return Expect::OneOf(vec![one(f64::INFINITY), one(max)]);
-                    }
-                    // Below the smallest normal number `.ftz` gives zero, and steps are coarse.
-                    let coarse =
-                        if narrow_is_half(max) { 2f64.powi(-24) } else { f64::from(f32::MIN_POSITIVE) };
-                    Expect::Near(result, (result.abs() * 2f64.powf(-digits)).max(coarse))
-                },
-            ));
-        }
+        compared_in_pairs(narrow, &mut cases);
+        compared(narrow, &mut cases);
+        approximated(narrow, &mut cases);
     }
     cases
+}
+
+/// Whether one half of the first operand is less than that of the second.
+fn is_less(narrow: &'static Narrow) -> impl Fn(&[u64], u32) -> bool + Copy + Send + Sync {
+    move |v: &[u64], shift: u32| {
+        (narrow.value)((v[0] >> shift) & 0xffff) < (narrow.value)((v[1] >> shift) & 0xffff)
+    }
+}
+
+fn compared_in_pairs(narrow: &'static Narrow, cases: &mut Vec<Case>) {
+    let (one, half) = (narrow.bits, is_less(narrow));
+    let ins = [narrow.two, narrow.two];
+    cases.push(Case::new(format!("setp.lt.{} $d|_, $a, $b;", narrow.pair), &ins, T::Pred, move |v| {
+        u64::from(half(v, 0))
+    }));
+    cases.push(Case::new(
+        format!("{{ .reg .pred x; setp.lt.{} x|$d, $a, $b; }}", narrow.pair),
+        &ins,
+        T::Pred,
+        move |v| u64::from(half(v, 16)),
+    ));
+    let pair = narrow.pair;
+    cases.push(Case::new(format!("set.lt.{pair}.{pair} $d, $a, $b;"), &ins, narrow.two, move |v| {
+        let truth = |holds: bool| if holds { one(1.0) } else { 0 };
+        truth(half(v, 0)) | (truth(half(v, 16)) << 16)
+    }));
+    cases.push(Case::new(format!("set.lt.u32.{pair} $d, $a, $b;"), &ins, T::I32, move |v| {
+        let truth = |holds: bool| if holds { 0xffff } else { 0 };
+        truth(half(v, 0)) | (truth(half(v, 16)) << 16)
+    }));
+    let ins = [narrow.two, narrow.two, T::Pred];
+    cases.push(Case::new(format!("set.lt.xor.{pair}.{pair} $d, $a, $b, $c;"), &ins, narrow.two, move |v| {
+        let truth = |holds: bool| if holds != (v[2] != 0) { one(1.0) } else { 0 };
+        truth(half(v, 0)) | (truth(half(v, 16)) << 16)
+    }));
+    cases.push(Case::new(format!("set.lt.and.u32.{pair} $d, $a, $b, !$c;"), &ins, T::I32, move |v| {
+        let truth = |holds: bool| if holds && v[2] == 0 { 0xffff } else { 0 };
+        truth(half(v, 0)) | (truth(half(v, 16)) << 16)
+    }));
+    cases.push(Case::new(format!("setp.lt.and.{pair} $d|_, $a, $b, $c;"), &ins, T::Pred, move |v| {
+        u64::from(half(v, 0) && v[2] != 0)
+    }));
+}
+
+fn compared(narrow: &'static Narrow, cases: &mut Vec<Case>) {
+    let (one, half) = (narrow.bits, is_less(narrow));
+    let ins = [narrow.one, narrow.one, T::Pred];
+    cases.push(Case::new(
+        format!("set.lt.{0}.{0} $d, $a, $b;", narrow.name),
+        &ins[..2],
+        narrow.one,
+        move |v| {
+            if half(v, 0) { one(1.0) } else { 0 }
+        },
+    ));
+    cases.push(Case::new(
+        format!("set.lt.xor.u16.{} $d, $a, $b, $c;", narrow.name),
+        &ins,
+        T::I16,
+        move |v| {
+            if half(v, 0) != (v[2] != 0) { 0xffff } else { 0 }
+        },
+    ));
+    cases.push(Case::new(format!("set.lt.or.u32.{} $d, $a, $b, $c;", narrow.name), &ins, T::I32, move |v| {
+        if half(v, 0) || v[2] != 0 { 0xffff_ffff } else { 0 }
+    }));
+}
+
+fn approximated(narrow: &'static Narrow, cases: &mut Vec<Case>) {
+    let (value, one) = (narrow.value, narrow.bits);
+    for (name, function, digits) in [
+        ("ex2.approx", f64::exp2 as fn(f64) -> f64, if narrow.name == "f16" { 9.9 } else { 7.0 }),
+        ("tanh.approx", f64::tanh, if narrow.name == "f16" { 10.987 } else { 8.0 }),
+    ] {
+        let ftz = if narrow.name == "bf16" && name == "ex2.approx" { ".ftz" } else { "" };
+        let max = (narrow.value)(if narrow.name == "f16" { 0x7bff } else { 0x7f7f });
+        cases.push(Case::with(
+            format!("{name}{ftz}.{} $d, $a;", narrow.name),
+            &[narrow.one],
+            narrow.one,
+            move |v| {
+                let result = function(value(v[0]));
+                if result > max {
+                    return Expect::OneOf(vec![one(f64::INFINITY), one(max)]);
+                }
+                // Below the smallest normal number `.ftz` gives zero, and steps are coarse.
+                let coarse = if narrow_is_half(max) { 2f64.powi(-24) } else { f64::from(f32::MIN_POSITIVE) };
+                Expect::Near(result, (result.abs() * 2f64.powf(-digits)).max(coarse))
+            },
+        ));
+    }
 }
 
 fn narrow_is_half(max: f64) -> bool {

@@ -70,6 +70,7 @@ impl Machine {
         let extensions = String::from_utf8_lossy(&bytes(CL_DEVICE_EXTENSIONS)).into_owned();
         let options = Options {
             arenas: vec![(BASE, ARENA_BYTES)],
+            heap: false,
             check: false,
             fp64: number(CL_DEVICE_DOUBLE_FP_CONFIG) != 0,
             int64_atomics: extensions.contains("cl_khr_int64_base_atomics")

@@ -21,6 +21,24 @@ fn vectors_are_added_with_a_tail() {
     );
 }
 
+/// The branches know their condition from before the barrier, so nothing but the barrier stands before them.
+#[test]
+fn threads_part_right_behind_a_barrier() {
+    run(
+        "setp.ne.u32 %p1, %t, 0; mov.u32 %r5, 0; setp.gt.u32 %p5, %n, 3; setp.eq.u32 %p6, %t, 0; and.pred %p7, %p5, %p6; not.pred %p8, %p7;
+         LOOP: @%p1 bra MEET; st.volatile.global.u32 [%out+8], %r5; MEET: bar.sync 0; @%p8 bra FIRST;
+         MORE: ld.volatile.global.u32 %r2, [%out]; add.u32 %r2, %r2, 1; st.volatile.global.u32 [%out], %r2; and.b32 %r3, %r2, 1; setp.eq.u32 %p2, %r3, 1; @%p2 bra MORE;
+         FIRST: bar.sync 0; @%p1 bra SECOND; ld.volatile.global.u32 %r2, [%out+4]; add.u32 %r2, %r2, 1; st.volatile.global.u32 [%out+4], %r2;
+         SECOND: add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, %n; @%p3 bra LOOP; ret;",
+        &[],
+        50,
+        1,
+        33,
+        2,
+        |machine, counts| assert_eq!(counts, [100, 50], "{}", machine.name),
+    );
+}
+
 /// Tiles in shared memory, two barriers in a loop with a branch around it, as nvcc writes the example of CUDA's samples.
 const MATRIX: &str = "
 .visible .entry mm(.param .u64 c, .param .u64 a, .param .u64 b, .param .u64 n)

@@ -76,6 +76,38 @@ uint ps_bound(__global uchar *arena, ulong control, uint offset, uint bytes, uin
     ps_fault(arena + (control - ARENA_BASE), offset <= limit && bytes <= limit - offset ? 2u : 1u, offset, line);
     return 0;
 }
+//@ ps_apart
+// PoCL takes a branch that is the first thing behind a barrier for one that all threads of the block take alike, and asks one of them. This
+// stands between, and cannot be left out.
+#ifdef POCL_DEVICE_ADDRESS_BITS
+#define ps_apart() __asm__ __volatile__("")
+#else
+#define ps_apart()
+#endif
+//@ ps_nanosleep
+// Gives way to other threads of this core: what a loop waits for may have to run there. A sleep is for who has found that giving way takes
+// long: the system wakes it some 50 us later. Where no way is known, waits last as long as the system lets a thread run.
+#if defined(cl_intel_vec_len_hint) && defined(__SPIR64__)
+// Intel's runtime for CPUs resolves what its process has.
+int sched_yield(void);
+int usleep(uint);
+void ps_nanosleep(uint ns) {
+    if (ns < 10000u) sched_yield();
+    else usleep(1);
+}
+#elif defined(__linux__) && defined(__x86_64__)
+void ps_nanosleep(uint ns) {
+    long result, wanted[2] = {0, 1};
+    if (ns < 10000u) __asm__ __volatile__("syscall" : "=a"(result) : "a"(24L) : "rcx", "r11", "memory");
+    else __asm__ __volatile__("syscall" : "=a"(result) : "a"(35L), "D"(wanted), "S"(0L) : "rcx", "r11", "memory");
+}
+#elif defined(__linux__) && defined(__aarch64__)
+void ps_nanosleep(uint ns) {
+    __asm__ __volatile__("mov x8, #124\n\tsvc #0" : : : "x0", "x8", "memory");
+}
+#else
+void ps_nanosleep(uint ns) { (void)ns; }
+#endif
 //@ ps_clock
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_readcyclecounter)

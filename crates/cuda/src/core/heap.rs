@@ -1,0 +1,336 @@
+//! Symmetric heaps over CUDA devices: memory that kernels of several devices store into. `include/penstock_cuda.h` is their interface.
+//!
+//! A heap's address is the same number on all of its devices, and names what each sees of it: translated kernels have a window of
+//! addresses for heaps, and each launch gets the view of its device as an argument. Which heap that is, is found among the
+//! launch's parameters.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use penstock_client::{Error, Event, HeapLaunch, HeapOptions, Queue, Range, Target, Want};
+use penstock_cuda_sys::driver::*;
+use penstock_ptx::translate::{HEAP_BYTES_MAX, HEAP_WINDOW};
+use penstock_wire::Status;
+
+use super::context::Context;
+use super::device::Device;
+use super::launch::Shape;
+use super::module::Function;
+use super::stream::Stream;
+use crate::edge::{CuResult, Object, new_number, of_error, of_status, publish};
+
+/// Heaps that a process can have: as many as the window of addresses has room for.
+const HEAPS_MAX: usize = 64;
+
+/// How far a heap's number is shifted in its address.
+const NUMBER_SHIFT: u32 = HEAP_BYTES_MAX.trailing_zeros();
+
+/// What a program's handle of a heap points to by its type.
+#[derive(Debug)]
+pub enum PenstockHeap {}
+
+/// Behind a `penstockHeap`.
+pub(crate) struct Heap {
+    number: u64,
+    /// Where it is in [`HEAPS`].
+    slot: usize,
+    pub(crate) pool: Arc<penstock_client::Heap>,
+    devices: Vec<Arc<Device>>,
+    /// By PE: for reads and writes, in the order of no stream.
+    queues: Vec<Arc<Queue>>,
+}
+
+/// The heaps of the process, by the number in their addresses.
+static HEAPS: RwLock<[Option<Arc<Heap>>; HEAPS_MAX]> = RwLock::new([const { None }; HEAPS_MAX]);
+
+/// How many there are: launches look here first.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Held while kernels of several contexts are started together: two who lock the same contexts would wait for each other else.
+static TOGETHER: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// What the last function of the interface that failed in this thread had to say.
+    static TEXT: RefCell<CString> = RefCell::default();
+}
+
+/// Keeps a sentence for the program. The code for it.
+pub(crate) fn tell(code: CUresult, text: &str) -> CUresult {
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    _ = TEXT.try_with(|last| last.replace(text));
+    code
+}
+
+/// What [`tell`] has kept in this thread. It stays until the next sentence.
+pub(crate) fn told() -> *const c_char {
+    TEXT.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// The code for an error of the pool, whose sentence is kept.
+fn of(error: &Error, refused: CUresult) -> CUresult {
+    let code = match error {
+        Error::Heap { status: Status::INVALID_OPERATION, .. } => refused,
+        other => of_error(other),
+    };
+    tell(code, &error.to_string())
+}
+
+/// Whether an address is in the window of heaps.
+pub(crate) fn is_address(address: u64) -> bool {
+    address / HEAP_WINDOW == 1
+}
+
+/// Whether the process has heaps.
+#[inline]
+pub(crate) fn are_there() -> bool {
+    COUNT.load(Ordering::Acquire) > 0
+}
+
+/// The heap whose address is among the parameters of a launch.
+///
+/// # Errors
+/// There are two.
+pub(crate) fn among(params: &[u8]) -> CuResult<Option<Arc<Heap>>> {
+    let mut found: Option<Arc<Heap>> = None;
+    for word in params.as_chunks::<8>().0 {
+        let address = u64::from_le_bytes(*word);
+        let Some(heap) = of_address(address) else { continue };
+        if found.as_ref().is_some_and(|known| known.slot != heap.slot) {
+            return Err(tell(
+                CUDA_ERROR_INVALID_VALUE,
+                "a launch has two heaps among its parameters; a kernel can have one",
+            ));
+        }
+        found = Some(heap);
+    }
+    Ok(found)
+}
+
+fn of_address(address: u64) -> Option<Arc<Heap>> {
+    if !is_address(address) {
+        return None;
+    }
+    let slot = usize::try_from((address - HEAP_WINDOW) >> NUMBER_SHIFT).ok()?;
+    HEAPS.read().unwrap_or_else(PoisonError::into_inner).get(slot)?.clone()
+}
+
+/// One kernel of a collective launch.
+pub(crate) struct One {
+    pub(crate) function: Arc<Function>,
+    pub(crate) context: Arc<Context>,
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) shape: Shape,
+    /// Its parameters, as the kernel has them.
+    pub(crate) params: Vec<u8>,
+}
+
+impl Object for Heap {
+    type Raw = PenstockHeap;
+    const INVALID: CUresult = CUDA_ERROR_INVALID_HANDLE;
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Heap {
+    /// A heap of `bytes` on each of `devices`, of which the first is PE 0. Waits for the nodes.
+    pub(crate) fn create(
+        devices: Vec<Arc<Device>>,
+        bytes: u64,
+        timeout: Option<Duration>,
+        force_proxy: Option<bool>,
+    ) -> CuResult<Arc<Self>> {
+        let mut options = HeapOptions { force_proxy, ..HeapOptions::default() };
+        if let Some(timeout) = timeout {
+            options.timeout = timeout;
+        }
+        // Half of what there are addresses for: the rest is for what is beside the parts.
+        if bytes.saturating_mul(devices.len() as u64) > HEAP_BYTES_MAX / 2 {
+            let text =
+                format!("a heap of {bytes} bytes on each of {} devices has no addresses", devices.len());
+            return Err(tell(CUDA_ERROR_OUT_OF_MEMORY, &text));
+        }
+        let seats: Vec<_> = devices.iter().map(|device| (&device.context, &device.pool)).collect();
+        let pool = penstock_client::Heap::create_over(&seats, bytes, options);
+        let pool = pool.map_err(|error| of(&error, CUDA_ERROR_NOT_SUPPORTED))?;
+        let queues = devices.iter().map(|device| Stream::queue_on(device)).collect::<CuResult<Vec<_>>>()?;
+        let mut heaps = HEAPS.write().unwrap_or_else(PoisonError::into_inner);
+        let free = heaps.iter_mut().enumerate().find(|(_, heap)| heap.is_none());
+        let (slot, place) = free.ok_or_else(|| {
+            tell(
+                CUDA_ERROR_OUT_OF_MEMORY,
+                "the process has 64 heaps, which is all that there are addresses for; close one first",
+            )
+        })?;
+        let heap = Arc::new(Self { number: new_number(), slot, pool, devices, queues });
+        *place = Some(heap.clone());
+        COUNT.fetch_add(1, Ordering::AcqRel);
+        publish(&heap);
+        Ok(heap)
+    }
+
+    /// The program has no handle of it any more. Kernels that run keep it until they have ended.
+    pub(crate) fn close(&self) -> CuResult {
+        crate::edge::forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+        let mut heaps = HEAPS.write().unwrap_or_else(PoisonError::into_inner);
+        let gone = heaps.get_mut(self.slot).and_then(Option::take);
+        drop(heaps);
+        if gone.is_some() {
+            COUNT.fetch_sub(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Its address: on each of its devices that of the own view.
+    pub(crate) fn address(&self) -> u64 {
+        HEAP_WINDOW + ((self.slot as u64) << NUMBER_SHIFT)
+    }
+
+    /// Bytes of each part.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.pool.bytes()
+    }
+
+    /// How many PEs it has.
+    pub(crate) fn count(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// The device of a PE.
+    pub(crate) fn device(&self, pe: u32) -> CuResult<&Arc<Device>> {
+        self.devices.get(pe as usize).ok_or_else(|| self.no_pe(pe))
+    }
+
+    fn no_pe(&self, pe: u32) -> CUresult {
+        tell(CUDA_ERROR_INVALID_VALUE, &format!("there is no PE {pe}; the heap has {}", self.count()))
+    }
+
+    fn queue(&self, pe: u32) -> CuResult<&Arc<Queue>> {
+        self.queues.get(pe as usize).ok_or_else(|| self.no_pe(pe))
+    }
+
+    /// How PE `from` reaches PE `to`.
+    pub(crate) fn path(&self, from: u32, to: u32) -> CuResult<penstock_wire::describe::HeapPath> {
+        let row = self.pool.paths().get(from as usize).ok_or_else(|| self.no_pe(from))?;
+        row.get(to as usize).copied().ok_or_else(|| self.no_pe(to))
+    }
+
+    /// Writes into a PE's part, and waits until that is done.
+    pub(crate) fn write(&self, pe: u32, offset: u64, bytes: &[u8]) -> CuResult {
+        let queue = self.queue(pe)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.await_end(self.pool.write(queue, offset, bytes, &[], Want::Event))
+    }
+
+    /// Reads from a PE's part, and waits until that is done.
+    pub(crate) fn read(&self, pe: u32, range: Range, target: Box<dyn Target>) -> CuResult {
+        let queue = self.queue(pe)?;
+        if range.size == 0 {
+            return Ok(());
+        }
+        self.await_end(self.pool.read(queue, range, target, &[]))
+    }
+
+    fn await_end(&self, sent: Result<Option<Event>, Error>) -> CuResult {
+        let event = sent.map_err(|error| of(&error, CUDA_ERROR_INVALID_VALUE))?;
+        let status = event.map_or(Status::OK, |event| event.wait());
+        if !status.is_error() {
+            return Ok(());
+        }
+        Err(tell(of_status(status), &format!("a copy to or from the heap failed: {status}")))
+    }
+
+    /// Ends all waits of kernels, now and later, until [`Heap::reset`].
+    pub(crate) fn abort(&self, reason: &str) -> CuResult {
+        self.pool.abort(reason).map_err(|error| of(&error, CUDA_ERROR_INVALID_VALUE))
+    }
+
+    /// Why it was aborted, if it was. Asks the nodes.
+    pub(crate) fn aborted(&self) -> Option<String> {
+        self.pool.aborted()
+    }
+
+    /// Makes it usable again after an abort or a timeout.
+    pub(crate) fn reset(&self) -> CuResult {
+        self.pool.reset().map_err(|error| of(&error, CUDA_ERROR_DEVICE_UNAVAILABLE))
+    }
+
+    /// Starts one kernel on each of its devices, all at the same time, or none.
+    pub(crate) fn launch(&self, all: &[One]) -> CuResult {
+        let _together: MutexGuard<'_, ()> = TOGETHER.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of one device there is one: so no lock below is taken twice.
+        for (at, one) in all.iter().enumerate() {
+            let ordinal = one.context.device.ordinal;
+            if all.iter().take(at).any(|other| other.context.device.ordinal == ordinal) {
+                let text = format!(
+                    "device {ordinal} has two of the kernels; a device is one PE, and gets one kernel"
+                );
+                return Err(tell(CUDA_ERROR_INVALID_VALUE, &text));
+            }
+            if among(&one.params)?.is_none_or(|heap| heap.slot != self.slot) {
+                let text = format!(
+                    "kernel {} has not this heap among its parameters, so it could meet nobody",
+                    one.function.entry().name
+                );
+                return Err(tell(CUDA_ERROR_INVALID_VALUE, &text));
+            }
+        }
+        let mut held: Vec<_> = all
+            .iter()
+            .map(|one| one.function.bound_with_heap.lock().unwrap_or_else(PoisonError::into_inner))
+            .collect();
+        let mut bound = Vec::with_capacity(all.len());
+        for (one, held) in all.iter().zip(&mut held) {
+            let made = one.function.prepare(held, &one.shape, &one.params, self);
+            bound.push(made.map_err(|code| {
+                tell(code, &format!("kernel {} can not be started in this form", one.function.entry().name))
+            })?);
+        }
+        let launches: Vec<HeapLaunch<'_>> = all
+            .iter()
+            .zip(&bound)
+            .map(|(one, bound)| (&*one.stream.queue, &*bound.kernel, one.shape.space()))
+            .collect();
+        let parts: Vec<_> = all.iter().map(|one| (&*one.context, &*one.stream)).collect();
+        let sent = Context::issue_together(&parts, |waits| self.pool.launch_each(&launches, waits).map(drop));
+        for bound in &bound {
+            bound.forget_heap();
+        }
+        match sent.map_err(|code| tell(code, "a context of one of the devices has failed before"))? {
+            Ok(()) => Ok(()),
+            // "... too many blocks in cooperative launch": all that this interface has for kernels that can not run together.
+            Err(error) => Err(of(&error, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_heaps_are_nobody_elses() {
+        assert!(is_address(HEAP_WINDOW) && is_address(HEAP_WINDOW + 64 * HEAP_BYTES_MAX - 1));
+        for other in
+            [0, 0x7fff_ffff_ffff, super::super::address::first(63) + (1 << 42) - 1, 2 * HEAP_WINDOW, 1 << 56]
+        {
+            assert!(!is_address(other), "{other:#x}");
+        }
+        // The window is as large as all heaps together.
+        assert_eq!(HEAP_BYTES_MAX * HEAPS_MAX as u64, HEAP_WINDOW);
+    }
+
+    #[test]
+    fn a_sentence_stays_until_the_next_one() {
+        assert_eq!(tell(CUDA_ERROR_INVALID_VALUE, "why\0not"), CUDA_ERROR_INVALID_VALUE);
+        // SAFETY: a string of this thread.
+        let text = unsafe { std::ffi::CStr::from_ptr(told()) };
+        assert_eq!(text, c"why not");
+    }
+}
