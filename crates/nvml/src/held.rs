@@ -98,12 +98,15 @@ mod tests {
     fn who_waits_keeps_nobody_else_waiting() {
         static HELD: Held<u32> = Held::new();
         HELD.init(|| Ok(5)).unwrap();
-        let ((go, goes), (done, is_done)) = (mpsc::channel::<()>(), mpsc::channel());
+        let ((go, goes), (done, is_done), (got, has_got)) =
+            (mpsc::channel::<()>(), mpsc::channel(), mpsc::channel());
         let slow = thread::spawn(move || {
             let value = HELD.get().unwrap();
+            got.send(()).unwrap();
             goes.recv().unwrap();
             *value
         });
+        has_got.recv().unwrap();
         let quick = thread::spawn(move || done.send(HELD.get().map(|value| *value)));
         assert_eq!(is_done.recv_timeout(Duration::from_secs(10)), Ok(Ok(5)));
         // It stays for who asks it still.
