@@ -243,14 +243,20 @@ bool can_not()
 #define NEEDS_TWO()                                                                                                                            \
     if (can_not()) SKIP("needs two devices of a pool: tests/cuda/run.sh --on two")
 
+// One work-group on both devices, whose kernel counts the rounds that were right.
+void all_rounds(Pair &both, const void *kernel, unsigned threads, unsigned long long rounds, std::vector<void *> more)
+{
+    REQUIRE_CU(both.clear());
+    REQUIRE_CU(both.launch(kernel, 1, threads, std::move(more)));
+    REQUIRE(both.wait());
+    for (unsigned pe = 0; pe < pes; pe++) EXPECT_EQUAL(both.result(pe), static_cast<long long>(rounds));
+}
+
 void ping_pong_on(Pair &both)
 {
     for (const unsigned long long bytes : {8ull, 256ull, 65'536ull}) {
         unsigned long long rounds = bytes > 1000 ? 50 : 1'000, size = bytes;
-        REQUIRE_CU(both.clear());
-        REQUIRE_CU(both.launch(reinterpret_cast<const void *>(ping_pong), 1, 1, {&rounds, &size}));
-        REQUIRE(both.wait());
-        for (unsigned pe = 0; pe < pes; pe++) EXPECT_EQUAL(both.result(pe), static_cast<long long>(rounds));
+        all_rounds(both, reinterpret_cast<const void *>(ping_pong), 1, rounds, {&rounds, &size});
     }
 }
 
@@ -283,10 +289,7 @@ TEST(blocks_put_together_and_the_signal_comes_last)
     REQUIRE_CU(both.code);
     for (unsigned threads : {1u, 64u}) {
         unsigned long long rounds = 200, bytes = 8'200;
-        REQUIRE_CU(both.clear());
-        REQUIRE_CU(both.launch(reinterpret_cast<const void *>(block_puts), 1, threads, {&rounds, &bytes}));
-        REQUIRE(both.wait());
-        for (unsigned pe = 0; pe < pes; pe++) EXPECT_EQUAL(both.result(pe), static_cast<long long>(rounds));
+        all_rounds(both, reinterpret_cast<const void *>(block_puts), threads, rounds, {&rounds, &bytes});
     }
 }
 
@@ -297,10 +300,7 @@ TEST(barriers_keep_rounds_apart)
     REQUIRE_CU(both.code);
     unsigned long long rounds = 500;
     for (unsigned threads : {1u, 33u}) {
-        REQUIRE_CU(both.clear());
-        REQUIRE_CU(both.launch(reinterpret_cast<const void *>(barriers), 1, threads, {&rounds}));
-        REQUIRE(both.wait());
-        for (unsigned pe = 0; pe < pes; pe++) EXPECT_EQUAL(both.result(pe), static_cast<long long>(rounds));
+        all_rounds(both, reinterpret_cast<const void *>(barriers), threads, rounds, {&rounds});
     }
 }
 

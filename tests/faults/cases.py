@@ -135,12 +135,7 @@ def kill_daemons(times, kind, folder):
         node.daemon.kill()
         node.daemon.wait()
         # The load ends by itself after 2 seconds: right, or with an error in time.
-        try:
-            client.process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            client.kill()
-            raise Fault(f"a client hangs after the daemon's end: {client.lines[-3:]}") from None
-        client.reader.join(2)
+        client.must_end(PATIENCE_S, "a client hangs after the daemon's end")
         if client.process.returncode < 0 or any("wrong" in line for line in client.lines):
             raise Fault(f"a client ended with {client.process.returncode}: {client.lines[-3:]}")
         late = [stamp for line, stamp in zip(client.lines, client.stamps) if line.startswith("error") and stamp - since > ERROR_WITHIN_S + FULL_MACHINE_S]
@@ -388,11 +383,7 @@ def wrong_keys(times, kind, folder):
                 right, node.env["PENSTOCK_KEY"] = node.env["PENSTOCK_KEY"], key
                 client = node.client("check")
                 node.env["PENSTOCK_KEY"] = right
-                try:
-                    client.process.wait(PATIENCE_S)
-                except subprocess.TimeoutExpired:
-                    client.kill()
-                    raise Fault("a client with a wrong key hangs") from None
+                client.must_end(PATIENCE_S, "a client with a wrong key hangs")
                 if client.process.returncode == 0:
                     raise Fault(f"a client with key {key} was served")
         node.must_serve()

@@ -138,14 +138,18 @@ class Client:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def must_be_right(self, patience_s):
-        """Ends by itself, with right results."""
+    def must_end(self, patience_s, fault):
+        """Ends by itself; what it printed is read."""
         try:
             self.process.wait(patience_s)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise Fault(f"a client hangs: {self.lines[-3:]}") from None
+            raise Fault(f"{fault}: {self.lines[-3:]}") from None
         self.reader.join(2)
+
+    def must_be_right(self, patience_s):
+        """Ends by itself, with right results."""
+        self.must_end(patience_s, "a client hangs")
         if self.process.returncode != 0:
             raise Fault(f"a client ended with {self.process.returncode}: {self.lines[-3:]}")
 

@@ -55,6 +55,15 @@ fn heap(client: &mut Client) -> Id<kind::Heap> {
     heap
 }
 
+/// A client with a context, a queue in it, and a heap.
+fn with_heap() -> (Client, Id<kind::Context>, Id<kind::Queue>, Id<kind::Heap>) {
+    let mut client = Client::rings();
+    let context = client.context();
+    let queue = client.queue(context, 0);
+    let heap = heap(&mut client);
+    (client, context, queue, heap)
+}
+
 /// Its view and the PE's part.
 fn view(
     client: &mut Client,
@@ -69,10 +78,7 @@ fn view(
 
 #[test]
 fn a_kernel_gets_the_view_and_transfers_the_part() {
-    let mut client = Client::rings();
-    let context = client.context();
-    let queue = client.queue(context, 0);
-    let heap = heap(&mut client);
+    let (mut client, context, queue, heap) = with_heap();
     let (view, part) = view(&mut client, heap, context);
     assert_eq!(client.read(queue, part, BYTES), vec![0; BYTES as usize]);
     let written = client.write(queue, part, 8, &[7; 16]);
@@ -107,10 +113,7 @@ fn a_kernel_gets_the_view_and_transfers_the_part() {
 
 #[test]
 fn nothing_but_kernels_reaches_a_view() {
-    let mut client = Client::rings();
-    let context = client.context();
-    let queue = client.queue(context, 0);
-    let heap = heap(&mut client);
+    let (mut client, context, queue, heap) = with_heap();
     let (view, part) = view(&mut client, heap, context);
     let event = client.read_waiting(queue, view, 8, &[]);
     assert_eq!(client.status(event), Status::INVALID_MEM_OBJECT.0);
@@ -129,10 +132,7 @@ fn nothing_but_kernels_reaches_a_view() {
 
 #[test]
 fn an_abort_is_told_and_a_reset_undoes_it() {
-    let mut client = Client::rings();
-    let context = client.context();
-    let queue = client.queue(context, 0);
-    let heap = heap(&mut client);
+    let (mut client, context, queue, heap) = with_heap();
     let (view, _) = view(&mut client, heap, context);
     let status = |client: &mut Client| {
         sentence(&client.request(to_worker::HeapStatus { request: Id::NONE, heap }, &[]))
@@ -154,10 +154,7 @@ fn an_abort_is_told_and_a_reset_undoes_it() {
 
 #[test]
 fn a_launch_that_fails_aborts_the_heap() {
-    let mut client = Client::rings();
-    let context = client.context();
-    let queue = client.queue(context, 0);
-    let heap = heap(&mut client);
+    let (mut client, context, queue, heap) = with_heap();
     let (view, _) = view(&mut client, heap, context);
     let kernel = client.kernel(context, SOURCE, "store");
     let event = client.id();
@@ -171,10 +168,7 @@ fn a_launch_that_fails_aborts_the_heap() {
 
 #[test]
 fn a_launch_that_fails_before_the_driver_sees_it_aborts_the_heap() {
-    let mut client = Client::rings();
-    let context = client.context();
-    let queue = client.queue(context, 0);
-    let heap = heap(&mut client);
+    let (mut client, context, queue, heap) = with_heap();
     let (view, _) = view(&mut client, heap, context);
     let kernel = client.kernel(context, SOURCE, "spin");
     let set = [Arg::Mem(view), Arg::Bytes(&ABORT_WORD.to_le_bytes())];
@@ -196,10 +190,7 @@ fn a_launch_that_fails_before_the_driver_sees_it_aborts_the_heap() {
 
 #[test]
 fn a_view_that_a_question_set_is_known_to_the_next_launch() {
-    let mut client = Client::rings();
-    let context = client.context();
-    let queue = client.queue(context, 0);
-    let heap = heap(&mut client);
+    let (mut client, context, queue, heap) = with_heap();
     let (view, _) = view(&mut client, heap, context);
     let kernel = client.kernel(context, SOURCE, "spin");
     // CL_KERNEL_WORK_GROUP_SIZE, with the arguments that have changed.
@@ -233,10 +224,7 @@ fn a_view_that_a_question_set_is_known_to_the_next_launch() {
 
 #[test]
 fn a_session_that_ends_ends_the_waits_of_its_kernels() {
-    let mut client = Client::rings();
-    let context = client.context();
-    let queue = client.queue(context, 0);
-    let heap = heap(&mut client);
+    let (mut client, context, queue, heap) = with_heap();
     let (view, _) = view(&mut client, heap, context);
     let kernel = client.kernel(context, SOURCE, "spin");
     let event = client.id();

@@ -38,6 +38,8 @@
  * PEs reach each other by stores, or, on other nodes, by a proxy: then verbs write entries into a ring that a thread of the host
  * empties. The verbs and their meaning are the same. Store-only programming is fast on both; ggas_ptr tells which one it is.
  *
+ * One long file on purpose: a program includes it by its name alone, also where no kernel compiler can find a second one.
+ *
  * Offsets are not checked by stores: keep them within the part, as with any pointer. The proxy checks, and ends the heap.
  */
 #ifndef GGAS_H

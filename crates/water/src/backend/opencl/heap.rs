@@ -11,14 +11,73 @@ use penstock_ggas::layout::{FLAGS_BYTES, HEAD_BYTES, stride};
 use penstock_ggas::{Heap, HeapError, Plan, TIMEOUT_DEFAULT, View};
 use rustc_hash::FxHashMap;
 
-use crate::backend::Failure;
-use crate::command::{ObjectId, Rank};
+use super::{News, OpenCl, ring, tell};
+use crate::backend::{Ended, Failure, Operation};
+use crate::command::{Arg, CommandId, ObjectId, Rank, Times};
 use crate::error::code;
 use crate::heap::meet::{Meeting, Missed};
 use crate::heap::{HeapPlan, Path, Word};
 
 /// `CL_MEM_READ_WRITE`.
 const READ_WRITE: u64 = 1;
+
+/// What the back end does with heaps; what it keeps of them is in [`Heaps`].
+impl OpenCl {
+    /// Makes a heap in a thread of its own: it waits for other ranks.
+    pub(super) fn make_heap(&mut self, id: CommandId, plan: &HeapPlan, member: u32) -> Result<(), Failure> {
+        let refused = |message: &str| Failure {
+            code: code::OUT_OF_HOST_MEMORY,
+            message: format!("cannot make the heap: {message}"),
+            log: String::new(),
+        };
+        let rank = plan.members().get(member as usize).copied().unwrap_or_default();
+        let mut seats = Vec::new();
+        for (pe, index) in plan.own(rank) {
+            let slot = self.slot(index)?;
+            let object_max = self.infos.get(index as usize).map_or(0, super::about::object_max);
+            let (device, context) = (slot.device.clone(), slot.context.clone());
+            seats.push(Seat { pe, index, device, context, object_max });
+        }
+        let Some(words) = self.heaps.listen(plan.heap) else {
+            return Err(refused("it is being made already"));
+        };
+        let (plan, post, bell) = (plan.clone(), self.post.clone(), Arc::clone(&self.bell));
+        let work = move || {
+            let say = |news| {
+                // Nobody listens any more: the run is over.
+                _ = post.send(news);
+                ring(&bell);
+            };
+            let tell = |to, word| say(News::Word(to, plan.heap, word));
+            let made = make(&plan, member, &seats, &words, &tell);
+            say(News::Heap { id, heap: plan.heap, made });
+        };
+        let thread = std::thread::Builder::new().name("wtr-heap".into()).spawn(work);
+        thread.map(drop).map_err(|error| refused(&format!("no thread for it: {error}")))
+    }
+
+    /// Resets a heap in a thread of its own: what kernels have sent must have arrived.
+    pub(super) fn reset_heap(&self, id: CommandId, heap: ObjectId, generation: u64) -> Result<(), Failure> {
+        let (post, bell) = (self.post.clone(), Arc::clone(&self.bell));
+        self.heaps.reset(heap, generation, move |outcome| {
+            tell(&post, &bell, Ended { operation: id, outcome, times: Times::default() });
+        })
+    }
+
+    /// The heap over which an operation's kernel talks to others.
+    pub(super) fn heap_of(&self, device: u32, operation: &Operation<'_>) -> Option<Arc<Heap>> {
+        let Operation::Run { args, .. } = operation else { return None };
+        let heap = args.iter().find_map(|arg| if let Arg::Heap(heap) = arg { Some(*heap) } else { None })?;
+        self.heaps.view(heap, device).ok().map(|(heap, _)| heap)
+    }
+
+    pub(super) fn release_heap(&mut self, heap: ObjectId) {
+        for (part, _, _) in self.heaps.parts(heap) {
+            self.buffers.remove(&part);
+        }
+        self.heaps.remove(heap);
+    }
+}
 
 /// This rank's members of heaps.
 #[derive(Debug, Default)]
