@@ -29,8 +29,9 @@ pub use request::Request;
 /// found to belong together.
 pub const BATCH_NS_MAX: u64 = 200_000;
 
-/// A batch is closed when it has so many commands: planning them takes about as long as a batch waits.
-pub const BATCH_COMMANDS_MAX: usize = 4096;
+/// A batch is closed when it has so many commands: sixteen for each of 1,024 devices, so that what all of them get goes through the
+/// root's link once. It is planned in steps, between which the scheduler does other work.
+pub const BATCH_COMMANDS_MAX: usize = 1024 * 16;
 
 /// A batch is closed when its commands carry so many bytes (kernels and arguments; payload does not count).
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
