@@ -3,12 +3,24 @@
 //! The preloaded library has the program's calls of `dlopen` first (`tools/cuda/patch.c`): it notes what is loaded before, and has what is new
 //! redirected afterwards. Constructors of the new libraries have run by then, and have registered their kernels with the runtime inside: they
 //! are called once more, and register them with the one that replaces it.
+//!
+//! A library may be new to several who load at the same time: to other threads, and to a library whose constructor loads it. One of them redirects
+//! it, and the others wait until its kernels are registered.
 
+use std::cell::Cell;
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use crate::redirect::{redirect, say};
+
+/// Held by the one thread that redirects. What its constructors load is redirected by that thread, too.
+static TURN: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    static IS_OURS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// What is loaded at a time.
 #[derive(Debug)]
@@ -29,7 +41,7 @@ pub extern "C" fn penstock_cuda_loaded() -> *mut Loaded {
 /// Redirects the runtimes inside what has been loaded since, and forgets the note. Says in one line if that does not work.
 ///
 /// # Safety
-/// `before` is of [`penstock_cuda_loaded`] and was not given here yet; no other thread uses what has been loaded since.
+/// `before` is of [`penstock_cuda_loaded`] and was not given here yet; no other thread uses what has been loaded since and was not redirected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn penstock_cuda_redirect_loaded(before: *mut Loaded) {
     if before.is_null() {
@@ -37,10 +49,12 @@ pub unsafe extern "C" fn penstock_cuda_redirect_loaded(before: *mut Loaded) {
     }
     // SAFETY: made by `Box::into_raw`, and not given here before.
     let before = unsafe { Box::from_raw(before) };
+    let is_inner = IS_OURS.replace(true);
+    let turn = (!is_inner).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
     // A panic has said what it is; the program goes on without the replacement.
     _ = std::panic::catch_unwind(move || {
         for object in objects().iter().filter(|object| !before.0.contains(object)) {
-            // SAFETY: the loader says that it is there; nobody uses it yet, as the caller promises.
+            // SAFETY: the loader says that it is there; who uses it has had it redirected, as the caller promises.
             match unsafe { redirect(&object.file, object.base) } {
                 Ok(constructors) => constructors.iter().for_each(|address| {
                     let place: *const c_void =
@@ -53,6 +67,8 @@ pub unsafe extern "C" fn penstock_cuda_redirect_loaded(before: *mut Loaded) {
             }
         }
     });
+    drop(turn);
+    IS_OURS.set(is_inner);
 }
 
 /// The libraries of this process that come of files.

@@ -6,6 +6,7 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error;
 
@@ -23,6 +24,9 @@ const NEAR_BYTES: u64 = 1 << 30;
 
 /// Steps in which a free place near the program is looked for.
 const STEP_BYTES: u64 = 1 << 16;
+
+/// The tables that were made, each from its first address to behind its last.
+static TABLES: Mutex<Vec<std::ops::Range<u64>>> = Mutex::new(Vec::new());
 
 /// The lowest address that a process may use, on most systems.
 const LOWEST: u64 = 1 << 16;
@@ -75,13 +79,13 @@ pub(crate) fn say(inside: &str, error: &RedirectError) {
 }
 
 /// Redirects the runtime inside the program or library of a file, if there is one, that was loaded `base` bytes above the addresses in its file.
-/// Gives the addresses of the constructors that register its kernels.
+/// Gives the addresses of the constructors that register its kernels. What was redirected before stays as it is, and has none to give.
 ///
 /// # Errors
 /// When there is a runtime and it cannot be redirected; then nothing was.
 ///
 /// # Safety
-/// The file is loaded there, and no function of the runtime inside runs in any thread.
+/// The file is loaded there, and no function of the runtime inside runs in any thread, unless it was redirected. No other thread is here.
 pub(crate) unsafe fn redirect(file: &Path, base: u64) -> Result<Vec<u64>, RedirectError> {
     let (major, functions, registering) = match inspect(file) {
         Runtime::Inside { major, functions, registering } => (major, functions, registering),
@@ -102,9 +106,26 @@ pub(crate) unsafe fn redirect(file: &Path, base: u64) -> Result<Vec<u64>, Redire
         return Err(RedirectError::TooShort(names.join(", ")));
     }
     let jumps: Vec<Jump> = known.into_iter().map(|(_, jump)| jump).collect();
+    // SAFETY: a function of loaded code, with room for a jump.
+    if jumps.first().is_some_and(|jump| unsafe { is_redirected(jump.from) }) {
+        return Ok(Vec::new());
+    }
     // SAFETY: the addresses are those of functions that do not run, as the caller promises.
     unsafe { write(&jumps) }?;
     Ok(registering.iter().filter_map(|constructor| base.checked_add(constructor.address)).collect())
+}
+
+/// Whether a function begins with a jump into one of our tables.
+///
+/// # Safety
+/// So many bytes as a jump has can be read there.
+unsafe fn is_redirected(address: u64) -> bool {
+    let place: *const [u8; 5] = std::ptr::with_exposed_provenance(usize::try_from(address).unwrap_or(0));
+    // SAFETY: as the caller promises.
+    let [0xe9, a, b, c, d] = (unsafe { place.read_unaligned() }) else { return false };
+    let distance = i64::from(i32::from_le_bytes([a, b, c, d]));
+    let target = (address + NEAR_JUMP_BYTES).wrapping_add_signed(distance);
+    TABLES.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|table| table.contains(&target))
 }
 
 /// Whether so short a function does nothing but set a register and return: `xor`, `mov` or nothing, and `ret`.
@@ -226,6 +247,7 @@ unsafe fn write(jumps: &[Jump]) -> Result<(), RedirectError> {
         // SAFETY: as the caller promises; the pages can be written now.
         unsafe { bytes_at(jump.from, code) };
     }
+    TABLES.lock().unwrap_or_else(PoisonError::into_inner).push(table..table + bytes);
     protect(start, length, libc::PROT_READ | libc::PROT_EXEC)
 }
 
@@ -323,7 +345,9 @@ mod tests {
             let function = std::ptr::with_exposed_provenance::<c_void>(usize::try_from(place).unwrap());
             let function: extern "C" fn(u64) -> u64 = std::mem::transmute(function);
             let before = function(7);
+            assert!(!is_redirected(place));
             write(&[Jump { from: place, to: here }]).unwrap();
+            assert!(is_redirected(place), "so that it is not done twice");
             (before, function(7))
         };
         assert_eq!((before, after), (7, 1007));

@@ -149,8 +149,9 @@ INSIDE int libcudart_static_0123456789(void) { return 1; }
 INSIDE int __cudaRegisterFatBinary(void *binary) { return binary ? 7 : libcudart_static_0123456789(); }
 INSIDE int cudaMalloc(void **memory, unsigned long bytes) { *memory = 0; return (int)bytes; }
 INSIDE int cudaThreadExit(void) { __asm__ volatile(""); return 1; }
-static int registered;
-__attribute__((constructor, used)) static void module__sti____cudaRegisterAll(void) { registered = __cudaRegisterFatBinary(&registered); }
+static int registered, times;
+__attribute__((constructor, used)) static void module__sti____cudaRegisterAll(void) { times++; registered = __cudaRegisterFatBinary(&registered); }
+int how_often(void) { return times; }
 int calls(void) { void *memory; return 10000 * registered + cudaMalloc(&memory, 3) + 0 * cudaThreadExit(); }
 "#;
 
@@ -194,4 +195,71 @@ fn libraries_that_are_loaded_later_are_redirected_and_register_again() {
         Command::new(&loader).arg("/nonexistent/module.so").env("LD_PRELOAD", &patch).output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&missing.stdout).contains("/nonexistent/module.so"));
+}
+
+/// Its constructor loads a module, which is then new to both loads.
+const OUTER: &str = r#"
+#include <dlfcn.h>
+__attribute__((constructor)) static void start(void) { dlopen(MODULE, RTLD_NOW); }
+"#;
+
+/// Loads modules by a thread each, at the same time, and says how often each has registered its kernels.
+const THREADS: &str = r#"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+static pthread_barrier_t together;
+static void *load(void *name) {
+    pthread_barrier_wait(&together);
+    void *module = dlopen(name, RTLD_NOW);
+    return module ? dlsym(module, "calls") ? module : 0 : 0;
+}
+int main(int count, char **names) {
+    pthread_t threads[64];
+    void *modules[64];
+    pthread_barrier_init(&together, 0, count - 1);
+    for (int i = 1; i < count; i++) pthread_create(&threads[i], 0, load, names[i]);
+    for (int i = 1; i < count; i++) pthread_join(threads[i], &modules[i]);
+    for (int i = 1; i < count; i++) {
+        if (!modules[i]) return 1;
+        printf("%d %d\n", ((int (*)(void))dlsym(modules[i], "how_often"))(), ((int (*)(void))dlsym(modules[i], "calls"))());
+    }
+    return 0;
+}
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn what_several_load_at_the_same_time_is_redirected_once() {
+    let at = folder().join("once");
+    fs::create_dir_all(&at).unwrap();
+    let cc = |name: &str, source: &str, options: &[&str]| {
+        let (code, made) = (at.join(format!("{name}.c")), at.join(name));
+        fs::write(&code, source).unwrap();
+        run(Command::new("cc").args(["-O1", "-w"]).args(options).arg("-o").arg(&made).arg(&code));
+        made
+    };
+    let library = ["-shared", "-fPIC"];
+    let patch = folder().join("cuda/libpenstock_cudapatch.so");
+    let threads = cc("threads", THREADS, &["-pthread", "-ldl"]);
+    let module = cc("module.so", MODULE, &library);
+    let path = format!("-DMODULE=\"{}\"", module.display());
+    let outer = cc("outer.so", OUTER, &["-shared", "-fPIC", &path]);
+    let loader = cc(
+        "nested",
+        &format!(
+            "#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {{ void *module; if (!dlopen(\"{}\", RTLD_NOW)) return 1; module = dlopen(\"{}\", RTLD_NOW); printf(\"%d\", ((int (*)(void))dlsym(module, \"how_often\"))()); return 0; }}",
+            outer.display(),
+            module.display()
+        ),
+        &["-ldl"],
+    );
+    // Once with the runtime inside, when it was loaded, and once with ours.
+    assert_eq!(run(Command::new(&loader).env("LD_PRELOAD", &patch)), "2");
+    let modules: Vec<_> =
+        (0..16).map(|number| cc(&format!("module-{number}.so"), MODULE, &library)).collect();
+    for _ in 0..20 {
+        let said = run(Command::new(&threads).args(&modules).env("LD_PRELOAD", &patch));
+        assert_eq!(said, "2 1121003\n".repeat(modules.len()));
+    }
 }
