@@ -4,6 +4,7 @@
     tools/sim/run.py [--apps a,b] [--nodes 1,2,4] [--platform ib-qdr] [--model vsc2] [--dcr off,auto] [--programs DIR] [--output FILE]
     tools/sim/run.py --check FILE [--fast]    run the rows of FILE again: any difference fails
 
+A model may have changed values and options of the simulator behind its name: 'vsc2 nap_us=2000 network/crosstraffic=0'.
 Simulated times do not depend on the machine, so they are compared exactly. Build the programs first: tools/sim/build.sh DIR.
 """
 import argparse
@@ -34,9 +35,15 @@ def smpi_options():
     return [f"--cfg={line.strip()}" for line in lines if line.strip() and not line.startswith("#")]
 
 
+def simulator_options(model):
+    """What the words of a model that name options of the simulator say: 'vsc2 network/crosstraffic=0'."""
+    words = [word for word in str(model).split() if "/" in word and not word.endswith(".json")]
+    return [f"--cfg={word.replace('=', ':')}" for word in words]
+
+
 def model_file(model, directory):
     """The file of a model: 'vsc2', a path, or either with changed values after it: 'vsc2 nap_us=1000'."""
-    name, *changes = str(model).split()
+    name, *changes = [word for word in str(model).split() if "/" not in word or word.endswith(".json")]
     file = pathlib.Path(name).resolve() if name.endswith(".json") else HERE / "models" / f"{name}.json"
     if not changes:
         return file
@@ -57,7 +64,7 @@ def simulate(programs, app, nodes, platform, model, dcr, size, more=()):
     with tempfile.TemporaryDirectory(prefix="penstock-sim-") as directory:
         environment = dict(os.environ, WTR_SIM=str(model_file(model, directory)), WTR_DCR=dcr)
         command = ["smpirun", "-np", str(nodes), "-platform", str(HERE / "platforms" / f"{platform}.xml"),
-                   *smpi_options(), "--log=root.thresh:warning", str(program), *arguments]
+                   *smpi_options(), *simulator_options(model), "--log=root.thresh:warning", str(program), *arguments]
         began = time.monotonic()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=REAL_SECONDS_MAX, cwd=directory)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
