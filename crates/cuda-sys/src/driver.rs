@@ -10,9 +10,11 @@
 
 mod attributes;
 mod codes;
+mod graphs;
 
 pub use attributes::*;
 pub use codes::*;
+pub use graphs::*;
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -33,6 +35,7 @@ handles! {
     CUcontext -> CUctx_st, CUstream -> CUstream_st, CUevent -> CUevent_st, CUmodule -> CUmod_st, CUfunction -> CUfunc_st,
     CUlibrary -> CUlib_st, CUkernel -> CUkern_st, CUlinkState -> CUlinkState_st, CUarray -> CUarray_st,
     CUmipmappedArray -> CUmipmappedArray_st, CUmemoryPool -> CUmemPoolHandle_st, CUtexref -> CUtexref_st, CUgraph -> CUgraph_st,
+    CUgraphNode -> CUgraphNode_st, CUgraphExec -> CUgraphExec_st, CUuserObject -> CUuserObject_st,
 }
 pub type CUtexObject = u64;
 

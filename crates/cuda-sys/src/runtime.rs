@@ -391,9 +391,6 @@ pub struct FatbinWrapper {
 /// [`FatbinWrapper::magic`].
 pub const FATBIN_WRAPPER_MAGIC: c_uint = 0x4662_43b1;
 
-/// `cudaStreamCaptureStatus`: not capturing.
-pub const CAPTURE_STATUS_NONE: c_int = 0;
-
 /// The device of memory that belongs to none: `cudaInvalidDeviceId`.
 pub const INVALID_DEVICE: c_int = -2;
 

@@ -1,11 +1,15 @@
 //! Copies of bytes.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use penstock_cuda_sys::driver::*;
 
 use crate::core::array::Array;
 use crate::core::copy::{Side, When};
+use crate::core::graph::capture;
+use crate::core::graph::work::Work;
+use crate::core::slices::Slices;
 use crate::core::stream::{Default, Stream};
 use crate::core::{heap, platform};
 use crate::edge::{Bytes, CuResult, Object as _, cu_stream_entry, require};
@@ -13,11 +17,19 @@ use crate::edge::{Bytes, CuResult, Object as _, cu_stream_entry, require};
 /// A copy in the default stream; the program's memory can be used again when it returns.
 fn now(default: Default, to: Side, from: Side, size: usize) -> CuResult {
     let (context, stream) = Stream::resolve(std::ptr::null_mut(), default)?;
+    capture::refuse_now(&context, &stream)?;
     context.copy(&stream, to, from, size as u64, When::Now)
 }
 
 fn later(default: Default, stream: CUstream, to: Side, from: Side, size: usize) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
+    let work = || {
+        let copy = Slices::linear(to, from, size);
+        copy.check().map(|()| Work::Copy(Arc::downgrade(&context), copy))
+    };
+    if capture::takes(&context, &stream, work)? {
+        return Ok(());
+    }
     context.copy(&stream, to, from, size as u64, When::Later)
 }
 

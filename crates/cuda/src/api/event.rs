@@ -70,7 +70,7 @@ cu_stream_entry! {
     /// `cuEventRecord`.
     fn cuEventRecord / cuEventRecord_ptsz |default| (event: CUevent, stream: CUstream) {
         let (context, stream) = Stream::resolve(stream, default)?;
-        Event::borrow(event)?.record(&context, &stream)
+        Event::borrow(event)?.take_record(&context, &stream, false)
     }
     /// `cuEventRecordWithFlags`.
     fn cuEventRecordWithFlags / cuEventRecordWithFlags_ptsz |default| (
@@ -78,9 +78,8 @@ cu_stream_entry! {
         stream: CUstream,
         flags: c_uint,
     ) {
-        // 1: an event for another process or a graph, which do not come here.
-        require(flags <= 1, CUDA_ERROR_INVALID_VALUE)?;
+        require(flags <= CU_EVENT_RECORD_EXTERNAL, CUDA_ERROR_INVALID_VALUE)?;
         let (context, stream) = Stream::resolve(stream, default)?;
-        Event::borrow(event)?.record(&context, &stream)
+        Event::borrow(event)?.take_record(&context, &stream, flags == CU_EVENT_RECORD_EXTERNAL)
     }
 }

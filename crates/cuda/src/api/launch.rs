@@ -4,7 +4,9 @@ use std::ffi::{c_uint, c_void};
 
 use penstock_cuda_sys::driver::*;
 
-use crate::core::launch::{Params, Shape};
+use crate::core::graph::capture;
+use crate::core::graph::work::Work;
+use crate::core::launch::{Fixed, Params, Shape};
 use crate::core::library;
 use crate::core::log;
 use crate::core::stream::{Default, Stream};
@@ -15,7 +17,7 @@ use crate::edge::{Bytes, CuResult, array, cu_stream_entry, load, require};
 /// # Safety
 /// Both are as the interface says.
 #[inline]
-unsafe fn params(each: *mut *mut c_void, extra: *mut *mut c_void) -> CuResult<Params> {
+pub(super) unsafe fn params(each: *mut *mut c_void, extra: *mut *mut c_void) -> CuResult<Params> {
     if !each.is_null() {
         // "CUDA_ERROR_INVALID_VALUE will be returned if kernel parameters are specified with both kernelParams and extra".
         require(extra.is_null(), CUDA_ERROR_INVALID_VALUE)?;
@@ -63,7 +65,24 @@ pub(super) unsafe fn launch(
     // SAFETY: the caller's promise.
     let params = unsafe { params(each, extra) }?;
     // SAFETY: the caller's promise.
+    let work = || unsafe { Fixed::new(function.clone(), *shape, &params) }.map(Work::Kernel);
+    if capture::takes(&context, &stream, work)? {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
     unsafe { function.launch(&context, &stream, shape, &params) }
+}
+
+/// What an attribute asks of a launch of this grid.
+pub(super) fn check_attribute(id: c_uint, value: &[u32; 16], grid: [u32; 3]) -> CuResult {
+    match id {
+        CU_LAUNCH_ATTRIBUTE_COOPERATIVE if value[0] != 0 => check_cooperative(grid),
+        CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if value[..3] != [1, 1, 1] => {
+            Err(CUDA_ERROR_INVALID_CLUSTER_SIZE)
+        }
+        // The others are wishes about caches and schedules.
+        _ => Ok(()),
+    }
 }
 
 /// A grid whose blocks wait for each other runs only where all of them run at once; of that only one block is sure.
@@ -107,14 +126,7 @@ cu_stream_entry! {
         let block = [config.blockDimX, config.blockDimY, config.blockDimZ];
         // SAFETY: so many attributes.
         for attribute in unsafe { array(config.attrs, config.numAttrs as usize) }? {
-            match attribute.id {
-                CU_LAUNCH_ATTRIBUTE_COOPERATIVE if attribute.value[0] != 0 => check_cooperative(grid)?,
-                CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if attribute.value[..3] != [1, 1, 1] => {
-                    return Err(CUDA_ERROR_INVALID_CLUSTER_SIZE);
-                }
-                // The others are wishes about caches and schedules.
-                _ => {}
-            }
+            check_attribute(attribute.id, &attribute.value, grid)?;
         }
         let shape = Shape { grid, block, dynamic: config.sharedMemBytes };
         // SAFETY: the program's parameters.

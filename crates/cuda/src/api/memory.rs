@@ -5,6 +5,7 @@ use std::ffi::{c_uint, c_void};
 use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
+use crate::core::graph::capture;
 use crate::core::{host, platform};
 use crate::edge::{CuResult, cu_entry, require, store};
 
@@ -16,6 +17,7 @@ const PITCH_BYTES: usize = 256;
 unsafe fn allocate_host(result: *mut *mut c_void, size: usize, flags: c_uint) -> CuResult {
     require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     Context::current()?.check()?;
+    capture::check_safe()?;
     let address = host::allocate(size, flags)?;
     // SAFETY: the caller's promise.
     unsafe { store(result, std::ptr::with_exposed_provenance_mut(address)) };
@@ -41,6 +43,7 @@ cu_entry! {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let context = Context::current()?;
         context.check()?;
+        capture::check_safe()?;
         let address = context.allocate(size as u64)?;
         // SAFETY: a place for the address.
         unsafe { store(result, address) };
@@ -53,6 +56,7 @@ cu_entry! {
         require([4, 8, 16].contains(&element), CUDA_ERROR_INVALID_VALUE)?;
         let context = Context::current()?;
         context.check()?;
+        capture::check_safe()?;
         let row = width.checked_next_multiple_of(PITCH_BYTES).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let size = row.checked_mul(height).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let address = context.allocate(size as u64)?;
@@ -69,6 +73,7 @@ cu_entry! {
         if address == 0 {
             return Ok(());
         }
+        capture::check_safe()?;
         context.free(address)
     }
     /// `cuMemGetInfo`.

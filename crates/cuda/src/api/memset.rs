@@ -2,14 +2,44 @@
 
 use std::ffi::{c_uchar, c_uint, c_ushort};
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 use penstock_cuda_sys::driver::*;
 
+use crate::core::context::Context;
+use crate::core::graph::capture;
+use crate::core::graph::work::{Fill, Work};
 use crate::core::stream::{Default, Stream};
 use crate::edge::{CuResult, cu_stream_entry};
 
+/// Whether a capture has it.
+fn takes(
+    context: &Arc<Context>,
+    stream: &Arc<Stream>,
+    (to, pitch): (CUdeviceptr, usize),
+    pattern: &[u8],
+    (width, height): (usize, usize),
+) -> CuResult<bool> {
+    capture::takes(context, stream, || {
+        let mut value = [0; 4];
+        value.iter_mut().zip(pattern).for_each(|(to, from)| *to = *from);
+        let fill = Fill {
+            to,
+            pitch: pitch as u64,
+            value: u32::from_ne_bytes(value),
+            element: u32::try_from(pattern.len()).map_err(|_| CUDA_ERROR_INVALID_VALUE)?,
+            width: width as u64,
+            height: height as u64,
+        };
+        fill.check().map(|()| Work::Fill(Arc::downgrade(context), fill))
+    })
+}
+
 fn fill(default: Default, stream: CUstream, to: CUdeviceptr, pattern: &[u8], count: usize) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
+    if takes(&context, &stream, (to, 0), pattern, (count, 1))? {
+        return Ok(());
+    }
     context.fill(&stream, to, pattern, count as u64)
 }
 
@@ -21,6 +51,9 @@ fn fill_rows(
     (width, height): (usize, usize),
 ) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
+    if takes(&context, &stream, (to, pitch), pattern, (width, height))? {
+        return Ok(());
+    }
     context.fill_rows(&stream, (to, pitch as u64), pattern, (width as u64, height as u64))
 }
 

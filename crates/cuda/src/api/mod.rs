@@ -2,12 +2,17 @@
 #![allow(non_snake_case, reason = "C's names of parameters")]
 
 pub mod array;
+pub mod capture;
 pub mod context;
 pub mod copy;
 pub mod device;
 pub mod error;
 pub mod event;
 pub mod function;
+pub mod graph;
+pub mod graph_exec;
+pub mod graph_memory;
+pub mod graph_node;
 pub mod heap;
 pub mod launch;
 pub mod library;

@@ -1,9 +1,15 @@
 //! Memory in the order of streams.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
 
 use penstock_cuda_sys::driver::*;
 
+use crate::core::context::Context;
+use crate::core::device::Device;
+use crate::core::graph::capture;
+use crate::core::graph::memory::{self, Memory};
+use crate::core::graph::work::Work;
 use crate::core::platform;
 use crate::core::pool::{self, Pool};
 use crate::core::stream::Stream;
@@ -22,6 +28,17 @@ unsafe fn default_pool(result: *mut CUmemoryPool, dev: CUdevice) -> CuResult {
     // SAFETY: the caller's promise.
     unsafe { store(result, pool.raw()) };
     Ok(())
+}
+
+/// The address of memory in the order of a stream; in a capture that of a node.
+fn allocate(context: &Arc<Context>, stream: &Arc<Stream>, device: &Arc<Device>, size: u64) -> CuResult<u64> {
+    let mut made = 0;
+    let is_taken = capture::takes(context, stream, || {
+        let memory = Memory::new(context, device, size)?;
+        made = memory.address();
+        Ok(Work::Allocate(memory))
+    })?;
+    if is_taken { Ok(made) } else { pool::allocate(context, device, size) }
 }
 
 cu_entry! {
@@ -121,8 +138,8 @@ cu_stream_entry! {
     /// `cuMemAllocAsync`.
     fn cuMemAllocAsync / cuMemAllocAsync_ptsz |default| (result: *mut CUdeviceptr, size: usize, stream: CUstream) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        let (context, _) = Stream::resolve(stream, default)?;
-        let address = pool::allocate(&context, &context.device, size as u64)?;
+        let (context, stream) = Stream::resolve(stream, default)?;
+        let address = allocate(&context, &stream, &context.device, size as u64)?;
         // SAFETY: a place for the address.
         unsafe { store(result, address) };
         Ok(())
@@ -136,8 +153,8 @@ cu_stream_entry! {
     ) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let pool = Pool::borrow(pool)?;
-        let (context, _) = Stream::resolve(stream, default)?;
-        let address = pool::allocate(&context, &pool.device, size as u64)?;
+        let (context, stream) = Stream::resolve(stream, default)?;
+        let address = allocate(&context, &stream, &pool.device, size as u64)?;
         // SAFETY: a place for the address.
         unsafe { store(result, address) };
         Ok(())
@@ -145,6 +162,17 @@ cu_stream_entry! {
     /// `cuMemFreeAsync`.
     fn cuMemFreeAsync / cuMemFreeAsync_ptsz |default| (address: CUdeviceptr, stream: CUstream) {
         let (context, stream) = Stream::resolve(stream, default)?;
+        let work = || {
+            // Graphs free what graphs have allocated.
+            require(memory::is_address(address), CUDA_ERROR_INVALID_VALUE)?;
+            Ok(Work::Free(address))
+        };
+        if capture::takes(&context, &stream, work)? {
+            return Ok(());
+        }
+        if let Some(freed) = memory::free(address) {
+            return freed;
+        }
         let device = platform::device_of(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         pool::free(&context, device, &stream, address)
     }

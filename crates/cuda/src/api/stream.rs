@@ -7,8 +7,10 @@ use penstock_cuda_sys::driver::*;
 use crate::core::callback;
 use crate::core::context::Context;
 use crate::core::event::Event;
+use crate::core::graph::capture;
+use crate::core::graph::work::Work;
 use crate::core::stream::Stream;
-use crate::edge::{CuResult, Object as _, UserData, cu_entry, cu_stream_entry, require, store};
+use crate::edge::{CuResult, HostCall, Object as _, UserData, cu_entry, cu_stream_entry, require, store};
 
 /// # Safety
 /// `result` is `NULL` or a place for a handle.
@@ -42,37 +44,30 @@ cu_entry! {
         Context::current()?;
         Stream::borrow(stream)?.destroy()
     }
-    /// `cuThreadExchangeStreamCaptureMode`: there is no capture, so every mode does the same.
-    fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) {
-        thread_local! {
-            static MODE: std::cell::Cell<c_uint> = const { std::cell::Cell::new(0) };
-        }
-        // SAFETY: a number of the program.
-        let wanted = unsafe { crate::edge::load(mode) }?;
-        require(wanted <= 2, CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: a place for the number.
-        unsafe { store(mode, MODE.replace(wanted)) };
-        Ok(())
-    }
 }
 
 cu_stream_entry! {
     /// `cuStreamSynchronize`.
     fn cuStreamSynchronize / cuStreamSynchronize_ptsz |default| (stream: CUstream) {
         let (context, stream) = Stream::resolve(stream, default)?;
+        capture::refuse(&context, &stream)?;
         context.synchronize_stream(&stream)
     }
     /// `cuStreamQuery`.
     fn cuStreamQuery / cuStreamQuery_ptsz |default| (stream: CUstream) {
         let (context, stream) = Stream::resolve(stream, default)?;
+        capture::refuse(&context, &stream)?;
         stream.query(&context)
     }
     /// `cuStreamWaitEvent`.
     fn cuStreamWaitEvent / cuStreamWaitEvent_ptsz |default| (stream: CUstream, event: CUevent, flags: c_uint) {
-        // 1: an event of another process or a graph, which do not come here.
-        require(flags <= 1, CUDA_ERROR_INVALID_VALUE)?;
+        require(flags <= CU_EVENT_WAIT_EXTERNAL, CUDA_ERROR_INVALID_VALUE)?;
         let (context, stream) = Stream::resolve(stream, default)?;
-        match Event::borrow(event)?.awaited() {
+        let event = Event::borrow(event)?;
+        if capture::waits(&context, &stream, &event, flags == CU_EVENT_WAIT_EXTERNAL)? {
+            return Ok(());
+        }
+        match event.awaited()? {
             Some(event) => context.wait_in(&stream, &event),
             // "If cuEventRecord() has not been called on hEvent, this call acts as if the record has already completed".
             None => context.check(),
@@ -86,12 +81,15 @@ cu_stream_entry! {
     ) {
         let function = function.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let (context, stream) = Stream::resolve(stream, default)?;
-        let user_data = UserData::new(user_data);
+        // SAFETY: the program's function, with what it is to get.
+        let call = unsafe { HostCall::new(function, user_data) };
+        if capture::takes(&context, &stream, || Ok(Work::Host(call)))? {
+            return Ok(());
+        }
         callback::in_stream(&context, &stream, move |status| {
             // "... a host function ... will not be called in the event of an error in the CUDA context."
             if status == CUDA_SUCCESS {
-                // SAFETY: the program's function, with what it is to get.
-                unsafe { function(user_data.get()) };
+                call.call();
             }
         })
     }
@@ -107,6 +105,8 @@ cu_stream_entry! {
         let function = function.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let handle = UserData::new(stream.cast());
         let (context, stream) = Stream::resolve(stream, default)?;
+        // A graph has no handle of a stream to call it with.
+        capture::refuse(&context, &stream)?;
         let user_data = UserData::new(user_data);
         callback::in_stream(&context, &stream, move |status| {
             // SAFETY: the program's function, with what it is to get.
@@ -165,57 +165,6 @@ cu_stream_entry! {
         let (context, _) = Stream::resolve(stream, default)?;
         // SAFETY: a place for the device.
         unsafe { store(dev, context.device.number()) };
-        Ok(())
-    }
-    /// `cuStreamIsCapturing`: graphs are not served, so no stream is.
-    fn cuStreamIsCapturing / cuStreamIsCapturing_ptsz |default| (stream: CUstream, status: *mut c_uint) {
-        require(!status.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        Stream::resolve(stream, default)?;
-        // SAFETY: a place for the number: none.
-        unsafe { store(status, 0) };
-        Ok(())
-    }
-    /// `cuStreamGetCaptureInfo`: no stream captures.
-    fn cuStreamGetCaptureInfo / cuStreamGetCaptureInfo_ptsz |default| (
-        stream: CUstream,
-        status: *mut c_uint,
-        _id: *mut u64,
-    ) {
-        require(!status.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        Stream::resolve(stream, default)?;
-        // SAFETY: a place for the number: none.
-        unsafe { store(status, 0) };
-        Ok(())
-    }
-    /// `cuStreamGetCaptureInfo`: no stream captures.
-    fn cuStreamGetCaptureInfo_v2 / cuStreamGetCaptureInfo_v2_ptsz |default| (
-        stream: CUstream,
-        status: *mut c_uint,
-        _id: *mut u64,
-        _graph: *mut CUgraph,
-        _dependencies: *mut c_void,
-        _count: *mut usize,
-    ) {
-        require(!status.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        Stream::resolve(stream, default)?;
-        // SAFETY: a place for the number: none.
-        unsafe { store(status, 0) };
-        Ok(())
-    }
-    /// `cuStreamGetCaptureInfo`: no stream captures.
-    fn cuStreamGetCaptureInfo_v3 / cuStreamGetCaptureInfo_v3_ptsz |default| (
-        stream: CUstream,
-        status: *mut c_uint,
-        _id: *mut u64,
-        _graph: *mut CUgraph,
-        _dependencies: *mut c_void,
-        _edges: *mut c_void,
-        _count: *mut usize,
-    ) {
-        require(!status.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        Stream::resolve(stream, default)?;
-        // SAFETY: a place for the number: none.
-        unsafe { store(status, 0) };
         Ok(())
     }
 }

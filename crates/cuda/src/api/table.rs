@@ -20,6 +20,16 @@ served! {
         cuArrayCreate_v2, cuArray3DCreate_v2, cuArrayGetDescriptor_v2, cuArray3DGetDescriptor_v2,
         cuArrayDestroy,
     }
+    in capture {
+        cuThreadExchangeStreamCaptureMode, cuStreamBeginCapture, cuStreamBeginCapture_ptsz,
+        cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz, cuStreamBeginCaptureToGraph,
+        cuStreamBeginCaptureToGraph_ptsz, cuStreamEndCapture, cuStreamEndCapture_ptsz,
+        cuStreamIsCapturing, cuStreamIsCapturing_ptsz, cuStreamGetCaptureInfo,
+        cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz,
+        cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz, cuStreamUpdateCaptureDependencies,
+        cuStreamUpdateCaptureDependencies_ptsz, cuStreamUpdateCaptureDependencies_v2,
+        cuStreamUpdateCaptureDependencies_v2_ptsz,
+    }
     in context {
         cuCtxCreate, cuCtxCreate_v2, cuCtxCreate_v3, cuCtxCreate_v4, cuCtxDestroy, cuCtxDestroy_v2,
         cuCtxAttach, cuCtxDetach,
@@ -56,6 +66,42 @@ served! {
     in function {
         cuFuncGetAttribute, cuFuncSetAttribute, cuFuncSetCacheConfig, cuFuncSetSharedMemConfig,
         cuFuncGetModule, cuFuncGetName, cuFuncGetParamInfo, cuFuncIsLoaded, cuFuncLoad,
+    }
+    in graph {
+        cuGraphCreate, cuGraphDestroy, cuGraphClone, cuGraphNodeFindInClone, cuGraphDestroyNode,
+        cuGraphNodeGetType, cuGraphGetNodes, cuGraphGetRootNodes, cuGraphGetEdges, cuGraphGetEdges_v2,
+        cuGraphNodeGetDependencies, cuGraphNodeGetDependencies_v2, cuGraphNodeGetDependentNodes,
+        cuGraphNodeGetDependentNodes_v2, cuGraphAddDependencies, cuGraphAddDependencies_v2,
+        cuGraphRemoveDependencies, cuGraphRemoveDependencies_v2, cuGraphDebugDotPrint,
+        cuUserObjectCreate, cuUserObjectRetain, cuUserObjectRelease, cuGraphRetainUserObject,
+        cuGraphReleaseUserObject,
+    }
+    in graph_exec {
+        cuGraphInstantiate, cuGraphInstantiate_v2, cuGraphInstantiateWithFlags, cuGraphExecGetFlags,
+        cuGraphExecDestroy, cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams_v2,
+        cuGraphExecMemcpyNodeSetParams, cuGraphExecMemsetNodeSetParams, cuGraphExecHostNodeSetParams,
+        cuGraphExecChildGraphNodeSetParams, cuGraphExecEventRecordNodeSetEvent,
+        cuGraphExecEventWaitNodeSetEvent, cuGraphExecNodeSetParams, cuGraphNodeSetEnabled,
+        cuGraphNodeGetEnabled, cuGraphExecUpdate, cuGraphExecUpdate_v2, cuGraphInstantiateWithParams,
+        cuGraphInstantiateWithParams_ptsz, cuGraphUpload, cuGraphUpload_ptsz, cuGraphLaunch,
+        cuGraphLaunch_ptsz,
+    }
+    in graph_memory {
+        cuGraphAddMemAllocNode, cuGraphMemAllocNodeGetParams, cuGraphAddMemFreeNode,
+        cuGraphMemFreeNodeGetParams, cuDeviceGraphMemTrim, cuDeviceGetGraphMemAttribute,
+        cuDeviceSetGraphMemAttribute,
+    }
+    in graph_node {
+        cuGraphAddKernelNode, cuGraphAddKernelNode_v2, cuGraphKernelNodeGetParams,
+        cuGraphKernelNodeGetParams_v2, cuGraphKernelNodeSetParams, cuGraphKernelNodeSetParams_v2,
+        cuGraphKernelNodeGetAttribute, cuGraphKernelNodeSetAttribute, cuGraphKernelNodeCopyAttributes,
+        cuGraphAddMemcpyNode, cuGraphMemcpyNodeGetParams, cuGraphMemcpyNodeSetParams,
+        cuGraphAddMemsetNode, cuGraphMemsetNodeGetParams, cuGraphMemsetNodeSetParams,
+        cuGraphAddHostNode, cuGraphHostNodeGetParams, cuGraphHostNodeSetParams,
+        cuGraphAddChildGraphNode, cuGraphChildGraphNodeGetGraph, cuGraphAddEmptyNode,
+        cuGraphAddEventRecordNode, cuGraphEventRecordNodeGetEvent, cuGraphEventRecordNodeSetEvent,
+        cuGraphAddEventWaitNode, cuGraphEventWaitNodeGetEvent, cuGraphEventWaitNodeSetEvent,
+        cuGraphAddNode, cuGraphAddNode_v2, cuGraphNodeSetParams,
     }
     in launch {
         cuLaunchKernel, cuLaunchKernel_ptsz, cuLaunchKernelEx, cuLaunchKernelEx_ptsz,
@@ -127,14 +173,12 @@ served! {
     }
     in stream {
         cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy, cuStreamDestroy_v2,
-        cuThreadExchangeStreamCaptureMode, cuStreamSynchronize, cuStreamSynchronize_ptsz, cuStreamQuery,
+        cuStreamSynchronize, cuStreamSynchronize_ptsz, cuStreamQuery,
         cuStreamQuery_ptsz, cuStreamWaitEvent, cuStreamWaitEvent_ptsz, cuLaunchHostFunc,
         cuLaunchHostFunc_ptsz, cuStreamAddCallback, cuStreamAddCallback_ptsz, cuStreamGetFlags,
         cuStreamGetFlags_ptsz, cuStreamGetPriority, cuStreamGetPriority_ptsz, cuStreamGetId,
         cuStreamGetId_ptsz, cuStreamGetCtx, cuStreamGetCtx_ptsz, cuStreamGetCtx_v2, cuStreamGetCtx_v2_ptsz,
-        cuStreamGetDevice, cuStreamGetDevice_ptsz, cuStreamIsCapturing, cuStreamIsCapturing_ptsz,
-        cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo_v2,
-        cuStreamGetCaptureInfo_v2_ptsz, cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz,
+        cuStreamGetDevice, cuStreamGetDevice_ptsz,
     }
     in texture {
         cuTexObjectCreate, cuTexObjectDestroy, cuTexObjectGetResourceDesc, cuTexObjectGetTextureDesc,

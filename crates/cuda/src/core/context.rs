@@ -11,6 +11,7 @@ use penstock_cuda_sys::driver::*;
 use super::arena::LEAVING_BYTES_MAX;
 use super::control::Control;
 use super::device::Device;
+use super::graph::{capture, memory};
 use super::late::Late;
 use super::library::Modules;
 use super::stream::{Kind, Stream};
@@ -263,6 +264,7 @@ impl Context {
     /// `cuCtxSynchronize`.
     pub(crate) fn synchronize(&self) -> CuResult {
         self.check()?;
+        capture::refuse_context(self)?;
         let sent = self.late.sent();
         for stream in self.streams() {
             self.finish(&stream)?;
@@ -319,6 +321,9 @@ impl Context {
     /// `cuMemFree`. The memory is used again when nothing under way can use it any more; that is waited for only where much memory is
     /// freed so.
     pub(crate) fn free(&self, address: u64) -> CuResult {
+        if let Some(freed) = memory::free(address) {
+            return freed;
+        }
         let device = platform::device_of(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         if device.check().is_some() {
             // What was started before must not find the memory gone.

@@ -7,7 +7,7 @@ use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
 use super::stream::{Kind, Stream};
-use super::{host, platform};
+use super::{callback, host, platform};
 use crate::edge::{Bytes, CuResult, HostTarget, Object as _, of_status};
 
 /// One side of a copy: so many bytes somewhere.
@@ -26,6 +26,19 @@ pub(crate) enum When {
     Now,
     /// It need not.
     Later,
+    /// Nobody waits, whatever memory it is: a copy in a graph.
+    Unattended,
+}
+
+impl When {
+    /// Whether a read into this memory is not waited for.
+    pub(super) fn is_late(self, to: Bytes) -> bool {
+        match self {
+            Self::Now => false,
+            Self::Later => host::is_registered(to.address(), to.size()),
+            Self::Unattended => true,
+        }
+    }
 }
 
 /// Copies between devices that cannot reach each other go through the program's memory in pieces of this size.
@@ -39,6 +52,13 @@ impl Context {
             return Ok(());
         }
         match (to, from) {
+            (Side::Host(to), Side::Host(from)) if when == When::Unattended => {
+                callback::in_stream(self, stream, move |status| {
+                    if status == CUDA_SUCCESS {
+                        to.copy_from(from);
+                    }
+                })
+            }
             (Side::Host(to), Side::Host(from)) => {
                 // In the order of the stream.
                 self.settle(stream)?;
@@ -107,7 +127,7 @@ impl Context {
         let range = Range { offset: place.offset, size };
         let target = HostTarget::linear(to);
         // "For transfers from device memory to pageable host memory, the function will return only once the copy has completed."
-        if when == When::Later && host::is_registered(to.address(), to.size()) {
+        if when.is_late(to) {
             let (event, _) = self.issue(stream, |queue, waits| {
                 queue.read(&place.memory, range, target, waits, Want::Nothing)
             })?;

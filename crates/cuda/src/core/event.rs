@@ -7,6 +7,7 @@ use penstock_client::{Event as PoolEvent, Want};
 use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
+use super::graph::capture::{self, Captured};
 use super::stream::Stream;
 use crate::edge::{CuResult, Object, new_number, of_status, publish};
 
@@ -17,7 +18,17 @@ pub(crate) struct Event {
     context: u64,
     device: usize,
     flags: u32,
-    mark: Mutex<Option<Mark>>,
+    mark: Mutex<Recorded>,
+}
+
+/// How it was recorded last.
+#[derive(Clone, Default)]
+enum Recorded {
+    #[default]
+    Never,
+    InStream(Mark),
+    /// In a stream that was captured: nothing has happened.
+    InCapture(Captured),
 }
 
 /// Where it was recorded last.
@@ -65,11 +76,71 @@ impl Event {
         Ok(event)
     }
 
-    fn mark(&self) -> Option<Mark> {
+    fn recorded(&self) -> Recorded {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// `cuEventRecord`.
+    /// Where it was recorded last. None: nowhere.
+    ///
+    /// # Errors
+    /// "CUDA_ERROR_CAPTURED_EVENT: ... an event which was last recorded in a capturing stream". The capture is invalid now.
+    fn mark(&self) -> CuResult<Option<Mark>> {
+        match self.recorded() {
+            Recorded::Never => Ok(None),
+            Recorded::InStream(mark) => Ok(Some(mark)),
+            Recorded::InCapture(captured) => Err(capture::spoil(&captured)),
+        }
+    }
+
+    /// What it stands for, if it was recorded in a capture last.
+    pub(crate) fn captured(&self) -> Option<Captured> {
+        match self.recorded() {
+            Recorded::InCapture(captured) => Some(captured),
+            _ => None,
+        }
+    }
+
+    /// Whether it was ever recorded.
+    pub(crate) fn is_recorded(&self) -> bool {
+        !matches!(self.recorded(), Recorded::Never)
+    }
+
+    /// Its context.
+    pub(crate) fn home(&self) -> CuResult<Arc<Context>> {
+        Context::of_number(self.context).map_err(|_| CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    }
+
+    /// Whether both are of one context.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        self.context == other.context
+    }
+
+    /// `cuEventRecord` of the program: in a stream that is captured it only becomes known there.
+    pub(crate) fn take_record(
+        self: &Arc<Self>,
+        context: &Arc<Context>,
+        stream: &Arc<Stream>,
+        is_external: bool,
+    ) -> CuResult {
+        match capture::record(context, stream, self, is_external)? {
+            capture::Recorded::Not => self.record(context, stream),
+            capture::Recorded::Node => Ok(()),
+            capture::Recorded::Here(captured) => {
+                self.set(Recorded::InCapture(captured));
+                Ok(())
+            }
+        }
+    }
+
+    fn set(&self, recorded: Recorded) {
+        let mut mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *mark, recorded);
+        // The old one is dropped without the lock.
+        drop(mark);
+        drop(old);
+    }
+
+    /// `cuEventRecord`, in a stream that is not captured.
     pub(crate) fn record(&self, context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
         // "CUDA_ERROR_INVALID_HANDLE ... hEvent and hStream must be from the same context"
         if context.device.ordinal != self.device {
@@ -79,19 +150,19 @@ impl Event {
         let event = event.unwrap_or_else(|| PoolEvent::ended(penstock_wire::Status::OK));
         let (context, stream) = (Arc::downgrade(context), Arc::downgrade(stream));
         let mark = Mark { context, stream, serial, event };
-        // The old one is dropped without the lock.
-        let _old = self.mark.lock().unwrap_or_else(PoisonError::into_inner).replace(mark);
+        self.set(Recorded::InStream(mark));
         Ok(())
     }
 
     /// What has to end for it, for who waits for it. None if it was never recorded.
-    pub(crate) fn awaited(&self) -> Option<PoolEvent> {
-        self.mark().map(|mark| mark.event)
+    pub(crate) fn awaited(&self) -> CuResult<Option<PoolEvent>> {
+        Ok(self.mark()?.map(|mark| mark.event))
     }
 
     /// `cuEventQuery`. "... or if cuEventRecord() has not been called on hEvent": then it has ended.
     pub(crate) fn query(&self) -> CuResult {
-        let Some(mark) = self.mark() else { return Ok(()) };
+        let Some(mark) = self.mark()? else { return Ok(()) };
+        capture::check_safe()?;
         let known = mark.event.known_status();
         if known.is_none()
             && let Some(stream) = mark.stream.upgrade()
@@ -107,7 +178,7 @@ impl Event {
 
     /// `cuEventSynchronize`.
     pub(crate) fn synchronize(&self) -> CuResult {
-        let Some(mark) = self.mark() else { return Ok(()) };
+        let Some(mark) = self.mark()? else { return Ok(()) };
         mark.event.wait();
         mark.ended()
     }
@@ -119,7 +190,7 @@ impl Event {
         if (self.flags | end.flags) & CU_EVENT_DISABLE_TIMING != 0 || self.device != end.device {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
-        let (Some(start), Some(end)) = (self.mark(), end.mark()) else {
+        let (Some(start), Some(end)) = (self.mark()?, end.mark()?) else {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         };
         for mark in [&start, &end] {

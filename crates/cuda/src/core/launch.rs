@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError};
 
-use penstock_client::{ArgValue, Space, Want};
+use penstock_client::{ArgValue, Error, Event, Queue, Space, Want};
 use penstock_cuda_sys::driver::*;
 use penstock_wire::Status;
 
@@ -181,6 +181,101 @@ impl Function {
                 Ok(())
             }
         }
+    }
+}
+
+/// A launch as it was described, with the parameters that it had then.
+pub(crate) struct Fixed {
+    pub(crate) function: Arc<Function>,
+    pub(crate) shape: Shape,
+    /// All parameters. In whole words, so that each is aligned as its kind wants.
+    block: Box<[u64]>,
+    /// Where each of them is.
+    places: Box<[usize]>,
+}
+
+impl Fixed {
+    /// # Safety
+    /// As [`Function::launch`].
+    pub(crate) unsafe fn new(function: Arc<Function>, shape: Shape, params: &Params) -> CuResult<Arc<Self>> {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { function.packed(params) }?;
+        let with_heap = heap::are_there() && heap::among(&bytes)?.is_some();
+        function.check(&shape, with_heap)?;
+        let words = bytes.chunks(8).map(|part| {
+            let mut word = [0; 8];
+            word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+            u64::from_ne_bytes(word)
+        });
+        let block: Box<[u64]> = words.collect();
+        let start = block.as_ptr().expose_provenance();
+        let places = function.entry().params.iter().map(|param| start + param.offset as usize).collect();
+        Ok(Arc::new(Self { function, shape, block, places }))
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let all = self.block.iter().flat_map(|word| word.to_ne_bytes());
+        all.take(self.function.entry().params_size as usize).collect()
+    }
+
+    /// The address of each parameter; there as long as this is.
+    pub(crate) fn places(&self) -> &[usize] {
+        &self.places
+    }
+
+    /// Does it.
+    pub(crate) fn run(&self, context: &Context, stream: &Arc<Stream>) -> CuResult {
+        let bytes = self.bytes();
+        // SAFETY: `bytes` lives until the launch has been sent.
+        let params = Params::Packed(unsafe { Bytes::new(bytes.as_ptr().cast(), bytes.len()) }?);
+        // SAFETY: the parameters were this function's when they were taken.
+        unsafe { self.function.launch(context, stream, &self.shape, &params) }
+    }
+}
+
+impl std::fmt::Debug for Fixed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fixed")
+            .field("function", &self.function)
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A kernel for one description of a launch, which has been given its parameters: they do not travel again.
+#[derive(Default)]
+pub(crate) struct Kept(Option<Bound>);
+
+impl Kept {
+    /// Makes it ready. False: such a launch is always given anew.
+    pub(crate) fn make_ready(&mut self, launch: &Fixed) -> CuResult<bool> {
+        if heap::are_there() && heap::among(&launch.bytes())?.is_some() {
+            return Ok(false);
+        }
+        let arenas = launch.function.loaded.device.space.count();
+        if self.0.as_ref().is_none_or(|bound| bound.arenas != arenas) {
+            let bound = launch.function.bind(&mut self.0, false)?;
+            let bytes = launch.bytes();
+            bound.params.get_mut(..bytes.len()).ok_or(CUDA_ERROR_INVALID_IMAGE)?.copy_from_slice(&bytes);
+            set_arguments(bound, launch.shape.dynamic);
+        }
+        Ok(true)
+    }
+
+    /// The description is another one now.
+    pub(crate) fn forget(&mut self) {
+        self.0 = None;
+    }
+
+    /// Sends it. Something: it failed.
+    pub(crate) fn send(
+        &self,
+        launch: &Fixed,
+        queue: &Queue,
+        waits: &[Event],
+    ) -> Result<Option<Event>, Error> {
+        let Some(bound) = &self.0 else { return Ok(None) };
+        queue.launch(&bound.kernel, launch.shape.space(), waits, Want::Nothing)
     }
 }
 

@@ -256,6 +256,11 @@ impl Loaded {
         self.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
 
+    /// Whether both are loaded in one context.
+    pub(crate) fn is_with(&self, other: &Self) -> bool {
+        self.context.ptr_eq(&other.context)
+    }
+
     /// Whether it is loaded in this context.
     #[inline]
     pub(crate) fn is_in(&self, context: &Context) -> bool {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use penstock_client::{Rect, Want};
 use penstock_cuda_sys::driver::*;
 
+use super::callback;
 use super::context::Context;
 use super::copy::{Side, When};
-use super::host;
 use super::stream::Stream;
 use crate::edge::{Bytes, CuResult, HostTarget};
 
@@ -88,6 +88,14 @@ impl Context {
             (RowSide::Device(to), RowSide::Host(from)) => self.write_rows(stream, &apart, to, from),
             (RowSide::Host(to), RowSide::Device(from)) => self.read_rows(stream, &apart, to, from, when),
             (RowSide::Device(to), RowSide::Device(from)) => self.move_rows(stream, &apart, to, from),
+            (RowSide::Host(to), RowSide::Host(from)) if when == When::Unattended => {
+                callback::in_stream(self, stream, move |status| {
+                    if status == CUDA_SUCCESS {
+                        // Its sides were checked when it was described.
+                        _ = apart.on_host(to, from);
+                    }
+                })
+            }
             (RowSide::Host(to), RowSide::Host(from)) => {
                 self.settle(stream)?;
                 apart.on_host(to, from)
@@ -134,7 +142,7 @@ impl Context {
                 waits,
             )
         })?;
-        if when == When::Later && host::is_registered(bytes.address(), bytes.size()) {
+        if when.is_late(bytes) {
             if let Some(event) = event {
                 self.late.read(to, bytes.size(), event.clone());
                 stream.unseen.add(event);

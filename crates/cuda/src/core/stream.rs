@@ -10,6 +10,7 @@ use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
 use super::device::Device;
+use super::graph::capture;
 use super::platform;
 use super::unseen::Unseen;
 use crate::edge::{CuResult, Object, forget, new_number, of_error, of_status, publish};
@@ -137,6 +138,15 @@ impl Stream {
         Ok(stream)
     }
 
+    /// A stream without a handle, which waits for nobody.
+    pub(super) fn create_hidden(context: &Arc<Context>) -> CuResult<Arc<Self>> {
+        let owner = context.as_owner();
+        let queue = Self::queue_on(&context.device)?;
+        let stream = Self::new(queue, owner, Kind::NonBlocking, CU_STREAM_NON_BLOCKING, 0);
+        context.add(&stream);
+        Ok(stream)
+    }
+
     /// The context.
     pub(crate) fn context(&self) -> CuResult<Arc<Context>> {
         self.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
@@ -146,6 +156,7 @@ impl Stream {
     /// automatically once the device has completed all work in hStream."
     pub(crate) fn destroy(self: &Arc<Self>) -> CuResult {
         forget(&**self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+        capture::forget(self);
         if let Some(context) = self.context.upgrade() {
             context.remove(self);
         }
@@ -308,7 +319,7 @@ impl Context {
     }
 
     /// What is under way in the stream goes on, and is waited for like that of all others.
-    fn remove(&self, stream: &Stream) {
+    pub(super) fn remove(&self, stream: &Stream) {
         let farewell = if stream.is_settled() { None } else { stream.behind(false).ok() };
         if stream.farewell.set(farewell).is_ok() {
             self.leaving.fetch_add(1, Ordering::AcqRel);

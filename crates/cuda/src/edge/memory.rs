@@ -65,6 +65,8 @@ pub(crate) struct UserData(*mut c_void);
 
 // SAFETY: nothing is read or written through it here; what its callback may do in another thread is the program's business.
 unsafe impl Send for UserData {}
+// SAFETY: as above.
+unsafe impl Sync for UserData {}
 
 impl UserData {
     pub(crate) const fn new(pointer: *mut c_void) -> Self {
@@ -74,6 +76,31 @@ impl UserData {
     // A method, because a closure that used the field would capture the bare pointer.
     pub(crate) const fn get(self) -> *mut c_void {
         self.0
+    }
+}
+
+/// A function of the program, with what it is to get.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostCall {
+    function: unsafe extern "C" fn(*mut c_void),
+    data: UserData,
+}
+
+impl HostCall {
+    /// # Safety
+    /// The function may be called with `data`, in any thread, as long as the program's description of it lives.
+    pub(crate) const unsafe fn new(function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Self {
+        Self { function, data: UserData::new(data) }
+    }
+
+    pub(crate) fn call(self) {
+        // SAFETY: promised to `new`.
+        unsafe { (self.function)(self.data.get()) };
+    }
+
+    /// The function and what it gets.
+    pub(crate) fn parts(self) -> (unsafe extern "C" fn(*mut c_void), *mut c_void) {
+        (self.function, self.data.get())
     }
 }
 

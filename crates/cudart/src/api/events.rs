@@ -30,18 +30,6 @@ unsafe fn elapsed(milliseconds: *mut f32, start: CUevent, end: CUevent) -> RtRes
     unsafe { current.driver.cuEventElapsedTime(milliseconds, start, end) }
 }
 
-/// Records an event; no flag has a meaning outside of graphs.
-///
-/// # Safety
-/// As the driver's function asks.
-unsafe fn record_with(event: CUevent, stream: CUstream, flags: c_uint) -> RtResult {
-    if flags != 0 {
-        return Err(RtError::INVALID_VALUE);
-    }
-    // SAFETY: as the caller promises.
-    unsafe { current()?.driver.cuEventRecord(event, stream) }
-}
-
 entry! {
     /// An event.
     fn cudaEventCreate(event: *mut CUevent) {
@@ -73,11 +61,11 @@ entry! {
     }
     /// Records an event.
     fn cudaEventRecordWithFlags(event: CUevent, stream: CUstream, flags: c_uint) {
-        record_with(event, stream, flags)
+        current()?.driver.cuEventRecordWithFlags(event, stream, flags)
     }
     /// Records an event, for programs whose default stream is each thread's own.
     fn cudaEventRecordWithFlags_ptsz(event: CUevent, stream: CUstream, flags: c_uint) {
-        record_with(event, per_thread(stream), flags)
+        current()?.driver.cuEventRecordWithFlags(event, per_thread(stream), flags)
     }
 }
 

@@ -7,6 +7,8 @@ pub mod device;
 pub mod errors;
 pub mod events;
 pub mod functions;
+pub mod graph_nodes;
+pub mod graphs;
 pub mod kernels;
 pub mod launch;
 pub mod memory;

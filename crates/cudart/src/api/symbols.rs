@@ -12,7 +12,12 @@ use crate::core::registry::variable;
 use crate::edge::{RtError, RtResult, by_default, entry, on_stream};
 
 /// Where in a variable a copy begins, if so many bytes fit there.
-fn place(current: Current, symbol: *const c_void, offset: usize, bytes: usize) -> RtResult<*mut c_void> {
+pub(super) fn place(
+    current: Current,
+    symbol: *const c_void,
+    offset: usize,
+    bytes: usize,
+) -> RtResult<*mut c_void> {
     let (address, size) = variable(symbol)?.place(current)?;
     let end = offset.checked_add(bytes).ok_or(RtError::INVALID_VALUE)?;
     if end > size {

@@ -135,6 +135,9 @@ pub(crate) unsafe fn linear(
     // SAFETY: as the caller promises.
     unsafe {
         match (way.from, way.to) {
+            (Side::Host, Side::Host) if mode == Mode::Queued => {
+                return driver.cuMemcpyAsync(to, from, bytes, stream);
+            }
             (Side::Host, Side::Host) => {
                 driver.cuStreamSynchronize(stream)?;
                 std::ptr::copy(source.cast::<u8>(), destination.cast::<u8>(), bytes);
@@ -262,6 +265,44 @@ pub(crate) unsafe fn boxes(
     stream: CUstream,
     mode: Mode,
 ) -> RtResult {
+    let copy = describe_boxes(current, parms)?;
+    if copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0 {
+        return Ok(());
+    }
+    let whole = mode == Mode::Blocking && stream.is_null();
+    // SAFETY: as the caller promises; the description lives until the function returns.
+    unsafe {
+        if whole {
+            current.driver.cuMemcpy3D(&raw const copy)?;
+        } else {
+            current.driver.cuMemcpy3DAsync(&raw const copy, stream)?;
+        }
+        finish(current, stream, mode, whole)
+    }
+}
+
+/// A copy of bytes as the driver describes boxes.
+pub(crate) fn describe_linear(
+    destination: *mut c_void,
+    source: *const c_void,
+    bytes: usize,
+    way: Way,
+) -> CUDA_MEMCPY3D {
+    // SAFETY: all zeros is a valid value of this structure.
+    let mut copy: CUDA_MEMCPY3D = unsafe { std::mem::zeroed() };
+    (copy.WidthInBytes, copy.Height, copy.Depth) = (bytes, 1, 1);
+    (copy.srcMemoryType, copy.dstMemoryType) = (memory_type(Some(way.from)), memory_type(Some(way.to)));
+    (copy.srcHost, copy.srcDevice) = (source, device_pointer(source));
+    (copy.dstHost, copy.dstDevice) = (destination, device_pointer(destination));
+    (copy.srcPitch, copy.srcHeight, copy.dstPitch, copy.dstHeight) = (bytes, 1, bytes, 1);
+    copy
+}
+
+/// A box, as the driver describes it.
+///
+/// # Errors
+/// It is none, or an array is none.
+pub(crate) fn describe_boxes(current: Current, parms: &Memcpy3DParms) -> RtResult<CUDA_MEMCPY3D> {
     let ends = Ends::of(parms.kind)?;
     let one_each = parms.src_array.is_null() != parms.src_ptr.ptr.is_null()
         && parms.dst_array.is_null() != parms.dst_ptr.ptr.is_null();
@@ -269,9 +310,6 @@ pub(crate) unsafe fn boxes(
         return Err(RtError::INVALID_VALUE);
     }
     let extent = parms.extent;
-    if extent.width == 0 || extent.height == 0 || extent.depth == 0 {
-        return Ok(());
-    }
     let from_element = element(current, parms.src_array)?;
     let to_element = element(current, parms.dst_array)?;
     let width = match (from_element, to_element) {
@@ -293,16 +331,7 @@ pub(crate) unsafe fn boxes(
     (copy.dstPitch, copy.dstHeight) = (parms.dst_ptr.pitch, parms.dst_ptr.ysize);
     copy.srcMemoryType = end_type(current, ends.from, from_element.is_some(), &parms.src_ptr)?;
     copy.dstMemoryType = end_type(current, ends.to, to_element.is_some(), &parms.dst_ptr)?;
-    let whole = mode == Mode::Blocking && stream.is_null();
-    // SAFETY: as the caller promises; the description lives until the function returns.
-    unsafe {
-        if whole {
-            current.driver.cuMemcpy3D(&raw const copy)?;
-        } else {
-            current.driver.cuMemcpy3DAsync(&raw const copy, stream)?;
-        }
-        finish(current, stream, mode, whole)
-    }
+    Ok(copy)
 }
 
 fn end_type(current: Current, end: End, is_array: bool, memory: &PitchedPtr) -> RtResult<c_uint> {

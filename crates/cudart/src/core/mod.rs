@@ -4,6 +4,7 @@ pub(crate) mod array;
 pub(crate) mod context;
 pub(crate) mod copy;
 pub(crate) mod exit;
+pub(crate) mod graph;
 pub(crate) mod image;
 pub(crate) mod registry;
 pub(crate) mod texture;

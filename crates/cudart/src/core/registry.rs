@@ -176,6 +176,18 @@ fn look_up(current: Current, host: *const c_void) -> RtResult<CUfunction> {
     }
 }
 
+/// What the program passes as the kernel of a function of the driver; the function itself where it has no other name for it.
+pub(crate) fn host_of(current: Current, function: CUfunction) -> *const c_void {
+    let wanted = (current.context.addr(), function.addr());
+    let is_it = |kernel: &Kernel| {
+        let functions = kernel.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.contains(&wanted)
+    };
+    let found =
+        read(|registry| registry.kernels.iter().find(|(_, kernel)| is_it(kernel)).map(|(host, _)| *host));
+    found.map_or(function.cast_const().cast(), std::ptr::without_provenance)
+}
+
 /// The variable of an address for the host.
 ///
 /// # Errors

@@ -231,6 +231,9 @@ functions! {
     cuMemcpyDtoDAsync = "cuMemcpyDtoDAsync_v2" (
         destination: CUdeviceptr, source: CUdeviceptr, bytes: usize, stream: CUstream,
     );
+    cuMemcpyAsync = "cuMemcpyAsync" (
+        destination: CUdeviceptr, source: CUdeviceptr, bytes: usize, stream: CUstream,
+    );
     cuMemcpy2DUnaligned = "cuMemcpy2DUnaligned_v2" (copy: *const CUDA_MEMCPY2D);
     cuMemcpy2DAsync = "cuMemcpy2DAsync_v2" (copy: *const CUDA_MEMCPY2D, stream: CUstream);
     cuMemcpy3D = "cuMemcpy3D_v2" (copy: *const CUDA_MEMCPY3D);
@@ -280,9 +283,178 @@ functions! {
     cuEventCreate = "cuEventCreate" (event: Out<CUevent>, flags: c_uint);
     cuEventDestroy = "cuEventDestroy_v2" (event: CUevent);
     cuEventRecord = "cuEventRecord" (event: CUevent, stream: CUstream);
+    cuEventRecordWithFlags = "cuEventRecordWithFlags" (event: CUevent, stream: CUstream, flags: c_uint);
     cuEventSynchronize = "cuEventSynchronize" (event: CUevent);
     cuEventQuery = "cuEventQuery" (event: CUevent);
     cuEventElapsedTime = "cuEventElapsedTime" (milliseconds: Out<f32>, start: CUevent, end: CUevent);
+
+    cuStreamBeginCapture = "cuStreamBeginCapture_v2" (stream: CUstream, mode: c_uint);
+    cuStreamBeginCaptureToGraph = "cuStreamBeginCaptureToGraph" (
+        stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize,
+        mode: c_uint,
+    );
+    cuStreamEndCapture = "cuStreamEndCapture" (stream: CUstream, graph: Out<CUgraph>);
+    cuStreamIsCapturing = "cuStreamIsCapturing" (stream: CUstream, status: Out<c_uint>);
+    cuStreamGetCaptureInfo = "cuStreamGetCaptureInfo_v3" (
+        stream: CUstream, status: Out<c_uint>, id: Out<u64>, graph: Out<CUgraph>,
+        dependencies: Out<*const CUgraphNode>, edges: Out<*const CUgraphEdgeData>, count: Out<usize>,
+    );
+    cuStreamUpdateCaptureDependencies = "cuStreamUpdateCaptureDependencies_v2" (
+        stream: CUstream, nodes: *mut CUgraphNode, edges: *const CUgraphEdgeData, count: usize, flags: c_uint,
+    );
+    cuThreadExchangeStreamCaptureMode = "cuThreadExchangeStreamCaptureMode" (mode: Out<c_uint>);
+    cuGraphCreate = "cuGraphCreate" (graph: *mut CUgraph, flags: c_uint);
+    cuGraphDestroy = "cuGraphDestroy" (graph: CUgraph);
+    cuGraphClone = "cuGraphClone" (copy: *mut CUgraph, graph: CUgraph);
+    cuGraphNodeFindInClone = "cuGraphNodeFindInClone" (found: *mut CUgraphNode, node: CUgraphNode, copy: CUgraph);
+    cuGraphDestroyNode = "cuGraphDestroyNode" (node: CUgraphNode);
+    cuGraphNodeGetType = "cuGraphNodeGetType" (node: CUgraphNode, kind: *mut c_uint);
+    cuGraphGetNodes = "cuGraphGetNodes" (graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+    cuGraphGetRootNodes = "cuGraphGetRootNodes" (graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+    cuGraphGetEdges = "cuGraphGetEdges_v2" (
+        graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut
+        usize,
+    );
+    cuGraphNodeGetDependencies = "cuGraphNodeGetDependencies_v2" (
+        node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
+    );
+    cuGraphNodeGetDependentNodes = "cuGraphNodeGetDependentNodes_v2" (
+        node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
+    );
+    cuGraphAddDependencies = "cuGraphAddDependencies_v2" (
+        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges: *const CUgraphEdgeData,
+        count: usize,
+    );
+    cuGraphRemoveDependencies = "cuGraphRemoveDependencies_v2" (
+        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges: *const CUgraphEdgeData,
+        count: usize,
+    );
+    cuGraphDebugDotPrint = "cuGraphDebugDotPrint" (graph: CUgraph, path: *const c_char, flags: c_uint);
+    cuGraphInstantiateWithFlags = "cuGraphInstantiateWithFlags" (exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
+    cuGraphExecGetFlags = "cuGraphExecGetFlags" (exec: CUgraphExec, flags: *mut u64);
+    cuGraphExecDestroy = "cuGraphExecDestroy" (exec: CUgraphExec);
+    cuGraphExecUpdate = "cuGraphExecUpdate_v2" (
+        exec: CUgraphExec, graph: CUgraph, result: *mut CUgraphExecUpdateResultInfo,
+    );
+    cuGraphNodeSetEnabled = "cuGraphNodeSetEnabled" (exec: CUgraphExec, node: CUgraphNode, enabled: c_uint);
+    cuGraphNodeGetEnabled = "cuGraphNodeGetEnabled" (exec: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint);
+    cuUserObjectCreate = "cuUserObjectCreate" (
+        object: *mut CUuserObject, data: *mut c_void, destroy: CUhostFn, count: c_uint, flags: c_uint,
+    );
+    cuUserObjectRetain = "cuUserObjectRetain" (object: CUuserObject, count: c_uint);
+    cuUserObjectRelease = "cuUserObjectRelease" (object: CUuserObject, count: c_uint);
+    cuGraphRetainUserObject = "cuGraphRetainUserObject" (
+        graph: CUgraph, object: CUuserObject, count: c_uint, flags: c_uint,
+    );
+    cuGraphReleaseUserObject = "cuGraphReleaseUserObject" (graph: CUgraph, object: CUuserObject, count: c_uint);
+    cuGraphMemsetNodeGetParams = "cuGraphMemsetNodeGetParams" (
+        node: CUgraphNode, params: *mut CUDA_MEMSET_NODE_PARAMS,
+    );
+    cuGraphMemsetNodeSetParams = "cuGraphMemsetNodeSetParams" (
+        node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS,
+    );
+    cuGraphAddHostNode = "cuGraphAddHostNode" (
+        node: *mut CUgraphNode, graph: CUgraph, before: *const CUgraphNode, count: usize, params: *const
+        CUDA_HOST_NODE_PARAMS,
+    );
+    cuGraphHostNodeGetParams = "cuGraphHostNodeGetParams" (node: CUgraphNode, params: *mut CUDA_HOST_NODE_PARAMS);
+    cuGraphHostNodeSetParams = "cuGraphHostNodeSetParams" (node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS);
+    cuGraphExecHostNodeSetParams = "cuGraphExecHostNodeSetParams" (
+        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS,
+    );
+    cuGraphAddChildGraphNode = "cuGraphAddChildGraphNode" (
+        node: *mut CUgraphNode, graph: CUgraph, before: *const CUgraphNode, count: usize, child: CUgraph,
+    );
+    cuGraphChildGraphNodeGetGraph = "cuGraphChildGraphNodeGetGraph" (node: CUgraphNode, graph: *mut CUgraph);
+    cuGraphExecChildGraphNodeSetParams = "cuGraphExecChildGraphNodeSetParams" (
+        exec: CUgraphExec, node: CUgraphNode, child: CUgraph,
+    );
+    cuGraphAddEmptyNode = "cuGraphAddEmptyNode" (
+        node: *mut CUgraphNode, graph: CUgraph, before: *const CUgraphNode, count: usize,
+    );
+    cuGraphAddEventRecordNode = "cuGraphAddEventRecordNode" (
+        node: *mut CUgraphNode, graph: CUgraph, before: *const CUgraphNode, count: usize, event: CUevent,
+    );
+    cuGraphEventRecordNodeGetEvent = "cuGraphEventRecordNodeGetEvent" (node: CUgraphNode, event: *mut CUevent);
+    cuGraphEventRecordNodeSetEvent = "cuGraphEventRecordNodeSetEvent" (node: CUgraphNode, event: CUevent);
+    cuGraphExecEventRecordNodeSetEvent = "cuGraphExecEventRecordNodeSetEvent" (
+        exec: CUgraphExec, node: CUgraphNode, event: CUevent,
+    );
+    cuGraphAddEventWaitNode = "cuGraphAddEventWaitNode" (
+        node: *mut CUgraphNode, graph: CUgraph, before: *const CUgraphNode, count: usize, event: CUevent,
+    );
+    cuGraphEventWaitNodeGetEvent = "cuGraphEventWaitNodeGetEvent" (node: CUgraphNode, event: *mut CUevent);
+    cuGraphEventWaitNodeSetEvent = "cuGraphEventWaitNodeSetEvent" (node: CUgraphNode, event: CUevent);
+    cuGraphExecEventWaitNodeSetEvent = "cuGraphExecEventWaitNodeSetEvent" (
+        exec: CUgraphExec, node: CUgraphNode, event: CUevent,
+    );
+    cuGraphAddMemAllocNode = "cuGraphAddMemAllocNode" (
+        node: *mut CUgraphNode, graph: CUgraph, before: *const CUgraphNode, count: usize, params: *mut
+        CUDA_MEM_ALLOC_NODE_PARAMS,
+    );
+    cuGraphMemAllocNodeGetParams = "cuGraphMemAllocNodeGetParams" (
+        node: CUgraphNode, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
+    );
+    cuGraphKernelNodeSetAttribute = "cuGraphKernelNodeSetAttribute" (
+        node: CUgraphNode, attribute: c_uint, value: *const c_void,
+    );
+    cuGraphKernelNodeGetAttribute = "cuGraphKernelNodeGetAttribute" (
+        node: CUgraphNode, attribute: c_uint, value: *mut c_void,
+    );
+    cuGraphKernelNodeCopyAttributes = "cuGraphKernelNodeCopyAttributes" (to: CUgraphNode, from: CUgraphNode);
+    cuGraphInstantiateWithParams = "cuGraphInstantiateWithParams" (
+        exec: Out<CUgraphExec>, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
+    );
+    cuDeviceGraphMemTrim = "cuDeviceGraphMemTrim" (device: CUdevice);
+    cuDeviceGetGraphMemAttribute = "cuDeviceGetGraphMemAttribute" (
+        device: CUdevice, attribute: c_uint, value: *mut c_void,
+    );
+    cuDeviceSetGraphMemAttribute = "cuDeviceSetGraphMemAttribute" (
+        device: CUdevice, attribute: c_uint, value: *mut c_void,
+    );
+    cuGraphLaunch = "cuGraphLaunch" (exec: CUgraphExec, stream: CUstream);
+    cuGraphUpload = "cuGraphUpload" (exec: CUgraphExec, stream: CUstream);
+    cuGraphAddKernelNode = "cuGraphAddKernelNode" (
+        node: Out<CUgraphNode>, graph: CUgraph, before: *const CUgraphNode, count: usize, params: *const
+        CUDA_KERNEL_NODE_PARAMS_v1,
+    );
+    cuGraphKernelNodeGetParams = "cuGraphKernelNodeGetParams" (
+        node: CUgraphNode, params: Out<CUDA_KERNEL_NODE_PARAMS_v1>,
+    );
+    cuGraphKernelNodeSetParams = "cuGraphKernelNodeSetParams" (
+        node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS_v1,
+    );
+    cuGraphExecKernelNodeSetParams = "cuGraphExecKernelNodeSetParams" (
+        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS_v1,
+    );
+    cuGraphAddMemcpyNode = "cuGraphAddMemcpyNode" (
+        node: Out<CUgraphNode>, graph: CUgraph, before: *const CUgraphNode, count: usize, params: *const
+        CUDA_MEMCPY3D, context: CUcontext,
+    );
+    cuGraphMemcpyNodeGetParams = "cuGraphMemcpyNodeGetParams" (node: CUgraphNode, params: Out<CUDA_MEMCPY3D>);
+    cuGraphMemcpyNodeSetParams = "cuGraphMemcpyNodeSetParams" (node: CUgraphNode, params: *const CUDA_MEMCPY3D);
+    cuGraphExecMemcpyNodeSetParams = "cuGraphExecMemcpyNodeSetParams" (
+        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMCPY3D, context: CUcontext,
+    );
+    cuGraphAddMemsetNode = "cuGraphAddMemsetNode" (
+        node: Out<CUgraphNode>, graph: CUgraph, before: *const CUgraphNode, count: usize, params: *const
+        CUDA_MEMSET_NODE_PARAMS, context: CUcontext,
+    );
+    cuGraphExecMemsetNodeSetParams = "cuGraphExecMemsetNodeSetParams" (
+        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS, context: CUcontext,
+    );
+    cuGraphAddMemFreeNode = "cuGraphAddMemFreeNode" (
+        node: Out<CUgraphNode>, graph: CUgraph, before: *const CUgraphNode, count: usize, memory: CUdeviceptr,
+    );
+    cuGraphMemFreeNodeGetParams = "cuGraphMemFreeNodeGetParams" (node: CUgraphNode, memory: Out<CUdeviceptr>);
+    cuGraphAddNode = "cuGraphAddNode_v2" (
+        node: Out<CUgraphNode>, graph: CUgraph, before: *const CUgraphNode, edges: *const CUgraphEdgeData,
+        count: usize, params: *mut CUgraphNodeParams,
+    );
+    cuGraphNodeSetParams = "cuGraphNodeSetParams" (node: CUgraphNode, params: *mut CUgraphNodeParams);
+    cuGraphExecNodeSetParams = "cuGraphExecNodeSetParams" (
+        exec: CUgraphExec, node: CUgraphNode, params: *mut CUgraphNodeParams,
+    );
 }
 
 impl Functions {

@@ -43,8 +43,6 @@ pub(crate) struct Thread {
     pub(crate) bound: Cell<(usize, u64)>,
     /// For `cudaGetLastError`.
     pub(crate) last_error: Cell<c_int>,
-    /// For `cudaThreadExchangeStreamCaptureMode`: 0 is "global".
-    pub(crate) capture_mode: Cell<c_int>,
     found: [Cell<Option<Found>>; REMEMBERED],
     configurations: [Cell<Option<Configuration>>; NESTED_LAUNCHES_MAX],
     depth: Cell<usize>,
@@ -56,7 +54,6 @@ thread_local! {
             device: Cell::new(0),
             bound: Cell::new((0, 0)),
             last_error: Cell::new(0),
-            capture_mode: Cell::new(0),
             found: [const { Cell::new(None) }; REMEMBERED],
             configurations: [const { Cell::new(None) }; NESTED_LAUNCHES_MAX],
             depth: Cell::new(0),

@@ -1,0 +1,481 @@
+//! Capture: what is given to a stream becomes nodes of a graph, and is not done.
+//!
+//! "cudaStreamBeginCapture(): ... all operations pushed into the stream will not be executed, but will instead be captured into a graph".
+//! A stream that waits for an event of a capture joins it. Captures are few and short, so all are behind one lock; a stream asks first
+//! whether there is any.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::ThreadId;
+
+use penstock_cuda_sys::driver::*;
+use rustc_hash::FxHashSet;
+
+use super::Graph;
+use super::work::Work;
+use crate::core::context::Context;
+use crate::core::event::Event;
+use crate::core::stream::{Kind, Stream};
+use crate::edge::{CuResult, Object as _, new_number, require};
+
+/// One capture.
+struct Capture {
+    /// A number that no other has or had.
+    id: u64,
+    mode: u32,
+    thread: ThreadId,
+    graph: Arc<Graph>,
+    /// The graph is the program's, and was there before.
+    is_given: bool,
+    is_invalid: bool,
+    /// The streams in it; the first is the one where it began.
+    members: Vec<Member>,
+}
+
+/// A stream in a capture.
+struct Member {
+    stream: Weak<Stream>,
+    number: u64,
+    /// The number of its context.
+    context: u64,
+    is_blocking: bool,
+    /// What the next node of it comes after.
+    tail: Vec<u64>,
+}
+
+/// An event as it was recorded in a capture.
+#[derive(Clone, Debug)]
+pub(crate) struct Captured {
+    id: u64,
+    tail: Vec<u64>,
+}
+
+/// What becomes of a record.
+pub(crate) enum Recorded {
+    /// The stream is not captured: the event is to be recorded.
+    Not,
+    /// It is a node now.
+    Node,
+    /// It stands for what has been captured.
+    Here(Captured),
+}
+
+/// What `cuStreamGetCaptureInfo` tells of a stream that is captured.
+pub(crate) struct Info {
+    /// `CU_STREAM_CAPTURE_STATUS_...`.
+    pub(crate) status: u32,
+    pub(crate) id: u64,
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) tail: Vec<u64>,
+}
+
+static CAPTURES: Mutex<Vec<Capture>> = Mutex::new(Vec::new());
+/// How many there are.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// `cuThreadExchangeStreamCaptureMode`.
+    static MODE: Cell<u32> = const { Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL) };
+}
+
+/// Whether there is any capture.
+#[inline]
+fn is_any() -> bool {
+    COUNT.load(Ordering::Acquire) > 0
+}
+
+fn captures() -> MutexGuard<'static, Vec<Capture>> {
+    let mut all = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
+    // Those whose first stream is gone, with its context or alone, can never be ended.
+    all.retain(|capture| capture.members.first().is_some_and(|first| first.stream.strong_count() > 0));
+    COUNT.store(all.len(), Ordering::Release);
+    all
+}
+
+impl Capture {
+    fn member(&mut self, stream: &Stream) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.number == stream.number())
+    }
+
+    fn invalidate(&mut self, code: CUresult) -> CUresult {
+        self.is_invalid = true;
+        code
+    }
+
+    fn check(&self) -> CuResult {
+        require(!self.is_invalid, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+    }
+
+    fn join(&mut self, stream: &Arc<Stream>, tail: &[u64]) -> CuResult {
+        let context = stream.context()?.number();
+        match self.member(stream) {
+            Some(member) => {
+                let new =
+                    tail.iter().filter(|number| !member.tail.contains(number)).copied().collect::<Vec<_>>();
+                member.tail.extend(new);
+            }
+            None => self.members.push(Member {
+                stream: Arc::downgrade(stream),
+                number: stream.number(),
+                context,
+                is_blocking: stream.kind != Kind::NonBlocking,
+                tail: tail.to_vec(),
+            }),
+        }
+        Ok(())
+    }
+
+    /// Whether all that was captured in other streams comes before the end of the first one.
+    fn is_joined(&self) -> bool {
+        let Some((first, others)) = self.members.split_first() else { return true };
+        let shape = self.graph.shape();
+        let place = |number: &u64| shape.nodes.binary_search_by_key(number, |node| node.number()).ok();
+        let mut seen: FxHashSet<usize> = first.tail.iter().filter_map(place).collect();
+        let mut open: Vec<usize> = seen.iter().copied().collect();
+        while let Some(node) = open.pop() {
+            for before in shape.before.get(node).into_iter().flatten() {
+                if seen.insert(*before) {
+                    open.push(*before);
+                }
+            }
+        }
+        // What the program has taken out of the graph need not be joined.
+        others.iter().flat_map(|member| &member.tail).filter_map(place).all(|node| seen.contains(&node))
+    }
+}
+
+fn of<'a>(all: &'a mut [Capture], stream: &Stream) -> Option<&'a mut Capture> {
+    all.iter_mut().find(|capture| capture.members.iter().any(|member| member.number == stream.number()))
+}
+
+/// The legacy default stream stands for all blocking streams of its context: while one of them is captured it cannot be used, and
+/// trying to ends the capture.
+fn check_legacy(all: &mut [Capture], context: &Context, stream: &Stream) -> CuResult {
+    if stream.kind != Kind::Legacy {
+        return Ok(());
+    }
+    let mut result = Ok(());
+    for capture in all.iter_mut() {
+        let mut members = capture.members.iter();
+        if members.any(|member| member.is_blocking && member.context == context.number()) {
+            result = Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT));
+        }
+    }
+    result
+}
+
+/// Takes a command for a stream, if that is captured: then it must not be done.
+///
+/// # Errors
+/// The capture has become invalid; the command would depend on a capture.
+#[inline]
+pub(crate) fn takes(
+    context: &Arc<Context>,
+    stream: &Arc<Stream>,
+    work: impl FnOnce() -> CuResult<Work>,
+) -> CuResult<bool> {
+    if is_any() { take(context, stream, work).map(|node| node.is_some()) } else { Ok(false) }
+}
+
+#[cold]
+fn take(
+    context: &Arc<Context>,
+    stream: &Arc<Stream>,
+    work: impl FnOnce() -> CuResult<Work>,
+) -> CuResult<Option<u64>> {
+    let mut all = captures();
+    check_legacy(&mut all, context, stream)?;
+    let Some(capture) = of(&mut all, stream) else { return Ok(None) };
+    capture.check()?;
+    let graph = capture.graph.clone();
+    let Some(member) = capture.member(stream) else { return Ok(None) };
+    let added = work().and_then(|work| graph.add(work, &member.tail));
+    match added {
+        Ok(node) => {
+            member.tail = vec![node.number()];
+            Ok(Some(node.number()))
+        }
+        // "... if an invalid operation is attempted during stream capture, any associated capture graphs are invalidated."
+        Err(code) => Err(capture.invalidate(code)),
+    }
+}
+
+/// Before a command that is waited for: it cannot be captured.
+#[inline]
+pub(crate) fn refuse_now(context: &Context, stream: &Stream) -> CuResult {
+    if !is_any() {
+        return Ok(());
+    }
+    refuse(context, stream)?;
+    check_safe()
+}
+
+/// Before a command that no graph can have, or a question or wait for the end of a stream's work.
+///
+/// # Errors
+/// The stream is captured, or stands for ones that are. Their captures are invalid then.
+#[inline]
+pub(crate) fn refuse(context: &Context, stream: &Stream) -> CuResult {
+    if !is_any() {
+        return Ok(());
+    }
+    let mut all = captures();
+    check_legacy(&mut all, context, stream)?;
+    match of(&mut all, stream) {
+        None => Ok(()),
+        Some(capture) if capture.is_invalid => Err(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
+        Some(capture) => Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)),
+    }
+}
+
+/// Before a wait for all of a context.
+pub(crate) fn refuse_context(context: &Context) -> CuResult {
+    if !is_any() {
+        return Ok(());
+    }
+    let mut result = Ok(());
+    for capture in captures().iter_mut() {
+        if capture.members.iter().any(|member| member.context == context.number()) {
+            result = Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+        }
+    }
+    result
+}
+
+/// Before a call that is "potentially unsafe": that may wait for others, or do at once what the program may think is captured.
+///
+/// # Errors
+/// A capture forbids it, and is invalid now.
+#[inline]
+pub(crate) fn check_safe() -> CuResult {
+    if is_any() { look_for_ban() } else { Ok(()) }
+}
+
+#[cold]
+fn look_for_ban() -> CuResult {
+    let mode = MODE.get();
+    if mode == CU_STREAM_CAPTURE_MODE_RELAXED {
+        return Ok(());
+    }
+    let thread = std::thread::current().id();
+    let mut result = Ok(());
+    for capture in captures().iter_mut() {
+        // "If the local thread has an ongoing capture sequence that was not initiated with ..._RELAXED ..., or if any other thread has a
+        // concurrent capture sequence initiated with ..._GLOBAL"; the second not for threads in mode "thread local".
+        let is_own = capture.thread == thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+        let is_other = mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+        if is_own || is_other {
+            result = Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+        }
+    }
+    result
+}
+
+/// `cuThreadExchangeStreamCaptureMode`: the old one.
+pub(crate) fn exchange_mode(mode: u32) -> CuResult<u32> {
+    require(mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE)?;
+    Ok(MODE.replace(mode))
+}
+
+/// `cuStreamBeginCapture`, into a graph of the program or a new one.
+pub(crate) fn begin(
+    context: &Context,
+    stream: &Arc<Stream>,
+    mode: u32,
+    given: Option<(Arc<Graph>, &[u64])>,
+) -> CuResult {
+    require(mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE)?;
+    context.check()?;
+    // The legacy default stream is no stream of its own.
+    require(stream.kind != Kind::Legacy, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)?;
+    let mut all = captures();
+    require(of(&mut all, stream).is_none(), CUDA_ERROR_ILLEGAL_STATE)?;
+    let (is_given, (graph, tail)) = match given {
+        Some((graph, tail)) => {
+            let nodes = graph.nodes();
+            require(tail.iter().all(|number| nodes.contains(number)), CUDA_ERROR_INVALID_VALUE)?;
+            (true, (graph, tail))
+        }
+        None => (false, (Graph::create(), [].as_slice())),
+    };
+    let thread = std::thread::current().id();
+    let mut capture =
+        Capture { id: new_number(), mode, thread, graph, is_given, is_invalid: false, members: Vec::new() };
+    capture.join(stream, tail)?;
+    all.push(capture);
+    COUNT.store(all.len(), Ordering::Release);
+    Ok(())
+}
+
+/// `cuStreamEndCapture`: the graph.
+pub(crate) fn end(stream: &Stream) -> CuResult<Arc<Graph>> {
+    let mut all = captures();
+    let capture = of(&mut all, stream).ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
+    let is_first = capture.members.first().is_some_and(|first| first.number == stream.number());
+    if !is_first {
+        return Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
+    }
+    let is_here = capture.thread == std::thread::current().id();
+    // "If mode is not CU_STREAM_CAPTURE_MODE_RELAXED, cuStreamEndCapture must be called on this stream from the same thread."
+    if capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED && !is_here {
+        return Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD));
+    }
+    let id = capture.id;
+    let place = all.iter().position(|capture| capture.id == id).ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
+    let capture = all.swap_remove(place);
+    COUNT.store(all.len(), Ordering::Release);
+    drop(all);
+    let ended =
+        capture.check().and_then(|()| require(capture.is_joined(), CUDA_ERROR_STREAM_CAPTURE_UNJOINED));
+    if ended.is_err() && !capture.is_given {
+        _ = capture.graph.destroy();
+    }
+    ended.map(|()| capture.graph)
+}
+
+/// What a stream's capture is like. None: it is not captured.
+///
+/// # Errors
+/// It is the legacy default stream, which stands for one that is captured.
+pub(crate) fn info(context: &Context, stream: &Stream) -> CuResult<Option<Info>> {
+    if !is_any() {
+        return Ok(None);
+    }
+    let mut all = captures();
+    check_legacy_only(&all, context, stream)?;
+    let Some(capture) = of(&mut all, stream) else { return Ok(None) };
+    let status = if capture.is_invalid {
+        CU_STREAM_CAPTURE_STATUS_INVALIDATED
+    } else {
+        CU_STREAM_CAPTURE_STATUS_ACTIVE
+    };
+    let (id, graph) = (capture.id, capture.graph.clone());
+    let tail = capture.member(stream).map(|member| member.tail.clone()).unwrap_or_default();
+    Ok(Some(Info { status, id, graph, tail }))
+}
+
+/// "... CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ... if hStream is CU_STREAM_LEGACY while another stream of the context is captured". Asking
+/// alone spoils nothing.
+fn check_legacy_only(all: &[Capture], context: &Context, stream: &Stream) -> CuResult {
+    let mut members = all.iter().flat_map(|capture| &capture.members);
+    let stands_for = stream.kind == Kind::Legacy
+        && members.any(|member| member.is_blocking && member.context == context.number());
+    require(!stands_for, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+}
+
+/// `cuStreamUpdateCaptureDependencies`.
+pub(crate) fn update(stream: &Stream, nodes: &[u64], flags: u32) -> CuResult {
+    require(flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES, CUDA_ERROR_INVALID_VALUE)?;
+    let mut all = captures();
+    let capture = of(&mut all, stream).ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
+    capture.check()?;
+    let known = capture.graph.nodes();
+    require(nodes.iter().all(|number| known.contains(number)), CUDA_ERROR_INVALID_VALUE)?;
+    let member = capture.member(stream).ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
+    if flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES {
+        member.tail.clear();
+    }
+    for number in nodes {
+        if !member.tail.contains(number) {
+            member.tail.push(*number);
+        }
+    }
+    Ok(())
+}
+
+/// `cuEventRecord`, as far as it has to do with a capture.
+pub(crate) fn record(
+    context: &Arc<Context>,
+    stream: &Arc<Stream>,
+    event: &Arc<Event>,
+    is_external: bool,
+) -> CuResult<Recorded> {
+    if !is_any() {
+        // "This flag is invalid when used outside of stream capture."
+        return require(!is_external, CUDA_ERROR_INVALID_VALUE).map(|()| Recorded::Not);
+    }
+    if is_external {
+        let node = take(context, stream, || Ok(Work::Record(event.clone())))?;
+        return require(node.is_some(), CUDA_ERROR_INVALID_VALUE).map(|()| Recorded::Node);
+    }
+    let mut all = captures();
+    check_legacy(&mut all, context, stream)?;
+    let Some(capture) = of(&mut all, stream) else { return Ok(Recorded::Not) };
+    capture.check()?;
+    let id = capture.id;
+    let tail = capture.member(stream).map(|member| member.tail.clone()).unwrap_or_default();
+    Ok(Recorded::Here(Captured { id, tail }))
+}
+
+/// `cuStreamWaitEvent`, where it has to do with a capture: then it is done. `captured`: the event was recorded in one.
+pub(crate) fn waits(
+    context: &Arc<Context>,
+    stream: &Arc<Stream>,
+    event: &Arc<Event>,
+    is_external: bool,
+) -> CuResult<bool> {
+    if is_external {
+        let node = if is_any() { take(context, stream, || Ok(Work::Wait(event.clone())))? } else { None };
+        return require(node.is_some(), CUDA_ERROR_INVALID_VALUE).map(|()| true);
+    }
+    let captured = event.captured();
+    if captured.is_none() && !is_any() {
+        return Ok(false);
+    }
+    let mut all = captures();
+    check_legacy(&mut all, context, stream)?;
+    let own = of(&mut all, stream).map(|capture| capture.id);
+    let Some(captured) = captured else {
+        let Some(capture) = of(&mut all, stream) else { return Ok(false) };
+        capture.check()?;
+        if event.is_recorded() {
+            // What is under way cannot be waited for by a graph.
+            return Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_ISOLATION));
+        }
+        return Ok(true);
+    };
+    if own.is_some_and(|own| own != captured.id) {
+        for capture in all.iter_mut().filter(|capture| [own, Some(captured.id)].contains(&Some(capture.id))) {
+            _ = capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_MERGE);
+        }
+        return Err(CUDA_ERROR_STREAM_CAPTURE_MERGE);
+    }
+    // Of a capture that has ended.
+    let capture =
+        all.iter_mut().find(|capture| capture.id == captured.id).ok_or(CUDA_ERROR_CAPTURED_EVENT)?;
+    capture.check()?;
+    if stream.kind == Kind::Legacy {
+        return Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+    }
+    capture.join(stream, &captured.tail).map(|()| true)
+}
+
+/// An event of a capture was asked for its end, which it has not: the capture is invalid.
+#[cold]
+pub(crate) fn spoil(captured: &Captured) -> CUresult {
+    for capture in captures().iter_mut().filter(|capture| capture.id == captured.id) {
+        _ = capture.invalidate(CUDA_ERROR_CAPTURED_EVENT);
+    }
+    CUDA_ERROR_CAPTURED_EVENT
+}
+
+/// The program destroys a stream: a capture that began there is gone, any other that it is in is invalid.
+pub(crate) fn forget(stream: &Stream) {
+    if !is_any() {
+        return;
+    }
+    let mut all = captures();
+    let is_first =
+        |capture: &Capture| capture.members.first().is_some_and(|first| first.number == stream.number());
+    let gone: Vec<_> = all.extract_if(.., |capture| is_first(capture)).collect();
+    if let Some(capture) = of(&mut all, stream) {
+        _ = capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        capture.members.retain(|member| member.number != stream.number());
+    }
+    COUNT.store(all.len(), Ordering::Release);
+    drop(all);
+    for capture in gone.iter().filter(|capture| !capture.is_given) {
+        _ = capture.graph.destroy();
+    }
+}

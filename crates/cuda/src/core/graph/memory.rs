@@ -1,0 +1,132 @@
+//! Memory of graphs: a node that allocates has its address from when it is added, and every launch has the memory there.
+//!
+//! The memory is the device's for as long as the graph, or anything made ready of it, is there. Whether the program has it at a moment
+//! is counted, because it may free it by other ways than the graph.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use penstock_cuda_sys::driver::*;
+
+use crate::core::arena::Block;
+use crate::core::context::Context;
+use crate::core::device::Device;
+use crate::edge::{CuResult, Object as _};
+
+/// Memory of one node.
+pub(crate) struct Memory {
+    device: Arc<Device>,
+    block: Block,
+    /// Bytes.
+    pub(crate) size: u64,
+}
+
+struct Known {
+    memory: Weak<Memory>,
+    device: usize,
+    size: u64,
+    /// The program has it now: it stays, whatever becomes of the graph.
+    held: Option<Arc<Memory>>,
+}
+
+static KNOWN: Mutex<BTreeMap<u64, Known>> = Mutex::new(BTreeMap::new());
+/// How many there are: most programs have none, and need not look.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn known() -> MutexGuard<'static, BTreeMap<u64, Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Memory {
+    /// Memory for a node.
+    pub(crate) fn new(context: &Context, device: &Arc<Device>, size: u64) -> CuResult<Arc<Self>> {
+        context.check()?;
+        let block = device.allocate_block(size, context.number())?;
+        let memory = Arc::new(Self { device: device.clone(), block, size });
+        let entry = Known { memory: Arc::downgrade(&memory), device: device.ordinal, size, held: None };
+        let old = known().insert(block.address, entry);
+        // That of a context that has ended, which nobody has freed.
+        if old.is_none() {
+            COUNT.fetch_add(1, Ordering::AcqRel);
+        }
+        drop(old);
+        Ok(memory)
+    }
+
+    /// Where it begins.
+    pub(crate) fn address(&self) -> u64 {
+        self.block.address
+    }
+
+    /// The number of its device.
+    pub(crate) fn device(&self) -> CUdevice {
+        self.device.number()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let mut all = known();
+        if all.get(&self.block.address).is_some_and(|known| std::ptr::eq(known.memory.as_ptr(), self)) {
+            all.remove(&self.block.address);
+            COUNT.fetch_sub(1, Ordering::AcqRel);
+        }
+        drop(all);
+        // It may be gone with its context.
+        _ = self.device.release_block(self.block, self.device.busy());
+    }
+}
+
+/// The program has it from now on.
+pub(super) fn begin(memory: &Arc<Memory>) -> CuResult {
+    let mut all = known();
+    let known = all.get_mut(&memory.address()).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    known.held = Some(memory.clone());
+    Ok(())
+}
+
+/// Whether the program has it.
+pub(super) fn is_held(memory: &Memory) -> bool {
+    known().get(&memory.address()).is_some_and(|known| known.held.is_some())
+}
+
+/// Whether a graph has memory that begins at this address.
+pub(crate) fn is_address(address: u64) -> bool {
+    COUNT.load(Ordering::Acquire) > 0 && known().contains_key(&address)
+}
+
+/// Takes back what the program got of a graph at this address. None: no graph has memory there.
+///
+/// # Errors
+/// The program does not have it.
+pub(crate) fn free(address: u64) -> Option<CuResult> {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let mut all = known();
+    let held = all.get_mut(&address)?.held.take();
+    drop(all);
+    // The graph may be gone already: then this was the last that had it.
+    Some(held.map(drop).ok_or(CUDA_ERROR_INVALID_VALUE))
+}
+
+/// Bytes of graphs on a device: those that programs have now, and all.
+pub(crate) fn bytes(device: &Device) -> (u64, u64) {
+    let (mut used, mut reserved) = (0, 0);
+    for known in known().values().filter(|known| known.device == device.ordinal) {
+        reserved += known.size;
+        used += if known.held.is_some() { known.size } else { 0 };
+    }
+    (used, reserved)
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("address", &self.block.address)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}

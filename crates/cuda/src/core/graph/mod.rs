@@ -1,0 +1,272 @@
+//! Graphs: work that is described once and launched again and again.
+//!
+//! All of it is in the client. A node has the same description of its work that a call gives to a stream ([`work::Work`]), whether it was
+//! added by hand or captured ([`capture`]). What can be launched is a copy of the graph and a plan of it ([`exec`], [`plan`]).
+
+pub(crate) mod capture;
+pub(crate) mod dot;
+pub(crate) mod exec;
+pub(crate) mod memory;
+pub(crate) mod node;
+mod plan;
+pub(crate) mod update;
+pub(crate) mod user;
+pub(crate) mod work;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use penstock_cuda_sys::driver::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::edge::{CuResult, Object, forget, new_number, publish, require};
+use node::Node;
+use user::Held;
+use work::Work;
+
+/// Behind a `CUgraph`.
+pub(crate) struct Graph {
+    number: u64,
+    /// Whether it is in a node of another graph, which it ends with.
+    is_child: bool,
+    /// The graph that it was copied from; 0: none.
+    original: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// In the order in which they were made, which is that of their numbers.
+    nodes: Vec<Entry>,
+    users: Held,
+}
+
+#[derive(Clone)]
+struct Entry {
+    node: Arc<Node>,
+    /// The numbers of the nodes that it comes after.
+    before: Vec<u64>,
+}
+
+impl Object for Graph {
+    type Raw = CUgraph_st;
+    const INVALID: CUresult = CUDA_ERROR_INVALID_VALUE;
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// Some nodes, and the places among them of those that each comes after.
+pub(crate) struct Shape {
+    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) before: Vec<Vec<usize>>,
+}
+
+impl State {
+    fn find(&self, number: u64) -> CuResult<usize> {
+        let place = self.nodes.binary_search_by_key(&number, |entry| entry.node.number());
+        place.map_err(|_| CUDA_ERROR_INVALID_VALUE)
+    }
+
+    fn entry(&mut self, number: u64) -> CuResult<&mut Entry> {
+        let place = self.find(number)?;
+        self.nodes.get_mut(place).ok_or(CUDA_ERROR_INVALID_VALUE)
+    }
+
+    fn has_memory(&self) -> bool {
+        self.nodes.iter().any(|entry| entry.node.work().has_memory())
+    }
+}
+
+impl Graph {
+    /// `cuGraphCreate`.
+    pub(crate) fn create() -> Arc<Self> {
+        Self::new(false, 0)
+    }
+
+    fn new(is_child: bool, original: u64) -> Arc<Self> {
+        let graph = Arc::new(Self { number: new_number(), is_child, original, state: Mutex::default() });
+        publish(&graph);
+        graph
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `cuGraphDestroy`. What was made ready for launches goes on.
+    pub(crate) fn destroy(&self) -> CuResult {
+        require(!self.is_child, CUDA_ERROR_INVALID_VALUE)?;
+        self.end()
+    }
+
+    /// Its handle is none any more, and neither are those of its nodes.
+    fn end(&self) -> CuResult {
+        forget(self).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let state = std::mem::take(&mut *self.state());
+        for entry in &state.nodes {
+            entry.node.end();
+        }
+        Ok(())
+    }
+
+    /// Adds a node that comes after others of this graph.
+    pub(crate) fn add(self: &Arc<Self>, work: Work, before: &[u64]) -> CuResult<Arc<Node>> {
+        let mut state = self.state();
+        let mut known = FxHashSet::default();
+        for number in before {
+            state.find(*number)?;
+            // "... dependencies may not have any duplicate entries."
+            require(known.insert(*number), CUDA_ERROR_INVALID_VALUE)?;
+        }
+        // Made while the graph is held, so that numbers go up.
+        let node = Node::new(self, work, 0);
+        state.nodes.push(Entry { node: node.clone(), before: before.to_vec() });
+        Ok(node)
+    }
+
+    /// `cuGraphDestroyNode`.
+    pub(crate) fn remove(&self, node: &Node) -> CuResult {
+        let mut state = self.state();
+        // "Nodes and edges of the graph cannot be deleted" where there is memory.
+        require(!state.has_memory(), CUDA_ERROR_NOT_SUPPORTED)?;
+        let place = state.find(node.number())?;
+        state.nodes.remove(place);
+        for entry in &mut state.nodes {
+            entry.before.retain(|number| *number != node.number());
+        }
+        drop(state);
+        node.end();
+        Ok(())
+    }
+
+    /// `cuGraphAddDependencies`: all or none.
+    pub(crate) fn connect(&self, edges: &[(u64, u64)]) -> CuResult {
+        let mut state = self.state();
+        let mut known = FxHashSet::default();
+        for (from, to) in edges {
+            let (_, place) = (state.find(*from)?, state.find(*to)?);
+            let is_there = state.nodes.get(place).is_none_or(|entry| entry.before.contains(from));
+            require(from != to && !is_there && known.insert((*from, *to)), CUDA_ERROR_INVALID_VALUE)?;
+        }
+        edges.iter().try_for_each(|(from, to)| {
+            state.entry(*to)?.before.push(*from);
+            Ok(())
+        })
+    }
+
+    /// `cuGraphRemoveDependencies`: all or none.
+    pub(crate) fn disconnect(&self, edges: &[(u64, u64)]) -> CuResult {
+        let mut state = self.state();
+        require(edges.is_empty() || !state.has_memory(), CUDA_ERROR_NOT_SUPPORTED)?;
+        for (from, to) in edges {
+            require(state.entry(*to)?.before.contains(from), CUDA_ERROR_INVALID_VALUE)?;
+        }
+        edges.iter().try_for_each(|(from, to)| {
+            state.entry(*to)?.before.retain(|number| number != from);
+            Ok(())
+        })
+    }
+
+    /// Its nodes.
+    pub(crate) fn nodes(&self) -> Vec<u64> {
+        self.state().nodes.iter().map(|entry| entry.node.number()).collect()
+    }
+
+    /// Those that come after none.
+    pub(crate) fn roots(&self) -> Vec<u64> {
+        let state = self.state();
+        let roots = state.nodes.iter().filter(|entry| entry.before.is_empty());
+        roots.map(|entry| entry.node.number()).collect()
+    }
+
+    /// Its dependencies: node before, and node after.
+    pub(crate) fn edges(&self) -> Vec<(u64, u64)> {
+        let state = self.state();
+        let of = |entry: &Entry| {
+            let to = entry.node.number();
+            entry.before.iter().map(move |from| (*from, to)).collect::<Vec<_>>()
+        };
+        state.nodes.iter().flat_map(of).collect()
+    }
+
+    /// What a node comes after.
+    pub(crate) fn before(&self, node: &Node) -> CuResult<Vec<u64>> {
+        Ok(self.state().entry(node.number())?.before.clone())
+    }
+
+    /// What comes after a node.
+    pub(crate) fn after(&self, node: &Node) -> Vec<u64> {
+        let state = self.state();
+        let after = state.nodes.iter().filter(|entry| entry.before.contains(&node.number()));
+        after.map(|entry| entry.node.number()).collect()
+    }
+
+    /// Its nodes and how they hang together.
+    pub(crate) fn shape(&self) -> Shape {
+        let state = self.state();
+        let place = |number: &u64| state.find(*number).ok();
+        let before = |entry: &Entry| entry.before.iter().filter_map(place).collect();
+        Shape {
+            nodes: state.nodes.iter().map(|entry| entry.node.clone()).collect(),
+            before: state.nodes.iter().map(before).collect(),
+        }
+    }
+
+    /// `cuGraphClone`.
+    pub(crate) fn copy(&self) -> CuResult<Arc<Self>> {
+        // "The graph cannot be cloned" where there is memory.
+        require(!self.has_memory(), CUDA_ERROR_NOT_SUPPORTED)?;
+        Ok(self.duplicate(false))
+    }
+
+    /// A copy of all of it, and of the graphs in it. `is_child`: it is in a node.
+    pub(crate) fn duplicate(&self, is_child: bool) -> Arc<Self> {
+        let graph = Self::new(is_child, self.number);
+        // Without its lock: a graph in a node of it is copied, too.
+        let (entries, users) = {
+            let state = self.state();
+            (state.nodes.clone(), state.users.clone())
+        };
+        let mut state = graph.state();
+        let mut numbers = FxHashMap::default();
+        for entry in &entries {
+            let node = Node::new(&graph, entry.node.work().duplicate(), entry.node.number());
+            node.copy_attributes(&entry.node);
+            numbers.insert(entry.node.number(), node.number());
+            state.nodes.push(Entry { node, before: Vec::new() });
+        }
+        for (entry, made) in entries.iter().zip(&mut state.nodes) {
+            made.before = entry.before.iter().filter_map(|number| numbers.get(number).copied()).collect();
+        }
+        state.users = users;
+        drop(state);
+        graph
+    }
+
+    /// `cuGraphNodeFindInClone`.
+    pub(crate) fn find_copy_of(&self, node: &Node) -> CuResult<Arc<Node>> {
+        // "hClonedGraph must have been cloned from hOriginalGraph via cuGraphClone."
+        require(self.original != 0 && node.graph()?.number == self.original, CUDA_ERROR_INVALID_VALUE)?;
+        let state = self.state();
+        let found = state.nodes.iter().find(|entry| entry.node.original() == node.number());
+        found.map(|entry| entry.node.clone()).ok_or(CUDA_ERROR_INVALID_VALUE)
+    }
+
+    /// Whether it, or a graph in it, allocates or frees memory.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.state().has_memory()
+    }
+
+    /// Does something with what the program has given it to keep.
+    pub(crate) fn with_users<T>(&self, work: impl FnOnce(&mut Held) -> T) -> T {
+        work(&mut self.state().users)
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Graph").field("number", &self.number).finish_non_exhaustive()
+    }
+}

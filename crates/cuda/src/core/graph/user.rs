@@ -1,0 +1,88 @@
+//! Objects of the program that graphs keep: when nothing has one any more, a function of the program ends it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_cuda_sys::driver::*;
+
+use crate::edge::{CuResult, HostCall, Object, forget, new_number, publish, require};
+
+/// Behind a `CUuserObject`.
+pub(crate) struct UserObject {
+    number: u64,
+    /// References of the program.
+    own: Mutex<u32>,
+    end: Arc<End>,
+}
+
+/// Calls the function when the last one lets go: the program's references count as one.
+#[derive(Debug)]
+struct End(HostCall);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.call();
+    }
+}
+
+impl Object for UserObject {
+    type Raw = CUuserObject_st;
+    const INVALID: CUresult = CUDA_ERROR_INVALID_VALUE;
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl UserObject {
+    /// `cuUserObjectCreate`.
+    pub(crate) fn create(end: HostCall, count: u32) -> CuResult<Arc<Self>> {
+        require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
+        let object = Arc::new(Self { number: new_number(), own: Mutex::new(count), end: Arc::new(End(end)) });
+        publish(&object);
+        Ok(object)
+    }
+
+    /// `cuUserObjectRetain`.
+    pub(crate) fn retain(&self, count: u32) -> CuResult {
+        require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        *own = own.checked_add(count).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        Ok(())
+    }
+
+    /// `cuUserObjectRelease`.
+    pub(crate) fn release(&self, count: u32) -> CuResult {
+        require(count > 0, CUDA_ERROR_INVALID_VALUE)?;
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        *own = own.checked_sub(count).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        if *own == 0 {
+            forget(self).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a graph keeps: each, and how often.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held(Vec<(u64, u32, Arc<End>)>);
+
+impl Held {
+    /// `cuGraphRetainUserObject`.
+    pub(crate) fn add(&mut self, object: &UserObject, count: u32) -> CuResult {
+        require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
+        match self.0.iter_mut().find(|(number, ..)| *number == object.number) {
+            Some((_, known, _)) => *known = known.checked_add(count).ok_or(CUDA_ERROR_INVALID_VALUE)?,
+            None => self.0.push((object.number, count, object.end.clone())),
+        }
+        Ok(())
+    }
+
+    /// `cuGraphReleaseUserObject`. What is not kept any more is to be dropped where no graph is held: a function of the program may be
+    /// called.
+    pub(crate) fn remove(&mut self, number: u64, count: u32) -> CuResult<Option<impl Sized + use<>>> {
+        let place = self.0.iter().position(|(known, ..)| *known == number).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let (_, known, _) = self.0.get_mut(place).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        *known = known.checked_sub(count).filter(|_| count > 0).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        Ok(if *known == 0 { Some(self.0.swap_remove(place)) } else { None })
+    }
+}

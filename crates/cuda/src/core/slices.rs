@@ -1,0 +1,110 @@
+//! Copies of slices of rows: what every copy of the interface is, in the form that is done at once or kept in a graph.
+
+use std::sync::Arc;
+
+use penstock_cuda_sys::driver::*;
+
+use super::array::Array;
+use super::context::Context;
+use super::copy::{Side, When};
+use super::platform;
+use super::rows::{RowSide, Rows};
+use super::stream::Stream;
+use crate::edge::{CuResult, Object as _};
+
+/// One side of a copy as the program describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// `CU_MEMORYTYPE_...`.
+    pub(crate) kind: u32,
+    pub(crate) host: usize,
+    pub(crate) device: u64,
+    /// The number of an array.
+    pub(crate) array: u64,
+    /// Bytes from row to row; 0: as long as the rows that are copied.
+    pub(crate) pitch: usize,
+    /// Rows of a slice; 0: as many as are copied.
+    pub(crate) rows: usize,
+    /// Bytes, rows and slices to skip.
+    pub(crate) origin: [usize; 3],
+}
+
+/// A copy: its sides, and bytes of a row, rows of a slice, slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slices {
+    pub(crate) to: Part,
+    pub(crate) from: Part,
+    pub(crate) size: [usize; 3],
+}
+
+impl From<Side> for Part {
+    fn from(side: Side) -> Self {
+        let none = Self { kind: 0, host: 0, device: 0, array: 0, pitch: 0, rows: 0, origin: [0; 3] };
+        match side {
+            Side::Host(bytes) => Self { kind: CU_MEMORYTYPE_HOST, host: bytes.address(), ..none },
+            Side::Device(address) => Self { kind: CU_MEMORYTYPE_DEVICE, device: address, ..none },
+        }
+    }
+}
+
+impl Part {
+    /// Where the rows of slice `z` of the copy begin.
+    fn slice(&self, z: usize, width: usize, height: usize) -> CuResult<Rows> {
+        let [x, y, first] = self.origin;
+        if self.kind == CU_MEMORYTYPE_ARRAY {
+            let array = Array::of_number(self.array)?;
+            let at = [x as u64, y as u64, (first + z) as u64];
+            let start = array.at(at, (width as u64, height as u64))?;
+            return Ok(Rows { side: RowSide::Device(start), pitch: array.pitch });
+        }
+        let pitch = if self.pitch == 0 { width } else { self.pitch };
+        let rows = if self.rows == 0 { height } else { self.rows };
+        let skipped = (first + z).checked_mul(rows).and_then(|skipped| skipped.checked_add(y));
+        let offset = skipped.and_then(|rows| rows.checked_mul(pitch)).and_then(|bytes| bytes.checked_add(x));
+        let offset = offset.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let address = match self.kind {
+            CU_MEMORYTYPE_HOST => self.host as u64,
+            CU_MEMORYTYPE_DEVICE | CU_MEMORYTYPE_UNIFIED => self.device,
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        let start = address.checked_add(offset as u64).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let side = if platform::device_of(address).is_some() {
+            RowSide::Device(start)
+        } else if self.kind == CU_MEMORYTYPE_DEVICE || address == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        } else {
+            RowSide::Host(usize::try_from(start).map_err(|_| CUDA_ERROR_INVALID_VALUE)?)
+        };
+        Ok(Rows { side, pitch: pitch as u64 })
+    }
+}
+
+impl Slices {
+    /// A copy of bytes.
+    pub(crate) fn linear(to: Side, from: Side, size: usize) -> Self {
+        Self { to: to.into(), from: from.into(), size: [size, 1, 1] }
+    }
+
+    /// Whether its sides are ones.
+    pub(crate) fn check(&self) -> CuResult {
+        let [width, height, depth] = self.size;
+        if width == 0 || height == 0 || depth == 0 {
+            return Ok(());
+        }
+        for part in [&self.to, &self.from] {
+            part.slice(0, width, height)?;
+            part.slice(depth - 1, width, height)?;
+        }
+        Ok(())
+    }
+
+    /// Does it.
+    pub(crate) fn run(&self, context: &Context, stream: &Arc<Stream>, when: When) -> CuResult {
+        let [width, height, depth] = self.size;
+        for z in 0..depth {
+            let (to, from) = (self.to.slice(z, width, height)?, self.from.slice(z, width, height)?);
+            context.copy_rows(stream, to, from, (width as u64, height as u64), when)?;
+        }
+        Ok(())
+    }
+}
