@@ -11,7 +11,6 @@ use crate::core::event::Event;
 use crate::core::graph::Graph;
 use crate::core::graph::exec::Exec;
 use crate::core::graph::node::Node;
-use crate::core::graph::update;
 use crate::core::graph::work::Work;
 use crate::core::stream::{Default, Stream};
 use crate::edge::{CuResult, Object as _, cu_entry, cu_stream_entry, load, require, store};
@@ -261,7 +260,7 @@ fn update_exec(exec: CUgraphExec, graph: CUgraph, info: &mut CUgraphExecUpdateRe
         Err(mismatch) => {
             info.result = mismatch.result;
             (info.errorNode, info.errorFromNode) = (handle(mismatch.node), handle(mismatch.from));
-            update::code(&mismatch)
+            Err(mismatch.code)
         }
     }
 }

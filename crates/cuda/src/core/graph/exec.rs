@@ -74,7 +74,9 @@ impl Exec {
 
     /// `cuGraphLaunch`.
     pub(crate) fn launch(&self, context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
-        let child = || Ok(Work::Child(self.state().graph.duplicate(true)));
+        // Taken before a capture is asked: that must not wait for a launch of another thread.
+        let graph = self.state().graph.clone();
+        let child = || Ok(Work::Child(graph.duplicate(true)));
         if capture::takes(context, stream, child)? {
             return Ok(());
         }
@@ -259,7 +261,6 @@ impl Run<'_> {
             },
             Action::Mark { step, .. } => {
                 let mark = context.marker(stream)?;
-                // Others wait for it in other queues, which the worker may reach first.
                 if let Some(place) = self.marks.get_mut(*step) {
                     *place = Some(mark);
                 }

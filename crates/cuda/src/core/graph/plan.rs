@@ -151,20 +151,22 @@ impl Plan {
         Ok(leaves.map(|(place, _)| *place).collect())
     }
 
-    /// A lane for a step.
-    fn lane_for(&mut self, step: usize, lane_of: &[usize]) -> usize {
+    /// A lane for a step. `known`: how many steps of each lane came before each step so far, and that step itself.
+    fn lane_for(&mut self, step: usize, lane_of: &[usize], known: &[Vec<usize>]) -> usize {
         let (context, before) = (self.steps[step].context, &self.steps[step].before);
         let fits = |lane: &Lane| context == 0 || lane.context == context;
         // Behind what it comes after.
-        let follows = before.iter().map(|from| (lane_of[*from], *from));
+        let mut follows = before.iter().map(|from| (lane_of[*from], *from));
         if let Some((lane, _)) =
-            follows.clone().find(|(lane, from)| fits(&self.lanes[*lane]) && self.lanes[*lane].last == *from)
+            follows.find(|(lane, from)| fits(&self.lanes[*lane]) && self.lanes[*lane].last == *from)
         {
             return lane;
         }
-        // All of which comes before it anyway.
+        // With nothing in it yet, or only what comes before it anyway.
         let idle = self.lanes.iter().enumerate().position(|(at, lane)| {
-            fits(lane) && follows.clone().any(|(known, _)| self.lanes[known].seen[at] > lane.last)
+            let ends_before = |from: usize| known[from].get(at).is_some_and(|seen| *seen > lane.last);
+            let is_behind = || before.iter().any(|from| ends_before(*from));
+            fits(lane) && (lane.count == 0 || is_behind())
         });
         if let Some(lane) = idle {
             return lane;
@@ -193,7 +195,7 @@ impl Plan {
         // What came before each step, as far as lanes knew then.
         let mut known: Vec<Vec<usize>> = Vec::new();
         for step in 0..self.steps.len() {
-            let lane = self.lane_for(step, &lane_of);
+            let lane = self.lane_for(step, &lane_of, &known);
             let mut awaited = Vec::new();
             for from in self.steps[step].before.clone() {
                 let other = lane_of[from];

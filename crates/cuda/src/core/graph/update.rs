@@ -4,7 +4,7 @@ use penstock_cuda_sys::driver::*;
 
 use super::Graph;
 use super::work::Work;
-use crate::edge::{CuResult, Object as _};
+use crate::edge::Object as _;
 
 /// Why a graph cannot take the place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,9 +87,4 @@ pub(super) fn changes(old: &Graph, new: &Graph) -> Result<Vec<(u64, Work)>, Mism
         }
     }
     Ok(all)
-}
-
-/// What `cuGraphExecUpdate` returns.
-pub(crate) fn code(mismatch: &Mismatch) -> CuResult {
-    Err(mismatch.code)
 }
