@@ -4,7 +4,7 @@
  *   native_heaps PTX NAME [WORDS]
  *
  * PTX: the module. NAME: a part of the name of those GPUs. WORDS: no heap can be made, and the sentence has these words. PENSTOCK_TEST_VICTIM is the
- * process id of a daemon that has the last device, which is ended at last. */
+ * process id of a daemon that has the last device, which is ended at last. PENSTOCK_TEST_LITMUS: so many messages there and back, and nothing else. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,6 +120,20 @@ static void ping_pong(struct device *const *pair, int proxy, unsigned wanted) {
         for (unsigned pe = 0; pe < 2; pe++) EQUAL(result(heap, pe, 0), (long long)rounds);
     }
     GOOD(heaps.close(heap));
+}
+
+static void litmus(struct device *const *pair, unsigned long long rounds) {
+    static const unsigned long long sizes[] = {8, 64};
+    for (int at = 0; at < 2; at++) {
+        penstockHeap heap = make(pair, 2, 600000, 0);
+        double began = now_s();
+        GOOD(launch(heap, pair, 2, "heap_ping_pong", 1, 1, rounds, sizes[at]));
+        finish(pair, 2);
+        double took = now_s() - began;
+        for (unsigned pe = 0; pe < 2; pe++) EQUAL(result(heap, pe, 0), (long long)rounds);
+        printf("  %llu messages of %llu bytes, none wrong: %.1f s, %.3f us each\n", 2 * rounds, sizes[at], took, 5e5 * took / (double)rounds);
+        GOOD(heaps.close(heap));
+    }
 }
 
 static void barriers(struct device *const *on, unsigned count, unsigned blocks, unsigned threads) {
@@ -280,6 +294,13 @@ int main(int count, char **arguments) {
         GOOD(cuDevicePrimaryCtxRetain(&all[at]->context, all[at]->number));
         GOOD(cuCtxSetCurrent(all[at]->context));
         GOOD(cuModuleLoadDataEx(&all[at]->module, text, 0, NULL, NULL));
+    }
+    if (getenv("PENSTOCK_TEST_LITMUS")) {
+        const unsigned long long rounds = strtoull(getenv("PENSTOCK_TEST_LITMUS"), NULL, 10);
+        struct device *mixed[] = {gpus[0], others[0]};
+        if (other_count > 0) litmus(mixed, rounds);
+        if (gpu_count > 1) litmus(gpus, rounds);
+        return puts("Test PASSED"), 0;
     }
     too_many(gpus[0]);
     if (gpu_count > 1) {

@@ -418,9 +418,10 @@ CUresult cuMemsetD32Async(ptr to, unsigned v, size_t n, struct stream *s) { retu
 
 /* -- modules and kernels ------------------------------------------------------------------------------------------------------ */
 
-enum { ADD, SLEEP, TRAP, SHAPE, EMPTY, PUT, PING_PONG, BARRIERS, WAIT_IN_VAIN, SHAPED_LAST };
+enum { ADD, SLEEP, TRAP, SHAPE, EMPTY, PUT, PING_PONG, BARRIERS, WAIT_IN_VAIN,
+       BENCH_PING_PONG, BENCH_BANDWIDTH, BENCH_MEET, SHAPED_LAST };
 struct parameter { size_t offset, size; };
-static const struct { const char *name; int count; struct parameter params[4]; } kernels[] = {
+static const struct { const char *name; int count; struct parameter params[9]; } kernels[] = {
     [ADD] = {"add", 4, {{0, 8}, {8, 8}, {16, 8}, {24, 4}}}, /* c[i] = a[i] + b[i], n words */
     [SLEEP] = {"sleep_ns", 1, {{0, 8}}},
     [TRAP] = {"trap", 0, {{0, 0}}},
@@ -430,6 +431,10 @@ static const struct { const char *name; int count; struct parameter params[4]; }
     [PING_PONG] = {"heap_ping_pong", 3, {{0, 8}, {8, 8}, {16, 8}}}, /* these are in tests/cuda/heap_kernels.h */
     [BARRIERS] = {"heap_barriers", 3, {{0, 8}, {8, 8}, {16, 8}}},
     [WAIT_IN_VAIN] = {"heap_wait", 1, {{0, 8}}},
+#define NINE 9, {{0, 8}, {8, 8}, {16, 8}, {24, 8}, {32, 8}, {40, 8}, {48, 8}, {56, 8}, {64, 8}}
+    [BENCH_PING_PONG] = {"ping_pong", NINE}, /* in crates/bench/src/device/kernels.cl */
+    [BENCH_BANDWIDTH] = {"bandwidth", NINE},
+    [BENCH_MEET] = {"meet", NINE},
 };
 
 struct function { int kernel; int shared_max; };

@@ -29,10 +29,18 @@ static inline ulong get_num_groups(uint axis) { return item->launch->grid[axis];
 #define HEAP_ITEM item->local[0]
 #include "../../../tests/cuda/heap_kernels.h"
 
+/* Those of `penstock bench comm` too. As C each is of one thread, and the clock of a GPU counts nanoseconds. */
+#define __kernel static
+#define TICKS() now()
+#include "../../bench/src/device/kernels.cl"
+
 static void *run_item(void *argument) {
     item = argument;
-    ptr a[4];
+    ptr a[9];
     memcpy(a, item->launch->params, sizeof a);
+    if (item->launch->kernel == BENCH_PING_PONG) ping_pong(item->heap, a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
+    if (item->launch->kernel == BENCH_BANDWIDTH) bandwidth(item->heap, a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
+    if (item->launch->kernel == BENCH_MEET) meet(item->heap, a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
     if (item->launch->kernel == PING_PONG) heap_ping_pong(item->heap, a[1], a[2]);
     if (item->launch->kernel == BARRIERS) heap_barriers(item->heap, a[1], a[2]);
     if (item->launch->kernel == WAIT_IN_VAIN) heap_wait(item->heap);
@@ -56,6 +64,7 @@ static void run_heap_kernel(const struct launch *l) {
     memcpy(&at, l->params, sizeof at);
     void *heap = seen_heap(at);
     unsigned threads = l->block[0] * l->block[1] * l->block[2], groups = l->grid[0], all = threads * groups;
+    if (l->kernel >= BENCH_PING_PONG) threads = all = 1;
     if (!heap || l->block[1] * l->block[2] * l->grid[1] * l->grid[2] != 1 || all > ITEMS_MAX) {
         sticky = heap ? LAUNCH_FAILED : ILLEGAL_ADDRESS;
         return;

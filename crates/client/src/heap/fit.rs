@@ -91,10 +91,28 @@ impl Heap {
 
     /// The GPUs: each has its own room, which depends on the kernel.
     fn check_blocks(&self, fits: &[Fit]) -> Result<()> {
+        let gpu = |fit: &Fit| {
+            let device = &self.pes.get(fit.pe)?.device;
+            Some((device.node(), device.info(cuda::DEVICE_UUID)?))
+        };
         for fit in fits {
             let Some(groups_max) = fit.groups_max else { continue };
             if fit.groups > groups_max {
-                return Err(self.not_resident(fit.groups, NotResident { pe: fit.pe, sharing: 1, groups_max }));
+                let refusal = NotResident { pe: fit.pe, sharing: 1, groups_max };
+                return Err(self.not_resident(fit.groups, refusal));
+            }
+            // A GPU may be there as several devices. What different kernels take of it is not known: the hungriest one counts for all.
+            let same = || fits.iter().filter(|other| other.groups_max.is_some() && gpu(other) == gpu(fit));
+            let together = same().map(|other| other.groups).fold(0, u64::saturating_add);
+            let room = same().filter_map(|other| other.groups_max).min().unwrap_or(0);
+            if together > room {
+                let device = self.pes.get(fit.pe).map(|pe| described(&pe.device)).unwrap_or_default();
+                return Err(refused(&format!(
+                    "{} PEs are the same GPU as PE {} ({device}), with {together} work-groups in all, of which it runs {room} at a time; use \
+                     fewer work-groups, or fewer of these devices",
+                    same().count() - 1,
+                    fit.pe
+                )));
             }
         }
         Ok(())

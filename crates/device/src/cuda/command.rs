@@ -142,7 +142,12 @@ impl Launch {
     fn runs_as_a_whole(&self) -> bool {
         let blocks = self.grid.iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
         let device = self.function.module().device();
-        if self.heap.is_none() || blocks == 1 || device.cuda().cuLaunchKernelEx.is_none() {
+        // Two that are started so might follow each other, where each waits for the other.
+        if self.heap.is_none()
+            || blocks == 1
+            || device.is_shared()
+            || device.cuda().cuLaunchKernelEx.is_none()
+        {
             return false;
         }
         let threads = self.block.iter().fold(1, |all: u32, &size| all.saturating_mul(size));
