@@ -61,18 +61,22 @@ POOL_DIR=$(mktemp -d "${TMPDIR:-/tmp}/penstock-test.XXXXXX")
 driver=()
 [ -n "${PENSTOCK_LIBCUDA:-}" ] && driver=("PENSTOCK_LIBCUDA=$PENSTOCK_LIBCUDA")
 rounds=${LITMUS_ROUNDS:-1000000}
-# Nodes with the GPU and PoCL: once as it is, once as two devices; one with PoCL alone.
+# Nodes with the GPU and PoCL: once as it is, once as two devices; one with the GPU alone, and one with PoCL alone.
 POOL_SERVE_ENV=("${driver[@]}" "POCL_DEVICES=pthread")
 pool_serve --listen "unix:$POOL_DIR/gpu.sock" || exit 1
 gpu=$POOL_ADDRESS
+mkdir "$POOL_DIR/none"
+POOL_SERVE_ENV=("${driver[@]}" "OCL_ICD_VENDORS=$POOL_DIR/none" "OPENCL_VENDOR_PATH=$POOL_DIR/none")
+pool_serve --listen "unix:$POOL_DIR/alone.sock" || exit 1
+alone=$POOL_ADDRESS
 POOL_SERVE_ENV=("${driver[@]}" "POCL_DEVICES=pthread" PENSTOCK_CUDA_EACH=2)
 pool_serve --listen "unix:$POOL_DIR/each.sock" || exit 1
 each=$POOL_ADDRESS
-POOL_SERVE_ENV=("POCL_DEVICES=pthread" "PENSTOCK_LIBCUDA=$POOL_DIR/none")
-pool_serve --listen "unix:$POOL_DIR/cpu.sock" 2>/dev/null || exit 1
+POOL_SERVE_ENV=("POCL_DEVICES=pthread" "PENSTOCK_LIBCUDA=$POOL_DIR/no-driver")
+pool_serve --listen "unix:$POOL_DIR/cpu.sock" || exit 1
 cpu=$POOL_ADDRESS
 
-run native "$gpu" "$out/native" "$name"
+run native "$alone" "$out/native"
 run heaps-one-worker "$gpu" "$out/native_heaps" "$ptx" "$name"
 run heaps-one-gpu-as-two "$each" "$out/native_heaps" "$ptx" "$name"
 run litmus "$each" env "PENSTOCK_TEST_LITMUS=$rounds" "$out/native_heaps" "$ptx" "$name"
