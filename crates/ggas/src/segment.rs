@@ -81,7 +81,7 @@ impl Mapped {
         memory.map_private(0, HEAD_BYTES)?;
         let mut paths = Vec::new();
         // One each, as they are mapped one by one.
-        let mut pieces = vec![0..HEAD_BYTES];
+        let mut pieces: Vec<_> = std::iter::once(0..HEAD_BYTES).collect();
         for (index, &member) in plan.members.iter().enumerate() {
             let from = if member == plan.me { Some(&parts.memory) } else { theirs(member) };
             if let Some(from) = from {

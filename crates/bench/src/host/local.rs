@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub enum Local {
     /// Behind the OpenCL loader.
-    OpenCl(OpenCl),
+    OpenCl(Box<OpenCl>),
     /// Behind CUDA's driver.
     Gpu(Gpu),
 }
@@ -44,7 +44,11 @@ impl Local {
     /// # Errors
     /// [`Error::Absent`] without a device; the driver's.
     pub fn open(rank: u32, gpus: u32) -> Result<Self> {
-        if rank < gpus { Gpu::open(rank).map(Self::Gpu) } else { OpenCl::open().map(Self::OpenCl) }
+        if rank < gpus {
+            Gpu::open(rank).map(Self::Gpu)
+        } else {
+            OpenCl::open().map(Box::new).map(Self::OpenCl)
+        }
     }
 
     /// The device's name.

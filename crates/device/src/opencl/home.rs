@@ -23,7 +23,7 @@ pub unsafe trait HostMemory: Send + Sync {
 
     /// Which of the bytes are there: ranges of whole pages, in order. All, if it says nothing else.
     fn pieces(&self) -> Vec<Range<usize>> {
-        vec![0..self.range().1]
+        std::iter::once(0..self.range().1).collect()
     }
 }
 
