@@ -88,7 +88,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__bench__subcmd__comm)
-            opts="-h --json --quick --path --sizes --devices --word --seconds --svg --bars --require-energy --as-rank --help"
+            opts="-h --json --quick --path --sizes --devices --gpus --word --seconds --svg --bars --require-energy --as-rank --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -103,6 +103,10 @@ _penstock() {
                     return 0
                     ;;
                 --devices)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gpus)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -65,6 +65,7 @@ host-tcp\t''
 host-tcp-pipelined\t''"
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l sizes -d 'Sizes of messages, in bytes, with commas between [default: 8, and the powers of four from 16 to 4 MiB]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l devices -d 'Numbers of devices for the barrier, with commas between [default: 2,4,6,8,12]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l gpus -d 'How many of the devices are GPUs that CUDA\'s own driver has, the first ones; the others are CPU devices' -r
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l word -d 'Bytes of a word, for joules by word' -r
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l seconds -d 'How long each figure is measured at least [default: 0.5; 0.1 with --quick; 2 or more where energy is measured]' -r
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l svg -d 'Write a picture of the figures there, as SVG' -r -F

@@ -43,7 +43,8 @@ typedef struct {
 
 /* Makes a heap with `bytes` on each of `devices`, the first of which is PE 0. The content is zero. options may be NULL.
  *
- * CUDA_ERROR_NOT_SUPPORTED: such a heap can not be, for example because a device does not compute on its host's memory.
+ * CUDA_ERROR_NOT_SUPPORTED: such a heap can not be, for example because a device does not compute on its host's memory, and its driver is not
+ * CUDA's own, or can not map that.
  * CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult penstockHeapCreate(penstockHeap *heap, unsigned int count, const CUdevice *devices, size_t bytes,
                             const penstockHeapOptions *options);

@@ -1,11 +1,12 @@
 #!/bin/bash
 # CUDA programs on a node whose worker drives CUDA's own driver, without a GPU: once a stand-in for the driver, which has the kernels that
-# native.c needs; once our own libcuda.so.1, which goes on to a second daemon with an OpenCL device, so that any program runs.
+# native.c and native_heaps.c need; once our own libcuda.so.1, which goes on to a second daemon with an OpenCL device, so that any program runs.
 #
 #   tests/cuda/native.sh [NAME...]
 #
-# NAME: programs of tests/cuda/run.sh that have been built, or Python programs beside this file; they run on the chain of two. Without
-# names: native.c on both, and on the chain what is named below. One line each with its time; a summary as the last line.
+# NAME: programs of tests/cuda/run.sh that have been built, or Python programs beside this file; they run on the chain of two; or "heaps". Without
+# names: native.c on both, on the chain what is named below, and symmetric heaps: of the stand-in's GPUs with each other and with PoCL, in one worker
+# and in two. One line each with its time; a summary as the last line.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -15,6 +16,8 @@ python=$POOL_ROOT/.venv-cuda/bin/python
 mkdir -p "$out/log" "$out/tests"
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then names=(vectorAdd matrixMul convolutionSeparable clock copies streams atomics spaces numba_vectors); fi
+heaps=$([ $# -eq 0 ] && echo yes) others=yes
+if [ "${names[*]}" = heaps ]; then heaps=yes others='' names=(); fi
 passed=0 failed=0 skipped=0
 
 report() {
@@ -52,7 +55,7 @@ if ! command -v "${CC:-cc}" >/dev/null; then
     report skip "SKIPPED: no C compiler"
     exit 0
 fi
-"${CC:-cc}" -O1 -fPIC -shared -DNEWER "-DMEMORY_BYTES=(128ull << 20)" -o "$out/tests/standin.so" "$POOL_ROOT/crates/device/tests/cuda_standin.c" -lpthread &&
+"${CC:-cc}" -O2 -fPIC -shared -DNEWER "-DMEMORY_BYTES=(128ull << 20)" -o "$out/tests/standin.so" "$POOL_ROOT/crates/device/tests/cuda_standin.c" -lpthread &&
     "${CC:-cc}" -std=gnu17 -O1 -w -o "$out/tests/native" "$here/native.c" -ldl || exit 1
 
 trap pool_stop EXIT
@@ -71,6 +74,46 @@ POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$libraries/libcuda.so.1" "PENSTOC
 pool_serve --listen "unix:$POOL_DIR/first.sock" || exit 1
 chain=$POOL_ADDRESS
 
+# A node whose worker has the stand-in and PoCL; a PoCL node beside one with the stand-in alone; drivers that can not register; the chain, whose
+# devices are those of another daemon.
+heap_tests() {
+    local toolkit ptx=$out/tests/heap_kernels.ptx program=$out/tests/native_heaps both refused why
+    toolkit=$(echo "$POOL_ROOT"/.venv-cuda/lib/python3*/site-packages/nvidia/cu13)
+    name=heaps started=$(date +%s.%N)
+    if [ ! -x "$toolkit/bin/nvcc" ]; then
+        report skip "SKIPPED: no .venv-cuda with nvcc: run \`tools/setup.sh cuda\`"
+        return
+    fi
+    "$toolkit/bin/nvcc" -ptx -std=c++17 -arch=compute_75 "-I$POOL_ROOT/crates/ggas/include" -o "$ptx" "$here/heap_kernels.cu" &&
+        "${CC:-cc}" -std=gnu17 -O1 -Wall -Wextra "-I$toolkit/include" "-I$POOL_ROOT/include" -o "$program" "$here/native_heaps.c" \
+            "-L$libraries" -l:libcuda.so.1 -ldl || { report FAIL "they do not build"; return; }
+    POOL_SERVE_ENV=("POCL_DEVICES=pthread" "PENSTOCK_LIBCUDA=$out/tests/standin.so")
+    pool_serve --listen "unix:$POOL_DIR/both.sock" || exit 1
+    both=$POOL_ADDRESS
+    name=heaps-one-worker
+    run_on "$both" "$program" "$ptx" Stand-in
+    POOL_SERVE_ENV=("POCL_DEVICES=pthread")
+    pool_serve --listen "unix:$POOL_DIR/victim.sock" || exit 1
+    name=heaps-two-workers
+    run_on "$standin,$POOL_ADDRESS" env "PENSTOCK_TEST_VICTIM=${POOL_PIDS[-1]}" "$program" "$ptx" Stand-in
+    for why in NO_REGISTER INTEGRATED; do
+        POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so" "STANDIN_$why=1")
+        pool_serve --listen "unix:$POOL_DIR/$why.sock" || exit 1
+        refused=HOST_REGISTER_SUPPORTED
+        [ "$why" = INTEGRATED ] && refused=integrated
+        name=heaps-refused-$refused
+        run_on "$POOL_ADDRESS" "$program" "$ptx" Stand-in "$refused"
+    done
+    name=heaps-refused-chain
+    run_on "$chain" "$program" "$ptx" "" "kernels can not reach it"
+}
+
+[ -n "$heaps" ] && heap_tests
+if [ -z "$others" ]; then
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ]
+    exit
+fi
 name=native-standin
 run_on "$standin" "$out/tests/native" Stand-in
 name=native-chain

@@ -18,6 +18,14 @@ pub enum Error {
         /// Its code.
         code: i32,
     },
+    /// A function of CUDA failed.
+    #[error("{function} fails with CUDA's code {code}")]
+    Cuda {
+        /// Which.
+        function: &'static str,
+        /// Its code.
+        code: u32,
+    },
     /// The device's compiler refused the benchmark's kernels.
     #[error("the device's compiler: {0}")]
     Build(String),

@@ -165,6 +165,8 @@ pub struct Plan {
     pub sizes: Vec<u64>,
     /// Numbers of devices for the barrier.
     pub devices: Vec<u32>,
+    /// How many of the devices are GPUs that CUDA's own driver has, the first ones; the others are CPU devices.
+    pub gpus: u32,
     /// Bytes of a word, for joules per word.
     pub word: u64,
     /// How long each figure is measured at least, in seconds, all passes together, where energy cannot be measured.
@@ -192,6 +194,7 @@ impl Plan {
             kinds: Kind::ALL.to_vec(),
             sizes: if quick { SIZES_QUICK.to_vec() } else { SIZES.to_vec() },
             devices: if quick { DEVICES_QUICK.to_vec() } else { DEVICES.to_vec() },
+            gpus: 0,
             word: 8,
             // A median of some thousand samples; of 50 for the largest messages.
             seconds: if quick { 0.1 } else { 0.5 },
@@ -214,6 +217,9 @@ impl Plan {
         }
         if let Some(count) = self.devices.iter().find(|&&count| !(2..=DEVICES_MAX).contains(&count)) {
             return wrong(format!("a barrier of {count} devices: from 2 to {DEVICES_MAX} can meet"));
+        }
+        if self.gpus > DEVICES_MAX {
+            return wrong(format!("{} GPUs: at most {DEVICES_MAX} devices can meet", self.gpus));
         }
         if self.word == 0 || self.word > BYTES_MAX {
             return wrong(format!("a word of {} bytes: from 1 to {BYTES_MAX}", self.word));

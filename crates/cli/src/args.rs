@@ -303,6 +303,9 @@ pub struct CommArgs {
     /// Numbers of devices for the barrier, with commas between [default: 2,4,6,8,12]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub devices: Vec<u32>,
+    /// How many of the devices are GPUs that CUDA's own driver has, the first ones; the others are CPU devices
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub gpus: u32,
     /// Bytes of a word, for joules by word
     #[arg(long, value_name = "BYTES", default_value_t = 8)]
     pub word: u64,

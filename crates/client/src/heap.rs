@@ -3,6 +3,7 @@
 //! A heap has no residency: nothing of it ever moves. As an argument of a kernel it is bound at each launch to the view that the
 //! queue's device has of it. What the views show, and what kernels can do with them, is `penstock-ggas`'s business in the workers.
 
+mod fit;
 mod launch;
 
 use std::fmt;
@@ -72,6 +73,8 @@ struct Pe {
     view: Id<kind::Mem>,
     /// The device's own part, in the device's worker.
     part: Id<kind::Mem>,
+    /// Where the view begins for kernels of a GPU that CUDA's driver has.
+    address: Option<u64>,
 }
 
 impl Heap {
@@ -122,7 +125,8 @@ impl Heap {
             plan.members.push(u32::try_from(of).unwrap_or(u32::MAX));
             let place = context.place_of(device).unwrap_or(usize::MAX);
             let (device, context) = (device.clone(), context.clone());
-            pes.push(Pe { device, context, place, view: crate::next_id(), part: crate::next_id() });
+            let (view, part) = (crate::next_id(), crate::next_id());
+            pes.push(Pe { device, context, place, view, part, address: None });
         }
         contexts.sort_unstable_by_key(|context| Arc::as_ptr(context).addr());
         if let [first, _, ..] = members.as_slice()
@@ -147,6 +151,7 @@ impl Heap {
         heap.link()?;
         heap.start()?;
         heap.make_views()?;
+        heap.ask_addresses()?;
         Ok(Arc::new(heap))
     }
 
@@ -239,6 +244,15 @@ impl Heap {
         Ok(())
     }
 
+    /// What the kernels of CUDA's driver get is an address.
+    fn ask_addresses(&mut self) -> Result<()> {
+        for pe in self.pes.iter_mut().filter(|pe| pe.device.is_cuda()) {
+            let call = to_worker::MemAddress { request: Id::NONE, mem: pe.view };
+            pe.address = Some(pe.device.session().request(call, &[]).wait()?);
+        }
+        Ok(())
+    }
+
     /// Bytes of each PE's part.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -262,6 +276,11 @@ impl Heap {
     /// What a kernel on `device` gets as its argument.
     pub(crate) fn view_on(&self, device: &Device) -> Option<Id<kind::Mem>> {
         Some(self.pes.get(self.pe_of(device)?)?.view)
+    }
+
+    /// Where the heap begins for the kernels of a device that CUDA's driver has; `None` for others, and for such as are no PE.
+    pub fn address_on(&self, device: &Device) -> Option<u64> {
+        self.pes.get(self.pe_of(device)?)?.address
     }
 
     fn pe_for(&self, queue: &Queue) -> Result<&Pe> {
@@ -424,17 +443,15 @@ fn check(seats: &[(&Arc<Context>, &Arc<Device>)], bytes: u64, options: HeapOptio
         return Err(Error::Heap { status: Status::INVALID_VALUE, why: why.into() });
     }
     for (pe, (context, device)) in seats.iter().enumerate() {
-        let name = format!("device {} of node {}", device.index(), device.host());
+        let name = described(device);
         if seats[..pe].iter().any(|(_, known)| is_same(known, device)) {
             return Err(refused(&format!("{name} is there twice; a device is one PE")));
         }
         if context.place_of(device).is_none() {
             return Err(refused(&format!("{name} does not belong to the context")));
         }
-        if !device.shares_host_memory() {
-            return Err(refused(&format!(
-                "{name} does not compute on its host's memory, so other devices' kernels can not reach it; use CPU devices"
-            )));
+        if let Some(why) = fit::refusal_of(device) {
+            return Err(refused(&why));
         }
     }
     let timeout_ms = u32::try_from(options.timeout.as_millis()).unwrap_or(u32::MAX);
@@ -443,6 +460,10 @@ fn check(seats: &[(&Arc<Context>, &Arc<Device>)], bytes: u64, options: HeapOptio
         return Err(Error::Heap { status: Status::INVALID_VALUE, why: why.into() });
     }
     Ok(timeout_ms)
+}
+
+fn described(device: &Device) -> String {
+    format!("device {} of node {}", device.index(), device.host())
 }
 
 fn is_same(one: &Device, other: &Device) -> bool {

@@ -7,7 +7,7 @@ use penstock_wire::args::{self, Arg};
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::KernelDescription;
 use penstock_wire::id::kind;
-use penstock_wire::{Id, U32, U64, frame};
+use penstock_wire::{Id, U32, U64, cuda, frame};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -95,7 +95,15 @@ pub struct Kernel {
     description: Arc<KernelDescription>,
     ids: Vec<Id<kind::Kernel>>,
     args: Mutex<Args>,
+    /// What [`Kernel::resident`] was told.
+    resident: Mutex<Vec<(ResidentForm, u64)>>,
 }
+
+/// What the number of work-groups that run at a time depends on: the device, work-items of each, and bytes of local memory.
+type ResidentForm = (u32, u32, u64);
+
+/// Forms of launches of one kernel that are remembered: programs have one or two.
+const RESIDENT_FORMS_MAX: usize = 16;
 
 /// The arguments of a kernel object.
 #[derive(Debug)]
@@ -160,7 +168,8 @@ impl Kernel {
             views_of: vec![None; ids.len()],
             scratch: Vec::new(),
         };
-        Ok(Arc::new(Self { program: program.clone(), description, ids, args: Mutex::new(args) }))
+        let (program, args) = (program.clone(), Mutex::new(args));
+        Ok(Arc::new(Self { program, description, ids, args, resident: Mutex::default() }))
     }
 
     /// `clCloneKernel`: a new object with the same arguments.
@@ -281,6 +290,32 @@ impl Kernel {
             .and_then(|changed| device.session().request(call, changed).wait());
         // The worker may not have come to the arguments.
         asked.inspect_err(|_| args.resend(context.place_of(device)))
+    }
+
+    /// Work-groups of so many work-items, with the local memory that the arguments say, which a GPU that CUDA's driver has runs at the same
+    /// time. Waits for the worker when it is asked for the first time.
+    ///
+    /// # Errors
+    /// The driver's code; `CL_INVALID_VALUE` where it does not tell.
+    pub fn resident(&self, device: &Device, work_items: u32) -> Result<u64> {
+        let local = self.args().values.iter().find_map(|slot| match slot.value {
+            Some(ArgValue::Local(bytes)) => Some(bytes),
+            _ => None,
+        });
+        let form = (device.index(), work_items, local.unwrap_or(0));
+        let find =
+            |known: &[(ResidentForm, u64)]| known.iter().find(|(of, _)| *of == form).map(|(_, it)| *it);
+        if let Some(known) = find(&self.resident.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(known);
+        }
+        let answer = self.work_group_info(device, cuda::KERNEL_RESIDENT.saturating_add(work_items))?;
+        let groups = answer.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        let mut known = self.resident.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() == RESIDENT_FORMS_MAX {
+            known.clear();
+        }
+        known.push((form, groups));
+        Ok(groups)
     }
 
     /// `clGetKernelSuggestedLocalWorkSizeKHR`. Waits for the worker.

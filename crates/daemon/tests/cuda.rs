@@ -9,12 +9,18 @@ use std::sync::OnceLock;
 use common::{Client, args, node};
 use penstock_wire::args::Arg;
 use penstock_wire::calls::to_worker;
-use penstock_wire::describe::{BuildOrder, BuildReport, find};
+use penstock_wire::describe::{BuildOrder, BuildReport, HeapPath, HeapPlan, HeapStarted, find};
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, U32, U64, cuda, frame};
 
 const MODULE: &str = ".version 9.0\n.target sm_75\n.global .b8 table[64];\n\
     .entry add(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) { ret; }\n.entry trap() { ret; }\n";
+
+/// Sends messages there and back, and looks at each word: see `tests/cuda/heap_kernels.h`.
+const PING_PONG: &str = ".version 9.0\n.target sm_75\n\
+    .entry heap_ping_pong(.param .u64 heap, .param .u64 rounds, .param .u64 bytes) { ret; }\n";
+/// Where that leaves what it found, in a part.
+const RESULT_AT: usize = 4096;
 
 /// The stand-in's platform and first device, by their indices in the node. None, with words, where there is no C compiler.
 fn standin() -> Option<(u32, u32)> {
@@ -52,13 +58,17 @@ struct Session {
 
 fn session() -> Option<Session> {
     let (platform, device) = standin()?;
-    let mut client = Client::rings();
+    Some(Client::rings()).map(|client| on(client, platform, device))
+}
+
+/// A session with a context of one device.
+fn on(mut client: Client, platform: u32, device: u32) -> Session {
     let (context, queue) = (client.id(), client.id());
     let call = to_worker::CreateContext { context, platform: U32::new(platform) };
     client.send(call, &[], &frame::encode(&vec![device]));
     let (device_number, properties, size) = (U32::new(device), U64::ZERO, U32::ZERO);
     client.send(to_worker::CreateQueue { queue, context, device: device_number, properties, size }, &[], &[]);
-    Some(Session { client, device, context, queue })
+    Session { client, device, context, queue }
 }
 
 impl Session {
@@ -144,4 +154,47 @@ fn a_module_that_does_not_load_is_told_with_its_log() {
     assert_eq!(cuda::code(Status(report.status)), Some(218));
     let log = find(&report.devices[0].1, 0x1183).unwrap_or_default();
     assert!(String::from_utf8_lossy(log).contains("error : broken"));
+}
+
+#[test]
+fn kernels_of_two_gpus_store_into_each_others_parts_of_a_heap() {
+    const BYTES: u64 = 65_536;
+    const ROUNDS: u64 = 500;
+    let Some((platform, device)) = standin() else { return };
+    let mut session = on(Client::rings(), platform, device);
+    let heap = session.client.id();
+    let (bytes, timeout_ms) = (U64::new(BYTES), U32::new(20_000));
+    let (request, me, force_proxy) = (Id::NONE, U32::ZERO, U32::ZERO);
+    let call = to_worker::CreateHeap { request, heap, me, bytes, timeout_ms, force_proxy };
+    assert_eq!(session.client.request(call, &frame::encode(&HeapPlan { members: vec![0, 0] })).0, Status::OK);
+    let (_, started) = session.client.request(to_worker::StartHeap { request, heap }, &[]);
+    let started: HeapStarted = frame::decode("StartHeap", &started).unwrap();
+    assert_eq!(
+        started.paths,
+        [(0, vec![HeapPath::Own, HeapPath::Shared]), (1, vec![HeapPath::Shared, HeapPath::Own])]
+    );
+    let mut launched = Vec::new();
+    for pe in 0..2 {
+        session = on(session.client, platform, device + pe);
+        let (view, part) = (session.client.id(), session.client.id());
+        let context = session.context;
+        let call = to_worker::CreateHeapView { request, heap, pe: U32::new(pe), context, view, part };
+        assert_eq!(session.client.request(call, &[]).0, Status::OK);
+        // What kernels get is the GPU's address of the view, of which the part is a piece.
+        let address = session.address(view).unwrap();
+        assert!(session.address(part).unwrap() > address);
+        let (program, report) = session.build(PING_PONG);
+        assert_eq!(report.status, 0, "{report:?}");
+        let (kernel, ended) = (session.client.id(), session.client.id());
+        session.client.send(to_worker::CreateKernel { kernel, program }, &[], b"heap_ping_pong");
+        let params: Vec<u8> = [address, ROUNDS, 256].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let args = args(&[Arg::Bytes(&params), Arg::Local(0), Arg::Mem(view)]);
+        session.client.launch(session.queue, kernel, ended, 1, &[], &args);
+        launched.push((session.queue, part, ended));
+    }
+    for (queue, part, ended) in launched {
+        assert_eq!(session.client.status(ended), 0);
+        let found = session.client.read(queue, part, BYTES);
+        assert_eq!(found[RESULT_AT..RESULT_AT + 8], ROUNDS.to_le_bytes());
+    }
 }

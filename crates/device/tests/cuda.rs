@@ -166,7 +166,7 @@ fn a_build_tells_of_kernels_and_variables() {
     let globals = cuda::globals(find(&report.devices[0].1, cuda::BUILD_GLOBALS).unwrap()).unwrap();
     assert_eq!((globals[0].name.as_str(), globals[0].size, globals.len()), ("table", 64, 1));
     assert_ne!(globals[0].address, 0);
-    assert_eq!((report.kernels[0].args.len(), report.kernels[0].arg_info), (2, true));
+    assert_eq!((report.kernels[0].args.len(), report.kernels[0].arg_info), (3, true));
     let numbers = &report.kernels[0].work_group[0].1;
     // CU_FUNC_ATTRIBUTE_NUM_REGS
     assert_eq!(find(numbers, cuda::KERNEL_ATTRIBUTE + 4), Some(20_i32.to_ne_bytes().as_slice()));

@@ -2,12 +2,15 @@
  * functions of this file, found by the names that a module's text has. With -DNEWER it has the functions of 12.4 too.
  *
  * It is stricter than a driver: a call without a current context, a range outside an allocation, a read into memory that is not
- * pinned, are errors, as they would be slow or wrong on a real one. */
+ * pinned, are errors, as they would be slow or wrong on a real one. A GPU reaches memory of the host at addresses of its own, and only what
+ * was registered for that. */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,7 +18,7 @@ typedef int CUresult;
 typedef uint64_t ptr;
 
 enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_PTX = 218, INVALID_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600,
-       ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, ALREADY_REGISTERED = 712 };
+       ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, ALREADY_REGISTERED = 712, TOO_LARGE = 720 };
 
 /* What each device really has; it claims GLOBAL_BYTES. */
 #ifndef MEMORY_BYTES
@@ -31,9 +34,11 @@ static int sticky; /* the error that ended the context */
 
 /* -- memory ---------------------------------------------------------------------------------------------------------------- */
 
-struct range { uint64_t start, bytes; int pinned, device; struct range *next; };
+/* `mapped`: how far behind its place on the host the GPU sees it; 0: it does not. */
+struct range { uint64_t start, bytes; int pinned, device; uint64_t mapped; struct range *next; };
 static struct range *ranges;
 static uint64_t used[3]; /* by device, counted from 1 */
+int standin_mapped; /* pieces of the host's memory that the GPU sees now */
 
 static int within(uint64_t start, uint64_t bytes, int pinned) {
     for (struct range *r = ranges; r; r = r->next)
@@ -41,9 +46,12 @@ static int within(uint64_t start, uint64_t bytes, int pinned) {
     return 0;
 }
 
-static int on_device(uint64_t start, uint64_t bytes) {
+/* Where the bytes are that the GPU has at an address, or 0. */
+static uint64_t seen(uint64_t at, uint64_t bytes) {
     pthread_mutex_lock(&lock);
-    int found = within(start, bytes, 0);
+    uint64_t found = within(at, bytes, 0) ? at : 0;
+    for (struct range *r = ranges; r && !found; r = r->next)
+        if (r->mapped && at >= r->start + r->mapped && at + bytes <= r->start + r->mapped + r->bytes) found = at - r->mapped;
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -57,7 +65,7 @@ static int is_pinned(const void *start, uint64_t bytes) {
 
 static void add_range(uint64_t start, uint64_t bytes, int pinned) {
     struct range *r = malloc(sizeof *r);
-    *r = (struct range){start, bytes, pinned, current, ranges};
+    *r = (struct range){start, bytes, pinned, current, 0, ranges};
     ranges = r;
 }
 
@@ -66,6 +74,7 @@ static int remove_range(uint64_t start, int pinned) {
         struct range *r = *at;
         if (r->start == start && r->pinned == pinned) {
             *at = r->next;
+            standin_mapped -= r->mapped != 0;
             if (!pinned) used[r->device] -= r->bytes;
             free(r);
             return 1;
@@ -110,16 +119,35 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
 }
 
 int standin_registered; /* how often memory was pinned where it lies */
+int standin_scatters;   /* not 0: the GPU sees each at another distance */
+
+/* Whether there is a page at an address: what was only reserved can not be pinned. */
+static int is_there(const void *at) {
+    char byte;
+    struct iovec to = {&byte, 1}, from = {(void *)at, 1};
+    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
+}
 
 CUresult cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags) {
-    (void)flags;
     NEEDS_CONTEXT;
     if (is_pinned(start, 1)) return ALREADY_REGISTERED;
+    if (!bytes || !is_there(start) || !is_there((char *)start + bytes - 1)) return INVALID_VALUE;
     pthread_mutex_lock(&lock);
     add_range((uint64_t)start, bytes, 1);
+    if (flags & 2) ranges->mapped = (1ull << 44) + (standin_scatters ? ++standin_scatters * (1ull << 40) : 0), standin_mapped++;
     standin_registered++;
     pthread_mutex_unlock(&lock);
     return OK;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(ptr *out, void *start, unsigned flags) {
+    NEEDS_CONTEXT;
+    *out = 0;
+    pthread_mutex_lock(&lock);
+    for (struct range *r = ranges; r; r = r->next)
+        if (r->mapped && (uint64_t)start >= r->start && (uint64_t)start < r->start + r->bytes) *out = (uint64_t)start + r->mapped;
+    pthread_mutex_unlock(&lock);
+    return *out && !flags ? OK : INVALID_VALUE;
 }
 
 CUresult cuMemHostUnregister(void *start) {
@@ -329,7 +357,7 @@ static CUresult copy(struct stream *s, uint64_t from, uint64_t to, uint64_t byte
 
 CUresult cuMemcpyHtoDAsync_v2(ptr to, const void *from, size_t bytes, struct stream *s) {
     NEEDS_CONTEXT;
-    if (!on_device(to, bytes)) return INVALID_VALUE;
+    if (!(to = seen(to, bytes))) return INVALID_VALUE;
     if (is_pinned(from, bytes)) return copy(s, (uint64_t)from, to, bytes, NULL);
     if (bytes > 64 << 10) return INVALID_VALUE; /* a driver would wait here */
     void *owned = malloc(bytes);
@@ -339,13 +367,13 @@ CUresult cuMemcpyHtoDAsync_v2(ptr to, const void *from, size_t bytes, struct str
 
 CUresult cuMemcpyDtoHAsync_v2(void *to, ptr from, size_t bytes, struct stream *s) {
     NEEDS_CONTEXT;
-    if (!on_device(from, bytes) || !is_pinned(to, bytes)) return INVALID_VALUE;
+    if (!(from = seen(from, bytes)) || !is_pinned(to, bytes)) return INVALID_VALUE;
     return copy(s, from, (uint64_t)to, bytes, NULL);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t bytes, struct stream *s) {
     NEEDS_CONTEXT;
-    if (!on_device(from, bytes) || !on_device(to, bytes)) return INVALID_VALUE;
+    if (!(from = seen(from, bytes)) || !(to = seen(to, bytes))) return INVALID_VALUE;
     return copy(s, from, to, bytes, NULL);
 }
 
@@ -364,8 +392,8 @@ CUresult cuMemcpy3DAsync_v2(const struct copy3d *c, struct stream *s) {
     struct op op = {.kind = BOX};
     uint64_t from_bytes = last_byte(f->pitch, f->height, c), to_bytes = last_byte(t->pitch, t->height, c);
     uint64_t from = f->type == 1 ? (uint64_t)f->host : f->device, to = t->type == 1 ? (uint64_t)t->host : t->device;
-    if (f->type == 2 && !on_device(from, from_bytes)) return INVALID_VALUE;
-    if (t->type == 2 && !on_device(to, to_bytes)) return INVALID_VALUE;
+    if (f->type == 2 && !(from = seen(from, from_bytes))) return INVALID_VALUE;
+    if (t->type == 2 && !(to = seen(to, to_bytes))) return INVALID_VALUE;
     if (t->type == 1 && !is_pinned(t->host, to_bytes)) return INVALID_VALUE;
     if (f->type == 1 && !is_pinned(f->host, from_bytes)) {
         if (from_bytes > 64 << 10) return INVALID_VALUE;
@@ -380,7 +408,7 @@ CUresult cuMemcpy3DAsync_v2(const struct copy3d *c, struct stream *s) {
 
 static CUresult set(ptr to, unsigned value, unsigned width, size_t count, struct stream *s) {
     NEEDS_CONTEXT;
-    if (!on_device(to, count * width) || to % width) return INVALID_VALUE;
+    if (to % width || !(to = seen(to, count * width))) return INVALID_VALUE;
     push(s, (struct op){.kind = SET, .to = to, .bytes = count * width, .value = value, .width = width});
     return OK;
 }
@@ -390,25 +418,36 @@ CUresult cuMemsetD32Async(ptr to, unsigned v, size_t n, struct stream *s) { retu
 
 /* -- modules and kernels ------------------------------------------------------------------------------------------------------ */
 
-enum { ADD, SLEEP, TRAP, SHAPE, EMPTY, SHAPED_LAST };
+enum { ADD, SLEEP, TRAP, SHAPE, EMPTY, PUT, PING_PONG, BARRIERS, WAIT_IN_VAIN,
+       BENCH_PING_PONG, BENCH_BANDWIDTH, BENCH_MEET, SHAPED_LAST };
 struct parameter { size_t offset, size; };
-static const struct { const char *name; int count; struct parameter params[4]; } kernels[] = {
+static const struct { const char *name; int count; struct parameter params[9]; } kernels[] = {
     [ADD] = {"add", 4, {{0, 8}, {8, 8}, {16, 8}, {24, 4}}}, /* c[i] = a[i] + b[i], n words */
     [SLEEP] = {"sleep_ns", 1, {{0, 8}}},
     [TRAP] = {"trap", 0, {{0, 0}}},
     [SHAPE] = {"shape", 1, {{0, 8}}}, /* grid, block, dynamic shared memory */
     [EMPTY] = {"empty", 0, {{0, 0}}},
+    [PUT] = {"put", 2, {{0, 8}, {8, 8}}}, /* a word to an address */
+    [PING_PONG] = {"heap_ping_pong", 3, {{0, 8}, {8, 8}, {16, 8}}}, /* these are in tests/cuda/heap_kernels.h */
+    [BARRIERS] = {"heap_barriers", 3, {{0, 8}, {8, 8}, {16, 8}}},
+    [WAIT_IN_VAIN] = {"heap_wait", 1, {{0, 8}}},
+#define NINE 9, {{0, 8}, {8, 8}, {16, 8}, {24, 8}, {32, 8}, {40, 8}, {48, 8}, {56, 8}, {64, 8}}
+    [BENCH_PING_PONG] = {"ping_pong", NINE}, /* in crates/bench/src/device/kernels.cl */
+    [BENCH_BANDWIDTH] = {"bandwidth", NINE},
+    [BENCH_MEET] = {"meet", NINE},
 };
 
 struct function { int kernel; int shared_max; };
 struct module { struct function functions[SHAPED_LAST]; int has[SHAPED_LAST]; ptr table; };
+
+#include "cuda_standin_heaps.h"
 
 static void run_kernel(const struct launch *l) {
     ptr a[4];
     memcpy(a, l->params, sizeof a);
     if (l->kernel == ADD) {
         unsigned n = (unsigned)a[3];
-        if (!on_device(a[0], n * 4ull) || !on_device(a[1], n * 4ull) || !on_device(a[2], n * 4ull)) {
+        if (!seen(a[0], n * 4ull) || !seen(a[1], n * 4ull) || !seen(a[2], n * 4ull)) {
             sticky = ILLEGAL_ADDRESS;
             return;
         }
@@ -421,6 +460,11 @@ static void run_kernel(const struct launch *l) {
     } else if (l->kernel == SHAPE) {
         unsigned out[7] = {l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared};
         memcpy((void *)a[0], out, sizeof out);
+    } else if (l->kernel == PUT) {
+        if (!(a[0] = seen(a[0], 8))) sticky = ILLEGAL_ADDRESS;
+        else __atomic_store_n((ptr *)a[0], a[1], __ATOMIC_RELEASE);
+    } else if (l->kernel >= PING_PONG) {
+        run_heap_kernel(l);
     }
 }
 
@@ -498,6 +542,36 @@ CUresult cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, unsigned g
     return OK;
 }
 
+/* Multiprocessors, and what each has: threads, and blocks whatever they are. */
+enum { UNITS = 4, THREADS_PER_UNIT = 2048, BLOCKS_PER_UNIT = 8 };
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, struct function *f, int threads, size_t shared) {
+    NEEDS_CONTEXT;
+    if (threads <= 0) return INVALID_VALUE;
+    int fit = THREADS_PER_UNIT / threads, room = shared ? (int)(SHARED_MAX / shared) : BLOCKS_PER_UNIT;
+    *out = threads > 1024 || (int)shared > f->shared_max ? 0 : fit < room ? fit : room;
+    if (*out > BLOCKS_PER_UNIT) *out = BLOCKS_PER_UNIT;
+    return OK;
+}
+
+int standin_whole; /* launches of which all blocks had to start or none */
+
+struct attribute { unsigned id; char pad[4]; unsigned value[16]; };
+struct config { unsigned grid[3], block[3], shared; struct stream *stream; struct attribute *attributes; unsigned count; };
+
+CUresult cuLaunchKernelEx(const struct config *c, struct function *f, void **params, void **extra) {
+    NEEDS_CONTEXT;
+    int fit;
+    for (unsigned i = 0; i < c->count; i++)
+        if (c->attributes[i].id == 2 && c->attributes[i].value[0]) {
+            CUresult asked = cuOccupancyMaxActiveBlocksPerMultiprocessor(&fit, f, c->block[0] * c->block[1] * c->block[2], c->shared);
+            if (asked) return asked;
+            if (c->grid[0] * c->grid[1] * c->grid[2] > (unsigned)fit * UNITS) return TOO_LARGE;
+            __sync_fetch_and_add(&standin_whole, 1);
+        }
+    return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, c->stream, params, extra);
+}
+
 #ifdef NEWER
 CUresult cuFuncGetParamInfo(struct function *f, size_t index, size_t *offset, size_t *size) {
     NEEDS_CONTEXT;
@@ -519,30 +593,4 @@ CUresult cuModuleEnumerateFunctions(struct function **out, unsigned count, struc
 }
 #endif
 
-/* -- devices ------------------------------------------------------------------------------------------------------------------ */
-
-CUresult cuInit(unsigned flags) { return flags ? INVALID_VALUE : OK; }
-CUresult cuDriverGetVersion(int *out) { return *out = 13000, OK; }
-CUresult cuDeviceGetCount(int *out) { return *out = 2, OK; }
-CUresult cuDeviceGet(int *out, int index) { return *out = index, index < 2 ? OK : 101; }
-CUresult cuDeviceGetName(char *out, int bytes, int device) { return snprintf(out, bytes, "Stand-in GPU %d", device), OK; }
-CUresult cuDeviceTotalMem_v2(size_t *out, int device) { (void)device; return *out = GLOBAL_BYTES, OK; }
-CUresult cuDeviceGetPCIBusId(char *out, int bytes, int device) { return snprintf(out, bytes, "0000:0%d:00.0", device + 1), OK; }
-CUresult cuDeviceGetUuid_v2(unsigned char *out, int device) { return memset(out, 0x50 + device, 16), OK; }
-CUresult cuDeviceGetAttribute(int *out, unsigned attribute, int device) {
-    (void)device;
-    switch (attribute) {
-    case 1: case 2: case 3: *out = 1024; return OK;
-    case 4: *out = 64; return OK;
-    case 8: *out = 48 << 10; return OK;
-    case 10: *out = 32; return OK;
-    case 13: *out = 1500000; return OK;
-    case 16: *out = 4; return OK;
-    case 75: *out = 7; return OK;
-    case 76: *out = 5; return OK;
-    case 97: *out = SHARED_MAX; return OK;
-    default: return attribute < 148 ? (*out = 0, OK) : INVALID_VALUE;
-    }
-}
-CUresult cuDevicePrimaryCtxRetain(void **out, int device) { return *out = (void *)(uint64_t)(device + 1), OK; }
-CUresult cuCtxSetCurrent(void *context) { return current = (int)(uint64_t)context, sticky; }
+#include "cuda_standin_devices.h"

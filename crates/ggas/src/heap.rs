@@ -1,6 +1,7 @@
 //! One member's side of a heap.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -198,7 +199,7 @@ impl Heap {
         let views = self.state.views.get().ok_or(HeapError::NotStarted)?;
         let view = views.iter().find(|view| view.pe == pe);
         let view = view.ok_or(HeapError::ForeignPe { pe, member })?;
-        Ok(View { pe, memory: view.memory.clone() })
+        Ok(View { pe, memory: view.memory.clone(), pieces: view.pieces.clone() })
     }
 
     /// How one PE reaches another. Of other members' PEs this member knows the way to itself alone; among themselves they
@@ -336,6 +337,7 @@ impl Drop for Heap {
 pub struct View {
     pe: u32,
     memory: Arc<Addresses>,
+    pieces: Arc<[Range<usize>]>,
 }
 
 impl View {
@@ -347,6 +349,11 @@ impl View {
     /// Where it begins, and how many bytes of addresses it has. Those of PEs that only the proxy reaches can not be touched.
     pub fn range(&self) -> (NonNull<u8>, usize) {
         (self.memory.base(), self.memory.bytes())
+    }
+
+    /// Which bytes of the range are mapped: the head, and each part that is not reached by the proxy. In order, whole pages.
+    pub fn pieces(&self) -> &[Range<usize>] {
+        &self.pieces
     }
 }
 

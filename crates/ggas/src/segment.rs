@@ -1,5 +1,6 @@
 //! The memory of one member: its parts, which others map too, and the views of its PEs.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -62,6 +63,8 @@ impl Parts {
 pub(crate) struct Mapped {
     pub(crate) pe: u32,
     pub(crate) memory: Arc<Addresses>,
+    /// The head and the parts that are mapped; between them may be parts that are not.
+    pub(crate) pieces: Arc<[Range<usize>]>,
 }
 
 impl Mapped {
@@ -77,15 +80,19 @@ impl Mapped {
         let mut memory = Addresses::reserve(HEAD_BYTES + stride * plan.members.len())?;
         memory.map_private(0, HEAD_BYTES)?;
         let mut paths = Vec::new();
+        // One each, as they are mapped one by one.
+        let mut pieces: Vec<_> = std::iter::once(0..HEAD_BYTES).collect();
         for (index, &member) in plan.members.iter().enumerate() {
             let from = if member == plan.me { Some(&parts.memory) } else { theirs(member) };
             if let Some(from) = from {
                 let position = plan.members[..index].iter().filter(|&&other| other == member).count();
-                memory.map_shared(HEAD_BYTES + index * stride, from, position * stride, stride)?;
+                let at = HEAD_BYTES + index * stride;
+                memory.map_shared(at, from, position * stride, stride)?;
+                pieces.push(at..at + stride);
             }
             paths.push(if from.is_some() { path::MAPPED } else { path::PROXY });
         }
-        let mapped = Self { pe, memory: Arc::new(memory) };
+        let mapped = Self { pe, memory: Arc::new(memory), pieces: pieces.into() };
         mapped.fill(plan, looks, &paths, stride);
         Ok(mapped)
     }

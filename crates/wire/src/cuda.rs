@@ -2,9 +2,9 @@
 //! has, and codes that keep CUDA's numbers.
 //!
 //! Such a node shows a platform of the name [`PLATFORM_NAME`] with one device of the type `CL_DEVICE_TYPE_CUSTOM` for each GPU: it
-//! takes modules (PTX text, cubin, fat binary) for program binaries, no OpenCL C. A kernel there has two arguments: the whole packed
-//! parameter buffer ([`ARG_PARAMS`]), and local memory of as many bytes as the launch has dynamic shared memory
-//! ([`ARG_SHARED`]). Work-groups are blocks; the global size is grid times block. A buffer's address is told by
+//! takes modules (PTX text, cubin, fat binary) for program binaries, no OpenCL C. A kernel there has three arguments: the whole packed
+//! parameter buffer ([`ARG_PARAMS`]), local memory of as many bytes as the launch has dynamic shared memory
+//! ([`ARG_SHARED`]), and the view of a symmetric heap whose address is among the parameters ([`ARG_HEAP`]). Work-groups are blocks; the global size is grid times block. A buffer's address is told by
 //! [`crate::calls::to_worker::MemAddress`]; a variable of a module, which lies in no buffer, becomes one by
 //! [`crate::calls::to_worker::AllocSvm`] with an address and size that lie within it.
 
@@ -17,6 +17,9 @@ pub const PLATFORM_NAME: &str = "NVIDIA CUDA driver";
 pub const ARG_PARAMS: u32 = 0;
 /// Kernel argument that is the dynamic shared memory. May stay unset: none.
 pub const ARG_SHARED: u32 = 1;
+/// Kernel argument that tells of a view of a symmetric heap: it is kept until the launch has ended, and the launch may have to run as a
+/// whole. May stay unset, and be set to none.
+pub const ARG_HEAP: u32 = 2;
 
 /// `clGetDeviceInfo`: this plus a `CUdevice_attribute` asks for that attribute; the answer is an `i32`.
 pub const DEVICE_ATTRIBUTE: u32 = 0x4F00_0000;
@@ -36,6 +39,13 @@ pub const KERNEL_ATTRIBUTES_MAX: u32 = 16;
 /// `clGetKernelWorkGroupInfo`: where each parameter is in the buffer: pairs of `u64`, offset and size. There is no answer where the
 /// driver can not tell (before CUDA 12.4).
 pub const KERNEL_PARAMS: u32 = 0x4F01_1000;
+
+/// `clGetKernelWorkGroupInfo`: this plus a number of threads of a block asks how many such blocks, with the dynamic shared memory that
+/// the kernel's argument has, the GPU runs at the same time if it does nothing else; the answer is a `u64`. There is no answer where the
+/// driver can not tell.
+pub const KERNEL_RESIDENT: u32 = 0x4F01_2000;
+/// Threads of a block that may be asked for: four times those of any GPU.
+pub const KERNEL_RESIDENT_THREADS_MAX: u32 = 4096;
 
 /// `clGetProgramBuildInfo`: the module's variables, see [`globals`].
 pub const BUILD_GLOBALS: u32 = 0x4F02_0000;

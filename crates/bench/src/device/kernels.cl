@@ -1,5 +1,29 @@
-/* The benchmark's kernels. One work-item each: on devices of a CPU a work-group is one thread, and a copy by one work-item is as fast. */
+/* The benchmark's kernels. One work-item each: on devices of a CPU a work-group is one thread, and a copy by one work-item is as fast. On a GPU a
+ * block sends together: tools/cuda/bench-kernels.sh compiles this file as CUDA C++ to kernels.ptx. */
+#ifndef GGAS_H
 #include <ggas.h>
+#endif
+
+#ifdef __CUDACC__
+#define __kernel extern "C" __global__
+#define __global
+typedef unsigned long ulong;
+typedef unsigned int uint;
+#define FIRST (threadIdx.x == 0)
+#define TOGETHER() __syncthreads()
+/* What the first thread says, to all. */
+#define AGREED(status) ggas_raw_agree(status)
+#define SEND ggas_put_signal_nbi_wg
+#define WAIT(g, at, value) ggas_wait_until_wg(g, at, GGAS_CMP_GE, value, &scratch)
+#define SCRATCH __shared__ int scratch;
+#else
+#define FIRST 1
+#define TOGETHER() ((void)0)
+#define AGREED(status) (status)
+#define SEND ggas_put_signal_nbi
+#define WAIT(g, at, value) ggas_wait_until(g, at, GGAS_CMP_GE, value)
+#define SCRATCH
+#endif
 
 /* Where things are in a part; see `Layout` in device/mod.rs. */
 #define AT_DATA 0
@@ -8,10 +32,16 @@
 #define AT_RESULT 8192
 #define AT_STAMPS 12288
 
-/* Ticks of a clock that all cores of the host share, and the host reads too; 0 where none is known. */
-static inline ulong ticks(void)
+/* Ticks of a clock that all cores of the host share, and the host reads too; of a GPU nanoseconds. 0 where none is known. */
+GGAS_FUNCTION ulong ticks(void)
 {
-#if defined(__x86_64__)
+#if defined(TICKS)
+    return TICKS();
+#elif defined(__CUDACC__)
+    ulong now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now) : : "memory");
+    return now;
+#elif defined(__x86_64__)
     uint low, high;
     __asm__ __volatile__("rdtsc" : "=a"(low), "=d"(high) : : "memory");
     return (ulong)high << 32 | low;
@@ -26,9 +56,9 @@ static inline ulong ticks(void)
 
 /* The first word of a message: another one for each. The last word, if it is another one, is its complement: who is told of a message
  * before all of it is there finds an old one. */
-static inline ulong stamp(ulong seed, ulong message) { return (seed << 40 ^ message) * 0x9e3779b97f4a7c15UL; }
+GGAS_FUNCTION ulong stamp(ulong seed, ulong message) { return (seed << 40 ^ message) * 0x9e3779b97f4a7c15UL; }
 
-static inline void put_stamps(volatile __global ulong *message, ulong last, ulong first)
+GGAS_FUNCTION void put_stamps(volatile __global ulong *message, ulong last, ulong first)
 {
     message[last] = ~first;
     message[0] = first;
@@ -39,9 +69,9 @@ typedef struct {
     ulong checked, wrong, found, expected;
 } checks_t;
 
-static inline __global ulong *word(ggas_t g, ulong offset) { return (__global ulong *)ggas_ptr(g, offset, ggas_my_pe(g)); }
+GGAS_FUNCTION __global ulong *word(ggas_t g, ulong offset) { return (__global ulong *)ggas_ptr(g, offset, ggas_my_pe(g)); }
 
-static inline void check(checks_t *checks, ulong found, ulong expected)
+GGAS_FUNCTION void check(checks_t *checks, ulong found, ulong expected)
 {
     checks->checked++;
     if (found != expected && checks->wrong++ == 0) {
@@ -50,16 +80,17 @@ static inline void check(checks_t *checks, ulong found, ulong expected)
     }
 }
 
-static inline void check_stamps(checks_t *checks, const volatile __global ulong *message, ulong last, ulong first)
+GGAS_FUNCTION void check_stamps(checks_t *checks, const volatile __global ulong *message, ulong last, ulong first)
 {
     check(checks, message[0], first);
     if (last != 0) check(checks, message[last], ~first);
 }
 
 /* status is an int; done is how many samples were taken. */
-static inline void tell(ggas_t g, int status, ulong done, checks_t checks)
+GGAS_FUNCTION void tell(ggas_t g, int status, ulong done, checks_t checks)
 {
     __global ulong *result = word(g, AT_RESULT);
+    if (!FIRST) return;
     result[0] = (ulong)(long)status;
     result[1] = done;
     result[2] = checks.checked;
@@ -71,6 +102,7 @@ static inline void tell(ggas_t g, int status, ulong done, checks_t checks)
 /* Messages there and back: PE 1 sends back what it got. `base` is the last epoch of the launch before. */
 __kernel void ping_pong(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes, ulong window, ulong source, ulong landing, ulong seed, ulong base)
 {
+    SCRATCH
     ggas_t g = ggas_open(heap);
     const uint me = ggas_my_pe(g), peer = 1 - me;
     const ulong last = bytes / 8 - 1;
@@ -79,57 +111,62 @@ __kernel void ping_pong(__global ggas_heap_t *heap, ulong samples, ulong inner, 
     checks_t checks = {0, 0, 0, 0};
     ulong round = 0;
     for (ulong sample = 0; sample < samples; sample++) {
-        if (me == 0) stamps[sample] = ticks();
+        if (me == 0 && FIRST) stamps[sample] = ticks();
         for (ulong i = 0; i < inner; i++) {
             round++;
             const ulong expected = stamp(seed, round);
             int status = GGAS_OK;
             if (me == 0) {
-                put_stamps(out, last, expected);
-                status = ggas_put_signal_nbi(g, landing, source, bytes, AT_DATA, base + round, peer);
+                if (FIRST) put_stamps(out, last, expected);
+                TOGETHER();
+                status = SEND(g, landing, source, bytes, AT_DATA, base + round, peer);
             }
-            if (status == GGAS_OK) status = ggas_wait_until(g, AT_DATA, GGAS_CMP_GE, base + round);
-            if (status == GGAS_OK) check_stamps(&checks, in, last, expected);
-            if (status == GGAS_OK && me == 1)
-                status = ggas_put_signal_nbi(g, landing, landing, bytes, AT_DATA, base + round, peer);
+            if (status == GGAS_OK) status = WAIT(g, AT_DATA, base + round);
+            if (status == GGAS_OK && FIRST) check_stamps(&checks, in, last, expected);
+            if (status == GGAS_OK && me == 1) status = SEND(g, landing, landing, bytes, AT_DATA, base + round, peer);
             if (status != GGAS_OK) {
                 tell(g, status, sample, checks);
                 return;
             }
         }
     }
-    if (me == 0) stamps[samples] = ticks();
+    if (me == 0 && FIRST) stamps[samples] = ticks();
     tell(g, GGAS_OK, samples, checks);
 }
 
 /* Messages from PE 0 to PE 1, a window of them under way. */
 __kernel void bandwidth(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong bytes, ulong window, ulong source, ulong landing, ulong seed, ulong base)
 {
+    SCRATCH
     ggas_t g = ggas_open(heap);
     const uint me = ggas_my_pe(g);
     __global ulong *stamps = word(g, AT_STAMPS);
     checks_t checks = {0, 0, 0, 0};
     const ulong all = samples * inner, last = bytes / 8 - 1;
     /* A window that is used up to its half is told of. */
-    const ulong half_window = max(window / 2, 1UL);
+    const ulong half_window = window > 1 ? window / 2 : 1;
     int status = GGAS_OK;
     ulong message = 0;
     for (ulong sample = 0; sample < samples; sample++) {
-        if (me == 0) stamps[sample] = ticks();
+        if (me == 0 && FIRST) stamps[sample] = ticks();
         for (ulong i = 0; i < inner && status == GGAS_OK; i++) {
             const ulong slot = message % window * bytes;
             message++;
             const ulong expected = stamp(seed, message);
             if (me == 0) {
-                if (message > window) status = ggas_wait_until(g, AT_ACK, GGAS_CMP_GE, base + message - window);
+                if (message > window) status = WAIT(g, AT_ACK, base + message - window);
                 if (status != GGAS_OK) break;
-                put_stamps(word(g, source + slot), last, expected);
-                status = ggas_put_signal_nbi(g, landing + slot, source + slot, bytes, AT_DATA, base + message, 1);
+                if (FIRST) put_stamps(word(g, source + slot), last, expected);
+                TOGETHER();
+                status = SEND(g, landing + slot, source + slot, bytes, AT_DATA, base + message, 1);
             } else {
-                status = ggas_wait_until(g, AT_DATA, GGAS_CMP_GE, base + message);
+                status = WAIT(g, AT_DATA, base + message);
                 if (status != GGAS_OK) break;
-                check_stamps(&checks, word(g, landing + slot), last, expected);
-                if (message % half_window == 0 || message == all) status = ggas_signal(g, AT_ACK, base + message, 0);
+                if (FIRST) check_stamps(&checks, word(g, landing + slot), last, expected);
+                if (message % half_window == 0 || message == all) {
+                    if (FIRST) status = ggas_signal(g, AT_ACK, base + message, 0);
+                    status = AGREED(status);
+                }
             }
         }
         if (status != GGAS_OK) {
@@ -138,8 +175,8 @@ __kernel void bandwidth(__global ggas_heap_t *heap, ulong samples, ulong inner, 
         }
     }
     if (me == 0) {
-        status = ggas_wait_until(g, AT_ACK, GGAS_CMP_GE, base + all);
-        stamps[samples] = ticks();
+        status = WAIT(g, AT_ACK, base + all);
+        if (FIRST) stamps[samples] = ticks();
     }
     tell(g, status, samples, checks);
 }
@@ -153,17 +190,17 @@ __kernel void meet(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong
     checks_t checks = {0, 0, 0, 0};
     ulong round = base;
     for (ulong sample = 0; sample < samples; sample++) {
-        if (me == 0) stamps[sample] = ticks();
+        if (me == 0 && FIRST) stamps[sample] = ticks();
         for (ulong i = 0; i < inner; i++) {
             round++;
-            if (bytes != 0)
+            if (bytes != 0 && FIRST)
                 for (uint pe = 0; pe < count; pe++) ggas_p64(g, AT_PHASES + me * 64, round, pe);
             const int status = ggas_barrier_all(g);
             if (status != GGAS_OK) {
                 tell(g, status, sample, checks);
                 return;
             }
-            if (bytes != 0)
+            if (bytes != 0 && FIRST)
                 for (uint pe = 0; pe < count; pe++) {
                     const ulong seen = *(volatile __global ulong *)word(g, AT_PHASES + pe * 64);
                     /* A faster one may be in its next round, and no further. */
@@ -171,6 +208,6 @@ __kernel void meet(__global ggas_heap_t *heap, ulong samples, ulong inner, ulong
                 }
         }
     }
-    if (me == 0) stamps[samples] = ticks();
+    if (me == 0 && FIRST) stamps[samples] = ticks();
     tell(g, GGAS_OK, samples, checks);
 }

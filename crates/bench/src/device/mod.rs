@@ -1,14 +1,13 @@
 //! The paths from device to device: kernels of the pool's workers on this host, with a symmetric heap between them.
 
+mod seat;
 mod ticks;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_client::{
-    ArgValue, Context, Device, Heap, HeapOptions, Kernel, Pool, Program, Queue, Range, Want,
-};
+use penstock_client::{Heap, HeapLaunch, HeapOptions, Pool, Queue, Range, Want};
 use penstock_link::{Address, Key};
 use penstock_wire::Status;
 
@@ -18,12 +17,10 @@ use crate::host::measure::messages_of;
 use crate::host::memory::{fill, word_of};
 use crate::plan::{Kind, PASSES, Path, Plan, window_bytes_max, window_of};
 use crate::point::{Joules, Point, Run, Samples, parts};
+use seat::Seat;
 
-/// The kernels.
-const SOURCE: &str = include_str!("kernels.cl");
-/// `CL_DEVICE_NAME`, and the log of a build.
+/// `CL_DEVICE_NAME`.
 const DEVICE_NAME: u32 = 0x102B;
-const PROGRAM_BUILD_LOG: u32 = 0x1183;
 
 /// Each worker loads its drivers first; many at once, on a machine of two cores, take some seconds each.
 const OPEN_MAX: Duration = Duration::from_secs(120);
@@ -97,10 +94,13 @@ fn measure_group(
     results: &mut Results,
     watch: &mut dyn FnMut(Progress<'_>),
 ) -> Result<()> {
+    if path == Path::Proxy && plan.gpus >= count {
+        return Err(Error::Absent("the GPUs are of one worker, which needs no proxy".to_owned()));
+    }
     let nodes = start(count, path == Path::Proxy).map_err(Error::Absent)?;
     let moves = plan.kinds.iter().any(|kind| *kind != Kind::Barrier);
     let bytes_max = plan.sizes.iter().copied().max().filter(|_| moves).unwrap_or(8);
-    let mut ring = Ring::open(&nodes, path, bytes_max)?;
+    let mut ring = Ring::open(&nodes, path, bytes_max, plan.gpus)?;
     let party = Party { paths: vec![path], device: ring.name(), wire: ring.way() };
     if !results.parties.contains(&party) {
         results.parties.push(party);
@@ -126,8 +126,7 @@ fn measure_group(
 struct Ring {
     path: Path,
     heap: Arc<Heap>,
-    queues: Vec<Arc<Queue>>,
-    kernels: [Arc<Kernel>; 3],
+    seats: Vec<Seat>,
     workers: Vec<u32>,
     bytes_max: u64,
     ticks_per_us: Option<f64>,
@@ -155,48 +154,22 @@ struct Launch {
 }
 
 impl Ring {
-    fn open(nodes: &Nodes, path: Path, bytes_max: u64) -> Result<Self> {
+    fn open(nodes: &Nodes, path: Path, bytes_max: u64, gpus: u32) -> Result<Self> {
         let pool = Pool::open(&nodes.addresses, nodes.key.as_ref(), OPEN_MAX);
         if let Some((_, error)) = pool.absent().first() {
             return Err(error.clone().into());
         }
-        let devices = pool.nodes().iter().map(|node| {
-            let fit = |device: &&Arc<Device>| device.shares_host_memory();
-            node.devices().iter().find(fit).cloned().ok_or_else(|| {
-                Error::Absent(
-                    "no device of this host computes on the host's memory (pocl-opencl-icd has one)"
-                        .to_owned(),
-                )
-            })
-        });
-        let devices: Vec<_> = devices.collect::<Result<_>>()?;
-        let context = Context::new(&devices)?;
-        let program = Program::with_source(&context, SOURCE.as_bytes())?;
-        program.build(&devices, "").map_err(|error| {
-            let log = devices.first().and_then(|device| program.build_info(device, PROGRAM_BUILD_LOG));
-            let log = String::from_utf8_lossy(&log.unwrap_or_default())
-                .trim_end_matches('\0')
-                .trim()
-                .replace('\n', "; ");
-            Error::Build(format!("{error}: {log}"))
-        })?;
-        let kernel = |name: &str| {
-            let found = program.kernels().into_iter().find(|kernel| kernel.name == name);
-            let found = found.ok_or_else(|| Error::Build(format!("there is no kernel {name}")))?;
-            Ok::<_, Error>(Kernel::new(&program, found)?)
-        };
-        let kernels = [kernel("ping_pong")?, kernel("bandwidth")?, kernel("meet")?];
-        let queues = devices.iter().map(|device| Queue::new(&context, device, 0, 0));
+        let seats = Seat::take(&pool, gpus)?;
+        let over: Vec<_> = seats.iter().map(|seat| (&seat.context, &seat.device)).collect();
         let options = HeapOptions { timeout: WAIT_MAX, force_proxy: Some(path == Path::Proxy) };
         let bytes = AT_MESSAGES + 2 * window_bytes_max(bytes_max);
         Ok(Self {
             path,
-            queues: queues.collect::<std::result::Result<_, _>>()?,
-            heap: Heap::create(&context, &devices, bytes, options)?,
-            kernels,
+            heap: Heap::create_over(&over, bytes, options)?,
+            ticks_per_us: seats.first().and_then(Seat::ticks_per_us),
+            seats,
             workers: pool.nodes().iter().map(|node| node.description().worker).collect(),
             bytes_max,
-            ticks_per_us: ticks::per_us(),
             epoch: 0,
             seed: 0,
             pool,
@@ -204,8 +177,9 @@ impl Ring {
     }
 
     fn name(&self) -> String {
-        let name = self.heap.devices().next().and_then(|device| device.info(DEVICE_NAME).map(<[u8]>::to_vec));
-        String::from_utf8_lossy(&name.unwrap_or_default()).trim_end_matches('\0').to_owned()
+        let mut names: Vec<String> = self.heap.devices().map(|device| device.text(DEVICE_NAME)).collect();
+        names.dedup();
+        names.join(" and ")
     }
 
     /// What lies between the devices, as the heap tells it.
@@ -213,6 +187,10 @@ impl Ring {
         let paths = self.heap.paths();
         let to_other =
             paths.first().and_then(|row| row.get(1)).map_or_else(String::new, |it| format!("{it:?}"));
+        let nodes_of = |pe: usize| self.seats.get(pe).map(|seat| seat.device.node());
+        if nodes_of(0) == nodes_of(1) {
+            return format!("{} in one worker", to_other.to_lowercase());
+        }
         let address = self.pool.nodes().first().map(|node| node.address().to_string()).unwrap_or_default();
         let transport = if address.starts_with("tcp:") { "TCP" } else { "Unix sockets" };
         format!("{} between workers that meet over {transport}", to_other.to_lowercase())
@@ -287,22 +265,14 @@ impl Ring {
 
     fn launch(&mut self, launch: Launch) -> Result<Run> {
         let Launch { kind, samples, inner, bytes } = launch;
-        let kernel = match kind {
-            Kind::PingPong => &self.kernels[0],
-            Kind::Bandwidth => &self.kernels[1],
-            Kind::Barrier => &self.kernels[2],
-        };
         let window = window_of(bytes);
         let numbers = [samples, inner, bytes, window, self.source(), self.landing(), self.seed, self.epoch];
-        kernel.set(0, ArgValue::Heap(self.heap.clone()));
-        for (index, number) in (1..).zip(numbers) {
-            kernel.set(index, ArgValue::Bytes(number.to_ne_bytes().as_slice().into()));
-        }
-        let queues: Vec<&Queue> = self.queues.iter().map(AsRef::as_ref).collect();
+        self.seats.iter().for_each(|seat| seat.set(kind, &self.heap, &numbers));
+        let launches: Vec<HeapLaunch<'_>> =
+            self.seats.iter().map(|seat| (&*seat.queue, seat.kernel(kind), seat.space())).collect();
         let core_ns = self.core_ns()?;
         let began = Instant::now();
-        let one = [1, 1, 1];
-        let events = self.heap.launch(&queues, kernel, (1, [0; 3], one, Some(one)), &[])?;
+        let events = self.heap.launch_each(&launches, &[])?;
         let statuses: Vec<_> = events.iter().map(penstock_client::Event::wait).collect();
         let us = began.elapsed().as_secs_f64() * 1e6;
         let core_ns = self.core_ns()?.saturating_sub(core_ns);
@@ -326,7 +296,7 @@ impl Ring {
     /// What the kernels found. How many stamps they compared.
     fn results(&self, launch: Launch) -> Result<u64> {
         let mut checked = 0;
-        for pe in 0..self.queues.len() {
+        for pe in 0..self.seats.len() {
             let words = words(&self.read(pe, AT_RESULT, 8 * RESULT_WORDS as u64)?);
             let [status, done, count, wrong, found, expected] = *words.as_slice() else {
                 return Err(self.in_vain("its results cannot be read".to_owned()));
@@ -377,7 +347,8 @@ impl Ring {
     }
 
     fn queue(&self, pe: usize) -> Result<&Arc<Queue>> {
-        self.queues.get(pe).ok_or_else(|| Error::Absent(format!("there is no PE {pe}")))
+        let seat = self.seats.get(pe).ok_or_else(|| Error::Absent(format!("there is no PE {pe}")))?;
+        Ok(&seat.queue)
     }
 
     fn write(&self, pe: usize, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -448,7 +419,7 @@ mod tests {
     #[test]
     fn the_kernels_know_the_same_places() {
         for (name, value) in [("AT_RESULT", AT_RESULT), ("AT_STAMPS", AT_STAMPS)] {
-            assert!(SOURCE.contains(&format!("#define {name} {value}\n")), "{name}");
+            assert!(seat::SOURCE.contains(&format!("#define {name} {value}\n")), "{name}");
         }
     }
 }

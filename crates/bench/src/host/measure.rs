@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use super::local::{Buffer, Local};
 use super::memory::{Room, Span, differences, fill};
-use super::opencl::{Buffer, Local};
 use super::stream::{Checked, Ends, How, Messages, Way};
 use crate::error::{Error, Result};
 use crate::plan::{Kind, Path, WINDOW, window_bytes_max, window_of};
@@ -115,6 +115,7 @@ impl Part {
         let (buffer, back) = (local.buffer(bytes)?, local.buffer(bytes)?);
         // Each chunk under way has room of its own, also if it is a whole message.
         let stage = Room::new(to_usize(bytes_max * WINDOW).max(bytes));
+        local.lend(stage)?;
         let letter = Room::new(LETTER_BYTES).span(0, LETTER_BYTES);
         Ok(Self { local, wire, buffer, back, stage, letter, seed: 0 })
     }
@@ -133,6 +134,12 @@ impl Part {
     /// The device.
     pub fn names(&self) -> Result<(String, String)> {
         Ok((self.local.name()?, self.wire.name()))
+    }
+
+    /// Whether the device's memory can be mapped.
+    #[must_use]
+    pub fn maps(&self) -> bool {
+        self.local.maps()
     }
 
     /// Follows orders until there are no more.

@@ -38,6 +38,12 @@ impl Room {
         room
     }
 
+    /// All of it.
+    #[must_use]
+    pub fn all(&self) -> Span {
+        self.span(0, self.bytes)
+    }
+
     /// A part of it.
     ///
     /// # Panics

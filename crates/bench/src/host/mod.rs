@@ -1,5 +1,7 @@
 //! Paths through the hosts: what a program does that has no way from device to device.
 
+pub mod cuda;
+pub mod local;
 pub mod measure;
 pub mod memory;
 pub mod opencl;

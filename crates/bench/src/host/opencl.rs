@@ -51,7 +51,7 @@ const NEEDED: &[(&str, usize)] = functions![
 ];
 
 /// A device with one queue. Nothing of it is released: the process ends when it has measured.
-pub struct Local {
+pub struct OpenCl {
     api: cl_icd_dispatch,
     device: cl_device_id,
     context: cl_context,
@@ -71,9 +71,9 @@ pub struct Buffer {
 #[derive(Debug)]
 pub struct Pending(cl_event);
 
-impl std::fmt::Debug for Local {
+impl std::fmt::Debug for OpenCl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Local").field("device", &self.device).finish_non_exhaustive()
+        f.debug_struct("OpenCl").field("device", &self.device).finish_non_exhaustive()
     }
 }
 
@@ -97,7 +97,7 @@ fn check(function: &'static str, code: cl_int) -> Result<()> {
     if code == CL_SUCCESS { Ok(()) } else { Err(Error::OpenCl { function, code }) }
 }
 
-impl Local {
+impl OpenCl {
     /// Opens the first device of the first platform that has one.
     ///
     /// # Errors
@@ -277,7 +277,7 @@ impl Local {
         Ok(Pending(event))
     }
 
-    /// Starts to map. The bytes are there when it has ended, until [`Local::unmap`].
+    /// Starts to map. The bytes are there when it has ended, until [`OpenCl::unmap`].
     ///
     /// # Errors
     /// [`Error::OpenCl`].

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::local::Local;
 use super::measure::Part;
-use super::opencl::Local;
 use super::stream::{How, Way};
 use crate::error::{Error, Result};
 use crate::plan::{Kind, Meeting, PASSES, Path, Plan, RankPlan};
@@ -77,22 +77,19 @@ fn run_plan(file: &FilePath, rank: Option<u32>) -> Result<()> {
     let text = std::fs::read(file).map_err(Error::io(file.display().to_string()))?;
     let RankPlan { plan, ranks, meeting } = serde_json::from_slice(&text)
         .map_err(|error| Error::Language { who: file.display().to_string(), text: error.to_string() })?;
-    let (wire, is_first): (Box<dyn Wire>, _) = match meeting {
-        Meeting::Mpi { shim } => {
-            let mpi = Mpi::open(&shim)?;
-            let is_first = mpi.rank() == 0;
-            (Box::new(mpi), is_first)
-        }
+    let wire: Box<dyn Wire> = match meeting {
+        Meeting::Mpi { shim } => Box::new(Mpi::open(&shim)?),
         Meeting::Tcp { directory, token } => {
-            let rank = rank.unwrap_or(0);
-            (Box::new(Tcp::open(&directory, token, rank, ranks)?), rank == 0)
+            Box::new(Tcp::open(&directory, token, rank.unwrap_or(0), ranks)?)
         }
     };
+    let own = wire.rank();
+    let is_first = own == 0;
     if is_first || rank.is_some() {
         end_with_parent();
     }
     let bytes_max = plan.sizes.iter().copied().max().unwrap_or(8);
-    let mut part = Part::new(Local::open()?, wire, bytes_max)?;
+    let mut part = Part::new(Local::open(own, plan.gpus)?, wire, bytes_max)?;
     part.meet()?;
     if !is_first {
         // Who waits for an order may spin: not while idle power is measured.
@@ -158,9 +155,11 @@ fn point(
 fn best(part: &mut Part, path: Path, kind: Kind, bytes: u64) -> Result<How> {
     let mut ways = vec![Way::Plain];
     if path.is_pipelined() {
-        ways.extend([Way::Copy(bytes), Way::Map(bytes)]);
-        for chunk in CHUNKS.into_iter().filter(|chunk| chunk * 2 <= bytes) {
-            ways.extend([Way::Copy(chunk), Way::Map(chunk)]);
+        let chunks = CHUNKS.into_iter().filter(|chunk| chunk * 2 <= bytes);
+        for chunk in std::iter::once(bytes).chain(chunks) {
+            ways.push(Way::Copy(chunk));
+            // The first process has a GPU if any has: what it can do all can.
+            ways.extend(part.maps().then_some(Way::Map(chunk)));
         }
     }
     // How MPI waits was chosen when it was started.

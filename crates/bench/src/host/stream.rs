@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use super::local::{Buffer, Local, Pending};
 use super::memory::{Room, Span, word_of};
-use super::opencl::{Buffer, Local, Pending};
 use crate::error::Result;
 use crate::plan::{WINDOW, window_of};
 use crate::wire::{Ticket, Wire};

@@ -92,6 +92,7 @@ fn plan(args: &CommArgs) -> Result<Plan, Failure> {
         plan.devices.dedup();
     }
     plan.word = args.word;
+    plan.gpus = args.gpus;
     plan.seconds = args.seconds.unwrap_or(plan.seconds);
     let is_time = (0.01..=600.0).contains(&plan.seconds);
     let wrong = |argument: &str, reason: String| Failure::Argument { argument: argument.to_owned(), reason };

@@ -6,14 +6,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use penstock_ggas::{NotResident, Seat, check_resident, resident_groups};
 use penstock_wire::Status;
 
-use super::{Heap, Pe, refused};
-use crate::error::{Error, Result};
+use super::{Heap, described, refused};
+use crate::error::Result;
 use crate::event::Event;
 use crate::kernel::Kernel;
-use crate::pool::Device;
 use crate::queue::{Access, Queue, Want};
 
 /// An index space: dimensions, offset, global size, local size.
@@ -157,55 +155,6 @@ impl Heap {
         }
         Ok(())
     }
-
-    /// Whether all work-groups can run at the same time.
-    fn check_resident(&self, launches: &[HeapLaunch<'_>]) -> Result<()> {
-        let mut groups = 0;
-        for (.., space) in launches {
-            groups = groups_of(*space)?.max(groups);
-        }
-        let groups_max = |device: &Device| resident_groups(|name| device.info(name));
-        let seat = |pe: &Pe| Seat {
-            place: (pe.device.node(), pe.device.platform()),
-            groups_max: groups_max(&pe.device),
-            // CPU devices of one platform on one node run on the same cores, with one set of threads.
-            groups_max_whole: groups_max(root(&pe.device)),
-        };
-        let seats: Vec<_> = self.pes.iter().map(seat).collect();
-        check_resident(&seats, groups).map_err(|refusal| self.not_resident(groups, refusal))
-    }
-
-    fn not_resident(&self, groups: u64, NotResident { pe, sharing, groups_max }: NotResident) -> Error {
-        let device = self.pes.get(pe).map(|pe| &*pe.device);
-        if groups > groups_max {
-            let device = device.map(described).unwrap_or_default();
-            return refused(&format!(
-                "{groups} work-groups on PE {pe} ({device}), which runs {groups_max} at a time for sure; use at most {groups_max} \
-                 work-groups, for example by a larger local work size"
-            ));
-        }
-        let host = device.map_or("", Device::host);
-        refused(&format!(
-            "{sharing} devices of one platform of node {host} with {groups} work-groups each, which run {groups_max} work-groups at a time \
-             together; use fewer work-groups, fewer of these devices, or a daemon for each"
-        ))
-    }
-}
-
-/// Work-groups of a launch, at least one.
-fn groups_of((dims, _, global, local): Space) -> Result<u64> {
-    let Some(local) = local else {
-        return Err(refused(
-            "a collective launch needs its local work size, because the number of work-groups must be known; give one",
-        ));
-    };
-    let axes = || global.iter().zip(local).take(dims as usize);
-    match axes().map(|(global, local)| global.div_ceil(local.max(1))).fold(1, u64::saturating_mul) {
-        0 => Err(refused(
-            "a collective launch of no work-items would leave its kernels nobody to meet; give a global size",
-        )),
-        groups => Ok(groups),
-    }
 }
 
 /// An event that ends well when all of these have ended, well or not; none where there are none. A wait list would fail with them.
@@ -224,12 +173,4 @@ fn ends_of<'a>(events: impl Iterator<Item = &'a Event>) -> Option<Event> {
         });
     }
     Some(all)
-}
-
-fn described(device: &Device) -> String {
-    format!("device {} of node {}", device.index(), device.host())
-}
-
-fn root(device: &Arc<Device>) -> &Arc<Device> {
-    device.parent().map_or(device, root)
 }

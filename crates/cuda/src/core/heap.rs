@@ -2,7 +2,8 @@
 //!
 //! A heap's address is the same number on all of its devices, and names what each sees of it: translated kernels have a window of
 //! addresses for heaps, and each launch gets the view of its device as an argument. Which heap that is, is found among the
-//! launch's parameters.
+//! launch's parameters. On a GPU that CUDA's own driver has the view has an address of the GPU's, which takes the place of the heap's
+//! among the parameters.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
@@ -109,11 +110,16 @@ pub(crate) fn among(params: &[u8]) -> CuResult<Option<Arc<Heap>>> {
     Ok(found)
 }
 
-fn of_address(address: u64) -> Option<Arc<Heap>> {
+/// The place in [`HEAPS`] that an address belongs to.
+fn slot_of(address: u64) -> Option<usize> {
     if !is_address(address) {
         return None;
     }
-    let slot = usize::try_from((address - HEAP_WINDOW) >> NUMBER_SHIFT).ok()?;
+    usize::try_from((address - HEAP_WINDOW) >> NUMBER_SHIFT).ok()
+}
+
+fn of_address(address: u64) -> Option<Arc<Heap>> {
+    let slot = slot_of(address)?;
     HEAPS.read().unwrap_or_else(PoisonError::into_inner).get(slot)?.clone()
 }
 
@@ -188,6 +194,19 @@ impl Heap {
     /// Its address: on each of its devices that of the own view.
     pub(crate) fn address(&self) -> u64 {
         HEAP_WINDOW + ((self.slot as u64) << NUMBER_SHIFT)
+    }
+
+    /// Puts what the kernels of a device call the heap in the place of its address among a launch's parameters. Translated kernels look for
+    /// its address; those of CUDA's own driver get one that their GPU has.
+    pub(super) fn name_on(&self, device: &Device, params: &mut [u8]) {
+        let Some(there) = self.pool.address_on(&device.pool) else { return };
+        for word in params.as_chunks_mut::<8>().0 {
+            let address = u64::from_le_bytes(*word);
+            if slot_of(address) == Some(self.slot) {
+                // An address behind the start stays as far behind it.
+                *word = there.wrapping_add(address - self.address()).to_le_bytes();
+            }
+        }
     }
 
     /// Bytes of each part.

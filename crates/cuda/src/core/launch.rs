@@ -33,7 +33,7 @@ impl Shape {
 impl Bound {
     /// Lets go of the heap that was an argument: the next launch sets it anew.
     pub(super) fn forget_heap(&self) {
-        self.kernel.set(self.params_at - 1, ArgValue::Memory(None));
+        self.kernel.set(self.heap_at, ArgValue::Memory(None));
     }
 }
 
@@ -145,9 +145,11 @@ impl Function {
     ) -> CuResult<&'a mut Bound> {
         self.check(shape, true)?;
         let bound = self.bind(bound, true)?;
-        bound.params.get_mut(..params.len()).ok_or(CUDA_ERROR_INVALID_IMAGE)?.copy_from_slice(params);
+        let block = bound.params.get_mut(..params.len()).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
+        block.copy_from_slice(params);
+        heap.name_on(&self.loaded.device, block);
         set_arguments(bound, shape.dynamic);
-        bound.kernel.set(bound.params_at - 1, ArgValue::Heap(heap.pool.clone()));
+        bound.kernel.set(bound.heap_at, ArgValue::Heap(heap.pool.clone()));
         Ok(bound)
     }
 

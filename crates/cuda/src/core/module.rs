@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use penstock_client::{Kernel, KernelInfo as _, Range, Want};
 use penstock_cuda_sys::driver::*;
 use penstock_ptx::ir::Entry;
+use penstock_wire::cuda;
 use rustc_hash::FxHashMap;
 
 use super::arena::Block;
@@ -72,8 +73,10 @@ pub(crate) struct Bound {
     pub(crate) local_bytes: u32,
     /// Where among its parameters it wants the launch's dynamic shared bytes.
     pub(crate) dynamic_bytes_at: Option<usize>,
-    /// Which argument they are. That before it is the heap, if it has one.
+    /// Which argument they are.
     pub(crate) params_at: usize,
+    /// Which argument is the heap, if it has one.
+    pub(crate) heap_at: usize,
     /// Which argument that is, and the least that it must have.
     pub(crate) shared_at: usize,
     pub(crate) local_min: u64,
@@ -288,10 +291,13 @@ impl Function {
                 kernel.set(index, penstock_client::ArgValue::Memory(Some(arena.memory.clone())));
             }
             let count = build.arenas.len();
-            let params_at = count + usize::from(heap);
-            // CUDA's own driver is given the parameters and the size of shared memory alone.
-            let shared_at =
-                if device.is_native { penstock_wire::cuda::ARG_SHARED as usize } else { params_at + 3 };
+            // CUDA's own driver has no arguments but these.
+            let (params_at, heap_at, shared_at) = if device.is_native {
+                (cuda::ARG_PARAMS as usize, cuda::ARG_HEAP as usize, cuda::ARG_SHARED as usize)
+            } else {
+                let params_at = count + usize::from(heap);
+                (params_at, count, params_at + 3)
+            };
             if !device.is_native {
                 kernel.set_bytes(params_at + 1, &self.loaded.data.to_le_bytes());
                 let control = self.loaded.context()?.control.address();
@@ -310,6 +316,7 @@ impl Function {
                 local_bytes,
                 dynamic_bytes_at,
                 params_at,
+                heap_at,
                 shared_at,
                 local_min,
             });

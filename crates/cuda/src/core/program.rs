@@ -104,14 +104,16 @@ pub(crate) fn ptx_of(bytes: &[u8]) -> Result<Box<str>, Refusal> {
 impl Program {
     /// Device code that CUDA's own driver has loaded.
     pub(super) fn of_driver(module: Module, build: Build) -> Self {
+        // Its kernels take a heap as they are.
+        let build = Arc::new(build);
         Self {
             text: Box::default(),
             module,
             prints: false,
             stops: false,
             translation: Mutex::default(),
-            build: Mutex::new(Some(Arc::new(build))),
-            build_with_heap: Mutex::default(),
+            build: Mutex::new(Some(build.clone())),
+            build_with_heap: Mutex::new(Some(build)),
         }
     }
 

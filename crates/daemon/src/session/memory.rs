@@ -75,7 +75,9 @@ impl Serve<to_worker::MemAddress> for Session {
         _: &[Id<kind::Event>],
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        let address = self.objects.mems.get(call.mem).and_then(device::Mem::device_address);
+        let view = self.objects.views.get(call.mem).map(Ok);
+        let address =
+            view.unwrap_or_else(|| self.objects.mems.get(call.mem)).and_then(device::Mem::device_address);
         self.shared.reply(call.request, &address);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Buffers in the memory that client and worker share, and views of symmetric heaps.
 #![allow(unsafe_code, reason = "lends shared memory to drivers")]
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
@@ -44,6 +45,10 @@ pub(super) struct HeapView {
 unsafe impl device::HostMemory for HeapView {
     fn range(&self) -> (NonNull<u8>, usize) {
         self.view.range()
+    }
+
+    fn pieces(&self) -> Vec<Range<usize>> {
+        self.view.pieces().to_vec()
     }
 }
 

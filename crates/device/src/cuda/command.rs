@@ -4,8 +4,9 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use penstock_cuda_sys::driver::{
-    CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END, CU_MEMORYTYPE_DEVICE,
-    CU_MEMORYTYPE_HOST, CUDA_MEMCPY3D,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_LAUNCH_PARAM_BUFFER_POINTER,
+    CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST,
+    CUDA_MEMCPY3D, CUlaunchAttribute, CUlaunchConfig,
 };
 use penstock_wire::status::Status;
 
@@ -70,6 +71,8 @@ pub(super) struct Launch {
     /// Dynamic shared memory.
     pub(super) shared: u32,
     pub(super) params: Vec<u8>,
+    /// The view of a symmetric heap that is among the parameters: it must live until the stream has the launch.
+    pub(super) heap: Option<Ref<Memory>>,
 }
 
 /// How far a command was given to its stream.
@@ -109,6 +112,9 @@ impl Launch {
             std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
         ];
         let extra = if size == 0 { std::ptr::null_mut() } else { extra.as_mut_ptr() };
+        if self.runs_as_a_whole() {
+            return self.give_whole(stream, extra);
+        }
         let ([gx, gy, gz], [bx, by, bz]) = (self.grid, self.block);
         // SAFETY: the function lives with its module; the parameters have their size, which was checked where the driver tells
         // it, and are copied by the call. What the kernel does with them is as wild as any kernel's pointers.
@@ -127,6 +133,48 @@ impl Launch {
                 extra,
             )
         })
+    }
+}
+
+impl Launch {
+    /// Whether its blocks may wait for each other, so that the driver has to start all or none ("cooperative"). That is so of kernels with a
+    /// heap whose blocks fit; those of more blocks do not meet.
+    fn runs_as_a_whole(&self) -> bool {
+        let blocks = self.grid.iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
+        let device = self.function.module().device();
+        // Two that are started so might follow each other, where each waits for the other.
+        if self.heap.is_none()
+            || blocks == 1
+            || device.is_shared()
+            || device.cuda().cuLaunchKernelEx.is_none()
+        {
+            return false;
+        }
+        let threads = self.block.iter().fold(1, |all: u32, &size| all.saturating_mul(size));
+        device.attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH).is_ok_and(|can| can != 0)
+            && self.function.resident_blocks(threads, self.shared).is_ok_and(|fit| blocks <= fit)
+    }
+
+    fn give_whole(&self, stream: &Arc<Stream>, extra: *mut *mut c_void) -> Result<(), Status> {
+        let launch = stream.device().cuda().cuLaunchKernelEx.ok_or(Status::INVALID_OPERATION)?;
+        // The first word of the attribute's union is an `int` that says whether.
+        let mut value = [0; 16];
+        value[0] = 1;
+        let mut attribute = CUlaunchAttribute { id: CU_LAUNCH_ATTRIBUTE_COOPERATIVE, pad: [0; 4], value };
+        let config = CUlaunchConfig {
+            gridDimX: self.grid[0],
+            gridDimY: self.grid[1],
+            gridDimZ: self.grid[2],
+            blockDimX: self.block[0],
+            blockDimY: self.block[1],
+            blockDimZ: self.block[2],
+            sharedMemBytes: self.shared,
+            hStream: stream.raw(),
+            attrs: &raw mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: as for a launch without attributes, of which there is one.
+        check(unsafe { launch(&config, self.function.raw(), std::ptr::null_mut(), extra) })
     }
 }
 

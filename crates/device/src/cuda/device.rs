@@ -26,6 +26,8 @@ pub(super) struct Device {
     events: [Mutex<Vec<Address<CUevent_st>>>; 2],
     slots: Slots,
     reaper: Reaper,
+    /// Whether it is one of several of the same GPU.
+    is_shared: bool,
 }
 
 impl Body for Device {
@@ -55,7 +57,7 @@ const FULL_FLOAT: u64 = CL_FP_DENORM
 const TEXT_BYTES: usize = 256;
 
 impl Device {
-    pub(super) fn new(cuda: &'static Cuda, ordinal: CUdevice) -> Self {
+    pub(super) fn new(cuda: &'static Cuda, ordinal: CUdevice, is_shared: bool) -> Self {
         Self {
             cuda,
             ordinal,
@@ -63,11 +65,17 @@ impl Device {
             events: Default::default(),
             slots: Slots::default(),
             reaper: Reaper::default(),
+            is_shared,
         }
     }
 
     pub(super) fn cuda(&self) -> &'static Cuda {
         self.cuda
+    }
+
+    /// Whether another device is the same GPU.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     pub(super) fn slots(&self) -> &Slots {

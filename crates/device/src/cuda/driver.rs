@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use penstock_cuda_sys::driver::{
     CUDA_ERROR_OUT_OF_MEMORY, CUDA_MEMCPY3D, CUDA_SUCCESS, CUcontext, CUdevice, CUdeviceptr, CUevent,
-    CUfunction, CUmodule, CUresult, CUstream, CUuuid,
+    CUfunction, CUlaunchConfig, CUmodule, CUresult, CUstream, CUuuid,
 };
 use penstock_wire::cuda;
 use penstock_wire::status::Status;
@@ -96,6 +96,11 @@ functions! {
         cuDeviceGetUuid_v2 = "cuDeviceGetUuid_v2" (*mut CUuuid, CUdevice);
         cuFuncGetParamInfo = "cuFuncGetParamInfo" (CUfunction, usize, *mut usize, *mut usize);
         cuFuncGetName = "cuFuncGetName" (*mut *const c_char, CUfunction);
+        cuLaunchKernelEx = "cuLaunchKernelEx" (*const CUlaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void);
+        cuMemHostGetDevicePointer = "cuMemHostGetDevicePointer_v2" (*mut CUdeviceptr, *mut c_void, c_uint);
+        cuOccupancyMaxActiveBlocksPerMultiprocessor = "cuOccupancyMaxActiveBlocksPerMultiprocessor" (
+            *mut c_int, CUfunction, c_int, usize,
+        );
         cuModuleGetFunctionCount = "cuModuleGetFunctionCount" (*mut c_uint, CUmodule);
         cuModuleEnumerateFunctions = "cuModuleEnumerateFunctions" (*mut CUfunction, c_uint, CUmodule);
     }

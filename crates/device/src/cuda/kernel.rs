@@ -1,20 +1,24 @@
-//! Kernels and their two arguments.
+//! Kernels and their three arguments.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use penstock_cl_sys::*;
 use penstock_cuda_sys::driver::{
     CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
 };
-use penstock_wire::cuda::{ARG_PARAMS, ARG_SHARED, KERNEL_ATTRIBUTE, KERNEL_ATTRIBUTES_MAX, KERNEL_PARAMS};
+use penstock_wire::cuda::{
+    ARG_HEAP, ARG_PARAMS, ARG_SHARED, KERNEL_ATTRIBUTE, KERNEL_ATTRIBUTES_MAX, KERNEL_PARAMS,
+    KERNEL_RESIDENT, KERNEL_RESIDENT_THREADS_MAX,
+};
 use penstock_wire::limits;
 use penstock_wire::status::Status;
 
 use super::answer::{Answer, Place};
 use super::command::Launch;
 use super::device;
+use super::memory::Memory;
 use super::module::Function;
 use super::object::{self, Body, Object};
 use super::program::Program;
@@ -36,6 +40,8 @@ struct Args {
     /// None before it is set.
     params: Option<Vec<u8>>,
     shared: u32,
+    /// The view of a symmetric heap that is among the parameters. As with all memory, "clSetKernelArg does not update the reference count".
+    heap: Option<Weak<Object<Memory>>>,
 }
 
 impl Body for Kernel {
@@ -64,7 +70,10 @@ impl Kernel {
             (None, Some(0) | None) => Vec::new(),
             (None, Some(_)) => return Err(Status(CL_INVALID_KERNEL_ARGS)),
         };
-        Ok(Launch { function: self.function.clone(), grid, block, shared: args.shared, params })
+        let gone = Status::INVALID_MEM_OBJECT;
+        let heap = args.heap.as_ref().map(|heap| heap.upgrade().ok_or(gone)).transpose()?;
+        let (function, shared) = (self.function.clone(), args.shared);
+        Ok(Launch { function, grid, block, shared, params, heap })
     }
 
     fn set(&self, index: u32, size: usize, value: Option<&[u8]>) -> Result<(), Status> {
@@ -88,7 +97,17 @@ impl Kernel {
             (ARG_SHARED, None) => {
                 args.shared = u32::try_from(size).map_err(|_| Status(CL_INVALID_ARG_SIZE))?;
             }
-            (ARG_PARAMS | ARG_SHARED, _) => return Err(Status(CL_INVALID_ARG_VALUE)),
+            (ARG_HEAP, Some(bytes)) => {
+                let bytes = bytes.try_into().map_err(|_| Status(CL_INVALID_ARG_SIZE))?;
+                let view = std::ptr::with_exposed_provenance_mut::<_cl_mem>(usize::from_ne_bytes(bytes));
+                args.heap = if view.is_null() {
+                    None
+                } else {
+                    // SAFETY: a handle that the loader saw.
+                    Some(Arc::downgrade(&unsafe { object::share(view) }?))
+                };
+            }
+            (ARG_PARAMS | ARG_SHARED | ARG_HEAP, _) => return Err(Status(CL_INVALID_ARG_VALUE)),
             _ => return Err(Status(CL_INVALID_ARG_INDEX)),
         }
         Ok(())
@@ -117,6 +136,10 @@ impl Kernel {
                 let params = self.function.params().ok_or(Status::INVALID_VALUE)?;
                 let words = params.iter().flat_map(|&(offset, size)| [offset as u64, size as u64]);
                 Answer::bytes(words.flat_map(u64::to_le_bytes).collect())
+            }
+            _ if (KERNEL_RESIDENT..KERNEL_RESIDENT + KERNEL_RESIDENT_THREADS_MAX).contains(&name) => {
+                let shared = self.args().shared;
+                Answer::ulong(self.function.resident_blocks(name - KERNEL_RESIDENT, shared)?)
             }
             _ => {
                 let attribute = name.checked_sub(KERNEL_ATTRIBUTE).ok_or(Status::INVALID_VALUE)?;
@@ -229,7 +252,7 @@ pub(super) unsafe extern "C" fn get_info(
         let kernel = unsafe { object::get::<Kernel>(kernel) }?;
         let answer = match name {
             CL_KERNEL_FUNCTION_NAME => Answer::text(&kernel.name),
-            CL_KERNEL_NUM_ARGS => Answer::uint(ARG_SHARED + 1),
+            CL_KERNEL_NUM_ARGS => Answer::uint(ARG_HEAP + 1),
             CL_KERNEL_ATTRIBUTES => Answer::text(""),
             _ => return Err(Status::INVALID_VALUE),
         };
@@ -252,6 +275,7 @@ pub(super) unsafe extern "C" fn get_arg_info(
         let (space, type_name, arg_name) = match index {
             ARG_PARAMS => (CL_KERNEL_ARG_ADDRESS_PRIVATE, "params", "params"),
             ARG_SHARED => (CL_KERNEL_ARG_ADDRESS_LOCAL, "uchar*", "shared"),
+            ARG_HEAP => (CL_KERNEL_ARG_ADDRESS_GLOBAL, "uchar*", "heap"),
             _ => return Err(Status(CL_INVALID_ARG_INDEX)),
         };
         let answer = match name {

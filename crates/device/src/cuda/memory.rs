@@ -15,6 +15,7 @@ use super::answer::{Answer, Place};
 use super::context::Context;
 use super::device::Device;
 use super::driver::check;
+use super::mapped::{self, Mapped};
 use super::module::{self, Module};
 use super::object::{self, Address, Body, Object, Ref};
 use super::parts::Layout;
@@ -37,6 +38,8 @@ enum Whole {
     Buffer(Ref<Memory>),
     /// A variable of a module.
     Variable(Arc<Module>),
+    /// Memory of the host.
+    Mapped(Arc<Mapped>),
 }
 
 type Notify = unsafe extern "C" fn(cl_mem, *mut c_void);
@@ -63,8 +66,13 @@ impl Memory {
         Ok(Self { device, address, size, of: None, destructors: Mutex::default() })
     }
 
-    /// Over memory that the device has already: in a variable of a module.
+    /// Over memory that the device has already: the host's, if it was mapped, or a variable of a module.
     fn over(device: &'static Object<Device>, address: CUdeviceptr, size: usize) -> Result<Self, Status> {
+        let on_host = usize::try_from(address).ok().and_then(|start| mapped::at(device, start, size));
+        if let Some(mapped) = on_host {
+            let (address, of) = (mapped.address(), Some(Whole::Mapped(mapped)));
+            return Ok(Self { device, address, size, of, destructors: Mutex::default() });
+        }
         let module = module::with_variable(address, size).ok_or(Status(CL_INVALID_HOST_PTR))?;
         if !std::ptr::eq(module.device(), device) {
             return Err(Status(CL_INVALID_HOST_PTR));
@@ -121,10 +129,12 @@ impl Drop for Memory {
                 unsafe { notify(std::ptr::null_mut(), data.get()) };
             }
         };
-        if self.of.is_some() {
-            return tell();
-        }
-        Reaper::take(self.device, Remains::Memory(self.address, Box::new(tell)));
+        let remains = match self.of.take() {
+            None => Remains::Memory(self.address, Box::new(tell)),
+            Some(Whole::Mapped(mapped)) => Remains::Mapped(mapped, Box::new(tell)),
+            Some(Whole::Buffer(_) | Whole::Variable(_)) => return tell(),
+        };
+        Reaper::take(self.device, remains);
     }
 }
 

@@ -21,6 +21,7 @@ mod driver;
 mod enqueue;
 mod event;
 mod kernel;
+mod mapped;
 mod memory;
 mod module;
 mod names;
@@ -37,6 +38,7 @@ mod stream;
 mod table;
 mod transfer;
 
+pub(crate) use mapped::Mapped;
 pub(crate) use pinned::Pinned;
 pub(crate) use platform::platform;
 pub(crate) use reaper::drain;

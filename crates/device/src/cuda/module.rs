@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use penstock_cuda_sys::driver::{
-    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER,
-    CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CUfunc_st,
-    CUfunction, CUmod_st, CUmodule,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+    CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER,
+    CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CUfunc_st, CUfunction, CUmod_st, CUmodule,
 };
 use penstock_wire::cuda::Global;
 use penstock_wire::status::Status;
@@ -237,6 +237,25 @@ impl Function {
         // SAFETY: the function lives with its module; the place lives through the call.
         check(unsafe { (self.module.device.cuda().cuFuncGetAttribute)(&mut value, attribute, self.raw()) })?;
         Ok(value)
+    }
+
+    /// Blocks of so many threads, with so much dynamic shared memory, that the GPU runs at the same time if it does nothing else.
+    ///
+    /// # Errors
+    /// `CL_INVALID_VALUE` where the driver can not tell; the driver's.
+    pub(super) fn resident_blocks(&self, threads: u32, shared: u32) -> Result<u64, Status> {
+        let device = self.module.device;
+        let ask = device.cuda().cuOccupancyMaxActiveBlocksPerMultiprocessor.ok_or(Status::INVALID_VALUE)?;
+        device.enter()?;
+        // Else a kernel that may not have that much yet runs nowhere.
+        self.allow_shared(shared)?;
+        let threads = i32::try_from(threads).map_err(|_| Status::INVALID_VALUE)?;
+        let mut blocks = 0;
+        // SAFETY: the function lives with its module; the place lives through the call.
+        check(unsafe { ask(&mut blocks, self.raw(), threads, shared as usize) })?;
+        let units = device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let narrow = |number: i32| u64::try_from(number).unwrap_or(0);
+        Ok(narrow(blocks) * narrow(units))
     }
 
     /// Asks for so much dynamic shared memory, which a launch wants, where that is needed. The device's context is current.

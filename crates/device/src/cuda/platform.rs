@@ -17,6 +17,11 @@ use super::object::{self, Body, Object};
 
 /// GPUs that a node may have. A driver that reports more has a defect.
 const DEVICES_MAX: c_int = 256;
+/// Shows each GPU as so many devices, with one context: kernels in queues of them run at the same time, which those of two processes do not.
+/// For measurements and tests with one GPU.
+const EACH_VARIABLE: &str = "PENSTOCK_CUDA_EACH";
+/// More devices than that of one GPU measure nothing that fewer do not.
+const EACH_MAX: u32 = 8;
 
 /// The platform: CUDA's driver with its GPUs.
 pub(super) struct Platform {
@@ -58,14 +63,26 @@ fn devices(cuda: &'static Cuda) -> Result<Vec<&'static Object<Device>>, Status> 
     let mut count = 0;
     // SAFETY: the place lives through the call.
     check(unsafe { (cuda.cuDeviceGetCount)(&mut count) })?;
-    let mut devices = Vec::new();
+    let (each, mut devices) = (each(), Vec::new());
     for index in 0..count.min(DEVICES_MAX) {
         let mut ordinal = 0;
         // SAFETY: as above.
         check(unsafe { (cuda.cuDeviceGet)(&mut ordinal, index) })?;
-        devices.push(&*Box::leak(Box::new(Object::plain(Device::new(cuda, ordinal)))));
+        for _ in 0..each {
+            devices.push(&*Box::leak(Box::new(Object::plain(Device::new(cuda, ordinal, each > 1)))));
+        }
     }
     Ok(devices)
+}
+
+/// As how many devices each GPU is shown. What is no number is one, and said.
+fn each() -> u32 {
+    let Some(text) = std::env::var_os(EACH_VARIABLE).filter(|text| !text.is_empty()) else { return 1 };
+    let number = text.to_str().and_then(|text| text.parse().ok());
+    number.filter(|each| (1..=EACH_MAX).contains(each)).unwrap_or_else(|| {
+        eprintln!("penstock: {EACH_VARIABLE}={}: it is a number from 1 to {EACH_MAX}", text.display());
+        1
+    })
 }
 
 impl Platform {

@@ -1,12 +1,13 @@
 //! Gives back what commands may still use: in a thread of its own, after waiting for all that the device has been given.
 
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 
 use penstock_cuda_sys::driver::{CUdeviceptr, CUmod_st};
 use penstock_wire::status::Status;
 
 use super::device::Device;
+use super::mapped::Mapped;
 use super::object::Address;
 use super::platform;
 
@@ -15,6 +16,8 @@ pub(super) enum Remains {
     /// Memory, and who wants to hear that it is gone.
     Memory(CUdeviceptr, Box<dyn FnOnce() + Send>),
     Module(Address<CUmod_st>),
+    /// Memory of the host, and who wants to hear that nothing uses it.
+    Mapped(Arc<Mapped>, Box<dyn FnOnce() + Send>),
     /// Nothing: tells when all before is gone.
     Mark(Sender<()>),
 }
@@ -79,6 +82,10 @@ fn reap(device: &'static Device, all: Vec<Remains>) {
             Remains::Module(module) => {
                 // SAFETY: as above: its kernels are gone too.
                 let _ = entered.map(|()| unsafe { (device.cuda().cuModuleUnload)(module.get()) });
+            }
+            Remains::Mapped(mapped, then) => {
+                drop(mapped);
+                then();
             }
             // Whoever asked may have given up.
             Remains::Mark(tell) => _ = tell.send(()),

@@ -1,6 +1,7 @@
 //! Memory of this process that kernels work on: no copy lies between link and device.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use penstock_wire::status::Status;
@@ -14,10 +15,16 @@ const HUGE_BYTES_MIN: usize = 4 << 20;
 /// Memory of this process that somebody lends for a buffer, and gets back when this is dropped.
 ///
 /// # Safety
-/// From [`HostMemory::range`] on so many bytes are mapped, for reading and writing, until the value is dropped.
+/// From [`HostMemory::range`] on so many bytes are mapped, for reading and writing, until the value is dropped; where
+/// [`HostMemory::pieces`] says less, these.
 pub unsafe trait HostMemory: Send + Sync {
     /// Where it begins, and how many bytes it has.
     fn range(&self) -> (NonNull<u8>, usize);
+
+    /// Which of the bytes are there: ranges of whole pages, in order. All, if it says nothing else.
+    fn pieces(&self) -> Vec<Range<usize>> {
+        std::iter::once(0..self.range().1).collect()
+    }
 }
 
 /// Pages of this process: own ones, zero when made, unmapped when dropped; or lent ones.

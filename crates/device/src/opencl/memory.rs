@@ -18,6 +18,7 @@ use super::device::Device;
 use super::home::{Home, HomeBytes, HostMemory, Mapping};
 use super::image::Shape;
 use super::region;
+use crate::cuda::Mapped;
 
 owned!(
     /// One reference to a `cl_mem`.
@@ -110,6 +111,9 @@ impl Mem {
         memory: Box<dyn HostMemory>,
     ) -> Result<Self, Status> {
         let bytes = check_size(context, size)?;
+        if context.platform().is_cuda() {
+            return Self::mapped(context, flags, size, memory);
+        }
         let mapping = Mapping::lent(memory);
         let alignment =
             context.devices().iter().map(|device| device.limits().alignment).max().unwrap_or(1).max(1);
@@ -165,6 +169,22 @@ impl Mem {
         let place = std::ptr::without_provenance_mut(api::size(address)?);
         let flags = flags & KERNEL_FLAGS | CL_MEM_USE_HOST_PTR;
         let raw = create_buffer(context, flags, api::size(size)?, place)?;
+        Ok(Self::of(raw, context, Kind::Buffer, size))
+    }
+
+    /// As [`Mem::buffer_in`] where CUDA's driver is behind the platform: its GPUs get addresses for the memory. Commands copy from and to it as
+    /// from and to any buffer of theirs.
+    fn mapped(context: &Context, flags: u64, size: u64, memory: Box<dyn HostMemory>) -> Result<Self, Status> {
+        let (start, bytes) = memory.range();
+        if api::size(size)? > bytes {
+            return Err(Status::INVALID_OPERATION);
+        }
+        // SAFETY: the context is of that platform, and lives.
+        let mapped = unsafe { Mapped::new(context.raw(), memory) }?;
+        let flags = flags & KERNEL_FLAGS | CL_MEM_USE_HOST_PTR;
+        let raw = create_buffer(context, flags, api::size(size)?, start.as_ptr().cast())?;
+        // The buffer has it now, and gives it back when the device is through with it.
+        drop(mapped);
         Ok(Self::of(raw, context, Kind::Buffer, size))
     }
 

@@ -1,0 +1,248 @@
+//! A GPU, called through CUDA's driver interface as a C program calls it: copies from and to pinned memory in one stream, and a kernel that does
+//! nothing.
+#![allow(non_snake_case, reason = "names of a C interface")]
+
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::path::PathBuf;
+use std::ptr::null_mut;
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use penstock_cuda_sys::driver::{
+    CU_MEMHOSTALLOC_PORTABLE, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUresult,
+    CUstream,
+};
+
+use super::memory::{Room, Span};
+use crate::error::{Error, Result};
+
+/// The driver; the variable that the daemon's workers know.
+const DRIVER: &str = "libcuda.so.1";
+const DRIVER_VARIABLE: &str = "PENSTOCK_LIBCUDA";
+/// Longest name of a device that is shown.
+const NAME_BYTES: usize = 256;
+/// `CU_STREAM_NON_BLOCKING`, and `CU_EVENT_DISABLE_TIMING`.
+const NON_BLOCKING: c_uint = 1;
+const DISABLE_TIMING: c_uint = 2;
+
+/// A kernel that does nothing.
+const MODULE: &std::ffi::CStr =
+    c".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n";
+const KERNEL: &std::ffi::CStr = c"empty";
+
+macro_rules! functions {
+    ($($name:ident = $symbol:literal ($($type:ty),* $(,)?);)*) => {
+        struct Functions {
+            $($name: unsafe extern "C" fn($($type),*) -> CUresult,)*
+        }
+
+        impl Functions {
+            fn of(library: &Library) -> std::result::Result<Self, libloading::Error> {
+                Ok(Self {
+                    $($name: {
+                        // SAFETY: CUDA gives the function of this name this type.
+                        *unsafe { library.get::<unsafe extern "C" fn($($type),*) -> CUresult>($symbol.as_bytes()) }?
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    cuInit = "cuInit" (c_uint);
+    cuDeviceGetCount = "cuDeviceGetCount" (*mut c_int);
+    cuDeviceGet = "cuDeviceGet" (*mut CUdevice, c_int);
+    cuDeviceGetName = "cuDeviceGetName" (*mut c_char, c_int, CUdevice);
+    cuDevicePrimaryCtxRetain = "cuDevicePrimaryCtxRetain" (*mut CUcontext, CUdevice);
+    cuCtxSetCurrent = "cuCtxSetCurrent" (CUcontext);
+    cuStreamCreate = "cuStreamCreate" (*mut CUstream, c_uint);
+    cuStreamSynchronize = "cuStreamSynchronize" (CUstream);
+    cuEventCreate = "cuEventCreate" (*mut CUevent, c_uint);
+    cuEventRecord = "cuEventRecord" (CUevent, CUstream);
+    cuEventSynchronize = "cuEventSynchronize" (CUevent);
+    cuMemAlloc = "cuMemAlloc_v2" (*mut CUdeviceptr, usize);
+    cuMemHostRegister = "cuMemHostRegister_v2" (*mut c_void, usize, c_uint);
+    cuMemcpyHtoDAsync = "cuMemcpyHtoDAsync_v2" (CUdeviceptr, *const c_void, usize, CUstream);
+    cuMemcpyDtoHAsync = "cuMemcpyDtoHAsync_v2" (*mut c_void, CUdeviceptr, usize, CUstream);
+    cuModuleLoadDataEx = "cuModuleLoadDataEx" (*mut CUmodule, *const c_void, c_uint, *mut c_uint, *mut *mut c_void);
+    cuModuleGetFunction = "cuModuleGetFunction" (*mut CUfunction, CUmodule, *const c_char);
+    cuLaunchKernel = "cuLaunchKernel" (
+        CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void,
+    );
+}
+
+/// A GPU with one stream. Nothing of it is released: the process ends when it has measured.
+pub struct Gpu {
+    api: Functions,
+    device: CUdevice,
+    stream: CUstream,
+    dummy: CUfunction,
+    /// Events that nobody waits for, to be used again.
+    events: RefCell<Vec<CUevent>>,
+}
+
+/// Memory of the GPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffer {
+    address: CUdeviceptr,
+    bytes: usize,
+}
+
+/// A copy that was not waited for.
+#[must_use]
+#[derive(Debug)]
+pub struct Pending(CUevent);
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gpu").field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+macro_rules! done {
+    ($api:expr, $name:ident ( $($arg:expr),* $(,)? )) => {{
+        // SAFETY: handles are of this driver and never released; pointers are to memory that lives for the call, or for the copy, which
+        // each function here promises by what it takes.
+        let CUresult(code) = unsafe { ($api.$name)($($arg),*) };
+        if code == 0 { Ok(()) } else { Err(Error::Cuda { function: stringify!($name), code }) }
+    }};
+}
+
+impl Gpu {
+    /// The GPU of a process: the first one's is the first.
+    ///
+    /// # Errors
+    /// [`Error::Library`] without the driver, [`Error::Absent`] without a GPU, [`Error::Cuda`].
+    pub fn open(number: u32) -> Result<Self> {
+        let api = load()?;
+        done!(api, cuInit(0))?;
+        let (mut count, mut device) = (0, 0);
+        done!(api, cuDeviceGetCount(&raw mut count))?;
+        let number = c_int::try_from(number).unwrap_or(c_int::MAX);
+        let index = number
+            .checked_rem(count)
+            .ok_or_else(|| Error::Absent("CUDA's driver has no GPU here".to_owned()))?;
+        done!(api, cuDeviceGet(&raw mut device, index))?;
+        let (mut context, mut stream) = (null_mut(), null_mut());
+        done!(api, cuDevicePrimaryCtxRetain(&raw mut context, device))?;
+        done!(api, cuCtxSetCurrent(context))?;
+        done!(api, cuStreamCreate(&raw mut stream, NON_BLOCKING))?;
+        let (mut module, mut dummy) = (null_mut(), null_mut());
+        let text = MODULE.as_ptr().cast();
+        done!(api, cuModuleLoadDataEx(&raw mut module, text, 0, null_mut(), null_mut()))?;
+        done!(api, cuModuleGetFunction(&raw mut dummy, module, KERNEL.as_ptr()))?;
+        Ok(Self { api, device, stream, dummy, events: RefCell::default() })
+    }
+
+    /// The GPU's name.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`].
+    pub fn name(&self) -> Result<String> {
+        let mut text = [0_u8; NAME_BYTES];
+        let room = c_int::try_from(NAME_BYTES - 1).unwrap_or(0);
+        done!(self.api, cuDeviceGetName(text.as_mut_ptr().cast(), room, self.device))?;
+        let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// Pins memory that copies go from and to, as a program does that wants them fast.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`].
+    pub fn pin(&self, room: Room) -> Result<()> {
+        let span = room.all();
+        done!(self.api, cuMemHostRegister(span.start().cast(), span.len(), CU_MEMHOSTALLOC_PORTABLE))
+    }
+
+    /// Makes a buffer.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`].
+    pub fn buffer(&self, bytes: usize) -> Result<Buffer> {
+        let mut address = 0;
+        done!(self.api, cuMemAlloc(&raw mut address, bytes))?;
+        Ok(Buffer { address, bytes })
+    }
+
+    /// Starts a copy from the GPU. The bytes are another's until it has ended.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`].
+    pub fn start_read(&self, from: Buffer, offset: usize, to: Span) -> Result<Pending> {
+        let address = from.place(offset, to.len());
+        done!(self.api, cuMemcpyDtoHAsync(to.start().cast(), address, to.len(), self.stream))?;
+        self.mark()
+    }
+
+    /// Starts a copy to the GPU. The bytes stay as they are until it has ended.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`].
+    pub fn start_write(&self, to: Buffer, offset: usize, from: Span) -> Result<Pending> {
+        let address = to.place(offset, from.len());
+        let start = from.start().cast_const().cast();
+        done!(self.api, cuMemcpyHtoDAsync(address, start, from.len(), self.stream))?;
+        self.mark()
+    }
+
+    fn mark(&self) -> Result<Pending> {
+        let known = self.events.borrow_mut().pop();
+        let mut event = known.unwrap_or(null_mut());
+        if known.is_none() {
+            done!(self.api, cuEventCreate(&raw mut event, DISABLE_TIMING))?;
+        }
+        done!(self.api, cuEventRecord(event, self.stream))?;
+        Ok(Pending(event))
+    }
+
+    /// Waits for a copy.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`].
+    pub fn wait(&self, pending: Pending) -> Result<()> {
+        done!(self.api, cuEventSynchronize(pending.0))?;
+        self.events.borrow_mut().push(pending.0);
+        Ok(())
+    }
+
+    /// Waits for all.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`].
+    pub fn finish(&self) -> Result<()> {
+        done!(self.api, cuStreamSynchronize(self.stream))
+    }
+
+    /// Launches a kernel that does nothing, and waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`].
+    pub fn dummy(&self) -> Result<()> {
+        done!(
+            self.api,
+            cuLaunchKernel(self.dummy, 1, 1, 1, 1, 1, 1, 0, self.stream, null_mut(), null_mut())
+        )?;
+        self.finish()
+    }
+}
+
+impl Buffer {
+    fn place(&self, offset: usize, bytes: usize) -> CUdeviceptr {
+        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "outside of the buffer");
+        self.address + offset as u64
+    }
+}
+
+fn load() -> Result<Functions> {
+    let path = std::env::var_os(DRIVER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let path = path.unwrap_or_else(|| DRIVER.into());
+    let told = |error: libloading::Error| Error::Library { path: path.clone(), reason: error.to_string() };
+    // SAFETY: opening runs initialisers of the driver, which is what the user asks for.
+    let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(told)?;
+    let functions = Functions::of(&library).map_err(told)?;
+    // It stays: the driver has threads.
+    std::mem::forget(library);
+    Ok(functions)
+}

@@ -1,0 +1,179 @@
+//! What a heap asks of devices: memory that kernels of others reach, and room for all work-groups of a collective launch at once.
+
+use std::sync::Arc;
+
+use penstock_ggas::{NotResident, Seat, check_resident, resident_groups};
+use penstock_wire::{Status, cuda};
+
+use super::launch::{HeapLaunch, Space};
+use super::{Heap, Pe, described, refused};
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::pool::Device;
+
+/// `CU_DEVICE_ATTRIBUTE_INTEGRATED`.
+const INTEGRATED: u32 = 18;
+/// `CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY`.
+const CAN_MAP_HOST_MEMORY: u32 = 19;
+/// `CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED`.
+const HOST_REGISTER_SUPPORTED: u32 = 99;
+
+/// Why a device can not be a PE, with what to do; none if it can.
+pub(super) fn refusal_of(device: &Device) -> Option<String> {
+    if device.shares_host_memory() {
+        return None;
+    }
+    let name = described(device);
+    if !device.is_cuda() {
+        return Some(format!(
+            "{name} does not compute on its host's memory, so other devices' kernels can not reach it; use CPU devices, or GPUs that CUDA's \
+             own driver has"
+        ));
+    }
+    let attribute = |number| {
+        let bytes = device.info(cuda::DEVICE_ATTRIBUTE + number).and_then(|bytes| bytes.first_chunk());
+        bytes.is_some_and(|bytes| i32::from_ne_bytes(*bytes) != 0)
+    };
+    let why = if attribute(INTEGRATED) {
+        "is an integrated GPU (CU_DEVICE_ATTRIBUTE_INTEGRATED), of which it is not known whether it sees memory as the others do"
+    } else if !attribute(HOST_REGISTER_SUPPORTED) {
+        "has a driver that can not register memory of the host (CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED is 0)"
+    } else if !attribute(CAN_MAP_HOST_MEMORY) {
+        "can not map memory of the host (CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY is 0)"
+    } else {
+        return None;
+    };
+    Some(format!("{name} {why}, so other devices' kernels can not reach it; use CPU devices, or other GPUs"))
+}
+
+/// The work-groups of one PE's kernel.
+struct Fit {
+    pe: usize,
+    groups: u64,
+    /// What the GPU runs at a time; none for devices of other drivers, where it is the device that says it.
+    groups_max: Option<u64>,
+}
+
+impl Heap {
+    /// Whether all work-groups can run at the same time.
+    pub(super) fn check_resident(&self, launches: &[HeapLaunch<'_>]) -> Result<()> {
+        let mut fits = Vec::with_capacity(launches.len());
+        for (queue, kernel, space) in launches {
+            let Some(pe) = self.pe_of(queue.device()) else { continue };
+            let groups = groups_of(*space)?;
+            let groups_max = match queue.device().is_cuda() {
+                true => Some(resident_blocks(kernel, queue.device(), *space)?),
+                false => None,
+            };
+            fits.push(Fit { pe, groups, groups_max });
+        }
+        self.check_blocks(&fits)?;
+        self.check_groups(&fits)
+    }
+
+    /// The devices of OpenCL's drivers.
+    fn check_groups(&self, fits: &[Fit]) -> Result<()> {
+        let fits = || fits.iter().filter(|fit| fit.groups_max.is_none());
+        let groups_max = |device: &Device| resident_groups(|name| device.info(name));
+        let seat = |pe: &Pe| Seat {
+            place: (pe.device.node(), pe.device.platform()),
+            groups_max: groups_max(&pe.device),
+            // CPU devices of one platform on one node run on the same cores, with one set of threads.
+            groups_max_whole: groups_max(root(&pe.device)),
+        };
+        let seats: Vec<_> = fits().filter_map(|fit| self.pes.get(fit.pe)).map(seat).collect();
+        let groups = fits().map(|fit| fit.groups).max().unwrap_or(0);
+        check_resident(&seats, groups).map_err(|refusal| {
+            let pe = fits().nth(refusal.pe).map_or(refusal.pe, |fit| fit.pe);
+            self.not_resident(groups, NotResident { pe, ..refusal })
+        })
+    }
+
+    /// The GPUs: each has its own room, which depends on the kernel.
+    fn check_blocks(&self, fits: &[Fit]) -> Result<()> {
+        let gpu = |fit: &Fit| {
+            let device = &self.pes.get(fit.pe)?.device;
+            Some((device.node(), device.info(cuda::DEVICE_UUID)?))
+        };
+        for fit in fits {
+            let Some(groups_max) = fit.groups_max else { continue };
+            if fit.groups > groups_max {
+                let refusal = NotResident { pe: fit.pe, sharing: 1, groups_max };
+                return Err(self.not_resident(fit.groups, refusal));
+            }
+            // A GPU may be there as several devices. What different kernels take of it is not known: the hungriest one counts for all.
+            let same = || fits.iter().filter(|other| other.groups_max.is_some() && gpu(other) == gpu(fit));
+            let together = same().map(|other| other.groups).fold(0, u64::saturating_add);
+            let room = same().filter_map(|other| other.groups_max).min().unwrap_or(0);
+            if together > room {
+                let device = self.pes.get(fit.pe).map(|pe| described(&pe.device)).unwrap_or_default();
+                return Err(refused(&format!(
+                    "{} PEs are the same GPU as PE {} ({device}), with {together} work-groups in all, of which it runs {room} at a time; use \
+                     fewer work-groups, or fewer of these devices",
+                    same().count() - 1,
+                    fit.pe
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn not_resident(&self, groups: u64, NotResident { pe, sharing, groups_max }: NotResident) -> Error {
+        let device = self.pes.get(pe).map(|pe| &*pe.device);
+        if groups > groups_max {
+            let is_cuda = device.is_some_and(Device::is_cuda);
+            let device = device.map(described).unwrap_or_default();
+            let (known, advice) = if is_cuda {
+                (
+                    "as its driver says",
+                    "with fewer threads, registers or shared memory each there may be more",
+                )
+            } else {
+                ("for sure", "for example by a larger local work size")
+            };
+            return refused(&format!(
+                "{groups} work-groups on PE {pe} ({device}), which runs {groups_max} at a time {known}; use at most {groups_max} work-groups, \
+                 {advice}"
+            ));
+        }
+        let host = device.map_or("", Device::host);
+        refused(&format!(
+            "{sharing} devices of one platform of node {host} with {groups} work-groups each, which run {groups_max} work-groups at a time \
+             together; use fewer work-groups, fewer of these devices, or a daemon for each"
+        ))
+    }
+}
+
+/// Work-groups of a launch, at least one.
+fn groups_of((dims, _, global, local): Space) -> Result<u64> {
+    let Some(local) = local else {
+        return Err(refused(
+            "a collective launch needs its local work size, because the number of work-groups must be known; give one",
+        ));
+    };
+    let axes = || global.iter().zip(local).take(dims as usize);
+    match axes().map(|(global, local)| global.div_ceil(local.max(1))).fold(1, u64::saturating_mul) {
+        0 => Err(refused(
+            "a collective launch of no work-items would leave its kernels nobody to meet; give a global size",
+        )),
+        groups => Ok(groups),
+    }
+}
+
+/// Blocks of such a launch that the GPU runs at a time, as its driver says with the kernel's arguments as they are. Waits for the worker
+/// when it is asked for the first time.
+fn resident_blocks(kernel: &Kernel, device: &Device, (dims, _, _, local): Space) -> Result<u64> {
+    let axes = local.iter().flatten().take(dims as usize);
+    let threads = axes.fold(1, |all: u64, size| all.saturating_mul(*size));
+    let threads = u32::try_from(threads).unwrap_or(u32::MAX).min(cuda::KERNEL_RESIDENT_THREADS_MAX - 1);
+    match kernel.resident(device, threads) {
+        Ok(blocks) => Ok(blocks),
+        // One is all that is certain.
+        Err(Error::Refused { status: Status::INVALID_VALUE, .. }) => Ok(1),
+        Err(error) => Err(error),
+    }
+}
+
+fn root(device: &Arc<Device>) -> &Arc<Device> {
+    device.parent().map_or(device, root)
+}

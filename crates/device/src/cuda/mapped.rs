@@ -1,0 +1,132 @@
+//! Memory of this process, and of others that share it, that kernels of a GPU load from and store into: views of symmetric heaps. It stays
+//! where it is; the driver pins its pages and gives the GPU addresses for them.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use penstock_cl_sys::cl_context;
+use penstock_cuda_sys::driver::{
+    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_INTEGRATED, CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CUdeviceptr,
+};
+use penstock_wire::status::Status;
+
+use super::context::Context;
+use super::device::Device;
+use super::driver::check;
+use super::object::{self, Object};
+use crate::opencl::HostMemory;
+
+/// Lent memory that a GPU can use. Kernels must have ended before it is dropped.
+pub(crate) struct Mapped {
+    device: &'static Object<Device>,
+    /// Where the memory begins on the host, and for the GPU.
+    start: usize,
+    address: CUdeviceptr,
+    bytes: usize,
+    /// The pieces that were registered, by their starts.
+    registered: Vec<usize>,
+    /// Given back last.
+    memory: Box<dyn HostMemory>,
+}
+
+/// All of this process, by their starts on the host.
+static ALL: Mutex<BTreeMap<usize, Weak<Mapped>>> = Mutex::new(BTreeMap::new());
+
+fn all() -> MutexGuard<'static, BTreeMap<usize, Weak<Mapped>>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Memory that begins there on the host and has so many bytes, if it is mapped for this device.
+pub(super) fn at(device: &'static Object<Device>, start: usize, bytes: usize) -> Option<Arc<Mapped>> {
+    let mapped = all().get(&start)?.upgrade()?;
+    (mapped.bytes >= bytes && std::ptr::eq(mapped.device, device)).then_some(mapped)
+}
+
+impl Mapped {
+    /// Maps all that is there of the memory for the device of a context.
+    ///
+    /// # Errors
+    /// `CL_INVALID_OPERATION` where the driver can not, or gives addresses whose distances are others than on the host; the driver's.
+    ///
+    /// # Safety
+    /// The context is one of this platform's.
+    pub(crate) unsafe fn new(context: cl_context, memory: Box<dyn HostMemory>) -> Result<Arc<Self>, Status> {
+        // SAFETY: the caller's promise; devices stay.
+        let device = unsafe { object::get::<Context>(context) }?.device;
+        if !can_map(device) {
+            return Err(Status::INVALID_OPERATION);
+        }
+        device.enter()?;
+        let (start, bytes) = memory.range();
+        let start = start.as_ptr().expose_provenance();
+        let mut mapped = Self { device, start, address: 0, bytes, registered: Vec::new(), memory };
+        let mut distance = None;
+        for piece in mapped.memory.pieces() {
+            let at = start.checked_add(piece.start).ok_or(Status::INVALID_VALUE)?;
+            if piece.end > bytes || piece.is_empty() {
+                return Err(Status::INVALID_VALUE);
+            }
+            let address = register(device, at, piece.len())?;
+            mapped.registered.push(at);
+            // Kernels reach one piece from the other by arithmetic.
+            let far = address.wrapping_sub(at as u64);
+            if *distance.get_or_insert(far) != far {
+                return Err(Status::INVALID_OPERATION);
+            }
+        }
+        mapped.address = (start as u64).wrapping_add(distance.ok_or(Status::INVALID_VALUE)?);
+        let mapped = Arc::new(mapped);
+        all().insert(start, Arc::downgrade(&mapped));
+        Ok(mapped)
+    }
+
+    /// Where it begins for the GPU.
+    pub(super) fn address(&self) -> CUdeviceptr {
+        self.address
+    }
+}
+
+/// Whether the driver maps memory that others have. An integrated GPU sees the host's memory by itself, but not always as the host does:
+/// nothing is known of such.
+fn can_map(device: &Device) -> bool {
+    let is = |attribute| device.attribute(attribute).is_ok_and(|value| value != 0);
+    is(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)
+        && is(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED)
+        && !is(CU_DEVICE_ATTRIBUTE_INTEGRATED)
+}
+
+/// Registers a piece, and asks for its address on the GPU. The device's context is current.
+fn register(device: &Device, at: usize, bytes: usize) -> Result<CUdeviceptr, Status> {
+    let cuda = device.cuda();
+    let address_of = cuda.cuMemHostGetDevicePointer.ok_or(Status::INVALID_OPERATION)?;
+    let start = std::ptr::with_exposed_provenance_mut::<c_void>(at);
+    let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+    // SAFETY: the piece is mapped as long as the memory is lent, which is until it has been unregistered.
+    check(unsafe { (cuda.cuMemHostRegister)(start, bytes, flags) })?;
+    let mut address = 0;
+    // SAFETY: the piece was registered above; the place lives through the call. There are no flags.
+    check(unsafe { address_of(&mut address, start, 0) }).inspect_err(|_| unregister(device, at))?;
+    Ok(address)
+}
+
+fn unregister(device: &Device, at: usize) {
+    let start = std::ptr::with_exposed_provenance_mut::<c_void>(at);
+    // SAFETY: it was registered. That it fails is of no consequence: then the pages stay pinned.
+    let _ = check(unsafe { (device.cuda().cuMemHostUnregister)(start) });
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        let mut known = all();
+        // Another one may have come to the same place only after this memory was given back.
+        if known.get(&self.start).is_some_and(|one| one.strong_count() == 0) {
+            known.remove(&self.start);
+        }
+        drop(known);
+        if self.device.enter().is_ok() {
+            self.registered.iter().for_each(|&at| unregister(self.device, at));
+        }
+    }
+}

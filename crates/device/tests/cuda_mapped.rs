@@ -1,0 +1,234 @@
+//! Memory of the host that kernels of CUDA's driver store into, on a stand-in for the driver, which sees only what was registered and has addresses
+//! of its own for it.
+
+mod cuda_common;
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use cuda_common::*;
+use penstock_device::{Arg, Context, HostMemory, Kernel, Mem, Queue, Range, Status, Want};
+use penstock_wire::cuda;
+
+const SETUP: Setup = Setup { newer: true, loader: false };
+const PAGE: usize = 4096;
+/// The memory that is lent: three pages, the second of which is said not to be there.
+const BYTES: usize = 3 * PAGE;
+
+const MODULE: &str = ".version 9.0\n.target sm_75\n.address_size 64\n\
+    .visible .entry put(.param .u64 at, .param .u64 value) { ret; }\n.visible .entry empty() { ret; }\n";
+
+/// The stand-in has one set of numbers for the process: tests that look at them come one after the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One of the numbers that the stand-in shows.
+fn number(name: &str) -> *mut i32 {
+    let path = std::env::var("PENSTOCK_LIBCUDA").unwrap();
+    // SAFETY: it is loaded already.
+    let library = unsafe { libloading::Library::new(path) }.unwrap();
+    // SAFETY: a variable of this type, in a library that stays loaded.
+    let symbol = unsafe { library.get::<*mut i32>(name.as_bytes()) }.unwrap();
+    *symbol
+}
+
+fn value(name: &str) -> i32 {
+    // SAFETY: see `number`; read in one piece.
+    unsafe { number(name).read_volatile() }
+}
+
+/// Pages that tell when they are given back.
+struct Pages {
+    start: NonNull<u8>,
+    gone: Arc<AtomicBool>,
+}
+
+// SAFETY: only addresses; the pages live as long as the value.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    fn layout() -> Layout {
+        Layout::from_size_align(BYTES, PAGE).unwrap()
+    }
+
+    fn new() -> (Self, Arc<AtomicBool>) {
+        // SAFETY: the layout has a size.
+        let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(Self::layout()) }).unwrap();
+        let gone = Arc::new(AtomicBool::new(false));
+        (Self { start, gone: gone.clone() }, gone)
+    }
+}
+
+// SAFETY: all of the range is there, and so are the pieces.
+unsafe impl HostMemory for Pages {
+    fn range(&self) -> (NonNull<u8>, usize) {
+        (self.start, BYTES)
+    }
+
+    fn pieces(&self) -> Vec<std::ops::Range<usize>> {
+        vec![0..PAGE, 2 * PAGE..BYTES]
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::Release);
+        // SAFETY: allocated with this layout.
+        unsafe { std::alloc::dealloc(self.start.as_ptr(), Self::layout()) };
+    }
+}
+
+fn kernel_of(context: &Context, name: &str) -> Kernel {
+    let (program, built) = program(context, MODULE);
+    built.unwrap();
+    Kernel::new(&program, name).unwrap()
+}
+
+fn lend(context: &Context) -> (Result<Mem, Status>, NonNull<u8>, Arc<AtomicBool>) {
+    let (pages, gone) = Pages::new();
+    let start = pages.start;
+    (Mem::buffer_in(context, 1, BYTES as u64, Box::new(pages)), start, gone)
+}
+
+fn first() -> Option<(Context, Queue)> {
+    cuda_common::first(SETUP, 0)
+}
+
+fn word(start: NonNull<u8>, at: usize) -> u64 {
+    // SAFETY: within the pages, which live while the caller looks.
+    unsafe { start.as_ptr().add(at).cast::<u64>().read_volatile() }
+}
+
+fn blocks(count: u64, threads: u64) -> Range {
+    Range::checked(1, [0; 3], [count * threads, 1, 1], Some([threads, 1, 1])).unwrap()
+}
+
+/// Until the thread that gives memory back has done it.
+fn comes_true(what: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    while !what() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    what()
+}
+
+#[test]
+fn kernels_store_into_memory_of_the_host_and_read_what_is_there() {
+    let Some((context, queue)) = first() else { return };
+    let _alone = alone();
+    let (mem, start, _) = lend(&context);
+    let mem = mem.unwrap();
+    let address = mem.device_address().unwrap();
+    assert_ne!(address, start.addr().get() as u64, "the stand-in has addresses of its own");
+    let put = kernel_of(&context, "put");
+    for at in [8, 2 * PAGE + 16] {
+        set_params(&put, &[address + at as u64, 4711 + at as u64]);
+        queue.launch(&put, &one(), &[], Want::Nothing).unwrap();
+        queue.finish().unwrap();
+        assert_eq!(word(start, at), 4711 + at as u64);
+    }
+    // A part of it, as a PE's own: copies see what the host sees.
+    let part = Mem::sub_buffer(&mem, 1, 2 * PAGE as u64, PAGE as u64).unwrap();
+    let read = queue.read(&part, 16, 8, &[]).unwrap().wait().unwrap();
+    assert_eq!(*read, (4711 + 2 * PAGE as u64 + 16).to_ne_bytes());
+    queue.write(&part, 24, staged(&77_u64.to_ne_bytes()), &[], Want::Nothing).unwrap();
+    queue.finish().unwrap();
+    assert_eq!(word(start, 2 * PAGE + 24), 77);
+}
+
+#[test]
+fn what_is_not_there_is_not_registered() {
+    let Some((context, queue)) = first() else { return };
+    let _alone = alone();
+    let (mem, ..) = lend(&context);
+    let mem = mem.unwrap();
+    assert!(queue.read(&mem, 0, 64, &[]).and_then(|reading| reading.wait().map(drop)).is_ok());
+    let hole = queue.read(&mem, PAGE as u64, 64, &[]).and_then(|reading| reading.wait().map(drop));
+    // CUDA_ERROR_INVALID_VALUE
+    assert_eq!(hole.map_err(cuda::code), Err(Some(1)));
+}
+
+#[test]
+fn memory_is_given_back_when_the_device_is_through_with_it() {
+    let Some((context, queue)) = first() else { return };
+    let _alone = alone();
+    assert!(comes_true(|| value("standin_mapped") == 0));
+    let (mem, _, gone) = lend(&context);
+    let mem = mem.unwrap();
+    assert_eq!(value("standin_mapped"), 2);
+    let part = Mem::sub_buffer(&mem, 1, 0, 64).unwrap();
+    let sleeper = sleeper(&context, Duration::from_millis(300));
+    let began = Instant::now();
+    queue.launch(&sleeper, &one(), &[], Want::Nothing).unwrap();
+    drop(mem);
+    assert!(!gone.load(Ordering::Acquire), "a part of it is there");
+    drop(part);
+    assert!(comes_true(|| gone.load(Ordering::Acquire)));
+    assert!(began.elapsed() >= Duration::from_millis(300), "a kernel might have used it");
+    assert_eq!(value("standin_mapped"), 0);
+}
+
+#[test]
+fn pieces_at_other_distances_are_refused_and_given_back() {
+    let Some((context, _)) = first() else { return };
+    let _alone = alone();
+    assert!(comes_true(|| value("standin_mapped") == 0));
+    // SAFETY: see `number`; nobody else is at it.
+    unsafe { number("standin_scatters").write_volatile(1) };
+    let (mem, _, gone) = lend(&context);
+    // SAFETY: as above.
+    unsafe { number("standin_scatters").write_volatile(0) };
+    assert_eq!(mem.err(), Some(Status::INVALID_OPERATION));
+    assert!(gone.load(Ordering::Acquire));
+    assert_eq!(value("standin_mapped"), 0);
+}
+
+#[test]
+fn the_driver_says_how_many_blocks_run_at_a_time() {
+    let Some((context, _)) = first() else { return };
+    let device = context.devices()[0].clone();
+    let kernel = kernel_of(&context, "empty");
+    let ask = |threads| {
+        let answer = kernel.work_group_info(&device, cuda::KERNEL_RESIDENT + threads).unwrap();
+        u64::from_ne_bytes(*answer.first_chunk().unwrap())
+    };
+    // 4 multiprocessors of 2,048 threads and 8 blocks, as the stand-in has it.
+    assert_eq!((ask(1), ask(512), ask(1024), ask(1025)), (32, 16, 8, 0));
+    kernel.set(cuda::ARG_SHARED, Arg::Local(50 << 10)).unwrap();
+    assert_eq!(ask(1), 8);
+    assert!(
+        kernel.work_group_info(&device, cuda::KERNEL_RESIDENT + cuda::KERNEL_RESIDENT_THREADS_MAX).is_err()
+    );
+}
+
+#[test]
+fn blocks_with_a_heap_start_together_where_they_fit() {
+    let Some((context, queue)) = first() else { return };
+    let _alone = alone();
+    let (mem, ..) = lend(&context);
+    let mem = mem.unwrap();
+    let kernel = kernel_of(&context, "empty");
+    let whole = |range: &Range| {
+        let before = value("standin_whole");
+        queue.launch(&kernel, range, &[], Want::Nothing).unwrap();
+        queue.finish().unwrap();
+        value("standin_whole") - before
+    };
+    assert_eq!(whole(&blocks(32, 1)), 0, "no heap");
+    kernel.set(cuda::ARG_HEAP, Arg::Mem(Some(&mem))).unwrap();
+    assert_eq!(whole(&blocks(1, 1)), 0, "one block has nobody to wait for");
+    assert_eq!(whole(&blocks(32, 1)), 1);
+    assert_eq!(whole(&blocks(33, 1)), 0, "they can not meet");
+    // The kernel does not keep the heap, and says so where it is gone.
+    drop(mem);
+    assert!(queue.launch(&kernel, &blocks(1, 1), &[], Want::Nothing).is_err());
+    kernel.set(cuda::ARG_HEAP, Arg::Mem(None)).unwrap();
+    assert_eq!(whole(&blocks(32, 1)), 0);
+}

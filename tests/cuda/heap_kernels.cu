@@ -1,0 +1,6 @@
+// heap_kernels.h as a module: tests/cuda/native.sh makes PTX of it.
+#include <ggas.h>
+#define KERNEL extern "C" __global__
+#define HEAP_GROUP blockIdx.x
+#define HEAP_ITEM threadIdx.x
+#include "heap_kernels.h"

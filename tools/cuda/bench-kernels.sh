@@ -1,0 +1,19 @@
+#!/bin/bash
+# Compiles the benchmark's kernels (crates/bench/src/device/kernels.cl) as CUDA C++ to kernels.ptx beside them, for GPUs that CUDA's own driver has.
+# It is kept in the repository, because machines with a GPU need not have a compiler; a test says when it is to be made anew.
+#
+# The PTX says version 7.0, which drivers since CUDA 11.0 take: nothing in it is newer, as ptxas finds here.
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+toolkit=${CUDA:-$(echo "$root"/.venv-cuda/lib/python3*/site-packages/nvidia/cu13)}
+here=$root/crates/bench/src/device
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$toolkit/bin/nvcc" -ptx -x cu -std=c++17 -arch=compute_75 "-I$root/crates/ggas/include" -o "$work/kernels.ptx" "$here/kernels.cl"
+sources=$(cat "$here/kernels.cl" "$root/crates/ggas/include/ggas.h" | cksum | cut -d ' ' -f 1)
+{
+    echo "// Made by tools/cuda/bench-kernels.sh; cksum of its sources: $sources"
+    sed -e 's/^\.version .*/.version 7.0/' -e '/^\/\//d' -e '/^$/d' "$work/kernels.ptx"
+} >"$here/kernels.ptx"
+"$toolkit/bin/ptxas" -arch=sm_75 -o "$work/kernels.cubin" "$here/kernels.ptx"
+"$toolkit/bin/ptxas" -arch=sm_90 -o "$work/kernels.cubin" "$here/kernels.ptx"
