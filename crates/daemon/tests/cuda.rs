@@ -56,8 +56,9 @@ fn session() -> Option<Session> {
     let (context, queue) = (client.id(), client.id());
     let call = to_worker::CreateContext { context, platform: U32::new(platform) };
     client.send(call, &[], &frame::encode(&vec![device]));
-    let (device_number, properties, size) = (U32::new(device), U64::ZERO, U32::ZERO);
-    client.send(to_worker::CreateQueue { queue, context, device: device_number, properties, size }, &[], &[]);
+    let (properties, size, times) = (U64::ZERO, U32::ZERO, U32::ZERO);
+    let call = to_worker::CreateQueue { queue, context, device: U32::new(device), properties, size, times };
+    client.send(call, &[], &[]);
     Some(Session { client, device, context, queue })
 }
 

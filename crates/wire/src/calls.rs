@@ -55,6 +55,8 @@ calls! {
         properties: U64,
         /// `CL_QUEUE_SIZE`, or 0 for none given.
         size: U32,
+        /// A [`crate::TimesOf`].
+        times: U32,
     }
     /// Last `clReleaseCommandQueue`.
     0x0103 ReleaseQueue [PayloadRule::None] { queue: Id<kind::Queue> }
@@ -528,7 +530,7 @@ calls! {
     0x8000 Reply [PayloadRule::UpTo(limits::REPLY_BYTES_MAX)] { request: Id<kind::Request>, status: I32 }
     /// A command with an event has ended. Of an in-order queue ends are told in the order of the commands, and in any queue that of a
     /// marker or barrier without a wait list comes behind all before it; but one that was refused, or never started because its wait
-    /// list had failed, may be told at once. Times are the device's, in ns, 0 where the queue does not profile.
+    /// list had failed, may be told at once. Times are the device's, in ns, 0 where the queue does not tell them (`CreateQueue`).
     0x8001 EventDone [PayloadRule::None] {
         event: Id<kind::Event>,
         /// 0, or the failure.

@@ -7,7 +7,7 @@ use penstock_device as device;
 use penstock_device::Want;
 use penstock_wire::calls::{Serve, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, Status};
+use penstock_wire::{FrameError, Id, Payload, Status, TimesOf};
 
 use super::event::{Event, lock};
 use super::line::Line;
@@ -27,7 +27,8 @@ const EVENTS_AFTER_FINISH: u64 = 4;
 pub(crate) struct Queue {
     pub(crate) device: device::Queue,
     pub(crate) in_order: bool,
-    pub(crate) profiling: bool,
+    /// Whether the client is told the times of all commands with events, so that each needs a turn at the device.
+    pub(crate) timed: bool,
     /// Number of the last command given to the device.
     serial: u64,
     /// Number of the last command before the last finish.
@@ -100,10 +101,10 @@ impl Drop for Progress {
 }
 
 impl Queue {
-    fn new(device: device::Queue, properties: u64, meter: Option<Arc<Meter>>) -> Self {
+    fn new(device: device::Queue, timed: bool, meter: Option<Arc<Meter>>) -> Self {
         Self {
             in_order: !device.is_out_of_order(),
-            profiling: properties & PROFILING != 0,
+            timed,
             device,
             serial: 0,
             finished: 0,
@@ -318,7 +319,11 @@ impl Serve<to_worker::CreateQueue> for Session {
             device::Queue::new(context, device, call.properties.get(), call.size.get())
         };
         let meter = self.objects.meter(call.device.get());
-        let queue = make().map(|device| Queue::new(device, call.properties.get(), meter));
+        let profiles = call.properties.get() & PROFILING != 0;
+        let queue = make().and_then(|device| {
+            let times = TimesOf::from_wire(call.times.get()).ok_or(Status::INVALID_VALUE)?;
+            Ok(Queue::new(device, profiles && times == TimesOf::Commands, meter))
+        });
         if let Ok(queue) = &queue {
             lock(&self.shared.queues).insert(call.queue, queue.device.clone());
         }

@@ -166,7 +166,7 @@ impl Read<'_> {
         }
         if let Some(offset) = self.area.linear() {
             // Where times are asked for, the device says when the read's turn was.
-            let idle = !self.queue.profiling && waits.is_empty() && self.queue.can_be_read();
+            let idle = !self.queue.timed && waits.is_empty() && self.queue.can_be_read();
             if idle && self.area.bytes <= COPIED_BYTES_MAX {
                 self.shared.wait_for_room(self.area.bytes)?;
                 if self.copy(offset) {
@@ -218,7 +218,7 @@ impl Read<'_> {
             self.queue.set_sending(sending, self.event);
             return Ok(());
         }
-        let timed = self.queue.profiling;
+        let timed = self.queue.timed;
         if timed {
             // Its times are not to overlap those of the read before.
             self.queue.pass_gate()?;
