@@ -59,6 +59,10 @@ static void measure_memcpy(const char *name, size_t size, int rounds) {
     free(to);
 }
 
+static bool paces(int socket, const char *congestion) {
+    return !congestion || setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)) == 0;
+}
+
 /* `congestion`: which of TCP's ways to pace itself; NULL for the system's default. `false`: the system does not have it. */
 static bool pair(bool tcp, const char *congestion, int ends[2]) {
     const int one = 1;
@@ -69,17 +73,16 @@ static bool pair(bool tcp, const char *congestion, int ends[2]) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
     const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    /* Before the connection is made: one that BBR has begun stays on timers under any successor. The accepted end inherits it. */
+    bool paced = paces(listener, congestion);
     if (bind(listener, (struct sockaddr *)&address, length) != 0 || listen(listener, 1) != 0) fail("listen");
     getsockname(listener, (struct sockaddr *)&address, &length);
     ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+    paced &= paces(ends[0], congestion);
     if (connect(ends[0], (struct sockaddr *)&address, length) != 0) fail("connect");
     ends[1] = accept(listener, NULL, NULL);
     close(listener);
-    bool paced = true;
-    for (int i = 0; i < 2; i++) {
-        setsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        if (congestion) paced &= setsockopt(ends[i], IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)) == 0;
-    }
+    for (int i = 0; i < 2; i++) setsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     return paced;
 }
 

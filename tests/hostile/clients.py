@@ -129,7 +129,7 @@ def ids_unknown_reused_released(node):
     mine = client.id()
     client.send("Marker", client.queue, mine)
     ends_alone(node, client, lambda: client.send("ResolveEvent", mine, 0), "id")
-    for call, fields in (("CreateBuffer", lambda c: (c.queue, c.context, 1, 16)), ("CreateQueue", lambda c: (c.queue, c.context, 0, 0, 0))):
+    for call, fields in (("CreateBuffer", lambda c: (c.queue, c.context, 1, 16)), ("CreateQueue", lambda c: (c.queue, c.context, 0, 0, 0, 0))):
         client = Client(node).setup()
         taken = client.buffer(16)
         fields = (taken, client.context, 1, 16) if call == "CreateBuffer" else fields(client)

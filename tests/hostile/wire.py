@@ -15,7 +15,7 @@ HELLO_BYTES, WELCOME_BYTES = 52, 84
 NODE_LOST = -2
 
 CALLS = {
-    "CreateContext": (0x0100, "<QI"), "ReleaseContext": (0x0101, "<Q"), "CreateQueue": (0x0102, "<QQIQI"), "Flush": (0x0104, "<Q"),
+    "CreateContext": (0x0100, "<QI"), "ReleaseContext": (0x0101, "<Q"), "CreateQueue": (0x0102, "<QQIQII"), "Flush": (0x0104, "<Q"),
     "Finish": (0x0105, "<QQ"), "Ping": (0x0109, "<Q"), "CreateBuffer": (0x0120, "<QQQQ"), "CreateSubBuffer": (0x0121, "<QQQQQ"),
     "CreateImage": (0x0122, "<QQQQ"), "ReleaseMem": (0x0124, "<Q"), "CreateSampler": (0x0125, "<QQ"), "InitBuffer": (0x0127, "<QQ"),
     "AllocSvm": (0x0129, "<QQQQQIQ"), "CreateSharedBuffer": (0x012A, "<QQQQQ"),
@@ -241,7 +241,7 @@ class Client:
     def setup(self, properties=0):
         self.context, self.queue = self.id(), self.id()
         self.send("CreateContext", self.context, 0, payload=numbers([0]))
-        self.send("CreateQueue", self.queue, self.context, 0, properties, 0)
+        self.send("CreateQueue", self.queue, self.context, 0, properties, 0, 0)
         return self
 
     def buffer(self, size):

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 pub use penstock_wire::Times;
 use penstock_wire::calls::to_worker;
@@ -16,10 +15,6 @@ use crate::session::Session;
 
 /// Status of an event that has not ended: `CL_SUBMITTED`. (Workers hand commands to devices at once, and do not tell when.)
 pub(crate) const SUBMITTED: i32 = 2;
-
-/// Who asks for a command that is known to be over waits so long for its own end to be told. It comes within µs, or behind the bytes of a
-/// read; whatever a driver does, asking takes no longer than this.
-const LATE_MAX: Duration = Duration::from_millis(100);
 
 /// The completion of one command, or a user event. Clones name the same event.
 #[derive(Clone)]
@@ -34,18 +29,11 @@ pub(crate) struct Progress {
     reached: AtomicU64,
 }
 
-/// A command's place in its queue, where its end tells the end of all before it.
+/// A command's place in its queue, where its end tells the end of all before it: workers tell ends in the order of the commands.
 #[derive(Debug)]
 pub(crate) struct Mark {
     progress: Arc<Progress>,
     serial: u64,
-}
-
-impl Mark {
-    /// Whether the end of a later command, or of all, has been told.
-    fn is_reached(&self) -> bool {
-        self.progress.reached.load(Ordering::Acquire) >= self.serial
-    }
 }
 
 impl Progress {
@@ -143,14 +131,6 @@ impl Event {
             && let Some(session) = &self.0.session
         {
             session.poll();
-            // Threads of a worker tell ends side by side: that of a later command, or of all, may come before this one's.
-            if self.0.mark.as_ref().is_some_and(Mark::is_reached) {
-                let until = Instant::now() + LATE_MAX;
-                while self.known_status().is_none() && Instant::now() < until {
-                    std::thread::yield_now();
-                    session.poll();
-                }
-            }
         }
         self.known_status()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
-use penstock_wire::{Id, Status, U32, U64};
+use penstock_wire::{Id, Status, TimesOf, U32, U64};
 
 use crate::arena::Part;
 use crate::context::Context;
@@ -81,6 +81,9 @@ pub struct Queue {
     device: Arc<Device>,
     place: usize,
     in_order: bool,
+    /// Whether each command has times, which only the device can tell.
+    timed: bool,
+    /// Whether markers have.
     profiles: bool,
     progress: Arc<Progress>,
 }
@@ -98,6 +101,23 @@ impl Queue {
         properties: u64,
         size: u32,
     ) -> Result<Arc<Self>> {
+        Self::make(context, device, (properties, size), TimesOf::Commands)
+    }
+
+    /// An in-order queue of which only the times of markers can be asked for: all other commands are as those of a queue without times.
+    ///
+    /// # Errors
+    /// As [`Queue::new`].
+    pub fn timing_markers(context: &Arc<Context>, device: &Arc<Device>) -> Result<Arc<Self>> {
+        Self::make(context, device, (PROFILING, 0), TimesOf::Markers)
+    }
+
+    fn make(
+        context: &Arc<Context>,
+        device: &Arc<Device>,
+        (properties, size): (u64, u32),
+        times: TimesOf,
+    ) -> Result<Arc<Self>> {
         let place = context.place_of(device);
         let Some((index, place)) = place.and_then(|index| Some((index, context.places().get(index)?))) else {
             return Err(Error::Config("the device does not belong to the context".into()));
@@ -109,6 +129,7 @@ impl Queue {
             device: U32::new(device.index()),
             properties: U64::new(properties),
             size: U32::new(size),
+            times: U32::new(times as u32),
         };
         place.session.send(&call, &[], &[])?;
         let in_order = properties & OUT_OF_ORDER == 0;
@@ -118,6 +139,7 @@ impl Queue {
             device: device.clone(),
             place: index,
             in_order,
+            timed: properties & PROFILING != 0 && times == TimesOf::Commands,
             profiles: properties & PROFILING != 0,
             progress: Arc::default(),
         }))
@@ -346,7 +368,7 @@ impl Queue {
     fn place_now<'a>(&self, memory: &'a Memory, waits: &[Event], want: Want) -> Option<(&'a Part, u64)> {
         let place = memory.shared_place()?;
         let ended = |event: &Event| event.known_status() == Some(Status::OK);
-        let now = (want == Want::Nothing || !self.profiles)
+        let now = (want == Want::Nothing || !self.timed)
             && self.progress.is_idle()
             && waits.iter().all(ended)
             && self.session().is_usable();

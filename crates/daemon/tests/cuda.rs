@@ -66,8 +66,9 @@ fn on(mut client: Client, platform: u32, device: u32) -> Session {
     let (context, queue) = (client.id(), client.id());
     let call = to_worker::CreateContext { context, platform: U32::new(platform) };
     client.send(call, &[], &frame::encode(&vec![device]));
-    let (device_number, properties, size) = (U32::new(device), U64::ZERO, U32::ZERO);
-    client.send(to_worker::CreateQueue { queue, context, device: device_number, properties, size }, &[], &[]);
+    let (device_number, properties, size, times) = (U32::new(device), U64::ZERO, U32::ZERO, U32::ZERO);
+    let call = to_worker::CreateQueue { queue, context, device: device_number, properties, size, times };
+    client.send(call, &[], &[]);
     Session { client, device, context, queue }
 }
 

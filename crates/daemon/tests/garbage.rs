@@ -32,7 +32,8 @@ impl Victim {
         victim.good(to_worker::CreateContext { context, platform: U32::ZERO }, &frame::encode(&vec![0_u32]));
         for (queue, properties) in [(queue, 0), (Id::new(3), 1)] {
             let (device, properties, size) = (U32::ZERO, U64::new(properties), U32::ZERO);
-            victim.good(to_worker::CreateQueue { queue, context, device, properties, size }, &[]);
+            let times = U32::ZERO;
+            victim.good(to_worker::CreateQueue { queue, context, device, properties, size, times }, &[]);
         }
         for mem in [Id::new(4), Id::new(5)] {
             let (flags, size) = (U64::new(1), U64::new(4096));

@@ -11,7 +11,7 @@ use penstock_wire::args::Arg;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::BuildOrder;
 use penstock_wire::hello::feature;
-use penstock_wire::{Id, Status, U32, U64, frame};
+use penstock_wire::{Id, Status, Times, TimesOf, U32, U64, frame};
 
 const ADD: &str = "kernel void add(global const int *a, global const int *b, global int *c) {
     size_t i = get_global_id(0); c[i] = a[i] + b[i];
@@ -54,6 +54,41 @@ fn vector_add_over_rings() {
 #[test]
 fn vector_add_over_a_socket() {
     vector_add(Client::start(feature::PEERS));
+}
+
+#[test]
+fn where_markers_alone_are_timed_nothing_else_is_told_with_times() {
+    let mut client = Client::start(feature::PEERS);
+    let context = client.context();
+    let queue = client.queue_telling(context, PROFILING, TimesOf::Markers as u32);
+    let mem = client.buffer(context, 1 << 20);
+    let before = client.marker(queue, &[]);
+    let written = client.write(queue, mem, 0, &[5; 1 << 20]);
+    let after = client.marker(queue, &[]);
+    assert_eq!(client.finish(queue), Status::OK);
+    // Of an idle queue, small and large: none of them takes a turn at the device.
+    for size in [4, 1 << 20] {
+        let read = client.read_waiting(queue, mem, size, &[]);
+        assert_eq!(client.ended(read).times(), Times::default());
+        assert!(client.inbox.reads[&read.get()].iter().all(|byte| *byte == 5));
+    }
+    let again = client.write(queue, mem, 0, &[6; 4]);
+    assert_eq!(client.ended(again).times(), Times::default());
+    assert_eq!(client.status(written), 0);
+    let (before, after) = (client.ended(before).times(), client.ended(after).times());
+    assert!(0 < before.ended && before.ended <= after.ended, "{before:?}, {after:?}");
+
+    let timed = client.queue(context, PROFILING);
+    let read = client.read_waiting(timed, mem, 4, &[]);
+    assert!(client.ended(read).ended.get() > 0);
+}
+
+#[test]
+fn a_queue_whose_times_are_asked_for_in_an_unknown_way_is_refused() {
+    let mut client = Client::rings();
+    let context = client.context();
+    let queue = client.queue_telling(context, PROFILING, 77);
+    assert_eq!(client.finish(queue), Status::INVALID_VALUE);
 }
 
 #[test]

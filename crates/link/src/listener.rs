@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use crate::address::Address;
 use crate::error::LinkError;
 use crate::fork::Owner;
-use crate::stream::Stream;
+use crate::stream::{Stream, begin_unpaced};
 
 /// Connections that the system holds before they are accepted; more are refused (TCP) or wait (Unix). The system cuts it to its own limit.
 const BACKLOG: i32 = 1_024;
@@ -27,6 +27,8 @@ const SOCKET_MODE: u32 = 0o600;
 pub struct Listener {
     fd: OwnedFd,
     address: Address,
+    /// How the system paces connections to other hosts, for TCP.
+    pacing: Option<String>,
     /// Held for its end.
     _file: Option<SocketFile>,
 }
@@ -63,14 +65,16 @@ impl Listener {
                 let about = fs::symlink_metadata(path).map_err(failed)?;
                 let identity = (about.dev(), about.ino());
                 let file = Some(SocketFile { path: path.clone(), identity, owner: Owner::this_process() });
-                Ok(Self { fd, address: address.clone(), _file: file })
+                Ok(Self { fd, address: address.clone(), pacing: None, _file: file })
             }
             Address::Tcp { host, port } => {
                 let listener = TcpListener::bind((host.as_str(), *port)).map_err(failed)?;
                 let port = listener.local_addr().map_err(failed)?.port();
+                let pacing = begin_unpaced(listener.as_fd());
                 Ok(Self {
                     fd: listener.into(),
                     address: Address::Tcp { host: host.clone(), port },
+                    pacing,
                     _file: None,
                 })
             }
@@ -85,7 +89,12 @@ impl Listener {
         loop {
             match rustix::net::accept_with(&self.fd, SocketFlags::CLOEXEC) {
                 Ok(fd) => match Stream::from_fd(fd) {
-                    Ok(stream) => return Ok(stream),
+                    Ok(stream) => {
+                        if let Some(pacing) = &self.pacing {
+                            stream.pace(pacing);
+                        }
+                        return Ok(stream);
+                    }
                     // It hung up already.
                     Err(_) => continue,
                 },

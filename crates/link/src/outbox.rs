@@ -97,6 +97,15 @@ impl Outbox {
 
     /// Sends a call, now or soon. If the link has ended, the call is dropped: who receives from the link is told.
     pub fn post<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], body: Body) {
+        self.post_with(call, waits, body, false);
+    }
+
+    /// As [`Outbox::post`], for a call behind which the caller posts another one at once: on a socket both may go out together.
+    pub fn post_before<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], body: Body) {
+        self.post_with(call, waits, body, true);
+    }
+
+    fn post_with<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], body: Body, more: bool) {
         let shared = &self.handle.0;
         let Ok(header) = C::header(waits.len(), body.bytes().len() as u64) else {
             debug_assert!(false, "{} is over a limit", C::NAME);
@@ -112,10 +121,7 @@ impl Outbox {
             return;
         }
         if state.queue.is_empty() && !state.writing {
-            let sent = shared.sender.try_send_head(&head, body.bytes());
-            match sent
-                .and_then(|sent| if sent { shared.sender.flush_now().map(|()| true) } else { Ok(false) })
-            {
+            match shared.sender.try_send_now(&head, body.bytes(), more) {
                 Ok(true) => return,
                 Ok(false) => {}
                 Err(_) => return shared.end(state),

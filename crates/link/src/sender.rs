@@ -235,7 +235,30 @@ impl Sender {
         self.write(head, payload.len() as u64, &mut pieces.into_iter())
     }
 
-    pub(crate) fn try_send_head(&self, head: &[&[u8]], payload: &[u8]) -> Result<bool, LinkError> {
+    /// As [`Sender::try_send`] and [`Sender::flush_now`] for a frame whose head is encoded already; without the flush if there is
+    /// `more`, for which the caller comes back at once.
+    pub(crate) fn try_send_now(&self, head: &[&[u8]], payload: &[u8], more: bool) -> Result<bool, LinkError> {
+        let shared = &self.handle.0;
+        shared.joint.check()?;
+        let Some(mut state) = shared.try_lock() else { return Ok(false) };
+        match &mut state.out {
+            Out::Ring(ring) => shared.ended(ring.try_frame(&shared.joint, head, payload)),
+            Out::Socket(socket) => {
+                let tried = socket.try_frame(&shared.joint, head, payload);
+                let sent = shared.ended(tried.and_then(|sent| match sent && !more {
+                    true => socket.flush_now(&shared.joint).map(|_| true),
+                    false => Ok(sent),
+                }))?;
+                // Waking the helper costs as much as sending: only for what is left.
+                if !more {
+                    shared.call_helper(&mut state);
+                }
+                Ok(sent)
+            }
+        }
+    }
+
+    fn try_send_head(&self, head: &[&[u8]], payload: &[u8]) -> Result<bool, LinkError> {
         let shared = &self.handle.0;
         shared.joint.check()?;
         let Some(mut state) = shared.try_lock() else { return Ok(false) };

@@ -224,7 +224,7 @@ impl SocketIn {
                 self.buffer.resize(bytes, 0);
             }
             let room = self.buffer.get_mut(self.end..).unwrap_or_default();
-            let mut arrival = Arrival { joint, room, got: 0 };
+            let mut arrival = Arrival { joint, room, got: 0, flows: false };
             if !self.waiter.wait(patience, &mut arrival)? {
                 return Ok(None);
             }
@@ -251,7 +251,7 @@ impl SocketIn {
                 self.skip(here);
                 into = rest;
             } else if into.len() >= DIRECT_BYTES_MIN {
-                let mut arrival = Arrival { joint, room: into, got: 0 };
+                let mut arrival = Arrival { joint, room: into, got: 0, flows: true };
                 self.waiter.wait(Patience::Forever, &mut arrival)?;
                 let got = arrival.got;
                 into = into.get_mut(got..).unwrap_or_default();
@@ -280,6 +280,8 @@ struct Arrival<'a> {
     joint: &'a Joint,
     room: &'a mut [u8],
     got: usize,
+    /// It is more of a payload.
+    flows: bool,
 }
 
 impl Await for Arrival<'_> {
@@ -291,5 +293,13 @@ impl Await for Arrival<'_> {
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), LinkError> {
         self.joint.check()?;
         self.joint.stream.wait(Readiness::Readable, deadline).map(|_| ())
+    }
+
+    fn flows(&self) -> bool {
+        self.flows
+    }
+
+    fn is_much(&self) -> bool {
+        self.got >= DIRECT_BYTES_MIN
     }
 }

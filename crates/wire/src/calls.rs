@@ -55,13 +55,15 @@ calls! {
         properties: U64,
         /// `CL_QUEUE_SIZE`, or 0 for none given.
         size: U32,
+        /// A [`crate::TimesOf`].
+        times: U32,
     }
     /// Last `clReleaseCommandQueue`.
     0x0103 ReleaseQueue [PayloadRule::None] { queue: Id<kind::Queue> }
     /// `clFlush`: the worker hands all commands so far to the device.
     0x0104 Flush [PayloadRule::None] { queue: Id<kind::Queue> }
     /// `clFinish`: answered when all commands of the queue so far have ended. The reply's status is the first failure
-    /// since the last `Finish` of a command that named no event.
+    /// since the last `Finish` of a command that named no event. The ends of all those commands are told before.
     0x0105 Finish -> () [PayloadRule::None] { request: Id<kind::Request>, queue: Id<kind::Queue> }
     /// `clCreateSubDevices`. Payload: `Vec<i64>`, the properties, without the last 0.
     0x0106 CreateSubDevices -> Vec<crate::describe::DeviceDescription> [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
@@ -526,7 +528,9 @@ calls! {
 
     /// The answer to a [`Request`]. Payload: the request's `Reply` where the status is a success (or, for a build, in any case).
     0x8000 Reply [PayloadRule::UpTo(limits::REPLY_BYTES_MAX)] { request: Id<kind::Request>, status: I32 }
-    /// A command with an event has ended. Times are the device's, in ns, 0 where the queue does not profile.
+    /// A command with an event has ended. Of an in-order queue ends are told in the order of the commands, and in any queue that of a
+    /// marker or barrier without a wait list comes behind all before it; but one that was refused, or never started because its wait
+    /// list had failed, may be told at once. Times are the device's, in ns, 0 where the queue does not tell them (`CreateQueue`).
     0x8001 EventDone [PayloadRule::None] {
         event: Id<kind::Event>,
         /// 0, or the failure.

@@ -26,5 +26,5 @@ mod times;
 pub use frame::{Call, Frame, FrameError, Header, Payload, PayloadRule, Request};
 pub use id::Id;
 pub use status::Status;
-pub use times::Times;
+pub use times::{Times, TimesOf};
 pub use zerocopy::little_endian::{I32, U16, U32, U64};

@@ -19,6 +19,28 @@ pub struct Times {
     pub completed: u64,
 }
 
+/// Of which commands the times are told, where a queue profiles. Who reads times can tell what was told without: it is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum TimesOf {
+    /// Of all that have an event, so each of them takes a turn of its own at the device.
+    #[default]
+    Commands = 0,
+    /// Of markers alone (`cuEventRecord`). Reads and writes of an idle queue then need no turn.
+    Markers = 1,
+}
+
+impl TimesOf {
+    /// The choice with this number.
+    pub const fn from_wire(raw: u32) -> Option<Self> {
+        match raw {
+            0 => Some(Self::Commands),
+            1 => Some(Self::Markers),
+            _ => None,
+        }
+    }
+}
+
 impl EventDone {
     /// Tells of an end. A status above 0 is none of an end, and is taken for 0.
     pub fn new(event: Id<kind::Event>, status: Status, times: Times) -> Self {

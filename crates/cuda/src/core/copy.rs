@@ -148,10 +148,12 @@ impl Context {
                 None => self.control.look(self),
             };
         }
+        // How all commands so far have ended is known: then there is nothing to learn but how this one does.
+        let settled = stream.is_settled();
         let (event, serial) =
             self.issue(stream, |queue, waits| queue.read(&place.memory, range, target, waits, Want::Event))?;
         // In any case until the program's memory is written no more.
-        let finished = self.finish(stream);
+        let finished = if settled { self.look_at_reads(stream) } else { self.finish(stream) };
         self.await_event(stream, event, serial).and(finished)
     }
 

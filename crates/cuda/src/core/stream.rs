@@ -35,9 +35,6 @@ pub(crate) enum Kind {
     NonBlocking,
 }
 
-/// `CL_QUEUE_PROFILING_ENABLE`: events have times.
-const PROFILING: u64 = 1 << 1;
-
 /// Behind a `CUstream`.
 pub(crate) struct Stream {
     number: u64,
@@ -92,9 +89,9 @@ impl Object for Stream {
 }
 
 impl Stream {
-    /// A queue on a device.
+    /// A queue on a device. Times are asked for only of events, which are markers.
     pub(crate) fn queue_on(device: &Device) -> CuResult<Arc<Queue>> {
-        Queue::new(&device.context, &device.pool, PROFILING, 0).map_err(|error| of_error(&error))
+        Queue::timing_markers(&device.context, &device.pool).map_err(|error| of_error(&error))
     }
 
     pub(crate) fn new(

@@ -28,16 +28,19 @@ pub(crate) struct Order<'a> {
     pub(crate) waits: &'a [&'a device::Event],
     /// Whether the client named any events, also such as have ended.
     listed: bool,
+    /// Whether the command ends after all before it, although its queue is in no order.
+    after_all: &'a mut bool,
     pub(crate) want: Want,
 }
 
 impl Order<'_> {
-    /// A marker or barrier: without a wait list it would wait for all commands before it, and a list of events that have all
+    /// A marker or barrier: without a wait list it waits for all commands before it, and a list of events that have all
     /// ended is none of that kind.
     fn listed_only(
-        &self,
+        self,
         enqueue: impl FnOnce(&device::Queue, &[&device::Event], Want) -> Result<Option<device::Event>, Status>,
     ) -> Result<Option<device::Event>, Status> {
+        *self.after_all |= !self.listed;
         if !self.listed || !self.waits.is_empty() || !self.queue.is_out_of_order() {
             return enqueue(self.queue, self.waits, self.want);
         }
@@ -62,10 +65,19 @@ impl Session {
         let waits: Vec<&device::Event> = waits.iter().collect();
         let passed = queue.pass_gate();
         let listed = !names.waits.is_empty();
-        let order = Order { objects: &mut self.objects, queue: &queue.device, waits: &waits, listed, want };
+        let mut after_all = queue.in_order;
+        let order = Order {
+            objects: &mut self.objects,
+            queue: &queue.device,
+            waits: &waits,
+            listed,
+            after_all: &mut after_all,
+            want,
+        };
         match passed.and_then(|()| enqueue(order)) {
             Ok(native) => {
-                let mark = queue.count();
+                let mut mark = queue.count();
+                mark.after_all = after_all;
                 match (event, native) {
                     (Some(event), Some(native)) => {
                         queue.set_last(&event);
@@ -117,9 +129,9 @@ pub(crate) fn prepare<'a>(
 /// Has the driver end `event` with its own.
 pub(crate) fn follow(shared: &Arc<Shared>, event: Arc<Event>, native: &device::Event, mark: Mark) {
     event.set_native(native);
-    let shared = shared.clone();
+    let (shared, turn) = (shared.clone(), mark.expect());
     native.on_complete(Box::new(move |status, times| {
-        shared.end_command(&event, status, times, Some(mark));
+        shared.end_command(&event, status, times, turn);
     }));
 }
 
@@ -144,9 +156,9 @@ fn fail_in_order(shared: &Arc<Shared>, queue: &mut Queue, event: Option<&Arc<Eve
     let turn = if queue.in_order && !queue.is_idle() { queue.marker().ok() } else { None };
     let Some((turn, mark)) = turn else { return refuse(shared, Some(queue), Some(event), status) };
     queue.set_last(event);
-    let (shared, event) = (shared.clone(), event.clone());
+    let (shared, event, place) = (shared.clone(), event.clone(), mark.expect());
     turn.on_complete(Box::new(move |_, _| {
-        shared.end_command(&event, status, device::Times::default(), Some(mark));
+        shared.end_command(&event, status, device::Times::default(), place);
     }));
 }
 

@@ -11,7 +11,7 @@ use penstock_wire::id::kind;
 use penstock_wire::{FrameError, I32, Id, Payload, Status, limits};
 use rustc_hash::FxHashMap;
 
-use super::queue::Mark;
+use super::queue::Turn;
 use super::{Session, Shared};
 
 /// An event that has not ended; all final states are 0 or negative.
@@ -336,18 +336,41 @@ fn tell_all(links: Links, status: Status) {
 }
 
 impl Shared {
-    /// Ends the event of a command: tells the client, then whoever waits here.
+    /// Ends an event that is in no order with others: tells the client, then whoever waits here.
     pub(crate) fn end_event(self: &Arc<Self>, event: &Arc<Event>, status: Status, times: device::Times) {
-        self.end_command(event, status, times, None);
+        let (shared, told) = (self.clone(), event.clone());
+        self.when_known(event, status, move |status| {
+            shared.tell_event(&told, status, times);
+            told.end(status);
+        });
     }
 
-    /// As [`Shared::end_event`], for a command that tells of its queue's progress.
+    /// As [`Shared::end_event`], for a command that has come back from its queue's device: behind the ends of those before it.
     pub(crate) fn end_command(
         self: &Arc<Self>,
         event: &Arc<Event>,
         status: Status,
         times: device::Times,
-        mark: Option<Mark>,
+        turn: Turn,
+    ) {
+        let (shared, told) = (self.clone(), event.clone());
+        self.when_known(event, status, move |status| {
+            turn.take(move |mark| {
+                // The client first: a finish that finds the queue idle is answered at once, and must not come before this.
+                shared.tell_event(&told, status, times);
+                mark.reach();
+                told.end(status);
+            });
+        });
+    }
+
+    /// Calls `then` with the final status of a command that its device calls ended with `status`: now, or when the ends of what it
+    /// waited for are known here too.
+    pub(crate) fn when_known(
+        self: &Arc<Self>,
+        event: &Arc<Event>,
+        status: Status,
+        then: impl FnOnce(Status) + Send + 'static,
     ) {
         let waits = std::mem::take(&mut lock(&event.links).waits);
         let failed = |wait: &Arc<Event>| wait.ended().is_some_and(Status::is_error);
@@ -361,14 +384,9 @@ impl Shared {
             // The device has ended it, but how is not known before what it waited for is.
             let (shared, event) = (self.clone(), event.clone());
             lock(&event.links).waits = waits;
-            return open.follow(move |_| shared.end_command(&event, status, times, mark));
+            return open.follow(move |_| shared.when_known(&event, status, then));
         }
-        // The client first: a finish that finds the queue idle is answered at once, and must not come before this.
-        self.tell_event(event, status, times);
-        if let Some(mark) = mark {
-            mark.reach();
-        }
-        event.end(status);
+        then(status);
     }
 
     /// Tells the client that a command has ended.

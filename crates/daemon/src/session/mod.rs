@@ -11,6 +11,7 @@ mod heap;
 mod image;
 mod kernel;
 mod limits;
+mod line;
 mod memory;
 mod output;
 mod peer;

@@ -7,9 +7,10 @@ use penstock_device as device;
 use penstock_device::Want;
 use penstock_wire::calls::{Serve, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, Status};
+use penstock_wire::{FrameError, Id, Payload, Status, TimesOf};
 
 use super::event::{Event, lock};
+use super::line::Line;
 use super::read::Sending;
 use super::{Session, Shared};
 use crate::usage::Meter;
@@ -26,7 +27,8 @@ const EVENTS_AFTER_FINISH: u64 = 4;
 pub(crate) struct Queue {
     pub(crate) device: device::Queue,
     pub(crate) in_order: bool,
-    pub(crate) profiling: bool,
+    /// Whether the client is told the times of all commands with events, so that each needs a turn at the device.
+    pub(crate) timed: bool,
     /// Number of the last command given to the device.
     serial: u64,
     /// Number of the last command before the last finish.
@@ -58,11 +60,13 @@ pub(crate) struct Progress {
     meter: Option<Arc<Meter>>,
     /// The last command given to the device, and whether the meter runs for this queue.
     given: Mutex<(u64, bool)>,
+    /// Ends that are still to be told.
+    line: Line,
 }
 
 impl Progress {
     fn new(meter: Option<Arc<Meter>>) -> Self {
-        Self { reached: AtomicU64::new(0), meter, given: Mutex::default() }
+        Self { reached: AtomicU64::new(0), meter, given: Mutex::default(), line: Line::default() }
     }
 
     /// The device has been given a command.
@@ -97,10 +101,10 @@ impl Drop for Progress {
 }
 
 impl Queue {
-    fn new(device: device::Queue, properties: u64, meter: Option<Arc<Meter>>) -> Self {
+    fn new(device: device::Queue, timed: bool, meter: Option<Arc<Meter>>) -> Self {
         Self {
             in_order: !device.is_out_of_order(),
-            profiling: properties & PROFILING != 0,
+            timed,
             device,
             serial: 0,
             finished: 0,
@@ -128,7 +132,7 @@ impl Queue {
         self.dirty = true;
         self.last = None;
         self.reached.give(self.serial);
-        Mark { progress: self.reached.clone(), serial: self.serial, in_order: self.in_order }
+        Mark { progress: self.reached.clone(), serial: self.serial, after_all: self.in_order }
     }
 
     /// Whether the next command shall have an event.
@@ -187,7 +191,7 @@ impl Queue {
         let mut mark = self.count();
         // "If event_wait_list is NULL, then this particular command waits until all previous enqueued commands to
         // command_queue have completed": so it tells of all, out of order too.
-        mark.in_order = true;
+        mark.after_all = true;
         Ok((marker, mark))
     }
 
@@ -204,16 +208,35 @@ impl Queue {
 pub(crate) struct Mark {
     progress: Arc<Progress>,
     serial: u64,
-    /// Whether its end tells the end of all before it.
-    in_order: bool,
+    /// Whether it ends after all before it.
+    pub(crate) after_all: bool,
 }
 
 impl Mark {
-    /// The command has ended.
+    /// The end will be told. To be said before the driver can call back for it.
+    pub(crate) fn expect(self) -> Turn {
+        self.progress.line.expect(self.serial);
+        Turn(self)
+    }
+
+    /// The command has ended, and so have all before it if it comes after them.
     pub(crate) fn reach(&self) {
-        if self.in_order {
+        if self.after_all {
             self.progress.reach(self.serial);
         }
+    }
+}
+
+/// The place of a command whose end is to be told. It must be taken, or nothing behind it is ever told.
+#[must_use]
+pub(crate) struct Turn(Mark);
+
+impl Turn {
+    /// The driver has called back: tells the end, now or when those before it are told.
+    pub(crate) fn take(self, tell: impl FnOnce(&Mark) + Send + 'static) {
+        let Self(mark) = self;
+        let (progress, serial, after_all) = (mark.progress.clone(), mark.serial, mark.after_all);
+        progress.line.ended(serial, after_all, move || tell(&mark));
     }
 }
 
@@ -254,22 +277,32 @@ impl Session {
             }
             Some(Last::Native(last, mark)) => {
                 queue.flush();
-                last.on_complete(Box::new(move |_, _| {
-                    mark.reach();
-                    answer(&shared);
-                }));
+                answer_behind(shared, &last, mark, answer);
             }
             None => {
                 let (marker, mark) = queue.marker()?;
                 queue.flush();
-                marker.on_complete(Box::new(move |_, _| {
-                    mark.reach();
-                    answer(&shared);
-                }));
+                answer_behind(shared, &marker, mark, answer);
             }
         }
         Ok(())
     }
+}
+
+/// Answers a finish when the last command of its queue has ended, and the ends of all before it are told.
+fn answer_behind(
+    shared: Arc<Shared>,
+    last: &device::Event,
+    mark: Mark,
+    answer: impl FnOnce(&Shared) + Send + 'static,
+) {
+    let turn = mark.expect();
+    last.on_complete(Box::new(move |_, _| {
+        turn.take(move |mark| {
+            mark.reach();
+            answer(&shared);
+        });
+    }));
 }
 
 impl Serve<to_worker::CreateQueue> for Session {
@@ -286,7 +319,11 @@ impl Serve<to_worker::CreateQueue> for Session {
             device::Queue::new(context, device, call.properties.get(), call.size.get())
         };
         let meter = self.objects.meter(call.device.get());
-        let queue = make().map(|device| Queue::new(device, call.properties.get(), meter));
+        let profiles = call.properties.get() & PROFILING != 0;
+        let queue = make().and_then(|device| {
+            let times = TimesOf::from_wire(call.times.get()).ok_or(Status::INVALID_VALUE)?;
+            Ok(Queue::new(device, profiles && times == TimesOf::Commands, meter))
+        });
         if let Ok(queue) = &queue {
             lock(&self.shared.queues).insert(call.queue, queue.device.clone());
         }

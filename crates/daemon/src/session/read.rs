@@ -18,7 +18,7 @@ use penstock_wire::{FrameError, Id, Payload, Status, U64};
 use super::command::{Names, prepare, rect, refuse};
 use super::event::{Event, lock};
 use super::pieces::{Area, PIECE_BYTES_MAX};
-use super::queue::{Mark, Queue};
+use super::queue::Queue;
 use super::{Session, Shared, triple};
 
 /// Reads up to this size are copied rather than sent from where they are: a copy of 64 KiB takes some 5 µs, as much as the
@@ -166,7 +166,7 @@ impl Read<'_> {
         }
         if let Some(offset) = self.area.linear() {
             // Where times are asked for, the device says when the read's turn was.
-            let idle = !self.queue.profiling && waits.is_empty() && self.queue.can_be_read();
+            let idle = !self.queue.timed && waits.is_empty() && self.queue.can_be_read();
             if idle && self.area.bytes <= COPIED_BYTES_MAX {
                 self.shared.wait_for_room(self.area.bytes)?;
                 if self.copy(offset) {
@@ -204,7 +204,7 @@ impl Read<'_> {
             return false;
         }
         let call = to_client::ReadData { event: self.event.id(), offset: U64::ZERO };
-        self.shared.outbox.post(&call, &[], Body::Shared(Box::new(Piece(bytes))));
+        self.shared.outbox.post_before(&call, &[], Body::Shared(Box::new(Piece(bytes))));
         self.shared.end_event(self.event, Status::OK, Times::default());
         true
     }
@@ -218,29 +218,23 @@ impl Read<'_> {
             self.queue.set_sending(sending, self.event);
             return Ok(());
         }
-        let timed = self.queue.profiling;
+        let timed = self.queue.timed;
         if timed {
             // Its times are not to overlap those of the read before.
             self.queue.pass_gate()?;
         }
         // Else not behind the gate: a read may overtake the sending of another one.
         let turn = self.queue.device.marker(waits, Want::Event)?.ok_or(Status::OUT_OF_RESOURCES)?;
-        let mark = self.queue.count();
+        let place = self.queue.count().expect();
         self.queue.set_sending(sending, self.event);
         turn.on_complete(Box::new(move |status, times| {
-            mark.reach();
-            if status.is_error() {
-                // Told first: dropping the body ends the event as if it had been sent.
-                let sending = body.sending.clone();
-                sending.shared.end_event(&sending.event, status, times);
-                sending.step();
-                drop(body);
-            } else {
-                if timed {
-                    _ = body.sending.turn.set((times, Instant::now()));
-                }
-                send_in_place(body);
-            }
+            let (shared, event) = (body.sending.shared.clone(), body.sending.event.clone());
+            shared.when_known(&event, status, move |status| {
+                place.take(move |mark| {
+                    mark.reach();
+                    send_or_fail(body, status, timed.then_some(times));
+                });
+            });
         }));
         Ok(())
     }
@@ -260,13 +254,20 @@ impl Read<'_> {
                     break;
                 }
             };
-            let mark = self.queue.count();
+            let place = self.queue.count().expect();
             if self.queue.in_order && at == last {
                 self.event.set_native(reading.event());
             }
             let (gather, offset) = (gather.clone(), piece.offset);
             reading.on_complete(Box::new(move |status, times, bytes| {
-                gather.arrived(offset, status, times, bytes, mark);
+                let (shared, event) = (gather.shared.clone(), gather.event.clone());
+                shared.when_known(&event, status, move |status| {
+                    place.take(move |mark| {
+                        gather.arrived(offset, status, times, bytes);
+                        // Last: a finish that finds the queue idle is answered at once, and must not come before the bytes.
+                        mark.reach();
+                    });
+                });
             }));
             if at < last {
                 // The device starts while more pieces are enqueued.
@@ -276,6 +277,22 @@ impl Read<'_> {
         self.queue.set_last(self.event);
         Ok(Ok(()))
     }
+}
+
+/// The turn of a read in place has come, or it has failed.
+fn send_or_fail(body: InPlace, status: Status, times: Option<Times>) {
+    if status.is_error() {
+        // Told first: dropping the body ends the event as if it had been sent.
+        let sending = body.sending.clone();
+        sending.shared.end_event(&sending.event, status, times.unwrap_or_default());
+        sending.step();
+        drop(body);
+        return;
+    }
+    if let Some(times) = times {
+        _ = body.sending.turn.set((times, Instant::now()));
+    }
+    send_in_place(body);
 }
 
 fn send_in_place(body: InPlace) {
@@ -308,7 +325,7 @@ impl Gather {
         Self { shared, event, state: Mutex::new(Gathered { left: pieces, status: Status::OK, times: None }) }
     }
 
-    fn arrived(&self, offset: u64, status: Status, times: Times, bytes: Staged, mark: Mark) {
+    fn arrived(&self, offset: u64, status: Status, times: Times, bytes: Staged) {
         if !status.is_error() {
             let call = to_client::ReadData { event: self.event.id(), offset: U64::new(offset) };
             self.shared.outbox.post(&call, &[], Body::Shared(Box::new(Piece(bytes))));
@@ -321,8 +338,6 @@ impl Gather {
         so_far.ended = so_far.ended.max(times.ended);
         so_far.completed = so_far.completed.max(times.completed);
         self.step(state, status, 1);
-        // Last: a finish that finds the queue idle is answered at once, and must not come before the bytes.
-        mark.reach();
     }
 
     /// `pieces` will not come.

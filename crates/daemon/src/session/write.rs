@@ -131,7 +131,7 @@ impl Write<'_> {
         waits: &[&device::Event],
         payload: &mut dyn Payload,
     ) -> Result<Result<(), Status>, FrameError> {
-        let timed = self.queue.profiling && self.event.is_some();
+        let timed = self.queue.timed && self.event.is_some();
         if !timed
             && waits.is_empty()
             && self.queue.is_idle()

@@ -14,7 +14,7 @@ use penstock_wire::calls::{Serve, to_client, to_worker};
 use penstock_wire::describe::{BuildOrder, BuildReport};
 use penstock_wire::hello::feature;
 use penstock_wire::id::kind;
-use penstock_wire::{Call, FrameError, I32, Id, Payload, Request, Status, U32, U64, frame};
+use penstock_wire::{Call, FrameError, I32, Id, Payload, Request, Status, TimesOf, U32, U64, frame};
 
 /// Longer than anything here takes, so that a test that hangs fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -150,9 +150,20 @@ impl Client {
     }
 
     pub fn queue(&mut self, context: Id<kind::Context>, properties: u64) -> Id<kind::Queue> {
+        self.queue_telling(context, properties, TimesOf::Commands as u32)
+    }
+
+    /// A queue that tells times of these.
+    pub fn queue_telling(
+        &mut self,
+        context: Id<kind::Context>,
+        properties: u64,
+        times: u32,
+    ) -> Id<kind::Queue> {
         let queue = self.id();
-        let properties = U64::new(properties);
-        let call = to_worker::CreateQueue { queue, context, device: U32::ZERO, properties, size: U32::ZERO };
+        let (properties, times) = (U64::new(properties), U32::new(times));
+        let (device, size) = (U32::ZERO, U32::ZERO);
+        let call = to_worker::CreateQueue { queue, context, device, properties, size, times };
         self.send(call, &[], &[]);
         queue
     }

@@ -1,0 +1,146 @@
+//! The order in which ends of one queue are told.
+//!
+//! Drivers call back in any of their threads, and a command that is over when it is asked is told by the thread that asks. So what comes
+//! back from an in-order queue may come in another order than its commands, or side by side. But the client takes the end of a command, or
+//! the answer to a finish, for the end of all before it. Here whatever comes back too early waits for what is before it.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use super::event::lock;
+
+type Tell = Box<dyn FnOnce() + Send>;
+
+/// Ends of one queue that are still to be told.
+#[derive(Default)]
+pub(crate) struct Line(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// By the command's number. None: it has not come back.
+    awaited: BTreeMap<u64, Option<Tell>>,
+    /// A thread is telling, and goes on with what comes meanwhile.
+    telling: bool,
+}
+
+impl Line {
+    /// The end of this command will be told. To be said in the order of the commands, before it can come back.
+    pub(crate) fn expect(&self, serial: u64) {
+        lock(&self.0).awaited.insert(serial, None);
+    }
+
+    /// The command has come back. `tell` is called when all that was expected before it is told: now, or by the thread that tells the last of
+    /// those. `after_all` false: the command is in no order, and `tell` is called at once.
+    ///
+    /// Does not wait. Nothing that is told before another may depend on that one.
+    pub(crate) fn ended(&self, serial: u64, after_all: bool, tell: impl FnOnce() + Send + 'static) {
+        let mut state = if after_all {
+            let mut state = lock(&self.0);
+            state.awaited.insert(serial, Some(Box::new(tell)));
+            state
+        } else {
+            // Before it is taken out: what comes after all others may be told from then on.
+            tell();
+            let mut state = lock(&self.0);
+            state.awaited.remove(&serial);
+            state
+        };
+        if std::mem::replace(&mut state.telling, true) {
+            return;
+        }
+        loop {
+            let first = state.awaited.first_entry().filter(|first| first.get().is_some());
+            let Some(tell) = first.and_then(|first| first.remove()) else {
+                state.telling = false;
+                return;
+            };
+            drop(state);
+            // A panic is a defect, but must not keep back all later ends of the queue.
+            let _ = catch_unwind(AssertUnwindSafe(tell));
+            state = lock(&self.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier, mpsc};
+    use std::thread;
+
+    use super::*;
+
+    fn line(serials: std::ops::RangeInclusive<u64>) -> (Arc<Line>, mpsc::Sender<u64>, mpsc::Receiver<u64>) {
+        let line = Arc::new(Line::default());
+        serials.for_each(|serial| line.expect(serial));
+        let (told, heard) = mpsc::channel();
+        (line, told, heard)
+    }
+
+    #[test]
+    fn what_comes_back_too_early_waits_for_what_is_before_it() {
+        let (line, told, heard) = line(1..=4);
+        for serial in [3, 2, 4, 1] {
+            assert!(heard.try_recv().is_err());
+            let told = told.clone();
+            line.ended(serial, true, move || told.send(serial).unwrap());
+        }
+        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn an_end_that_is_being_told_holds_back_the_next_one() {
+        let (line, told, heard) = line(1..=2);
+        let (begun, held) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let slow = thread::spawn({
+            let (line, told, begun, held) = (line.clone(), told.clone(), begun.clone(), held.clone());
+            move || {
+                line.ended(1, true, move || {
+                    begun.wait();
+                    held.wait();
+                    told.send(1).unwrap();
+                });
+            }
+        });
+        begun.wait();
+        line.ended(2, true, move || told.send(2).unwrap());
+        assert!(heard.try_recv().is_err(), "the second end must not be told while the first one is");
+        held.wait();
+        slow.join().unwrap();
+        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn out_of_order_only_what_comes_after_all_waits() {
+        let (line, told, heard) = line(1..=4);
+        let tell = |serial: u64, after_all: bool| {
+            let told = told.clone();
+            line.ended(serial, after_all, move || told.send(serial).unwrap());
+        };
+        tell(2, false);
+        tell(3, true);
+        tell(4, false);
+        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [2, 4]);
+        tell(1, false);
+        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn an_end_told_within_another_one_comes_after_it() {
+        let (line, told, heard) = line(1..=2);
+        let (inner, first, second) = (line.clone(), told.clone(), told);
+        line.ended(1, true, move || {
+            inner.ended(2, true, move || second.send(2).unwrap());
+            first.send(1).unwrap();
+        });
+        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn a_panic_keeps_nothing_back() {
+        let (line, told, heard) = line(1..=2);
+        line.ended(2, true, move || told.send(2).unwrap());
+        line.ended(1, true, || panic!("a defect"));
+        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [2]);
+    }
+}

@@ -1,0 +1,128 @@
+//! The order in which a session tells ends, on a driver that calls back late for some commands.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use common::Client;
+use penstock_wire::calls::{to_client, to_worker};
+use penstock_wire::id::kind;
+use penstock_wire::{Call, Id, U64};
+
+const OUT_OF_ORDER: u64 = 1;
+
+/// Puts the loader of `late_ends.c` in front of the system's. False, with words, where there is no C compiler.
+fn has_late_ends() -> bool {
+    static BUILT: OnceLock<bool> = OnceLock::new();
+    *BUILT.get_or_init(|| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/late_ends.c");
+        let library =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("late-{}.so", std::process::id()));
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+        let mut command = Command::new(compiler);
+        command.args(["-O1", "-fPIC", "-shared", "-o"]).arg(&library).arg(source);
+        // Whole, so that what the stand-in does not have is found in the system's.
+        command.args(["-Wl,--no-as-needed", "-l:libOpenCL.so.1", "-lpthread", "-ldl"]);
+        if !command.status().is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: no C compiler to build the stand-in for an OpenCL loader with");
+            return false;
+        }
+        // SAFETY: nothing is loaded yet and no other thread reads the environment: every test comes here first.
+        unsafe { std::env::set_var("PENSTOCK_LIBOPENCL", &library) };
+        _ = common::node();
+        _ = std::fs::remove_file(&library);
+        true
+    })
+}
+
+/// A fill, whose end is told late.
+fn fill(client: &mut Client, queue: Id<kind::Queue>, mem: Id<kind::Mem>) -> Id<kind::Event> {
+    let event = client.id();
+    let call = to_worker::FillBuffer { queue, mem, event, offset: U64::ZERO, size: U64::new(64) };
+    client.send(call, &[], &[7; 4]);
+    event
+}
+
+/// Where among all that came the end of an event is.
+fn place(client: &Client, event: Id<kind::Event>) -> Option<usize> {
+    let end = (to_client::EventDone::OPCODE, event.get());
+    client.inbox.order.iter().position(|came| *came == end)
+}
+
+#[test]
+fn a_later_end_of_an_in_order_queue_does_not_pass_an_earlier_one() {
+    if !has_late_ends() {
+        return;
+    }
+    let mut client = Client::rings();
+    let context = client.context();
+    let (queue, mem) = (client.queue(context, 0), client.buffer(context, 64));
+    let filled = fill(&mut client, queue, mem);
+    let marked = client.marker(queue, &[]);
+    assert_eq!(client.status(marked), 0);
+    assert!(place(&client, filled) < place(&client, marked) && place(&client, filled).is_some());
+}
+
+#[test]
+fn a_finish_is_answered_behind_the_ends_of_all_commands() {
+    if !has_late_ends() {
+        return;
+    }
+    for properties in [0, OUT_OF_ORDER] {
+        let mut client = Client::rings();
+        let context = client.context();
+        let (queue, mem) = (client.queue(context, properties), client.buffer(context, 64));
+        let filled = fill(&mut client, queue, mem);
+        let other = client.buffer(context, 64);
+        // The last command has no event of its own.
+        let copy = to_worker::CopyBuffer {
+            queue,
+            source: other,
+            target: other,
+            event: Id::NONE,
+            source_offset: U64::ZERO,
+            target_offset: U64::new(32),
+            size: U64::new(32),
+        };
+        client.send(copy, &[], &[]);
+        client.finish(queue).ok().unwrap();
+        assert!(place(&client, filled).is_some(), "queue with properties {properties}");
+    }
+}
+
+#[test]
+fn a_write_at_once_does_not_pass_an_earlier_end() {
+    if !has_late_ends() {
+        return;
+    }
+    let mut client = Client::rings();
+    let context = client.context();
+    let (queue, mem) = (client.queue(context, 0), client.buffer(context, 64));
+    let filled = fill(&mut client, queue, mem);
+    let marked = client.marker(queue, &[]);
+    // The device has long ended both.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let written = client.write(queue, mem, 0, &[1; 64]);
+    assert_eq!(client.status(written), 0);
+    let places = [filled, marked, written].map(|event| place(&client, event));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
+}
+
+#[test]
+fn out_of_order_a_marker_passes_nothing_and_others_wait_for_nothing() {
+    if !has_late_ends() {
+        return;
+    }
+    let mut client = Client::rings();
+    let context = client.context();
+    let (queue, mem) = (client.queue(context, OUT_OF_ORDER), client.buffer(context, 64));
+    let filled = fill(&mut client, queue, mem);
+    let other = client.buffer(context, 64);
+    let written = client.write(queue, other, 0, &[1; 64]);
+    let marked = client.marker(queue, &[]);
+    assert_eq!(client.status(marked), 0);
+    assert!(place(&client, written) < place(&client, filled), "nothing orders these two");
+    assert!(place(&client, filled).is_some() && place(&client, filled) < place(&client, marked));
+}
