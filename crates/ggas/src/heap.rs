@@ -193,10 +193,11 @@ impl Heap {
         lock(&self.joining).over.get(&member).cloned()
     }
 
-    /// Has the proxy's bytes carried by UCX to and from members that offer it as well; to be called before the first one joins.
+    /// Has the proxy's bytes carried by UCX to and from members that offer it as well; to be called before the first one joins. Where
+    /// that fails the stream carries them, and [`Heap::over`] says why.
     #[cfg(feature = "ucx")]
-    pub fn offer_ucx(&self, context: &Arc<crate::ucx::Context>) {
-        lock(&self.state.ucx).make(context.clone());
+    pub fn offer_ucx(&self) {
+        lock(&self.state.ucx).make();
     }
 
     fn map_views(&self, members: &BTreeMap<u32, Option<Joined>>) -> Result<Vec<Mapped>, HeapError> {

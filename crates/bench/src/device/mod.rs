@@ -211,11 +211,10 @@ impl Ring {
     /// What lies between the devices, as the heap tells it.
     fn way(&self) -> String {
         let paths = self.heap.paths();
-        let to_other =
-            paths.first().and_then(|row| row.get(1)).map_or_else(String::new, |it| format!("{it:?}"));
+        let to_other = paths.first().and_then(|row| row.get(1)).map_or_else(String::new, ToString::to_string);
         let address = self.pool.nodes().first().map(|node| node.address().to_string()).unwrap_or_default();
         let transport = if address.starts_with("tcp:") { "TCP" } else { "Unix sockets" };
-        format!("{} between workers that meet over {transport}", to_other.to_lowercase())
+        format!("{to_other} between workers that meet over {transport}")
     }
 
     fn source(&self) -> u64 {

@@ -13,6 +13,7 @@ mod kernel;
 mod limits;
 mod memory;
 mod output;
+mod over;
 mod peer;
 mod pieces;
 mod program;

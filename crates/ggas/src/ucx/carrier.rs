@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use penstock_link::Stream;
 use rustix::event::{PollFd, PollFlags};
 
-use super::engine::{EndPoint, Engine, HEADER_BYTES, Label, MESSAGE_BYTES_MAX, Slot};
+use super::arrivals::{HEADER_BYTES, Label, MESSAGE_BYTES_MAX};
+use super::engine::{EndPoint, Engine, Slot};
 use crate::proxy::{Broken, Carrier};
 
 /// Messages on their way to one member at most: 512 KiB, which a fast network and a busy peer need to keep each other at work.
@@ -122,7 +123,7 @@ impl UcxCarrier {
                 Err(_) => self.end = End::Closed,
             }
         }
-        let known = self.engine.known(self.inbox);
+        let known = self.engine.arrivals().known(self.inbox);
         match self.end {
             _ if known.waits => Ok(()),
             _ if known.is_wrong => Err(Broken::Nonsense),
@@ -191,7 +192,8 @@ impl Carrier for UcxCarrier {
     fn watch<'a>(&'a mut self, _: bool, fds: &mut Vec<PollFd<'a>>) -> bool {
         // Something may wake it from the stream: then that is to be looked at.
         self.looked = self.looked.checked_sub(LOOK_EVERY).unwrap_or(self.looked);
-        let sleeps = self.engine.arm() && !self.engine.known(self.inbox).waits && self.end == End::No;
+        let sleeps =
+            self.engine.arm() && !self.engine.arrivals().known(self.inbox).waits && self.end == End::No;
         fds.push(PollFd::from_borrowed_fd(self.engine.as_fd(), PollFlags::IN));
         if self.end == End::No {
             fds.push(PollFd::new(&self.stream, PollFlags::IN));

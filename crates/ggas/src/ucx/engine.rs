@@ -1,20 +1,16 @@
 //! A heap's end of UCX: one worker, in UCX's words, and what has arrived at it for each other member.
 
-use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::sys::{self, AmHandlerParam, AmRecvParam, EpParams, RequestParam, WorkerParams};
+use super::arrivals::{Arrivals, HEADER_BYTES, MESSAGE_BYTES_MAX, Message, on_message};
+use super::sys::{self, AmHandlerParam, EpParams, RequestParam, WorkerParams};
 use super::{Context, UcxError};
 use crate::state::lock;
-
-/// Bytes of a message at most: one piece for TCP (64 KiB with headers), so that nothing is put together on the other side, and few
-/// calls for a large put. Twice as much was no faster, half as much 10 % slower.
-pub(super) const MESSAGE_BYTES_MAX: usize = 32 << 10;
 
 /// Bytes that have arrived and that nobody has read yet, of all members: beyond it UCX gets no turn, and the senders feel it, as with
 /// a socket's buffer. What one turn brings, at most 16 messages for each of its interfaces, comes on top.
@@ -22,65 +18,6 @@ const HELD_BYTES_MAX: usize = 4 << 20;
 
 /// The number of the one handler of messages.
 const HANDLER: u32 = 0;
-
-/// What a receiver tells a sender to put into each message, so that it knows it from a stranger's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Label {
-    /// A secret of the two.
-    pub(super) secret: [u8; 16],
-    /// Which of the receiver's peers the sender is.
-    pub(super) inbox: u32,
-}
-
-/// Bytes before a message's own: the label, and its number.
-pub(super) const HEADER_BYTES: usize = 32;
-
-impl Label {
-    /// The header of a message with this number.
-    pub(super) fn header(&self, number: u64) -> [u8; HEADER_BYTES] {
-        let mut bytes = [0; HEADER_BYTES];
-        bytes[..16].copy_from_slice(&self.secret);
-        bytes[16..20].copy_from_slice(&self.inbox.to_le_bytes());
-        bytes[24..].copy_from_slice(&number.to_le_bytes());
-        bytes
-    }
-}
-
-/// What has arrived, by member.
-struct Arrivals {
-    inboxes: Mutex<Vec<Inbox>>,
-    /// Bytes of all messages that wait.
-    held: AtomicUsize,
-}
-
-struct Inbox {
-    secret: [u8; 16],
-    /// The number of the next message.
-    next: u64,
-    messages: VecDeque<Message>,
-    /// A message came that this member never sends: nothing after it counts.
-    is_wrong: bool,
-}
-
-/// A message that UCX keeps for us.
-struct Message {
-    data: NonNull<u8>,
-    length: usize,
-    read: usize,
-}
-
-// SAFETY: the memory is UCX's, and ours alone until it is released, by whatever thread.
-unsafe impl Send for Message {}
-
-/// What is known of an inbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
-    /// Messages that came.
-    pub(super) count: u64,
-    /// Some of them wait.
-    pub(super) waits: bool,
-    pub(super) is_wrong: bool,
-}
 
 /// A way to another member's engine.
 #[derive(Debug)]
@@ -170,13 +107,12 @@ impl Engine {
             unsafe { (functions.worker_create)(context.handle.as_ptr(), &raw const params, &raw mut worker) };
         functions.check("making a worker", made)?;
         let nothing = UcxError::Call { doing: "making a worker", why: "nothing came of it".to_owned() };
-        let arrivals = Arrivals { inboxes: Mutex::default(), held: AtomicUsize::new(0) };
         let mut engine = Self {
             context: context.clone(),
             worker: NonNull::new(worker).ok_or(nothing)?,
             fd: -1,
             address: Vec::new(),
-            arrivals: Box::new(arrivals),
+            arrivals: Box::default(),
             calls: Mutex::default(),
         };
         engine.prepare()?;
@@ -219,23 +155,9 @@ impl Engine {
         &self.address
     }
 
-    /// A place for another member's messages, which carry this secret.
-    pub(super) fn open_inbox(&self, secret: [u8; 16]) -> Label {
-        let mut inboxes = lock(&self.arrivals.inboxes);
-        let inbox = Inbox { secret, next: 0, messages: VecDeque::new(), is_wrong: false };
-        inboxes.push(inbox);
-        // At most one for each join of a member, of which there are at most 64 at a time.
-        Label { secret, inbox: u32::try_from(inboxes.len() - 1).unwrap_or(u32::MAX) }
-    }
-
-    pub(super) fn known(&self, inbox: u32) -> Known {
-        let inboxes = lock(&self.arrivals.inboxes);
-        let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get(inbox));
-        inbox.map_or(Known { count: 0, waits: false, is_wrong: true }, |inbox| Known {
-            count: inbox.next,
-            waits: !inbox.messages.is_empty(),
-            is_wrong: inbox.is_wrong,
-        })
+    /// What has arrived.
+    pub(super) fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
     }
 
     /// Makes a way to another engine. Without an eye on failures where no transport of the two has one and `unwatched` allows it.
@@ -273,7 +195,7 @@ impl Engine {
 
     /// Gives UCX a turn, unless enough has arrived that nobody has read.
     pub(super) fn progress(&self) {
-        if self.arrivals.held.load(Ordering::Relaxed) >= HELD_BYTES_MAX {
+        if self.arrivals.held() >= HELD_BYTES_MAX {
             return;
         }
         let _kept = lock(&self.calls);
@@ -291,36 +213,12 @@ impl Engine {
     /// Copies what has arrived in an inbox, in order, as much as there is room for.
     pub(super) fn read(&self, inbox: u32, into: &mut [u8]) -> usize {
         let _kept = lock(&self.calls);
-        let mut inboxes = lock(&self.arrivals.inboxes);
-        let Some(inbox) = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox)) else {
-            return 0;
-        };
-        let mut total = 0;
-        while let (Some(room), Some(message)) = (into.get_mut(total..), inbox.messages.front_mut()) {
-            let length = room.len().min(message.length - message.read);
-            if length == 0 {
-                break;
-            }
-            // SAFETY: so many bytes of the message are left; UCX's memory and the caller's are apart.
-            unsafe {
-                let from = message.data.as_ptr().add(message.read);
-                std::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), length);
-            }
-            message.read += length;
-            total += length;
-            if message.read == message.length
-                && let Some(message) = inbox.messages.pop_front()
-            {
-                self.release(&message);
-            }
-        }
-        total
+        self.arrivals.read(inbox, into, &mut |message| self.release(message))
     }
 
     /// Under the lock of calls.
     fn release(&self, message: &Message) {
-        self.arrivals.held.fetch_sub(message.length, Ordering::Relaxed);
-        // SAFETY: kept by `on_message`, and given back once.
+        // SAFETY: kept by the handler, and given back once.
         unsafe {
             (self.context.functions.am_data_release)(self.worker.as_ptr(), message.data.as_ptr().cast());
         }
@@ -457,13 +355,7 @@ impl AsFd for Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        let messages: Vec<Message> = lock(&self.arrivals.inboxes)
-            .iter_mut()
-            .flat_map(|inbox| std::mem::take(&mut inbox.messages))
-            .collect();
-        for message in &messages {
-            self.release(message);
-        }
+        self.arrivals.forget(&mut |message| self.release(message));
         // SAFETY: ours; nobody else has it any more. What it may still look at is dropped after it.
         unsafe { (self.context.functions.worker_destroy)(self.worker.as_ptr()) };
     }
@@ -493,106 +385,9 @@ extern "C" fn on_failure(arg: *mut c_void, _: *mut c_void, _: sys::Status) {
     }
 }
 
-extern "C" fn on_message(
-    arg: *mut c_void,
-    header: *const c_void,
-    header_length: usize,
-    data: *mut c_void,
-    length: usize,
-    param: *const AmRecvParam,
-) -> sys::Status {
-    // SAFETY: the engine's, which lives until after the worker.
-    let Some(arrivals) = (unsafe { arg.cast::<Arrivals>().as_ref() }) else { return sys::OK };
-    if header_length != HEADER_BYTES || header.is_null() {
-        return sys::OK;
-    }
-    // SAFETY: so many bytes of the message, for the time of this call.
-    let header = unsafe { header.cast::<[u8; HEADER_BYTES]>().read_unaligned() };
-    // SAFETY: UCX gives one with each message.
-    let attributes = unsafe { param.as_ref() }.map_or(0, |param| param.recv_attr);
-    let holds = attributes & sys::AM_RECV_ATTR_FLAG_DATA != 0;
-    arrivals.take(&header, NonNull::new(data.cast()).filter(|_| holds), length)
-}
-
-impl Arrivals {
-    /// A message has come; no `data`: it can not be kept. What is said to UCX: whether it is.
-    fn take(&self, header: &[u8; HEADER_BYTES], data: Option<NonNull<u8>>, length: usize) -> sys::Status {
-        let (label, number) = (&header[..20], &header[24..]);
-        let inbox = <[u8; 4]>::try_from(&label[16..]).map_or(u32::MAX, u32::from_le_bytes);
-        let number = <[u8; 8]>::try_from(number).map_or(u64::MAX, u64::from_le_bytes);
-        let mut inboxes = lock(&self.inboxes);
-        let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
-        // A stranger's, who has found the port: it gets no answer, and changes nothing.
-        let Some(inbox) = inbox.filter(|inbox| inbox.secret == label[..16]) else { return sys::OK };
-        if inbox.is_wrong {
-            return sys::OK;
-        }
-        if number != inbox.next || length > MESSAGE_BYTES_MAX || length > 0 && data.is_none() {
-            inbox.is_wrong = true;
-            return sys::OK;
-        }
-        inbox.next += 1;
-        let Some(data) = data.filter(|_| length > 0) else { return sys::OK };
-        self.held.fetch_add(length, Ordering::Relaxed);
-        inbox.messages.push_back(Message { data, length, read: 0 });
-        sys::IN_PROGRESS
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn arrivals(secrets: &[[u8; 16]]) -> Arrivals {
-        let inbox = |secret: &[u8; 16]| Inbox {
-            secret: *secret,
-            next: 0,
-            messages: VecDeque::new(),
-            is_wrong: false,
-        };
-        Arrivals { inboxes: Mutex::new(secrets.iter().map(inbox).collect()), held: AtomicUsize::new(0) }
-    }
-
-    #[test]
-    fn a_message_without_the_secret_changes_nothing() {
-        let of = arrivals(&[[1; 16], [2; 16]]);
-        let mut bytes = [0_u8; 8];
-        let data = NonNull::new(bytes.as_mut_ptr());
-        for (secret, inbox) in [([2; 16], 0), ([0; 16], 0), ([1; 16], 1), ([1; 16], 2), ([1; 16], u32::MAX)] {
-            let header = Label { secret, inbox }.header(0);
-            assert_eq!(of.take(&header, data, 8), sys::OK);
-        }
-        let inboxes = lock(&of.inboxes);
-        assert!(inboxes.iter().all(|inbox| inbox.next == 0 && !inbox.is_wrong && inbox.messages.is_empty()));
-    }
-
-    #[test]
-    fn a_message_that_no_member_sends_ends_what_is_taken() {
-        let mut bytes = [0_u8; 8];
-        let data = NonNull::new(bytes.as_mut_ptr());
-        let label = Label { secret: [1; 16], inbox: 0 };
-        for (number, data, length) in [(1, data, 8), (0, data, MESSAGE_BYTES_MAX + 1), (0, None, 8)] {
-            let of = arrivals(&[[1; 16]]);
-            assert_eq!(of.take(&label.header(number), data, length), sys::OK);
-            assert_eq!(of.take(&label.header(0), data, 8), sys::OK, "nothing after it counts");
-            let inboxes = lock(&of.inboxes);
-            assert!(inboxes[0].is_wrong && inboxes[0].messages.is_empty());
-        }
-    }
-
-    #[test]
-    fn messages_are_kept_in_their_order() {
-        let of = arrivals(&[[1; 16]]);
-        let mut bytes = [0_u8; 8];
-        let data = NonNull::new(bytes.as_mut_ptr());
-        let label = Label { secret: [1; 16], inbox: 0 };
-        assert_eq!(of.take(&label.header(0), data, 0), sys::OK, "an empty one needs no keeping");
-        assert_eq!(of.take(&label.header(1), data, 8), sys::IN_PROGRESS);
-        assert_eq!(of.take(&label.header(1), data, 8), sys::OK, "the same once more");
-        let inboxes = lock(&of.inboxes);
-        assert_eq!((inboxes[0].next, inboxes[0].messages.len(), inboxes[0].is_wrong), (2, 1, true));
-        assert_eq!(of.held.load(Ordering::Relaxed), 8);
-    }
 
     #[test]
     fn transports_are_read_from_what_ucx_prints() {

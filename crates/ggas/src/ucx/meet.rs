@@ -8,8 +8,9 @@ use penstock_link::{LinkError, Stream};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::UcxError;
+use super::arrivals::Label;
 use super::carrier::UcxCarrier;
-use super::engine::{EndPoint, Engine, Label};
+use super::engine::{EndPoint, Engine};
 use crate::error::{HeapError, Refusal};
 use crate::hello::Rest;
 
@@ -49,7 +50,7 @@ pub(crate) fn meet(
     deadline: Instant,
 ) -> Result<Met, HeapError> {
     let ours = match &engine {
-        Ok(engine) => Card { label: engine.open_inbox(secret()?), address: engine.address().to_vec() },
+        Ok(engine) => Card { label: engine.arrivals().open(secret()?), address: engine.address().to_vec() },
         Err(_) => Card::none(),
     };
     stream.write_all_until(&ours.encode(), deadline)?;
@@ -90,7 +91,7 @@ fn greet(engine: &Engine, theirs: &Card) -> Result<EndPoint, UcxError> {
 fn await_first(engine: &Engine, inbox: u32, until: Instant) -> bool {
     loop {
         engine.progress();
-        let known = engine.known(inbox);
+        let known = engine.arrivals().known(inbox);
         if known.count > 0 || known.is_wrong || Instant::now() >= until {
             return known.count > 0;
         }

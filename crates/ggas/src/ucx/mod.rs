@@ -4,10 +4,11 @@
 //!   each message carries the receiver's secret and a number that counts. What does not is a stranger's, and dropped.
 //! * The stream stays. It is how the end of a member is noticed at once, and by it a member that leaves says how many messages it has sent.
 //! * Bytes go as eager active messages of bounded size, over one lane, so they keep their order; the number would tell if not.
-//! * Nothing is received that nobody waits for: UCX is given no turn while [`HELD_BYTES_MAX`](engine) have not been read.
+//! * Nothing is received that nobody waits for: UCX is given no turn while more than a few MiB have not been read.
 //!
 //! For processes of our own alone, never in a library that a program loads: UCX has a thread, and is as large as all of Penstock.
 
+mod arrivals;
 mod carrier;
 mod engine;
 mod meet;
@@ -17,7 +18,7 @@ mod tests;
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub(crate) use self::engine::Engine;
 pub(crate) use self::meet::{Met, meet};
@@ -39,7 +40,7 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
 const SETTINGS: &[(&CStr, &CStr)] = &[(c"MAX_EAGER_RAILS", c"1")];
 
 /// Why UCX is not used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UcxError {
     /// It is not installed, or not as it should be.
@@ -78,9 +79,9 @@ pub enum UcxError {
     },
 }
 
-/// UCX, ready for this process. One is enough for all heaps.
+/// UCX, ready for this process.
 #[derive(Debug)]
-pub struct Context {
+pub(crate) struct Context {
     functions: Functions,
     handle: NonNull<c_void>,
 }
@@ -90,12 +91,22 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
+/// Opens the library and makes it ready, if that was not done yet: heaps do it when they first need it. Takes some 10 ms.
+///
+/// # Errors
+/// When the environment is not [`ENVIRONMENT`], the library is absent or too old, or finds no way to others.
+pub fn open() -> Result<(), UcxError> {
+    Context::get().map(|_| ())
+}
+
 impl Context {
-    /// Opens the library and makes it ready. Takes some 10 ms.
-    ///
-    /// # Errors
-    /// When the environment is not [`ENVIRONMENT`], the library is absent or too old, or finds no way to others.
-    pub fn open() -> Result<Arc<Self>, UcxError> {
+    /// One is enough for all heaps; it stays.
+    fn get() -> Result<Arc<Self>, UcxError> {
+        static CONTEXT: OnceLock<Result<Arc<Context>, UcxError>> = OnceLock::new();
+        CONTEXT.get_or_init(Self::open).clone()
+    }
+
+    fn open() -> Result<Arc<Self>, UcxError> {
         for &(variable, value) in ENVIRONMENT {
             if std::env::var_os(variable).is_none_or(|is| is != value) {
                 return Err(UcxError::Environment { variable, value });
@@ -165,25 +176,24 @@ fn init(functions: &Functions) -> Result<NonNull<c_void>, UcxError> {
 /// What a heap has of UCX: nothing, unless it is wanted; then an engine from when the first member needs it.
 #[derive(Debug, Default)]
 pub(crate) struct Offer {
-    context: Option<Arc<Context>>,
+    is_made: bool,
     engine: Option<Arc<Engine>>,
 }
 
 impl Offer {
-    pub(crate) fn make(&mut self, context: Arc<Context>) {
-        self.context = Some(context);
+    pub(crate) fn make(&mut self) {
+        self.is_made = true;
     }
 
     pub(crate) fn is_made(&self) -> bool {
-        self.context.is_some()
+        self.is_made
     }
 
     pub(crate) fn engine(&mut self) -> Result<Arc<Engine>, UcxError> {
         if let Some(engine) = &self.engine {
             return Ok(engine.clone());
         }
-        let none = || UcxError::Call { doing: "meeting", why: "the heap has started already".to_owned() };
-        let engine = Arc::new(Engine::new(self.context.as_ref().ok_or_else(none)?)?);
+        let engine = Arc::new(Engine::new(&Context::get()?)?);
         self.engine = Some(engine.clone());
         Ok(engine)
     }

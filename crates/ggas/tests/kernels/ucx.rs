@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use penstock_ggas::ucx::{Context, ENVIRONMENT};
+use penstock_ggas::ucx::{self, ENVIRONMENT};
 use penstock_ggas::{Heap, Over};
 
 /// Whether members can have it. Asked of a process of its own: UCX wants its variables before a process begins.
@@ -25,7 +25,7 @@ pub fn is_here() -> bool {
 #[test]
 fn opens_where_it_is_asked_for() {
     if std::env::var_os("GGAS_TEST_ASKS_UCX").is_some()
-        && let Err(why) = Context::open()
+        && let Err(why) = ucx::open()
     {
         eprintln!("{why}");
         std::process::exit(1);
@@ -40,7 +40,7 @@ pub fn prepare(command: &mut Command, transports: &str) {
 
 /// Has a heap use it.
 pub fn offer(heap: &Arc<Heap>) {
-    heap.offer_ucx(&Context::open().unwrap());
+    heap.offer_ucx();
 }
 
 /// That it does, for all other members.
