@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
 use std::process::Command;
 
-use super::sys::{self, AmHandlerParam, AmRecvParam, EpParams, Params, RequestParam, WorkerParams};
+use super::super::sys::{self, AmHandlerParam, AmRecvParam, EpParams, Params, RequestParam, WorkerParams};
 
 /// Where Debian's package has it.
 const HEADER: &str = "/usr/include/ucp/api/ucp.h";
