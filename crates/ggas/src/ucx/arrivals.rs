@@ -48,19 +48,56 @@ struct Inbox {
     /// The number of the next message.
     next: u64,
     messages: VecDeque<Message>,
+    /// Where bytes go that come now, if none wait.
+    target: Option<Target>,
     /// A message came that this member never sends: nothing after it counts.
     is_wrong: bool,
 }
 
-/// A message that UCX keeps for us.
+/// Room of a reader, for the time of one turn of UCX.
+struct Target {
+    place: NonNull<u8>,
+    room: usize,
+    filled: usize,
+}
+
+// SAFETY: set and used within one call of the reader, whose thread alone is in UCX then.
+unsafe impl Send for Target {}
+
+/// A message that waits for its reader.
 pub(super) struct Message {
-    pub(super) data: NonNull<u8>,
+    bytes: Bytes,
     length: usize,
     read: usize,
 }
 
-// SAFETY: the memory is UCX's, and ours alone until it is released, by whatever thread.
+/// Where a message's bytes are.
+enum Bytes {
+    /// UCX keeps them for us.
+    Kept(NonNull<u8>),
+    /// UCX would not.
+    Own(Box<[u8]>),
+}
+
+// SAFETY: what UCX keeps is ours alone until it is released, by whatever thread.
 unsafe impl Send for Message {}
+
+impl Message {
+    fn place(&self) -> *const u8 {
+        match &self.bytes {
+            Bytes::Kept(place) => place.as_ptr(),
+            Bytes::Own(bytes) => bytes.as_ptr(),
+        }
+    }
+
+    /// What is to be given back to UCX.
+    pub(super) fn kept(&self) -> Option<NonNull<u8>> {
+        match self.bytes {
+            Bytes::Kept(place) => Some(place),
+            Bytes::Own(_) => None,
+        }
+    }
+}
 
 /// What is known of an inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,14 +128,17 @@ pub(super) extern "C" fn on_message(
     // SAFETY: UCX gives one with each message.
     let attributes = unsafe { param.as_ref() }.map_or(0, |param| param.recv_attr);
     let holds = attributes & sys::AM_RECV_ATTR_FLAG_DATA != 0;
-    arrivals.take(&header, NonNull::new(data.cast()).filter(|_| holds), length)
+    // A rendezvous, which nobody asks for, gives no bytes.
+    let data = NonNull::new(data.cast()).filter(|_| attributes & sys::AM_RECV_ATTR_FLAG_RNDV == 0);
+    // SAFETY: so many bytes of the message, for the time of this call, and longer if UCX holds them.
+    unsafe { arrivals.take(&header, data, length, holds) }
 }
 
 impl Arrivals {
     /// A place for another member's messages, which carry this secret.
     pub(super) fn open(&self, secret: [u8; 16]) -> Label {
         let mut inboxes = lock(&self.inboxes);
-        inboxes.push(Inbox { secret, next: 0, messages: VecDeque::new(), is_wrong: false });
+        inboxes.push(Inbox { secret, next: 0, messages: VecDeque::new(), target: None, is_wrong: false });
         // One for each try of a member to join, so the number fits.
         Label { secret, inbox: u32::try_from(inboxes.len() - 1).unwrap_or(u32::MAX) }
     }
@@ -129,9 +169,9 @@ impl Arrivals {
             if length == 0 {
                 break;
             }
-            // SAFETY: so many bytes of the message are left; UCX's memory and the caller's are apart.
+            // SAFETY: so many bytes of the message are left; its memory and the caller's are apart.
             unsafe {
-                let from = message.data.as_ptr().add(message.read);
+                let from = message.place().add(message.read);
                 std::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), length);
             }
             message.read += length;
@@ -146,6 +186,27 @@ impl Arrivals {
         total
     }
 
+    /// Has bytes that come until [`Arrivals::taken`] go straight where their reader wants them, if none wait.
+    ///
+    /// # Safety
+    /// `into` is used by nobody else until then.
+    pub(super) unsafe fn aim(&self, inbox: u32, into: &mut [u8]) {
+        let mut inboxes = lock(&self.inboxes);
+        let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
+        if let Some(inbox) = inbox
+            && let Some(place) = NonNull::new(into.as_mut_ptr())
+        {
+            inbox.target = Some(Target { place, room: into.len(), filled: 0 });
+        }
+    }
+
+    /// How many bytes came.
+    pub(super) fn taken(&self, inbox: u32) -> usize {
+        let mut inboxes = lock(&self.inboxes);
+        let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
+        inbox.and_then(|inbox| inbox.target.take()).map_or(0, |target| target.filled)
+    }
+
     /// Gives all that waits to `release`.
     pub(super) fn forget(&self, release: &mut dyn FnMut(&Message)) {
         lock(&self.inboxes)
@@ -154,8 +215,17 @@ impl Arrivals {
             .for_each(|message| release(&message));
     }
 
-    /// A message has come; no `data`: it can not be kept. What is said to UCX: whether it is.
-    fn take(&self, header: &[u8; HEADER_BYTES], data: Option<NonNull<u8>>, length: usize) -> sys::Status {
+    /// A message has come; no `data`: it has no bytes that could be read. What is said to UCX: whether it has to hold them.
+    ///
+    /// # Safety
+    /// So many bytes lie at `data`, also after the call if it `holds`.
+    unsafe fn take(
+        &self,
+        header: &[u8; HEADER_BYTES],
+        data: Option<NonNull<u8>>,
+        length: usize,
+        holds: bool,
+    ) -> sys::Status {
         let (label, number) = (&header[..20], &header[24..]);
         let inbox = <[u8; 4]>::try_from(&label[16..]).map_or(u32::MAX, u32::from_le_bytes);
         let number = <[u8; 8]>::try_from(number).map_or(u64::MAX, u64::from_le_bytes);
@@ -172,9 +242,26 @@ impl Arrivals {
         }
         inbox.next += 1;
         let Some(data) = data.filter(|_| length > 0) else { return sys::OK };
+        // SAFETY: as this function's.
+        let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr(), length) };
+        let mut read = 0;
+        if inbox.messages.is_empty()
+            && let Some(target) = &mut inbox.target
+        {
+            read = length.min(target.room - target.filled);
+            // SAFETY: so much room is left, which `aim` was promised; UCX's memory is apart from it.
+            unsafe {
+                std::ptr::copy_nonoverlapping(data.as_ptr(), target.place.as_ptr().add(target.filled), read);
+            }
+            target.filled += read;
+        }
+        if read == length {
+            return sys::OK;
+        }
         self.held.fetch_add(length, Ordering::Relaxed);
-        inbox.messages.push_back(Message { data, length, read: 0 });
-        sys::IN_PROGRESS
+        let bytes = if holds { Bytes::Kept(data) } else { Bytes::Own(bytes.into()) };
+        inbox.messages.push_back(Message { bytes, length, read });
+        if holds { sys::IN_PROGRESS } else { sys::OK }
     }
 }
 
@@ -192,9 +279,20 @@ mod tests {
             secret: *secret,
             next: 0,
             messages: VecDeque::new(),
+            target: None,
             is_wrong: false,
         };
         Arrivals { inboxes: Mutex::new(secrets.iter().map(inbox).collect()), held: AtomicUsize::new(0) }
+    }
+
+    fn take(
+        of: &Arrivals,
+        header: &[u8; HEADER_BYTES],
+        data: Option<NonNull<u8>>,
+        length: usize,
+    ) -> sys::Status {
+        // SAFETY: eight bytes of a test that outlive it; what is longer is refused before it is looked at.
+        unsafe { of.take(header, data, length, true) }
     }
 
     #[test]
@@ -204,7 +302,7 @@ mod tests {
         let data = NonNull::new(bytes.as_mut_ptr());
         for (secret, inbox) in [([2; 16], 0), ([0; 16], 0), ([1; 16], 1), ([1; 16], 2), ([1; 16], u32::MAX)] {
             let header = Label { secret, inbox }.header(0);
-            assert_eq!(of.take(&header, data, 8), sys::OK);
+            assert_eq!(take(&of, &header, data, 8), sys::OK);
         }
         let inboxes = lock(&of.inboxes);
         assert!(inboxes.iter().all(|inbox| inbox.next == 0 && !inbox.is_wrong && inbox.messages.is_empty()));
@@ -217,8 +315,8 @@ mod tests {
         let label = Label { secret: [1; 16], inbox: 0 };
         for (number, data, length) in [(1, data, 8), (0, data, MESSAGE_BYTES_MAX + 1), (0, None, 8)] {
             let of = arrivals(&[[1; 16]]);
-            assert_eq!(of.take(&label.header(number), data, length), sys::OK);
-            assert_eq!(of.take(&label.header(0), data, 8), sys::OK, "nothing after it counts");
+            assert_eq!(take(&of, &label.header(number), data, length), sys::OK);
+            assert_eq!(take(&of, &label.header(0), data, 8), sys::OK, "nothing after it counts");
             let inboxes = lock(&of.inboxes);
             assert!(inboxes[0].is_wrong && inboxes[0].messages.is_empty());
         }
@@ -230,11 +328,37 @@ mod tests {
         let mut bytes = [0_u8; 8];
         let data = NonNull::new(bytes.as_mut_ptr());
         let label = Label { secret: [1; 16], inbox: 0 };
-        assert_eq!(of.take(&label.header(0), data, 0), sys::OK, "an empty one needs no keeping");
-        assert_eq!(of.take(&label.header(1), data, 8), sys::IN_PROGRESS);
-        assert_eq!(of.take(&label.header(1), data, 8), sys::OK, "the same once more");
+        assert_eq!(take(&of, &label.header(0), data, 0), sys::OK, "an empty one needs no keeping");
+        assert_eq!(take(&of, &label.header(1), data, 8), sys::IN_PROGRESS);
+        assert_eq!(take(&of, &label.header(1), data, 8), sys::OK, "the same once more");
         let inboxes = lock(&of.inboxes);
         assert_eq!((inboxes[0].next, inboxes[0].messages.len(), inboxes[0].is_wrong), (2, 1, true));
         assert_eq!(of.held.load(Ordering::Relaxed), 8);
+    }
+
+    #[test]
+    fn bytes_go_straight_to_a_reader_that_waits_and_the_rest_is_kept() {
+        let label = Label { secret: [1; 16], inbox: 0 };
+        for holds in [true, false] {
+            let of = arrivals(&[[1; 16]]);
+            let mut bytes = *b"01234567";
+            let data = NonNull::new(bytes.as_mut_ptr());
+            let mut into = [0; 12];
+            // SAFETY: nobody else uses it.
+            unsafe { of.aim(0, &mut into) };
+            for number in 0..3 {
+                // SAFETY: eight bytes, which outlive it.
+                let said = unsafe { of.take(&label.header(number), data, 8, holds) };
+                let is_kept = number > 0 && holds;
+                assert_eq!(said, if is_kept { sys::IN_PROGRESS } else { sys::OK }, "{number}");
+            }
+            assert_eq!(of.taken(0), 12);
+            assert_eq!(&into, b"012345670123");
+            let (mut rest, mut released) = ([0; 64], 0);
+            let got = of.read(0, &mut rest, &mut |message| released += usize::from(message.kept().is_some()));
+            assert_eq!(&rest[..got], b"456701234567");
+            assert_eq!((released, of.held()), (if holds { 2 } else { 0 }, 0));
+            assert_eq!(of.taken(0), 0, "and no longer");
+        }
     }
 }

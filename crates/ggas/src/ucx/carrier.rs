@@ -178,11 +178,7 @@ impl Carrier for UcxCarrier {
     }
 
     fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, Broken> {
-        let mut got = self.engine.read(self.inbox, into);
-        if got == 0 {
-            self.engine.progress();
-            got = self.engine.read(self.inbox, into);
-        }
+        let got = self.engine.read(self.inbox, into);
         if got == 0 {
             self.look()?;
         }

@@ -127,7 +127,7 @@ impl Engine {
                 | sys::AM_HANDLER_PARAM_FIELD_CB
                 | sys::AM_HANDLER_PARAM_FIELD_ARG,
             id: HANDLER,
-            flags: sys::AM_FLAG_WHOLE_MSG | sys::AM_FLAG_PERSISTENT_DATA,
+            flags: sys::AM_FLAG_WHOLE_MSG,
             cb: on_message,
             arg: (&raw const *self.arrivals).cast_mut().cast(),
         };
@@ -210,17 +210,26 @@ impl Engine {
         unsafe { (self.context.functions.worker_arm)(self.worker.as_ptr()) == sys::OK }
     }
 
-    /// Copies what has arrived in an inbox, in order, as much as there is room for.
+    /// Copies what has arrived in an inbox, in order, as much as there is room for. If nothing has, UCX has a turn, and what comes then
+    /// goes straight there.
     pub(super) fn read(&self, inbox: u32, into: &mut [u8]) -> usize {
         let _kept = lock(&self.calls);
-        self.arrivals.read(inbox, into, &mut |message| self.release(message))
+        let got = self.arrivals.read(inbox, into, &mut |message| self.release(message));
+        if got > 0 || self.arrivals.held() >= HELD_BYTES_MAX {
+            return got;
+        }
+        // SAFETY: `into` is this call's, until `taken` below.
+        unsafe { self.arrivals.aim(inbox, into) };
+        // SAFETY: the worker is ours, and used by this thread alone now. Handlers take no lock but the inboxes'.
+        unsafe { (self.context.functions.worker_progress)(self.worker.as_ptr()) };
+        self.arrivals.taken(inbox)
     }
 
     /// Under the lock of calls.
     fn release(&self, message: &Message) {
-        // SAFETY: kept by the handler, and given back once.
-        unsafe {
-            (self.context.functions.am_data_release)(self.worker.as_ptr(), message.data.as_ptr().cast());
+        if let Some(kept) = message.kept() {
+            // SAFETY: kept by UCX for the handler, and given back once.
+            unsafe { (self.context.functions.am_data_release)(self.worker.as_ptr(), kept.as_ptr().cast()) };
         }
     }
 

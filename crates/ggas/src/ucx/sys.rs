@@ -47,9 +47,9 @@ pub(super) const AM_HANDLER_PARAM_FIELD_FLAGS: u64 = 1 << 1;
 pub(super) const AM_HANDLER_PARAM_FIELD_CB: u64 = 1 << 2;
 pub(super) const AM_HANDLER_PARAM_FIELD_ARG: u64 = 1 << 3;
 pub(super) const AM_FLAG_WHOLE_MSG: u32 = 1;
-pub(super) const AM_FLAG_PERSISTENT_DATA: u32 = 1 << 1;
 pub(super) const AM_SEND_FLAG_EAGER: u32 = 1 << 1;
 pub(super) const AM_RECV_ATTR_FLAG_DATA: u64 = 1 << 16;
+pub(super) const AM_RECV_ATTR_FLAG_RNDV: u64 = 1 << 17;
 pub(super) const OP_ATTR_FIELD_FLAGS: u32 = 1 << 4;
 
 /// Which error a pointer is, if it is one.

@@ -61,9 +61,9 @@ fn constants() -> String {
         bits("UCP_AM_HANDLER_PARAM_FIELD_CB", sys::AM_HANDLER_PARAM_FIELD_CB),
         bits("UCP_AM_HANDLER_PARAM_FIELD_ARG", sys::AM_HANDLER_PARAM_FIELD_ARG),
         bits("UCP_AM_FLAG_WHOLE_MSG", sys::AM_FLAG_WHOLE_MSG.into()),
-        bits("UCP_AM_FLAG_PERSISTENT_DATA", sys::AM_FLAG_PERSISTENT_DATA.into()),
         bits("UCP_AM_SEND_FLAG_EAGER", sys::AM_SEND_FLAG_EAGER.into()),
         bits("UCP_AM_RECV_ATTR_FLAG_DATA", sys::AM_RECV_ATTR_FLAG_DATA),
+        bits("UCP_AM_RECV_ATTR_FLAG_RNDV", sys::AM_RECV_ATTR_FLAG_RNDV),
         bits("UCP_OP_ATTR_FIELD_FLAGS", sys::OP_ATTR_FIELD_FLAGS.into()),
     ]
     .concat()
