@@ -139,8 +139,7 @@ impl UcxCarrier {
     fn close_now(&mut self) {
         if self.is_open {
             self.is_open = false;
-            // What comes of it is not waited for: the worker frees it.
-            _ = self.engine.close(&self.way, true);
+            self.engine.let_go(&mut self.engine.close(&self.way, true));
         }
         self.engine.keep(self.busy.drain(..));
     }
@@ -220,6 +219,7 @@ impl Carrier for UcxCarrier {
                 self.engine.progress();
                 std::thread::yield_now();
             }
+            self.engine.let_go(&mut closing);
         }
         let mut note = GOODBYE.to_vec();
         note.extend(self.sent.to_le_bytes());

@@ -295,10 +295,27 @@ impl Engine {
 
     /// Keeps slots that UCX may still look at until the worker is gone.
     pub(super) fn keep(&self, slots: impl Iterator<Item = Slot>) {
-        lock(&self.calls).slots.extend(slots.filter(|slot| !slot.request.is_null()));
+        let mut kept = lock(&self.calls);
+        for mut slot in slots.filter(|slot| !slot.request.is_null()) {
+            // SAFETY: a request that was not freed yet, and is looked at no more; UCX forgets it when it is done.
+            unsafe { (self.context.functions.request_free)(slot.request) };
+            slot.request = null_mut();
+            kept.slots.push(slot);
+        }
     }
 
-    /// Closes a way; when it is closed at the other side too, the answer says so, unless that is not waited for.
+    /// Does not wait for a way to be closed any longer. To be called for each: UCX ends the process where a worker goes whose closing
+    /// ways somebody may still ask about.
+    pub(super) fn let_go(&self, closing: &mut Closing) {
+        if !closing.0.is_null() {
+            let _kept = lock(&self.calls);
+            // SAFETY: a request that was not freed yet, and is looked at no more; UCX forgets it when it is done.
+            unsafe { (self.context.functions.request_free)(closing.0) };
+            closing.0 = null_mut();
+        }
+    }
+
+    /// Closes a way. What comes back is to be given to [`Engine::let_go`].
     pub(super) fn close(&self, way: &EndPoint, at_once: bool) -> Closing {
         if !way.is_watched {
             // UCX demands that both know; it ends with the worker.
@@ -371,6 +388,7 @@ impl Drop for Engine {
 }
 
 /// A way that is being closed.
+#[must_use]
 #[derive(Debug)]
 pub(super) struct Closing(*mut c_void);
 

@@ -71,7 +71,7 @@ pub(crate) fn meet(
             Met::Carrier(UcxCarrier::new(engine, way, ours.label.inbox, theirs.label, stream), transports)
         }
         Ok(way) => {
-            _ = engine.close(&way, true);
+            engine.let_go(&mut engine.close(&way, true));
             let which =
                 if came { "no message of UCX reached the other member" } else { "no message of UCX came" };
             Met::Stream(stream, format!("{which} within {FIRST_MS_MAX} ms"))

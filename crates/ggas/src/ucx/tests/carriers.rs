@@ -194,3 +194,19 @@ fn a_stranger_that_knows_the_address_is_not_heard() {
     assert_eq!(&into[..4], b"good");
     assert!(here.receive(&mut into).unwrap().is_none());
 }
+
+#[test]
+fn a_worker_goes_whose_ways_are_not_closed_yet() {
+    if !with_ucx("carriers::a_worker_goes_whose_ways_are_not_closed_yet") {
+        return;
+    }
+    for ends in
+        [UcxCarrier::end, |carrier: &mut UcxCarrier| carrier.finish(Instant::now()), |_: &mut UcxCarrier| ()]
+    {
+        let [mut one, other] = pair();
+        while one.send(&[IoSlice::new(&[7; 1 << 20])]).unwrap().is_some() {}
+        ends(&mut one);
+        // UCX would end the process here.
+        drop((one, other));
+    }
+}
