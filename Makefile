@@ -74,6 +74,9 @@ setup-demo:
 test: ## all tests: installs, builds, runs; the last line counts them (about 15 minutes)
 	@tools/test.sh
 
+test-ucx: ## heaps between nodes over UCX, in a build with it (installs libucx0 and libucx-dev)
+	@tools/test-ucx.sh
+
 test-programs: setup build ## the slow real programs on all pools: clpeak, OpenMM, OpenCV (about 5 minutes), LAMMPS (a build of 10 minutes)
 	@tools/setup.sh programs
 	@tools/lammps.sh
@@ -98,7 +101,7 @@ bench-ggas: setup build ## the applications of examples/ggas, communicating insi
 faults: setup build ## end clients, workers and daemons 100 times each in the middle of their work (about 10 minutes)
 	@tests/faults/run.py --times 100
 
-fuzz: ## every decoder for 5 minutes each (needs nightly Rust and cargo-fuzz)
+fuzz: ## every decoder for 5 minutes each (installs cargo-fuzz)
 	@tools/fuzz.sh
 
 lint: ## formatting and clippy, as the tests ask for them
@@ -137,4 +140,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water bench-cuda bench-comm bench-ggas cuda shims help setup setup-build setup-demo build rust programs demo test test-programs bench faults fuzz lint install uninstall clean
+.PHONY: bench-water bench-cuda bench-comm bench-ggas cuda shims help setup setup-build setup-demo build rust programs demo test test-ucx test-programs bench faults fuzz lint install uninstall clean

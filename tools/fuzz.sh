@@ -1,15 +1,16 @@
 #!/bin/bash
 # Runs every fuzz target: tools/fuzz.sh [SECONDS_EACH (300)] [TARGET...]
 #
-# Needs a nightly Rust, because the sanitizers do; says so and fails where there is none. What a target finds is kept in
-# fuzz/artifacts, what it learnt in fuzz/corpus.
+# The sanitizers are of nightly Rust. Where there is none, the stable compiler is told to take them too (RUSTC_BOOTSTRAP=1). What a
+# target finds is kept in fuzz/artifacts, what it learnt in fuzz/corpus.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-300}
 [ $# -gt 0 ] && shift
+fuzz=(cargo +nightly fuzz)
 if ! cargo +nightly --version >/dev/null 2>&1; then
-    echo "fuzzing needs a nightly Rust: rustup toolchain install nightly" >&2
-    exit 1
+    fuzz=(cargo fuzz)
+    export RUSTC_BOOTSTRAP=1
 fi
 tools=$PWD/.cache/cargo-fuzz
 if [ ! -x "$tools/bin/cargo-fuzz" ]; then
@@ -17,7 +18,7 @@ if [ ! -x "$tools/bin/cargo-fuzz" ]; then
     cargo install --quiet --root "$tools" cargo-fuzz --version 0.13.2
 fi
 export PATH=$tools/bin:$PATH CARGO_TARGET_DIR=$PWD/fuzz/target
-[ $# -gt 0 ] || mapfile -t targets < <(cd fuzz && cargo +nightly fuzz list)
+[ $# -gt 0 ] || mapfile -t targets < <(cd fuzz && "${fuzz[@]}" list)
 [ $# -eq 0 ] || targets=("$@")
 # Real inputs to start from, where the tests have some.
 mkdir -p fuzz/corpus/ptx fuzz/corpus/fatbins
@@ -27,7 +28,7 @@ passed=0 failed=0
 for target in "${targets[@]}"; do
     log=$CARGO_TARGET_DIR/$target.log
     mkdir -p "$CARGO_TARGET_DIR"
-    if cargo +nightly fuzz run "$target" -- -max_total_time="$seconds" -rss_limit_mb=4096 -print_final_stats=1 >"$log" 2>&1; then
+    if "${fuzz[@]}" run "$target" -- -max_total_time="$seconds" -rss_limit_mb=4096 -print_final_stats=1 >"$log" 2>&1; then
         echo "ok   fuzz/$target  $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") executions"
         passed=$((passed + 1))
     else

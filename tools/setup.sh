@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs what is missing to build and test Penstock on Debian 12 (or a relative of it).
 #
-#   tools/setup.sh [build] [demo] [test] [cuda] [programs] [lammps]     default: build test
+#   tools/setup.sh [build] [demo] [test] [cuda] [programs] [lammps] [ucx]     default: build test
 #
 #   build     C compiler, OpenCL headers and loader; Rust through rustup, only where cargo is absent or too old
 #   demo      PoCL, the device where there is no accelerator
@@ -9,6 +9,7 @@
 #   cuda      nvcc, Numba and Intel's OpenCL runtime for CPUs from PyPI, in .venv-cuda: the CUDA programs of the tests
 #   programs  the larger ones: clpeak, OpenMM, OpenCV
 #   lammps    what LAMMPS needs to be built from Debian's source package
+#   ucx       UCX, for builds with it: `make test-ucx`
 #
 # Runs as root or with sudo. Says what it does; says nothing and is quick when all is there.
 set -eu
@@ -29,7 +30,8 @@ packages_of() {
         cuda) echo pocl-opencl-icd ocl-icd-libopencl1 g++ make python3 python3-venv ;;
         programs) echo clpeak ;;
         lammps) echo cmake g++ libfftw3-dev libjpeg-dev libpng-dev dpkg-dev xz-utils libopenmpi-dev openmpi-bin ;;
-        *) echo "setup: no such group: $1 (build, demo, test, cuda, programs, lammps)" >&2; exit 2 ;;
+        ucx) echo libucx0 libucx-dev ;;
+        *) echo "setup: no such group: $1 (build, demo, test, cuda, programs, lammps, ucx)" >&2; exit 2 ;;
     esac
 }
 

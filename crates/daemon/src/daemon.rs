@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use crate::door::{Door, Hellos};
 use crate::log::{Log, Logger, Throttle};
 use crate::message::{Control, ToDaemon, ToWorker};
+use crate::transport::{Transport, UnknownTransport};
 use crate::workers::{Ended, Workers};
 
 /// Messages taken from one worker before the others get their turn.
@@ -44,6 +45,9 @@ pub enum Error {
     /// An address or the key can not be used.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The environment names a transport that there is not.
+    #[error(transparent)]
+    Transport(#[from] UnknownTransport),
     /// The system refused something.
     #[error("{doing}: {source}")]
     System {
@@ -110,6 +114,7 @@ pub fn serve_until(
     if options.listen.is_empty() {
         return Err(Error::NoAddress);
     }
+    let transport = Transport::configured()?;
     crate::sys::raise_descriptor_limit();
     let key = options.key.as_deref().map(Key::load).transpose()?;
     // Others on the list must be able to connect; the hello then asks the kernel who they are.
@@ -144,6 +149,9 @@ pub fn serve_until(
     let reachable = reachable(&daemon.addresses);
     let start = ToWorker::Start { addresses: reachable, key: options.key, log: options.log };
     daemon.start_workers(program, &start);
+    if let Some(why) = transport.lack() {
+        daemon.log.warn("heaps reach other nodes over TCP", &[("why", &why)]);
+    }
     for address in &daemon.addresses {
         daemon.log.info("listening", &[("address", address)]);
     }

@@ -14,10 +14,12 @@ pub mod node;
 pub mod session;
 mod status;
 mod sys;
+mod transport;
 mod usage;
 mod worker;
 mod workers;
 
 pub use daemon::{Error, Options, serve, serve_until};
 pub use log::Log;
+pub use transport::UnknownTransport;
 pub use worker::worker_main;

@@ -18,6 +18,7 @@ use rustc_hash::FxHashMap;
 
 use crate::account::{Account, Joules};
 use crate::message::{Control, Found, ToDaemon, ToWorker};
+use crate::transport::Transport;
 use crate::usage::Used;
 
 /// Workers that are kept ready. A client that comes while the next spare starts waits for it: some 100 ms.
@@ -389,6 +390,8 @@ fn spawn(program: &std::path::Path) -> io::Result<(Child, Control)> {
         // Our own libraries, if a loader finds them, must not open a pool from inside a worker.
         .env("PENSTOCK_WORKER", "1")
         .env("PENSTOCK_NODES", std::env::var_os(DRIVER_NODES_VARIABLE).unwrap_or_else(|| "none".into()))
+        // Looked at when the daemon began: what is no name is none any more.
+        .envs(Transport::configured().map_or(&[][..], Transport::environment).iter().copied())
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::inherit())

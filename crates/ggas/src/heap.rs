@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use penstock_link::{Addresses, Stream};
 
 use crate::error::HeapError;
-use crate::join::{self, Joined};
+use crate::join::{self, Joined, Over};
 use crate::life::{COUNT_BITS, End};
 use crate::plan::Plan;
 use crate::segment::{Mapped, Parts};
@@ -51,6 +51,8 @@ struct Joining {
     started: bool,
     /// Paths, by member, from the start on.
     mapped: BTreeMap<u32, bool>,
+    /// What carries the proxy's bytes, by member, from the start on.
+    over: BTreeMap<u32, Over>,
 }
 
 /// How a PE reaches another one.
@@ -161,26 +163,47 @@ impl Heap {
             .into_iter()
             .filter_map(|(member, joined)| Some((member, joined?)))
             .collect();
-        joining.mapped = members.iter().map(|(member, joined)| (*member, joined.memory.is_some())).collect();
+        joining.mapped =
+            members.iter().map(|(member, joined)| (*member, joined.memory().is_some())).collect();
         joining.started = true;
         self.state.publish(views);
-        // Their memory is mapped: the descriptors are needed no more.
-        let (shared, proxied): (Vec<_>, Vec<_>) =
-            members.into_iter().partition(|(_, joined)| joined.memory.is_some());
-        let streams = |list: Vec<(u32, Joined)>| {
-            list.into_iter().map(|(member, joined)| (member, joined.stream)).collect::<Vec<_>>()
-        };
+        let (mut sharing, mut apart) = (Vec::new(), Vec::new());
+        for (member, joined) in members {
+            match joined {
+                // Its memory is mapped: the descriptor is needed no more.
+                Joined::Shares(stream, _) => sharing.push((member, stream)),
+                Joined::Apart(carrier, over) => {
+                    joining.over.insert(member, over);
+                    apart.push((member, carrier));
+                }
+            }
+        }
+        // From here on the carriers alone have it.
+        #[cfg(feature = "ucx")]
+        lock(&self.state.ucx).take();
         let mut threads = lock(&self.threads);
-        threads.push(monitor::start(self.state.clone(), streams(shared))?);
-        if !proxied.is_empty() {
-            threads.push(proxy::start(self.state.clone(), streams(proxied))?);
+        threads.push(monitor::start(self.state.clone(), sharing)?);
+        if !apart.is_empty() {
+            threads.push(proxy::start(self.state.clone(), apart)?);
         }
         Ok(())
     }
 
+    /// What carries the proxy's bytes to another member; nothing for one that shares its memory, and before the start.
+    pub fn over(&self, member: u32) -> Option<Over> {
+        lock(&self.joining).over.get(&member).cloned()
+    }
+
+    /// Has the proxy's bytes carried by UCX to and from members that offer it as well; to be called before the first one joins. Where
+    /// that fails the stream carries them, and [`Heap::over`] says why.
+    #[cfg(feature = "ucx")]
+    pub fn offer_ucx(&self) {
+        lock(&self.state.ucx).make();
+    }
+
     fn map_views(&self, members: &BTreeMap<u32, Option<Joined>>) -> Result<Vec<Mapped>, HeapError> {
         let State { plan, parts, .. } = &*self.state;
-        let theirs = |member: u32| members.get(&member)?.as_ref()?.memory.as_ref();
+        let theirs = |member: u32| members.get(&member)?.as_ref()?.memory();
         let here = |member: u32| member == plan.me || theirs(member).is_some();
         let on_host = plan.members.iter().filter(|&&member| here(member)).count();
         let proxies = usize::from(on_host < plan.members.len());

@@ -15,6 +15,8 @@ pub const VERDICT_BYTES: usize = 16;
 
 /// A flag of [`Hello`]: the sender's memory comes beside it.
 const FLAG_MEMORY: u32 = 1;
+/// A flag of [`Hello`]: the sender can have its bytes carried by UCX.
+const FLAG_UCX: u32 = 2;
 
 /// What a member says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub struct Hello {
     pub to: u32,
     /// Whether the memory of its parts comes beside it.
     pub memory: bool,
+    /// Whether its bytes can be carried by UCX. Known also to builds that can not, and then not asked for.
+    pub ucx: bool,
     /// What it was told of the heap.
     pub plan: [u8; 32],
     /// The boot of its host.
@@ -39,7 +43,8 @@ impl Hello {
         out.extend(VERSION.to_le_bytes());
         out.extend(self.from.to_le_bytes());
         out.extend(self.to.to_le_bytes());
-        out.extend(if self.memory { FLAG_MEMORY } else { 0 }.to_le_bytes());
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        out.extend((flag(self.memory, FLAG_MEMORY) | flag(self.ucx, FLAG_UCX)).to_le_bytes());
         out.extend(self.plan);
         out.extend(self.boot);
         out.resize(HELLO_BYTES, 0);
@@ -61,10 +66,11 @@ impl Hello {
             return Err(Refusal::Version);
         }
         let (from, to, flags) = (rest.number(), rest.number(), rest.number());
-        if flags & !FLAG_MEMORY != 0 {
+        if flags & !(FLAG_MEMORY | FLAG_UCX) != 0 {
             return Err(Refusal::NotGgas);
         }
-        Ok(Self { from, to, memory: flags & FLAG_MEMORY != 0, plan: rest.take(), boot: rest.take() })
+        let (memory, ucx) = (flags & FLAG_MEMORY != 0, flags & FLAG_UCX != 0);
+        Ok(Self { from, to, memory, ucx, plan: rest.take(), boot: rest.take() })
     }
 }
 
@@ -131,12 +137,12 @@ impl Rest<'_> {
 mod tests {
     use super::*;
 
-    const HELLO: Hello = Hello { from: 3, to: 9, memory: true, plan: [7; 32], boot: [5; 16] };
+    const HELLO: Hello = Hello { from: 3, to: 9, memory: true, ucx: false, plan: [7; 32], boot: [5; 16] };
 
     #[test]
     fn a_hello_comes_back_as_it_was_said() {
         assert_eq!(Hello::decode(&HELLO.encode()), Ok(HELLO));
-        let other = Hello { memory: false, ..HELLO };
+        let other = Hello { memory: false, ucx: true, ..HELLO };
         assert_eq!(Hello::decode(&other.encode()), Ok(other));
     }
 
@@ -148,7 +154,7 @@ mod tests {
         bytes[0] ^= 1;
         assert_eq!(Hello::decode(&bytes), Err(Refusal::NotGgas));
         let mut bytes = HELLO.encode();
-        bytes[20] = 2;
+        bytes[20] = 4;
         assert_eq!(Hello::decode(&bytes), Err(Refusal::NotGgas));
     }
 

@@ -1,6 +1,7 @@
 //! The handshake of two members: each says who it is and what it was told of the heap, hands over its memory on one host, and
 //! says whether it takes the other.
 
+use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -9,15 +10,54 @@ use penstock_wire::limits::HELLO_MS_MAX;
 
 use crate::error::{HeapError, Refusal};
 use crate::hello::{HELLO_BYTES, Hello, VERDICT_BYTES, decode_verdict, encode_verdict};
+use crate::proxy::Carrier;
 use crate::segment::memory_bytes;
 use crate::state::State;
 
-/// What is known of another member after its handshake.
-#[derive(Debug)]
-pub(crate) struct Joined {
-    pub(crate) stream: Stream,
-    /// Its parts, if it is on this host and shares them.
-    pub(crate) memory: Option<SharedMemory>,
+/// How another member is reached after its handshake.
+pub(crate) enum Joined {
+    /// It is on this host: its parts, and a stream for notes of abort.
+    Shares(Stream, SharedMemory),
+    /// By the proxy.
+    Apart(Box<dyn Carrier>, Over),
+}
+
+impl Joined {
+    pub(crate) fn memory(&self) -> Option<&SharedMemory> {
+        match self {
+            Self::Shares(_, memory) => Some(memory),
+            Self::Apart(..) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Joined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shares(..) => f.write_str("Shares"),
+            Self::Apart(_, over) => f.debug_tuple("Apart").field(over).finish(),
+        }
+    }
+}
+
+/// What carries a proxy's bytes to another member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The stream that it joined over.
+    Stream,
+    /// The same, although UCX was wanted: the sentence says why.
+    StreamInstead(String),
+    /// UCX, by these of its transports.
+    Ucx(String),
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stream | Self::StreamInstead(_) => f.write_str("proxy"),
+            Self::Ucx(transports) => write!(f, "proxy (ucx: {transports})"),
+        }
+    }
 }
 
 pub(crate) fn shake_hands(state: &State, member: u32, stream: Stream) -> Result<Joined, HeapError> {
@@ -27,6 +67,7 @@ pub(crate) fn shake_hands(state: &State, member: u32, stream: Stream) -> Result<
         from: state.plan.me,
         to: member,
         memory: shares,
+        ucx: !shares && state.wants_ucx(),
         plan: state.plan.digest(),
         boot: boot_id()?,
     };
@@ -37,7 +78,8 @@ pub(crate) fn shake_hands(state: &State, member: u32, stream: Stream) -> Result<
         stream.write_all_until(&note, deadline)?;
     }
     let (theirs, fd) = hear(&stream, deadline)?;
-    let judged = Hello::decode(&theirs).and_then(|theirs| judge(state, &ours, &theirs, fd));
+    let theirs = Hello::decode(&theirs);
+    let judged = theirs.and_then(|theirs| judge(state, &ours, &theirs, fd));
     stream.write_all_until(&encode_verdict(judged.as_ref().err().copied()), deadline)?;
     let mut verdict = [0; VERDICT_BYTES];
     let heard = match &judged {
@@ -48,7 +90,40 @@ pub(crate) fn shake_hands(state: &State, member: u32, stream: Stream) -> Result<
     let refused = |refusal| HeapError::Refused { member, refusal };
     let memory = judged.map_err(refused)?;
     heard?.map_err(refused)?;
-    Ok(Joined { stream, memory })
+    match memory {
+        Some(memory) => Ok(Joined::Shares(stream, memory)),
+        None => carried(state, &ours, theirs.is_ok_and(|theirs| theirs.ucx), stream, deadline),
+    }
+}
+
+/// What carries the proxy's bytes to a member that shares no memory.
+#[cfg(not(feature = "ucx"))]
+fn carried(_: &State, _: &Hello, _: bool, stream: Stream, _: Instant) -> Result<Joined, HeapError> {
+    Ok(Joined::Apart(Box::new(stream), Over::Stream))
+}
+
+/// The same, by UCX where both can.
+#[cfg(feature = "ucx")]
+fn carried(
+    state: &State,
+    ours: &Hello,
+    theirs_can: bool,
+    stream: Stream,
+    deadline: Instant,
+) -> Result<Joined, HeapError> {
+    use crate::ucx::Met;
+
+    if !ours.ucx {
+        return Ok(Joined::Apart(Box::new(stream), Over::Stream));
+    }
+    if !theirs_can {
+        let why = "the other member's node does not offer it".to_owned();
+        return Ok(Joined::Apart(Box::new(stream), Over::StreamInstead(why)));
+    }
+    Ok(match crate::ucx::meet(state.ucx_engine(), ours.to, stream, deadline)? {
+        Met::Carrier(carrier, transports) => Joined::Apart(Box::new(carrier), Over::Ucx(transports)),
+        Met::Stream(stream, why) => Joined::Apart(Box::new(stream), Over::StreamInstead(why)),
+    })
 }
 
 /// The other's hello, and the descriptor beside its first byte, if there is one.

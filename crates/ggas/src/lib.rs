@@ -27,10 +27,13 @@ pub mod proxy;
 mod resident;
 mod segment;
 mod state;
+#[cfg(feature = "ucx")]
+pub mod ucx;
 mod wake;
 
 pub use error::{HeapError, Refusal};
 pub use header::{HEADER, with_header};
 pub use heap::{Heap, Path, Running, View};
+pub use join::Over;
 pub use plan::{Plan, TIMEOUT_DEFAULT, TIMEOUT_MAX};
 pub use resident::{NotResident, Seat, check_resident, resident_groups};

@@ -1,5 +1,7 @@
 //! What the public face of a heap and its threads share.
 
+#[cfg(feature = "ucx")]
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -32,6 +34,9 @@ pub(crate) struct State {
     pub(crate) proxy: Wake,
     /// Ends of the proxy's work that somebody waits for: see [`crate::proxy`].
     pub(crate) settled: crate::proxy::Settled,
+    /// UCX, where it is wanted: see [`crate::Heap::offer_ucx`].
+    #[cfg(feature = "ucx")]
+    pub(crate) ucx: Mutex<crate::ucx::Offer>,
 }
 
 impl State {
@@ -47,7 +52,27 @@ impl State {
             monitor,
             proxy,
             settled: crate::proxy::Settled::default(),
+            #[cfg(feature = "ucx")]
+            ucx: Mutex::default(),
         }
+    }
+
+    /// Whether other members are to be reached by UCX, where they can.
+    #[cfg(feature = "ucx")]
+    pub(crate) fn wants_ucx(&self) -> bool {
+        lock(&self.ucx).is_made()
+    }
+
+    /// UCX is not built in.
+    #[cfg(not(feature = "ucx"))]
+    pub(crate) fn wants_ucx(&self) -> bool {
+        false
+    }
+
+    /// The heap's own end of UCX, made when it is first needed.
+    #[cfg(feature = "ucx")]
+    pub(crate) fn ucx_engine(&self) -> Result<Arc<crate::ucx::Engine>, crate::ucx::UcxError> {
+        lock(&self.ucx).engine()
     }
 
     pub(crate) fn views(&self) -> &[Mapped] {

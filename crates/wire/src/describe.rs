@@ -194,6 +194,19 @@ pub enum HeapPath {
     Shared,
     /// Through the proxies of their workers.
     Proxy,
+    /// The same, and UCX carries the proxies' bytes. Only of nodes that were told to use it.
+    ProxyUcx,
+}
+
+impl std::fmt::Display for HeapPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Own => "own",
+            Self::Shared => "shared",
+            Self::Proxy => "proxy",
+            Self::ProxyUcx => "proxy (ucx)",
+        })
+    }
 }
 
 /// A heap that has been started.

@@ -185,15 +185,14 @@ impl Ring {
     /// What lies between the devices, as the heap tells it.
     fn way(&self) -> String {
         let paths = self.heap.paths();
-        let to_other =
-            paths.first().and_then(|row| row.get(1)).map_or_else(String::new, |it| format!("{it:?}"));
+        let to_other = paths.first().and_then(|row| row.get(1)).map_or_else(String::new, ToString::to_string);
         let nodes_of = |pe: usize| self.seats.get(pe).map(|seat| seat.device.node());
         if nodes_of(0) == nodes_of(1) {
-            return format!("{} in one worker", to_other.to_lowercase());
+            return format!("{} in one worker", to_other);
         }
         let address = self.pool.nodes().first().map(|node| node.address().to_string()).unwrap_or_default();
         let transport = if address.starts_with("tcp:") { "TCP" } else { "Unix sockets" };
-        format!("{} between workers that meet over {transport}", to_other.to_lowercase())
+        format!("{to_other} between workers that meet over {transport}")
     }
 
     fn source(&self) -> u64 {

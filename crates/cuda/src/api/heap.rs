@@ -20,7 +20,7 @@ fn path_number(path: HeapPath) -> c_uint {
     match path {
         HeapPath::Own => 0,
         HeapPath::Shared => 1,
-        HeapPath::Proxy => 2,
+        HeapPath::Proxy | HeapPath::ProxyUcx => 2,
     }
 }
 

@@ -24,6 +24,7 @@ use penstock_wire::{FrameError, Id, Payload, Status, frame};
 use rustc_hash::FxHashMap;
 
 use super::event::lock;
+use super::over;
 use super::peer::Guest;
 use super::shared::HeapView;
 use super::table::Table;
@@ -234,7 +235,7 @@ impl Shared {
         thread::Builder::new().name(name.into()).spawn(work).is_ok()
     }
 
-    fn complain_of(&self, event: &str, error: &dyn Display) {
+    pub(super) fn complain_of(&self, event: &str, error: &dyn Display) {
         if let Some(suppressed) = self.complaints.pass(self.started.elapsed().as_secs()) {
             self.log.warn(event, &[("error", error), ("suppressed", &suppressed)]);
         }
@@ -301,6 +302,7 @@ impl Serve<to_worker::CreateHeap> for Session {
             return Err(FrameError::BadId("a heap"));
         }
         let made = create(call, plan, heaps).map(|member| {
+            over::offer(&member.heap);
             lock(&heaps.table).insert(call.heap, Arc::new(member));
         });
         self.shared.reply_heap(call.request, made);
@@ -371,7 +373,10 @@ impl Serve<to_worker::StartHeap> for Session {
             let _changing = changing;
             let started = of.heap.start().and_then(|()| paths(&of.heap));
             let answer = match started {
-                Ok(paths) => HeapStarted { refused: None, paths },
+                Ok(paths) => {
+                    shared.tell_of_ways(&of.heap);
+                    HeapStarted { refused: None, paths }
+                }
                 Err(error) => refuse(error.to_string()),
             };
             shared.reply(request, &Ok(answer));
@@ -393,7 +398,7 @@ fn paths(heap: &Heap) -> Result<Vec<(u32, Vec<HeapPath>)>, HeapError> {
             Ok(match heap.path(from, to)? {
                 _ if from == to => HeapPath::Own,
                 Path::Own | Path::Shared => HeapPath::Shared,
-                Path::Proxy => HeapPath::Proxy,
+                Path::Proxy => over::path(heap, to),
             })
         };
         Ok((from, all().map(path).collect::<Result<_, HeapError>>()?))

@@ -14,6 +14,7 @@ mod limits;
 mod line;
 mod memory;
 mod output;
+mod over;
 mod peer;
 mod pieces;
 mod program;

@@ -3,8 +3,9 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use penstock_link::{LinkError, Stream};
+use penstock_link::LinkError;
 
+use super::carrier::Carrier;
 use super::order::Target;
 use crate::error::Refusal;
 use crate::frame::{FRAME_BYTES, Frame, Note};
@@ -34,7 +35,7 @@ pub enum Said {
 /// Why nothing more is received.
 #[derive(Debug)]
 pub(crate) enum Broken {
-    /// The stream ended.
+    /// The member has ended or left, or what carries its bytes has failed.
     Link,
     /// The bytes are none of this protocol, or would go where nothing of ours is.
     Nonsense,
@@ -76,7 +77,7 @@ impl Input {
     /// Receives what is there, for one turn; the flag says whether anything was.
     pub(crate) fn receive(
         &mut self,
-        stream: &Stream,
+        carrier: &mut dyn Carrier,
         parts: &Parts,
         part_bytes: u64,
         said: &mut dyn FnMut(Said),
@@ -91,13 +92,13 @@ impl Input {
                     // SAFETY: so many bytes lie there, mapped while `parts` lives. Kernels that write them meanwhile, which no
                     // program of theirs should, make them other plain bytes.
                     let into = unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), length) };
-                    let got = stream.recv_now(into)?;
+                    let got = carrier.receive(into)?;
                     *done += got.unwrap_or_default() as u64;
                     got
                 }
                 _ => {
                     self.make_room();
-                    let got = stream.recv_now(self.buffer.get_mut(self.end..).unwrap_or_default())?;
+                    let got = carrier.receive(self.buffer.get_mut(self.end..).unwrap_or_default())?;
                     self.end += got.unwrap_or_default();
                     got
                 }
@@ -246,6 +247,8 @@ mod tests {
     use std::io::Write as _;
     use std::os::unix::net::UnixStream;
 
+    use penstock_link::Stream;
+
     use super::*;
     use crate::layout::FLAGS_BYTES;
     use crate::plan::{Plan, TIMEOUT_DEFAULT};
@@ -279,11 +282,11 @@ mod tests {
         let whole = [put.encode().as_slice(), &VALUE.to_ne_bytes()[..length]].concat();
         let mut input = Input::new();
         let (mut far, near) = UnixStream::pair().unwrap();
-        let near = Stream::from_fd(near.into()).unwrap();
+        let mut near = Stream::from_fd(near.into()).unwrap();
         [&whole[..cut], &whole[cut..]].map(|piece| {
             if by_stream {
                 far.write_all(piece).unwrap();
-                input.receive(&near, &parts, part_bytes, &mut |_| {}).unwrap();
+                input.receive(&mut near, &parts, part_bytes, &mut |_| {}).unwrap();
             } else {
                 input.feed(piece, &parts, part_bytes, &mut |_| {}).unwrap();
             }

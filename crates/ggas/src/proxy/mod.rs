@@ -3,6 +3,7 @@
 //! While kernels of the heap run it looks without sleeping, and gives way between two looks; a core that it shares with a kernel
 //! that waits is then used by turns. When nothing has happened for a while it naps, and when no kernel runs it sleeps.
 
+mod carrier;
 mod input;
 mod listener;
 mod order;
@@ -15,10 +16,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Stream, spawn_quiet};
+use penstock_link::spawn_quiet;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+pub(crate) use self::carrier::Carrier;
 pub use self::input::Said;
 pub(crate) use self::input::{Broken, Input};
 pub use self::listener::Listener;
@@ -43,15 +45,22 @@ const NAP: Duration = Duration::from_micros(50);
 /// How often it looks whether TCP peers still answer.
 const VANISHED_EVERY: Duration = Duration::from_millis(1_000);
 
+/// How long a member that leaves waits for its last bytes, of all its carriers together: the others' kernels are to be out a second
+/// after it has gone.
+const FINISH_FOR: Duration = Duration::from_millis(200);
+
 /// Entries taken from one ring in one turn: then the sockets have theirs.
 const TURN_ENTRIES_MAX: usize = 64;
 
 /// Requests of kernels to be told what has arrived, of all rings: beyond it the rings wait.
 const QUIETS_MAX: usize = RING_ENTRIES;
 
-/// Starts it, over the streams to those members that share no memory with this one.
-pub(crate) fn start(state: Arc<State>, streams: Vec<(u32, Stream)>) -> Result<JoinHandle<()>, HeapError> {
-    let mut proxy = Proxy::new(state, streams);
+/// Starts it, over what carries its bytes to those members that share no memory with this one.
+pub(crate) fn start(
+    state: Arc<State>,
+    carriers: Vec<(u32, Box<dyn Carrier>)>,
+) -> Result<JoinHandle<()>, HeapError> {
+    let mut proxy = Proxy::new(state, carriers);
     proxy.state.settled.begin();
     let thread = spawn_quiet("ggas-proxy", STACK_BYTES, move || {
         proxy.run();
@@ -74,7 +83,7 @@ struct Proxy {
 /// Another member.
 struct Peer {
     member: u32,
-    stream: Stream,
+    carrier: Box<dyn Carrier>,
     output: Output,
     input: Input,
     /// The last mark of ours: frames before it that nobody asked about have a higher one.
@@ -108,10 +117,10 @@ enum Who {
 }
 
 impl Peer {
-    fn new(member: u32, stream: Stream) -> Self {
+    fn new(member: u32, carrier: Box<dyn Carrier>) -> Self {
         Self {
             member,
-            stream,
+            carrier,
             output: Output::default(),
             input: Input::new(),
             asked: 0,
@@ -138,9 +147,9 @@ impl Peer {
 }
 
 impl Proxy {
-    fn new(state: Arc<State>, streams: Vec<(u32, Stream)>) -> Self {
+    fn new(state: Arc<State>, carriers: Vec<(u32, Box<dyn Carrier>)>) -> Self {
         let peers: Vec<Peer> =
-            streams.into_iter().map(|(member, stream)| Peer::new(member, stream)).collect();
+            carriers.into_iter().map(|(member, carrier)| Peer::new(member, carrier)).collect();
         let mut ways = [None; PES_MAX as usize];
         for (way, member) in ways.iter_mut().zip(&state.plan.members) {
             let peer = peers.iter().position(|peer| peer.member == *member);
@@ -184,6 +193,10 @@ impl Proxy {
         self.tell();
         for peer in 0..self.peers.len() {
             self.send(peer);
+        }
+        let until = Instant::now() + FINISH_FOR;
+        for peer in self.peers.iter_mut().filter(|peer| !peer.gone) {
+            peer.carrier.finish(until);
         }
     }
 
@@ -300,7 +313,7 @@ impl Proxy {
             return false;
         }
         let rings = &self.rings;
-        match peer.output.send(&peer.stream, &mut |source| give_back(rings, source)) {
+        match peer.output.send(&mut *peer.carrier, &mut |source| give_back(rings, source)) {
             Ok(any) => any,
             // What it had sent before may still be there to be received: its end is found there.
             Err(_) => {
@@ -314,7 +327,7 @@ impl Proxy {
         let Some(peer) = self.peers.get_mut(index).filter(|peer| !peer.gone) else { return false };
         let (mut owes, mut answered, mut aborts) = (None, None, Vec::new());
         let received =
-            peer.input.receive(&peer.stream, &self.state.parts, self.state.part_bytes(), &mut |said| {
+            peer.input.receive(&mut *peer.carrier, &self.state.parts, self.state.part_bytes(), &mut |said| {
                 match said {
                     Said::Flush(mark) => owes = Some(mark),
                     Said::Done(mark) => answered = Some(mark),
@@ -347,7 +360,7 @@ impl Proxy {
         let rings = &self.rings;
         if let Some(peer) = self.peers.get_mut(index) {
             peer.gone = true;
-            peer.stream.shutdown();
+            peer.carrier.end();
             peer.output.drop_all(&mut |source| give_back(rings, source));
         }
     }
@@ -403,7 +416,8 @@ impl Proxy {
 
     fn look_for_vanished(&mut self) {
         for index in 0..self.peers.len() {
-            let Some(peer) = self.peers.get(index).filter(|peer| !peer.gone && peer.stream.vanished()) else {
+            let Some(peer) = self.peers.get(index).filter(|peer| !peer.gone && peer.carrier.vanished())
+            else {
                 continue;
             };
             let reason = format!("member {} answers no more", peer.member);
@@ -412,14 +426,14 @@ impl Proxy {
         }
     }
 
-    fn sleep(&self, running: bool) -> Result<(), Errno> {
-        let mut fds = vec![PollFd::from_borrowed_fd(self.state.proxy.as_fd(), PollFlags::IN)];
-        for peer in self.peers.iter().filter(|peer| !peer.gone) {
-            let out = if peer.output.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-            fds.push(PollFd::new(&peer.stream, PollFlags::IN | out));
-        }
+    fn sleep(&mut self, running: bool) -> Result<(), Errno> {
         let waits = self.peers.iter().any(|peer| !peer.output.is_empty()) || !self.quiets.is_empty();
-        let limit = if running {
+        let mut fds = vec![PollFd::from_borrowed_fd(self.state.proxy.as_fd(), PollFlags::IN)];
+        let mut wakes = true;
+        for peer in self.peers.iter_mut().filter(|peer| !peer.gone) {
+            wakes &= peer.carrier.watch(!peer.output.is_empty(), &mut fds);
+        }
+        let limit = if running || !wakes {
             Some(NAP)
         } else if waits {
             Some(VANISHED_EVERY)

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ptr::NonNull;
 
-use penstock_link::{LinkError, Stream};
-
+use super::carrier::Carrier;
+use super::input::Broken;
 use crate::frame::{FRAME_BYTES, Frame};
 
 /// Frames that are sent with one call at most; each is two pieces, and the system takes 1,024.
@@ -22,7 +22,7 @@ pub(super) type Source = (usize, u64);
 pub(super) struct Out {
     header: [u8; FRAME_BYTES],
     body: Body,
-    /// The entry to give back when all of it has been taken by the system.
+    /// The entry to give back when all of it has been taken by the carrier.
     source: Option<Source>,
 }
 
@@ -102,8 +102,12 @@ impl Output {
         self.waiting.push_back(out);
     }
 
-    /// Sends what the system takes; `false`: it takes nothing now. Entries whose bytes it has are given to `taken`.
-    pub(super) fn send(&mut self, stream: &Stream, taken: &mut dyn FnMut(Source)) -> Result<bool, LinkError> {
+    /// Sends what the carrier takes; `false`: it takes nothing now. Entries whose bytes it has are given to `taken`.
+    pub(super) fn send(
+        &mut self,
+        carrier: &mut dyn Carrier,
+        taken: &mut dyn FnMut(Source),
+    ) -> Result<bool, Broken> {
         let mut any = false;
         while !self.waiting.is_empty() {
             let mut pieces = Vec::with_capacity(2 * FRAMES_PER_CALL);
@@ -117,7 +121,7 @@ impl Output {
                     }
                 }
             }
-            let Some(sent) = stream.send_now(&pieces)? else { return Ok(any) };
+            let Some(sent) = carrier.send(&pieces)? else { return Ok(any) };
             any = true;
             self.advance(sent, taken);
         }

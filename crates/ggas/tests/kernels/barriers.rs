@@ -113,18 +113,22 @@ fn several_work_groups_meet() {
 
 #[test]
 fn members_meet_by_proxy() {
-    check(Way::ProxyTcp, vec![Runtime::Pocl; 3], &[0, 50 * mesh::scale(), 1, 4]);
+    for way in Way::between_nodes() {
+        check(way, vec![Runtime::Pocl; 3], &[0, 50 * mesh::scale(), 1, 4]);
+    }
 }
 
 #[test]
 fn barriers_wait_for_what_was_put_and_not_for_flags() {
-    check(Way::ProxyTcp, vec![Runtime::Pocl; 3], &[2, 50 * mesh::scale(), 1, 1]);
+    for way in Way::between_nodes() {
+        check(way, vec![Runtime::Pocl; 3], &[2, 50 * mesh::scale(), 1, 1]);
+    }
 }
 
 #[test]
 fn more_members_than_cores_meet_by_proxy() {
-    for count in [5, 8] {
-        check(Way::ProxyTcp, vec![Runtime::Pocl; count], &[0, 20 * mesh::scale(), 1, 1]);
+    for (way, count) in Way::between_nodes().into_iter().flat_map(|way| [(way, 5), (way, 8)]) {
+        check(way, vec![Runtime::Pocl; count], &[0, 20 * mesh::scale(), 1, 1]);
     }
 }
 

@@ -103,19 +103,24 @@ fn kill(way: Way, what: u64) -> Duration {
 #[test]
 fn the_death_of_a_member_ends_all_waits_at_once() {
     let mut slowest = Duration::ZERO;
+    let mut kills = vec![(Way::Shared, 0), (Way::Shared, 1)];
+    kills.extend(Way::between_nodes().into_iter().flat_map(|way| [(way, 0), (way, 2)]));
     for _ in 0..mesh::scale() {
-        for (way, what) in [(Way::Shared, 0), (Way::Shared, 1), (Way::ProxyTcp, 0), (Way::ProxyTcp, 2)] {
+        for &(way, what) in &kills {
             let taken = kill(way, what);
             slowest = slowest.max(taken);
             assert!(taken < Duration::from_secs(1), "{way:?} {what}: {taken:?}");
         }
     }
-    eprintln!("{} members killed; the others had ended after {slowest:?} at the latest", 4 * mesh::scale());
+    eprintln!(
+        "{} members killed; the others had ended after {slowest:?} at the latest",
+        kills.len() as u64 * mesh::scale()
+    );
 }
 
 #[test]
 fn an_abort_ends_all_waits_and_a_reset_begins_anew() {
-    for way in [Way::Shared, Way::ProxyUnix] {
+    for way in Way::all() {
         let mut mesh = Mesh::start(&Task::new("ends", way, 2).args(&[0, 1]));
         for step in ["ended", "reset"] {
             for member in 0..2 {
@@ -153,7 +158,7 @@ fn a_wait_for_nothing_ends_by_its_bound() {
 
 #[test]
 fn who_leaves_ends_the_waits_of_the_others() {
-    for way in [Way::Shared, Way::ProxyTcp] {
+    for way in std::iter::once(Way::Shared).chain(Way::between_nodes()) {
         let mut task = Task::new("ends", way, 2).args(&[1, 3]);
         task.timeout = Duration::from_secs(100);
         let Some(said) = Mesh::start(&task).finish() else { return };

@@ -139,7 +139,9 @@ fn messages_are_whole_with_each_kind_of_atomics() {
 #[test]
 fn messages_are_whole_by_proxy() {
     check(Way::ProxyUnix, [Runtime::Pocl; 2], "-cl-std=CL1.2", 100);
-    check(Way::ProxyTcp, [Runtime::Pocl; 2], "-cl-std=CL3.0", 100);
+    for way in Way::between_nodes() {
+        check(way, [Runtime::Pocl; 2], "-cl-std=CL3.0", 100);
+    }
 }
 
 #[test]

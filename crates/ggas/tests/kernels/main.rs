@@ -10,6 +10,8 @@ mod member;
 mod mesh;
 mod pe;
 mod speed;
+#[cfg_attr(not(feature = "ucx"), path = "no_ucx.rs")]
+mod ucx;
 mod verbs;
 
 /// A member of somebody else's test; nothing by itself.

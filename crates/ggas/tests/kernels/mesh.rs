@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use penstock_ggas::{Heap, Plan};
 use penstock_link::Stream;
 
+use crate::ucx;
+
 /// Nothing in these tests takes longer, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -29,21 +31,50 @@ pub enum Way {
     Shared,
     ProxyUnix,
     ProxyTcp,
+    /// The members' stream is TCP, and UCX over TCP carries the bytes.
+    UcxTcp,
+    /// The same by UCX's shared memory, which tells of no failure.
+    UcxPosix,
 }
 
 impl Way {
-    pub const ALL: [Self; 3] = [Self::Shared, Self::ProxyUnix, Self::ProxyTcp];
+    const NAMED: [Self; 5] = [Self::Shared, Self::ProxyUnix, Self::ProxyTcp, Self::UcxTcp, Self::UcxPosix];
+
+    /// All that there are in this build and on this host.
+    pub fn all() -> Vec<Self> {
+        [Self::Shared, Self::ProxyUnix].into_iter().chain(Self::between_nodes()).collect()
+    }
+
+    /// Those that nodes have between them.
+    pub fn between_nodes() -> Vec<Self> {
+        let mut ways = vec![Self::ProxyTcp];
+        if ucx::is_here() {
+            ways.extend([Self::UcxTcp, Self::UcxPosix]);
+        }
+        ways
+    }
+
+    /// The transports that UCX may use, where it is wanted.
+    fn ucx(self) -> Option<&'static str> {
+        match self {
+            Self::Shared | Self::ProxyUnix | Self::ProxyTcp => None,
+            Self::UcxTcp => Some("tcp"),
+            Self::UcxPosix => Some("posix"),
+        }
+    }
 
     fn name(self) -> &'static str {
         match self {
             Self::Shared => "shared",
             Self::ProxyUnix => "proxy-unix",
             Self::ProxyTcp => "proxy-tcp",
+            Self::UcxTcp => "ucx-tcp",
+            Self::UcxPosix => "ucx-posix",
         }
     }
 
     fn of(name: &str) -> Self {
-        Self::ALL.into_iter().find(|way| way.name() == name).unwrap()
+        Self::NAMED.into_iter().find(|way| way.name() == name).unwrap()
     }
 }
 
@@ -128,6 +159,9 @@ impl Mesh {
             command.env("GGAS_TEST_OPTIONS", task.options);
             // So that two work-groups of one kernel are resident at the same time wherever this runs.
             command.env("POCL_MAX_PTHREAD_COUNT", "2");
+            if let Some(transports) = task.way.ucx() {
+                ucx::prepare(&mut command, transports);
+            }
             let args: Vec<String> = task.args.iter().map(u64::to_string).collect();
             command.env("GGAS_TEST_ARGS", args.join(","));
             if *runtime == Runtime::Intel {
@@ -283,8 +317,15 @@ impl Told {
             force_proxy: self.way != Way::Shared,
         })
         .unwrap();
-        self.join_all(&heap);
-        heap.start().unwrap();
+        if let Some(transports) = self.way.ucx() {
+            ucx::offer(&heap);
+            self.join_all(&heap);
+            heap.start().unwrap();
+            ucx::check(&heap, transports);
+        } else {
+            self.join_all(&heap);
+            heap.start().unwrap();
+        }
         heap
     }
 
@@ -319,7 +360,7 @@ impl Told {
             from.read_exact(&mut number).unwrap();
             u32::from_ne_bytes(number)
         };
-        if self.way == Way::ProxyTcp {
+        if self.way == Way::ProxyTcp || self.way.ucx().is_some() {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             std::fs::write(&draft, listener.local_addr().unwrap().to_string()).unwrap();
             std::fs::rename(draft, place).unwrap();
@@ -345,7 +386,7 @@ impl Told {
             thread::sleep(Duration::from_millis(2));
         }
         let me = self.me.to_ne_bytes();
-        if self.way == Way::ProxyTcp {
+        if self.way == Way::ProxyTcp || self.way.ucx().is_some() {
             let mut stream = TcpStream::connect(std::fs::read_to_string(place).unwrap()).unwrap();
             stream.write_all(&me).unwrap();
             stream.into()

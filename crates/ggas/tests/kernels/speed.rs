@@ -103,7 +103,8 @@ fn measure(way: Way, members: Vec<Runtime>, runs: &[Run]) -> Option<Vec<u64>> {
 
 #[test]
 fn messages_are_fast() {
-    let mut pairs: Vec<(Way, [Runtime; 2])> = Way::ALL.map(|way| (way, [Runtime::Pocl; 2])).to_vec();
+    let mut pairs: Vec<(Way, [Runtime; 2])> =
+        Way::all().into_iter().map(|way| (way, [Runtime::Pocl; 2])).collect();
     // Starting Intel's runtime takes longer than all the rest.
     if mesh::scale() > 1 && Runtime::intel_vendors().is_some() {
         pairs.push((Way::Shared, [Runtime::Pocl, Runtime::Intel]));
@@ -158,7 +159,7 @@ fn connection(tcp: bool, bytes: u64, rounds: u64) -> u64 {
 
 #[test]
 fn puts_come_near_a_copy() {
-    for way in Way::ALL {
+    for way in Way::all() {
         let total: u64 = if way == Way::Shared { 16 << 20 } else { 2 << 20 } * mesh::scale();
         let mut runs = Vec::new();
         for items in [1, 16] {
@@ -172,7 +173,9 @@ fn puts_come_near_a_copy() {
             let (plain, what) = match way {
                 Way::Shared => (copies(bytes, rounds), "memcpy"),
                 Way::ProxyUnix => (connection(false, bytes, rounds), "a Unix socket"),
-                Way::ProxyTcp => (connection(true, bytes, rounds), "a TCP socket"),
+                Way::ProxyTcp | Way::UcxTcp | Way::UcxPosix => {
+                    (connection(true, bytes, rounds), "a TCP socket")
+                }
             };
             let percent = rate * 100 / plain;
             eprintln!("{way:?}: {bytes} bytes by {items} items: {rate} MB/s, {percent} % of {what}");

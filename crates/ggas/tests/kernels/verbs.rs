@@ -72,7 +72,7 @@ fn verbs_work_in_one_process() {
 
 #[test]
 fn verbs_work_on_every_path() {
-    for way in Way::ALL {
+    for way in Way::all() {
         let args = [u64::from(way == Way::Shared)];
         if Mesh::start(&Task::new("verbs", way, 2).args(&args)).finish().is_none() {
             return;

@@ -197,7 +197,7 @@ const fn code(path: HeapPath) -> cl_uint {
     match path {
         HeapPath::Own => 1,
         HeapPath::Shared => 2,
-        HeapPath::Proxy => 3,
+        HeapPath::Proxy | HeapPath::ProxyUcx => 3,
     }
 }
 

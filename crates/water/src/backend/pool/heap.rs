@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use penstock_client::{Context, Device, Heap, HeapOptions};
+use penstock_wire::describe::HeapPath;
 use rustc_hash::FxHashMap;
 
 use super::desk::{Desk, News};
@@ -130,10 +131,10 @@ pub(super) fn aborted(reason: &str) -> Failure {
     Failure { code: code::ABORTED, message: format!("the heap was aborted: {reason}"), log: String::new() }
 }
 
-fn path(way: penstock_wire::describe::HeapPath) -> Path {
+fn path(way: HeapPath) -> Path {
     match way {
-        penstock_wire::describe::HeapPath::Own => Path::Own,
-        penstock_wire::describe::HeapPath::Shared => Path::Shared,
-        penstock_wire::describe::HeapPath::Proxy => Path::Proxy,
+        HeapPath::Own => Path::Own,
+        HeapPath::Shared => Path::Shared,
+        HeapPath::Proxy | HeapPath::ProxyUcx => Path::Proxy,
     }
 }

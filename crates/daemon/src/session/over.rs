@@ -1,0 +1,49 @@
+//! What carries the bytes of a heap to other nodes, and what is said of it.
+
+use penstock_ggas::{Heap, Over};
+use penstock_wire::describe::HeapPath;
+
+use super::Shared;
+
+/// Has a heap offer to other nodes what this one's environment asks for.
+#[cfg(feature = "ucx")]
+pub(super) fn offer(heap: &Heap) {
+    use crate::transport::Transport;
+
+    // The daemon has looked at it when it began.
+    if Transport::configured() == Ok(Transport::Ucx) {
+        heap.offer_ucx();
+    }
+}
+
+/// There is nothing but the members' stream.
+#[cfg(not(feature = "ucx"))]
+pub(super) fn offer(_: &Heap) {}
+
+/// How the proxy reaches a PE.
+pub(super) fn path(heap: &Heap, pe: u32) -> HeapPath {
+    let member = usize::try_from(pe).ok().and_then(|pe| heap.plan().members.get(pe));
+    match member.and_then(|member| heap.over(*member)) {
+        Some(Over::Ucx(_)) => HeapPath::ProxyUcx,
+        _ => HeapPath::Proxy,
+    }
+}
+
+impl Shared {
+    /// Logs where a heap's bytes take another way than the usual one, or ought to.
+    pub(super) fn tell_of_ways(&self, heap: &Heap) {
+        let plan = heap.plan();
+        let mut others: Vec<u32> = plan.members.iter().copied().filter(|member| *member != plan.me).collect();
+        others.sort_unstable();
+        others.dedup();
+        for member in others {
+            match heap.over(member) {
+                Some(over @ Over::Ucx(_)) => self.log.info("heap", &[("member", &member), ("path", &over)]),
+                Some(Over::StreamInstead(why)) => {
+                    self.complain_of("a heap reaches another node over TCP", &why)
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! What has arrived from other members and has not been read yet.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::sys::{self, AmRecvParam};
+use crate::state::lock;
+
+/// Bytes of a message at most: half of what UCX sends over TCP in one piece, with headers, so that no message has to be put together.
+pub(super) const MESSAGE_BYTES_MAX: usize = 32 << 10;
+
+/// What a receiver tells a sender to put into each message, so that it knows it from a stranger's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Label {
+    /// A secret of the two.
+    pub(super) secret: [u8; 16],
+    /// Which of the receiver's peers the sender is.
+    pub(super) inbox: u32,
+}
+
+/// Bytes before a message's own: the label, and its number.
+pub(super) const HEADER_BYTES: usize = 32;
+
+impl Label {
+    /// The header of a message with this number.
+    pub(super) fn header(&self, number: u64) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..16].copy_from_slice(&self.secret);
+        bytes[16..20].copy_from_slice(&self.inbox.to_le_bytes());
+        bytes[24..].copy_from_slice(&number.to_le_bytes());
+        bytes
+    }
+}
+
+/// What has arrived, by member.
+#[derive(Default)]
+pub(super) struct Arrivals {
+    inboxes: Mutex<Vec<Inbox>>,
+    /// Bytes of all messages that wait.
+    held: AtomicUsize,
+}
+
+struct Inbox {
+    secret: [u8; 16],
+    /// The number of the next message.
+    next: u64,
+    messages: VecDeque<Message>,
+    /// Where bytes go that come now, if none wait.
+    target: Option<Target>,
+    /// A message came that this member never sends: nothing after it counts.
+    is_wrong: bool,
+}
+
+/// Room of a reader, for the time of one turn of UCX.
+struct Target {
+    place: NonNull<u8>,
+    room: usize,
+    filled: usize,
+}
+
+// SAFETY: set and used within one call of the reader, whose thread alone is in UCX then.
+unsafe impl Send for Target {}
+
+/// A message that waits for its reader.
+pub(super) struct Message {
+    bytes: Bytes,
+    length: usize,
+    read: usize,
+}
+
+/// Where a message's bytes are.
+enum Bytes {
+    /// UCX keeps them for us.
+    Kept(NonNull<u8>),
+    /// UCX would not.
+    Own(Box<[u8]>),
+}
+
+// SAFETY: what UCX keeps is ours alone until it is released, by whatever thread.
+unsafe impl Send for Message {}
+
+impl Message {
+    fn place(&self) -> *const u8 {
+        match &self.bytes {
+            Bytes::Kept(place) => place.as_ptr(),
+            Bytes::Own(bytes) => bytes.as_ptr(),
+        }
+    }
+
+    /// What is to be given back to UCX.
+    pub(super) fn kept(&self) -> Option<NonNull<u8>> {
+        match self.bytes {
+            Bytes::Kept(place) => Some(place),
+            Bytes::Own(_) => None,
+        }
+    }
+}
+
+/// What is known of an inbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// Messages that came.
+    pub(super) count: u64,
+    /// Some of them wait.
+    pub(super) waits: bool,
+    pub(super) is_wrong: bool,
+}
+
+/// UCX's handler of messages; its argument is an [`Arrivals`].
+pub(super) extern "C" fn on_message(
+    arg: *mut c_void,
+    header: *const c_void,
+    header_length: usize,
+    data: *mut c_void,
+    length: usize,
+    param: *const AmRecvParam,
+) -> sys::Status {
+    // SAFETY: given with the handler, and lives until after the worker.
+    let Some(arrivals) = (unsafe { arg.cast::<Arrivals>().as_ref() }) else { return sys::OK };
+    if header_length != HEADER_BYTES || header.is_null() {
+        return sys::OK;
+    }
+    // SAFETY: so many bytes of the message, for the time of this call.
+    let header = unsafe { header.cast::<[u8; HEADER_BYTES]>().read_unaligned() };
+    // SAFETY: UCX gives one with each message.
+    let attributes = unsafe { param.as_ref() }.map_or(0, |param| param.recv_attr);
+    let holds = attributes & sys::AM_RECV_ATTR_FLAG_DATA != 0;
+    // A rendezvous, which nobody asks for, gives no bytes.
+    let data = NonNull::new(data.cast()).filter(|_| attributes & sys::AM_RECV_ATTR_FLAG_RNDV == 0);
+    // SAFETY: so many bytes of the message, for the time of this call, and longer if UCX holds them.
+    unsafe { arrivals.take(&header, data, length, holds) }
+}
+
+impl Arrivals {
+    /// A place for another member's messages, which carry this secret.
+    pub(super) fn open(&self, secret: [u8; 16]) -> Label {
+        let mut inboxes = lock(&self.inboxes);
+        inboxes.push(Inbox { secret, next: 0, messages: VecDeque::new(), target: None, is_wrong: false });
+        // One for each try of a member to join, so the number fits.
+        Label { secret, inbox: u32::try_from(inboxes.len() - 1).unwrap_or(u32::MAX) }
+    }
+
+    /// Bytes that wait, of all members.
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn known(&self, inbox: u32) -> Known {
+        let inboxes = lock(&self.inboxes);
+        let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get(inbox));
+        inbox.map_or(Known { count: 0, waits: false, is_wrong: true }, |inbox| Known {
+            count: inbox.next,
+            waits: !inbox.messages.is_empty(),
+            is_wrong: inbox.is_wrong,
+        })
+    }
+
+    /// Copies what has arrived in an inbox, in order, as much as there is room for. Messages that have been read go to `release`.
+    pub(super) fn read(&self, inbox: u32, into: &mut [u8], release: &mut dyn FnMut(&Message)) -> usize {
+        let mut inboxes = lock(&self.inboxes);
+        let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
+        let Some(inbox) = inbox else { return 0 };
+        let mut total = 0;
+        while let (Some(room), Some(message)) = (into.get_mut(total..), inbox.messages.front_mut()) {
+            let length = room.len().min(message.length - message.read);
+            if length == 0 {
+                break;
+            }
+            // SAFETY: so many bytes of the message are left; its memory and the caller's are apart.
+            unsafe {
+                let from = message.place().add(message.read);
+                std::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), length);
+            }
+            message.read += length;
+            total += length;
+            if message.read == message.length
+                && let Some(message) = inbox.messages.pop_front()
+            {
+                self.held.fetch_sub(message.length, Ordering::Relaxed);
+                release(&message);
+            }
+        }
+        total
+    }
+
+    /// Has bytes that come until [`Arrivals::taken`] go straight where their reader wants them, if none wait.
+    ///
+    /// # Safety
+    /// `into` is used by nobody else until then.
+    pub(super) unsafe fn aim(&self, inbox: u32, into: &mut [u8]) {
+        let mut inboxes = lock(&self.inboxes);
+        let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
+        if let Some(inbox) = inbox
+            && let Some(place) = NonNull::new(into.as_mut_ptr())
+        {
+            inbox.target = Some(Target { place, room: into.len(), filled: 0 });
+        }
+    }
+
+    /// How many bytes came.
+    pub(super) fn taken(&self, inbox: u32) -> usize {
+        let mut inboxes = lock(&self.inboxes);
+        let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
+        inbox.and_then(|inbox| inbox.target.take()).map_or(0, |target| target.filled)
+    }
+
+    /// Gives all that waits to `release`.
+    pub(super) fn forget(&self, release: &mut dyn FnMut(&Message)) {
+        lock(&self.inboxes)
+            .iter_mut()
+            .flat_map(|inbox| inbox.messages.drain(..))
+            .for_each(|message| release(&message));
+    }
+
+    /// A message has come; no `data`: it has no bytes that could be read. What is said to UCX: whether it has to hold them.
+    ///
+    /// # Safety
+    /// So many bytes lie at `data`, also after the call if it `holds`.
+    unsafe fn take(
+        &self,
+        header: &[u8; HEADER_BYTES],
+        data: Option<NonNull<u8>>,
+        length: usize,
+        holds: bool,
+    ) -> sys::Status {
+        let (label, number) = (&header[..20], &header[24..]);
+        let inbox = <[u8; 4]>::try_from(&label[16..]).map_or(u32::MAX, u32::from_le_bytes);
+        let number = <[u8; 8]>::try_from(number).map_or(u64::MAX, u64::from_le_bytes);
+        let mut inboxes = lock(&self.inboxes);
+        let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
+        // A stranger's, who has found the port: it gets no answer, and changes nothing.
+        let Some(inbox) = inbox.filter(|inbox| is_same(&inbox.secret, &label[..16])) else { return sys::OK };
+        if inbox.is_wrong {
+            return sys::OK;
+        }
+        if number != inbox.next || length > MESSAGE_BYTES_MAX || length > 0 && data.is_none() {
+            inbox.is_wrong = true;
+            return sys::OK;
+        }
+        inbox.next += 1;
+        let Some(data) = data.filter(|_| length > 0) else { return sys::OK };
+        // SAFETY: as this function's.
+        let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr(), length) };
+        let mut read = 0;
+        if inbox.messages.is_empty()
+            && let Some(target) = &mut inbox.target
+        {
+            read = length.min(target.room - target.filled);
+            // SAFETY: so much room is left, which `aim` was promised; UCX's memory is apart from it.
+            unsafe {
+                std::ptr::copy_nonoverlapping(data.as_ptr(), target.place.as_ptr().add(target.filled), read);
+            }
+            target.filled += read;
+        }
+        if read == length {
+            return sys::OK;
+        }
+        self.held.fetch_add(length, Ordering::Relaxed);
+        let bytes = if holds { Bytes::Kept(data) } else { Bytes::Own(bytes.into()) };
+        inbox.messages.push_back(Message { bytes, length, read });
+        if holds { sys::IN_PROGRESS } else { sys::OK }
+    }
+}
+
+/// Compares in a time that does not tell where they differ.
+fn is_same(one: &[u8; 16], other: &[u8]) -> bool {
+    other.len() == one.len() && one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrivals(secrets: &[[u8; 16]]) -> Arrivals {
+        let inbox = |secret: &[u8; 16]| Inbox {
+            secret: *secret,
+            next: 0,
+            messages: VecDeque::new(),
+            target: None,
+            is_wrong: false,
+        };
+        Arrivals { inboxes: Mutex::new(secrets.iter().map(inbox).collect()), held: AtomicUsize::new(0) }
+    }
+
+    fn take(
+        of: &Arrivals,
+        header: &[u8; HEADER_BYTES],
+        data: Option<NonNull<u8>>,
+        length: usize,
+    ) -> sys::Status {
+        // SAFETY: eight bytes of a test that outlive it; what is longer is refused before it is looked at.
+        unsafe { of.take(header, data, length, true) }
+    }
+
+    #[test]
+    fn a_message_without_the_secret_changes_nothing() {
+        let of = arrivals(&[[1; 16], [2; 16]]);
+        let mut bytes = [0_u8; 8];
+        let data = NonNull::new(bytes.as_mut_ptr());
+        for (secret, inbox) in [([2; 16], 0), ([0; 16], 0), ([1; 16], 1), ([1; 16], 2), ([1; 16], u32::MAX)] {
+            let header = Label { secret, inbox }.header(0);
+            assert_eq!(take(&of, &header, data, 8), sys::OK);
+        }
+        let inboxes = lock(&of.inboxes);
+        assert!(inboxes.iter().all(|inbox| inbox.next == 0 && !inbox.is_wrong && inbox.messages.is_empty()));
+    }
+
+    #[test]
+    fn a_message_that_no_member_sends_ends_what_is_taken() {
+        let mut bytes = [0_u8; 8];
+        let data = NonNull::new(bytes.as_mut_ptr());
+        let label = Label { secret: [1; 16], inbox: 0 };
+        for (number, data, length) in [(1, data, 8), (0, data, MESSAGE_BYTES_MAX + 1), (0, None, 8)] {
+            let of = arrivals(&[[1; 16]]);
+            assert_eq!(take(&of, &label.header(number), data, length), sys::OK);
+            assert_eq!(take(&of, &label.header(0), data, 8), sys::OK, "nothing after it counts");
+            let inboxes = lock(&of.inboxes);
+            assert!(inboxes[0].is_wrong && inboxes[0].messages.is_empty());
+        }
+    }
+
+    #[test]
+    fn messages_are_kept_in_their_order() {
+        let of = arrivals(&[[1; 16]]);
+        let mut bytes = [0_u8; 8];
+        let data = NonNull::new(bytes.as_mut_ptr());
+        let label = Label { secret: [1; 16], inbox: 0 };
+        assert_eq!(take(&of, &label.header(0), data, 0), sys::OK, "an empty one needs no keeping");
+        assert_eq!(take(&of, &label.header(1), data, 8), sys::IN_PROGRESS);
+        assert_eq!(take(&of, &label.header(1), data, 8), sys::OK, "the same once more");
+        let inboxes = lock(&of.inboxes);
+        assert_eq!((inboxes[0].next, inboxes[0].messages.len(), inboxes[0].is_wrong), (2, 1, true));
+        assert_eq!(of.held.load(Ordering::Relaxed), 8);
+    }
+
+    #[test]
+    fn bytes_go_straight_to_a_reader_that_waits_and_the_rest_is_kept() {
+        let label = Label { secret: [1; 16], inbox: 0 };
+        for holds in [true, false] {
+            let of = arrivals(&[[1; 16]]);
+            let mut bytes = *b"01234567";
+            let data = NonNull::new(bytes.as_mut_ptr());
+            let mut into = [0; 12];
+            // SAFETY: nobody else uses it.
+            unsafe { of.aim(0, &mut into) };
+            for number in 0..3 {
+                // SAFETY: eight bytes, which outlive it.
+                let said = unsafe { of.take(&label.header(number), data, 8, holds) };
+                let is_kept = number > 0 && holds;
+                assert_eq!(said, if is_kept { sys::IN_PROGRESS } else { sys::OK }, "{number}");
+            }
+            assert_eq!(of.taken(0), 12);
+            assert_eq!(&into, b"012345670123");
+            let (mut rest, mut released) = ([0; 64], 0);
+            let got = of.read(0, &mut rest, &mut |message| released += usize::from(message.kept().is_some()));
+            assert_eq!(&rest[..got], b"456701234567");
+            assert_eq!((released, of.held()), (if holds { 2 } else { 0 }, 0));
+            assert_eq!(of.taken(0), 0, "and no longer");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! UCX between two members, as a stream of bytes.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use penstock_link::Stream;
+use rustix::event::{PollFd, PollFlags};
+
+use super::arrivals::{HEADER_BYTES, Label, MESSAGE_BYTES_MAX};
+use super::engine::{EndPoint, Engine, Slot};
+use crate::proxy::{Broken, Carrier};
+
+/// Messages on their way to one member at most: 512 KiB, which a fast network and a busy peer need to keep each other at work.
+const SLOTS_MAX: usize = 16;
+
+/// How often the stream is looked at while nothing sleeps on it: who waits for a member that has died is to be out within a second.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// How long the last messages of a member that has said goodbye are waited for: it has seen them off, so they are in the network.
+const LAST_FOR: Duration = Duration::from_millis(200);
+
+/// What a goodbye begins with; the number of messages follows.
+const GOODBYE: [u8; 8] = *b"GGASLEFT";
+/// Bytes of a goodbye.
+const GOODBYE_BYTES: usize = 16;
+
+pub(crate) struct UcxCarrier {
+    engine: Arc<Engine>,
+    way: EndPoint,
+    is_open: bool,
+    /// Where the member's messages arrive.
+    inbox: u32,
+    /// What it wants to see in ours.
+    label: Label,
+    /// Messages sent so far.
+    sent: u64,
+    free: Vec<Slot>,
+    busy: VecDeque<Slot>,
+    /// The stream that the member came over, by which its end is known at once.
+    stream: Stream,
+    heard: Vec<u8>,
+    end: End,
+    looked: Instant,
+}
+
+/// What the stream has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    No,
+    /// The member has left, after so many messages, of which the last may take until then.
+    Left(u64, Instant),
+    /// It is closed.
+    Closed,
+}
+
+/// What of the goodbye is there.
+fn goodbye(heard: &[u8]) -> Result<Option<u64>, Broken> {
+    let magic = heard.get(..GOODBYE.len().min(heard.len())).unwrap_or_default();
+    if !GOODBYE.starts_with(magic) || heard.len() > GOODBYE_BYTES {
+        return Err(Broken::Nonsense);
+    }
+    Ok(heard.get(GOODBYE.len()..).and_then(|count| count.try_into().ok()).map(u64::from_le_bytes))
+}
+
+impl UcxCarrier {
+    /// Of a way by which one message has gone in each direction already.
+    pub(super) fn new(engine: Arc<Engine>, way: EndPoint, inbox: u32, label: Label, stream: Stream) -> Self {
+        Self {
+            engine,
+            way,
+            is_open: true,
+            inbox,
+            label,
+            sent: 1,
+            free: Vec::new(),
+            busy: VecDeque::new(),
+            stream,
+            heard: Vec::new(),
+            end: End::No,
+            looked: Instant::now(),
+        }
+    }
+
+    /// A slot that nothing is sent from; `None`: there are enough on their way.
+    fn free_slot(&mut self) -> Option<Slot> {
+        self.reap();
+        if self.free.is_empty() && self.busy.len() < SLOTS_MAX {
+            self.free.push(Slot::new());
+        }
+        if self.free.is_empty() {
+            self.engine.progress();
+            self.reap();
+        }
+        self.free.pop()
+    }
+
+    fn reap(&mut self) {
+        while let Some(first) = self.busy.front_mut()
+            && self.engine.is_done(first)
+        {
+            self.free.extend(self.busy.pop_front());
+        }
+    }
+
+    /// Looks at the stream, now and then or when something has woken.
+    fn look(&mut self) -> Result<(), Broken> {
+        let now = Instant::now();
+        if self.end == End::No && now.duration_since(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            let mut bytes = [0; GOODBYE_BYTES + 1];
+            match self.stream.recv_now(&mut bytes) {
+                Ok(Some(got)) => {
+                    self.heard.extend_from_slice(bytes.get(..got).unwrap_or_default());
+                    if let Some(count) = goodbye(&self.heard)? {
+                        self.end = End::Left(count, now + LAST_FOR);
+                    }
+                }
+                Ok(None) => {}
+                // What has arrived is read before this is.
+                Err(_) => self.end = End::Closed,
+            }
+        }
+        let known = self.engine.arrivals().known(self.inbox);
+        match self.end {
+            _ if known.waits => Ok(()),
+            _ if known.is_wrong => Err(Broken::Nonsense),
+            End::Closed => Err(Broken::Link),
+            End::Left(count, until) if known.count >= count || now >= until => Err(Broken::Link),
+            End::Left(..) => Ok(()),
+            // UCX may notice it before the stream does: then what it says is no more than that.
+            End::No if self.way.has_failed() => Err(Broken::Link),
+            End::No => Ok(()),
+        }
+    }
+
+    fn close_now(&mut self) {
+        if self.is_open {
+            self.is_open = false;
+            self.engine.let_go(&mut self.engine.close(&self.way, true));
+        }
+        self.engine.keep(self.busy.drain(..));
+    }
+}
+
+impl Carrier for UcxCarrier {
+    fn send(&mut self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, Broken> {
+        let mut pieces = pieces.iter().map(|piece| &**piece).filter(|piece| !piece.is_empty());
+        let (mut piece, mut total) = (pieces.next(), 0);
+        while piece.is_some() {
+            if !self.is_open || self.way.has_failed() {
+                return Err(Broken::Link);
+            }
+            let Some(mut slot) = self.free_slot() else { break };
+            let mut length = 0;
+            while let Some(rest) = piece
+                && length < MESSAGE_BYTES_MAX
+            {
+                let room = slot.bytes().get_mut(length..).unwrap_or_default();
+                let (now, later) = rest.split_at(rest.len().min(room.len()));
+                if let Some(room) = room.get_mut(..now.len()) {
+                    room.copy_from_slice(now);
+                }
+                length += now.len();
+                piece = if later.is_empty() { pieces.next() } else { Some(later) };
+            }
+            let header: [u8; HEADER_BYTES] = self.label.header(self.sent);
+            let began = self.engine.send(&self.way, &mut slot, header, length);
+            self.busy.push_back(slot);
+            began.map_err(|_| Broken::Link)?;
+            self.sent += 1;
+            total += length;
+        }
+        Ok((total > 0).then_some(total))
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, Broken> {
+        let got = self.engine.read(self.inbox, into);
+        if got == 0 {
+            self.look()?;
+        }
+        Ok((got > 0).then_some(got))
+    }
+
+    fn watch<'a>(&'a mut self, _: bool, fds: &mut Vec<PollFd<'a>>) -> bool {
+        // Something may wake it from the stream: then that is to be looked at.
+        self.looked = self.looked.checked_sub(LOOK_EVERY).unwrap_or(self.looked);
+        let sleeps =
+            self.engine.arm() && !self.engine.arrivals().known(self.inbox).waits && self.end == End::No;
+        fds.push(PollFd::from_borrowed_fd(self.engine.as_fd(), PollFlags::IN));
+        if self.end == End::No {
+            fds.push(PollFd::new(&self.stream, PollFlags::IN));
+        }
+        sleeps
+    }
+
+    fn vanished(&self) -> bool {
+        self.stream.vanished()
+    }
+
+    fn end(&mut self) {
+        self.close_now();
+        self.stream.shutdown();
+    }
+
+    fn finish(&mut self, until: Instant) {
+        let is_over = |of: &Self| of.way.has_failed() || Instant::now() >= until;
+        while !self.busy.is_empty() && !is_over(self) {
+            self.engine.progress();
+            self.reap();
+            std::thread::yield_now();
+        }
+        if self.is_open && self.busy.is_empty() && !self.way.has_failed() {
+            self.is_open = false;
+            let mut closing = self.engine.close(&self.way, false);
+            while !self.engine.is_closed(&mut closing) && !is_over(self) {
+                self.engine.progress();
+                std::thread::yield_now();
+            }
+            self.engine.let_go(&mut closing);
+        }
+        let mut note = GOODBYE.to_vec();
+        note.extend(self.sent.to_le_bytes());
+        // Who can not be told sees the stream close.
+        _ = self.stream.write_all_until(&note, until);
+    }
+}
+
+impl Drop for UcxCarrier {
+    fn drop(&mut self) {
+        self.close_now();
+    }
+}

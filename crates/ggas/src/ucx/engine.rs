@@ -1,0 +1,425 @@
+//! A heap's end of UCX: one worker, in UCX's words, and what has arrived at it for each other member.
+
+use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::arrivals::{Arrivals, HEADER_BYTES, MESSAGE_BYTES_MAX, Message, on_message};
+use super::sys::{self, AmHandlerParam, EpParams, RequestParam, WorkerParams};
+use super::{Context, UcxError};
+use crate::state::lock;
+
+/// Bytes that have arrived and that nobody has read yet, of all members: beyond it UCX gets no turn, and the senders feel it, as with
+/// a socket's buffer. What one turn brings, at most 16 messages for each of its interfaces, comes on top.
+const HELD_BYTES_MAX: usize = 4 << 20;
+
+/// The number of the one handler of messages.
+const HANDLER: u32 = 0;
+
+/// A way to another member's engine.
+#[derive(Debug)]
+pub(super) struct EndPoint {
+    handle: NonNull<c_void>,
+    /// Set when UCX finds that it has failed.
+    failed: Arc<AtomicBool>,
+    /// Whether UCX notices failures, and lets it be closed at any time.
+    is_watched: bool,
+}
+
+// SAFETY: it is used under the engine's lock alone, whose worker may be used by one thread after the other.
+unsafe impl Send for EndPoint {}
+
+impl EndPoint {
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+}
+
+/// A message on its way out, where UCX finds it until it has been sent.
+pub(super) struct Slot {
+    /// Header and bytes, which stay where they are when the slot is moved.
+    bytes: Box<[u8]>,
+    request: *mut c_void,
+}
+
+// SAFETY: a request is used under the engine's lock alone.
+unsafe impl Send for Slot {}
+
+impl Slot {
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![0; HEADER_BYTES + MESSAGE_BYTES_MAX].into(), request: null_mut() }
+    }
+
+    /// Room for a message.
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(HEADER_BYTES..).unwrap_or_default()
+    }
+}
+
+/// What UCX may still look at, until the worker is gone.
+#[derive(Default)]
+struct Kept {
+    slots: Vec<Slot>,
+    failed: Vec<Arc<AtomicBool>>,
+}
+
+/// One worker of UCX.
+pub(crate) struct Engine {
+    context: Arc<Context>,
+    worker: NonNull<c_void>,
+    fd: c_int,
+    address: Vec<u8>,
+    arrivals: Box<Arrivals>,
+    /// Held for each call about the worker. Before the lock of the inboxes, if both.
+    calls: Mutex<Kept>,
+}
+
+// SAFETY: the worker is made for threads that use it one after the other, which `calls` sees to.
+unsafe impl Send for Engine {}
+// SAFETY: as above.
+unsafe impl Sync for Engine {}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("address", &self.address.len()).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self, UcxError> {
+        let functions = context.functions;
+        let params = WorkerParams {
+            field_mask: sys::WORKER_PARAM_FIELD_THREAD_MODE | sys::WORKER_PARAM_FIELD_FLAGS,
+            thread_mode: sys::THREAD_MODE_SERIALIZED,
+            cpu_mask: [0; 16],
+            events: 0,
+            user_data: null_mut(),
+            event_fd: 0,
+            // A peer that dies leaves some; they are freed with the worker.
+            flags: sys::WORKER_FLAG_IGNORE_REQUEST_LEAK,
+        };
+        let mut worker = null_mut();
+        // SAFETY: the context is held; the other pointers are to locals.
+        let made =
+            unsafe { (functions.worker_create)(context.handle.as_ptr(), &raw const params, &raw mut worker) };
+        functions.check("making a worker", made)?;
+        let nothing = UcxError::Call { doing: "making a worker", why: "nothing came of it".to_owned() };
+        let mut engine = Self {
+            context: context.clone(),
+            worker: NonNull::new(worker).ok_or(nothing)?,
+            fd: -1,
+            address: Vec::new(),
+            arrivals: Box::default(),
+            calls: Mutex::default(),
+        };
+        engine.prepare()?;
+        Ok(engine)
+    }
+
+    fn prepare(&mut self) -> Result<(), UcxError> {
+        let functions = self.context.functions;
+        let handler = AmHandlerParam {
+            field_mask: sys::AM_HANDLER_PARAM_FIELD_ID
+                | sys::AM_HANDLER_PARAM_FIELD_FLAGS
+                | sys::AM_HANDLER_PARAM_FIELD_CB
+                | sys::AM_HANDLER_PARAM_FIELD_ARG,
+            id: HANDLER,
+            flags: sys::AM_FLAG_WHOLE_MSG,
+            cb: on_message,
+            arg: (&raw const *self.arrivals).cast_mut().cast(),
+        };
+        // SAFETY: the worker is ours; the handler's argument lives until after the worker's end.
+        let set = unsafe { (functions.set_am_recv_handler)(self.worker.as_ptr(), &raw const handler) };
+        functions.check("setting its handler of messages", set)?;
+        // SAFETY: the pointer is to a field; the descriptor is the worker's.
+        let told = unsafe { (functions.worker_get_efd)(self.worker.as_ptr(), &raw mut self.fd) };
+        functions.check("asking for its descriptor", told)?;
+        let (mut address, mut length) = (null_mut(), 0);
+        // SAFETY: the pointers are to locals.
+        let told = unsafe {
+            (functions.worker_get_address)(self.worker.as_ptr(), &raw mut address, &raw mut length)
+        };
+        functions.check("asking for its address", told)?;
+        // SAFETY: so many bytes of the worker, until they are released.
+        self.address = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), length) }.to_vec();
+        // SAFETY: from above, and used no more.
+        unsafe { (functions.worker_release_address)(self.worker.as_ptr(), address) };
+        Ok(())
+    }
+
+    /// What others need to reach it.
+    pub(super) fn address(&self) -> &[u8] {
+        &self.address
+    }
+
+    /// What has arrived.
+    pub(super) fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
+    }
+
+    /// Makes a way to another engine. Without an eye on failures where no transport of the two has one and `unwatched` allows it.
+    pub(super) fn connect(&self, address: &[u8], unwatched: bool) -> Result<EndPoint, UcxError> {
+        let functions = self.context.functions;
+        let failed = Arc::new(AtomicBool::new(false));
+        let mut kept = lock(&self.calls);
+        kept.failed.push(failed.clone());
+        let mut handle = null_mut();
+        let mut try_mode = |err_mode: c_int| {
+            let params = EpParams {
+                field_mask: sys::EP_PARAM_FIELD_REMOTE_ADDRESS
+                    | sys::EP_PARAM_FIELD_ERR_HANDLING_MODE
+                    | sys::EP_PARAM_FIELD_ERR_HANDLER,
+                address: address.as_ptr().cast(),
+                err_mode,
+                err_cb: on_failure,
+                err_arg: Arc::as_ptr(&failed).cast_mut().cast(),
+            };
+            // SAFETY: the address is whole, as far as the one who sent it is to be trusted, who has shown that it has the pool's key; the
+            // handler's argument is kept until after the worker's end.
+            unsafe { (functions.ep_create)(self.worker.as_ptr(), &raw const params, &raw mut handle) }
+        };
+        let mut made = try_mode(sys::ERR_HANDLING_MODE_PEER);
+        let is_watched = !(made == sys::ERR_UNREACHABLE && unwatched);
+        if !is_watched {
+            made = try_mode(sys::ERR_HANDLING_MODE_NONE);
+        }
+        functions.check("making a way to another member", made)?;
+        let handle = NonNull::new(handle);
+        let nothing =
+            UcxError::Call { doing: "making a way to another member", why: "nothing came of it".to_owned() };
+        Ok(EndPoint { handle: handle.ok_or(nothing)?, failed, is_watched })
+    }
+
+    /// Gives UCX a turn, unless enough has arrived that nobody has read.
+    pub(super) fn progress(&self) {
+        if self.arrivals.held() >= HELD_BYTES_MAX {
+            return;
+        }
+        let _kept = lock(&self.calls);
+        // SAFETY: the worker is ours, and used by this thread alone now. Handlers take no lock but the inboxes'.
+        unsafe { (self.context.functions.worker_progress)(self.worker.as_ptr()) };
+    }
+
+    /// Whether the descriptor will tell of what comes from now on; else something has come already, or is stuck.
+    pub(super) fn arm(&self) -> bool {
+        let _kept = lock(&self.calls);
+        // SAFETY: as above.
+        unsafe { (self.context.functions.worker_arm)(self.worker.as_ptr()) == sys::OK }
+    }
+
+    /// Copies what has arrived in an inbox, in order, as much as there is room for. If nothing has, UCX has a turn, and what comes then
+    /// goes straight there.
+    pub(super) fn read(&self, inbox: u32, into: &mut [u8]) -> usize {
+        let _kept = lock(&self.calls);
+        let got = self.arrivals.read(inbox, into, &mut |message| self.release(message));
+        if got > 0 || self.arrivals.held() >= HELD_BYTES_MAX {
+            return got;
+        }
+        // SAFETY: `into` is this call's, until `taken` below.
+        unsafe { self.arrivals.aim(inbox, into) };
+        // SAFETY: the worker is ours, and used by this thread alone now. Handlers take no lock but the inboxes'.
+        unsafe { (self.context.functions.worker_progress)(self.worker.as_ptr()) };
+        self.arrivals.taken(inbox)
+    }
+
+    /// Under the lock of calls.
+    fn release(&self, message: &Message) {
+        if let Some(kept) = message.kept() {
+            // SAFETY: kept by UCX for the handler, and given back once.
+            unsafe { (self.context.functions.am_data_release)(self.worker.as_ptr(), kept.as_ptr().cast()) };
+        }
+    }
+
+    /// Sends the first bytes of a slot, or begins to. An error: the way has failed.
+    pub(super) fn send(
+        &self,
+        to: &EndPoint,
+        slot: &mut Slot,
+        header: [u8; HEADER_BYTES],
+        length: usize,
+    ) -> Result<(), UcxError> {
+        let (head, bytes) = slot.bytes.split_at_mut(HEADER_BYTES);
+        head.copy_from_slice(&header);
+        let bytes = bytes.get(..length).unwrap_or_default();
+        let param = RequestParam::flags(sys::AM_SEND_FLAG_EAGER);
+        let functions = self.context.functions;
+        let _kept = lock(&self.calls);
+        // SAFETY: header and bytes stay where they are until the request is done: who drops a slot before gives it to `keep`.
+        slot.request = unsafe {
+            (functions.am_send)(
+                to.handle.as_ptr(),
+                HANDLER,
+                head.as_ptr().cast(),
+                HEADER_BYTES,
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                &raw const param,
+            )
+        };
+        match sys::error_of(slot.request) {
+            None => Ok(()),
+            Some(status) => {
+                slot.request = null_mut();
+                Err(UcxError::Call { doing: "sending", why: functions.text(status) })
+            }
+        }
+    }
+
+    /// Sends a message without bytes.
+    pub(super) fn send_empty(&self, to: &EndPoint, header: [u8; HEADER_BYTES]) -> Result<(), UcxError> {
+        let mut slot = Slot::new();
+        let sent = self.send(to, &mut slot, header, 0);
+        self.keep(std::iter::once(slot));
+        sent
+    }
+
+    /// Whether all of a slot's bytes are sent, or never will be.
+    pub(super) fn is_done(&self, slot: &mut Slot) -> bool {
+        if slot.request.is_null() {
+            return true;
+        }
+        let functions = self.context.functions;
+        let _kept = lock(&self.calls);
+        // SAFETY: a request that was not freed yet.
+        if unsafe { (functions.request_check_status)(slot.request) } == sys::IN_PROGRESS {
+            return false;
+        }
+        // SAFETY: it is done, and looked at no more.
+        unsafe { (functions.request_free)(slot.request) };
+        slot.request = null_mut();
+        true
+    }
+
+    /// Keeps slots that UCX may still look at until the worker is gone.
+    pub(super) fn keep(&self, slots: impl Iterator<Item = Slot>) {
+        let mut kept = lock(&self.calls);
+        for mut slot in slots.filter(|slot| !slot.request.is_null()) {
+            // SAFETY: a request that was not freed yet, and is looked at no more; UCX forgets it when it is done.
+            unsafe { (self.context.functions.request_free)(slot.request) };
+            slot.request = null_mut();
+            kept.slots.push(slot);
+        }
+    }
+
+    /// Does not wait for a way to be closed any longer. To be called for each: UCX ends the process where a worker goes whose closing
+    /// ways somebody may still ask about.
+    pub(super) fn let_go(&self, closing: &mut Closing) {
+        if !closing.0.is_null() {
+            let _kept = lock(&self.calls);
+            // SAFETY: a request that was not freed yet, and is looked at no more; UCX forgets it when it is done.
+            unsafe { (self.context.functions.request_free)(closing.0) };
+            closing.0 = null_mut();
+        }
+    }
+
+    /// Closes a way. What comes back is to be given to [`Engine::let_go`].
+    pub(super) fn close(&self, way: &EndPoint, at_once: bool) -> Closing {
+        if !way.is_watched {
+            // UCX demands that both know; it ends with the worker.
+            return Closing(null_mut());
+        }
+        let param = RequestParam::flags(if at_once { sys::EP_CLOSE_FLAG_FORCE } else { 0 });
+        let _kept = lock(&self.calls);
+        // SAFETY: a way that is open; who closes it uses it no more.
+        let request = unsafe { (self.context.functions.ep_close)(way.handle.as_ptr(), &raw const param) };
+        Closing(if sys::error_of(request).is_some() { null_mut() } else { request })
+    }
+
+    /// Whether a way is closed.
+    pub(super) fn is_closed(&self, closing: &mut Closing) -> bool {
+        if closing.0.is_null() {
+            return true;
+        }
+        let functions = self.context.functions;
+        let _kept = lock(&self.calls);
+        // SAFETY: a request that was not freed yet.
+        if unsafe { (functions.request_check_status)(closing.0) } == sys::IN_PROGRESS {
+            return false;
+        }
+        // SAFETY: it is done, and looked at no more.
+        unsafe { (functions.request_free)(closing.0) };
+        closing.0 = null_mut();
+        true
+    }
+
+    /// The transports of a way, as UCX prints them.
+    pub(super) fn transports(&self, way: &EndPoint) -> String {
+        let (mut text, mut length) = (null_mut(), 0);
+        // SAFETY: the pointers are to locals, which outlive the file.
+        let file = unsafe { libc::open_memstream(&raw mut text, &raw mut length) };
+        if file.is_null() {
+            return String::new();
+        }
+        {
+            let _kept = lock(&self.calls);
+            // SAFETY: the way is open, and so is the file.
+            unsafe { (self.context.functions.ep_print_info)(way.handle.as_ptr(), file) };
+        }
+        // SAFETY: opened above, and used no more; now the text is whole.
+        unsafe { libc::fclose(file) };
+        if text.is_null() {
+            return String::new();
+        }
+        // SAFETY: so many bytes, written by the file.
+        let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
+        let names = transports_in(&String::from_utf8_lossy(bytes));
+        // SAFETY: allocated by the file for its user to free.
+        unsafe { libc::free(text.cast()) };
+        names
+    }
+}
+
+impl AsFd for Engine {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the worker's, which is open as long as this lives.
+        unsafe { BorrowedFd::borrow_raw(self.fd) }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.arrivals.forget(&mut |message| self.release(message));
+        // SAFETY: ours; nobody else has it any more. What it may still look at is dropped after it.
+        unsafe { (self.context.functions.worker_destroy)(self.worker.as_ptr()) };
+    }
+}
+
+/// A way that is being closed.
+#[must_use]
+#[derive(Debug)]
+pub(super) struct Closing(*mut c_void);
+
+/// The transports that carry messages, of what UCX prints of an end point: lines such as `lane[0]:  1:tcp/eth0.0 md[1] -> ... am wireup`.
+fn transports_in(text: &str) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for line in text.lines().filter(|line| line.contains("lane[")) {
+        let mut words = line.split_whitespace().skip_while(|word| !word.starts_with("lane[")).skip(1);
+        let name = words.next().and_then(|word| word.split_once(':')?.1.split('/').next());
+        if let Some(name) = name.filter(|name| words.any(|word| word == "am") && !names.contains(name)) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() { "unknown".to_owned() } else { names.join(", ") }
+}
+
+extern "C" fn on_failure(arg: *mut c_void, _: *mut c_void, _: sys::Status) {
+    // SAFETY: the flag that was given with the end point, kept until the worker is gone.
+    if let Some(failed) = unsafe { arg.cast::<AtomicBool>().as_ref() } {
+        failed.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transports_are_read_from_what_ucx_prints() {
+        let text = "#\n#  lane[0]:  0:posix/memory.0 md[0] -> md[0]/posix/sysdev[255] am am_bw#0\n#  lane[1]:  4:tcp/eth0.0 md[1] -> md[1]/tcp/sysdev[255] rma_bw#0 wireup\n";
+        assert_eq!(transports_in(text), "posix");
+        assert_eq!(transports_in("nothing of the kind"), "unknown");
+    }
+}

@@ -1,0 +1,169 @@
+//! How two members agree on UCX: each tells the other, over their authenticated stream, where its end is and what it wants to see in
+//! messages; each sends one message, and says over the stream whether the other's came. If not, both stay with the stream.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use penstock_link::{LinkError, Stream};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::UcxError;
+use super::arrivals::Label;
+use super::carrier::UcxCarrier;
+use super::engine::{EndPoint, Engine};
+use crate::error::{HeapError, Refusal};
+use crate::hello::Rest;
+
+/// What a card begins with.
+const MAGIC: [u8; 8] = *b"GGASUCX1";
+/// Bytes of a card before the address.
+const CARD_BYTES: usize = 32;
+
+/// The longest address of a worker: one of 8 interfaces with 3 transports each has some 2 KiB.
+const ADDRESS_BYTES_MAX: usize = 64 << 10;
+
+/// How long the first message may take, of the 5 s that a handshake has: UCX connects in a thread of its own, which takes milliseconds,
+/// but 25 s where threads of a higher priority leave it no core. Members that could not talk would not do so any better later.
+const FIRST_MS_MAX: u64 = 3_000;
+
+/// Between two looks at what has come.
+const LOOK: Duration = Duration::from_micros(100);
+
+/// What a member says when the first message has come, or has not.
+const CAME: u8 = b'Y';
+/// As above.
+const MISSED: u8 = b'N';
+
+/// What came of it.
+pub(crate) enum Met {
+    /// UCX carries the bytes, by these of its transports.
+    Carrier(UcxCarrier, String),
+    /// The stream does, as without UCX; the sentence says why.
+    Stream(Stream, String),
+}
+
+/// Agrees with the member at the other end of `stream`, which does the same. Fails only when the stream does.
+pub(crate) fn meet(
+    engine: Result<Arc<Engine>, UcxError>,
+    member: u32,
+    stream: Stream,
+    deadline: Instant,
+) -> Result<Met, HeapError> {
+    let ours = match &engine {
+        Ok(engine) => Card { label: engine.arrivals().open(secret()?), address: engine.address().to_vec() },
+        Err(_) => Card::none(),
+    };
+    stream.write_all_until(&ours.encode(), deadline)?;
+    let theirs = Card::read(member, &stream, deadline)?;
+    let engine = match engine {
+        Ok(engine) if !theirs.address.is_empty() => engine,
+        Ok(_) => return Ok(Met::Stream(stream, "the other member's node can not start it".to_owned())),
+        Err(why) => return Ok(Met::Stream(stream, why.to_string())),
+    };
+    let way = greet(&engine, &theirs);
+    let until = deadline.min(Instant::now() + Duration::from_millis(FIRST_MS_MAX));
+    let came = way.is_ok() && await_first(&engine, ours.label.inbox, until);
+    stream.write_all_until(&[if came { CAME } else { MISSED }], deadline)?;
+    let theirs_came = verdict(&engine, member, &stream, deadline)?;
+    Ok(match way {
+        Ok(way) if came && theirs_came => {
+            let transports = engine.transports(&way);
+            Met::Carrier(UcxCarrier::new(engine, way, ours.label.inbox, theirs.label, stream), transports)
+        }
+        Ok(way) => {
+            engine.let_go(&mut engine.close(&way, true));
+            let which =
+                if came { "no message of UCX reached the other member" } else { "no message of UCX came" };
+            Met::Stream(stream, format!("{which} within {FIRST_MS_MAX} ms"))
+        }
+        Err(why) => Met::Stream(stream, why.to_string()),
+    })
+}
+
+/// Makes the way to the other member, and sends the first message.
+fn greet(engine: &Engine, theirs: &Card) -> Result<EndPoint, UcxError> {
+    // Within a host some transports do not tell of failures; the stream does.
+    let way = engine.connect(&theirs.address, true)?;
+    engine.send_empty(&way, theirs.label.header(0))?;
+    Ok(way)
+}
+
+fn await_first(engine: &Engine, inbox: u32, until: Instant) -> bool {
+    loop {
+        engine.progress();
+        let known = engine.arrivals().known(inbox);
+        if known.count > 0 || known.is_wrong || Instant::now() >= until {
+            return known.count > 0;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Whether our message came, as the other member says. Meanwhile UCX has its turns, because that one may not have heard us yet.
+fn verdict(engine: &Engine, member: u32, stream: &Stream, deadline: Instant) -> Result<bool, HeapError> {
+    let mut said = [0];
+    while stream.recv_now(&mut said)?.is_none() {
+        if Instant::now() >= deadline {
+            return Err(LinkError::HelloTimeout { peer: stream.peer() }.into());
+        }
+        engine.progress();
+        std::thread::sleep(LOOK);
+    }
+    match said {
+        [CAME] => Ok(true),
+        [MISSED] => Ok(false),
+        _ => Err(nonsense(member)),
+    }
+}
+
+fn nonsense(member: u32) -> HeapError {
+    HeapError::Refused { member, refusal: Refusal::NotGgas }
+}
+
+fn secret() -> Result<[u8; 16], HeapError> {
+    let mut secret = [0; 16];
+    let doing = "asking the system for random bytes";
+    let filled = SystemRandom::new().fill(&mut secret);
+    filled.map_err(|_| HeapError::System { doing, source: std::io::ErrorKind::Other.into() })?;
+    Ok(secret)
+}
+
+/// Where a member's end of UCX is.
+#[derive(Debug, PartialEq, Eq)]
+struct Card {
+    label: Label,
+    /// Empty: it has none.
+    address: Vec<u8>,
+}
+
+impl Card {
+    fn none() -> Self {
+        Self { label: Label { secret: [0; 16], inbox: 0 }, address: Vec::new() }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        // An address beyond the limit is as good as none: the other side would not take it.
+        let address = if self.address.len() > ADDRESS_BYTES_MAX { &[] } else { self.address.as_slice() };
+        let length = u32::try_from(address.len()).unwrap_or_default();
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(length.to_le_bytes());
+        bytes.extend(self.label.inbox.to_le_bytes());
+        bytes.extend(self.label.secret);
+        bytes.extend(address);
+        bytes
+    }
+
+    fn read(member: u32, stream: &Stream, deadline: Instant) -> Result<Self, HeapError> {
+        let mut head = [0; CARD_BYTES];
+        stream.read_exact_until(&mut head, deadline)?;
+        let mut rest = Rest(&head);
+        let (magic, length, inbox) = (rest.take(), rest.number(), rest.number());
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if magic != MAGIC || length > ADDRESS_BYTES_MAX {
+            return Err(nonsense(member));
+        }
+        let mut address = vec![0; length];
+        stream.read_exact_until(&mut address, deadline)?;
+        Ok(Self { label: Label { secret: rest.take(), inbox }, address })
+    }
+}

@@ -1,0 +1,66 @@
+//! Tests with UCX itself. It wants its variables before a process begins, so each test runs once more, in a process that has them.
+
+mod carriers;
+mod header;
+mod heaps;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::ENVIRONMENT;
+
+/// Nothing in these tests takes longer, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Set in the second process.
+const AGAIN: &str = "PENSTOCK_TEST_UCX";
+
+/// What UCX may use: each of these in turn.
+const TRANSPORTS: [&str; 2] = ["tcp", "posix"];
+
+/// Whether this is the process in which the test is to be done. Else it is done now, in one that has these variables and no others of
+/// UCX's.
+fn is_prepared(test: &str, variables: &[(&str, &str)]) -> bool {
+    if std::env::var_os(AGAIN).is_some() {
+        return true;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("ucx::tests::{test}"), "--nocapture"]).env(AGAIN, "1");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("UCX_")) {
+        command.env_remove(name);
+    }
+    let done = command.envs(variables.iter().copied()).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    eprint!("{said}");
+    assert!(done.status.success(), "{test} with {variables:?}: {said}");
+    assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"), "{test} is no test");
+    false
+}
+
+/// The same, for each of the transports; in the second process `false` where UCX is not installed.
+fn with_ucx(test: &str) -> bool {
+    if std::env::var_os(AGAIN).is_none() {
+        for transport in TRANSPORTS {
+            let device = if transport == "tcp" { "lo" } else { "all" };
+            let ours = [("UCX_TLS", transport), ("UCX_NET_DEVICES", device)];
+            let variables: Vec<_> = ENVIRONMENT.iter().copied().chain(ours).collect();
+            is_prepared(test, &variables);
+        }
+        return false;
+    }
+    match super::open() {
+        Ok(()) => true,
+        Err(why) => {
+            eprintln!("SKIPPED {test}: {why}");
+            false
+        }
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} does not happen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,52 @@
+//! UCX, where it is built in.
+
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use penstock_ggas::ucx::{self, ENVIRONMENT};
+use penstock_ggas::{Heap, Over};
+
+/// Whether members can have it. Asked of a process of its own: UCX wants its variables before a process begins.
+pub fn is_here() -> bool {
+    static HERE: OnceLock<bool> = OnceLock::new();
+    *HERE.get_or_init(|| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        prepare(&mut command, "tcp");
+        command.args(["--exact", "ucx::opens_where_it_is_asked_for", "--nocapture"]);
+        let asked = command.env("GGAS_TEST_ASKS_UCX", "1").output().unwrap();
+        if !asked.status.success() {
+            eprintln!("SKIPPED: heaps over UCX: {}", String::from_utf8_lossy(&asked.stderr));
+        }
+        asked.status.success()
+    })
+}
+
+/// What [`is_here`] asks; nothing by itself.
+#[test]
+fn opens_where_it_is_asked_for() {
+    if std::env::var_os("GGAS_TEST_ASKS_UCX").is_some()
+        && let Err(why) = ucx::open()
+    {
+        eprintln!("{why}");
+        std::process::exit(1);
+    }
+}
+
+/// For a member.
+pub fn prepare(command: &mut Command, transports: &str) {
+    command.envs(ENVIRONMENT.iter().copied());
+    command.env("UCX_TLS", transports).env("UCX_NET_DEVICES", if transports == "tcp" { "lo" } else { "all" });
+}
+
+/// Has a heap use it.
+pub fn offer(heap: &Arc<Heap>) {
+    heap.offer_ucx();
+}
+
+/// That it does, for all other members.
+pub fn check(heap: &Arc<Heap>, transports: &str) {
+    let plan = heap.plan();
+    for member in plan.members.iter().filter(|member| **member != plan.me) {
+        assert_eq!(heap.over(*member), Some(Over::Ucx(transports.to_owned())));
+    }
+}
