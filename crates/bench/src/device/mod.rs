@@ -188,7 +188,7 @@ impl Ring {
         let to_other = paths.first().and_then(|row| row.get(1)).map_or_else(String::new, ToString::to_string);
         let nodes_of = |pe: usize| self.seats.get(pe).map(|seat| seat.device.node());
         if nodes_of(0) == nodes_of(1) {
-            return format!("{} in one worker", to_other);
+            return format!("{to_other} in one worker");
         }
         let address = self.pool.nodes().first().map(|node| node.address().to_string()).unwrap_or_default();
         let transport = if address.starts_with("tcp:") { "TCP" } else { "Unix sockets" };
