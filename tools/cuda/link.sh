@@ -7,7 +7,7 @@
 #
 #   libcudart.so.12, libcudart.so.13   NVIDIA's names and symbol versions, of libpenstock_cudart.a and the lists of symbols beside this script
 #   libcuda.so.1, libnvidia-ml.so.1    libpenstock_cuda.so and libpenstock_nvml.so under the names that programs ask for
-#   libpenstock_cudapatch.so           for programs with the runtime inside, of libpenstock_cuda_patch.a
+#   libpenstock_cudapatch.so           for programs with the runtime inside or NVRTC, of libpenstock_cuda_patch.a
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:?usage: link.sh FOLDER [PART...]}
@@ -51,7 +51,7 @@ runtime() {
 patch() {
     local name=libpenstock_cudapatch.so archive=$folder/libpenstock_cuda_patch.a
     fresh "$out/$name" "$archive" "$here/patch.c" "$here/link.sh" && return 0
-    echo '{ global: dlopen; local: *; };' >"$work/patch.map"
+    echo '{ global: dlopen; nvrtcGetCUBIN; nvrtcGetCUBINSize; local: *; };' >"$work/patch.map"
     "$cc" -O2 -fPIC -c -o "$work/patch.o" "$here/patch.c"
     "$cc" "${options[@]}" -Wl,-soname,"$name" -Wl,--version-script,"$work/patch.map" -o "$work/$name" \
         "$work/patch.o" "$archive" "${system[@]}"

@@ -4,6 +4,8 @@
 //! still in the program's symbol table, unless that was stripped. So a small library, loaded before the program runs (`LD_PRELOAD`), has each
 //! of these functions begin with a jump to the function of the same name in Penstock's `libcudart.so` of the program's version.
 //!
+//! The same library has NVRTC give a program that asks it for machine code the PTX that this was made of (`tools/cuda/patch.c`).
+//!
 //! * [`program`]: what a program has inside, found in its file alone; `penstock run` asks it, too;
 //! * [`redirect`]: the jumps;
 //! * [`loaded`]: libraries with a runtime inside, loaded later.

@@ -34,6 +34,9 @@ const NOT_13: [&str; 5] = [
     "cudaLaunchCooperativeKernelMultiDevice",
 ];
 
+/// The function of NVRTC, CUDA's compiler as a library, that gives machine code.
+const MACHINE_CODE: &str = "nvrtcGetCUBIN";
+
 /// What a program has of CUDA's runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Runtime {
@@ -59,6 +62,13 @@ pub enum Runtime {
 /// What the program in a file has inside; [`Runtime::Elsewhere`] if it cannot be read or is no program.
 pub fn inspect(path: &Path) -> Runtime {
     std::fs::File::open(path).ok().and_then(Elf::read).map_or(Runtime::Elsewhere, |elf| runtime(&elf))
+}
+
+/// Whether the program in a file is linked with NVRTC and asks it for machine code: the preloaded library gives it PTX.
+pub fn wants_machine_code(path: &Path) -> bool {
+    let elf = std::fs::File::open(path).ok().and_then(Elf::read);
+    let wanted = |symbol: &Symbol| symbol.is_wanted && symbol.name == MACHINE_CODE;
+    elf.is_some_and(|elf| elf.dynamic_symbols().iter().any(wanted))
 }
 
 /// What a program has inside.

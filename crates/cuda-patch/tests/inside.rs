@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use penstock_cuda_patch::program::{Runtime, inspect};
+use penstock_cuda_patch::program::{Runtime, inspect, wants_machine_code};
 
 /// Each function says where it is; `early` is what the program's constructor saw.
 const PROGRAM: &str = r#"
@@ -262,4 +262,43 @@ fn what_several_load_at_the_same_time_is_redirected_once() {
         let said = run(Command::new(&threads).args(&modules).env("LD_PRELOAD", &patch));
         assert_eq!(said, "2 1121003\n".repeat(modules.len()));
     }
+}
+
+/// In the place of NVRTC: program 1 has PTX, program 2 machine code alone.
+const COMPILER: &str = r#"
+#include <string.h>
+typedef unsigned long size;
+int nvrtcGetPTXSize(void *program, size *bytes) { if (program != (void *)1) return 5; *bytes = 6; return 0; }
+int nvrtcGetPTX(void *program, char *code) { strcpy(code, ".ptx."); return program != (void *)1; }
+int nvrtcGetCUBINSize(void *program, size *bytes) { *bytes = 9; return program == 0; }
+int nvrtcGetCUBIN(void *program, char *code) { strcpy(code, "machine!"); return program == 0; }
+"#;
+
+const COMPILES: &str = r#"
+#include <stdio.h>
+typedef unsigned long size;
+int nvrtcGetCUBINSize(void *, size *);
+int nvrtcGetCUBIN(void *, char *);
+int main(void) {
+    for (size program = 0; program < 3; program++) {
+        size bytes = 0;
+        char code[16] = "";
+        int first = nvrtcGetCUBINSize((void *)program, &bytes), second = nvrtcGetCUBIN((void *)program, code);
+        printf("%d %d %lu %s\n", first, second, bytes, code);
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn who_asks_the_compiler_for_machine_code_gets_ptx_where_there_is_some() {
+    let (compiler, program) = (folder().join("libnvrtc.so.13"), folder().join("compiles"));
+    fs::write(folder().join("compiler.c"), COMPILER).unwrap();
+    fs::write(folder().join("compiles.c"), COMPILES).unwrap();
+    run(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&compiler).arg(folder().join("compiler.c")));
+    let path = format!("-Wl,-rpath,{}", folder().display());
+    run(Command::new("cc").arg("-o").arg(&program).arg(folder().join("compiles.c")).arg(&compiler).arg(path));
+    assert!(wants_machine_code(&program) && !wants_machine_code(Path::new("/bin/true")));
+    assert_eq!(run(&mut Command::new(&program)), "1 1 9 machine!\n0 0 9 machine!\n0 0 9 machine!\n");
+    assert_eq!(preloaded(&program), "1 1 9 machine!\n0 0 6 .ptx.\n0 0 9 machine!\n");
 }

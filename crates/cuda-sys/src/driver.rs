@@ -38,6 +38,8 @@ handles! {
     CUgraphNode -> CUgraphNode_st, CUgraphExec -> CUgraphExec_st, CUuserObject -> CUuserObject_st,
 }
 pub type CUtexObject = u64;
+/// A surface object.
+pub type CUsurfObject = u64;
 
 /// A stream handle with a meaning of its own: the legacy default stream.
 pub const CU_STREAM_LEGACY: usize = 1;

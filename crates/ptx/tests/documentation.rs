@@ -7,12 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use penstock_ptx::forms;
-use penstock_ptx::ir::Opcode;
 
 const BEGINNING: &str = include_str!("documentation/beginning.md");
-
-/// Forms that are read and then refused: `what_is_not_translated_is_refused` of the conformance tests.
-const REFUSED: [Opcode; 3] = [Opcode::Tld4, Opcode::Suld, Opcode::Sust];
 
 #[test]
 fn the_table_of_instructions_is_up_to_date() {
@@ -36,8 +32,7 @@ fn document() -> String {
     }
     text.push_str("\n| form | |\n|---|---|\n");
     for row in forms::table() {
-        let refused = if REFUSED.contains(&row.opcode) { " *Refused.*" } else { "" };
-        writeln!(text, "| `{}` | {}{refused} |", cell(&row.syntax()), cell(row.doc)).expect("a string");
+        writeln!(text, "| `{}` | {} |", cell(&row.syntax()), cell(row.doc)).expect("a string");
     }
     text
 }

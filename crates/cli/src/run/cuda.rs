@@ -1,12 +1,12 @@
 //! How a CUDA program finds the pool: the folder of CUDA's libraries comes first where the loader looks, and a program with the runtime
-//! inside has it replaced when it is loaded.
+//! inside has it replaced when it is loaded. One that asks NVRTC for machine code gets PTX in its place.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use penstock_cuda_patch::program::{Runtime, inspect};
+use penstock_cuda_patch::program::{Runtime, inspect, wants_machine_code};
 
 /// The folder, beside the library of OpenCL.
 const FOLDER: &str = "cuda";
@@ -33,21 +33,23 @@ pub fn show(command: &mut Command, opencl: &Path) {
     command.env(LIBRARY_PATH, before(&folder, env::var_os(LIBRARY_PATH).as_deref()));
     let Some(program) = find(command.get_program(), env::var_os("PATH").as_deref()) else { return };
     match inspect(&program) {
-        Runtime::Elsewhere => {}
-        Runtime::Inside { .. } => {
-            let patch = folder.join(PATCH);
-            if patch.is_file() {
-                command.env(PRELOAD, before(&patch, env::var_os(PRELOAD).as_deref()));
-            } else {
-                eprintln!(
-                    "penstock: {}: {PATCH} is not there to replace the CUDA runtime inside",
-                    program.display()
-                );
-            }
+        Runtime::Elsewhere if wants_machine_code(&program) => {
+            preload(command, &folder, &program, "to have NVRTC give it PTX");
         }
+        Runtime::Elsewhere => {}
+        Runtime::Inside { .. } => preload(command, &folder, &program, "to replace the CUDA runtime inside"),
         Runtime::Stripped => refuse(&program, "no names of its functions (it was stripped)"),
         Runtime::Unknown => refuse(&program, "of a version that cannot be told"),
         Runtime::OtherMachine => refuse(&program, "for a processor on which it cannot be replaced"),
+    }
+}
+
+fn preload(command: &mut Command, folder: &Path, program: &Path, why: &str) {
+    let patch = folder.join(PATCH);
+    if patch.is_file() {
+        command.env(PRELOAD, before(&patch, env::var_os(PRELOAD).as_deref()));
+    } else {
+        eprintln!("penstock: {}: {PATCH} is not there {why}", program.display());
     }
 }
 

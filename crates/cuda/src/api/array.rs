@@ -33,7 +33,7 @@ cu_entry! {
         // SAFETY: the program's place.
         unsafe { create(result, &descriptor) }
     }
-    /// `cuArray3DCreate`: without layers, cubes and surfaces.
+    /// `cuArray3DCreate`.
     fn cuArray3DCreate_v2(result: *mut CUarray, descriptor: *const CUDA_ARRAY3D_DESCRIPTOR) {
         // SAFETY: the program's description and place.
         unsafe { create(result, &load(descriptor)?) }

@@ -181,6 +181,7 @@ served! {
         cuStreamGetDevice, cuStreamGetDevice_ptsz,
     }
     in texture {
+        cuSurfObjectCreate, cuSurfObjectDestroy, cuSurfObjectGetResourceDesc,
         cuTexObjectCreate, cuTexObjectDestroy, cuTexObjectGetResourceDesc, cuTexObjectGetTextureDesc,
     }
 }

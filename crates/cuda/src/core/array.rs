@@ -7,7 +7,7 @@ use penstock_cuda_sys::driver::*;
 use super::arena::Block;
 use super::context::Context;
 use super::device::Device;
-use crate::edge::{CuResult, Object, forget, new_number, publish};
+use crate::edge::{CuResult, Object, forget, new_number, publish, require};
 
 /// Rows begin at multiples of this: the texture pitch alignment that the devices report.
 const ROW_BYTES: u64 = 32;
@@ -50,14 +50,29 @@ pub(crate) fn channel_bytes(format: u32) -> Option<u64> {
     }
 }
 
+/// What layers and the faces of cubes need: both are slices of the array.
+fn check_flags(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> CuResult {
+    const SERVED: u32 =
+        CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER;
+    /// Faces of a cube.
+    const FACES: usize = 6;
+    let has = |flag: u32| descriptor.Flags & flag != 0;
+    require(descriptor.Flags & !SERVED == 0, CUDA_ERROR_NOT_SUPPORTED)?;
+    let (width, height, depth) = (descriptor.Width, descriptor.Height, descriptor.Depth);
+    require(!has(CUDA_ARRAY3D_LAYERED) || depth > 0, CUDA_ERROR_INVALID_VALUE)?;
+    if has(CUDA_ARRAY3D_CUBEMAP) {
+        // "Width must be equal to Height, and Depth must be six", or a multiple of it where there are layers.
+        let whole = if has(CUDA_ARRAY3D_LAYERED) { depth.is_multiple_of(FACES) } else { depth == FACES };
+        require(width == height && whole, CUDA_ERROR_INVALID_VALUE)?;
+    }
+    Ok(())
+}
+
 impl Array {
     /// `cuArray3DCreate`.
     pub(crate) fn create(context: &Context, descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> CuResult<Arc<Self>> {
         context.check()?;
-        if descriptor.Flags & !CUDA_ARRAY3D_TEXTURE_GATHER != 0 {
-            // Layers, cubes and surfaces.
-            return Err(CUDA_ERROR_NOT_SUPPORTED);
-        }
+        check_flags(descriptor)?;
         if descriptor.Width == 0 || ![1, 2, 4].contains(&descriptor.NumChannels) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }

@@ -1,4 +1,4 @@
-//! Texture objects: a descriptor on the device, which the translated code samples by.
+//! Texture and surface objects: a descriptor on the device, which the translated code goes by.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,13 +9,21 @@ use super::arena::Block;
 use super::array::{Array, channel_bytes};
 use super::context::Context;
 use super::device::Device;
-use crate::edge::{CuResult, Object};
+use crate::edge::{CuResult, Object, require};
 
 /// Bytes of a descriptor. The layout is that of the translated code.
 const DESCRIPTOR_BYTES: usize = 64;
 
-/// A texture object, by the address of its descriptor, which is its handle.
+/// Which of both an object is. Their descriptors are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Texture,
+    Surface,
+}
+
+/// An object, by the address of its descriptor, which is its handle.
 struct Texture {
+    kind: Kind,
     /// The number of its context.
     context: u64,
     device: Arc<Device>,
@@ -131,12 +139,38 @@ pub(crate) fn create(
     if texture.filterMode > 1 || texture.addressMode.iter().any(|mode| *mode > 3) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
+    keep(context, Kind::Texture, resource, texture)
+}
+
+/// `cuSurfObjectCreate`.
+pub(crate) fn create_surface(
+    context: &Arc<Context>,
+    resource: &CUDA_RESOURCE_DESC,
+) -> CuResult<CUsurfObject> {
+    context.check()?;
+    if context.device.is_native {
+        return Err(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    // "Currently, the only type of resource supported is a CUDA array", one that was "created with CUDA_ARRAY3D_SURFACE_LDST".
+    require(resource.resType == CU_RESOURCE_TYPE_ARRAY, CUDA_ERROR_INVALID_VALUE)?;
+    let array = Array::of_number(resource.res.handle)?;
+    require(array.descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST != 0, CUDA_ERROR_INVALID_VALUE)?;
+    keep(context, Kind::Surface, resource, &CUDA_TEXTURE_DESC::default())
+}
+
+fn keep(
+    context: &Arc<Context>,
+    kind: Kind,
+    resource: &CUDA_RESOURCE_DESC,
+    texture: &CUDA_TEXTURE_DESC,
+) -> CuResult<u64> {
     let device = &context.device;
     let bytes = descriptor(&pixels(resource)?, texture)?;
     let block = device.allocate_block(DESCRIPTOR_BYTES as u64, context.number())?;
     // Beside all streams: nobody uses this memory yet.
     context.write_aside(block.address, &bytes)?;
     let made = Texture {
+        kind,
         context: context.number(),
         device: device.clone(),
         block,
@@ -147,21 +181,24 @@ pub(crate) fn create(
     Ok(block.address)
 }
 
-/// `cuTexObjectDestroy`.
-pub(crate) fn destroy(object: CUtexObject) -> CuResult {
-    let texture = textures().remove(&object).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+/// `cuTexObjectDestroy` and `cuSurfObjectDestroy`.
+pub(crate) fn destroy(object: u64, kind: Kind) -> CuResult {
+    let mut all = textures();
+    require(all.get(&object).is_some_and(|it| it.kind == kind), CUDA_ERROR_INVALID_VALUE)?;
+    let texture = all.remove(&object).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    drop(all);
     texture.device.release_block(texture.block, texture.device.busy())
 }
 
-/// Forgets all texture objects of a context that has ended. Their memory goes with the context's.
+/// Forgets all objects of a context that has ended. Their memory goes with the context's.
 pub(crate) fn forget_of(context: u64) {
     textures().retain(|_, texture| texture.context != context);
 }
 
-/// What a texture object was made of.
-pub(crate) fn made_of(object: CUtexObject) -> CuResult<(CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC)> {
+/// What an object was made of.
+pub(crate) fn made_of(object: u64, kind: Kind) -> CuResult<(CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC)> {
     let textures = textures();
-    let texture = textures.get(&object).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let texture = textures.get(&object).filter(|it| it.kind == kind).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     Ok((texture.resource, texture.texture))
 }
 

@@ -132,8 +132,8 @@ impl Writer<'_> {
             return false;
         }
         match what.opcode {
-            Opcode::St | Opcode::Atom | Opcode::Red | Opcode::CpAsync | Opcode::Call => true,
-            Opcode::Ld | Opcode::Ldu | Opcode::Tex | Opcode::Txq => {
+            Opcode::St | Opcode::Sust | Opcode::Atom | Opcode::Red | Opcode::CpAsync | Opcode::Call => true,
+            Opcode::Ld | Opcode::Ldu | Opcode::Tex | Opcode::Tld4 | Opcode::Txq | Opcode::Suld => {
                 let mut uniform = self.uniform.instruction(what, self.flow.block_of[self.at]);
                 flow::written(what, &mut |id| uniform &= self.uniform.register(id));
                 what.modifiers.space != Some(Space::Param) && !uniform

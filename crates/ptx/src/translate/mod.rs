@@ -29,8 +29,8 @@
 //! PTX asks for. Directed rounding of `f64` is exact unless an intermediate result is denormal. A shift or product
 //! by a constant that makes the address of a shared variable is taken not to lose bits, and sums of such not to overflow.
 //! A thread that fails and that others wait for goes on without touching memory (`ending`).
-//! Atomics on generic addresses are on global or shared memory. Mip levels are taken for the only one that there is; surfaces,
-//! cube textures and `tld4` are refused. A thread that waits in a loop for another one of its block waits for ever, unless a barrier lets
+//! Atomics on generic addresses are on global or shared memory. Mip levels are taken for the only one that there is; faces of
+//! cube textures end at their edges. A thread that waits in a loop for another one of its block waits for ever, unless a barrier lets
 //! the other come: work-items may run one after the other. Code that relies on the lanes of a warp running in step, as was allowed before
 //! `sm_70`, is translated as it stands. docs/ptx.md says all this to users.
 

@@ -193,6 +193,8 @@ fn own_result(instruction: &Instruction) -> bool {
         | Opcode::Redux
         | Opcode::Elect
         | Opcode::Call => true,
+        // Other threads may write the surface meanwhile.
+        Opcode::Suld => true,
         // They read the carry flag, which is not looked at.
         Opcode::Addc | Opcode::Subc | Opcode::Madc => true,
         Opcode::Ld | Opcode::Ldu => {

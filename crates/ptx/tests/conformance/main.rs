@@ -82,11 +82,7 @@ const TRIED_ELSEWHERE: &[(&str, &[Opcode])] = &[
         "nothing to compare: hints, and waiting that is not needed",
         &[Opcode::Hint, Opcode::Brkpt, Opcode::Nanosleep, Opcode::Fence, Opcode::CpAsyncFence],
     ),
-    ("tests/translate", &[Opcode::Tex, Opcode::Txq]),
-    (
-        "read, but not translated: see `what_is_not_translated_is_refused`",
-        &[Opcode::Tld4, Opcode::Suld, Opcode::Sust],
-    ),
+    ("tests/translate", &[Opcode::Tex, Opcode::Tld4, Opcode::Txq, Opcode::Suld, Opcode::Sust]),
 ];
 
 #[test]
@@ -118,9 +114,8 @@ fn what_is_not_translated_is_refused() {
         ..Options::default()
     };
     for line in [
-        "tld4.r.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%a, {%f1, %f2}];",
-        "suld.b.2d.b32.trap {%r1}, [%a, {%r1, %r2}];",
-        "sust.b.2d.b32.trap [%a, {%r1, %r2}], {%r1};",
+        "tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%a, %a, {%f1, %f2}];",
+        "tld4.r.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%a, %a, {%f1, %f2}];",
     ] {
         let text = format!(
             ".version 9.0\n.target sm_75\n.entry k() {{\n.reg .b64 %a; .reg .f32 %f<5>; .reg .b32 %r<3>;\n{line}\nret; }}"

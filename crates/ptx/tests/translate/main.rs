@@ -12,6 +12,7 @@ mod flow;
 mod memory;
 mod params;
 mod printf;
+mod surface;
 mod texture;
 mod warps;
 

@@ -84,15 +84,11 @@ float ps_tex_scaled(__global const uchar *d, uint mode, float x, int n) {
     }
     return isnan(x) ? 0.0f : clamp(x, -1.0f, (float)n + 1.0f);
 }
-//@ ps_tex_sampled
-uint4 ps_tex_sampled(__global const uchar *d, __global const uchar *t, uint dimensions, float x, float y, float z, uint layer) {
-    int nx = (int)ps_tex_word(d, 16), ny = (int)max(ps_tex_word(d, 20), 1u), nz = (int)max(ps_tex_word(d, 56), 1u);
-    if (nx <= 0) return (uint4)(0u);
-    uint mx = ps_tex_mode(d, 0u), my = ps_tex_mode(d, 1u), mz = ps_tex_mode(d, 2u);
-    int top = (int)min(layer, (uint)nz - 1u);
-    x = ps_tex_scaled(d, mx, x, nx);
-    y = dimensions > 1u ? ps_tex_scaled(d, my, y, ny) : 0.0f;
-    z = dimensions > 2u ? ps_tex_scaled(d, mz, z, nz) : 0.0f;
+//@ ps_tex_filtered
+// At coordinates in units of texels: the texel there, or what lies between its neighbours. All arguments are scalars: Intel's compiler mixed up
+// the lanes of vectors of three.
+uint4 ps_tex_filtered(__global const uchar *d, __global const uchar *t, uint dimensions, int nx, int ny, int nz, uint mx, uint my, uint mz, float x, float y, float z,
+    int top) {
     if (ps_tex_word(d, 40) == 0u) {
         int iz = dimensions > 2u ? ps_tex_index(mz, (int)floor(z), nz) : top;
         return ps_tex_texel(d, t, ps_tex_index(mx, (int)floor(x), nx), dimensions > 1u ? ps_tex_index(my, (int)floor(y), ny) : 0, iz);
@@ -114,6 +110,51 @@ uint4 ps_tex_sampled(__global const uchar *d, __global const uchar *t, uint dime
             }
     return as_uint4(sum);
 }
+//@ ps_tex_sampled
+uint4 ps_tex_sampled(__global const uchar *d, __global const uchar *t, uint dimensions, float x, float y, float z, uint layer) {
+    int nx = (int)ps_tex_word(d, 16), ny = (int)max(ps_tex_word(d, 20), 1u), nz = (int)max(ps_tex_word(d, 56), 1u);
+    if (nx <= 0) return (uint4)(0u);
+    uint mx = ps_tex_mode(d, 0u), my = ps_tex_mode(d, 1u), mz = ps_tex_mode(d, 2u);
+    x = ps_tex_scaled(d, mx, x, nx);
+    y = dimensions > 1u ? ps_tex_scaled(d, my, y, ny) : 0.0f;
+    z = dimensions > 2u ? ps_tex_scaled(d, mz, z, nz) : 0.0f;
+    return ps_tex_filtered(d, t, dimensions, nx, ny, nz, mx, my, mz, x, y, z, (int)min(layer, (uint)nz - 1u));
+}
+//@ ps_tex_cube
+// A direction: the axis along which it goes the farthest chooses the face, the others the place there. A face ends at its edges.
+uint4 ps_tex_cube(__global const uchar *d, __global const uchar *t, float x, float y, float z, uint layer) {
+    int n = (int)ps_tex_word(d, 16), nz = (int)max(ps_tex_word(d, 56), 1u);
+    if (n <= 0) return (uint4)(0u);
+    float ax = fabs(x), ay = fabs(y), az = fabs(z), longest, u, v;
+    uint face;
+    if (ax >= ay && ax >= az) { face = x < 0.0f ? 1u : 0u; longest = ax; u = x < 0.0f ? z : -z; v = -y; }
+    else if (ay >= az) { face = y < 0.0f ? 3u : 2u; longest = ay; u = x; v = y < 0.0f ? -z : z; }
+    else { face = z < 0.0f ? 5u : 4u; longest = az; u = z < 0.0f ? -x : x; v = -y; }
+    u = (u / longest + 1.0f) / 2.0f * (float)n;
+    v = (v / longest + 1.0f) / 2.0f * (float)n;
+    u = isnan(u) ? 0.0f : clamp(u, 0.0f, (float)n);
+    v = isnan(v) ? 0.0f : clamp(v, 0.0f, (float)n);
+    int top = (int)min(min(layer, 0xffffffu) * 6u + face, (uint)nz - 1u);
+    return ps_tex_filtered(d, t, 2u, n, n, nz, 1u, 1u, 1u, u, v, 0.0f, top);
+}
+//@ ps_tex_gathered
+// One channel of the four texels that a filter would use: the lower row from the left, then the upper one from the right.
+uint4 ps_tex_gathered(__global const uchar *d, __global const uchar *t, uint channel, float x, float y, uint layer) {
+    int nx = (int)ps_tex_word(d, 16), ny = (int)max(ps_tex_word(d, 20), 1u), nz = (int)max(ps_tex_word(d, 56), 1u);
+    if (nx <= 0) return (uint4)(0u);
+    uint mx = ps_tex_mode(d, 0u), my = ps_tex_mode(d, 1u);
+    int i = (int)floor(ps_tex_scaled(d, mx, x, nx) - 0.5f), j = (int)floor(ps_tex_scaled(d, my, y, ny) - 0.5f);
+    int left = ps_tex_index(mx, i, nx), right = ps_tex_index(mx, i + 1, nx);
+    int upper = ps_tex_index(my, j, ny), lower = ps_tex_index(my, j + 1, ny), top = (int)min(layer, (uint)nz - 1u);
+    uint4 texels[4];
+    texels[0] = ps_tex_texel(d, t, left, lower, top);
+    texels[1] = ps_tex_texel(d, t, right, lower, top);
+    texels[2] = ps_tex_texel(d, t, right, upper, top);
+    texels[3] = ps_tex_texel(d, t, left, upper, top);
+    uint one[4];
+    for (int k = 0; k < 4; k++) one[k] = channel == 0u ? texels[k].x : channel == 1u ? texels[k].y : channel == 2u ? texels[k].z : texels[k].w;
+    return (uint4)(one[0], one[1], one[2], one[3]);
+}
 //@ ps_tex_fetched
 // Whole coordinates, no filter. Beyond the end of one dimension is zero, as of linear memory.
 uint4 ps_tex_fetched(__global const uchar *d, __global const uchar *t, uint dimensions, int x, int y, int z, uint layer) {
@@ -123,4 +164,19 @@ uint4 ps_tex_fetched(__global const uchar *d, __global const uchar *t, uint dime
     int iy = dimensions > 1u ? ps_tex_index(my, y, ny) : 0;
     int iz = dimensions > 2u ? ps_tex_index(mz, z, nz) : (int)min(layer, (uint)nz - 1u);
     return ps_tex_texel(d, t, ps_tex_index(mx, x, nx), iy, iz);
+}
+//@ ps_surface
+// The place of `bytes` bytes, from byte `x` of a row on; null where the surface has none. Clamped, it has them everywhere: those at its edge.
+__global uchar *ps_surface(__global const uchar *d, __global uchar *t, int x, int y, int z, uint bytes, uint clamps) {
+    uint type = ps_tex_word(d, 24), texel = (type < 2u ? 1u : type < 4u || type == 6u ? 2u : 4u) * ps_tex_word(d, 28);
+    ulong row = (ulong)ps_tex_word(d, 16) * texel, rows = max(ps_tex_word(d, 20), 1u), slices = max(ps_tex_word(d, 56), 1u);
+    if (row < bytes) return 0;
+    if (clamps != 0u) {
+        x = (int)clamp((long)x, 0L, (long)(row - bytes)) & ~(int)(bytes - 1u);
+        y = (int)clamp((long)y, 0L, (long)rows - 1);
+        z = (int)clamp((long)z, 0L, (long)slices - 1);
+    }
+    bool inside = x >= 0 && (ulong)x + bytes <= row && y >= 0 && (ulong)y < rows && z >= 0 && (ulong)z < slices;
+    if (!inside || ((uint)x & (bytes - 1u)) != 0u) return 0;
+    return t + ((ulong)z * rows + (ulong)y) * *(__global const a_ulong *)(d + 8) + (ulong)x;
 }
