@@ -1,6 +1,7 @@
 /* Command queues: properties, order, barriers, markers, flush and finish. */
 #include "harness.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 TEST(info) {
@@ -158,6 +159,44 @@ TEST(out_of_order_passes_a_held_command) {
     OK(clReleaseMemObject(a));
     OK(clReleaseMemObject(b));
     OK(clReleaseCommandQueue(own));
+}
+
+static void *open_later(void *gate) {
+    usleep(100000);
+    return clSetUserEventStatus(gate, CL_COMPLETE) == CL_SUCCESS ? gate : NULL;
+}
+
+/* A blocking write may return before its queue has come to it, but drivers return when the bytes are in the buffer, and programs rely on it:
+ * other queues see them without an event. */
+TEST(what_a_blocking_write_has_written_is_seen_by_other_queues) {
+    cl_command_queue other = make_queue(context, device, 0), unordered = out_of_order();
+    unsigned char bytes[2][4096], back[4096];
+    cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, sizeof back, NULL), copy = make_buffer(context, CL_MEM_READ_WRITE, sizeof back, NULL);
+    for (unsigned round = 0; round < 4; round++) {
+        cl_command_queue writer = round % 2 ? unordered : queue, reader = round < 2 ? other : unordered;
+        cl_int code;
+        cl_event gate = clCreateUserEvent(context, &code), written = NULL;
+        pthread_t opener;
+        void *opened = NULL;
+        OK(code);
+        for (unsigned half = 0; half < 2; half++) pattern(bytes[half], sizeof back, 10 * round + half + 1);
+        OK(clEnqueueWriteBuffer(queue, mem, CL_TRUE, 0, sizeof back, bytes[0], 0, NULL, NULL));
+        OK(clFinish(queue));
+        CHECK(pthread_create(&opener, NULL, open_later, gate) == 0);
+        OK(clEnqueueWriteBuffer(writer, mem, CL_TRUE, 0, sizeof back, bytes[1], 1, &gate, round == 3 ? &written : NULL));
+        OK(clEnqueueCopyBuffer(reader, mem, copy, 0, 0, sizeof back, 0, NULL, NULL));
+        OK(clEnqueueReadBuffer(other, mem, CL_TRUE, 0, sizeof back, back, 0, NULL, NULL));
+        CHECK(same_pattern(back, sizeof back, 10 * round + 2));
+        OK(clFinish(reader));
+        CHECK(read_pattern(other, copy, sizeof back, 10 * round + 2));
+        CHECK(pthread_join(opener, &opened) == 0 && opened);
+        if (written) OK(clReleaseEvent(written));
+        OK(clReleaseEvent(gate));
+    }
+    OK(clReleaseMemObject(mem));
+    OK(clReleaseMemObject(copy));
+    OK(clReleaseCommandQueue(other));
+    OK(clReleaseCommandQueue(unordered));
 }
 
 TEST(barrier_orders_an_out_of_order_queue) {

@@ -28,8 +28,28 @@ impl Issue {
 }
 
 impl Queue {
-    /// Sends a command: makes what it uses current, translates its wait list, makes its event, calls `send`.
+    /// Sends a command, behind the blocking writes of other queues: makes what it uses current, translates its wait list, makes its event,
+    /// calls `send`.
     pub(crate) fn command(
+        &self,
+        uses: &[Use<'_>],
+        waits: &[Event],
+        want: Want,
+        target: Option<Box<dyn Target>>,
+        send: impl FnOnce(&Session, &Issue) -> Result<()>,
+    ) -> Result<Option<Event>> {
+        let mut unsettled = self.context().unsettled().before(self.id());
+        if unsettled.is_empty() {
+            return self.command_alone(uses, waits, want, target, send);
+        }
+        // That one of them has failed is no failure of this one.
+        let is_lost = |event: &Event| event.id_for(self.session()).is_err();
+        unsettled.retain(|event| !is_lost(event));
+        self.command_alone(uses, &[waits, &unsettled].concat(), want, target, send)
+    }
+
+    /// As [`Queue::command`], for one that waits for its own queue and its list alone.
+    pub(crate) fn command_alone(
         &self,
         uses: &[Use<'_>],
         waits: &[Event],
@@ -63,7 +83,9 @@ impl Queue {
         // Segments of one object have the same transfers.
         ids.sort_unstable_by_key(|id| id.get());
         ids.dedup();
-        let wanted = want == Want::Event || target.is_some() || (spans && !uses.is_empty());
+        let concerns_others = want == Want::Settled && self.context().unsettled().concerns_others();
+        let wanted =
+            want == Want::Event || concerns_others || target.is_some() || (spans && !uses.is_empty());
         let mut issued = self.progress().issue();
         *issued += 1;
         let serial = *issued;

@@ -11,12 +11,14 @@ use crate::error::Result;
 use crate::event::Event;
 use crate::pool::Device;
 use crate::session::Session;
+use crate::unsettled::Unsettled;
 
 /// A set of devices that share memory objects, programs and events.
 pub struct Context {
     places: Vec<Place>,
     /// Collective launches of heaps that may still run: one after the other, because each must have its devices to itself.
     collective: Mutex<Vec<(Id<kind::Queue>, Event)>>,
+    unsettled: Unsettled,
 }
 
 /// A platform of a node, with those of the context's devices that belong to it: one context of a driver. Memory is shared
@@ -59,7 +61,12 @@ impl Context {
         {
             peers.link(&sessions);
         }
-        Ok(Arc::new(Self { places, collective: Mutex::default() }))
+        Ok(Arc::new(Self { places, collective: Mutex::default(), unsettled: Unsettled::default() }))
+    }
+
+    /// Blocking writes that their queues have not come to.
+    pub(crate) fn unsettled(&self) -> &Unsettled {
+        &self.unsettled
     }
 
     /// Its places.

@@ -33,6 +33,7 @@ mod residency;
 mod select;
 mod session;
 mod transfer;
+mod unsettled;
 
 pub use context::{Context, Place};
 pub use error::Error;

@@ -29,6 +29,8 @@ pub enum Want {
     Nothing,
     /// It did.
     Event,
+    /// It did not, and expects what the command does to be done when the call returns: [`Queue::settle`].
+    Settled,
 }
 
 /// How a command uses a memory object.
@@ -133,6 +135,7 @@ impl Queue {
         };
         place.session.send(&call, &[], &[])?;
         let in_order = properties & OUT_OF_ORDER == 0;
+        context.unsettled().join();
         Ok(Arc::new(Self {
             id,
             context: context.clone(),
@@ -359,7 +362,17 @@ impl Queue {
         if self.place_now(memory, waits, want).is_some() {
             Ok(ended(want))
         } else {
-            self.marker(None, waits, Want::Event)
+            let unsettled = self.context.unsettled().before(self.id);
+            self.marker(None, &[waits, &unsettled].concat(), Want::Event)
+        }
+    }
+
+    /// What the command of this event does counts as done, as after a blocking write: later commands of the context's other queues wait
+    /// for it.
+    pub fn settle(&self, event: &Event) {
+        let unsettled = self.context.unsettled();
+        if unsettled.concerns_others() && event.known_status().is_none() {
+            unsettled.note(self.id, self.in_order, event);
         }
     }
 
@@ -368,8 +381,9 @@ impl Queue {
     fn place_now<'a>(&self, memory: &'a Memory, waits: &[Event], want: Want) -> Option<(&'a Part, u64)> {
         let place = memory.shared_place()?;
         let ended = |event: &Event| event.known_status() == Some(Status::OK);
-        let now = (want == Want::Nothing || !self.timed)
+        let now = (want != Want::Event || !self.timed)
             && self.progress.is_idle()
+            && self.context.unsettled().before(self.id).is_empty()
             && waits.iter().all(ended)
             && self.session().is_usable();
         now.then_some(place)
@@ -536,7 +550,7 @@ impl Queue {
             return Ok(ended(want));
         }
         let uses = memory.map(|(memory, access)| Use::all(memory, access));
-        self.command(uses.as_slice(), waits, want, None, |session, issue| {
+        self.command_alone(uses.as_slice(), waits, want, None, |session, issue| {
             session.send(&to_worker::Marker { queue: self.id, event: issue.event_id() }, &issue.waits, &[])
         })
     }
@@ -556,7 +570,7 @@ impl Queue {
         if self.has_passed(waits) {
             return Ok(ended(want));
         }
-        self.command(&[], waits, want, None, |session, issue| {
+        self.command_alone(&[], waits, want, None, |session, issue| {
             session.send(&to_worker::Barrier { queue: self.id, event: issue.event_id() }, &issue.waits, &[])
         })
     }
@@ -584,6 +598,7 @@ fn ended(want: Want) -> Option<Event> {
 }
 impl Drop for Queue {
     fn drop(&mut self) {
+        self.context.unsettled().leave();
         // A lost session has released everything.
         _ = self.session().send(&to_worker::ReleaseQueue { queue: self.id }, &[], &[]);
     }

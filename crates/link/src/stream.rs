@@ -454,14 +454,17 @@ fn connect_to(address: SocketAddr, deadline: Instant) -> io::Result<OwnedFd> {
         let _ = sockopt::set_tcp_congestion(&fd, CONGESTION_WITHIN_HOST);
     }
     match rustix::net::connect(&fd, &address) {
-        Ok(()) => return Ok(fd),
-        Err(Errno::INPROGRESS | Errno::INTR) => {}
+        Ok(()) => {}
+        Err(Errno::INPROGRESS | Errno::INTR) => {
+            if !wait_fd(fd.as_fd(), Readiness::Writable, Some(deadline)).map_err(io::Error::other)? {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            sockopt::socket_error(&fd)??;
+        }
         Err(error) => return Err(error.into()),
     }
-    if !wait_fd(fd.as_fd(), Readiness::Writable, Some(deadline)).map_err(io::Error::other)? {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    sockopt::socket_error(&fd)??;
+    // Only the connection was not to be waited for: streams block, as accepted ones do.
+    rustix::io::ioctl_fionbio(&fd, false)?;
     Ok(fd)
 }
 
@@ -511,6 +514,7 @@ mod tests {
         // As it is when nothing has been prepared yet.
         let fd = connect_to(([127, 0, 0, 1], port).into(), deadline).unwrap();
         assert_eq!(sockopt::tcp_congestion(&fd).unwrap(), CONGESTION_WITHIN_HOST);
+        assert!(!rustix::fs::fcntl_getfl(&fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
         let accepted = listener.accept().unwrap();
         accepted.pace("none that exists");
         assert_eq!(sockopt::tcp_congestion(&accepted.fd).unwrap(), CONGESTION_WITHIN_HOST);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use penstock_cl_sys::*;
 use penstock_client::Queue as PoolQueue;
-use penstock_client::{Event, Memory, Rect};
+use penstock_client::{Event, Memory, Rect, Want};
 
 use super::waits::{hand_out, wait_list, want};
 use crate::core::event::wait_for;
@@ -62,8 +62,19 @@ pub(super) unsafe fn triple(pointer: *const usize) -> ClResult<[usize; 3]> {
     numbers.first_chunk().copied().ok_or(ClError(CL_INVALID_VALUE))
 }
 
-/// The failure of a write that the program takes for done, as far as it is known: its bytes have left the program's memory.
-pub(super) fn check_written(blocking: cl_bool, enqueued: Option<&Event>) -> ClResult {
+/// What a write wants.
+pub(super) fn want_written(blocking: cl_bool, event: *mut cl_event) -> Want {
+    if blocking != CL_FALSE && event.is_null() { Want::Settled } else { want(event) }
+}
+
+/// A write that the program takes for done: its bytes have left the program's memory, and other queues see them. Its failure, as far as it
+/// is known.
+pub(super) fn check_written(queue: &Queue, blocking: cl_bool, enqueued: Option<&Event>) -> ClResult {
+    if blocking != CL_FALSE
+        && let Some(event) = enqueued
+    {
+        queue.pool.settle(event);
+    }
     // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the read and write operations are blocking and the execution status of
     // any of the events in event_wait_list is a negative integer value."
     match enqueued.and_then(Event::known_status) {
@@ -138,17 +149,17 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
-            queue.pool.marker(None, &waits, want(event))?
+            queue.pool.marker(None, &waits, want_written(blocking, event))?
         } else {
             // SAFETY: "ptr is the pointer to buffer in host memory where data is to be ... written from"; `size` bytes, which
             // are inside a buffer, are no longer than a slice may be.
             let bytes = unsafe { slice::from_raw_parts(pointer.cast(), size) };
             match &mem.kind {
-                Kind::Heap(heap) => heap.write(&queue.pool, offset as u64, bytes, &waits, want(event))?,
-                _ => queue.pool.write(&mem.pool, offset as u64, bytes, &waits, want(event))?,
+                Kind::Heap(heap) => heap.write(&queue.pool, offset as u64, bytes, &waits, want_written(blocking, event))?,
+                _ => queue.pool.write(&mem.pool, offset as u64, bytes, &waits, want_written(blocking, event))?,
             }
         };
-        check_written(blocking, enqueued.as_ref())?;
+        check_written(&queue, blocking, enqueued.as_ref())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_BUFFER, &queue, event) };
         Ok(())
@@ -276,8 +287,8 @@ cl_entry! {
             unsafe { slice::from_raw_parts(pointer.cast::<u8>().add(start), length) }
         });
         let region = transfer.wide_region();
-        let enqueued = queue.pool.write_rect(&mem.pool, transfer.rect, region, &mut pieces, &waits, want(event))?;
-        check_written(blocking, enqueued.as_ref())?;
+        let enqueued = queue.pool.write_rect(&mem.pool, transfer.rect, region, &mut pieces, &waits, want_written(blocking, event))?;
+        check_written(&queue, blocking, enqueued.as_ref())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_BUFFER_RECT, &queue, event) };
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use penstock_cl_sys::*;
 
-use super::buffer::{buffer_for, check_read, check_written, triple};
+use super::buffer::{buffer_for, check_read, check_written, triple, want_written};
 use super::image::image_for;
 use super::waits::{hand_out, wait_list, want};
 use crate::core::image::host_layout;
@@ -86,8 +86,8 @@ cl_entry! {
             unsafe { slice::from_raw_parts(pointer.cast::<u8>().add(start), length) }
         });
         let (area, bytes) = ((wide(origin), wide(region)), wide(rows).iter().product());
-        let enqueued = queue.pool.write_image(&mem.pool, area, bytes, &mut pieces, &waits, want(event))?;
-        check_written(blocking, enqueued.as_ref())?;
+        let enqueued = queue.pool.write_image(&mem.pool, area, bytes, &mut pieces, &waits, want_written(blocking, event))?;
+        check_written(&queue, blocking, enqueued.as_ref())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_IMAGE, &queue, event) };
         Ok(())

@@ -13,7 +13,7 @@ use super::ENVIRONMENT;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Set in the second process.
-const AGAIN: &str = "PENSTOCK_TEST_UCX";
+const AGAIN: &str = "GGAS_TEST_UCX";
 
 /// What UCX may use: each of these in turn.
 const TRANSPORTS: [&str; 2] = ["tcp", "posix"];

@@ -1,0 +1,66 @@
+//! Blocking writes that their queue has not come to yet.
+//!
+//! A blocking write returns when its bytes are taken, which OpenCL allows, and the client waits for nothing. But drivers return when the
+//! bytes are in the buffer, so programs use them from other queues without an event. Here those queues' commands wait instead of the program.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use penstock_wire::Id;
+use penstock_wire::id::kind;
+
+use crate::event::Event;
+
+/// Those of one context.
+#[derive(Default)]
+pub(crate) struct Unsettled {
+    /// Queues of the context: with one there is nobody to wait. (A queue that is made while the only other one has such writes under way is
+    /// not held back by them.)
+    queues: AtomicUsize,
+    /// Length of the list.
+    count: AtomicUsize,
+    writes: Mutex<Vec<(Id<kind::Queue>, Event)>>,
+}
+
+impl Unsettled {
+    /// A queue was made.
+    pub(crate) fn join(&self) {
+        self.queues.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A queue is gone.
+    pub(crate) fn leave(&self) {
+        self.queues.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether a write concerns anybody but its queue.
+    pub(crate) fn concerns_others(&self) -> bool {
+        self.queues.load(Ordering::Acquire) > 1
+    }
+
+    /// A blocking write of `queue` has returned, and ends with `event`. In order it stands for those before it.
+    pub(crate) fn note(&self, queue: Id<kind::Queue>, in_order: bool, event: &Event) {
+        self.change(|writes| {
+            writes.retain(|(of, _)| !(in_order && *of == queue));
+            writes.push((queue, event.clone()));
+        });
+    }
+
+    /// What a command of `queue` has to wait for.
+    pub(crate) fn before(&self, queue: Id<kind::Queue>) -> Vec<Event> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        self.change(|writes| {
+            writes.iter().filter(|(of, _)| *of != queue).map(|(_, event)| event.clone()).collect()
+        })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<(Id<kind::Queue>, Event)>) -> T) -> T {
+        let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        writes.retain(|(_, event)| event.known_status().is_none());
+        let changed = change(&mut writes);
+        self.count.store(writes.len(), Ordering::Release);
+        changed
+    }
+}
