@@ -38,7 +38,7 @@ impl Queue {
         target: Option<Box<dyn Target>>,
         send: impl FnOnce(&Session, &Issue) -> Result<()>,
     ) -> Result<Option<Event>> {
-        let mut unsettled = self.context().unsettled().before(self.id());
+        let mut unsettled = self.unsettled();
         if unsettled.is_empty() {
             return self.command_alone(uses, waits, want, target, send);
         }
@@ -83,7 +83,7 @@ impl Queue {
         // Segments of one object have the same transfers.
         ids.sort_unstable_by_key(|id| id.get());
         ids.dedup();
-        let concerns_others = want == Want::Settled && self.context().unsettled().concerns_others();
+        let concerns_others = want == Want::Settled && self.concerns_others();
         let wanted =
             want == Want::Event || concerns_others || target.is_some() || (spans && !uses.is_empty());
         let mut issued = self.progress().issue();

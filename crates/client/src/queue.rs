@@ -362,18 +362,26 @@ impl Queue {
         if self.place_now(memory, waits, want).is_some() {
             Ok(ended(want))
         } else {
-            let unsettled = self.context.unsettled().before(self.id);
-            self.marker(None, &[waits, &unsettled].concat(), Want::Event)
+            self.marker(None, &[waits, &self.unsettled()].concat(), Want::Event)
         }
     }
 
-    /// What the command of this event does counts as done, as after a blocking write: later commands of the context's other queues wait
-    /// for it.
+    /// What the command of this event does counts as done, as after a blocking write: later commands of the context's other queues, and of an
+    /// out-of-order one, wait for it.
     pub fn settle(&self, event: &Event) {
-        let unsettled = self.context.unsettled();
-        if unsettled.concerns_others() && event.known_status().is_none() {
-            unsettled.note(self.id, self.in_order, event);
+        if self.concerns_others() && event.known_status().is_none() {
+            self.context.unsettled().note(self.id, self.in_order, event);
         }
+    }
+
+    /// Whether commands of the context may not follow those of this queue anyway.
+    pub(crate) fn concerns_others(&self) -> bool {
+        self.context.unsettled().concerns_others(self.in_order)
+    }
+
+    /// Blocking writes that a command has to wait for.
+    pub(crate) fn unsettled(&self) -> Vec<Event> {
+        self.context.unsettled().before(self.id, self.in_order)
     }
 
     /// Where the host may use a buffer's content at this moment: it shares the memory with the device, and everything that
@@ -383,7 +391,7 @@ impl Queue {
         let ended = |event: &Event| event.known_status() == Some(Status::OK);
         let now = (want != Want::Event || !self.timed)
             && self.progress.is_idle()
-            && self.context.unsettled().before(self.id).is_empty()
+            && self.unsettled().is_empty()
             && waits.iter().all(ended)
             && self.session().is_usable();
         now.then_some(place)

@@ -14,7 +14,7 @@ use crate::event::Event;
 /// Those of one context.
 #[derive(Default)]
 pub(crate) struct Unsettled {
-    /// Queues of the context: with one there is nobody to wait. (A queue that is made while the only other one has such writes under way is
+    /// Queues of the context: with one, in order, there is nobody to wait. (A queue that is made while the only other one has such writes under way is
     /// not held back by them.)
     queues: AtomicUsize,
     /// Length of the list.
@@ -33,9 +33,9 @@ impl Unsettled {
         self.queues.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether a write concerns anybody but its queue.
-    pub(crate) fn concerns_others(&self) -> bool {
-        self.queues.load(Ordering::Acquire) > 1
+    /// Whether there are commands that do not follow a write of this queue anyway.
+    pub(crate) fn concerns_others(&self, in_order: bool) -> bool {
+        !in_order || self.queues.load(Ordering::Acquire) > 1
     }
 
     /// A blocking write of `queue` has returned, and ends with `event`. In order it stands for those before it.
@@ -47,12 +47,13 @@ impl Unsettled {
     }
 
     /// What a command of `queue` has to wait for.
-    pub(crate) fn before(&self, queue: Id<kind::Queue>) -> Vec<Event> {
+    pub(crate) fn before(&self, queue: Id<kind::Queue>, in_order: bool) -> Vec<Event> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
         self.change(|writes| {
-            writes.iter().filter(|(of, _)| *of != queue).map(|(_, event)| event.clone()).collect()
+            let others = writes.iter().filter(|(of, _)| !(in_order && *of == queue));
+            others.map(|(_, event)| event.clone()).collect()
         })
     }
 
