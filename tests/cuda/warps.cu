@@ -210,6 +210,27 @@ TEST(a_block_sums_by_shuffles_and_shared_memory)
     EXPECT(sums.to_host() == expected);
 }
 
+// The last step of a reduction, by the lanes alone that have something: the shuffles reach for lanes that are not there.
+__global__ void sum_of_a_part(int *sum, int lanes)
+{
+    int mine = 1000 + static_cast<int>(threadIdx.x);
+    const unsigned part = __ballot_sync(all, static_cast<int>(threadIdx.x) < lanes);
+    if (static_cast<int>(threadIdx.x) < lanes) {
+        for (int reach = 16; reach > 0; reach /= 2) mine += __shfl_down_sync(part, mine, reach);
+    }
+    if (threadIdx.x == 0) *sum = mine;
+}
+
+TEST(lanes_that_are_not_there_add_nothing)
+{
+    OnDevice<int> sum(1);
+    for (int lanes : {1, 2, 8, 16, 32}) {
+        sum_of_a_part<<<1, 32>>>(sum.data(), lanes);
+        REQUIRE(cudaGetLastError());
+        EXPECT_EQUAL(sum.to_host()[0], 1000 * lanes + lanes * (lanes - 1) / 2);
+    }
+}
+
 __global__ void counted_barriers(int *results)
 {
     const int own = threadIdx.x;

@@ -24,9 +24,10 @@ uint ps_shfl_idx(uint lane, uint by, uint c) {
     return from <= most ? from | 256u : lane;
 }
 //@ ps_shfl
+// A lane that is in range and not here gives 0: PTX leaves it open, but reductions over a part of a warp add such lanes.
 ulong ps_shfl(__local const ps_word *w, uint here, uint from, ulong own) {
     uint lane = from & 31u;
-    ulong value = (here >> lane & 1u) ? w[lane] : own;
+    ulong value = from >> 8 == 0u ? own : (here >> lane & 1u) ? w[lane] : 0UL;
     return (value & 0xffffffffUL) | (ulong)(from >> 8) << 32;
 }
 //@ ps_ballot
