@@ -366,24 +366,6 @@ impl Queue {
         }
     }
 
-    /// What the command of this event does counts as done, as after a blocking write: later commands of the context's other queues, and of an
-    /// out-of-order one, wait for it.
-    pub fn settle(&self, event: &Event) {
-        if self.concerns_others() && event.known_status().is_none() {
-            self.context.unsettled().note(self.id, self.in_order, event);
-        }
-    }
-
-    /// Whether commands of the context may not follow those of this queue anyway.
-    pub(crate) fn concerns_others(&self) -> bool {
-        self.context.unsettled().concerns_others(self.in_order)
-    }
-
-    /// Blocking writes that a command has to wait for.
-    pub(crate) fn unsettled(&self) -> Vec<Event> {
-        self.context.unsettled().before(self.id, self.in_order)
-    }
-
     /// Where the host may use a buffer's content at this moment: it shares the memory with the device, and everything that
     /// the command would have to wait for has ended. An event with times can only come from the device.
     fn place_now<'a>(&self, memory: &'a Memory, waits: &[Event], want: Want) -> Option<(&'a Part, u64)> {

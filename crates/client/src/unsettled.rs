@@ -10,6 +10,7 @@ use penstock_wire::Id;
 use penstock_wire::id::kind;
 
 use crate::event::Event;
+use crate::queue::Queue;
 
 /// Those of one context.
 #[derive(Default)]
@@ -63,5 +64,25 @@ impl Unsettled {
         let changed = change(&mut writes);
         self.count.store(writes.len(), Ordering::Release);
         changed
+    }
+}
+
+impl Queue {
+    /// What the command of this event does counts as done, as after a blocking write: later commands of the context's other queues, and of an
+    /// out-of-order one, wait for it.
+    pub fn settle(&self, event: &Event) {
+        if self.concerns_others() && event.known_status().is_none() {
+            self.context().unsettled().note(self.id(), self.is_in_order(), event);
+        }
+    }
+
+    /// Whether commands of the context may not follow those of this queue anyway.
+    pub(crate) fn concerns_others(&self) -> bool {
+        self.context().unsettled().concerns_others(self.is_in_order())
+    }
+
+    /// Blocking writes that a command has to wait for.
+    pub(crate) fn unsettled(&self) -> Vec<Event> {
+        self.context().unsettled().before(self.id(), self.is_in_order())
     }
 }

@@ -45,6 +45,25 @@ fn fill(client: &mut Client, queue: Id<kind::Queue>, mem: Id<kind::Mem>) -> Id<k
     event
 }
 
+/// A client with a queue, a buffer, and a fill of it under way. None, with words, where ends cannot be told late.
+fn filling(properties: u64) -> Option<Filling> {
+    has_late_ends().then(|| {
+        let mut client = Client::rings();
+        let context = client.context();
+        let (queue, mem) = (client.queue(context, properties), client.buffer(context, 64));
+        let filled = fill(&mut client, queue, mem);
+        Filling { client, context, queue, mem, filled }
+    })
+}
+
+struct Filling {
+    client: Client,
+    context: Id<kind::Context>,
+    queue: Id<kind::Queue>,
+    mem: Id<kind::Mem>,
+    filled: Id<kind::Event>,
+}
+
 /// Where among all that came the end of an event is.
 fn place(client: &Client, event: Id<kind::Event>) -> Option<usize> {
     let end = (to_client::EventDone::OPCODE, event.get());
@@ -53,13 +72,7 @@ fn place(client: &Client, event: Id<kind::Event>) -> Option<usize> {
 
 #[test]
 fn a_later_end_of_an_in_order_queue_does_not_pass_an_earlier_one() {
-    if !has_late_ends() {
-        return;
-    }
-    let mut client = Client::rings();
-    let context = client.context();
-    let (queue, mem) = (client.queue(context, 0), client.buffer(context, 64));
-    let filled = fill(&mut client, queue, mem);
+    let Some(Filling { mut client, queue, filled, .. }) = filling(0) else { return };
     let marked = client.marker(queue, &[]);
     assert_eq!(client.status(marked), 0);
     assert!(place(&client, filled) < place(&client, marked) && place(&client, filled).is_some());
@@ -67,14 +80,8 @@ fn a_later_end_of_an_in_order_queue_does_not_pass_an_earlier_one() {
 
 #[test]
 fn a_finish_is_answered_behind_the_ends_of_all_commands() {
-    if !has_late_ends() {
-        return;
-    }
     for properties in [0, OUT_OF_ORDER] {
-        let mut client = Client::rings();
-        let context = client.context();
-        let (queue, mem) = (client.queue(context, properties), client.buffer(context, 64));
-        let filled = fill(&mut client, queue, mem);
+        let Some(Filling { mut client, context, queue, filled, .. }) = filling(properties) else { return };
         let other = client.buffer(context, 64);
         // The last command has no event of its own.
         let copy = to_worker::CopyBuffer {
@@ -94,13 +101,7 @@ fn a_finish_is_answered_behind_the_ends_of_all_commands() {
 
 #[test]
 fn a_write_at_once_does_not_pass_an_earlier_end() {
-    if !has_late_ends() {
-        return;
-    }
-    let mut client = Client::rings();
-    let context = client.context();
-    let (queue, mem) = (client.queue(context, 0), client.buffer(context, 64));
-    let filled = fill(&mut client, queue, mem);
+    let Some(Filling { mut client, queue, mem, filled, .. }) = filling(0) else { return };
     let marked = client.marker(queue, &[]);
     // The device has long ended both.
     std::thread::sleep(std::time::Duration::from_millis(100));
@@ -112,13 +113,7 @@ fn a_write_at_once_does_not_pass_an_earlier_end() {
 
 #[test]
 fn out_of_order_a_marker_passes_nothing_and_others_wait_for_nothing() {
-    if !has_late_ends() {
-        return;
-    }
-    let mut client = Client::rings();
-    let context = client.context();
-    let (queue, mem) = (client.queue(context, OUT_OF_ORDER), client.buffer(context, 64));
-    let filled = fill(&mut client, queue, mem);
+    let Some(Filling { mut client, context, queue, filled, .. }) = filling(OUT_OF_ORDER) else { return };
     let other = client.buffer(context, 64);
     let written = client.write(queue, other, 0, &[1; 64]);
     let marked = client.marker(queue, &[]);

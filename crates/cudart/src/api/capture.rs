@@ -4,31 +4,13 @@ use std::ffi::{c_int, c_uint};
 
 use penstock_cuda_sys::driver::{CUgraph, CUgraphEdgeData, CUgraphNode, CUstream};
 
+use crate::api::streams::of_stream;
 use crate::core::context::current;
 use crate::core::per_thread;
 use crate::edge::{RtError, RtResult, entry, major};
 
 /// Modes of capturing: global, of the thread, relaxed.
 const CAPTURE_MODES: c_int = 3;
-
-/// Functions with a stream first, in both forms.
-macro_rules! on_first {
-    ($($(#[$attribute:meta])* fn $name:ident, $ptsz:ident($stream:ident $(, $parameter:ident: $type:ty)* $(,)?) $body:block)+) => {$(
-        entry! {
-            $(#[$attribute])*
-            fn $name($stream: CUstream $(, $parameter: $type)*) $body
-        }
-        entry! {
-            $(#[$attribute])*
-            ///
-            /// For programs whose default stream is each thread's own.
-            fn $ptsz($stream: CUstream $(, $parameter: $type)*) {
-                let $stream = per_thread($stream);
-                $body
-            }
-        }
-    )+};
-}
 
 /// What a capture is like.
 ///
@@ -60,7 +42,7 @@ unsafe fn update(
     unsafe { current()?.driver.cuStreamUpdateCaptureDependencies(stream, nodes, edges, count, flags) }
 }
 
-on_first! {
+of_stream! {
     /// Begins a capture.
     fn cudaStreamBeginCapture, cudaStreamBeginCapture_ptsz(stream, mode: c_uint) {
         current()?.driver.cuStreamBeginCapture(stream, mode)

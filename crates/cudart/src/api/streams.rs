@@ -50,7 +50,7 @@ entry! {
 
 /// Functions whose first parameter is a stream: each comes with its second form.
 macro_rules! of_stream {
-    ($($(#[$attribute:meta])* fn $name:ident, $ptsz:ident($stream:ident $(, $parameter:ident: $type:ty)*) $body:block)+) => {$(
+    ($($(#[$attribute:meta])* fn $name:ident, $ptsz:ident($stream:ident $(, $parameter:ident: $type:ty)* $(,)?) $body:block)+) => {$(
         entry! {
             $(#[$attribute])*
             fn $name($stream: CUstream $(, $parameter: $type)*) $body
@@ -66,6 +66,7 @@ macro_rules! of_stream {
         }
     )+};
 }
+pub(crate) use of_stream;
 
 of_stream! {
     /// Waits until a stream has done all.
