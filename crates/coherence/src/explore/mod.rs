@@ -1,0 +1,116 @@
+//! Random small programs against the machine.
+//!
+//! A program is planned as a whole from a seed. It has one result, because conflicting accesses are always ordered. The
+//! world runs it with workers, links and threads whose steps come in a random order, and asks the machine for every
+//! decision. At the end all memory is compared with a sequential run of the program.
+
+mod plan;
+mod random;
+mod world;
+
+use std::fmt;
+
+use crate::Rule;
+use crate::machine::Machine;
+pub use plan::{Act, Command, Op, Program, Span};
+use random::Random;
+use world::World;
+
+/// Different orders of steps that each program is run with.
+const ORDERS_PER_PROGRAM: u64 = 3;
+
+/// A program whose run did not give what it must give.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The seed of the program.
+    pub seed: u64,
+    /// The seed of the order of steps.
+    pub order: u64,
+    /// The program, as small as removing operations makes it.
+    pub program: Program,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What a campaign did.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Programs that were run.
+    pub programs: u64,
+    /// Operations in them.
+    pub ops: u64,
+    /// Runs in which the machine held a command back.
+    pub with_held: u64,
+    /// Transfers between places.
+    pub transfers: u64,
+    /// Copies that the host made in place.
+    pub in_place: u64,
+    /// The first finding.
+    pub finding: Option<Finding>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {} (order {}): {}", self.seed, self.order, self.what)?;
+        write!(f, "{}", self.program)
+    }
+}
+
+/// Runs `programs` random programs from `seed` on, until the first finding. `off`: a rule to switch off, which only
+/// builds with the feature `planted` can do. `go_on` is asked before each program.
+pub fn run(seed: u64, programs: u64, off: Option<Rule>, go_on: &mut dyn FnMut(u64) -> bool) -> Report {
+    let mut report = Report::default();
+    for number in 0..programs {
+        if !go_on(number) {
+            break;
+        }
+        let seed = seed.wrapping_add(number);
+        let program = Program::plan(&mut Random::new(seed));
+        report.programs += 1;
+        report.ops += program.ops.len() as u64;
+        for order in 0..ORDERS_PER_PROGRAM {
+            if let Err(what) = run_once(&program, order, off, &mut report) {
+                let (program, what) = shrink(program, order, off, what);
+                report.finding = Some(Finding { seed, order, program, what });
+                return report;
+            }
+        }
+    }
+    report
+}
+
+#[cfg_attr(not(feature = "planted"), expect(unused_variables, reason = "rules are switched off by the feature"))]
+fn machine(off: Option<Rule>) -> Machine {
+    #[cfg(feature = "planted")]
+    if let Some(rule) = off {
+        return Machine::without(rule);
+    }
+    Machine::default()
+}
+
+fn run_once(program: &Program, order: u64, off: Option<Rule>, report: &mut Report) -> Result<(), String> {
+    let mut world = World::new(program, machine(off), Random::new(order ^ 0x005e_ed0f_0de1));
+    let ended = world.run();
+    report.with_held += u64::from(world.held > 0);
+    report.transfers += world.transfers;
+    report.in_place += world.in_place;
+    ended
+}
+
+/// Removes operations as long as some order of steps still shows something wrong.
+fn shrink(program: Program, order: u64, off: Option<Rule>, what: String) -> (Program, String) {
+    let mut best = (program, what);
+    let mut at = best.0.ops.len();
+    while at > 0 {
+        at -= 1;
+        let Some(smaller) = best.0.without(at) else { continue };
+        let orders = (0..40).map(|more| order.wrapping_add(more * ORDERS_PER_PROGRAM));
+        let mut scratch = Report::default();
+        let found = { orders }.find_map(|order| run_once(&smaller, order, off, &mut scratch).err());
+        if let Some(what) = found {
+            at = smaller.ops.len().min(at + 1);
+            best = (smaller, what);
+        }
+    }
+    best
+}

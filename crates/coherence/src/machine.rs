@@ -1,0 +1,671 @@
+//! What may be sent, and what has to wait for what.
+
+use std::collections::VecDeque;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::host::{HostShape, HostWrites};
+use crate::names::{AllocationId, CommandId, ContextId, NodeId, Place, QueueId};
+use crate::regions::{Access, Allocation, Around, Use};
+use crate::rules::{Rule, Rules};
+
+/// A command that the program enqueues.
+#[derive(Clone, Copy, Debug)]
+pub struct Submit<'a> {
+    /// Its name, which is that of its event.
+    pub id: CommandId,
+    /// Its queue.
+    pub queue: QueueId,
+    /// Whether the commands of the queue run in order.
+    pub in_order: bool,
+    /// The queue's context.
+    pub context: ContextId,
+    /// The place of the queue's device.
+    pub place: Place,
+    /// The events of its wait list that are not known to have ended well.
+    pub waits: &'a [CommandId],
+    /// Given for a marker or barrier.
+    pub sync: Option<Sync>,
+    /// What it uses of memory that spans places. A driver keeps the memory of a single place coherent, so commands of
+    /// such a context name nothing here.
+    pub uses: &'a [Use],
+    /// The program's memory that it reads when it is sent.
+    pub reads_host: Option<HostShape>,
+    /// The program's memory that it writes until it has ended.
+    pub writes_host: Option<HostShape>,
+    /// A client event that what comes behind the command in its queue waits for: the client runs something itself when
+    /// the command has ended, and sets the event after that.
+    pub gate: Option<CommandId>,
+}
+
+/// A marker or a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sync {
+    /// It has a wait list. Without one it waits for all commands before it.
+    pub is_listed: bool,
+    /// Later commands of the queue wait for it.
+    pub is_barrier: bool,
+}
+
+/// What becomes of a command that was submitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The caller sends it now, and says [`Machine::sent`] afterwards if `is_tracked`; then it also tells the end.
+    Send {
+        /// What goes with it.
+        plan: Plan,
+        /// Whether the machine has to hear of it again.
+        is_tracked: bool,
+    },
+    /// The caller keeps it until an [`Action`] names it. It waits for the ends of `until_ended`, which were sent, so
+    /// the caller has to go on receiving.
+    Hold {
+        /// Commands whose ends it waits for.
+        until_ended: Vec<CommandId>,
+    },
+    /// Content that it needs went with a node that is lost.
+    ContentLost,
+}
+
+/// What goes with a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Transfers to start before it is sent, in this order.
+    pub fetches: Vec<Fetch>,
+    /// What it waits for at its worker beside its wait list. It fails if one of them fails.
+    pub waits: Vec<CommandId>,
+    /// What it waits for at its worker, however that ends.
+    pub ends: Vec<CommandId>,
+}
+
+/// A transfer of bytes of an allocation from one place to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// The allocation.
+    pub allocation: AllocationId,
+    /// First byte.
+    pub start: u64,
+    /// The byte behind the last one.
+    pub end: u64,
+    /// Where the bytes come from.
+    pub source: Source,
+    /// Where they go.
+    pub target: Place,
+    /// Ends when the source may change again.
+    pub departure: CommandId,
+    /// Ends when the bytes have arrived. Without a meaning for initial content, which the link itself keeps in order.
+    pub arrival: CommandId,
+    /// What must have ended before the bytes leave, however it ends.
+    pub source_waits: Vec<CommandId>,
+    /// What must have ended before the bytes are stored, however it ends.
+    pub target_waits: Vec<CommandId>,
+}
+
+/// Where the bytes of a transfer come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// From the copy of another place.
+    Place(Place),
+    /// From what the program gave when it made the allocation.
+    Initial,
+}
+
+/// What becomes of a command that was held back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The caller sends it, says [`Machine::sent`], and tells its end.
+    Send(CommandId, Plan),
+    /// It does not run, because an event of its wait list has failed. The caller ends its event.
+    Fail(CommandId),
+    /// Content that it needs is lost. The caller ends its event.
+    ContentLost(CommandId),
+}
+
+/// A copy that the host could make itself, because it shares the memory with the device.
+#[derive(Clone, Copy, Debug)]
+pub struct InPlace {
+    /// The queue of the command that the copy stands for.
+    pub queue: QueueId,
+    /// Whether that queue's commands run in order.
+    pub in_order: bool,
+    /// Its context.
+    pub context: ContextId,
+    /// Whether all commands that were sent in the queue have ended.
+    pub is_idle: bool,
+    /// Whether all events of the wait list have ended well.
+    pub waits_ended: bool,
+    /// The program's memory that the copy reads or writes.
+    pub host: Option<HostShape>,
+}
+
+/// The state of everything that a later command may have to wait for.
+#[derive(Debug, Default)]
+pub struct Machine {
+    nodes: FxHashMap<CommandId, Node>,
+    queues: FxHashMap<QueueId, Held>,
+    allocations: FxHashMap<AllocationId, Allocation>,
+    host: HostWrites,
+    /// Blocking writes that have returned and not ended.
+    settled: FxHashMap<ContextId, Vec<(QueueId, CommandId)>>,
+    lost: FxHashSet<NodeId>,
+    /// Held commands that nothing holds back any more.
+    ready: VecDeque<CommandId>,
+    stamp: u64,
+    rules: Rules,
+}
+
+/// A command or client event that something may have to wait for.
+#[derive(Debug)]
+struct Node {
+    stage: Stage,
+    /// The number of events that hold it back.
+    blockers: usize,
+    /// An event of its wait list has failed.
+    is_doomed: bool,
+    /// Held commands that go on when this one has been sent, or, for a client event, set; and whether they name it in
+    /// their wait lists.
+    until_passed: Vec<(CommandId, bool)>,
+    /// Held commands that go on when this one has ended.
+    until_ended: Vec<CommandId>,
+    /// The command, while it is held.
+    held: Option<Box<Kept>>,
+    writes_host: Option<HostShape>,
+    allocations: Vec<AllocationId>,
+    settles: Option<ContextId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// A client event that is not set.
+    Gate,
+    Held,
+    /// Somebody sends it at this moment.
+    Sending,
+    Sent,
+}
+
+/// What a queue holds back.
+#[derive(Debug, Default)]
+struct Held {
+    /// In order: what the next command comes behind. Out of order: the last barrier that is held back.
+    tail: Option<CommandId>,
+    /// Out of order: all commands that are held back, and gates.
+    open: Vec<CommandId>,
+}
+
+/// A submitted command that is kept.
+#[derive(Debug)]
+struct Kept {
+    queue: QueueId,
+    in_order: bool,
+    context: ContextId,
+    place: Place,
+    follows_writes: bool,
+    /// An event of its wait list may still fail, and the command with it.
+    is_in_doubt: bool,
+    uses: Vec<Use>,
+}
+
+#[derive(Clone, Copy)]
+enum Until {
+    /// Until it was sent. `true`: the command names it in its wait list.
+    Passed(bool),
+    Ended,
+}
+
+impl Node {
+    fn new(stage: Stage) -> Self {
+        Self {
+            stage,
+            blockers: 0,
+            is_doomed: false,
+            until_passed: Vec::new(),
+            until_ended: Vec::new(),
+            held: None,
+            writes_host: None,
+            allocations: Vec::new(),
+            settles: None,
+        }
+    }
+}
+
+impl Machine {
+    /// A machine without one of its rules.
+    #[cfg(feature = "planted")]
+    pub fn without(rule: Rule) -> Self {
+        Self { rules: Rules { off: Some(rule) }, ..Self::default() }
+    }
+
+    /// Whether nothing is known that a command of a context with one place could have to wait for. Then
+    /// [`Machine::submit`] would say [`Verdict::Send`] with an empty plan to each command that neither writes the
+    /// program's memory, nor uses memory that spans places, nor has a gate.
+    pub fn is_quiet(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Commands that are held back.
+    pub fn held(&self) -> usize {
+        self.nodes.values().filter(|node| node.stage == Stage::Held).count()
+    }
+
+    /// An allocation of `size` bytes in a context whose places are on `nodes`. `is_indivisible`: transfers move all of
+    /// it. `has_initial`: the program gave its content.
+    pub fn allocate(
+        &mut self,
+        id: AllocationId,
+        size: u64,
+        is_indivisible: bool,
+        nodes: Vec<NodeId>,
+        has_initial: bool,
+    ) {
+        self.allocations.insert(id, Allocation::new(size, is_indivisible, nodes, has_initial));
+    }
+
+    /// An allocation is gone, and no command that uses it is held back.
+    pub fn release(&mut self, id: AllocationId) {
+        self.allocations.remove(&id);
+    }
+
+    /// A queue is gone, and none of its commands is held back.
+    pub fn release_queue(&mut self, id: QueueId) {
+        self.queues.remove(&id);
+    }
+
+    /// A client event, which the program or the client sets: then [`Machine::ended`] tells.
+    pub fn client_event(&mut self, id: CommandId) {
+        self.nodes.insert(id, Node::new(Stage::Gate));
+    }
+
+    /// A node is lost, with all copies on it.
+    pub fn lost(&mut self, node: NodeId) {
+        self.lost.insert(node);
+    }
+
+    /// The program enqueues a command. `next` makes names for transfers.
+    pub fn submit(&mut self, command: &Submit<'_>, next: &mut dyn FnMut() -> CommandId) -> Verdict {
+        let blockers = self.blockers(command);
+        if let Some(gate) = command.gate {
+            self.client_event(gate);
+        }
+        // What the client runs itself, it runs after the command has ended and before it sets the gate.
+        self.note_host_write(command.gate.unwrap_or(command.id), command.writes_host, command.gate.is_some());
+        let verdict = if blockers.is_empty() {
+            self.send_at_once(command, next)
+        } else {
+            self.hold(command, &blockers)
+        };
+        let is_held = matches!(verdict, Verdict::Hold { .. });
+        if verdict != Verdict::ContentLost {
+            self.note_in_queue(command, is_held);
+        }
+        verdict
+    }
+
+    fn note_host_write(&mut self, id: CommandId, shape: Option<HostShape>, is_gate: bool) {
+        let Some(shape) = shape else { return };
+        self.host.insert(id, shape);
+        if let Some(node) = self.nodes.get_mut(&id).filter(|_| is_gate) {
+            node.writes_host = Some(shape);
+        }
+    }
+
+    /// What holds a command back.
+    fn blockers(&self, command: &Submit<'_>) -> Vec<(CommandId, Until)> {
+        let mut blockers = Vec::new();
+        if self.nodes.is_empty() {
+            return blockers;
+        }
+        for id in command.waits {
+            if !self.has_passed(*id) && self.rules.hold(Rule::UnsetEventHolds) {
+                blockers.push((*id, Until::Passed(true)));
+            }
+        }
+        self.add_queue_blockers(command, &mut blockers);
+        for (shape, rule) in [
+            (&command.reads_host, Rule::HostReadAfterWrite),
+            (&command.writes_host, Rule::HostWriteAfterWrite),
+        ] {
+            if let Some(shape) = shape.as_ref().filter(|_| self.rules.hold(rule)) {
+                blockers.extend(self.host.overlapping(shape).map(|id| (id, Until::Ended)));
+            }
+        }
+        blockers.extend(self.senders(command.uses));
+        blockers
+    }
+
+    fn add_queue_blockers(&self, command: &Submit<'_>, blockers: &mut Vec<(CommandId, Until)>) {
+        let Some(queue) = self.queues.get(&command.queue) else { return };
+        let rule = if command.in_order { Rule::BehindHeldInOrder } else { Rule::BehindHeldBarrier };
+        if let Some(tail) = queue.tail.filter(|tail| !self.has_passed(*tail) && self.rules.hold(rule)) {
+            blockers.push((tail, Until::Passed(false)));
+        }
+        let waits_for_all = command.sync.is_some_and(|sync| !sync.is_listed);
+        if !command.in_order && waits_for_all && self.rules.hold(Rule::SyncWaitsForHeld) {
+            let open = queue.open.iter().filter(|id| !self.has_passed(**id));
+            blockers.extend(open.map(|id| (*id, Until::Passed(false))));
+        }
+    }
+
+    /// Commands of other threads that use the same allocations and are being sent: their names must be known to their
+    /// workers before others can wait for them.
+    fn senders(&self, uses: &[Use]) -> Vec<(CommandId, Until)> {
+        if !self.rules.hold(Rule::OneSenderPerAllocation) {
+            return Vec::new();
+        }
+        let allocations = uses.iter().filter_map(|it| self.allocations.get(&it.allocation));
+        allocations.flat_map(|it| it.sending.iter().map(|id| (*id, Until::Passed(false)))).collect()
+    }
+
+    /// Whether a command was sent, or a client event was set.
+    fn has_passed(&self, id: CommandId) -> bool {
+        self.nodes.get(&id).is_none_or(|node| node.stage == Stage::Sent)
+    }
+
+    fn send_at_once(&mut self, command: &Submit<'_>, next: &mut dyn FnMut() -> CommandId) -> Verdict {
+        let kept = Kept::new(command);
+        let Some(plan) = self.plan(command.id, &kept, next) else {
+            self.ended(command.gate.unwrap_or(command.id), false);
+            if let Some(shape) = command.writes_host {
+                self.host.remove(command.id, &shape);
+            }
+            return Verdict::ContentLost;
+        };
+        let is_tracked = !kept.uses.is_empty() || own_host_write(command).is_some();
+        if is_tracked {
+            let mut node = Node::new(Stage::Sending);
+            node.allocations = kept.uses.iter().map(|it| it.allocation).collect();
+            node.writes_host = own_host_write(command);
+            self.nodes.insert(command.id, node);
+        }
+        Verdict::Send { plan, is_tracked }
+    }
+
+    fn hold(&mut self, command: &Submit<'_>, blockers: &[(CommandId, Until)]) -> Verdict {
+        let mut node = Node::new(Stage::Held);
+        node.held = Some(Box::new(Kept::new(command)));
+        node.writes_host = own_host_write(command);
+        let until_ended = blockers.iter().filter(|(_, until)| matches!(until, Until::Ended));
+        let until_ended = until_ended.map(|(id, _)| *id).collect();
+        self.nodes.insert(command.id, node);
+        self.block(command.id, blockers);
+        Verdict::Hold { until_ended }
+    }
+
+    fn block(&mut self, id: CommandId, blockers: &[(CommandId, Until)]) {
+        for (blocker, until) in blockers {
+            let Some(node) = self.nodes.get_mut(blocker) else { continue };
+            match until {
+                Until::Passed(is_listed) => node.until_passed.push((id, *is_listed)),
+                Until::Ended => node.until_ended.push(id),
+            }
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.blockers += 1;
+            }
+        }
+    }
+
+    /// What later commands of the queue come behind.
+    fn note_in_queue(&mut self, command: &Submit<'_>, is_held: bool) {
+        let gate = command.gate.filter(|_| self.rules.hold(Rule::ClientRunHolds));
+        let last = gate.or(is_held.then_some(command.id));
+        let Some(last) = last else { return };
+        if !command.in_order {
+            let passed: Vec<_> = self.queues.get(&command.queue).map_or(Vec::new(), |queue| {
+                queue.open.iter().copied().filter(|id| self.has_passed(*id)).collect()
+            });
+            let queue = self.queues.entry(command.queue).or_default();
+            queue.open.retain(|id| !passed.contains(id));
+            queue.open.push(last);
+            if command.sync.is_none_or(|sync| !sync.is_barrier) {
+                return;
+            }
+        }
+        self.queues.entry(command.queue).or_default().tail = Some(last);
+    }
+
+    /// What holds back a command that would wait for everything in a queue. Each passes at some time, and what comes
+    /// later is not among them.
+    pub fn held_in(&self, queue: QueueId) -> Vec<CommandId> {
+        let Some(queue) = self.queues.get(&queue) else { return Vec::new() };
+        let all = queue.tail.iter().chain(&queue.open).copied();
+        all.filter(|id| !self.has_passed(*id)).collect()
+    }
+
+    /// Whether nothing of [`Machine::held_in`] is left.
+    pub fn have_passed(&self, ids: &[CommandId]) -> bool {
+        ids.iter().all(|id| self.has_passed(*id))
+    }
+
+    /// Decides what goes with a command that is sent now. `None`: content that it needs is lost.
+    fn plan(&mut self, id: CommandId, kept: &Kept, next: &mut dyn FnMut() -> CommandId) -> Option<Plan> {
+        let mut plan = Plan::default();
+        if kept.follows_writes && self.rules.hold(Rule::FollowBlockingWrites) {
+            let writes = self.settled.get(&kept.context).map(Vec::as_slice).unwrap_or_default();
+            let others = writes.iter().filter(|(queue, _)| !(kept.in_order && *queue == kept.queue));
+            plan.ends.extend(others.map(|(_, id)| *id));
+        }
+        if kept.uses.is_empty() {
+            return Some(plan);
+        }
+        let Self { nodes, allocations, lost, rules, stamp, .. } = self;
+        let is_lost = |it: &Use| {
+            let it = in_doubt(it, kept.is_in_doubt);
+            allocations.get(&it.allocation).is_some_and(|of| of.is_lost(&it, kept.place, *rules, lost))
+        };
+        if kept.uses.iter().any(is_lost) {
+            return None;
+        }
+        // Above the versions of content that nobody wrote.
+        *stamp = (*stamp).max(1) + 1;
+        let is_live = |id: CommandId| nodes.contains_key(&id);
+        let mut around = Around { rules: *rules, is_live: &is_live, lost, next };
+        for it in &kept.uses {
+            if let Some(allocation) = allocations.get_mut(&it.allocation) {
+                let it = in_doubt(it, kept.is_in_doubt && rules.hold(Rule::FetchUnderDoubt));
+                allocation.acquire(&it, kept.place, (id, *stamp), &mut around, &mut plan);
+            }
+        }
+        let queue = kept.in_order.then_some(kept.queue);
+        for it in &kept.uses {
+            if let Some(allocation) = allocations.get_mut(&it.allocation) {
+                allocation.record(it, kept.place, (queue, id), &around);
+                if !allocation.sending.contains(&id) {
+                    allocation.sending.push(id);
+                }
+            }
+        }
+        for ids in [&mut plan.waits, &mut plan.ends] {
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        // A transfer that the command needs is started before it, and ends after it was sent.
+        for fetch in &plan.fetches {
+            if let Source::Place(_) = fetch.source {
+                for transfer in [fetch.departure, fetch.arrival] {
+                    let mut node = Node::new(Stage::Sent);
+                    node.allocations = vec![fetch.allocation];
+                    self.nodes.insert(transfer, node);
+                }
+                plan.waits.push(fetch.arrival);
+            }
+        }
+        if !self.rules.hold(Rule::ReadAfterArrival) {
+            plan.waits.clear();
+        }
+        plan.waits.sort_unstable();
+        plan.waits.dedup();
+        Some(plan)
+    }
+
+    /// A command that the machine tracks, or that it held back, was sent with its transfers.
+    pub fn sent(&mut self, id: CommandId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.stage = Stage::Sent;
+        let waiting = std::mem::take(&mut node.until_passed);
+        let is_tracked = !node.allocations.is_empty() || node.writes_host.is_some() || node.settles.is_some();
+        for allocation in node.allocations.clone() {
+            if let Some(allocation) = self.allocations.get_mut(&allocation) {
+                allocation.sending.retain(|sending| *sending != id);
+            }
+        }
+        if !is_tracked {
+            self.nodes.remove(&id);
+        }
+        for (waiting, _) in waiting {
+            self.unblock(waiting);
+        }
+    }
+
+    /// Whether the machine has to be told the end of a command that was sent.
+    pub fn is_tracked(&self, id: CommandId) -> bool {
+        self.nodes.contains_key(&id)
+    }
+
+    /// A command, transfer or client event has ended.
+    pub fn ended(&mut self, id: CommandId, is_ok: bool) {
+        let Some(node) = self.nodes.remove(&id) else { return };
+        if let Some(shape) = node.writes_host {
+            self.host.remove(id, &shape);
+        }
+        for allocation in &node.allocations {
+            if let Some(allocation) = self.allocations.get_mut(allocation) {
+                allocation.ended(id, is_ok, self.rules);
+            }
+        }
+        if let Some(context) = node.settles
+            && let Some(writes) = self.settled.get_mut(&context)
+        {
+            writes.retain(|(_, write)| *write != id);
+            if writes.is_empty() {
+                self.settled.remove(&context);
+            }
+        }
+        for (waiting, is_listed) in node.until_passed {
+            if is_listed
+                && !is_ok
+                && self.rules.hold(Rule::FailedEventFails)
+                && let Some(node) = self.nodes.get_mut(&waiting)
+            {
+                node.is_doomed = true;
+            }
+            self.unblock(waiting);
+        }
+        for waiting in node.until_ended {
+            self.unblock(waiting);
+        }
+    }
+
+    fn unblock(&mut self, id: CommandId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.blockers = node.blockers.saturating_sub(1);
+        if node.blockers == 0 && node.stage == Stage::Held {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// The next held command that may go on, in the order in which they became ready.
+    pub fn next_action(&mut self, next: &mut dyn FnMut() -> CommandId) -> Option<Action> {
+        loop {
+            let id = self.ready.pop_front()?;
+            let Some(node) = self.nodes.get_mut(&id) else { continue };
+            if node.is_doomed {
+                self.ended(id, false);
+                return Some(Action::Fail(id));
+            }
+            let Some(kept) = node.held.take() else { continue };
+            let senders = self.senders(&kept.uses);
+            if !senders.is_empty() {
+                if let Some(node) = self.nodes.get_mut(&id) {
+                    node.held = Some(kept);
+                }
+                self.block(id, &senders);
+                continue;
+            }
+            let Some(plan) = self.plan(id, &kept, next) else {
+                self.ended(id, false);
+                return Some(Action::ContentLost(id));
+            };
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.stage = Stage::Sending;
+                node.allocations = kept.uses.iter().map(|it| it.allocation).collect();
+            }
+            return Some(Action::Send(id, plan));
+        }
+    }
+
+    /// Whether [`Machine::next_action`] has something.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// A blocking write has returned, and ends with `id`: drivers return when its bytes are in the buffer, so other
+    /// queues of the context may use them without an event. In order a write stands for those before it.
+    pub fn settle(&mut self, context: ContextId, queue: QueueId, in_order: bool, id: CommandId) {
+        let writes = self.settled.entry(context).or_default();
+        writes.retain(|(of, _)| !(in_order && *of == queue));
+        writes.push((queue, id));
+        self.nodes.entry(id).or_insert_with(|| Node::new(Stage::Sent)).settles = Some(context);
+    }
+
+    /// Blocking writes that a command which follows all writes has to wait for.
+    pub fn unsettled(&self, context: ContextId, queue: QueueId, in_order: bool) -> Vec<CommandId> {
+        let writes = self.settled.get(&context).map(Vec::as_slice).unwrap_or_default();
+        let others = writes.iter().filter(|(of, _)| !(in_order && *of == queue));
+        others.map(|(_, id)| *id).collect()
+    }
+
+    /// Whether a blocking write whose bytes were taken may return before it has ended. It may not while a command is
+    /// still to write the program's memory: that command may be one that the write comes after, and the program takes
+    /// it for ended when the write has returned.
+    pub fn may_return(&self) -> bool {
+        self.host.is_empty() || !self.rules.hold(Rule::BlockingWriteAfterHostWrites)
+    }
+
+    /// Whether the host may copy at this moment, instead of the command that the copy stands for. The caller keeps
+    /// other threads from enqueueing into the queue until the copy is done.
+    pub fn may_copy(&self, copy: &InPlace) -> bool {
+        let hold = |rule| self.rules.hold(rule);
+        if (!copy.is_idle && hold(Rule::InPlaceWhenIdle)) || (!copy.waits_ended && hold(Rule::InPlaceAfterWaits)) {
+            return false;
+        }
+        if self.nodes.is_empty() {
+            return true;
+        }
+        let is_held = || !self.held_in(copy.queue).is_empty() && hold(Rule::InPlaceWhenNothingHeld);
+        let is_written = || {
+            let mut shape = copy.host.iter().filter(|_| hold(Rule::InPlaceAfterHostWrites));
+            shape.any(|shape| self.host.overlapping(shape).next().is_some())
+        };
+        let is_unsettled = || {
+            hold(Rule::InPlaceAfterBlockingWrites)
+                && !self.unsettled(copy.context, copy.queue, copy.in_order).is_empty()
+        };
+        !is_held() && !is_written() && !is_unsettled()
+    }
+}
+
+/// A write over all of its bytes that may not take place writes some of them, as far as residency goes: if it does not
+/// take place, the old content is there.
+fn in_doubt(it: &Use, is_in_doubt: bool) -> Use {
+    let may_leave_some = is_in_doubt && it.access == Access::Overwrite;
+    Use { access: if may_leave_some { Access::Write } else { it.access }, ..*it }
+}
+
+/// The program's memory that is written until the command itself has ended.
+fn own_host_write(command: &Submit<'_>) -> Option<HostShape> {
+    command.writes_host.filter(|_| command.gate.is_none())
+}
+
+impl Kept {
+    fn new(command: &Submit<'_>) -> Self {
+        Self {
+            queue: command.queue,
+            in_order: command.in_order,
+            context: command.context,
+            place: command.place,
+            follows_writes: command.sync.is_none(),
+            is_in_doubt: !command.waits.is_empty(),
+            uses: command.uses.to_vec(),
+        }
+    }
+}

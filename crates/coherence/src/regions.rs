@@ -1,0 +1,545 @@
+//! Which copy of which bytes is current at which place.
+//!
+//! Each allocation is a list of segments. A segment has a version: the number of the command that wrote it last. Each
+//! place has a copy of the segment, with the version that this copy holds. A copy is current while both versions are
+//! equal. A write gives the segment a new version, which only the writer's place has; a transfer gives a place the
+//! version of its source.
+//!
+//! All parts and views of an allocation (sub-buffers, images over buffers, mapped regions) are ranges of it, so they
+//! share one map.
+
+use rustc_hash::FxHashSet;
+
+use crate::machine::{Fetch, Plan, Source};
+use crate::names::{AllocationId, CommandId, NodeId, Place, QueueId};
+use crate::rules::{Rule, Rules};
+
+/// Segments begin at multiples of this. A transfer of a page costs little more than one of a byte.
+pub const GRAIN_BYTES: u64 = 4096;
+
+/// From this number of segments on, neighbours in the same state are joined. Their commands then wait for each other's
+/// transfers, which is safe.
+const SEGMENTS_MAX: usize = 64;
+
+/// The version of a copy that holds nothing of use.
+const STALE: u64 = u64::MAX;
+/// The version of a segment that nobody has written: every copy of it is as good as any other.
+const UNDEFINED: u64 = 0;
+/// The version of content that was given when the allocation was made.
+const INITIAL: u64 = 1;
+
+/// How a command uses bytes of an allocation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// The command only reads.
+    Read,
+    /// The command may write some of the bytes.
+    Write,
+    /// The command writes all of the bytes and reads none.
+    Overwrite,
+}
+
+/// Bytes of an allocation that a command uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// The allocation.
+    pub allocation: AllocationId,
+    /// First byte.
+    pub start: u64,
+    /// The byte behind the last one.
+    pub end: u64,
+    /// How the command uses them.
+    pub access: Access,
+}
+
+/// One allocation in all places of its context.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    size: u64,
+    /// Transfers move all of it at once (images).
+    is_indivisible: bool,
+    /// The node of each place.
+    nodes: Vec<NodeId>,
+    /// In order; together all of the allocation.
+    segments: Vec<Segment>,
+    /// The number of segments at which neighbours are joined next.
+    join_at: usize,
+    /// Commands that use it and are being sent at this moment, with their transfers.
+    pub(crate) sending: Vec<CommandId>,
+}
+
+/// Part of an allocation, up to `end`, from where the one before ends.
+#[derive(Clone, Debug)]
+struct Segment {
+    end: u64,
+    version: u64,
+    undo: Option<Undo>,
+    copies: Vec<Copy>,
+}
+
+/// What was current before a write that did not ask for it. Used if that write fails.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Undo {
+    command: CommandId,
+    place: Place,
+    version: u64,
+    written: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Copy {
+    version: u64,
+    /// The transfers that brought the content and have not ended.
+    arrivals: Vec<CommandId>,
+    /// Commands that use the copy.
+    writers: Users,
+    readers: Users,
+    /// Transfers that leave with its content.
+    departures: Users,
+}
+
+/// Commands that use a copy. In an in-order queue the last one stands for all before it.
+#[derive(Clone, Debug, Default)]
+struct Users(Vec<(Option<QueueId>, CommandId)>);
+
+/// What the machine knows beside the allocation.
+pub(crate) struct Around<'a> {
+    pub(crate) rules: Rules,
+    /// Whether a command has not ended.
+    pub(crate) is_live: &'a dyn Fn(CommandId) -> bool,
+    pub(crate) lost: &'a FxHashSet<NodeId>,
+    /// Makes a name for a transfer.
+    pub(crate) next: &'a mut dyn FnMut() -> CommandId,
+}
+
+impl Users {
+    fn add(&mut self, queue: Option<QueueId>, id: CommandId, around: &Around<'_>) {
+        let per_queue = around.rules.hold(Rule::OneUserPerQueue);
+        self.0.retain(|(known, id)| {
+            let is_replaced = if per_queue { queue.is_some() && *known == queue } else { queue.is_some() };
+            !is_replaced && (around.is_live)(*id)
+        });
+        self.0.push((queue, id));
+    }
+
+    fn open<'a>(&'a self, around: &'a Around<'_>) -> impl Iterator<Item = CommandId> + 'a {
+        self.0.iter().map(|(_, id)| *id).filter(|id| (around.is_live)(*id))
+    }
+
+    fn join(&mut self, other: Self) {
+        for user in other.0 {
+            if !self.0.contains(&user) {
+                self.0.push(user);
+            }
+        }
+    }
+}
+
+impl Copy {
+    fn new(version: u64) -> Self {
+        Self {
+            version,
+            arrivals: Vec::new(),
+            writers: Users::default(),
+            readers: Users::default(),
+            departures: Users::default(),
+        }
+    }
+
+    /// All that a transfer to here must wait for.
+    fn users(&self, around: &Around<'_>) -> Vec<CommandId> {
+        let mut users: Vec<_> = self.arrivals.iter().copied().filter(|id| (around.is_live)(*id)).collect();
+        users.extend(self.writers.open(around));
+        users.extend(self.readers.open(around));
+        users.extend(self.departures.open(around));
+        users
+    }
+
+    fn join(&mut self, other: Self) {
+        for id in other.arrivals {
+            if !self.arrivals.contains(&id) {
+                self.arrivals.push(id);
+            }
+        }
+        self.writers.join(other.writers);
+        self.readers.join(other.readers);
+        self.departures.join(other.departures);
+    }
+}
+
+impl Segment {
+    fn is_current(&self, place: Place) -> bool {
+        self.copies.get(place).is_some_and(|copy| copy.version == self.version)
+    }
+
+    fn can_join(&self, other: &Self) -> bool {
+        let is_initial = |segment: &Self| segment.version == INITIAL;
+        let is_undefined = |segment: &Self| segment.version == UNDEFINED;
+        let kind = |segment: &Self| (is_initial(segment), is_undefined(segment));
+        let places = 0..self.copies.len();
+        self.undo.is_none()
+            && other.undo.is_none()
+            && kind(self) == kind(other)
+            && { places }.all(|place| self.is_current(place) == other.is_current(place))
+    }
+}
+
+/// Where a place gets the content of a segment from.
+#[derive(Clone, Copy, PartialEq)]
+enum Need {
+    /// The place has it, or any content is right.
+    Nothing,
+    Initial,
+    From(Place),
+    /// Nobody has it any more.
+    Lost,
+}
+
+impl Allocation {
+    pub(crate) fn new(size: u64, is_indivisible: bool, nodes: Vec<NodeId>, has_initial: bool) -> Self {
+        let version = if has_initial { INITIAL } else { UNDEFINED };
+        let copy = Copy::new(if has_initial { STALE } else { UNDEFINED });
+        let whole = Segment { end: size, version, undo: None, copies: vec![copy; nodes.len()] };
+        let segments = vec![whole];
+        Self { size, is_indivisible, nodes, segments, join_at: SEGMENTS_MAX, sending: Vec::new() }
+    }
+
+    /// The use in whole grains. A write over all of its bytes that does not fill its grains writes a part of them.
+    fn rounded(&self, it: &Use, rules: Rules) -> Use {
+        let (mut start, mut end) = (it.start.min(self.size), it.end.min(self.size));
+        if self.is_indivisible || !rules.hold(Rule::SplitByRange) {
+            (start, end) = (0, self.size);
+        } else {
+            start = start / GRAIN_BYTES * GRAIN_BYTES;
+            end = end.checked_next_multiple_of(GRAIN_BYTES).map_or(self.size, |end| end.min(self.size));
+        }
+        let is_part = (start, end) != (it.start, it.end) && rules.hold(Rule::FetchAroundPartialWrite);
+        let is_part = is_part && (self.is_indivisible || rules.hold(Rule::SplitByRange));
+        let access = if it.access == Access::Overwrite && is_part { Access::Write } else { it.access };
+        Use { start, end: end.max(start), access, ..*it }
+    }
+
+    /// Whether the content that a use needs is nowhere any more.
+    pub(crate) fn is_lost(&self, it: &Use, place: Place, rules: Rules, lost: &FxHashSet<NodeId>) -> bool {
+        let it = self.rounded(it, rules);
+        if it.access == Access::Overwrite {
+            return false;
+        }
+        let mut start = 0;
+        self.segments.iter().any(|segment| {
+            let overlaps = start < it.end && it.start < segment.end;
+            start = segment.end;
+            overlaps && self.need(segment, place, rules, lost) == Need::Lost
+        })
+    }
+
+    /// Makes the bytes of `it` usable at `place`: adds the transfers to `plan`, and what the command has to wait for.
+    /// The allocation is not being sent by anybody, and [`Allocation::is_lost`] has said no.
+    pub(crate) fn acquire(
+        &mut self,
+        it: &Use,
+        place: Place,
+        (command, stamp): (CommandId, u64),
+        around: &mut Around<'_>,
+        plan: &mut Plan,
+    ) {
+        let rounded = self.rounded(it, around.rules);
+        let range = self.split(rounded.start, rounded.end);
+        if rounded.access != Access::Overwrite && around.rules.hold(Rule::FetchWhatIsRead) {
+            self.fetch(it.allocation, range.clone(), place, around, plan);
+        }
+        let rules = around.rules;
+        for segment in self.segments.get_mut(range).unwrap_or_default() {
+            let was_current = segment.is_current(place);
+            let Some(copy) = segment.copies.get_mut(place) else { continue };
+            if rounded.access != Access::Read && rules.hold(Rule::WriteAfterDepartures) {
+                plan.ends.extend(copy.departures.open(around));
+            }
+            if rounded.access == Access::Overwrite {
+                // How the transfer ends does not matter any more, only that it does not end later.
+                let arrivals = std::mem::take(&mut copy.arrivals);
+                if rules.hold(Rule::OverwriteAfterArrival) {
+                    plan.ends.extend(arrivals.iter().copied().filter(|id| (around.is_live)(*id)));
+                    copy.writers.0.extend(arrivals.into_iter().map(|id| (None, id)));
+                }
+            } else if rules.hold(Rule::ReadAfterArrival) {
+                plan.waits.extend(copy.arrivals.iter().copied().filter(|id| (around.is_live)(*id)));
+            }
+            if rounded.access != Access::Read {
+                let before = segment.version;
+                segment.version = stamp;
+                copy.version = stamp;
+                segment.undo = (rounded.access == Access::Overwrite && !was_current)
+                    .then_some(Undo { command, place, version: before, written: stamp });
+                if !rules.hold(Rule::WriteMakesOthersOld) {
+                    segment.copies.iter_mut().for_each(|copy| copy.version = stamp);
+                }
+            }
+        }
+    }
+
+    /// Notes that a command uses bytes at `place`. `queue` is given if it is an in-order queue.
+    pub(crate) fn record(
+        &mut self,
+        it: &Use,
+        place: Place,
+        (queue, command): (Option<QueueId>, CommandId),
+        around: &Around<'_>,
+    ) {
+        let it = self.rounded(it, around.rules);
+        let range = self.split(it.start, it.end);
+        for segment in self.segments.get_mut(range).unwrap_or_default() {
+            if let Some(copy) = segment.copies.get_mut(place) {
+                let users = if it.access == Access::Read { &mut copy.readers } else { &mut copy.writers };
+                users.add(queue, command, around);
+            }
+        }
+        if self.segments.len() > self.join_at {
+            self.join_alike();
+        }
+    }
+
+    /// A command or transfer that uses this allocation has ended.
+    pub(crate) fn ended(&mut self, command: CommandId, is_ok: bool, rules: Rules) {
+        self.sending.retain(|id| *id != command);
+        for segment in &mut self.segments {
+            if segment.undo.is_some_and(|undo| undo.command == command) {
+                let undo = segment.undo.take();
+                if let Some(undo) = undo.filter(|_| !is_ok && rules.hold(Rule::FailedOverwriteIsUndone))
+                    && segment.version == undo.written
+                {
+                    segment.version = undo.version;
+                    if let Some(copy) = segment.copies.get_mut(undo.place) {
+                        copy.version = STALE;
+                    }
+                }
+            }
+            for copy in &mut segment.copies {
+                let before = copy.arrivals.len();
+                copy.arrivals.retain(|id| *id != command);
+                let failed = copy.arrivals.len() < before && !is_ok;
+                if failed && rules.hold(Rule::FailedArrivalIsNone) {
+                    copy.version = STALE;
+                }
+            }
+        }
+    }
+
+    fn need(&self, segment: &Segment, place: Place, rules: Rules, lost: &FxHashSet<NodeId>) -> Need {
+        if segment.is_current(place) {
+            return Need::Nothing;
+        }
+        let node = |place: Place| self.nodes.get(place);
+        let is_lost = |place: Place| node(place).is_none_or(|node| lost.contains(node));
+        let current = || (0..segment.copies.len()).filter(|place| segment.is_current(*place));
+        // Within a node is nearest. The copy of a lost node is the last resort: the loss is then reported and not hidden.
+        let near = current().find(|other| node(*other) == node(place));
+        match near.or_else(|| current().find(|other| !is_lost(*other))).or_else(|| current().next()) {
+            Some(source) => Need::From(source),
+            None if segment.version == INITIAL && rules.hold(Rule::FetchInitial) => Need::Initial,
+            None if segment.version == UNDEFINED || segment.version == INITIAL => Need::Nothing,
+            None => Need::Lost,
+        }
+    }
+
+    /// Brings the content of segments to `place` from where it is current.
+    fn fetch(
+        &mut self,
+        allocation: AllocationId,
+        range: std::ops::Range<usize>,
+        place: Place,
+        around: &mut Around<'_>,
+        plan: &mut Plan,
+    ) {
+        let mut first = range.start;
+        while first < range.end {
+            let Some(segment) = self.segments.get(first) else { return };
+            let need = self.need(segment, place, around.rules, around.lost);
+            // Neighbours that come from the same place come together.
+            let more = self.segments.get(first..range.end).unwrap_or_default().iter();
+            let count = more.take_while(|it| self.need(it, place, around.rules, around.lost) == need).count();
+            let run = first..first + count.max(1);
+            match need {
+                Need::Nothing | Need::Lost => {}
+                Need::Initial => self.bring(allocation, run.clone(), (None, place), around, plan),
+                Need::From(source) => {
+                    self.bring(allocation, run.clone(), (Some(source), place), around, plan);
+                }
+            }
+            first = run.end;
+        }
+    }
+
+    fn bring(
+        &mut self,
+        allocation: AllocationId,
+        run: std::ops::Range<usize>,
+        (source, place): (Option<Place>, Place),
+        around: &mut Around<'_>,
+        plan: &mut Plan,
+    ) {
+        let start = run.start.checked_sub(1).and_then(|it| self.segments.get(it)).map_or(0, |it| it.end);
+        let segments = self.segments.get_mut(run).unwrap_or_default();
+        let end = segments.last().map_or(start, |it| it.end);
+        let mut source_waits = Vec::new();
+        let mut target_waits = Vec::new();
+        for segment in segments.iter() {
+            if let Some(from) = source.and_then(|source| segment.copies.get(source)) {
+                if around.rules.hold(Rule::LeaveAfterArrival) {
+                    source_waits.extend(from.arrivals.iter().copied().filter(|id| (around.is_live)(*id)));
+                }
+                if around.rules.hold(Rule::LeaveAfterWriters) {
+                    source_waits.extend(from.writers.open(around));
+                }
+            }
+            if let Some(to) = segment.copies.get(place)
+                && around.rules.hold(Rule::ArriveAfterUsers)
+            {
+                target_waits.extend(to.users(around));
+            }
+        }
+        dedup(&mut source_waits);
+        dedup(&mut target_waits);
+        let (departure, arrival) = ((around.next)(), (around.next)());
+        for segment in segments {
+            let version = segment.version;
+            if let Some(from) = source.and_then(|source| segment.copies.get_mut(source)) {
+                from.departures.0.retain(|(_, id)| (around.is_live)(*id));
+                from.departures.0.push((None, departure));
+            }
+            if let Some(to) = segment.copies.get_mut(place) {
+                *to = Copy::new(version);
+                // Initial content is sent in the order of the link, so nothing has to wait for it.
+                if source.is_some() {
+                    to.arrivals.push(arrival);
+                }
+            }
+        }
+        let source = source.map_or(Source::Initial, Source::Place);
+        let target = place;
+        plan.fetches.push(Fetch {
+            allocation,
+            start,
+            end,
+            source,
+            target,
+            departure,
+            arrival,
+            source_waits,
+            target_waits,
+        });
+    }
+
+    /// Indices of the segments that are `start..end`, which begin and end there.
+    fn split(&mut self, start: u64, end: u64) -> std::ops::Range<usize> {
+        if start >= end {
+            return 0..0;
+        }
+        let first = if start == 0 { 0 } else { self.split_at(start) };
+        first..self.split_at(end)
+    }
+
+    /// Index of the segment behind `at`, where one ends.
+    fn split_at(&mut self, at: u64) -> usize {
+        let index = self.segments.partition_point(|segment| segment.end < at);
+        if let Some(segment) = self.segments.get(index).filter(|segment| segment.end != at) {
+            let front = Segment { end: at, ..segment.clone() };
+            self.segments.insert(index, front);
+        }
+        (index + 1).min(self.segments.len())
+    }
+
+    /// Joins neighbours in the same state.
+    fn join_alike(&mut self) {
+        self.segments.dedup_by(|next, kept| {
+            let can_join = kept.can_join(next);
+            if can_join {
+                kept.end = next.end;
+                let (version, next_version) = (kept.version, next.version);
+                for (to, from) in kept.copies.iter_mut().zip(next.copies.drain(..)) {
+                    // An old version must not become current by chance.
+                    let is_current = to.version == version && from.version == next_version;
+                    to.version = if is_current { version } else { STALE };
+                    to.join(from);
+                }
+            }
+            can_join
+        });
+        // The segments that stay are in different states: looking again at each command would cost more than it gains.
+        self.join_at = SEGMENTS_MAX.max(2 * self.segments.len());
+    }
+}
+
+fn dedup(ids: &mut Vec<CommandId>) {
+    ids.sort_unstable();
+    ids.dedup();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(allocation: &Allocation) -> Vec<u64> {
+        allocation.segments.iter().map(|segment| segment.end).collect()
+    }
+
+    fn two_places(size: u64) -> Allocation {
+        Allocation::new(size, false, vec![NodeId(0), NodeId(1)], false)
+    }
+
+    #[test]
+    fn segments_are_split_where_uses_begin_and_end() {
+        let mut allocation = two_places(100);
+        assert_eq!(allocation.split(0, 100), 0..1);
+        assert_eq!(allocation.split(20, 60), 1..2);
+        assert_eq!(ends(&allocation), [20, 60, 100]);
+        assert_eq!(allocation.split(20, 100), 1..3);
+        assert_eq!(allocation.split(0, 10), 0..1);
+        assert_eq!(allocation.split(50, 50), 0..0, "zero bytes are no segment");
+        assert_eq!(ends(&allocation), [10, 20, 60, 100]);
+    }
+
+    #[test]
+    fn segments_in_the_same_state_are_joined() {
+        let mut allocation = two_places(100);
+        let written = allocation.split(20, 60);
+        allocation.segments[written.start].version = 7;
+        allocation.segments[written.start].copies[1].version = 7;
+        allocation.split(80, 90);
+        allocation.join_alike();
+        assert_eq!(ends(&allocation), [20, 60, 100]);
+        allocation.segments[0].version = 5;
+        allocation.segments[0].copies[1].version = 5;
+        allocation.join_alike();
+        assert_eq!(ends(&allocation), [60, 100]);
+        let joined = &allocation.segments[0];
+        assert!(joined.is_current(1) && !joined.is_current(0));
+    }
+
+    #[test]
+    fn users_of_joined_segments_are_all_kept_once() {
+        let mut allocation = two_places(100);
+        allocation.split(0, 50);
+        allocation.segments[0].copies[0].writers.0.push((None, CommandId(1)));
+        for segment in &mut allocation.segments {
+            segment.copies[0].writers.0.push((None, CommandId(2)));
+        }
+        allocation.join_alike();
+        assert_eq!(allocation.segments[0].copies[0].writers.0.len(), 2);
+    }
+
+    #[test]
+    fn a_write_that_does_not_fill_its_grains_writes_a_part() {
+        let allocation = two_places(3 * GRAIN_BYTES + 10);
+        let rounded = |start, end| {
+            let it = Use { allocation: AllocationId(1), start, end, access: Access::Overwrite };
+            let it = allocation.rounded(&it, Rules::default());
+            (it.start, it.end, it.access)
+        };
+        assert_eq!(rounded(0, GRAIN_BYTES), (0, GRAIN_BYTES, Access::Overwrite));
+        assert_eq!(rounded(0, GRAIN_BYTES - 1), (0, GRAIN_BYTES, Access::Write));
+        assert_eq!(rounded(1, GRAIN_BYTES + 1), (0, 2 * GRAIN_BYTES, Access::Write));
+        let size = allocation.size;
+        assert_eq!(rounded(3 * GRAIN_BYTES, size), (3 * GRAIN_BYTES, size, Access::Overwrite));
+    }
+}
