@@ -115,6 +115,8 @@ pub enum Source {
 pub enum Action {
     /// The caller sends it, says [`Machine::sent`], and tells its end.
     Send(CommandId, Plan),
+    /// It goes on being held until these have ended, which were sent: the caller has to go on receiving.
+    Await(CommandId, Vec<CommandId>),
     /// It does not run, because an event of its wait list has failed. The caller ends its event.
     Fail(CommandId),
     /// Content that it needs is lost. The caller ends its event.
@@ -204,6 +206,10 @@ struct Kept {
     /// An event of its wait list may still fail, and the command with it.
     is_in_doubt: bool,
     uses: Vec<Use>,
+    reads_host: Option<HostShape>,
+    writes_host: Option<HostShape>,
+    is_host_checked: bool,
+    gate: Option<CommandId>,
 }
 
 #[derive(Clone, Copy)]
@@ -287,26 +293,17 @@ impl Machine {
         if let Some(gate) = command.gate {
             self.client_event(gate);
         }
-        // What the client runs itself, it runs after the command has ended and before it sets the gate.
-        self.note_host_write(command.gate.unwrap_or(command.id), command.writes_host, command.gate.is_some());
+        let kept = Kept::new(command);
         let verdict = if blockers.is_empty() {
-            self.send_at_once(command, next)
+            self.send_at_once(command.id, kept, next)
         } else {
-            self.hold(command, &blockers)
+            self.hold(command.id, kept, &blockers)
         };
         let is_held = matches!(verdict, Verdict::Hold { .. });
         if verdict != Verdict::ContentLost {
             self.note_in_queue(command, is_held);
         }
         verdict
-    }
-
-    fn note_host_write(&mut self, id: CommandId, shape: Option<HostShape>, is_gate: bool) {
-        let Some(shape) = shape else { return };
-        self.host.insert(id, shape);
-        if let Some(node) = self.nodes.get_mut(&id).filter(|_| is_gate) {
-            node.writes_host = Some(shape);
-        }
     }
 
     /// What holds a command back.
@@ -321,16 +318,27 @@ impl Machine {
             }
         }
         self.add_queue_blockers(command, &mut blockers);
-        for (shape, rule) in [
-            (&command.reads_host, Rule::HostReadAfterWrite),
-            (&command.writes_host, Rule::HostWriteAfterWrite),
-        ] {
-            if let Some(shape) = shape.as_ref().filter(|_| self.rules.hold(rule)) {
-                blockers.extend(self.host.overlapping(shape).map(|id| (id, Until::Ended)));
+        blockers
+    }
+
+    /// What an otherwise free command still waits for: other threads that are sending, and commands that are still to
+    /// write what it reads or writes of the program's memory. Only commands that were sent count. A command that is
+    /// held back may come after this one, whatever the order of their calls: the event that holds it back may be one
+    /// that the program sets when this one has ended.
+    fn hazards(&self, kept: &Kept) -> Vec<(CommandId, Until)> {
+        let mut hazards = self.senders(&kept.uses);
+        // Once is enough: what was sent since then is not ordered before the command.
+        if !kept.is_host_checked {
+            for (shape, rule) in [
+                (&kept.reads_host, Rule::HostReadAfterWrite),
+                (&kept.writes_host, Rule::HostWriteAfterWrite),
+            ] {
+                if let Some(shape) = shape.as_ref().filter(|_| self.rules.hold(rule)) {
+                    hazards.extend(self.host.overlapping(shape).map(|id| (id, Until::Ended)));
+                }
             }
         }
-        blockers.extend(self.senders(command.uses));
-        blockers
+        hazards
     }
 
     fn add_queue_blockers(&self, command: &Submit<'_>, blockers: &mut Vec<(CommandId, Until)>) {
@@ -361,34 +369,51 @@ impl Machine {
         self.nodes.get(&id).is_none_or(|node| node.stage == Stage::Sent)
     }
 
-    fn send_at_once(&mut self, command: &Submit<'_>, next: &mut dyn FnMut() -> CommandId) -> Verdict {
-        let kept = Kept::new(command);
-        let Some(plan) = self.plan(command.id, &kept, next) else {
-            self.ended(command.gate.unwrap_or(command.id), false);
-            if let Some(shape) = command.writes_host {
-                self.host.remove(command.id, &shape);
+    fn send_at_once(
+        &mut self,
+        id: CommandId,
+        mut kept: Kept,
+        next: &mut dyn FnMut() -> CommandId,
+    ) -> Verdict {
+        let hazards = self.hazards(&kept);
+        if !hazards.is_empty() {
+            kept.is_host_checked = true;
+            return self.hold(id, kept, &hazards);
+        }
+        let Some(plan) = self.plan(id, &kept, next) else {
+            if let Some(gate) = kept.gate {
+                self.ended(gate, false);
             }
             return Verdict::ContentLost;
         };
-        let is_tracked = !kept.uses.is_empty() || own_host_write(command).is_some();
+        let is_tracked = !kept.uses.is_empty() || (kept.writes_host.is_some() && kept.gate.is_none());
         if is_tracked {
-            let mut node = Node::new(Stage::Sending);
-            node.allocations = kept.uses.iter().map(|it| it.allocation).collect();
-            node.writes_host = own_host_write(command);
-            self.nodes.insert(command.id, node);
+            self.nodes.insert(id, Node::new(Stage::Sending));
         }
+        self.note_sending(id, kept);
         Verdict::Send { plan, is_tracked }
     }
 
-    fn hold(&mut self, command: &Submit<'_>, blockers: &[(CommandId, Until)]) -> Verdict {
+    /// A command is being sent from now on.
+    fn note_sending(&mut self, id: CommandId, kept: Kept) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.stage = Stage::Sending;
+            node.allocations = kept.uses.iter().map(|it| it.allocation).collect();
+        }
+        // What the client runs itself, it runs after the command has ended and before it sets the gate.
+        let writer = kept.gate.unwrap_or(id);
+        if let Some((node, shape)) = self.nodes.get_mut(&writer).zip(kept.writes_host) {
+            node.writes_host = Some(shape);
+            self.host.insert(writer, shape);
+        }
+    }
+
+    fn hold(&mut self, id: CommandId, kept: Kept, blockers: &[(CommandId, Until)]) -> Verdict {
         let mut node = Node::new(Stage::Held);
-        node.held = Some(Box::new(Kept::new(command)));
-        node.writes_host = own_host_write(command);
-        let until_ended = blockers.iter().filter(|(_, until)| matches!(until, Until::Ended));
-        let until_ended = until_ended.map(|(id, _)| *id).collect();
-        self.nodes.insert(command.id, node);
-        self.block(command.id, blockers);
-        Verdict::Hold { until_ended }
+        node.held = Some(Box::new(kept));
+        self.nodes.insert(id, node);
+        self.block(id, blockers);
+        Verdict::Hold { until_ended: ended_of(blockers) }
     }
 
     fn block(&mut self, id: CommandId, blockers: &[(CommandId, Until)]) {
@@ -572,23 +597,21 @@ impl Machine {
                 self.ended(id, false);
                 return Some(Action::Fail(id));
             }
-            let Some(kept) = node.held.take() else { continue };
-            let senders = self.senders(&kept.uses);
-            if !senders.is_empty() {
+            let Some(mut kept) = node.held.take() else { continue };
+            let hazards = self.hazards(&kept);
+            if !hazards.is_empty() {
+                kept.is_host_checked = true;
                 if let Some(node) = self.nodes.get_mut(&id) {
                     node.held = Some(kept);
                 }
-                self.block(id, &senders);
-                continue;
+                self.block(id, &hazards);
+                return Some(Action::Await(id, ended_of(&hazards)));
             }
             let Some(plan) = self.plan(id, &kept, next) else {
                 self.ended(id, false);
                 return Some(Action::ContentLost(id));
             };
-            if let Some(node) = self.nodes.get_mut(&id) {
-                node.stage = Stage::Sending;
-                node.allocations = kept.uses.iter().map(|it| it.allocation).collect();
-            }
+            self.note_sending(id, *kept);
             return Some(Action::Send(id, plan));
         }
     }
@@ -651,9 +674,9 @@ fn in_doubt(it: &Use, is_in_doubt: bool) -> Use {
     Use { access: if may_leave_some { Access::Write } else { it.access }, ..*it }
 }
 
-/// The program's memory that is written until the command itself has ended.
-fn own_host_write(command: &Submit<'_>) -> Option<HostShape> {
-    command.writes_host.filter(|_| command.gate.is_none())
+fn ended_of(blockers: &[(CommandId, Until)]) -> Vec<CommandId> {
+    let ended = blockers.iter().filter(|(_, until)| matches!(until, Until::Ended));
+    ended.map(|(id, _)| *id).collect()
 }
 
 impl Kept {
@@ -666,6 +689,10 @@ impl Kept {
             follows_writes: command.sync.is_none(),
             is_in_doubt: !command.waits.is_empty(),
             uses: command.uses.to_vec(),
+            reads_host: command.reads_host,
+            writes_host: command.writes_host,
+            is_host_checked: false,
+            gate: command.gate,
         }
     }
 }

@@ -260,7 +260,8 @@ impl<'a> World<'a> {
                 match action {
                     Some(Action::Send(id, plan)) => self.released = Some((id, plan)),
                     Some(Action::Fail(id) | Action::ContentLost(id)) => self.fail_held(id),
-                    None => {}
+                    // All links of this world bring what comes.
+                    Some(Action::Await(..)) | None => {}
                 }
             }
             Choice::SendReleased => {
