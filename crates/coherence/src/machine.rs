@@ -76,6 +76,10 @@ pub struct Plan {
     pub waits: Vec<CommandId>,
     /// What it waits for at its worker, however that ends.
     pub ends: Vec<CommandId>,
+    /// Commands that happen before it and have still to write the program's memory. Their bytes may come by another
+    /// link than its own end. So its end is not told to the program before these have ended, and a blocking write
+    /// returns before it has ended only if there are none.
+    pub behind: Vec<CommandId>,
 }
 
 /// A transfer of bytes of an allocation from one place to another.
@@ -147,6 +151,10 @@ pub struct Machine {
     queues: FxHashMap<QueueId, Held>,
     allocations: FxHashMap<AllocationId, Allocation>,
     host: HostWrites,
+    /// For what was sent while something was still to write the program's memory: the writers that happen before it.
+    behind: FxHashMap<CommandId, Vec<CommandId>>,
+    /// The same for all commands of a queue together, and, out of order, for its last barrier.
+    queues_behind: FxHashMap<QueueId, (Vec<CommandId>, Vec<CommandId>)>,
     /// Blocking writes that have returned and not ended.
     settled: FxHashMap<ContextId, Vec<(QueueId, CommandId)>>,
     lost: FxHashSet<NodeId>,
@@ -202,10 +210,11 @@ struct Kept {
     in_order: bool,
     context: ContextId,
     place: Place,
-    follows_writes: bool,
     /// An event of its wait list may still fail, and the command with it.
     is_in_doubt: bool,
     uses: Vec<Use>,
+    waits: Vec<CommandId>,
+    sync: Option<Sync>,
     reads_host: Option<HostShape>,
     writes_host: Option<HostShape>,
     is_host_checked: bool,
@@ -390,12 +399,68 @@ impl Machine {
         if is_tracked {
             self.nodes.insert(id, Node::new(Stage::Sending));
         }
-        self.note_sending(id, kept);
+        self.note_sending(id, &kept, &plan.behind);
         Verdict::Send { plan, is_tracked }
     }
 
+    /// The commands that are still to write the program's memory and happen before this one.
+    fn behind(&self, kept: &Kept) -> Vec<CommandId> {
+        if self.host.is_empty() || !self.rules.hold(Rule::EndAfterHostWrites) {
+            return Vec::new();
+        }
+        let mut behind = Vec::new();
+        for id in &kept.waits {
+            behind.extend_from_slice(self.behind.get(id).map(Vec::as_slice).unwrap_or_default());
+            behind.push(*id);
+        }
+        if let Some((all, barrier)) = self.queues_behind.get(&kept.queue) {
+            let waits_for_all = kept.sync.is_some_and(|sync| !sync.is_listed);
+            behind.extend_from_slice(if kept.in_order || waits_for_all { all } else { barrier });
+        }
+        self.retain_writers(&mut behind);
+        behind
+    }
+
+    /// Keeps those that are still to write the program's memory.
+    fn retain_writers(&self, ids: &mut Vec<CommandId>) {
+        ids.retain(|id| self.nodes.get(id).is_some_and(|node| node.writes_host.is_some()));
+        ids.sort_unstable();
+        ids.dedup();
+    }
+
+    /// Notes what later commands are behind because they are behind this one.
+    fn note_behind(&mut self, id: CommandId, kept: &Kept, behind: &[CommandId]) {
+        if self.host.is_empty() && behind.is_empty() {
+            self.behind.clear();
+            self.queues_behind.clear();
+            return;
+        }
+        let (mut all, mut barrier) = self.queues_behind.remove(&kept.queue).unwrap_or_default();
+        all.extend_from_slice(behind);
+        all.push(id);
+        self.retain_writers(&mut all);
+        if kept.sync.is_some_and(|sync| sync.is_barrier) {
+            barrier.clone_from(&behind.to_vec());
+        }
+        self.retain_writers(&mut barrier);
+        if !all.is_empty() || !barrier.is_empty() {
+            self.queues_behind.insert(kept.queue, (all, barrier));
+        }
+        if !behind.is_empty() {
+            self.behind.insert(id, behind.to_vec());
+        }
+    }
+
+    /// The commands of a queue, and those before them, that are still to write the program's memory. Whoever has waited
+    /// for all of the queue waits for these, too.
+    pub fn behind_queue(&self, queue: QueueId) -> Vec<CommandId> {
+        let mut all = self.queues_behind.get(&queue).map(|(all, _)| all.clone()).unwrap_or_default();
+        self.retain_writers(&mut all);
+        all
+    }
+
     /// A command is being sent from now on.
-    fn note_sending(&mut self, id: CommandId, kept: Kept) {
+    fn note_sending(&mut self, id: CommandId, kept: &Kept, behind: &[CommandId]) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.stage = Stage::Sending;
             node.allocations = kept.uses.iter().map(|it| it.allocation).collect();
@@ -406,6 +471,7 @@ impl Machine {
             node.writes_host = Some(shape);
             self.host.insert(writer, shape);
         }
+        self.note_behind(id, kept, behind);
     }
 
     fn hold(&mut self, id: CommandId, kept: Kept, blockers: &[(CommandId, Until)]) -> Verdict {
@@ -464,11 +530,12 @@ impl Machine {
     /// Decides what goes with a command that is sent now. `None`: content that it needs is lost.
     fn plan(&mut self, id: CommandId, kept: &Kept, next: &mut dyn FnMut() -> CommandId) -> Option<Plan> {
         let mut plan = Plan::default();
-        if kept.follows_writes && self.rules.hold(Rule::FollowBlockingWrites) {
+        if kept.sync.is_none() && self.rules.hold(Rule::FollowBlockingWrites) {
             let writes = self.settled.get(&kept.context).map(Vec::as_slice).unwrap_or_default();
             let others = writes.iter().filter(|(queue, _)| !(kept.in_order && *queue == kept.queue));
             plan.ends.extend(others.map(|(_, id)| *id));
         }
+        plan.behind = self.behind(kept);
         if kept.uses.is_empty() {
             return Some(plan);
         }
@@ -611,7 +678,7 @@ impl Machine {
                 self.ended(id, false);
                 return Some(Action::ContentLost(id));
             };
-            self.note_sending(id, *kept);
+            self.note_sending(id, &kept, &plan.behind);
             return Some(Action::Send(id, plan));
         }
     }
@@ -637,13 +704,6 @@ impl Machine {
         others.map(|(_, id)| *id).collect()
     }
 
-    /// Whether a blocking write whose bytes were taken may return before it has ended. It may not while a command is
-    /// still to write the program's memory: that command may be one that the write comes after, and the program takes
-    /// it for ended when the write has returned.
-    pub fn may_return(&self) -> bool {
-        self.host.is_empty() || !self.rules.hold(Rule::BlockingWriteAfterHostWrites)
-    }
-
     /// Whether the host may copy at this moment, instead of the command that the copy stands for. The caller keeps
     /// other threads from enqueueing into the queue until the copy is done.
     pub fn may_copy(&self, copy: &InPlace) -> bool {
@@ -663,7 +723,9 @@ impl Machine {
             hold(Rule::InPlaceAfterBlockingWrites)
                 && !self.unsettled(copy.context, copy.queue, copy.in_order).is_empty()
         };
-        !is_held() && !is_written() && !is_unsettled()
+        let is_behind =
+            || hold(Rule::InPlaceAfterWritersBefore) && !self.behind_queue(copy.queue).is_empty();
+        !is_held() && !is_written() && !is_unsettled() && !is_behind()
     }
 }
 
@@ -686,7 +748,8 @@ impl Kept {
             in_order: command.in_order,
             context: command.context,
             place: command.place,
-            follows_writes: command.sync.is_none(),
+            waits: command.waits.to_vec(),
+            sync: command.sync,
             is_in_doubt: !command.waits.is_empty(),
             uses: command.uses.to_vec(),
             reads_host: command.reads_host,

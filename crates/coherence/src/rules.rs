@@ -69,8 +69,8 @@ rules! {
     SplitByRange,
     /// Commands of other queues wait for blocking writes that have returned.
     FollowBlockingWrites,
-    /// A blocking write returns only when no command is still to write the program's memory, or when it has ended.
-    BlockingWriteAfterHostWrites,
+    /// An end is told only when the commands before it that write the program's memory have ended.
+    EndAfterHostWrites,
     /// The host copies in place only while its queue has nothing to do.
     InPlaceWhenIdle,
     /// The host copies in place only when nothing is held back in the queue.
@@ -79,6 +79,8 @@ rules! {
     InPlaceAfterWaits,
     /// The host copies in place only from memory that nothing is still to write.
     InPlaceAfterHostWrites,
+    /// The host copies in place only when no command before it is still to write the program's memory.
+    InPlaceAfterWritersBefore,
     /// The host copies in place only when no other queue has a blocking write under way.
     InPlaceAfterBlockingWrites,
 }

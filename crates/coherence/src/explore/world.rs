@@ -76,6 +76,8 @@ pub(super) struct World<'a> {
     /// How everything that has ended did.
     ended: FxHashMap<CommandId, bool>,
     known: FxHashMap<CommandId, bool>,
+    /// What must be known before an end is told to the program.
+    behind: FxHashMap<CommandId, Vec<CommandId>>,
     /// Commands of each queue that were sent.
     sent: Vec<Vec<CommandId>>,
     arriving: FxHashMap<CommandId, Vec<u64>>,
@@ -130,6 +132,7 @@ impl<'a> World<'a> {
             links: program.nodes.iter().map(|_| Vec::new()).collect(),
             ended: FxHashMap::default(),
             known: FxHashMap::default(),
+            behind: FxHashMap::default(),
             sent: vec![Vec::new(); program.queues.len()],
             arriving: FxHashMap::default(),
             functions: Vec::new(),
@@ -280,20 +283,26 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Whether the program is told that a command has ended.
+    fn is_known(&self, id: CommandId) -> bool {
+        let is_heard = |id: &CommandId| self.known.contains_key(id);
+        is_heard(&id) && self.behind.get(&id).is_none_or(|behind| behind.iter().all(is_heard))
+    }
+
     fn can_step(&self, thread: usize) -> bool {
         let (ops, doing) = &self.threads[thread];
         match doing {
             Doing::Sending(..) => true,
             Doing::UntilPassed(index) => self.machine.have_passed(&[event_of(*index)]),
-            Doing::UntilKnown(index) => self.known.contains_key(&event_of(*index)),
-            Doing::UntilReached(index) => self.known.contains_key(&marker_of(*index)),
+            Doing::UntilKnown(index) => self.is_known(event_of(*index)),
+            Doing::UntilReached(index) => self.is_known(marker_of(*index)),
             Doing::Next => {
                 let Some(index) = ops.last() else { return false };
                 let op = &self.program.ops[*index].1;
                 let is_done = |of: &usize| self.done.contains(of);
                 op.names().iter().all(is_done)
                     && match op {
-                        Op::Wait(of) => self.known.contains_key(&event_of(*of)),
+                        Op::Wait(of) => self.is_known(event_of(*of)),
                         Op::Enqueue(command) => {
                             let is_before = |at: &usize| {
                                 matches!(&self.program.ops[*at].1, Op::Enqueue(it) if it.queue == command.queue)
@@ -387,7 +396,7 @@ impl<'a> World<'a> {
             in_order,
             context: CONTEXT,
             is_idle: self.sent[command.queue].iter().all(|id| self.known.contains_key(id)),
-            waits_ended: waits.iter().all(|id| self.known.get(id) == Some(&true)),
+            waits_ended: waits.iter().all(|id| self.known.get(id) == Some(&true) && self.is_known(*id)),
             host: reads_host.or(writes_host),
         };
         if self.is_shared(command) && self.machine.may_copy(&in_place) {
@@ -396,7 +405,7 @@ impl<'a> World<'a> {
             self.end_client_event(id, true);
             return Doing::Next;
         }
-        let waits: Vec<_> = waits.into_iter().filter(|id| !self.known.contains_key(id)).collect();
+        let waits: Vec<_> = waits.into_iter().filter(|id| !self.is_known(*id)).collect();
         let uses = self.uses(command);
         let sync = match command.act {
             Act::Marker => Some(Sync { is_listed: !command.waits.is_empty(), is_barrier: false }),
@@ -442,7 +451,7 @@ impl<'a> World<'a> {
     fn after_send(&mut self, index: usize, command: &Command) -> Doing {
         match command.act {
             _ if !command.is_blocking => Doing::Next,
-            Act::Write(..) if self.machine.may_return() => {
+            Act::Write(..) if self.behind.get(&event_of(index)).is_none_or(Vec::is_empty) => {
                 self.settle(index, command);
                 Doing::Next
             }
@@ -494,6 +503,7 @@ impl<'a> World<'a> {
             _ => Work::Command { payload: Vec::new() },
         };
         let place = self.program.queues[command.queue].0;
+        self.behind.insert(id, plan.behind.clone());
         self.sent[command.queue].push(id);
         let of = Some((command.queue, index));
         self.jobs.push(Job { id, place, of, waits, ends: plan.ends.clone(), work });
