@@ -479,7 +479,8 @@ calls! {
     /// An event that ends elsewhere: a user event, or a command of another node. Calls after this may wait for it.
     0x0301 ExpectEvent [PayloadRule::None] {
         event: Id<kind::Event>,
-        /// The worker that tells its end, so that this worker's loss of it ends the event; none: the client.
+        /// The worker that tells its end; none: the client. What another worker tells of the event does not count. The loss of
+        /// the named worker ends the event.
         peer: Id<kind::Peer>,
     }
     /// The client tells that an expected event has ended (`clSetUserEventStatus`, or the relay where nodes have no link).
@@ -515,7 +516,8 @@ calls! {
         mem: Id<kind::Mem>,
         event: Id<kind::Event>,
         transfer: Id<kind::Transfer>,
-        /// The sender, so that its loss ends the transfer; none: another platform of this worker.
+        /// The sender; none: another platform of this worker. Content from another worker is not taken. The loss of the named
+        /// worker ends the transfer.
         peer: Id<kind::Peer>,
         offset: U64,
         size: U64,
