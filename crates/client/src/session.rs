@@ -4,6 +4,7 @@
 //! until its own is there. So a blocking call costs no hand-over between threads of the client. Only where nobody waits but
 //! somebody wants to hear (a callback, an event relayed to another node) does a thread of our own receive.
 
+pub(crate) mod failure;
 mod incoming;
 mod look;
 mod loss;
@@ -26,6 +27,7 @@ use crate::arena;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::peer::Peers;
+use failure::Failure;
 use incoming::Incoming;
 use look::LOOK_EVERY_MS;
 
@@ -85,6 +87,8 @@ pub struct Session {
     peers: OnceLock<Weak<Peers>>,
     arena: Option<Arc<arena::Shared>>,
     context_errors: Mutex<Option<ContextErrors>>,
+    /// The queues of the session, by their ids.
+    failures: Mutex<FxHashMap<u64, Arc<Failure>>>,
 }
 
 type ContextErrors = Box<dyn Fn(Id<kind::Context>, &str) + Send + Sync>;
@@ -144,6 +148,7 @@ impl Session {
             look_at_ms: AtomicU64::new(LOOK_EVERY_MS),
             peers: OnceLock::new(),
             context_errors: Mutex::new(None),
+            failures: Mutex::default(),
         });
         let stalled = Arc::downgrade(&session);
         session.sender.on_stall(move || {

@@ -557,6 +557,10 @@ calls! {
     /// The link to another worker has ended, although that one may still live: what was awaited from there has failed, and
     /// from now on the client relays between the two.
     0x8007 PeerLost [PayloadRule::None] { peer: Id<kind::Peer> }
+    /// Since the worker last told a failure of this queue, the device has refused a command that has no event. It is told before
+    /// the end of the next command of the queue that has an event, so that whoever waits for that end knows of the failure. A
+    /// [`to_worker::Finish`] tells such a failure by its own status instead.
+    0x8008 QueueFailed [PayloadRule::None] { queue: Id<kind::Queue>, status: I32 }
 }
 
 calls! {

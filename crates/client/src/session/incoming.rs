@@ -144,3 +144,15 @@ impl Serve<to_client::PeerLost> for Incoming<'_> {
         Ok(())
     }
 }
+
+impl Serve<to_client::QueueFailed> for Incoming<'_> {
+    fn serve(
+        &mut self,
+        call: &to_client::QueueFailed,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.session.queue_failed(call.queue, Status(call.status.get()));
+        Ok(())
+    }
+}

@@ -62,7 +62,7 @@ impl Session {
         self.lost.store(true, Ordering::Release);
     }
 
-    pub(super) fn refused(&self, status: Status) -> Error {
+    pub(crate) fn refused(&self, status: Status) -> Error {
         match &lock(&self.open).lost {
             Some(reason) => Error::Lost { node: self.name.clone(), reason: reason.clone() },
             None => Error::Refused { node: self.name.clone(), status },

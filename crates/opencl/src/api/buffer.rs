@@ -7,6 +7,7 @@ use std::sync::Arc;
 use penstock_cl_sys::*;
 use penstock_client::Queue as PoolQueue;
 use penstock_client::{Event, Memory, Rect, Want};
+use penstock_wire::Status;
 
 use super::waits::{hand_out, wait_list, want};
 use crate::core::event::wait_for;
@@ -77,18 +78,22 @@ pub(super) fn check_written(queue: &Queue, blocking: cl_bool, enqueued: Option<&
     }
     // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the read and write operations are blocking and the execution status of
     // any of the events in event_wait_list is a negative integer value."
-    match enqueued.and_then(Event::known_status) {
-        Some(status) if blocking != CL_FALSE => Ok(status.ok()?),
-        _ => Ok(()),
+    if blocking == CL_FALSE {
+        return Ok(());
     }
+    enqueued.and_then(Event::known_status).map_or(Ok(()), Status::ok)?;
+    // With drivers a blocking write waits for its queue, and so tells what has failed there.
+    Ok(queue.pool.check()?)
 }
 
-/// Waits for a read if the program wants that.
-pub(super) fn check_read(blocking: cl_bool, enqueued: Option<&Event>) -> ClResult {
-    match enqueued {
-        Some(event) if blocking != CL_FALSE => wait_for(event),
-        _ => Ok(()),
+/// Waits for a read if the program wants that. A call that has waited for the queue also tells, once, of an earlier command that was
+/// refused and that the program has no event of: what was read may be older than the program thinks.
+pub(super) fn check_read(queue: &Queue, blocking: cl_bool, enqueued: Option<&Event>) -> ClResult {
+    if blocking == CL_FALSE {
+        return Ok(());
     }
+    enqueued.map_or(Ok(()), wait_for)?;
+    Ok(queue.pool.check()?)
 }
 
 cl_entry! {
@@ -123,7 +128,7 @@ cl_entry! {
                 _ => read(&queue.pool, &mem.pool, range, target, &waits, want(event))?,
             }
         };
-        check_read(blocking, enqueued.as_ref())?;
+        check_read(&queue, blocking, enqueued.as_ref())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_READ_BUFFER, &queue, event) };
         Ok(())
@@ -249,7 +254,7 @@ cl_entry! {
         // SAFETY: the box is in memory that the program wants to be written, until the command ends.
         let target = unsafe { HostTarget::new(pointer.cast(), pieces, bytes, None) };
         let enqueued = queue.pool.read_rect(&mem.pool, transfer.rect, transfer.wide_region(), target, &waits)?;
-        check_read(blocking, enqueued.as_ref())?;
+        check_read(&queue, blocking, enqueued.as_ref())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_READ_BUFFER_RECT, &queue, event) };
         Ok(())
