@@ -69,18 +69,26 @@ pub(super) fn want_written(blocking: cl_bool, event: *mut cl_event) -> Want {
 }
 
 /// A write that the program takes for done: its bytes have left the program's memory, and other queues see them. Its failure, as far as it
-/// is known.
-pub(super) fn check_written(queue: &Queue, blocking: cl_bool, enqueued: Option<&Event>) -> ClResult {
-    if blocking != CL_FALSE
-        && let Some(event) = enqueued
-    {
-        queue.pool.settle(event);
-    }
-    // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the read and write operations are blocking and the execution status of
-    // any of the events in event_wait_list is a negative integer value."
+/// is known. `asked`: the program gets the event.
+pub(super) fn check_written(
+    queue: &Queue,
+    blocking: cl_bool,
+    enqueued: Option<&Event>,
+    asked: bool,
+) -> ClResult {
     if blocking == CL_FALSE {
         return Ok(());
     }
+    if let Some(event) = enqueued {
+        queue.pool.settle(event);
+        // "CL_PROFILING_INFO_NOT_AVAILABLE ... if the execution status of the command identified by event is not CL_COMPLETE". Drivers
+        // return from a blocking write when it has ended, so programs ask for its times at once.
+        if asked && queue.profiles() {
+            wait_for(event)?;
+        }
+    }
+    // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the read and write operations are blocking and the execution status of
+    // any of the events in event_wait_list is a negative integer value."
     enqueued.and_then(Event::known_status).map_or(Ok(()), Status::ok)?;
     // With drivers a blocking write waits for its queue, and so tells what has failed there.
     Ok(queue.pool.check()?)
@@ -164,7 +172,7 @@ cl_entry! {
                 _ => queue.pool.write(&mem.pool, offset as u64, bytes, &waits, want_written(blocking, event))?,
             }
         };
-        check_written(&queue, blocking, enqueued.as_ref())?;
+        check_written(&queue, blocking, enqueued.as_ref(), !event.is_null())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_BUFFER, &queue, event) };
         Ok(())
@@ -293,7 +301,7 @@ cl_entry! {
         });
         let region = transfer.wide_region();
         let enqueued = queue.pool.write_rect(&mem.pool, transfer.rect, region, &mut pieces, &waits, want_written(blocking, event))?;
-        check_written(&queue, blocking, enqueued.as_ref())?;
+        check_written(&queue, blocking, enqueued.as_ref(), !event.is_null())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_BUFFER_RECT, &queue, event) };
         Ok(())

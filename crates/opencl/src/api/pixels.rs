@@ -87,7 +87,7 @@ cl_entry! {
         });
         let (area, bytes) = ((wide(origin), wide(region)), wide(rows).iter().product());
         let enqueued = queue.pool.write_image(&mem.pool, area, bytes, &mut pieces, &waits, want_written(blocking, event))?;
-        check_written(&queue, blocking, enqueued.as_ref())?;
+        check_written(&queue, blocking, enqueued.as_ref(), !event.is_null())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_IMAGE, &queue, event) };
         Ok(())
