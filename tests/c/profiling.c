@@ -56,6 +56,48 @@ TEST(times_of_every_command) {
     OK(clReleaseCommandQueue(own));
 }
 
+static void has_times(cl_event event) {
+    struct times t = times_of(event);
+    CHECK(status_of(event) == CL_COMPLETE);
+    CHECK(t.queued > 0 && t.queued <= t.submitted && t.submitted <= t.start && t.start <= t.end);
+    OK(clReleaseEvent(event));
+}
+
+/* Drivers return from a blocking call when its command has ended, and programs ask for its times at once. */
+TEST(times_of_blocking_calls) {
+    enum { SIZE = 1 << 20, ROUNDS = 50 };
+    const size_t zero[3] = {0, 0, 0}, box[3] = {64, 64, 4};
+    unsigned char *bytes = calloc(1, SIZE);
+    cl_command_queue own = profiled();
+    cl_mem mem = make_buffer(context, 0, SIZE, NULL);
+    cl_event event;
+    for (int i = 0; i < ROUNDS; i++) {
+        const size_t size = i % 2 ? SIZE : 64;
+        OK(clEnqueueWriteBuffer(own, mem, CL_TRUE, 0, size, bytes, 0, NULL, &event));
+        has_times(event);
+        OK(clEnqueueWriteBufferRect(own, mem, CL_TRUE, zero, zero, box, 0, 0, 0, 0, bytes, 0, NULL, &event));
+        has_times(event);
+        OK(clEnqueueReadBuffer(own, mem, CL_TRUE, 0, size, bytes, 0, NULL, &event));
+        has_times(event);
+    }
+    if (device_has_images(device)) {
+        const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
+        const cl_image_desc shape = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 64, .image_height = 64};
+        const size_t all[3] = {64, 64, 1};
+        cl_int code;
+        cl_mem image = clCreateImage(context, CL_MEM_READ_WRITE, &format, &shape, NULL, &code);
+        OK(code);
+        for (int i = 0; i < ROUNDS; i++) {
+            OK(clEnqueueWriteImage(own, image, CL_TRUE, zero, all, 0, 0, bytes, 0, NULL, &event));
+            has_times(event);
+        }
+        OK(clReleaseMemObject(image));
+    }
+    OK(clReleaseMemObject(mem));
+    OK(clReleaseCommandQueue(own));
+    free(bytes);
+}
+
 /* clpeak works like this: after clFinish every event before it is complete, and its times are there. */
 TEST(times_after_finish) {
     cl_command_queue own = profiled();

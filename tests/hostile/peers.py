@@ -50,20 +50,60 @@ def tickets(node):
     ends_alone(node, many, lambda: many.connection.sendall(batch), "PEERS_MAX")
 
 
+def admitted(node, client, number):
+    """A link to a client's worker, as the peer with this number."""
+    ticket = os.urandom(32)
+    assert client.request("AdmitPeer", number, payload=ticket)[0] == 0
+    return wire.enter(node.address("tcp"), node.key, wire.PEER, ticket)
+
+
+def data_of_another_peer(node):
+    """A peer sends content, and ends of events, that the client awaits from another peer: before the client names that one, and after."""
+    client, size, patience_s = Client(node).setup(), 4096, 0.5
+    right, forged = b"r" * size, b"f" * size
+    for number, early in ((10, True), (20, False)):
+        true, forger = admitted(node, client, number), admitted(node, client, number + 1)
+        mem, transfer, arrival, told, waits, own = client.buffer(size), client.id(), client.id(), client.id(), client.id(), client.id()
+
+        def announce():
+            client.send("ReceiveMem", mem, arrival, transfer, number, 0, size)
+            client.send("ExpectEvent", told, number)
+            client.send("Marker", client.queue, waits, waits=[told])
+            client.ping()
+
+        def forge():
+            forger.sendall(frame("TransferData", transfer, 0, payload=forged))
+            forger.sendall(frame("TransferData", transfer, -5))
+            if early:
+                # An event that a command will have: its name is not taken.
+                forger.sendall(frame("PeerEvent", own, 0))
+            forger.sendall(frame("PeerEvent", told, 0))
+            time.sleep(patience_s)
+
+        for act in (forge, announce) if early else (announce, forge):
+            act()
+        client.ping()
+        assert arrival not in client.ended, "a peer has sent another peer's content"
+        assert waits not in client.ended, "a peer has told an end for another peer"
+        true.sendall(frame("TransferData", transfer, 0, payload=right) + frame("PeerEvent", told, 0))
+        assert client.wait(arrival, 5) == 0 and client.wait(waits, 5) == 0
+        client.send("Marker", client.queue, own)
+        assert client.wait(own, 5) == 0
+        assert client.bytes_of(client.read(mem, size)) == right, "a peer has forged another peer's data"
+        true.close()
+        forger.close()
+    client.close()
+
+
 def garbage_of_a_peer(node):
     """What another worker says wrong costs the link to it, not the session."""
-    def admitted(client, number):
-        ticket = os.urandom(32)
-        assert client.request("AdmitPeer", number, payload=ticket)[0] == 0
-        return wire.enter(node.address("tcp"), node.key, wire.PEER, ticket)
-
     client = Client(node).setup()
     own = client.id()
     client.send("Marker", client.queue, own)
     bad = [os.urandom(4096), wire.header(0x0109, 8) + bytes(8), frame("PeerEvent", 0, 0), frame("PeerEvent", own, 0),
            frame("TransferData", 5, 0, announce=1 << 47), frame("TransferData", 5, 0, announce=100) + b"cut"]
     for number, said in enumerate(bad, 10):
-        peer, expected, waits = admitted(client, number), client.id(), client.id()
+        peer, expected, waits = admitted(node, client, number), client.id(), client.id()
         client.send("ExpectEvent", expected, number)
         client.send("Marker", client.queue, waits, waits=[expected])
         client.ping()
@@ -72,7 +112,7 @@ def garbage_of_a_peer(node):
         assert client.wait(waits) < 0, "an event of a lost peer ends well"
         peer.close()
     # Content that nobody asked for: taken up to the limit of a session, and not one large piece beyond it.
-    before, peer = memory_of(client.worker), admitted(client, 100)
+    before, peer = memory_of(client.worker), admitted(node, client, 100)
     peer.settimeout(3)
     with contextlib.suppress(OSError):
         peer.sendall(frame("TransferData", 70, 0, announce=2 << 30))
@@ -112,4 +152,4 @@ def peers_to_anywhere(node):
     listener.close()
 
 
-ATTACKS = [tickets, garbage_of_a_peer, peers_to_anywhere]
+ATTACKS = [tickets, data_of_another_peer, garbage_of_a_peer, peers_to_anywhere]

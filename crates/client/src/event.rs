@@ -12,6 +12,7 @@ use penstock_wire::{I32, Id, Status};
 use crate::error::Result;
 use crate::progress;
 use crate::session::Session;
+use crate::session::failure::Failure;
 
 /// Status of an event that has not ended: `CL_SUBMITTED`. (Workers hand commands to devices at once, and do not tell when.)
 pub(crate) const SUBMITTED: i32 = 2;
@@ -75,6 +76,8 @@ pub(crate) struct Inner {
 #[derive(Default)]
 struct Shared {
     callbacks: Vec<Callback>,
+    /// Where a failure is noted, because the program does not hold the event.
+    report: Option<Arc<Failure>>,
     /// Sessions that expect this event although another one, or the client, ends it.
     told: Vec<Told>,
 }
@@ -161,6 +164,15 @@ impl Event {
         }
     }
 
+    /// Has a failure noted, now or at the end: the program does not hold the event.
+    pub(crate) fn report_to(&self, failure: &Arc<Failure>) {
+        let mut shared = self.0.shared();
+        match self.known_status() {
+            Some(status) => failure.note(status),
+            None => shared.report = Some(failure.clone()),
+        }
+    }
+
     /// Times of the command; zero before its end, or where its queue does not profile.
     pub fn times(&self) -> Times {
         self.0.times.get().copied().unwrap_or_default()
@@ -179,8 +191,11 @@ impl Event {
         if self.known_status().is_some() {
             return false;
         }
-        // The times are there before anybody can see that the event has ended.
+        // The times are there before anybody can see that the event has ended, and so is a failure that another call tells.
         _ = self.0.times.set(times);
+        if let Some(report) = shared.report.take() {
+            report.note(status);
+        }
         self.0.status.store(status.0.min(0), Ordering::Release);
         // A command that was refused ends at once, whatever goes on before it in its queue.
         if let Some(mark) = self.0.mark.as_ref().filter(|_| !status.is_error()) {

@@ -15,6 +15,7 @@ use crate::kernel::Kernel;
 use crate::memory::Memory;
 use crate::pool::Device;
 use crate::residency::Use;
+use crate::session::failure::Failure;
 use crate::session::{Session, Target};
 
 /// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE`.
@@ -88,6 +89,8 @@ pub struct Queue {
     /// Whether markers have.
     profiles: bool,
     progress: Arc<Progress>,
+    /// Failures of commands that the program has no event of.
+    failure: Arc<Failure>,
 }
 
 pub(crate) type Enqueued = Result<Option<Event>>;
@@ -136,6 +139,7 @@ impl Queue {
         place.session.send(&call, &[], &[])?;
         let in_order = properties & OUT_OF_ORDER == 0;
         context.unsettled().join();
+        let failure = place.session.watch_queue(id);
         Ok(Arc::new(Self {
             id,
             context: context.clone(),
@@ -145,6 +149,7 @@ impl Queue {
             timed: properties & PROFILING != 0 && times == TimesOf::Commands,
             profiles: properties & PROFILING != 0,
             progress: Arc::default(),
+            failure,
         }))
     }
 
@@ -197,7 +202,7 @@ impl Queue {
     /// `clFinish`: waits until all commands so far have ended.
     ///
     /// # Errors
-    /// When the node is lost, or a command failed that had no event.
+    /// When the node is lost, or a command failed that the program has no event of.
     pub fn finish(&self) -> Result<()> {
         let issued = self.progress.issue();
         let serial = *issued;
@@ -205,7 +210,23 @@ impl Queue {
         drop(issued);
         let finished = pending.wait();
         self.progress.reach(serial);
-        finished
+        // Both are told now.
+        let earlier = self.check();
+        finished.and(earlier)
+    }
+
+    /// The failure of an earlier command that the program has no event of. To be returned, once, by every call that waits for the
+    /// queue.
+    ///
+    /// # Errors
+    /// There is one: the driver's code.
+    pub fn check(&self) -> Result<()> {
+        self.failure.take().map_or(Ok(()), |status| Err(self.session().refused(status)))
+    }
+
+    /// Nobody holds the event of this command: if it fails, or has failed, [`Queue::check`] tells.
+    pub fn report(&self, event: &Event) {
+        event.report_to(&self.failure);
     }
 
     /// Starts a kernel with its arguments as they are now. `local` none: the driver chooses.
@@ -339,17 +360,23 @@ impl Queue {
         waits: &[Event],
         want: Want,
     ) -> Enqueued {
-        let Some((part, origin)) = memory.shared_place() else {
-            let event = self.read(memory, range, target, waits, want)?;
-            if let Some(event) = &event {
-                _ = event.wait();
+        let event = match memory.shared_place() {
+            None => {
+                let event = self.read(memory, range, target, waits, want)?;
+                if let Some(event) = &event {
+                    _ = event.wait();
+                }
+                event
             }
-            return Ok(event);
+            Some((part, origin)) => {
+                let event = self.reached(memory, waits, want)?;
+                if event.as_ref().is_none_or(|event| event.wait() == Status::OK) {
+                    target.take(0, &mut part.payload(origin + range.offset, range.size))?;
+                }
+                event
+            }
         };
-        let event = self.reached(memory, waits, want)?;
-        if event.as_ref().is_none_or(|event| event.wait() == Status::OK) {
-            target.take(0, &mut part.payload(origin + range.offset, range.size))?;
-        }
+        self.check()?;
         Ok(event)
     }
 
@@ -589,6 +616,7 @@ fn ended(want: Want) -> Option<Event> {
 impl Drop for Queue {
     fn drop(&mut self) {
         self.context.unsettled().leave();
+        self.session().forget_queue(self.id);
         // A lost session has released everything.
         _ = self.session().send(&to_worker::ReleaseQueue { queue: self.id }, &[], &[]);
     }

@@ -4,8 +4,10 @@
 //! until its own is there. So a blocking call costs no hand-over between threads of the client. Only where nobody waits but
 //! somebody wants to hear (a callback, an event relayed to another node) does a thread of our own receive.
 
+pub(crate) mod failure;
 mod incoming;
 mod look;
+mod loss;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
 
-use penstock_link::{LinkError, Patience, Received, Receiver, Sender};
+use penstock_link::{Patience, Received, Receiver, Sender};
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, FrameError, Id, Payload, Request, Status, frame};
@@ -23,8 +25,9 @@ use rustc_hash::FxHashMap;
 
 use crate::arena;
 use crate::error::{Error, Result};
-use crate::event::{Event, Times};
+use crate::event::Event;
 use crate::peer::Peers;
+use failure::Failure;
 use incoming::Incoming;
 use look::LOOK_EVERY_MS;
 
@@ -74,13 +77,18 @@ pub struct Session {
     /// Commands with events, to know when to look for their ends.
     commands: AtomicUsize,
     open: Mutex<Open>,
+    /// Held while bytes are copied into a read's target. See [`Session::await_landing`].
+    landing: Mutex<()>,
     released: Mutex<Vec<u64>>,
+    /// Set when nothing is copied into any target any more.
     lost: AtomicBool,
     opened_at: Instant,
     look_at_ms: AtomicU64,
     peers: OnceLock<Weak<Peers>>,
     arena: Option<Arc<arena::Shared>>,
     context_errors: Mutex<Option<ContextErrors>>,
+    /// The queues of the session, by their ids.
+    failures: Mutex<FxHashMap<u64, Arc<Failure>>>,
 }
 
 type ContextErrors = Box<dyn Fn(Id<kind::Context>, &str) + Send + Sync>;
@@ -133,12 +141,14 @@ impl Session {
             relieved: AtomicBool::new(false),
             commands: AtomicUsize::new(0),
             open: Mutex::default(),
+            landing: Mutex::default(),
             released: Mutex::default(),
             lost: AtomicBool::new(false),
             opened_at: Instant::now(),
             look_at_ms: AtomicU64::new(LOOK_EVERY_MS),
             peers: OnceLock::new(),
             context_errors: Mutex::new(None),
+            failures: Mutex::default(),
         });
         let stalled = Arc::downgrade(&session);
         session.sender.on_stall(move || {
@@ -280,10 +290,11 @@ impl Session {
 
     fn opened<R>(&self, open: impl FnOnce(&mut Open) -> R) -> Result<R> {
         let mut guard = lock(&self.open);
-        match &guard.lost {
-            Some(reason) => Err(Error::Lost { node: self.name.clone(), reason: reason.clone() }),
-            None => Ok(open(&mut guard)),
-        }
+        let Some(reason) = guard.lost.clone() else { return Ok(open(&mut guard)) };
+        drop(guard);
+        // The program may take this error for the end of all its commands.
+        self.await_landing();
+        Err(Error::Lost { node: self.name.clone(), reason })
     }
 
     /// Nobody can ask for this event any more.
@@ -448,51 +459,6 @@ impl Session {
 
     pub(crate) fn drop_interest(&self) {
         self.interests.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    // -- loss ----------------------------------------------------------------------------------------------------
-
-    /// A call could not be sent: it was over a limit, or the session is lost.
-    fn not_sent(&self, error: &LinkError) -> Error {
-        match error {
-            LinkError::Frame(error) if *error != FrameError::Broken => Error::Frame(error.clone()),
-            error => self.lose(error),
-        }
-    }
-
-    /// Ends everything that is on its way, once.
-    fn lose(&self, error: &LinkError) -> Error {
-        let reason: Arc<str> = error.to_string().into();
-        let open = {
-            let mut open = lock(&self.open);
-            if let Some(reason) = &open.lost {
-                return Error::Lost { node: self.name.clone(), reason: reason.clone() };
-            }
-            std::mem::replace(&mut *open, Open { lost: Some(reason.clone()), ..Open::default() })
-        };
-        self.lost.store(true, Ordering::Release);
-        // The link of a forked child is its parent's.
-        if !matches!(error, LinkError::Forked) {
-            self.sender.close();
-        }
-        for event in open.events.into_values() {
-            event.end(Status::NODE_LOST, Times::default());
-        }
-        for answer in open.requests.into_values() {
-            answer.set(Status::NODE_LOST, Vec::new());
-        }
-        // Under the lock, so that nobody falls asleep between the look at `lost` and the wait.
-        drop(lock(&self.turn));
-        self.served.notify_all();
-        self.needed.notify_all();
-        Error::Lost { node: self.name.clone(), reason }
-    }
-
-    fn refused(&self, status: Status) -> Error {
-        match &lock(&self.open).lost {
-            Some(reason) => Error::Lost { node: self.name.clone(), reason: reason.clone() },
-            None => Error::Refused { node: self.name.clone(), status },
-        }
     }
 }
 

@@ -286,6 +286,43 @@ fn a_finish_tells_the_failure_of_a_command_without_event() {
 }
 
 #[test]
+fn a_failure_without_event_is_told_before_the_next_end() {
+    let mut client = Client::rings();
+    let context = client.context();
+    let (queue, other) = (client.queue(context, 0), client.queue(context, 0));
+    let mem = client.buffer(context, 16);
+    let wrong = |queue| to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset: U64::new(10) };
+    for before in 1..=2 {
+        client.send(wrong(queue), &[], &[0; 16]);
+        // The second one is told together with the first one, and another queue does not tell it.
+        client.send(wrong(queue), &[], &[0; 16]);
+        let elsewhere = client.marker(other, &[]);
+        assert_eq!(client.status(elsewhere), 0);
+        assert_eq!(client.inbox.queue_failures.len(), before - 1);
+        assert_eq!(client.read(queue, mem, 16), [0; 16], "the read itself has not failed");
+        // The markers and the reads so far, without this one.
+        let told = (queue.get(), Status::INVALID_VALUE, 2 * before - 1);
+        assert_eq!(client.inbox.queue_failures.last(), Some(&told));
+        assert_eq!(client.finish(queue), Status::OK, "it is told once");
+    }
+    assert_eq!(client.inbox.queue_failures.len(), 2);
+}
+
+#[test]
+fn a_command_that_the_client_cancelled_is_no_failure_of_its_queue() {
+    let mut client = Client::rings();
+    let context = client.context();
+    let queue = client.queue(context, 0);
+    let mem = client.buffer(context, 16);
+    let gate = client.expect_event();
+    client.resolve(gate, -7);
+    client.send(to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset: U64::ZERO }, &[gate], &[1; 16]);
+    assert_eq!(client.finish(queue), Status::OK);
+    assert_eq!(client.read(queue, mem, 16), [0; 16]);
+    assert!(client.inbox.queue_failures.is_empty());
+}
+
+#[test]
 fn what_could_not_be_made_reports_why() {
     let mut client = Client::rings();
     let context = client.context();

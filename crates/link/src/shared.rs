@@ -154,9 +154,11 @@ impl RingIn {
         if self.ring.untold() >= STEP_BYTES { self.tell(joint) } else { Ok(()) }
     }
 
-    /// Fills `into`.
+    /// Fills `into`. It stops between two pieces of [`STEP_BYTES`] when this side closes the link: whoever closes it may wait
+    /// for the end of this copy, and a peer that keeps the ring full must not prolong that wait.
     pub(crate) fn read(&mut self, joint: &Joint, mut into: &mut [u8]) -> Result<(), LinkError> {
         while !into.is_empty() {
+            joint.check()?;
             self.wait(joint, 1, Patience::Forever)?;
             let step = self.ring.there(1)?.min(into.len()).min(STEP_BYTES);
             let (now, rest) = into.split_at_mut(step);
@@ -167,9 +169,10 @@ impl RingIn {
         Ok(())
     }
 
-    /// Throws bytes of a payload away.
+    /// Throws bytes of a payload away. It stops when this side closes the link.
     pub(crate) fn discard(&mut self, joint: &Joint, mut bytes: u64) -> Result<(), LinkError> {
         while bytes > 0 {
+            joint.check()?;
             self.wait(joint, 1, Patience::Forever)?;
             let here = self.ring.there(1)?;
             let step = usize::try_from(bytes).map_or(here, |bytes| bytes.min(here));

@@ -241,9 +241,11 @@ impl SocketIn {
         }
     }
 
-    /// Fills `into`.
+    /// Fills `into`. It stops between two calls of the system when this side closes the link: the system goes on giving out what
+    /// had come before, and over TCP also what comes afterwards. One call takes no more than the socket's buffer holds.
     pub(crate) fn read(&mut self, joint: &Joint, mut into: &mut [u8]) -> Result<(), LinkError> {
         while !into.is_empty() {
+            joint.check()?;
             let here = (self.end - self.start).min(into.len());
             if here > 0 {
                 let (now, rest) = into.split_at_mut(here);
@@ -262,9 +264,10 @@ impl SocketIn {
         Ok(())
     }
 
-    /// Throws bytes of a payload away.
+    /// Throws bytes of a payload away. It stops when this side closes the link.
     pub(crate) fn discard(&mut self, joint: &Joint, mut bytes: u64) -> Result<(), LinkError> {
         while bytes > 0 {
+            joint.check()?;
             self.peek(joint, 1, Patience::Forever)?;
             let here = (self.end - self.start) as u64;
             let now = here.min(bytes);

@@ -479,7 +479,8 @@ calls! {
     /// An event that ends elsewhere: a user event, or a command of another node. Calls after this may wait for it.
     0x0301 ExpectEvent [PayloadRule::None] {
         event: Id<kind::Event>,
-        /// The worker that tells its end, so that this worker's loss of it ends the event; none: the client.
+        /// The worker that tells its end; none: the client. What another worker tells of the event does not count. The loss of
+        /// the named worker ends the event.
         peer: Id<kind::Peer>,
     }
     /// The client tells that an expected event has ended (`clSetUserEventStatus`, or the relay where nodes have no link).
@@ -515,7 +516,8 @@ calls! {
         mem: Id<kind::Mem>,
         event: Id<kind::Event>,
         transfer: Id<kind::Transfer>,
-        /// The sender, so that its loss ends the transfer; none: another platform of this worker.
+        /// The sender; none: another platform of this worker. Content from another worker is not taken. The loss of the named
+        /// worker ends the transfer.
         peer: Id<kind::Peer>,
         offset: U64,
         size: U64,
@@ -555,6 +557,10 @@ calls! {
     /// The link to another worker has ended, although that one may still live: what was awaited from there has failed, and
     /// from now on the client relays between the two.
     0x8007 PeerLost [PayloadRule::None] { peer: Id<kind::Peer> }
+    /// Since the worker last told a failure of this queue, the device has refused a command that has no event. It is told before
+    /// the end of the next command of the queue that has an event, so that whoever waits for that end knows of the failure. A
+    /// [`to_worker::Finish`] tells such a failure by its own status instead.
+    0x8008 QueueFailed [PayloadRule::None] { queue: Id<kind::Queue>, status: I32 }
 }
 
 calls! {

@@ -216,6 +216,9 @@ pub enum FrameError {
     /// An object or event was named with an id that is taken, or with none.
     #[error("{0} was made with an id that is none or in use")]
     BadId(&'static str),
+    /// A peer tells something of an object that is another peer's to tell.
+    #[error("the peer speaks for another one: {0}")]
+    NotItsOwn(&'static str),
     /// A limit of the session, see [`crate::limits`].
     #[error("a limit of the session is reached: {0}")]
     Limit(&'static str),

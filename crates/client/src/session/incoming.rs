@@ -57,10 +57,15 @@ impl Serve<to_client::ReadData> for Incoming<'_> {
         _: &[Id<kind::Event>],
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
+        // Locked before the target is taken out: whoever loses the session after that waits for the end of the copy.
+        let landing = lock(&self.session.landing);
         // Taken out while the bytes come, so that senders are not held up by a long copy.
         let target = lock(&self.session.open).reads.remove(&call.event.get());
         let Some(mut target) = target else { return Ok(()) };
-        target.take(call.offset.get(), payload)?;
+        let taken = target.take(call.offset.get(), payload);
+        // Unlocked before the target may be dropped: what it keeps alive may have something to send.
+        drop(landing);
+        taken?;
         let mut open = lock(&self.session.open);
         if open.events.contains_key(&call.event.get()) {
             open.reads.insert(call.event.get(), target);
@@ -136,6 +141,18 @@ impl Serve<to_client::PeerLost> for Incoming<'_> {
         if let Some(peers) = self.session.peers() {
             peers.lose(self.session.node(), call.peer);
         }
+        Ok(())
+    }
+}
+
+impl Serve<to_client::QueueFailed> for Incoming<'_> {
+    fn serve(
+        &mut self,
+        call: &to_client::QueueFailed,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        self.session.queue_failed(call.queue, Status(call.status.get()));
         Ok(())
     }
 }

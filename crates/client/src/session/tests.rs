@@ -4,10 +4,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use penstock_link::{Side, Stream, establish};
+use penstock_link::{LinkError, Side, Stream, establish};
 use penstock_wire::U64;
+use penstock_wire::hello::feature;
 
 use super::*;
+use crate::event::Times;
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -15,11 +17,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const MUCH: usize = 32 << 20;
 
 fn session(node: usize) -> (Arc<Session>, (Sender, Receiver)) {
+    session_over(0, node)
+}
+
+/// A session and its worker, whose link has these features.
+fn session_over(features: u64, node: usize) -> (Arc<Session>, (Sender, Receiver)) {
     let (here, there) = UnixStream::pair().unwrap();
     let stream = |end: UnixStream| Stream::from_fd(end.into()).unwrap();
-    let client = establish(stream(here), 0, Side::Client, to_client::check).unwrap();
-    let worker = establish(stream(there), 0, Side::Worker, to_worker::check).unwrap();
-    (Session::new(node, format!("node {node}").into(), client), worker)
+    let worker =
+        thread::spawn(move || establish(stream(there), features, Side::Worker, to_worker::check).unwrap());
+    let client = establish(stream(here), features, Side::Client, to_client::check).unwrap();
+    (Session::new(node, format!("node {node}").into(), client), worker.join().unwrap())
 }
 
 /// A worker at its limit: it takes nothing before the client has taken what it has for it. Returns when it was told an end.
@@ -69,5 +77,86 @@ fn two_full_links_whose_sessions_tell_each_other_do_not_wait_in_a_circle() {
     }
     for _ in 0..4 {
         heard.recv_timeout(PATIENCE).expect("somebody waits for ever");
+    }
+}
+
+/// Memory of the program that takes a read's bytes slowly, and tells whether somebody is writing to it.
+struct SlowMemory {
+    is_written: Arc<AtomicBool>,
+}
+
+/// With [`PIECE_PAUSE`] after each of them, what a full ring or socket holds (some 200 KiB at least) lasts for 200 ms and more.
+const PIECE_BYTES: usize = 1 << 10;
+const PIECE_PAUSE: Duration = Duration::from_millis(1);
+
+impl Target for SlowMemory {
+    fn take(&mut self, _: u64, payload: &mut dyn Payload) -> Result<(), FrameError> {
+        self.is_written.store(true, Ordering::Release);
+        let mut piece = [0; PIECE_BYTES];
+        let taken = loop {
+            match payload.read(&mut piece) {
+                Ok(()) => thread::sleep(PIECE_PAUSE),
+                Err(error) => break Err(error),
+            }
+        };
+        self.is_written.store(false, Ordering::Release);
+        taken
+    }
+}
+
+/// How a program learns that a node is lost.
+type Learn = fn(&Arc<Session>, &Event);
+
+/// A worker sends a read's bytes without end, and hangs up while some are still on their way. Another thread of the client than the
+/// one that receives notices the hang-up. When the program learns of it by `learn`, its memory must be its own again.
+fn memory_is_the_programs_when_a_loss_is_known(features: u64, learn: Learn) {
+    let (session, (sender, receiver)) = session_over(features, 0);
+    let (event, is_written) = (Event::of_command(&session, None), Arc::new(AtomicBool::new(false)));
+    session.expect_read(&event, Box::new(SlowMemory { is_written: is_written.clone() })).unwrap();
+    let data = to_client::ReadData { event: event.0.id, offset: U64::ZERO };
+    let full = sender.clone();
+    let worker = thread::spawn(move || {
+        // It ends when the worker hangs up.
+        _ = full.send_pieces(&data, &[], 1 << 40, &mut std::iter::repeat(&[7; MUCH / 32][..]));
+    });
+    let waiting = (session.clone(), event.clone());
+    let reader = thread::spawn(move || waiting.1.wait());
+    while !is_written.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+    // The ring or the socket gets full.
+    thread::sleep(Duration::from_millis(100));
+    sender.close();
+    worker.join().unwrap();
+    learn(&session, &event);
+    assert!(!is_written.load(Ordering::Acquire), "the program's memory is written to after the end");
+    assert_eq!(reader.join().unwrap(), Status::NODE_LOST);
+    drop(receiver);
+}
+
+/// Another thread uses memory that is shared with the worker, and waits for the read then.
+fn by_its_event(session: &Arc<Session>, event: &Event) {
+    let observer = event.clone();
+    let observer = thread::spawn(move || observer.wait());
+    session.lose(&LinkError::Closed);
+    observer.join().unwrap();
+}
+
+/// Another thread, too, has noticed; this one gets an error from a call.
+fn by_another_call(session: &Arc<Session>, _: &Event) {
+    let first = session.clone();
+    let first = thread::spawn(move || first.lose(&LinkError::Closed));
+    while lock(&session.open).lost.is_none() {
+        thread::yield_now();
+    }
+    assert!(session.expect(&Event::of_command(session, None)).is_err());
+    first.join().unwrap();
+}
+
+#[test]
+fn a_read_of_a_lost_session_ends_when_nothing_is_written_any_more() {
+    for features in [feature::SHARED_RINGS, 0] {
+        memory_is_the_programs_when_a_loss_is_known(features, by_its_event);
+        memory_is_the_programs_when_a_loss_is_known(features, by_another_call);
     }
 }

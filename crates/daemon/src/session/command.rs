@@ -108,6 +108,9 @@ pub(crate) fn prepare<'a>(
             return None;
         }
     };
+    if event.is_some() {
+        queue.tell_failure(shared, names.queue);
+    }
     match shared.events.natives(names.waits, queue.device.context()) {
         Ok(waits) => {
             if let Some(event) = event.filter(|_| !waits.is_empty()) {
@@ -135,7 +138,7 @@ pub(crate) fn follow(shared: &Arc<Shared>, event: Arc<Event>, native: &device::E
     }));
 }
 
-/// A command that could not be given to the device: its event ends so; without one, the next finish tells.
+/// A command that could not be given to the device: its event ends so. Without one, its queue tells: [`Queue::fail`].
 pub(crate) fn refuse(
     shared: &Arc<Shared>,
     queue: Option<&mut Queue>,
@@ -150,9 +153,12 @@ pub(crate) fn refuse(
 }
 
 /// A command whose wait list has failed: it does not run, and ends when its turn has come.
+///
+/// Without an event nothing tells of it, as with drivers: PoCL and Intel's runtime give success for a `clFinish` and for a blocking
+/// read behind it. The event that failed has told already.
 fn fail_in_order(shared: &Arc<Shared>, queue: &mut Queue, event: Option<&Arc<Event>>) {
     let status = Status::WAIT_LIST_FAILED;
-    let Some(event) = event else { return queue.fail(status) };
+    let Some(event) = event else { return };
     let turn = if queue.in_order && !queue.is_idle() { queue.marker().ok() } else { None };
     let Some((turn, mark)) = turn else { return refuse(shared, Some(queue), Some(event), status) };
     queue.set_last(event);

@@ -20,7 +20,25 @@ const OPEN: i32 = 1;
 /// All events of a session that can still be asked for.
 #[derive(Default)]
 pub(crate) struct Events {
-    table: Mutex<FxHashMap<Id<kind::Event>, Arc<Event>>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    events: FxHashMap<Id<kind::Event>, Arc<Event>>,
+    /// Ends that a peer has told before the client has said that this peer will tell them. Each is kept under the peer's name: the
+    /// end of an event counts only if the peer that the client names has told it.
+    early: FxHashMap<(Id<kind::Event>, Id<kind::Peer>), Status>,
+}
+
+impl Table {
+    /// Whether there is room for one more event or early end.
+    fn check_room(&self) -> Result<(), FrameError> {
+        if self.events.len() + self.early.len() >= limits::EVENTS_PER_SESSION_MAX {
+            return Err(FrameError::Limit("EVENTS_PER_SESSION_MAX"));
+        }
+        Ok(())
+    }
 }
 
 /// One event.
@@ -61,43 +79,86 @@ impl Events {
             return Ok(None);
         }
         let mut table = lock(&self.table);
-        if table.len() >= limits::EVENTS_PER_SESSION_MAX {
-            return Err(FrameError::Limit("EVENTS_PER_SESSION_MAX"));
-        }
+        table.check_room()?;
         let event = Arc::new(Event::new(id, true));
-        match table.insert(id, event.clone()) {
+        match table.events.insert(id, event.clone()) {
             None => Ok(Some(event)),
             Some(_) => Err(FrameError::BadId("an event")),
         }
     }
 
-    /// An event that ends elsewhere. It may have ended before this is said: workers and client use different links.
-    fn expect(&self, id: Id<kind::Event>) -> Result<Arc<Event>, FrameError> {
+    /// An event that ends elsewhere: `peer` tells its end, or the client where that is none. The peer may have told it before this
+    /// is said: workers and client use different links.
+    fn expect(&self, id: Id<kind::Event>, peer: Id<kind::Peer>) -> Result<Arc<Event>, FrameError> {
         if id.is_none() {
             return Err(FrameError::BadId("an event"));
         }
         let mut table = lock(&self.table);
-        if table.len() >= limits::EVENTS_PER_SESSION_MAX && !table.contains_key(&id) {
-            return Err(FrameError::Limit("EVENTS_PER_SESSION_MAX"));
+        let told = table.early.remove(&(id, peer));
+        if !table.events.contains_key(&id) {
+            table.check_room()?;
         }
-        Ok(table.entry(id).or_insert_with(|| Arc::new(Event::new(id, false))).clone())
+        let event = table.events.entry(id).or_insert_with(|| Arc::new(Event::new(id, false))).clone();
+        // While nobody else finds the event: its peer may be telling the end at this moment.
+        event.teller.store(peer.get(), Ordering::Release);
+        drop(table);
+        if let Some(status) = told.filter(|_| !event.own) {
+            event.end(status);
+        }
+        Ok(event)
     }
 
     pub(crate) fn get(&self, id: Id<kind::Event>) -> Option<Arc<Event>> {
-        lock(&self.table).get(&id).cloned()
+        lock(&self.table).events.get(&id).cloned()
     }
 
-    /// Ends an expected event. Whoever is told twice is told the same.
+    /// A peer tells the end of an event. It must be the peer that the client has named; where the client has named none yet, the end
+    /// is kept until it does.
+    pub(crate) fn told_by(
+        &self,
+        peer: Id<kind::Peer>,
+        id: Id<kind::Event>,
+        status: Status,
+    ) -> Result<(), FrameError> {
+        if id.is_none() {
+            return Err(FrameError::BadId("an event"));
+        }
+        let event = {
+            let mut table = lock(&self.table);
+            let Some(event) = table.events.get(&id).cloned() else {
+                if !table.early.contains_key(&(id, peer)) {
+                    table.check_room()?;
+                }
+                table.early.insert((id, peer), status);
+                return Ok(());
+            };
+            event
+        };
+        if event.own || event.teller.load(Ordering::Acquire) != peer.get() {
+            return Err(FrameError::NotItsOwn("the end of an event"));
+        }
+        self.end_expected(&event, status);
+        Ok(())
+    }
+
+    /// The client, or this worker for a peer that is lost, ends an expected event. Whoever is told twice is told the same.
     pub(crate) fn resolve(&self, id: Id<kind::Event>, status: Status) -> Result<(), FrameError> {
-        let event = self.expect(id)?;
+        let event = match self.get(id) {
+            Some(event) => event,
+            None => self.expect(id, Id::NONE)?,
+        };
         if event.own {
             return Err(FrameError::BadId("an expected event"));
         }
+        self.end_expected(&event, status);
+        Ok(())
+    }
+
+    fn end_expected(&self, event: &Event, status: Status) {
         event.end(status);
         if lock(&event.links).released {
-            lock(&self.table).remove(&id);
+            lock(&self.table).events.remove(&event.id);
         }
-        Ok(())
     }
 
     /// A peer is lost: so are the ends that it would have told.
@@ -105,7 +166,7 @@ impl Events {
         let lost =
             |event: &Event| event.teller.load(Ordering::Acquire) == peer.get() && event.ended().is_none();
         let lost: Vec<Id<kind::Event>> =
-            lock(&self.table).values().filter(|event| lost(event)).map(|event| event.id).collect();
+            lock(&self.table).events.values().filter(|event| lost(event)).map(|event| event.id).collect();
         for id in lost {
             // It is expected, so nothing is wrong with resolving it.
             _ = self.resolve(id, Status::NODE_LOST);
@@ -117,12 +178,12 @@ impl Events {
         let by_client = |event: &Event| {
             !event.own && event.teller.load(Ordering::Acquire) == 0 && event.ended().is_none()
         };
-        lock(&self.table).values().any(|event| by_client(event))
+        lock(&self.table).events.values().any(|event| by_client(event))
     }
 
     fn release(&self, id: Id<kind::Event>) {
         let mut table = lock(&self.table);
-        let Some(event) = table.get(&id) else { return };
+        let Some(event) = table.events.get(&id) else { return };
         // An expected event that is open must be found when its end is told: commands may wait for it.
         let keep = {
             let mut links = lock(&event.links);
@@ -130,7 +191,7 @@ impl Events {
             !event.own && event.ended().is_none()
         };
         if !keep {
-            table.remove(&id);
+            table.events.remove(&id);
         }
     }
 
@@ -423,8 +484,7 @@ impl Serve<to_worker::ExpectEvent> for Session {
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         let (shared, peer) = (&self.shared, call.peer);
-        let event = shared.events.expect(call.event)?;
-        event.teller.store(peer.get(), Ordering::Release);
+        let event = shared.events.expect(call.event, peer)?;
         // Lost before or after this was noted: one of both sees it.
         if !peer.is_none() && !shared.peers.has(peer) && event.ended().is_none() {
             shared.events.resolve(call.event, Status::NODE_LOST)?;
@@ -472,84 +532,4 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use super::*;
-
-    fn id(raw: u64) -> Id<kind::Event> {
-        Id::new(raw)
-    }
-
-    #[test]
-    fn an_end_told_before_it_is_expected_is_kept() {
-        let events = Events::default();
-        events.resolve(id(5), Status(-7)).unwrap();
-        assert_eq!(events.expect(id(5)).unwrap().ended(), Some(Status(-7)));
-        events.release(id(5));
-        assert!(events.get(id(5)).is_none());
-    }
-
-    #[test]
-    fn an_expected_event_is_found_although_released() {
-        let events = Events::default();
-        let (told, heard) = mpsc::channel();
-        events.expect(id(1)).unwrap().follow(move |status| told.send(status).unwrap());
-        events.release(id(1));
-        events.resolve(id(1), Status::OK).unwrap();
-        assert_eq!(heard.recv(), Ok(Status::OK));
-        assert!(events.get(id(1)).is_none());
-    }
-
-    #[test]
-    fn when_all_waits_for_all_and_tells_a_failure() {
-        let events = Events::default();
-        for raw in 1..=3 {
-            events.expect(id(raw)).unwrap();
-        }
-        let (told, heard) = mpsc::channel();
-        events.when_all(&[id(1), id(2), id(3)], move |ended| told.send(ended).unwrap());
-        events.resolve(id(1), Status::OK).unwrap();
-        events.resolve(id(3), Status(-5)).unwrap();
-        assert!(heard.try_recv().is_err());
-        events.resolve(id(2), Status::OK).unwrap();
-        assert_eq!(heard.recv(), Ok(Err(Status::WAIT_LIST_FAILED)));
-        let (told, heard) = mpsc::channel();
-        events.when_all(&[], move |ended| told.send(ended).unwrap());
-        assert_eq!(heard.recv(), Ok(Ok(())));
-    }
-
-    #[test]
-    fn a_long_chain_of_ends_needs_no_long_stack() {
-        let events = Arc::new(Events::default());
-        let last = 100_000;
-        for raw in 1..=last {
-            let (next, event) = (events.clone(), events.expect(id(raw)).unwrap());
-            event.follow(move |status| next.resolve(id(raw + 1), status).unwrap());
-        }
-        events.resolve(id(1), Status(-3)).unwrap();
-        assert_eq!(events.get(id(last + 1)).unwrap().ended(), Some(Status(-3)));
-    }
-
-    #[test]
-    fn only_what_the_client_tells_is_awaited_from_it() {
-        let events = Events::default();
-        assert!(!events.awaits_client());
-        events.announce(id(1)).unwrap();
-        events.expect(id(2)).unwrap().teller.store(7, Ordering::Release);
-        assert!(!events.awaits_client());
-        events.expect(id(3)).unwrap();
-        assert!(events.awaits_client());
-        events.resolve(id(3), Status::OK).unwrap();
-        assert!(!events.awaits_client());
-    }
-
-    #[test]
-    fn ids_of_events_are_used_once() {
-        let events = Events::default();
-        events.announce(id(1)).unwrap();
-        assert!(events.announce(id(1)).is_err());
-        assert!(events.announce(Id::NONE).unwrap().is_none());
-        assert!(events.resolve(id(1), Status::OK).is_err(), "only its command ends an own event");
-    }
-}
+mod tests;

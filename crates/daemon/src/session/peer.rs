@@ -316,7 +316,7 @@ impl Serve<to_peer::PeerEvent> for FromPeer<'_> {
         _: &[Id<kind::Event>],
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        self.shared.events.resolve(call.event, Status(call.status.get()))
+        self.shared.events.told_by(self.peer, call.event, Status(call.status.get()))
     }
 }
 
@@ -327,7 +327,7 @@ impl Serve<to_peer::TransferData> for FromPeer<'_> {
         _: &[Id<kind::Event>],
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        self.shared.transfer_came(call.transfer, Status(call.status.get()), self.peer, payload)
+        self.shared.transfer_came((call.transfer, self.peer), Status(call.status.get()), payload)
     }
 }
 

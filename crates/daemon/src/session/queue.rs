@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_device as device;
 use penstock_device::Want;
-use penstock_wire::calls::{Serve, to_worker};
+use penstock_link::Body;
+use penstock_wire::calls::{Serve, to_client, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, Id, Payload, Status, TimesOf};
+use penstock_wire::{FrameError, I32, Id, Payload, Status, TimesOf};
 
 use super::event::{Event, lock};
 use super::line::Line;
@@ -39,7 +40,7 @@ pub(crate) struct Queue {
     last: Option<Last>,
     /// Reads that go out of home memory without a copy: later commands must not change it before it is sent.
     sending: Vec<Arc<Sending>>,
-    /// First failure since the last finish of a command that named no event.
+    /// First failure of a command that named no event, which the client has not been told yet.
     failure: Option<Status>,
     /// Whether commands were given to the driver since the last flush.
     pub(crate) dirty: bool,
@@ -179,9 +180,18 @@ impl Queue {
         Ok(())
     }
 
-    /// Keeps the failure of a command that named no event, for the next finish.
+    /// Keeps the failure of a command that named no event. The client is told before the end of the next command that has an event,
+    /// or by the next finish: earlier nobody waits for the queue. So a client that never looks makes no frames pile up.
     pub(crate) fn fail(&mut self, status: Status) {
         self.failure.get_or_insert(status);
+    }
+
+    /// Tells the client of a failure that it does not know yet. To be called before a command with an event is given to the device.
+    pub(crate) fn tell_failure(&mut self, shared: &Shared, queue: Id<kind::Queue>) {
+        if let Some(status) = self.failure.take() {
+            let call = to_client::QueueFailed { queue, status: I32::new(status.0) };
+            shared.outbox.post(&call, &[], Body::None);
+        }
     }
 
     /// An event that ends when all commands so far have ended.
@@ -262,27 +272,30 @@ impl Session {
         let shared = self.shared.clone();
         let failure = queue.failure.take();
         queue.finished = queue.serial;
-        let answer = move |shared: &Shared| {
+        let answer = move |shared: &Shared, last: Status| {
             shared.drain_output();
-            shared.reply(request, &failure.map_or(Ok(()), Err));
+            shared.reply(request, &failure.map_or(Ok(()), Err).and(last.ok()));
         };
         if queue.is_idle() {
-            answer(&shared);
+            answer(&shared, Status::OK);
             return Ok(());
         }
         match queue.last.take() {
             Some(Last::Event(last)) => {
                 queue.flush();
-                last.follow(move |_| answer(&shared));
+                // The client is told how it ends by the event itself.
+                last.follow(move |_| answer(&shared, Status::OK));
             }
             Some(Last::Native(last, mark)) => {
                 queue.flush();
+                // Nothing but this finish tells of its failure.
                 answer_behind(shared, &last, mark, answer);
             }
             None => {
                 let (marker, mark) = queue.marker()?;
                 queue.flush();
-                answer_behind(shared, &marker, mark, answer);
+                // A marker's own failure is that of a command before it, which has told of it.
+                answer_behind(shared, &marker, mark, move |shared, _| answer(shared, Status::OK));
             }
         }
         Ok(())
@@ -294,13 +307,15 @@ fn answer_behind(
     shared: Arc<Shared>,
     last: &device::Event,
     mark: Mark,
-    answer: impl FnOnce(&Shared) + Send + 'static,
+    answer: impl FnOnce(&Shared, Status) + Send + 'static,
 ) {
     let turn = mark.expect();
-    last.on_complete(Box::new(move |_, _| {
+    last.on_complete(Box::new(move |status, _| {
+        // One that waited for an event that failed was not refused: see `fail_in_order`.
+        let status = if status == Status::WAIT_LIST_FAILED { Status::OK } else { status };
         turn.take(move |mark| {
             mark.reach();
-            answer(&shared);
+            answer(&shared, status);
         });
     }));
 }

@@ -20,10 +20,15 @@ use super::read::Piece;
 use super::write::into_home;
 use super::{Session, Shared};
 
+/// A transfer to this worker: its name, and the peer that sends the content (none: another platform of this worker). Content
+/// from another peer under the same name is not this transfer's, whether it comes before or after the client has said where the
+/// content goes.
+pub(super) type Source = (Id<kind::Transfer>, Id<kind::Peer>);
+
 /// Transfers to this worker.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    table: Mutex<FxHashMap<Id<kind::Transfer>, Incoming>>,
+    table: Mutex<FxHashMap<Source, Incoming>>,
 }
 
 /// A transfer of which one end is known.
@@ -41,7 +46,6 @@ struct Target {
     mem: device::Mem,
     area: Area,
     event: Arc<Event>,
-    peer: Id<kind::Peer>,
 }
 
 /// Content of a memory object, on its way.
@@ -70,15 +74,15 @@ impl AsRef<[u8]> for Content {
 }
 
 impl Transfers {
-    /// A peer is lost: so are the transfers that it would have sent.
+    /// A peer is lost: so are the transfers that it would have sent. Content that nobody has asked for yet goes, too: a target that
+    /// is named now fails at once.
     pub(crate) fn lose(&self, shared: &Arc<Shared>, peer: Id<kind::Peer>) {
         let lost: Vec<Incoming> = {
             let mut table = lock(&self.table);
-            let of_peer = |it: &Incoming| {
-                it.content.is_none() && it.target.as_ref().is_some_and(|target| target.peer == peer)
-            };
-            let ids: Vec<_> = table.iter().filter(|(_, it)| of_peer(it)).map(|(id, _)| *id).collect();
-            ids.iter().filter_map(|id| table.remove(id)).collect()
+            let goes = |it: &Incoming| it.content.is_none() || it.target.is_none();
+            let of_peer = table.iter().filter(|((_, from), it)| *from == peer && goes(it));
+            let names: Vec<_> = of_peer.map(|(name, _)| *name).collect();
+            names.iter().filter_map(|name| table.remove(name)).collect()
         };
         for target in lost.into_iter().filter_map(|it| it.target) {
             shared.end_event(&target.event, Status::NODE_LOST, Times::default());
@@ -111,19 +115,19 @@ impl Transfers {
     }
 
     /// Changes what is known of a transfer; takes it out when nothing is missing.
-    fn update(&self, id: Id<kind::Transfer>, change: impl FnOnce(&mut Incoming)) -> Option<Incoming> {
+    fn update(&self, name: Source, change: impl FnOnce(&mut Incoming)) -> Option<Incoming> {
         let mut table = lock(&self.table);
-        let incoming = table.entry(id).or_default();
+        let incoming = table.entry(name).or_default();
         change(incoming);
         let whole = incoming.target.is_some() && incoming.ready && incoming.content.is_some();
-        if whole { table.remove(&id) } else { None }
+        if whole { table.remove(&name) } else { None }
     }
 
     /// Takes out a transfer whose bytes can go where they belong at once.
-    fn take_ready(&self, id: Id<kind::Transfer>) -> Option<Target> {
+    fn take_ready(&self, name: Source) -> Option<Target> {
         let mut table = lock(&self.table);
-        let ready = table.get(&id).is_some_and(|it| it.ready && it.target.is_some());
-        if ready { table.remove(&id).and_then(|it| it.target) } else { None }
+        let ready = table.get(&name).is_some_and(|it| it.ready && it.target.is_some());
+        if ready { table.remove(&name).and_then(|it| it.target) } else { None }
     }
 }
 
@@ -131,18 +135,17 @@ impl Shared {
     /// The content of a transfer comes from a peer.
     pub(super) fn transfer_came(
         self: &Arc<Self>,
-        id: Id<kind::Transfer>,
+        name: Source,
         status: Status,
-        peer: Id<kind::Peer>,
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         if status.is_error() {
             self.transfers.check_room()?;
-            self.deliver(id, Err(status));
+            self.deliver(name, Err(status));
             return Ok(());
         }
-        if let Some(target) = self.transfers.take_ready(id) {
-            if payload.left() != target.area.bytes || target.peer != peer {
+        if let Some(target) = self.transfers.take_ready(name) {
+            if payload.left() != target.area.bytes {
                 self.end_event(&target.event, Status::INVALID_VALUE, Times::default());
                 return Ok(());
             }
@@ -152,13 +155,13 @@ impl Shared {
                 return filled;
             }
             let whole = Incoming { target: Some(target), ready: true, content: None };
-            lock(&self.transfers.table).insert(id, whole);
+            lock(&self.transfers.table).insert(name, whole);
         }
         self.transfers.check_room()?;
         // Not used yet, or not at once. What is not announced must not make this worker take any amount of memory.
         let size = payload.left();
         if size > limits::STAGED_BYTES_MAX {
-            self.deliver(id, Err(Status::OUT_OF_RESOURCES));
+            self.deliver(name, Err(Status::OUT_OF_RESOURCES));
             return Ok(());
         }
         self.wait_for_transfer_room(size)?;
@@ -166,16 +169,16 @@ impl Shared {
         match staged {
             Ok(mut bytes) => {
                 payload.read(&mut bytes)?;
-                self.deliver(id, Ok(Content::Staged(bytes)));
+                self.deliver(name, Ok(Content::Staged(bytes)));
             }
-            Err(status) => self.deliver(id, Err(status)),
+            Err(status) => self.deliver(name, Err(status)),
         }
         Ok(())
     }
 
     /// The content of a transfer is here.
-    fn deliver(self: &Arc<Self>, id: Id<kind::Transfer>, content: Result<Content, Status>) {
-        if let Some(whole) = self.transfers.update(id, |it| it.content = Some(content)) {
+    fn deliver(self: &Arc<Self>, name: Source, content: Result<Content, Status>) {
+        if let Some(whole) = self.transfers.update(name, |it| it.content = Some(content)) {
             self.store(whole);
         }
     }
@@ -191,7 +194,7 @@ impl Shared {
     }
 
     fn write_content(self: &Arc<Self>, target: Target, content: Content) -> Result<(), Status> {
-        let Target { mem, area, event, .. } = target;
+        let Target { mem, area, event } = target;
         if content.len() as u64 != area.bytes {
             return Err(Status::INVALID_VALUE);
         }
@@ -220,8 +223,8 @@ impl Shared {
         let source = waited.and_then(|()| departure.take());
         let shared = self.clone();
         match source {
-            Ok(Source::Home(bytes)) => departure.go(&shared, Ok(Content::Home(bytes)), Times::default()),
-            Ok(Source::Reading(reading)) => reading.on_complete(Box::new(move |status, times, bytes| {
+            Ok(Taken::Home(bytes)) => departure.go(&shared, Ok(Content::Home(bytes)), Times::default()),
+            Ok(Taken::Reading(reading)) => reading.on_complete(Box::new(move |status, times, bytes| {
                 departure.go(&shared, status.ok().map(|()| Content::Staged(bytes)), times);
             })),
             Err(status) => departure.go(&shared, Err(status), Times::default()),
@@ -238,7 +241,7 @@ struct Departure {
     peer: Id<kind::Peer>,
 }
 
-enum Source {
+enum Taken {
     Home(HomeBytes),
     Reading(device::Reading),
 }
@@ -264,15 +267,15 @@ impl Drop for Departing {
 
 impl Departure {
     /// The source's content: its own memory, or a read of it.
-    fn take(&self) -> Result<Source, Status> {
+    fn take(&self) -> Result<Taken, Status> {
         let home = self.area.linear().and_then(|offset| self.mem.home_bytes(offset, self.area.bytes));
         if let Some(bytes) = home {
-            return Ok(Source::Home(bytes));
+            return Ok(Taken::Home(bytes));
         }
         let queue = self.mem.context().transfer_queue()?;
         let reading = self.area.read(&queue, &self.mem, &self.area.whole(), &[])?;
         queue.flush()?;
-        Ok(Source::Reading(reading))
+        Ok(Taken::Reading(reading))
     }
 
     fn go(self, shared: &Arc<Shared>, content: Result<Content, Status>, times: Times) {
@@ -304,7 +307,7 @@ impl Departure {
         let status = content.as_ref().err().copied().unwrap_or(Status::OK);
         let content = match content {
             // The target may not be ready for long, and the source must be free to change: a copy, unless it goes at once.
-            Ok(Content::Home(bytes)) => match shared.transfers.take_ready(self.transfer) {
+            Ok(Content::Home(bytes)) => match shared.transfers.take_ready((self.transfer, Id::NONE)) {
                 Some(target) => {
                     let whole = Incoming {
                         target: Some(target),
@@ -318,7 +321,7 @@ impl Departure {
             },
             other => other,
         };
-        shared.deliver(self.transfer, content);
+        shared.deliver((self.transfer, Id::NONE), content);
         shared.end_event(&self.event, status, times);
     }
 
@@ -380,7 +383,7 @@ impl Serve<to_worker::SendMem> for Session {
             Err(status) => {
                 // The other end must not wait for what does not come.
                 if peer.is_none() && !transfer.is_none() {
-                    shared.deliver(transfer, Err(status));
+                    shared.deliver((transfer, Id::NONE), Err(status));
                 } else {
                     let call = to_peer::TransferData { transfer, status: I32::new(status.0) };
                     shared.peers.post(peer, move |outbox| outbox.post(&call, &[], Body::None));
@@ -414,11 +417,12 @@ impl Serve<to_worker::ReceiveMem> for Session {
         match checked {
             Ok(_) if gone => shared.end_event(&event, Status::NODE_LOST, Times::default()),
             Ok((mem, area)) => {
-                let target = Target { mem, area, event, peer };
-                shared.transfers.update(transfer, |it| it.target = Some(target));
+                let name = (transfer, peer);
+                let target = Target { mem, area, event };
+                shared.transfers.update(name, |it| it.target = Some(target));
                 // Commands that used the target before must have ended, well or not: all of it is new afterwards.
                 self.shared.events.when_all(waits, move |_| {
-                    let whole = shared.transfers.update(transfer, |it| it.ready = true);
+                    let whole = shared.transfers.update(name, |it| it.ready = true);
                     if let Some(whole) = whole {
                         shared.store(whole);
                     }

@@ -52,6 +52,8 @@ pub struct Inbox {
     pub output: Vec<u8>,
     pub fault: Option<String>,
     pub peers_lost: Vec<u64>,
+    /// Failures of queues, and how many events had ended before each.
+    pub queue_failures: Vec<(u64, Status, usize)>,
     /// Opcodes in the order of their arrival.
     pub order: Vec<(u16, u64)>,
 }
@@ -303,6 +305,10 @@ inbox! {
     Output |inbox, _call, payload| { inbox.output.extend(payload.read_all()?); }
     MemGone |_inbox, _call, _payload| {}
     PeerLost |inbox, call, _payload| { inbox.peers_lost.push(call.peer.get()); }
+    QueueFailed |inbox, call, _payload| {
+        let failure = (call.queue.get(), Status(call.status.get()), inbox.events.len());
+        inbox.queue_failures.push(failure);
+    }
     ContextError |_inbox, _call, _payload| {}
     Fault |inbox, _call, payload| {
         inbox.fault = Some(String::from_utf8_lossy(&payload.read_all()?).into_owned());

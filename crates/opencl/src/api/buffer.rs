@@ -7,6 +7,7 @@ use std::sync::Arc;
 use penstock_cl_sys::*;
 use penstock_client::Queue as PoolQueue;
 use penstock_client::{Event, Memory, Rect, Want};
+use penstock_wire::Status;
 
 use super::waits::{hand_out, wait_list, want};
 use crate::core::event::wait_for;
@@ -68,27 +69,39 @@ pub(super) fn want_written(blocking: cl_bool, event: *mut cl_event) -> Want {
 }
 
 /// A write that the program takes for done: its bytes have left the program's memory, and other queues see them. Its failure, as far as it
-/// is known.
-pub(super) fn check_written(queue: &Queue, blocking: cl_bool, enqueued: Option<&Event>) -> ClResult {
-    if blocking != CL_FALSE
-        && let Some(event) = enqueued
-    {
+/// is known. `asked`: the program gets the event.
+pub(super) fn check_written(
+    queue: &Queue,
+    blocking: cl_bool,
+    enqueued: Option<&Event>,
+    asked: bool,
+) -> ClResult {
+    if blocking == CL_FALSE {
+        return Ok(());
+    }
+    if let Some(event) = enqueued {
         queue.pool.settle(event);
+        // "CL_PROFILING_INFO_NOT_AVAILABLE ... if the execution status of the command identified by event is not CL_COMPLETE". Drivers
+        // return from a blocking write when it has ended, so programs ask for its times at once.
+        if asked && queue.profiles() {
+            wait_for(event)?;
+        }
     }
     // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the read and write operations are blocking and the execution status of
     // any of the events in event_wait_list is a negative integer value."
-    match enqueued.and_then(Event::known_status) {
-        Some(status) if blocking != CL_FALSE => Ok(status.ok()?),
-        _ => Ok(()),
-    }
+    enqueued.and_then(Event::known_status).map_or(Ok(()), Status::ok)?;
+    // With drivers a blocking write waits for its queue, and so tells what has failed there.
+    Ok(queue.pool.check()?)
 }
 
-/// Waits for a read if the program wants that.
-pub(super) fn check_read(blocking: cl_bool, enqueued: Option<&Event>) -> ClResult {
-    match enqueued {
-        Some(event) if blocking != CL_FALSE => wait_for(event),
-        _ => Ok(()),
+/// Waits for a read if the program wants that. A call that has waited for the queue also tells, once, of an earlier command that was
+/// refused and that the program has no event of: what was read may be older than the program thinks.
+pub(super) fn check_read(queue: &Queue, blocking: cl_bool, enqueued: Option<&Event>) -> ClResult {
+    if blocking == CL_FALSE {
+        return Ok(());
     }
+    enqueued.map_or(Ok(()), wait_for)?;
+    Ok(queue.pool.check()?)
 }
 
 cl_entry! {
@@ -123,7 +136,7 @@ cl_entry! {
                 _ => read(&queue.pool, &mem.pool, range, target, &waits, want(event))?,
             }
         };
-        check_read(blocking, enqueued.as_ref())?;
+        check_read(&queue, blocking, enqueued.as_ref())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_READ_BUFFER, &queue, event) };
         Ok(())
@@ -159,7 +172,7 @@ cl_entry! {
                 _ => queue.pool.write(&mem.pool, offset as u64, bytes, &waits, want_written(blocking, event))?,
             }
         };
-        check_written(&queue, blocking, enqueued.as_ref())?;
+        check_written(&queue, blocking, enqueued.as_ref(), !event.is_null())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_BUFFER, &queue, event) };
         Ok(())
@@ -249,7 +262,7 @@ cl_entry! {
         // SAFETY: the box is in memory that the program wants to be written, until the command ends.
         let target = unsafe { HostTarget::new(pointer.cast(), pieces, bytes, None) };
         let enqueued = queue.pool.read_rect(&mem.pool, transfer.rect, transfer.wide_region(), target, &waits)?;
-        check_read(blocking, enqueued.as_ref())?;
+        check_read(&queue, blocking, enqueued.as_ref())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_READ_BUFFER_RECT, &queue, event) };
         Ok(())
@@ -288,7 +301,7 @@ cl_entry! {
         });
         let region = transfer.wide_region();
         let enqueued = queue.pool.write_rect(&mem.pool, transfer.rect, region, &mut pieces, &waits, want_written(blocking, event))?;
-        check_written(&queue, blocking, enqueued.as_ref())?;
+        check_written(&queue, blocking, enqueued.as_ref(), !event.is_null())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_BUFFER_RECT, &queue, event) };
         Ok(())

@@ -51,7 +51,11 @@ cl_entry! {
         let failures = events.iter().map(|event| event.pool.wait()).filter(|status| status.is_error()).count();
         // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the execution status of any of the events in event_list is a
         // negative integer value."
-        require(failures == 0, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+        require(failures == 0, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)?;
+        // The program may take the end of a command for the end of those before it in the queue. One of them that was refused, and that
+        // it has no event of, is told here: "CL_OUT_OF_RESOURCES if there is a failure to allocate resources required by the OpenCL
+        // implementation on the device", or whatever the driver said.
+        events.iter().filter_map(|event| event.queue.as_ref()).try_for_each(|queue| Ok(queue.pool.check()?))
     }
 
     /// `clGetEventInfo`.

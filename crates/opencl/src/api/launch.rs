@@ -30,6 +30,7 @@ cl_entry! {
         let enqueued = if range.is_empty() {
             queue.pool.marker(None, &waits, want(event))?
         } else {
+            kernel.check_local_memory(&queue.device)?;
             let space = (range.dims, range.offset, range.global, range.local);
             queue.pool.launch(&kernel.pool, space, &waits, want(event))?
         };
@@ -50,6 +51,7 @@ cl_entry! {
         // "... equivalent to calling clEnqueueNDRangeKernel with work_dim set to 1, global_work_offset set to NULL,
         // global_work_size[0] set to 1, and local_work_size[0] set to 1."
         let range = NdRange::checked(kernel.limits(&queue.device)?, 1, None, Some(&[1]), Some(&[1]))?;
+        kernel.check_local_memory(&queue.device)?;
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let space = (range.dims, range.offset, range.global, range.local);

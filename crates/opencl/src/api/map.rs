@@ -57,7 +57,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let (address, mapped) = map::map(&queue, &mem, Region::Bytes { offset, size }, flags, &waits, want(event))?;
-        check_read(blocking, Some(&mapped)).inspect_err(|_| map::forget(&mem, address.addr()))?;
+        check_read(&queue, blocking, Some(&mapped)).inspect_err(|_| map::forget(&mem, address.addr()))?;
         // SAFETY: a place for an event.
         unsafe { hand_out(Some(mapped), CL_COMMAND_MAP_BUFFER, &queue, event) };
         Ok(address.cast())
@@ -93,7 +93,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let (address, mapped) = map::map(&queue, &mem, Region::Box { origin, region }, flags, &waits, want(event))?;
-        check_read(blocking, Some(&mapped)).inspect_err(|_| map::forget(&mem, address.addr()))?;
+        check_read(&queue, blocking, Some(&mapped)).inspect_err(|_| map::forget(&mem, address.addr()))?;
         // SAFETY: two places for numbers, or `NULL`.
         unsafe {
             store(row_pitch_ret, image.row_pitch());

@@ -49,7 +49,7 @@ cl_entry! {
         // SAFETY: the region is in memory that the program wants to be written, until the command ends.
         let target = unsafe { HostTarget::new(pointer.cast(), host.pieces(rows), rows.iter().product(), None) };
         let enqueued = queue.pool.read_image(&mem.pool, (wide(origin), wide(region)), target, &waits)?;
-        check_read(blocking, enqueued.as_ref())?;
+        check_read(&queue, blocking, enqueued.as_ref())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_READ_IMAGE, &queue, event) };
         Ok(())
@@ -87,7 +87,7 @@ cl_entry! {
         });
         let (area, bytes) = ((wide(origin), wide(region)), wide(rows).iter().product());
         let enqueued = queue.pool.write_image(&mem.pool, area, bytes, &mut pieces, &waits, want_written(blocking, event))?;
-        check_written(&queue, blocking, enqueued.as_ref())?;
+        check_written(&queue, blocking, enqueued.as_ref(), !event.is_null())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_IMAGE, &queue, event) };
         Ok(())

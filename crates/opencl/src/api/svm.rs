@@ -124,7 +124,7 @@ cl_entry! {
         };
         // "the copy ... is blocking: clEnqueueSVMMemcpy does not return until the buffer data has been copied into memory
         // pointed to by dst_ptr."
-        check_read(blocking, enqueued.as_ref())?;
+        check_read(&queue, blocking, enqueued.as_ref())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_SVM_MEMCPY, &queue, event) };
         Ok(())
@@ -174,7 +174,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = svm::map(&queue, &area, (pointer.addr(), size), flags, &waits)?;
-        check_read(blocking, enqueued.as_ref())?;
+        check_read(&queue, blocking, enqueued.as_ref())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_SVM_MAP, &queue, event) };
         Ok(())

@@ -42,7 +42,8 @@ pub(crate) fn want(event: *mut cl_event) -> Want {
     if event.is_null() { Want::Nothing } else { Want::Event }
 }
 
-/// Gives the program the event of a command that was enqueued, if it wants it.
+/// Gives the program the event of a command that was enqueued, if it wants it. Else the next call that waits for the queue tells of a
+/// failure.
 ///
 /// # Safety
 /// `place` is `NULL` or may be written.
@@ -53,6 +54,9 @@ pub(crate) unsafe fn hand_out(
     place: *mut cl_event,
 ) {
     if place.is_null() {
+        if let Some(event) = &enqueued {
+            queue.pool.report(event);
+        }
         return;
     }
     // A command without an event of its own has ended: it had nothing to do.

@@ -12,7 +12,7 @@ use penstock_wire::describe::KernelDescription;
 use super::arg::ArgKind;
 use super::device::Device;
 use super::memory::{Kind, Mem};
-use super::ndrange::Limits;
+use super::ndrange::{Limits, LocalMemory};
 use super::program::{Origin, Program};
 use super::queue::Queue;
 use super::sampler::Sampler;
@@ -249,6 +249,21 @@ impl Kernel {
         require(bits == 0 || (bits as u64).is_multiple_of(unit()), CL_MISALIGNED_SUB_BUFFER_OFFSET)
     }
 
+    /// Checks that a device has the local memory for a launch with the arguments as they are now.
+    pub(crate) fn check_local_memory(&self, device: &Ref<Device>) -> ClResult {
+        let limits = self.limits(device)?;
+        let mut args = 0u64;
+        // Of an argument of which nothing is known it is not known either whether it is local memory.
+        if self.kinds.iter().any(|kind| matches!(kind, ArgKind::Local)) {
+            self.pool.look_at_args(|index, value| {
+                if let (Some(ArgKind::Local), Some(ArgValue::Local(bytes))) = (self.kinds.get(index), value) {
+                    args = args.saturating_add(*bytes);
+                }
+            });
+        }
+        limits.local.check(args)
+    }
+
     /// `clSetKernelArgSVMPointer`.
     pub(crate) fn set_svm(&self, index: usize, address: usize) -> ClResult {
         let kind = self.kind(index)?;
@@ -308,11 +323,17 @@ fn limits(program: &Program, description: &KernelDescription, device: &Ref<Devic
     let group = group.filter(|group| *group > 0);
     let most = || usize::try_from(device.number(CL_DEVICE_MAX_WORK_GROUP_SIZE)).unwrap_or(usize::MAX);
     let dims = cl_uint::try_from(device.number(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS)).unwrap_or(3);
+    let declared = known(CL_KERNEL_LOCAL_MEM_SIZE).and_then(|bytes| bytes.first_chunk().copied());
+    let local = LocalMemory {
+        declared: declared.map_or(0, cl_ulong::from_ne_bytes),
+        most: Some(device.number(CL_DEVICE_LOCAL_MEM_SIZE)).filter(|most| *most > 0).unwrap_or(u64::MAX),
+    };
     let (major, minor) = version(device);
     Limits {
         dims: dims.clamp(1, 3),
         items: triple(device.words(CL_DEVICE_MAX_WORK_ITEM_SIZES), usize::MAX),
         group: group.unwrap_or_else(most),
+        local,
         required: triple(known(CL_KERNEL_COMPILE_WORK_GROUP_SIZE).map(words).unwrap_or_default(), 0),
         address: if device.number(CL_DEVICE_ADDRESS_BITS) == 32 { u64::from(u32::MAX) } else { u64::MAX },
         not_uniform: not_uniform(program, device, major),

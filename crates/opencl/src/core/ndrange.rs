@@ -15,12 +15,35 @@ pub(crate) struct Limits {
     pub(crate) group: usize,
     /// `CL_KERNEL_COMPILE_WORK_GROUP_SIZE`; zeros for none.
     pub(crate) required: [usize; 3],
+    /// Local memory of a work-group.
+    pub(crate) local: LocalMemory,
     /// The largest size that the device's addresses express.
     pub(crate) address: u64,
     /// Whether the last work-group of a dimension may be smaller.
     pub(crate) not_uniform: bool,
     /// Whether an empty index space is no error (OpenCL 2.1).
     pub(crate) empty: bool,
+}
+
+/// The local memory of a work-group, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalMemory {
+    /// `CL_KERNEL_LOCAL_MEM_SIZE` before any argument is set: what the kernel itself declares.
+    pub(crate) declared: u64,
+    /// `CL_DEVICE_LOCAL_MEM_SIZE`; the largest number if the device does not tell.
+    pub(crate) most: u64,
+}
+
+impl LocalMemory {
+    /// Checks that a work-group can have its local memory. `args`: bytes of the local arguments.
+    ///
+    /// Drivers may need more than the sum, for the alignment of the arguments. What they refuse for that reason is told later.
+    pub(crate) fn check(self, args: u64) -> ClResult {
+        // "CL_OUT_OF_RESOURCES if there is a failure to queue the execution instance of kernel on the command-queue because of
+        // insufficient resources needed to execute the kernel. For example, the explicitly specified local_work_size causes a
+        // failure to execute the kernel because of insufficient resources such as registers or local memory."
+        require(self.declared.saturating_add(args) <= self.most, CL_OUT_OF_RESOURCES)
+    }
 }
 
 /// A launch's index space.
@@ -112,6 +135,7 @@ mod tests {
         items: [64, 64, 8],
         group: 128,
         required: [0; 3],
+        local: LocalMemory { declared: 1000, most: 1024 },
         address: u64::MAX,
         not_uniform: false,
         empty: true,
@@ -147,6 +171,15 @@ mod tests {
         let narrow = Limits { address: u64::from(u32::MAX), ..LIMITS };
         assert_eq!(code(&narrow, 1, None, &[1 << 33], None), CL_INVALID_GLOBAL_WORK_SIZE);
         assert_eq!(code(&narrow, 1, Some(&[1 << 31]), &[1 << 31], None), CL_INVALID_GLOBAL_OFFSET);
+    }
+
+    #[test]
+    fn local_memory_is_what_the_kernel_declares_and_its_arguments() {
+        let code = |args| LIMITS.local.check(args).err().map_or(0, |error| error.0);
+        assert_eq!(
+            [code(0), code(24), code(25), code(u64::MAX)],
+            [0, 0, CL_OUT_OF_RESOURCES, CL_OUT_OF_RESOURCES]
+        );
     }
 
     #[test]

@@ -1,0 +1,71 @@
+//! The loss of a session: everything that is on its way ends, once, and no memory of the program is written to afterwards.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use penstock_link::LinkError;
+use penstock_wire::{FrameError, Status};
+
+use super::{Open, Session, lock};
+use crate::error::Error;
+use crate::event::Times;
+
+impl Session {
+    /// A call could not be sent: it was over a limit, or the session is lost.
+    pub(super) fn not_sent(&self, error: &LinkError) -> Error {
+        match error {
+            LinkError::Frame(error) if *error != FrameError::Broken => Error::Frame(error.clone()),
+            error => self.lose(error),
+        }
+    }
+
+    /// Ends everything that is on its way, once.
+    pub(super) fn lose(&self, error: &LinkError) -> Error {
+        let reason: Arc<str> = error.to_string().into();
+        let open = {
+            let mut open = lock(&self.open);
+            if let Some(reason) = open.lost.clone() {
+                drop(open);
+                self.await_landing();
+                return Error::Lost { node: self.name.clone(), reason };
+            }
+            std::mem::replace(&mut *open, Open { lost: Some(reason.clone()), ..Open::default() })
+        };
+        // The link of a forked child is its parent's.
+        if !matches!(error, LinkError::Forked) {
+            self.sender.close();
+        }
+        self.await_landing();
+        for event in open.events.into_values() {
+            event.end(Status::NODE_LOST, Times::default());
+        }
+        for answer in open.requests.into_values() {
+            answer.set(Status::NODE_LOST, Vec::new());
+        }
+        // Under the lock, so that nobody falls asleep between the look at `lost` and the wait.
+        drop(lock(&self.turn));
+        self.served.notify_all();
+        self.needed.notify_all();
+        Error::Lost { node: self.name.clone(), reason }
+    }
+
+    /// Waits until no thread copies into a read's target any more, and then lets all who wait see that the session is lost.
+    ///
+    /// To be called when [`Open::lost`] is set, so that no other read begins to land. The memory of a read is the program's again
+    /// as soon as the program sees its event, or any wait, fail. The thread that receives may be in the middle of a copy at that
+    /// moment. The copy stops at the next piece, because the link is closed: the wait is as long as one piece takes.
+    pub(super) fn await_landing(&self) {
+        // In a forked child the thread that copies does not exist, and its lock is never released.
+        if !matches!(self.sender.check(), Err(LinkError::Forked)) {
+            drop(lock(&self.landing));
+        }
+        self.lost.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn refused(&self, status: Status) -> Error {
+        match &lock(&self.open).lost {
+            Some(reason) => Error::Lost { node: self.name.clone(), reason: reason.clone() },
+            None => Error::Refused { node: self.name.clone(), status },
+        }
+    }
+}
