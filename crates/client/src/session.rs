@@ -81,8 +81,10 @@ pub struct Session {
     peers: OnceLock<Weak<Peers>>,
     arena: Option<Arc<arena::Shared>>,
     context_errors: Mutex<Option<ContextErrors>>,
+    on_loss: OnceLock<OnLoss>,
 }
 
+type OnLoss = Box<dyn Fn(&str) + Send + Sync>;
 type ContextErrors = Box<dyn Fn(Id<kind::Context>, &str) + Send + Sync>;
 
 #[derive(Default)]
@@ -139,6 +141,7 @@ impl Session {
             look_at_ms: AtomicU64::new(LOOK_EVERY_MS),
             peers: OnceLock::new(),
             context_errors: Mutex::new(None),
+            on_loss: OnceLock::new(),
         });
         let stalled = Arc::downgrade(&session);
         session.sender.on_stall(move || {
@@ -172,6 +175,11 @@ impl Session {
     /// Tells of errors that a driver reports through a context (`pfn_notify`).
     pub fn on_context_error(&self, tell: impl Fn(Id<kind::Context>, &str) + Send + Sync + 'static) {
         *lock(&self.context_errors) = Some(Box::new(tell));
+    }
+
+    /// Has `tell` hear why the worker is lost, once it is.
+    pub(crate) fn on_loss(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
+        _ = self.on_loss.set(Box::new(tell));
     }
 
     pub(crate) fn set_peers(&self, peers: Weak<Peers>) {
@@ -474,6 +482,9 @@ impl Session {
         // The link of a forked child is its parent's.
         if !matches!(error, LinkError::Forked) {
             self.sender.close();
+            if let Some(tell) = self.on_loss.get() {
+                tell(&reason);
+            }
         }
         for event in open.events.into_values() {
             event.end(Status::NODE_LOST, Times::default());

@@ -271,11 +271,20 @@ impl Accepted {
         Ok(self.stream)
     }
 
+    /// Whether the other end is gone, as far as is known without waiting.
+    pub fn has_hung_up(&self) -> bool {
+        self.stream.has_hung_up()
+    }
+
     /// Tells a client that waits that this side lives, and that so many others come before it. Does not wait.
     ///
     /// # Errors
     /// The peer hung up, or has left so many of these messages unread that the socket takes no more.
     pub fn tell_in_line(&self, ahead: u32) -> Result<(), LinkError> {
+        // TCP would take one more message for a peer that has ended.
+        if self.has_hung_up() {
+            return Err(LinkError::Closed);
+        }
         let note = Final { verdict: U16::new(Verdict::InLine as u16), ahead: U32::new(ahead) };
         let sent = self.stream.send_now(&[IoSlice::new(note.as_bytes())])?;
         if sent == Some(size_of::<Final>()) { Ok(()) } else { Err(LinkError::Closed) }
