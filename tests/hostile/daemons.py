@@ -55,11 +55,18 @@ class Impostor:
 
 
 def welcome(connection, features=0, verdict=0, final=0):
-    """The accepting side of a hello on a Unix socket."""
-    exactly(connection, wire.HELLO_BYTES)
-    connection.sendall(struct.pack("<8sHHQ64s", wire.MAGIC, wire.VERSION, verdict, features, os.urandom(64)))
+    """The accepting side of a hello on a Unix socket; the role of who connects."""
+    role = struct.unpack_from("<H", exactly(connection, wire.HELLO_BYTES), 10)[0]
+    connection.sendall(struct.pack("<8sHHQ160s", wire.MAGIC, wire.VERSION, verdict, features, os.urandom(160)))
     exactly(connection, 64)
-    connection.sendall(struct.pack("<H", final))
+    connection.sendall(struct.pack("<HI", final, 0))
+    return role
+
+
+def describe(connection, role, description):
+    """What follows the hello: for a client the description, for a survey also that no problem is known."""
+    content = description + (b"\0" if role == wire.SURVEY else b"")
+    connection.sendall(struct.pack("<I", len(content)) + content)
 
 
 def load(node):
@@ -67,7 +74,7 @@ def load(node):
     program, source = TARGET / "programs" / "fault-load", ROOT / "tests/faults/load.c"
     program.parent.mkdir(parents=True, exist_ok=True)
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run(["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-o", program, source, "-lOpenCL"], check=True)
+        subprocess.run(["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-I", ROOT / "include", "-o", program, source, "-lOpenCL"], check=True)
     vendors = node.folder / "vendors"
     if not vendors.exists():
         vendors.mkdir()
@@ -121,6 +128,9 @@ def impostors_in_the_hello(node):
         lambda connection: welcome(connection, final=77),
         lambda connection: welcome(connection, features=(1 << 64) - 1),
         lambda connection: (welcome(connection), time.sleep(PATIENCE)),
+        # A line without end, and without another word.
+        lambda connection: (welcome(connection, final=wire.IN_LINE), time.sleep(PATIENCE)),
+        lambda connection: (welcome(connection, final=wire.IN_LINE), connection.sendall(struct.pack("<HI", 77, 0))),
         lambda connection: (welcome(connection), connection.sendall(struct.pack("<I", 0xFFFFFFFF)), time.sleep(PATIENCE)),
         lambda connection: (welcome(connection), connection.sendall(struct.pack("<I", 4 << 20)), time.sleep(PATIENCE)),
         lambda connection: (welcome(connection), connection.sendall(struct.pack("<I", 0))),
@@ -146,8 +156,7 @@ def impostors_with_wrong_descriptions(node):
             wrong[at:at] = b"\xff\xff\xff\xff\x0f"
 
         def talk(connection, wrong=bytes(wrong)):
-            welcome(connection)
-            connection.sendall(struct.pack("<I", len(wrong)) + wrong)
+            describe(connection, welcome(connection), wrong)
             time.sleep(1)
 
         command, variables = load(node) if turn % 5 == 0 else (None, None)
@@ -184,8 +193,7 @@ def workers_that_lie(node):
     command, variables = load(node)
     for number, flood in enumerate(floods):
         def talk(connection, flood=flood):
-            welcome(connection)
-            connection.sendall(struct.pack("<I", len(right)) + right)
+            describe(connection, welcome(connection), right)
             # Said when the program has asked something, and again after each further word of it.
             while connection.recv(65536):
                 for piece in flood:
@@ -196,6 +204,36 @@ def workers_that_lie(node):
         code, said, most = meet(node, talk, command, variables)
         assert code != 0, f"flood {number}: the program took it for right: {said}"
         assert most < 700 << 20, f"flood {number}: {most >> 20} MiB"
+
+
+def a_line_without_end(node):
+    """A program waits as long as the daemon lives, says so, and can be ended; a daemon that ends is noticed at once."""
+    for lives_on in (True, False):
+        end = threading.Event()
+
+        def talk(connection, end=end):
+            welcome(connection, final=wire.IN_LINE)
+            while not end.wait(0.2):
+                connection.sendall(struct.pack("<HI", wire.IN_LINE, 7))
+
+        impostor = Impostor(node, talk)
+        command, variables = load(node)
+        env = dict(node.env, PENSTOCK_NODES=f"unix:{impostor.path}", **variables)
+        process = subprocess.Popen([str(part) for part in command], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            line = process.stderr.readline()
+            assert "waits in line" in line and "7 before it" in line, line
+            assert process.poll() is None, "it did not wait"
+            if not lives_on:
+                end.set()
+                process.wait(PATIENCE)
+                rest = process.stderr.read()
+                assert "is left out" in rest, rest
+        finally:
+            end.set()
+            process.kill()
+            process.communicate()
+            impostor.close()
 
 
 def a_socket_where_others_can_write(node):
@@ -210,4 +248,6 @@ def a_socket_where_others_can_write(node):
     assert ended.returncode != 0 and "others can write" in ended.stderr, f"{ended.returncode}: {ended.stderr}"
 
 
-ATTACKS = [impostors_in_the_hello, impostors_with_wrong_descriptions, workers_that_lie, a_socket_where_others_can_write]
+ATTACKS = [
+    impostors_in_the_hello, impostors_with_wrong_descriptions, workers_that_lie, a_line_without_end, a_socket_where_others_can_write,
+]

@@ -38,7 +38,7 @@ def wrong_and_missing_keys(node):
 def other_versions_and_roles(node):
     for way in ("tcp", "unix"):
         for hello, verdict in (
-            (wire.hello_bytes(version=2), wire.WRONG_VERSION),
+            (wire.hello_bytes(version=1), wire.WRONG_VERSION),
             (wire.hello_bytes(version=0xFFFF), wire.WRONG_VERSION),
             (wire.hello_bytes(role=0), wire.NOT_UNDERSTOOD),
             (wire.hello_bytes(role=0xFFFF), wire.NOT_UNDERSTOOD),
@@ -53,13 +53,13 @@ def reflected_proof(node):
     connection.sendall(wire.hello_bytes())
     welcome = wire.exactly(connection, wire.WELCOME_BYTES)
     connection.sendall(welcome[-32:] + bytes(32))
-    assert struct.unpack("<H", wire.exactly(connection, 2))[0] == wire.WRONG_KEY
+    assert wire.last_of(connection) == wire.WRONG_KEY
     # And with the daemon's nonce as ours.
     connection = stranger(node)
     connection.sendall(wire.hello_bytes(nonce=welcome[20:52]))
     second = wire.exactly(connection, wire.WELCOME_BYTES)
     connection.sendall(welcome[-32:] + bytes(32))
-    assert struct.unpack("<H", wire.exactly(connection, 2))[0] == wire.WRONG_KEY
+    assert wire.last_of(connection) == wire.WRONG_KEY
     assert second[20:52] != welcome[20:52], "a nonce came twice"
 
 
@@ -70,12 +70,12 @@ def replayed_hello(node):
     welcome = wire.exactly(connection, wire.WELCOME_BYTES)
     answer = wire.proof(node.key, "connecting", hello, welcome) + bytes(32)
     connection.sendall(answer)
-    assert struct.unpack("<H", wire.exactly(connection, 2))[0] == wire.WELCOME
+    assert wire.last_of(connection) == wire.WELCOME
     connection.close()
     connection = stranger(node)
     connection.sendall(hello + answer)
     wire.exactly(connection, wire.WELCOME_BYTES)
-    assert struct.unpack("<H", wire.exactly(connection, 2))[0] == wire.WRONG_KEY
+    assert wire.last_of(connection) == wire.WRONG_KEY
 
 
 def relayed_proofs_of_two_daemons_do_not_mix(node):
@@ -85,7 +85,7 @@ def relayed_proofs_of_two_daemons_do_not_mix(node):
         connection.sendall(hello)
     welcomes = [wire.exactly(connection, wire.WELCOME_BYTES) for connection in pair]
     pair[0].sendall(wire.proof(node.key, "connecting", hello, welcomes[1]) + bytes(32))
-    assert struct.unpack("<H", wire.exactly(pair[0], 2))[0] == wire.WRONG_KEY
+    assert wire.last_of(pair[0]) == wire.WRONG_KEY
 
 
 def hello_cut_at_every_byte(node):

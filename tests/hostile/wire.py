@@ -8,10 +8,10 @@ import struct
 import time
 
 MAGIC = b"PENSTOCK"
-VERSION = 1
-CLIENT, PEER, CONTROL = 1, 2, 3
-WELCOME, WRONG_VERSION, WRONG_KEY, WRONG_USER, FULL, NO_WORKER, WRONG_TICKET, NOT_UNDERSTOOD, NO_KEY = range(9)
-HELLO_BYTES, WELCOME_BYTES = 52, 84
+VERSION = 2
+CLIENT, PEER, CONTROL, SURVEY = 1, 2, 3, 4
+WELCOME, WRONG_VERSION, WRONG_KEY, WRONG_USER, FULL, NO_WORKER, WRONG_TICKET, NOT_UNDERSTOOD, NO_KEY, IN_LINE = range(10)
+HELLO_BYTES, WELCOME_BYTES, FINAL_BYTES = 52, 180, 6
 NODE_LOST = -2
 
 CALLS = {
@@ -98,7 +98,7 @@ def hello_bytes(role=CLIENT, version=VERSION, features=0, nonce=None, magic=MAGI
 
 def proof(key, side, hello, welcome):
     blank = welcome[: WELCOME_BYTES - 32] + bytes(32)
-    return hmac.new(key, f"penstock 1 {side}".encode() + b"\0" + hello + blank, hashlib.sha256).digest()
+    return hmac.new(key, f"penstock 2 {side}".encode() + b"\0" + hello + blank, hashlib.sha256).digest()
 
 
 def verdict_of(welcome):
@@ -116,28 +116,39 @@ def enter(address, key=None, role=CLIENT, ticket=bytes(32), connection=None, hel
     if key and check and welcome[-32:] != proof(key, "accepting", hello, welcome):
         raise Refused("the daemon has another key")
     connection.sendall((proof(key, "connecting", hello, welcome) if key else bytes(32)) + ticket)
-    final = struct.unpack("<H", exactly(connection, 2))[0]
+    final = last_of(connection)
     if final != WELCOME:
         raise Refused(final)
     return connection
 
 
-def served(address, key, patience=60):
-    """As `enter`, and again where no worker was ready in the time of a hello, as on a full machine."""
-    end = time.monotonic() + patience
-    while True:
-        try:
-            return enter(address, key)
-        except Refused as refusal:
-            if refusal.verdict != NO_WORKER or time.monotonic() > end:
-                raise
+def final_of(connection):
+    """The verdict of the next message after the answer, which may be that there is a line."""
+    return struct.unpack("<HI", exactly(connection, FINAL_BYTES))[0]
+
+
+def greet(connection):
+    """A right hello on a Unix socket, up to the first answer: whether there is a worker, or a line."""
+    connection.sendall(hello_bytes())
+    welcome = exactly(connection, WELCOME_BYTES)
+    if verdict_of(welcome) == WELCOME:
+        connection.sendall(bytes(64))
+        return final_of(connection)
+    return verdict_of(welcome)
+
+
+def last_of(connection):
+    """The last verdict, behind all messages about the line."""
+    while (final := final_of(connection)) == IN_LINE:
+        pass
+    return final
 
 
 class Client:
     """A session, spoken by hand."""
 
     def __init__(self, node, way="unix"):
-        self.connection = served(node.address(way), node.key if way == "tcp" else None)
+        self.connection = enter(node.address(way), node.key if way == "tcp" else None)
         size = struct.unpack("<I", exactly(self.connection, 4))[0]
         description = exactly(self.connection, size)
         self.worker = self.worker_of(description)

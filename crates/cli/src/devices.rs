@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use penstock_client::Pool;
 use penstock_client::config::NodeAddress;
+use penstock_client::{Pool, notice};
 use penstock_dql::Query;
 use penstock_link::Address;
 use penstock_wire::describe::{self, DeviceDescription, NodeDescription, PlatformDescription};
@@ -47,18 +47,14 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
     let query = query.as_ref().or(config.devices.as_ref());
     // The directory is held until the end: the daemon for the local devices is in it.
     let Found { nodes, silent, directory: _directory } = find_nodes(&config, args.no_local)?;
+    let nodes: Vec<NodeAddress> = nodes.into_iter().map(|(node, _)| node).collect();
     let addresses: Vec<Address> = nodes.iter().map(|node| node.address.clone()).collect();
-    let pool = Pool::open(&addresses, config.load_key()?.as_ref(), config.timeout);
-    for (address, error) in pool.absent() {
-        eprintln!("penstock: node {address} does not answer: {error}");
-    }
+    let pool = Pool::open(&addresses, config.load_key()?.as_ref(), config.timeout, notice::print);
     let devices: Vec<Device> =
         pool.select(query).iter().filter_map(|device| describe_selected(&pool, device)).collect();
     if args.json {
         let absent = pool.absent().iter().map(|(address, error)| (address.to_string(), error.to_string()));
-        let silent = silent
-            .iter()
-            .filter_map(|probed| Some((probed.node.to_string(), probed.answer.as_ref().err()?.to_string())));
+        let silent = silent.iter().map(|(node, error)| (node.to_string(), error.to_string()));
         let absent: Vec<_> = silent
             .chain(absent)
             .map(|(address, error)| json!({ "address": address, "error": error }))

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use penstock_client::config::ConfigError;
+use penstock_client::config::{ConfigError, DEVICES_VARIABLE};
 use penstock_link::LinkError;
 
 /// Exit status: it failed.
@@ -54,6 +54,17 @@ pub enum Failure {
     /// No node of the pool answers; each was named before.
     #[error("no node of the pool answers")]
     NoneAnswers,
+    /// The nodes of the pool answer, and none has a device; each was named before.
+    #[error("the pool has no devices")]
+    NoDevices,
+    /// The query of devices selects nothing.
+    #[error(
+        "{DEVICES_VARIABLE} selects none of the pool's {all} devices (penstock devices shows what a query selects)"
+    )]
+    NoneSelected {
+        /// Devices of the pool.
+        all: usize,
+    },
     /// Something with a file.
     #[error("{}: cannot {doing} it: {source}", path.display())]
     File {
@@ -116,7 +127,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Query(_) | Self::Argument { .. } => USAGE,
-            Self::NoNodes { .. } | Self::NoneAnswers => NO_NODE,
+            Self::NoNodes { .. } | Self::NoneAnswers | Self::NoDevices | Self::NoneSelected { .. } => NO_NODE,
             Self::Run(_) | Self::Measure(_) => RUN_FAILED,
             Self::Execute { source, .. } if source.kind() == io::ErrorKind::NotFound => NOT_FOUND,
             Self::Execute { .. } => NOT_EXECUTABLE,

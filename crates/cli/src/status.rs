@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use penstock_link::{Address, Key, LinkError};
+use penstock_link::{Address, InstanceId, Key, LinkError};
 use penstock_wire::hello::Role;
 use serde_json::{Value, json};
 
@@ -15,9 +15,15 @@ use crate::table::{self, Table};
 /// Longest status of a daemon, in bytes: 256 sessions of 1 KiB, four times.
 const STATUS_BYTES_MAX: usize = 1 << 20;
 
-/// Asks a daemon for its status.
-pub fn ask(address: &Address, role: Role, key: Option<&Key>, deadline: Instant) -> Result<Value, LinkError> {
-    let stream = penstock_link::open(address, role, None, key, deadline)?.stream;
+/// Asks a daemon for its status, and which running daemon it is.
+pub fn ask(
+    address: &Address,
+    role: Role,
+    key: Option<&Key>,
+    deadline: Instant,
+) -> Result<(Value, Option<InstanceId>), LinkError> {
+    let opened = penstock_link::open(address, role, None, key, deadline)?;
+    let stream = opened.stream;
     let not_ours = || LinkError::NotPenstock { peer: address.to_string() };
     let mut length = [0; 4];
     stream.read_exact_until(&mut length, deadline)?;
@@ -27,7 +33,8 @@ pub fn ask(address: &Address, role: Role, key: Option<&Key>, deadline: Instant) 
     }
     let mut bytes = vec![0; length];
     stream.read_exact_until(&mut bytes, deadline)?;
-    serde_json::from_slice(&bytes).map_err(|_| not_ours())
+    let status = serde_json::from_slice(&bytes).map_err(|_| not_ours())?;
+    Ok((status, opened.instance))
 }
 
 /// Shows every daemon of the pool.

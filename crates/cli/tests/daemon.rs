@@ -94,7 +94,7 @@ fn the_status_says_what_each_client_costs() {
     let home = Home::new("costs");
     let daemon = serve(&home, &[]);
     let address = daemon.addresses[0].parse().unwrap();
-    let pool = penstock_client::Pool::open(&[address], None, Duration::from_secs(30));
+    let pool = penstock_client::Pool::open(&[address], None, Duration::from_secs(30), |_| {});
     assert_eq!(pool.nodes().len(), 1, "{:?}", pool.absent());
     let output = home.penstock(&["status", "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));

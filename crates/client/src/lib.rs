@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod claims;
 mod command;
 pub mod config;
 mod context;
@@ -24,6 +25,7 @@ pub mod identity;
 mod image;
 mod kernel;
 mod memory;
+pub mod notice;
 mod peer;
 mod pool;
 mod program;
@@ -32,9 +34,11 @@ mod queue;
 mod residency;
 mod select;
 mod session;
+mod survey;
 mod transfer;
 mod unsettled;
 
+pub use claims::Claims;
 pub use context::{Context, Place};
 pub use error::Error;
 pub use event::{Event, Times};
@@ -44,7 +48,9 @@ pub use memory::{ImageShape, Memory, MemoryKind};
 pub use pool::{Device, Node, Pool};
 pub use program::{Input, KernelInfo, Program};
 pub use queue::{Access, Queue, Range, Rect, Want};
+pub use select::select_described;
 pub use session::{Pending, Session, Target};
+pub use survey::{Surveyed, survey};
 
 /// The next number for an object; see [`penstock_wire::Id`].
 pub(crate) fn next_id<K>() -> penstock_wire::Id<K> {

@@ -1,17 +1,22 @@
 //! The pool: its nodes and their devices.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Address, Key, Side, Stream};
+use penstock_link::{
+    Address, InstanceId, Key, LinkError, Opened, Progress, Receiver, Sender, Side, open_patiently,
+};
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::describe::{self, DeviceDescription, Info, NodeDescription, Sensors, Timers};
 use penstock_wire::hello::{Role, feature};
-use penstock_wire::{U32, frame, limits};
+use penstock_wire::{FrameError, U32, frame, limits};
 
+use crate::claims::Claims;
 use crate::error::{Error, Result};
+use crate::notice::{self, LineReport, Tell};
 use crate::peer::Peers;
 use crate::session::Session;
 
@@ -47,32 +52,39 @@ pub struct Device {
 }
 
 impl Pool {
-    /// Opens a session with each of `addresses`, all at once, each within `patience`. Nodes that do not answer are left
-    /// out; [`Pool::absent`] names them.
-    pub fn open(addresses: &[Address], key: Option<&Key>, patience: Duration) -> Self {
-        let deadline = Instant::now() + patience;
-        let opened: Vec<_> = thread::scope(|scope| {
-            let open = |address| move || open_node(address, key, deadline);
-            // One node, the common case, needs no thread.
-            if let [address] = addresses {
-                return vec![open(address)()];
-            }
-            let threads: Vec<_> = addresses.iter().map(|address| scope.spawn(open(address))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
-        });
+    /// Opens a session with each of `addresses`, all at once. A daemon that says nothing for `patience` is left out; one that has the
+    /// program wait in line is waited for as long as it lives. [`Pool::absent`] has the nodes that are left out. A daemon that is
+    /// reached by several of the addresses is one node.
+    ///
+    /// `tell` hears what the person in front of the program has to know: nodes that are left out, have no devices, let the
+    /// program wait, or, later, are lost.
+    pub fn open(addresses: &[Address], key: Option<&Key>, patience: Duration, tell: Tell) -> Self {
+        let opening = Opening { key, patience, tell, claims: Mutex::default() };
+        let opened = opening.open_all(addresses);
         let mut nodes = Vec::new();
         let mut absent = Vec::new();
-        for (address, opened) in addresses.iter().zip(opened) {
+        for (index, (address, opened)) in addresses.iter().zip(opened).enumerate() {
             match opened {
-                Ok((stream, features, description)) => {
-                    let index = nodes.len();
-                    match Node::new(index, address, stream, features, description) {
-                        Ok(node) => nodes.push(Arc::new(node)),
-                        Err(error) => absent.push((address.clone(), error)),
-                    }
+                Ok(Some(open)) if opening.holds(open.instance, index) => {
+                    nodes.push(Arc::new(Node::new(nodes.len(), address, open, tell)));
                 }
+                // Reached by a better address. A worker that was taken meanwhile sees the hang-up.
+                Ok(_) => {}
                 Err(error) => absent.push((address.clone(), error)),
             }
+        }
+        for (address, error) in &absent {
+            let why = match error {
+                Error::Unreachable { reason, .. } => notice::why_absent(reason, patience),
+                other => other.to_string(),
+            };
+            tell(format_args!("node {address} is left out: {why}"));
+        }
+        for node in nodes.iter().filter(|node| node.devices().is_empty()) {
+            tell(format_args!(
+                "node {} has no devices; is an OpenCL driver installed there (clinfo -l)?",
+                node.address()
+            ));
         }
         let peers = Arc::new(Peers::new(&nodes));
         for node in &nodes {
@@ -97,52 +109,122 @@ impl Pool {
     }
 }
 
-fn panicked() -> Error {
-    Error::Config("a thread that opened a session panicked".into())
+/// What all nodes are opened with.
+struct Opening<'a> {
+    key: Option<&'a Key>,
+    patience: Duration,
+    tell: Tell,
+    claims: Mutex<Claims>,
 }
 
-fn open_node(
-    address: &Address,
-    key: Option<&Key>,
-    deadline: Instant,
-) -> Result<(Stream, u64, NodeDescription)> {
-    let unreachable =
-        |reason| Error::Unreachable { address: address.to_string().into(), reason: Arc::new(reason) };
-    let opened = penstock_link::open(address, Role::Client, None, key, deadline).map_err(unreachable)?;
-    let stream = opened.stream;
-    let mut size = [0; 4];
-    stream.read_exact_until(&mut size, deadline).map_err(unreachable)?;
-    let size = u32::from_le_bytes(size) as usize;
-    if size > limits::DESCRIPTION_BYTES_MAX {
-        return Err(Error::Frame(penstock_wire::FrameError::PayloadTooLarge {
-            name: "the node's description",
-            got: size as u64,
-            max: limits::DESCRIPTION_BYTES_MAX as u64,
-        }));
+/// A node with a worker for this client.
+struct OpenNode {
+    description: NodeDescription,
+    instance: Option<InstanceId>,
+    link: (Sender, Receiver),
+}
+
+impl Opening<'_> {
+    fn open_all(&self, addresses: &[Address]) -> Vec<Result<Option<OpenNode>>> {
+        // One node, the common case, needs no thread.
+        if let [address] = addresses {
+            return vec![self.open_node(0, address)];
+        }
+        thread::scope(|scope| {
+            let start = |(index, address)| scope.spawn(move || self.open_node(index, address));
+            let threads: Vec<_> = addresses.iter().enumerate().map(start).collect();
+            let panicked = || Error::Config("a thread that opened a session panicked".into());
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
+        })
     }
-    let mut bytes = vec![0; size];
-    stream.read_exact_until(&mut bytes, deadline).map_err(unreachable)?;
-    Ok((stream, opened.features, frame::decode("the node's description", &bytes)?))
-}
 
-impl Node {
-    fn new(
-        index: usize,
-        address: &Address,
-        stream: Stream,
-        features: u64,
-        description: NodeDescription,
-    ) -> Result<Self> {
+    /// Opens one node; nothing if its daemon is used through a better address.
+    fn open_node(&self, index: usize, address: &Address) -> Result<Option<OpenNode>> {
+        let unreachable =
+            |reason| Error::Unreachable { address: address.to_string().into(), reason: Arc::new(reason) };
+        let (mut instance, mut report) = (None, LineReport::default());
+        let mut watch = |progress| {
+            let goes_on = match progress {
+                Progress::Met(met) => {
+                    instance = met;
+                    self.claims().claim(met, index, address)
+                }
+                Progress::InLine { ahead } => {
+                    if report.is_due(Instant::now()) {
+                        (self.tell)(format_args!(
+                            "node {address} is busy: this program waits in line for it, {ahead} before it"
+                        ));
+                    }
+                    self.holds(instance, index)
+                }
+            };
+            if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let opened = match open_patiently(address, Role::Client, self.key, self.patience, &mut watch) {
+            Err(LinkError::GivenUp { .. }) => return Ok(None),
+            opened => opened.map_err(unreachable)?,
+        };
+        let description = self.hear_description(&opened).map_err(|error| match error {
+            NotDescribed::Link(error) => unreachable(error),
+            NotDescribed::Frame(error) => Error::Frame(error),
+        })?;
         // An arena is addresses and descriptors for nothing where no device works on the host's memory.
         let shares =
             description.platforms.iter().flat_map(|it| &it.devices).any(|device| device.shares_host_memory);
-        let features = if shares { features } else { features & !feature::SHARED_ARENA };
-        let link =
-            penstock_link::establish(stream, features, Side::Client, to_client::check).map_err(|reason| {
-                Error::Unreachable { address: address.to_string().into(), reason: Arc::new(reason) }
-            })?;
+        let features = if shares { opened.features } else { opened.features & !feature::SHARED_ARENA };
+        // At once: other nodes may have this program wait in line, and a worker does not wait for its client.
+        let link = penstock_link::establish(opened.stream, features, Side::Client, to_client::check)
+            .map_err(unreachable)?;
+        Ok(Some(OpenNode { description, instance, link }))
+    }
+
+    fn hear_description(&self, opened: &Opened) -> Result<NodeDescription, NotDescribed> {
+        let deadline = Instant::now() + self.patience;
+        let mut size = [0; 4];
+        opened.stream.read_exact_until(&mut size, deadline)?;
+        let size = u32::from_le_bytes(size) as usize;
+        if size > limits::DESCRIPTION_BYTES_MAX {
+            return Err(NotDescribed::Frame(FrameError::PayloadTooLarge {
+                name: "the node's description",
+                got: size as u64,
+                max: limits::DESCRIPTION_BYTES_MAX as u64,
+            }));
+        }
+        let mut bytes = vec![0; size];
+        opened.stream.read_exact_until(&mut bytes, deadline)?;
+        frame::decode("the node's description", &bytes).map_err(NotDescribed::Frame)
+    }
+
+    fn holds(&self, instance: Option<InstanceId>, index: usize) -> bool {
+        self.claims().holds(instance, index)
+    }
+
+    fn claims(&self) -> std::sync::MutexGuard<'_, Claims> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a node's description did not come.
+enum NotDescribed {
+    Link(LinkError),
+    Frame(FrameError),
+}
+
+impl From<LinkError> for NotDescribed {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+impl Node {
+    fn new(index: usize, address: &Address, open: OpenNode, tell: Tell) -> Self {
+        let OpenNode { description, link, .. } = open;
         let session = Session::new(index, description.host.as_str().into(), link);
-        Ok(Self { index, address: address.clone(), description, session, devices: OnceLock::new() })
+        let name = format!("{} ({address})", description.host);
+        session.on_loss(move |reason| {
+            tell(format_args!("node {name} is lost: {reason}; what this program had there is gone"));
+        });
+        Self { index, address: address.clone(), description, session, devices: OnceLock::new() }
     }
 
     /// Its index in the pool.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use penstock_dql::{Attribute, NodeFacts, Query, RawDevice, Value};
 use penstock_link::Address;
-use penstock_wire::describe::{self, Info};
+use penstock_wire::describe::{self, Info, NodeDescription};
 
 use crate::config::{Config, Placement};
-use crate::pool::{Device, Node, Pool};
+use crate::pool::{Device, Pool};
 
 const CL_PLATFORM_VERSION: u32 = 0x0901;
 const CL_PLATFORM_NAME: u32 = 0x0902;
@@ -32,56 +32,67 @@ impl Pool {
     /// index among those that answered.
     pub fn select(&self, query: Option<&Query>) -> Vec<Arc<Device>> {
         let Some(query) = query else { return self.devices().cloned().collect() };
-        let boot = std::fs::read_to_string(BOOT_ID_FILE).unwrap_or_default();
-        let known: Vec<_> = self.nodes().iter().flat_map(|node| of_node(node, boot.trim())).collect();
-        query
-            .select(&known)
-            .into_iter()
-            .filter_map(|index| known.get(index))
-            .map(|it| it.device.clone())
-            .collect()
+        let nodes: Vec<_> = self.nodes().iter().map(|node| (node.address(), node.description())).collect();
+        let device = |(node, device)| self.nodes().get::<usize>(node)?.devices().get::<usize>(device);
+        select_described(query, &nodes).into_iter().filter_map(device).cloned().collect()
     }
+}
+
+/// The devices that `query` selects of nodes that were described, in its order: index of the node in the list, and of the device
+/// in the node.
+pub fn select_described(query: &Query, nodes: &[(&Address, &NodeDescription)]) -> Vec<(usize, usize)> {
+    let boot = std::fs::read_to_string(BOOT_ID_FILE).unwrap_or_default();
+    let known: Vec<_> = (0..)
+        .zip(nodes)
+        .flat_map(|(rank, (address, node))| of_node(rank, address, node, boot.trim()))
+        .collect();
+    query.select(&known).into_iter().filter_map(|index| known.get(index)).map(|it| it.place).collect()
 }
 
 /// A device, and what is known of its node.
 struct Known<'a> {
-    device: &'a Arc<Device>,
+    place: (usize, usize),
+    info: &'a Info,
     facts: NodeFacts<'a>,
 }
 
 impl penstock_dql::Device for Known<'_> {
     fn attribute(&self, attribute: Attribute) -> Option<Value<'_>> {
-        let Self { device, facts: node } = self;
-        let raw = RawDevice { info: device.all_info(), node: *node };
+        let raw = RawDevice { info: self.info, node: self.facts };
         // What is borrowed is the device's, and not the description's that ends here.
         raw.value(attribute)
     }
 }
 
-fn of_node<'a>(node: &'a Node, boot: &str) -> impl Iterator<Item = Known<'a>> {
-    let description = node.description();
-    let same_boot = !boot.is_empty() && description.boot == boot;
-    let is_local = same_boot || matches!(node.address(), Address::Unix(_));
-    node.devices().iter().map(move |device| {
-        let platform =
-            usize::try_from(device.platform()).ok().and_then(|index| description.platforms.get(index));
-        let text = |name| platform.and_then(|platform| text(&platform.info, name));
+fn of_node<'a>(
+    rank: usize,
+    address: &Address,
+    node: &'a NodeDescription,
+    boot: &str,
+) -> impl Iterator<Item = Known<'a>> {
+    let same_boot = !boot.is_empty() && node.boot == boot;
+    let is_local = same_boot || matches!(address, Address::Unix(_));
+    let count = node.platforms.iter().map(|platform| platform.devices.len()).sum();
+    let devices =
+        node.platforms.iter().flat_map(|platform| platform.devices.iter().map(move |it| (platform, it)));
+    devices.enumerate().map(move |(at, (platform, device))| {
+        let find = |name| describe::find(&device.info, name);
         let facts = NodeFacts {
-            hostname: Some(node.host()),
-            rank: u64::try_from(node.index()).ok(),
+            hostname: Some(&node.host),
+            rank: u64::try_from(rank).ok(),
             local: Some(is_local),
-            platform: text(CL_PLATFORM_NAME),
-            platform_version: text(CL_PLATFORM_VERSION),
-            device_index: Some(device.index().into()),
-            node_devices: u64::try_from(node.devices().len()).ok(),
-            free_memory: device.info(CL_DEVICE_GLOBAL_FREE_MEMORY_AMD).and_then(free_bytes),
-            shared: Some(device.shares_host_memory()),
-            load: load(node),
+            platform: text(&platform.info, CL_PLATFORM_NAME),
+            platform_version: text(&platform.info, CL_PLATFORM_VERSION),
+            device_index: Some(device.index.into()),
+            node_devices: u64::try_from(count).ok(),
+            free_memory: find(CL_DEVICE_GLOBAL_FREE_MEMORY_AMD).and_then(free_bytes),
+            shared: Some(device.shares_host_memory),
+            load: load(node, count),
             // Not measured.
             link_bandwidth: None,
             link_latency: None,
         };
-        Known { device, facts }
+        Known { place: (rank, at), info: &device.info, facts }
     })
 }
 
@@ -93,9 +104,9 @@ fn turn<T>(devices: &mut [T], clients_before: u64) {
 }
 
 /// Sessions beside ours for each device of the node, when ours began.
-fn load(node: &Node) -> Option<f64> {
-    let devices = u32::try_from(node.devices().len()).ok().filter(|count| *count > 0)?;
-    Some(f64::from(node.description().turn.beside) / f64::from(devices))
+fn load(node: &NodeDescription, devices: usize) -> Option<f64> {
+    let devices = u32::try_from(devices).ok().filter(|count| *count > 0)?;
+    Some(f64::from(node.turn.beside) / f64::from(devices))
 }
 
 /// A driver's text, which ends with a zero.

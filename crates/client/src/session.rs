@@ -89,8 +89,10 @@ pub struct Session {
     context_errors: Mutex<Option<ContextErrors>>,
     /// The queues of the session, by their ids.
     failures: Mutex<FxHashMap<u64, Arc<Failure>>>,
+    on_loss: OnceLock<OnLoss>,
 }
 
+type OnLoss = Box<dyn Fn(&str) + Send + Sync>;
 type ContextErrors = Box<dyn Fn(Id<kind::Context>, &str) + Send + Sync>;
 
 #[derive(Default)]
@@ -149,6 +151,7 @@ impl Session {
             peers: OnceLock::new(),
             context_errors: Mutex::new(None),
             failures: Mutex::default(),
+            on_loss: OnceLock::new(),
         });
         let stalled = Arc::downgrade(&session);
         session.sender.on_stall(move || {
@@ -182,6 +185,11 @@ impl Session {
     /// Tells of errors that a driver reports through a context (`pfn_notify`).
     pub fn on_context_error(&self, tell: impl Fn(Id<kind::Context>, &str) + Send + Sync + 'static) {
         *lock(&self.context_errors) = Some(Box::new(tell));
+    }
+
+    /// Has `tell` hear why the worker is lost, once it is.
+    pub(crate) fn on_loss(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
+        _ = self.on_loss.set(Box::new(tell));
     }
 
     pub(crate) fn set_peers(&self, peers: Weak<Peers>) {

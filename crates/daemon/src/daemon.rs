@@ -2,13 +2,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use penstock_link::{Address, Key, LinkError, Listener, Patience};
-use penstock_wire::describe::Turn;
+use penstock_link::{Address, Instance, Key, LinkError, Listener, Patience};
+use penstock_wire::hello::Verdict;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::door::{Door, Hellos};
@@ -68,16 +68,20 @@ impl Error {
 pub(crate) struct Daemon {
     pub(crate) addresses: Vec<Address>,
     pub(crate) key: Option<Key>,
+    /// Which running daemon this is.
+    pub(crate) instance: Instance,
     allow_users: Vec<u32>,
     user: u32,
     pub(crate) started: Instant,
     pub(crate) log: Logger,
     workers: Mutex<Workers>,
     /// A worker became ready, or is not to be expected.
-    changed: Condvar,
+    pub(crate) changed: Condvar,
     /// Wakes the daemon's own thread.
     wake: OwnedFd,
     pub(crate) hellos: Hellos,
+    /// Tools that ask for the node.
+    pub(crate) surveys: AtomicUsize,
     pub(crate) refused: AtomicU64,
     refusals: Throttle,
     /// Of workers.
@@ -125,6 +129,7 @@ pub fn serve_until(
     let log = Logger::new(options.log);
     let daemon = Arc::new(Daemon {
         key,
+        instance: Instance::create()?,
         allow_users: options.allow_users,
         user: rustix::process::geteuid().as_raw(),
         started: Instant::now(),
@@ -133,6 +138,7 @@ pub fn serve_until(
         wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(Error::system("making an eventfd"))?,
         hellos: Hellos::default(),
+        surveys: AtomicUsize::new(0),
         refused: AtomicU64::new(0),
         refusals: Throttle::default(),
         complaints: Throttle::default(),
@@ -177,29 +183,9 @@ impl Daemon {
         _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// A worker for a client: a spare, or the next one that is ready.
-    pub(crate) fn take_worker(&self, client: &str, deadline: Instant) -> Option<(Arc<Control>, Turn)> {
-        let mut workers = self.workers();
-        workers.waiting += 1;
-        let taken = loop {
-            if let Some(taken) = workers.take(client) {
-                break Some(taken);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if workers.is_hopeless() || left.is_zero() {
-                break None;
-            }
-            self.wake();
-            workers = self.changed.wait_timeout(workers, left).unwrap_or_else(PoisonError::into_inner).0;
-        };
-        workers.waiting -= 1;
-        taken
-    }
-
     fn start_workers(&self, program: &Path, start: &ToWorker) {
         let now = Instant::now();
         let mut workers = self.workers();
-        workers.tick(now);
         for _ in 0..workers.missing(now) {
             if let Err(error) = workers.start(program, start, now) {
                 drop(workers);
@@ -214,7 +200,7 @@ impl Daemon {
         loop {
             let (controls, next) = {
                 let workers = self.workers();
-                (workers.controls(), workers.next_look())
+                (workers.controls(), workers.next_look(Instant::now()))
             };
             let mut fds =
                 vec![PollFd::from_borrowed_fd(end, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
@@ -245,7 +231,32 @@ impl Daemon {
             for id in hanging {
                 self.log.warn("a worker hangs in its start and is ended", &[("worker", &id)]);
             }
+            self.serve_line();
             self.start_workers(program, start);
+            self.workers().retire(Instant::now());
+        }
+    }
+
+    /// Gives workers to the clients that wait for one, and tells the others that the daemon lives.
+    fn serve_line(&self) {
+        loop {
+            let matched = self.workers().serve_next(Instant::now());
+            let Some(matched) = matched else { break };
+            let peer = matched.client.peer().to_owned();
+            if let Err(error) = self.hand(matched) {
+                self.note_refusal(&peer, &error);
+            }
+        }
+        let hopeless = self.workers().give_up_line();
+        for client in hopeless {
+            let peer = client.peer().to_owned();
+            if let Err(error) = client.finish(Verdict::NoWorker) {
+                self.note_refusal(&peer, &error);
+            }
+        }
+        let gone = self.workers().note_line(Instant::now());
+        if gone > 0 {
+            self.log.info("clients left the line", &[("clients", &gone)]);
         }
     }
 

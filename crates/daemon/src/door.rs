@@ -1,19 +1,22 @@
 //! The daemon's doors: connections are accepted, asked who they are, and handed on.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Accepted, LinkError, Listener, Stream, accept_hello};
+use penstock_link::{Accepted, LinkError, Listener, Stream, accept_hello_as};
+use penstock_wire::describe::Survey;
+use penstock_wire::frame;
 use penstock_wire::hello::{Role, Verdict};
-use penstock_wire::limits::{HELLO_MS_MAX, PENDING_HELLOS_MAX, SESSIONS_PER_DAEMON_MAX};
+use penstock_wire::limits::{HELLO_MS_MAX, LINE_NOTE_MS, PENDING_HELLOS_MAX};
 use rustix::net::Shutdown;
 
 use crate::daemon::Daemon;
 use crate::message::ToWorker;
-use crate::workers::hand_over;
+use crate::workers::{Arrival, Match, hand_over};
 
 /// Stack of a hello's thread, in bytes: a few messages of fixed size, and a line of log.
 const HELLO_STACK_BYTES: usize = 128 << 10;
@@ -21,8 +24,9 @@ const HELLO_STACK_BYTES: usize = 128 << 10;
 /// Pause after a failed accept: the process is out of descriptors, and only others' ends free some.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// A client waits so long for a worker: within its own patience for the hello.
-const WORKER_WAIT: Duration = Duration::from_millis(HELLO_MS_MAX - 500);
+/// Tools that wait for the first description of the node. They wait only while the daemon is young, and each is a thread, like a
+/// pending hello.
+const SURVEYS_WAITING_MAX: usize = PENDING_HELLOS_MAX;
 
 /// One listening socket.
 pub(crate) struct Door {
@@ -130,31 +134,41 @@ impl Daemon {
     fn meet(&self, stream: Stream, id: u64) -> Result<(), LinkError> {
         let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
         let allow = |peer: &penstock_link::Credentials| self.allows(peer.uid);
-        let accepted = accept_hello(stream, self.key.as_ref(), &allow, deadline)?;
+        let accepted = accept_hello_as(Some(&self.instance), stream, self.key.as_ref(), &allow, deadline)?;
         // It has spoken, and is no longer among those that may give way to others.
         self.hellos.end_one(id);
         match accepted.role {
             Role::Client => self.meet_client(accepted),
             Role::Peer => self.meet_peer(accepted),
             Role::Control => self.tell_status(accepted, deadline),
+            Role::Survey => self.tell_node(accepted),
         }
     }
 
     fn meet_client(&self, accepted: Accepted) -> Result<(), LinkError> {
-        if self.workers().clients() >= SESSIONS_PER_DAEMON_MAX {
-            return accepted.finish(Verdict::Full).map(drop);
+        let arrival = self.workers().arrive(accepted, Instant::now());
+        match arrival {
+            Arrival::Served(matched) => {
+                let handed = self.hand(matched);
+                self.wake();
+                handed
+            }
+            Arrival::InLine => {
+                self.wake();
+                Ok(())
+            }
+            Arrival::Gone => Err(LinkError::Closed),
+            Arrival::Refused(client, verdict) => client.finish(verdict).map(drop),
         }
-        let (features, peer) = (accepted.features, accepted.peer().to_owned());
-        let Some((control, turn)) = self.take_worker(&peer, Instant::now() + WORKER_WAIT) else {
-            return accepted.finish(Verdict::NoWorker).map(drop);
-        };
+    }
+
+    /// Hands a client to its worker.
+    pub(crate) fn hand(&self, Match { client, control, turn }: Match) -> Result<(), LinkError> {
+        let (features, peer) = (client.features, client.peer().to_owned());
         // From here on a failure costs the worker its client; it sees the hang-up and ends.
-        let stream = accepted.finish(Verdict::Welcome);
-        let handed = stream.and_then(|stream| {
-            use std::os::fd::AsFd as _;
-            hand_over(&control, &ToWorker::Client { features, turn }, stream.as_fd())
-        });
-        self.wake();
+        let stream = client.finish(Verdict::Welcome);
+        let handed = stream
+            .and_then(|stream| hand_over(&control, &ToWorker::Client { features, turn }, stream.as_fd()));
         if handed.is_ok() {
             self.log.info("session", &[("client", &peer)]);
         } else {
@@ -165,7 +179,6 @@ impl Daemon {
     }
 
     fn meet_peer(&self, accepted: Accepted) -> Result<(), LinkError> {
-        use std::os::fd::AsFd as _;
         let ticket = accepted.ticket;
         let Some(control) = self.workers().redeem(&ticket) else {
             return accepted.finish(Verdict::WrongTicket).map(drop);
@@ -174,11 +187,62 @@ impl Daemon {
         hand_over(&control, &ToWorker::Peer(ticket), stream.as_fd())
     }
 
+    /// Tells what the node is like. Right after the daemon's start the first worker has to find that out.
+    fn tell_node(&self, accepted: Accepted) -> Result<(), LinkError> {
+        let waiting = Waiting::begin(&self.surveys);
+        let note_every = Duration::from_millis(LINE_NOTE_MS);
+        let mut workers = self.workers();
+        let survey = loop {
+            if let Some(node) = workers.description() {
+                break Survey { node, problem: workers.problem.clone() };
+            }
+            let refusal = if workers.is_hopeless() { Some(Verdict::NoWorker) } else { waiting.refusal() };
+            if let Some(verdict) = refusal {
+                drop(workers);
+                return accepted.finish(verdict).map(drop);
+            }
+            accepted.tell_in_line(0)?;
+            workers =
+                self.changed.wait_timeout(workers, note_every).unwrap_or_else(PoisonError::into_inner).0;
+        };
+        drop(workers);
+        let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
+        let stream = accepted.finish(Verdict::Welcome)?;
+        let bytes = frame::encode(&survey);
+        // Not longer than the description of a client and a sentence.
+        let length = u32::try_from(bytes.len()).unwrap_or_default();
+        stream.write_all_until(&length.to_le_bytes(), deadline)?;
+        stream.write_all_until(&bytes, deadline)
+    }
+
     fn tell_status(&self, accepted: Accepted, deadline: Instant) -> Result<(), LinkError> {
         let stream = accepted.finish(Verdict::Welcome)?;
         let text = self.status().to_string();
         let length = u32::try_from(text.len()).unwrap_or_default();
         stream.write_all_until(&length.to_le_bytes(), deadline)?;
         stream.write_all_until(text.as_bytes(), deadline)
+    }
+}
+
+/// One of those who are counted while they wait.
+struct Waiting<'a> {
+    count: &'a AtomicUsize,
+    before: usize,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// What one too many is told.
+    fn refusal(&self) -> Option<Verdict> {
+        (self.before >= SURVEYS_WAITING_MAX).then_some(Verdict::Full)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }

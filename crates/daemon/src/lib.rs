@@ -8,9 +8,11 @@
 mod account;
 mod daemon;
 mod door;
+mod line;
 pub mod log;
 mod message;
 pub mod node;
+mod refill;
 pub mod session;
 mod status;
 mod sys;

@@ -1,6 +1,10 @@
 //! What a worker finds on its node: the drivers' platforms and devices, and their description for clients.
 
 use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 
 use penstock_device as device;
 use penstock_wire::describe::{DeviceDescription, NodeDescription, PlatformDescription, Turn};
@@ -85,6 +89,26 @@ impl Node {
     }
 }
 
+/// Memory with the description, for the daemon.
+pub(crate) fn description_file(node: &Node) -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("penstock-description", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let file = File::from(file);
+    file.write_all_at(&frame::encode(node.description()), 0)?;
+    Ok(file.into())
+}
+
+/// The description in the memory that a worker sent; none if it is none. The worker may write to the memory meanwhile.
+pub(crate) fn read_description(memory: OwnedFd) -> Option<NodeDescription> {
+    let file = File::from(memory);
+    let length = usize::try_from(file.metadata().ok()?.len()).ok()?;
+    if length > limits::DESCRIPTION_BYTES_MAX {
+        return None;
+    }
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    frame::decode("the node's description", &bytes).ok()
+}
+
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node").field("devices", &self.devices.len()).finish_non_exhaustive()
@@ -100,4 +124,22 @@ pub(crate) fn host() -> String {
 fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_comes_through_memory() {
+        let node = Node::of(Vec::new(), vec!["tcp:a:1".into()]);
+        let read = read_description(description_file(&node).unwrap()).unwrap();
+        assert_eq!(&read, node.description());
+        let garbage =
+            File::from(rustix::fs::memfd_create("penstock-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+        garbage.write_all_at(&[0xff; 64], 0).unwrap();
+        assert_eq!(read_description(garbage.try_clone().unwrap().into()), None);
+        garbage.set_len(limits::DESCRIPTION_BYTES_MAX as u64 + 1).unwrap();
+        assert_eq!(read_description(garbage.into()), None);
+    }
 }

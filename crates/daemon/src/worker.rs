@@ -64,6 +64,12 @@ fn run() -> io::Result<()> {
             None
         }
     };
+    // Without it, tools wait for another worker's description.
+    if let Ok(description) = crate::node::description_file(&node)
+        && control.send(&ToDaemon::Describe, Some(description.as_fd())).is_err()
+    {
+        return Ok(());
+    }
     let usage = node.usage().map(AsFd::as_fd);
     if control.send(&ToDaemon::Ready { devices, problem }, usage).is_err() {
         return Ok(());

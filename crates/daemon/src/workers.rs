@@ -1,4 +1,4 @@
-//! The daemon's workers: spares that wait for a client, and those that serve one.
+//! The daemon's workers: spares that wait for a client, and those that serve one; and the clients that wait in line.
 //!
 //! One thread, the one that runs the daemon, starts and reaps all of them: a worker ends with the thread that started it
 //! (`PR_SET_PDEATHSIG`), so that none outlives its daemon.
@@ -11,38 +11,22 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_wire::describe::Turn;
-use penstock_wire::hello::TICKET_BYTES;
+use penstock_link::Accepted;
+use penstock_wire::describe::{NodeDescription, Turn};
+use penstock_wire::hello::{TICKET_BYTES, Verdict};
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 use rustc_hash::FxHashMap;
 
 use crate::account::{Account, Joules};
+use crate::line::Line;
 use crate::message::{Control, Found, ToDaemon, ToWorker};
+use crate::node;
+use crate::refill::{Census, Refill};
 use crate::transport::Transport;
 use crate::usage::Used;
 
-/// Workers that are kept ready. A client that comes while the next spare starts waits for it: some 100 ms.
-const SPARES: usize = 2;
-
-/// Workers that start at the same time. Starting is loading drivers: more than two for each core only take longer.
-fn starting_max() -> usize {
-    std::thread::available_parallelism().map_or(4, |cores| 2 * cores.get())
-}
-
 /// A driver that has not loaded in this time hangs. The slowest seen took 8 s, on a node with eight GPUs just booted.
 const START_MAX: Duration = Duration::from_secs(60);
-
-/// After a failed start the next one waits so long, ...
-const RETRY_MIN: Duration = Duration::from_millis(100);
-/// ... and twice as long after each further one, up to this.
-const RETRY_MAX: Duration = Duration::from_secs(10);
-
-/// A spare is replaced so long after it was taken, if another is left: loading drivers must not slow down the start of the
-/// very client that took it.
-const REPLACE_AFTER: Duration = Duration::from_millis(500);
-
-/// So many failed starts in a row are no accident (both first spares, and one more): clients are refused at once then.
-const FAILURES_HOPELESS: u32 = 3;
 
 /// Tickets that one worker can have open: as many as a session has peers. A worker is not trusted with more of our memory.
 const TICKETS_PER_WORKER_MAX: usize = 1024;
@@ -61,16 +45,16 @@ pub(crate) struct Workers {
     dying: Vec<Dying>,
     tickets: FxHashMap<[u8; TICKET_BYTES], u32>,
     /// Clients that wait for a worker.
-    pub(crate) waiting: usize,
+    pub(crate) line: Line<Accepted>,
     /// Clients that got one, ever.
     served: u64,
-    failures: u32,
-    retry_at: Option<Instant>,
-    /// When the spares are filled up again.
-    replace_at: Option<Instant>,
+    /// How many are to be started.
+    refill: Refill,
     /// Why the last worker could not start, or what it missed.
     pub(crate) problem: Option<String>,
     pub(crate) devices: Vec<Found>,
+    /// The node, as the last worker that was ready found it.
+    description: Option<NodeDescription>,
     /// The daemon is ending: no more workers.
     pub(crate) ending: bool,
     /// What clients cost.
@@ -91,6 +75,8 @@ struct Worker {
 
 struct Dying {
     worker: u32,
+    /// The daemon has ended it, because it had more spares than it needed.
+    retired: bool,
     child: Child,
     client: Option<String>,
     told: Option<String>,
@@ -128,6 +114,25 @@ pub(crate) struct Ended {
     pub(crate) orderly: bool,
 }
 
+/// A client, and the worker that it gets.
+pub(crate) struct Match {
+    pub(crate) client: Accepted,
+    pub(crate) control: Arc<Control>,
+    pub(crate) turn: Turn,
+}
+
+/// What becomes of a client that has come.
+pub(crate) enum Arrival {
+    /// It is served at once.
+    Served(Match),
+    /// It waits, and has been told so.
+    InLine,
+    /// It had hung up already.
+    Gone,
+    /// It is told this, and goes.
+    Refused(Accepted, Verdict),
+}
+
 impl Workers {
     pub(crate) fn new() -> Self {
         Self {
@@ -135,13 +140,12 @@ impl Workers {
             spares: VecDeque::new(),
             dying: Vec::new(),
             tickets: FxHashMap::default(),
-            waiting: 0,
+            line: Line::default(),
             served: 0,
-            failures: 0,
-            retry_at: None,
-            replace_at: None,
+            refill: Refill::new(cores(), Instant::now()),
             problem: None,
             devices: Vec::new(),
+            description: None,
             ending: false,
             account: Account::default(),
         }
@@ -149,32 +153,23 @@ impl Workers {
 
     /// How many workers should be started now.
     pub(crate) fn missing(&self, now: Instant) -> usize {
-        if self.ending || self.retry_at.is_some_and(|at| now < at) {
-            return 0;
-        }
-        let starting = self.starting();
-        let spares = if self.replace_at.is_some_and(|at| now < at) { 1 } else { SPARES };
-        let wanted = (spares + self.waiting).saturating_sub(self.spares.len() + starting);
-        // A failing driver is tried by one worker at a time.
-        let at_once = if self.failures > 0 { 1 } else { starting_max() };
-        let room = (SESSIONS_PER_DAEMON_MAX + SPARES).saturating_sub(self.table.len());
-        wanted.min(at_once.saturating_sub(starting)).min(room)
-    }
-
-    /// Forgets delays that are over.
-    pub(crate) fn tick(&mut self, now: Instant) {
-        self.retry_at = self.retry_at.filter(|at| now < *at);
-        self.replace_at = self.replace_at.filter(|at| now < *at);
+        if self.ending { 0 } else { self.refill.starts(self.census(), now) }
     }
 
     /// When the daemon must look again although nothing happens.
-    pub(crate) fn next_look(&self) -> Option<Instant> {
+    pub(crate) fn next_look(&self, now: Instant) -> Option<Instant> {
         let starts = self.table.values().filter_map(|worker| match worker.state {
             State::Starting(since) => Some(since + START_MAX),
             _ => None,
         });
-        let dying = (!self.dying.is_empty()).then(|| Instant::now() + DYING_LOOK);
-        starts.chain(self.retry_at).chain(self.replace_at).chain(dying).min()
+        let dying = (!self.dying.is_empty()).then(|| now + DYING_LOOK);
+        let refill = self.refill.next_look(self.census(), now);
+        starts.chain(refill).chain(self.line.next_note()).chain(dying).min()
+    }
+
+    fn census(&self) -> Census {
+        let (spares, starting, waiting) = (self.spares.len(), self.starting(), self.line.len());
+        Census { spares, starting, serving: self.serving(), waiting }
     }
 
     pub(crate) fn starting(&self) -> usize {
@@ -193,10 +188,8 @@ impl Workers {
         serving.collect()
     }
 
-    /// Sessions, and clients that wait for one.
-    pub(crate) fn clients(&self) -> usize {
-        let serving = self.table.values().filter(|worker| matches!(worker.state, State::Serving(_)));
-        serving.count() + self.waiting
+    fn serving(&self) -> usize {
+        self.table.values().filter(|worker| matches!(worker.state, State::Serving(_))).count()
     }
 
     /// The control sockets of all workers, to wait for.
@@ -211,8 +204,7 @@ impl Workers {
         start: &ToWorker,
         now: Instant,
     ) -> io::Result<u32> {
-        self.retry_at = None;
-        self.replace_at = None;
+        self.refill.start_began();
         let started = spawn(program).and_then(|(child, control)| {
             control.send(start, None).map_err(io::Error::other)?;
             Ok((child, control))
@@ -242,9 +234,16 @@ impl Workers {
                     worker.usage = came.and_then(|memory| Used::of_worker(memory).ok()).map(Arc::new);
                     worker.state = State::Spare;
                     self.spares.push_back(id);
-                    self.failures = 0;
+                    self.refill.start_succeeded();
                     self.problem = problem;
                     self.devices = devices;
+                }
+            }
+            ToDaemon::Describe => {
+                if matches!(worker.state, State::Starting(_))
+                    && let Some(description) = came.and_then(node::read_description)
+                {
+                    self.description = Some(description);
                 }
             }
             ToDaemon::Admit(ticket) => {
@@ -266,20 +265,84 @@ impl Workers {
         }
     }
 
+    /// A client has come: it gets a spare, or joins the line.
+    pub(crate) fn arrive(&mut self, client: Accepted, now: Instant) -> Arrival {
+        self.refill.client_came(now);
+        if self.is_hopeless() {
+            return Arrival::Refused(client, Verdict::NoWorker);
+        }
+        if self.line.is_empty() && self.can_serve() {
+            return match self.take(client, now) {
+                Ok(matched) => Arrival::Served(matched),
+                Err(client) => Arrival::Refused(client, Verdict::NoWorker),
+            };
+        }
+        if self.line.is_full() {
+            return Arrival::Refused(client, Verdict::Full);
+        }
+        // Told under the lock, so that nobody says the last word before.
+        let ahead = u32::try_from(self.line.len()).unwrap_or(u32::MAX);
+        if client.tell_in_line(ahead).is_err() {
+            return Arrival::Gone;
+        }
+        match self.line.join(client, now) {
+            Ok(()) => Arrival::InLine,
+            Err(client) => Arrival::Refused(client, Verdict::Full),
+        }
+    }
+
+    /// The first in line and its worker, if there is one for it. Who has died in line gets none.
+    pub(crate) fn serve_next(&mut self, now: Instant) -> Option<Match> {
+        while self.can_serve() {
+            let client = self.line.next()?;
+            if !client.has_hung_up()
+                && let Ok(matched) = self.take(client, now)
+            {
+                return Some(matched);
+            }
+        }
+        None
+    }
+
+    /// Whom no worker will ever serve.
+    pub(crate) fn give_up_line(&mut self) -> Vec<Accepted> {
+        if !self.is_hopeless() {
+            return Vec::new();
+        }
+        std::iter::from_fn(|| self.line.next()).collect()
+    }
+
+    /// Tells those in line that the daemon lives, if it is time. Those who have died leave.
+    pub(crate) fn note_line(&mut self, now: Instant) -> usize {
+        self.line.note(now, |client, ahead| client.tell_in_line(ahead).is_ok()).len()
+    }
+
+    fn can_serve(&self) -> bool {
+        !self.spares.is_empty() && self.serving() < SESSIONS_PER_DAEMON_MAX
+    }
+
     /// Takes a spare for a client.
-    pub(crate) fn take(&mut self, client: &str) -> Option<(Arc<Control>, Turn)> {
-        let id = self.spares.pop_front()?;
-        let beside = u32::try_from(self.sessions().len()).unwrap_or(u32::MAX);
-        let worker = self.table.get_mut(&id)?;
-        let now = Instant::now();
-        self.replace_at = Some(now + REPLACE_AFTER);
+    fn take(&mut self, client: Accepted, now: Instant) -> Result<Match, Accepted> {
+        let turn = self.turn();
+        let Some(id) = self.spares.pop_front() else { return Err(client) };
+        let Some(worker) = self.table.get_mut(&id) else { return Err(client) };
+        self.refill.spare_taken(now);
         self.account.open();
         let mark = self.account.now().ok();
-        let (client, usage) = (client.to_owned(), worker.usage.clone());
-        worker.state = State::Serving(Session { worker: id, client, since: now, mark, usage });
-        let turn = Turn { before: self.served, beside };
+        let (name, usage) = (client.peer().to_owned(), worker.usage.clone());
+        worker.state = State::Serving(Session { worker: id, client: name, since: now, mark, usage });
         self.served += 1;
-        Some((worker.control.clone(), turn))
+        Ok(Match { client, control: worker.control.clone(), turn })
+    }
+
+    fn turn(&self) -> Turn {
+        Turn { before: self.served, beside: u32::try_from(self.serving()).unwrap_or(u32::MAX) }
+    }
+
+    /// The node, as a client that came now would see it; none if no worker has been ready yet.
+    pub(crate) fn description(&self) -> Option<NodeDescription> {
+        let description = self.description.clone()?;
+        Some(NodeDescription { turn: self.turn(), ..description })
     }
 
     /// The worker that registered a ticket, once.
@@ -292,7 +355,7 @@ impl Workers {
 
     /// Whether waiting for a worker is in vain.
     pub(crate) fn is_hopeless(&self) -> bool {
-        self.ending || (self.failures >= FAILURES_HOPELESS && self.spares.is_empty())
+        self.ending || self.refill.is_hopeless(self.census())
     }
 
     /// A worker's control socket has closed: it has ended, or is about to.
@@ -308,13 +371,32 @@ impl Workers {
                 None
             }
         };
-        self.dying.push(Dying { worker: id, child, client, told, since: now, killed: false });
+        self.dying.push(Dying { worker: id, retired: false, child, client, told, since: now, killed: false });
+    }
+
+    /// Ends spares that no demand needs any more; the newest, whose memory is least used.
+    pub(crate) fn retire(&mut self, now: Instant) {
+        for _ in 0..self.refill.surplus(self.census(), now) {
+            let Some(id) = self.spares.pop_back() else { return };
+            // A spare whose control socket closes ends by itself.
+            let Some(Worker { child, .. }) = self.table.remove(&id) else { return };
+            let (client, told) = (None, None);
+            self.dying.push(Dying {
+                worker: id,
+                retired: true,
+                child,
+                client,
+                told,
+                since: now,
+                killed: false,
+            });
+        }
     }
 
     /// Those that have ended since the last look. One that only closed its socket is ended, and nobody waits for it.
     pub(crate) fn reap(&mut self, now: Instant) -> Vec<Ended> {
         let mut ended = Vec::new();
-        let (mut at, failing) = (0, self.failures > 0);
+        let (mut at, failing) = (0, self.refill.is_failing());
         while let Some(dying) = self.dying.get_mut(at) {
             let status = match dying.child.try_wait() {
                 Ok(Some(status)) => describe(status),
@@ -329,7 +411,10 @@ impl Workers {
                 }
                 Err(_) => "unknown".to_owned(),
             };
-            let Dying { worker, client, told, .. } = self.dying.swap_remove(at);
+            let Dying { worker, retired, client, told, .. } = self.dying.swap_remove(at);
+            if retired {
+                continue;
+            }
             if client.is_none() && failing {
                 self.problem = Some(format!("a worker ended before it had a client: {status}"));
             }
@@ -367,18 +452,23 @@ impl Workers {
             _ = child.wait();
         }
         self.spares.clear();
+        // Their connections close.
+        self.line = Line::default();
     }
 
     fn note_failure(&mut self, problem: String, now: Instant) {
-        self.failures = self.failures.saturating_add(1);
-        let delay = RETRY_MIN.saturating_mul(1 << (self.failures - 1).min(10)).min(RETRY_MAX);
-        self.retry_at = Some(now + delay);
+        self.refill.start_failed(now);
         self.problem = Some(problem);
     }
 }
 
 /// Where PENSTOCK_LIBCUDA names our own library for workers to drive: the nodes of its pool. Not for a daemon that is one of them.
 const DRIVER_NODES_VARIABLE: &str = "PENSTOCK_LIBCUDA_NODES";
+
+/// Cores that this daemon may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
+}
 
 /// Starts a worker's process: its control socket is its standard input.
 fn spawn(program: &std::path::Path) -> io::Result<(Child, Control)> {
@@ -416,34 +506,4 @@ pub(crate) fn hand_over(
     socket: BorrowedFd<'_>,
 ) -> Result<(), penstock_link::LinkError> {
     control.send(message, Some(socket))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failures_slow_down_the_next_start() {
-        let mut workers = Workers::new();
-        let now = Instant::now();
-        assert_eq!(workers.missing(now), SPARES);
-        workers.note_failure("it crashed".into(), now);
-        assert_eq!(workers.missing(now), 0);
-        assert!(!workers.is_hopeless(), "one failure may be an accident");
-        assert_eq!(workers.missing(now + RETRY_MIN), 1);
-        for _ in 0..40 {
-            workers.note_failure("it crashed".into(), now);
-        }
-        assert_eq!(workers.missing(now + RETRY_MAX), 1);
-        assert!(workers.is_hopeless());
-    }
-
-    #[test]
-    fn a_burst_starts_as_many_as_wait() {
-        let mut workers = Workers::new();
-        workers.waiting = 1_000;
-        assert_eq!(workers.missing(Instant::now()), starting_max());
-        workers.ending = true;
-        assert_eq!(workers.missing(Instant::now()), 0);
-    }
 }

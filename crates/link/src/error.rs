@@ -110,6 +110,22 @@ pub enum LinkError {
         /// The peer.
         peer: String,
     },
+    /// A daemon said nothing any more to this client in its line.
+    #[error(
+        "{peer} let us wait in line and then said nothing for {silence_ms} ms; it is stopped or overloaded"
+    )]
+    SilentLine {
+        /// The peer.
+        peer: String,
+        /// How long it was silent.
+        silence_ms: u64,
+    },
+    /// This side does not want the link any more, before it stood.
+    #[error("this side gave up the link to {peer}")]
+    GivenUp {
+        /// The peer.
+        peer: String,
+    },
     /// The peer hung up, or this side closed the link.
     #[error("the link is closed")]
     Closed,

@@ -1,18 +1,21 @@
 //! The opening of a link, both sides: who are you, may you, which version and features. See [`penstock_wire::hello`].
 
 use std::io::IoSlice;
-use std::time::Instant;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use penstock_wire::hello::{
-    Answer, Final, Hello, MAGIC, NONCE_BYTES, PROOF_BYTES, Role, TICKET_BYTES, Verdict, Welcome, feature,
-    side, transcript,
+    Answer, Final, Hello, INSTANCE_BYTES, MAGIC, NONCE_BYTES, PROOF_BYTES, Role, SIGNATURE_BYTES,
+    TICKET_BYTES, Verdict, Welcome, feature, side, transcript,
 };
-use penstock_wire::limits::PROTOCOL_VERSION;
-use penstock_wire::{U16, U64};
+use penstock_wire::limits::{LINE_SILENCE_MS_MAX, PROTOCOL_VERSION};
+use penstock_wire::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::address::Address;
 use crate::error::LinkError;
+use crate::instance::{Ends, Instance, InstanceId, is_signed};
 use crate::key::{Key, fill_random};
 use crate::stream::{Credentials, Stream};
 
@@ -26,7 +29,24 @@ pub struct Opened {
     pub stream: Stream,
     /// Bits of [`feature`] that both sides have.
     pub features: u64,
+    /// Which running daemon this is, if the connection leads straight to it.
+    pub instance: Option<InstanceId>,
 }
+
+/// What happens while a link is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The daemon has proved what it can. With its instance, if the connection leads straight to it.
+    Met(Option<InstanceId>),
+    /// The daemon has no worker yet. So many clients are served before this one.
+    InLine {
+        /// Clients before this one.
+        ahead: u32,
+    },
+}
+
+/// Hears of the progress, and says whether to go on.
+type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// A link that another process opens, but for the last word.
 #[derive(Debug)]
@@ -62,6 +82,27 @@ pub fn open(
     open_on(stream, &address.to_string(), role, ticket, key, deadline)
 }
 
+/// As [`open`], for a client or a survey, which a daemon may have wait in line. The time for each answer of the daemon is `patience`;
+/// in line it is at least [`LINE_SILENCE_MS_MAX`], and the line itself may take as long as the daemon lives. `watch` hears of each
+/// step, and can give up.
+///
+/// # Errors
+/// As [`open`]; also when `watch` gave up, or the daemon fell silent.
+pub fn open_patiently(
+    address: &Address,
+    role: Role,
+    key: Option<&Key>,
+    patience: Duration,
+    watch: Watch<'_>,
+) -> Result<Opened, LinkError> {
+    if matches!(address, Address::Tcp { .. }) && key.is_none() {
+        return Err(LinkError::NoKey { peer: address.to_string() });
+    }
+    let stream = Stream::connect(address, Instant::now() + patience)?;
+    let limit = Limit::Each(patience);
+    say_hello(stream, &address.to_string(), role, None, key, limit, watch)
+}
+
 /// As [`open`], over a socket that is connected already.
 ///
 /// # Errors
@@ -74,8 +115,21 @@ pub fn open_on(
     key: Option<&Key>,
     deadline: Instant,
 ) -> Result<Opened, LinkError> {
+    let go_on = &mut |_| ControlFlow::Continue(());
+    say_hello(stream, peer, role, ticket, key, Limit::At(deadline), go_on)
+}
+
+fn say_hello(
+    stream: Stream,
+    peer: &str,
+    role: Role,
+    ticket: Option<[u8; TICKET_BYTES]>,
+    key: Option<&Key>,
+    limit: Limit,
+    watch: Watch<'_>,
+) -> Result<Opened, LinkError> {
     let security = Security::of(&stream, key).map_err(|_| LinkError::NoKey { peer: peer.to_owned() })?;
-    let talk = Talk { stream: &stream, peer, deadline };
+    let talk = Talk { stream: &stream, peer, limit };
     let hello = Hello {
         magic: MAGIC,
         version: U16::new(PROTOCOL_VERSION),
@@ -92,12 +146,39 @@ pub fn open_on(
     if !security.verify(side::ACCEPTING, &hello, &welcome) {
         return Err(LinkError::WrongKey { peer: peer.to_owned() });
     }
+    let instance = instance_of(&stream, &hello, &welcome);
+    let given_up = || LinkError::GivenUp { peer: peer.to_owned() };
+    if watch(Progress::Met(instance)).is_break() {
+        return Err(given_up());
+    }
 
     let proof = security.prove(side::CONNECTING, &hello, &welcome);
     talk.say(&Answer { proof, ticket: ticket.unwrap_or([0; TICKET_BYTES]) })?;
-    let last: Final = talk.hear()?;
+    let mut last: Final = talk.hear()?;
+    while Verdict::from_wire(last.verdict.get()) == Some(Verdict::InLine) {
+        // A worker that opens a link, and who asks for the status, must not be held by a daemon that never ends its line.
+        if !matches!(role, Role::Client | Role::Survey) {
+            return Err(LinkError::NotPenstock { peer: peer.to_owned() });
+        }
+        if watch(Progress::InLine { ahead: last.ahead.get() }).is_break() {
+            return Err(given_up());
+        }
+        last = talk.hear_in_line()?;
+    }
     talk.check_verdict(last.verdict)?;
-    Ok(Opened { stream, features: welcome.features.get() & feature::ALL })
+    Ok(Opened { stream, features: welcome.features.get() & feature::ALL, instance })
+}
+
+/// The instance of the other side, if its signature is right for the two ends that this side sees.
+fn instance_of(stream: &Stream, hello: &Hello, welcome: &Welcome) -> Option<InstanceId> {
+    if welcome.instance == [0; INSTANCE_BYTES] {
+        return None;
+    }
+    let (connecting, accepting) = stream.ends()?;
+    let unsigned = Welcome { signature: [0; SIGNATURE_BYTES], ..*welcome };
+    let transcript = transcript(side::INSTANCE, hello, &unsigned);
+    is_signed(&welcome.instance, &welcome.signature, &transcript, &Ends { accepting, connecting })
+        .then_some(welcome.instance)
 }
 
 /// Hears the hello of a process that has just connected, and tells it what is wrong with it. What is not wrong waits for
@@ -111,8 +192,22 @@ pub fn accept_hello(
     allow: &dyn Fn(&Credentials) -> bool,
     deadline: Instant,
 ) -> Result<Accepted, LinkError> {
+    accept_hello_as(None, stream, key, allow, deadline)
+}
+
+/// As [`accept_hello`], by a daemon that says which it is.
+///
+/// # Errors
+/// As [`accept_hello`].
+pub fn accept_hello_as(
+    instance: Option<&Instance>,
+    stream: Stream,
+    key: Option<&Key>,
+    allow: &dyn Fn(&Credentials) -> bool,
+    deadline: Instant,
+) -> Result<Accepted, LinkError> {
     let peer = stream.peer();
-    let talk = Talk { stream: &stream, peer: &peer, deadline };
+    let talk = Talk { stream: &stream, peer: &peer, limit: Limit::At(deadline) };
     let prefix = talk.hear::<[u8; PREFIX_BYTES]>()?;
     match talk.check_prefix(&prefix) {
         Err(error @ LinkError::WrongVersion { .. }) => {
@@ -139,6 +234,11 @@ pub fn accept_hello(
 
     let mut welcome = blank_welcome(Verdict::Welcome);
     welcome.nonce = nonce()?;
+    if let (Some(instance), Some((accepting, connecting))) = (instance, stream.ends()) {
+        welcome.instance = instance.id();
+        let transcript = transcript(side::INSTANCE, &hello, &welcome);
+        welcome.signature = instance.sign(&transcript, &Ends { accepting, connecting });
+    }
     welcome.proof = security.prove(side::ACCEPTING, &hello, &welcome);
     talk.say(&welcome)?;
 
@@ -162,12 +262,38 @@ impl Accepted {
     /// # Errors
     /// [`LinkError::Turned`] with any other verdict; or the peer hung up.
     pub fn finish(self, verdict: Verdict) -> Result<Stream, LinkError> {
-        let talk = Talk { stream: &self.stream, peer: &self.peer, deadline: self.deadline };
+        let limit = Limit::At(self.deadline);
+        let talk = Talk { stream: &self.stream, peer: &self.peer, limit };
         if verdict != Verdict::Welcome {
             return Err(talk.refuse_last(verdict));
         }
-        talk.say(&Final { verdict: U16::new(verdict as u16) })?;
+        talk.say(&Final { verdict: U16::new(verdict as u16), ahead: U32::new(0) })?;
         Ok(self.stream)
+    }
+
+    /// Whether the other end is gone, as far as is known without waiting.
+    pub fn has_hung_up(&self) -> bool {
+        self.stream.has_hung_up()
+    }
+
+    /// Tells a client that waits that this side lives, and that so many others come before it. Does not wait.
+    ///
+    /// # Errors
+    /// The peer hung up, or has left so many of these messages unread that the socket takes no more.
+    pub fn tell_in_line(&self, ahead: u32) -> Result<(), LinkError> {
+        // TCP would take one more message for a peer that has ended.
+        if self.has_hung_up() {
+            return Err(LinkError::Closed);
+        }
+        let note = Final { verdict: U16::new(Verdict::InLine as u16), ahead: U32::new(ahead) };
+        let sent = self.stream.send_now(&[IoSlice::new(note.as_bytes())])?;
+        if sent == Some(size_of::<Final>()) { Ok(()) } else { Err(LinkError::Closed) }
+    }
+}
+
+impl AsFd for Accepted {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 
@@ -206,16 +332,42 @@ impl<'a> Security<'a> {
     }
 }
 
-/// Sends and receives the messages of a hello, each before the deadline.
+/// How long the other side may take.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// All messages come before this.
+    At(Instant),
+    /// Each message comes within this time.
+    Each(Duration),
+}
+
+impl Limit {
+    fn deadline(self) -> Instant {
+        match self {
+            Self::At(deadline) => deadline,
+            Self::Each(patience) => Instant::now() + patience,
+        }
+    }
+
+    /// For a message to a client in line, which the other side repeats in its own rhythm.
+    fn in_line(self) -> Duration {
+        match self {
+            Self::At(deadline) => deadline.saturating_duration_since(Instant::now()),
+            Self::Each(patience) => patience.max(Duration::from_millis(LINE_SILENCE_MS_MAX)),
+        }
+    }
+}
+
+/// Sends and receives the messages of a hello, each in time.
 struct Talk<'a> {
     stream: &'a Stream,
     peer: &'a str,
-    deadline: Instant,
+    limit: Limit,
 }
 
 impl Talk<'_> {
     fn say<T: IntoBytes + Immutable>(&self, message: &T) -> Result<(), LinkError> {
-        self.in_time(self.stream.write_all_until(message.as_bytes(), self.deadline))
+        self.in_time(self.stream.write_all_until(message.as_bytes(), self.limit.deadline()))
     }
 
     fn hear<T: FromBytes + IntoBytes>(&self) -> Result<T, LinkError> {
@@ -224,18 +376,34 @@ impl Talk<'_> {
 
     /// Receives a message whose first bytes are known. Not one byte more: a worker goes on where the hello ends.
     fn hear_rest<T: FromBytes + IntoBytes>(&self, first: &[u8]) -> Result<T, LinkError> {
+        self.in_time(self.hear_until(first, self.limit.deadline()))
+    }
+
+    /// Receives the next message in line.
+    fn hear_in_line(&self) -> Result<Final, LinkError> {
+        let silence = self.limit.in_line();
+        self.hear_until(&[], Instant::now() + silence).map_err(|error| match error {
+            LinkError::HelloTimeout { .. } => LinkError::SilentLine {
+                peer: self.peer.to_owned(),
+                silence_ms: u64::try_from(silence.as_millis()).unwrap_or(u64::MAX),
+            },
+            other => other,
+        })
+    }
+
+    fn hear_until<T: FromBytes + IntoBytes>(&self, first: &[u8], deadline: Instant) -> Result<T, LinkError> {
         let mut message = T::new_zeroed();
         let bytes = message.as_mut_bytes();
         for (to, from) in bytes.iter_mut().zip(first) {
             *to = *from;
         }
         let rest = bytes.get_mut(first.len()..).unwrap_or_default();
-        self.in_time(self.stream.read_exact_until(rest, self.deadline))?;
+        self.stream.read_exact_until(rest, deadline)?;
         Ok(message)
     }
 
     /// Names the peer as the caller knows it.
-    fn in_time(&self, result: Result<(), LinkError>) -> Result<(), LinkError> {
+    fn in_time<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
         result.map_err(|error| match error {
             LinkError::HelloTimeout { .. } => LinkError::HelloTimeout { peer: self.peer.to_owned() },
             other => other,
@@ -274,7 +442,7 @@ impl Talk<'_> {
 
     /// Refuses after the welcome.
     fn refuse_last(&self, verdict: Verdict) -> LinkError {
-        self.turn_away(&Final { verdict: U16::new(verdict as u16) }, verdict)
+        self.turn_away(&Final { verdict: U16::new(verdict as u16), ahead: U32::new(0) }, verdict)
     }
 
     fn turn_away<T: IntoBytes + Immutable>(&self, message: &T, verdict: Verdict) -> LinkError {
@@ -292,6 +460,8 @@ fn blank_welcome(verdict: Verdict) -> Welcome {
         verdict: U16::new(verdict as u16),
         features: U64::new(feature::ALL),
         nonce: [0; NONCE_BYTES],
+        instance: [0; INSTANCE_BYTES],
+        signature: [0; SIGNATURE_BYTES],
         proof: [0; PROOF_BYTES],
     }
 }

@@ -1,6 +1,7 @@
 //! Bytes between processes: Unix sockets, TCP, and on one host a pair of shared-memory rings.
 //!
 //! * [`open`] and [`accept_hello`] are the two sides of the hello, which says who is there and whether it may come in.
+//!   [`open_patiently`] waits in a daemon's line.
 //! * [`establish`] makes a link of the connected socket: a [`Sender`] and a [`Receiver`] of frames.
 //! * [`Outbox`] sends for threads that must not block.
 //! * [`send_fd`] and [`recv_fd`] hand a connected socket from the daemon to a worker.
@@ -17,6 +18,7 @@ mod establish;
 mod fds;
 mod fork;
 mod hello;
+mod instance;
 mod joint;
 mod key;
 mod listener;
@@ -37,7 +39,8 @@ pub use arena::Arena;
 pub use error::LinkError;
 pub use establish::{Side, establish};
 pub use fds::{recv_fd, send_fd};
-pub use hello::{Accepted, Opened, accept_hello, open, open_on};
+pub use hello::{Accepted, Opened, Progress, accept_hello, accept_hello_as, open, open_on, open_patiently};
+pub use instance::{Instance, InstanceId};
 pub use key::Key;
 pub use listener::Listener;
 pub use memory::{Addresses, SharedMemory};

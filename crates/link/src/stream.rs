@@ -15,6 +15,7 @@ use rustix::net::{
 
 use crate::address::Address;
 use crate::error::LinkError;
+use crate::instance::End;
 
 /// An idle TCP peer is asked whether it lives after so long, in seconds.
 const KEEPALIVE_IDLE_S: u64 = 2;
@@ -148,6 +149,18 @@ impl Stream {
                 }
             }
         }
+    }
+
+    /// This end of the socket and the other one, as this process sees them.
+    pub(crate) fn ends(&self) -> Option<(End, End)> {
+        if self.family == Family::Unix {
+            let there = self.credentials().ok()??.uid;
+            return Some((End::User(rustix::process::geteuid().as_raw()), End::User(there)));
+        }
+        let address = |address| SocketAddr::try_from(address).ok().map(End::Address);
+        let here = address(rustix::net::getsockname(&self.fd).ok()?)?;
+        let there = address(rustix::net::getpeername(&self.fd).ok()??)?;
+        Some((here, there))
     }
 
     /// Receives as many bytes as `into` takes, and not one more.

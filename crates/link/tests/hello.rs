@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 use std::io::{Read, Write};
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use common::{ALLOWANCE, Transport, pattern, sockets, soon};
 use penstock_link::{
-    Accepted, Address, Key, LinkError, Listener, Opened, Patience, Stream, accept_hello, open, open_on,
-    recv_fd, send_fd,
+    Accepted, Address, Instance, Key, LinkError, Listener, Opened, Patience, Progress, Stream, accept_hello,
+    accept_hello_as, open, open_on, open_patiently, recv_fd, send_fd,
 };
 use penstock_wire::hello::{Answer, Final, Hello, MAGIC, Role, Verdict, Welcome, feature};
 use penstock_wire::limits::PROTOCOL_VERSION;
@@ -162,6 +163,8 @@ fn a_proof_can_not_be_reflected() {
             verdict: U16::new(0),
             features: heard.features,
             nonce: heard.nonce,
+            instance: [0; 32],
+            signature: [0; 64],
             proof: [3; 32],
         };
         two.write_all(old.as_bytes()).unwrap();
@@ -256,6 +259,114 @@ fn a_slow_peer_gets_no_more_time_than_a_silent_one() {
     let deadline = Instant::now() + Duration::from_millis(100);
     let opened = open_on(one, "x", Role::Client, None, Some(&key(1)), deadline);
     assert!(matches!(opened, Err(LinkError::HelloTimeout { .. })), "{opened:?}");
+}
+
+#[test]
+fn a_client_in_line_hears_where_it_stands() {
+    let address = Address::Unix(place("line"));
+    let listener = Listener::bind(&address).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let accepted = accept_hello(listener.accept().unwrap(), None, &|_| true, soon()).unwrap();
+            for ahead in [70_000, 1, 0] {
+                accepted.tell_in_line(ahead).unwrap();
+            }
+            accepted.finish(Verdict::Welcome).unwrap();
+        });
+        let mut heard = Vec::new();
+        let mut watch = |progress| {
+            heard.push(progress);
+            ControlFlow::Continue(())
+        };
+        open_patiently(&address, Role::Client, None, ALLOWANCE, &mut watch).unwrap();
+        let line = |ahead| Progress::InLine { ahead };
+        assert_eq!(heard, [Progress::Met(None), line(70_000), line(1), line(0)]);
+    });
+    // A client may give up, and then the daemon sees its end.
+    thread::scope(|scope| {
+        let daemon = scope.spawn(|| {
+            let accepted = accept_hello(listener.accept().unwrap(), None, &|_| true, soon()).unwrap();
+            let start = Instant::now();
+            while accepted.tell_in_line(3).is_ok() {
+                assert!(start.elapsed() < ALLOWANCE);
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let mut watch = |progress| match progress {
+            Progress::InLine { .. } => ControlFlow::Break(()),
+            Progress::Met(_) => ControlFlow::Continue(()),
+        };
+        let opened = open_patiently(&address, Role::Client, None, ALLOWANCE, &mut watch);
+        assert!(matches!(opened, Err(LinkError::GivenUp { .. })), "{opened:?}");
+        daemon.join().unwrap();
+    });
+}
+
+#[test]
+fn a_line_that_falls_silent_is_left() {
+    let (one, two) = sockets(Transport::Unix);
+    let accepting = thread::spawn(move || {
+        let accepted = accept_hello(two, None, &|_| true, soon()).unwrap();
+        accepted.tell_in_line(4).unwrap();
+        accepted
+    });
+    let deadline = Instant::now() + Duration::from_millis(500);
+    let opened = open_on(one, "x", Role::Client, None, None, deadline);
+    assert!(matches!(opened, Err(LinkError::SilentLine { .. })), "{opened:?}");
+    drop(accepting.join().unwrap());
+}
+
+#[test]
+fn only_who_wants_a_worker_waits_in_line() {
+    for role in [Role::Peer, Role::Control] {
+        let (one, two) = sockets(Transport::Unix);
+        let accepting = thread::spawn(move || {
+            accept_hello(two, None, &|_| true, soon()).and_then(|accepted| accepted.tell_in_line(4))
+        });
+        let opened = open_on(one, "x", role, None, None, soon());
+        assert!(matches!(opened, Err(LinkError::NotPenstock { .. })), "{opened:?}");
+        accepting.join().unwrap().unwrap();
+    }
+}
+
+/// The instance that a client sees of a daemon which is reached through `way`.
+fn instance_through(
+    transport: Transport,
+    daemon: &Instance,
+    way: impl FnOnce(Stream) -> Stream,
+) -> Option<[u8; 32]> {
+    let (one, two) = sockets(transport);
+    let key = key(1);
+    thread::scope(|scope| {
+        let two = way(two);
+        let accepting = scope.spawn(|| {
+            accept_hello_as(Some(daemon), two, Some(&key), &|_| true, soon())?.finish(Verdict::Welcome)
+        });
+        let opened = open_on(one, "x", Role::Client, None, Some(&key), soon()).unwrap();
+        accepting.join().unwrap().unwrap();
+        opened.instance
+    })
+}
+
+#[test]
+fn a_daemon_is_known_by_its_instance_and_not_through_a_relay() {
+    let daemon = Instance::create().unwrap();
+    for transport in [Transport::Unix, Transport::Tcp] {
+        assert_eq!(instance_through(transport, &daemon, |straight| straight), Some(daemon.id()));
+    }
+    // Who has the key can pass everything on, but not claim to be the daemon.
+    let relayed = instance_through(Transport::Tcp, &daemon, |client_side| {
+        let (to_daemon, daemon_side) = sockets(Transport::Tcp);
+        let (client_side, to_daemon) = (raw(client_side), raw(to_daemon));
+        for (mut from, mut to) in [
+            (client_side.try_clone().unwrap(), to_daemon.try_clone().unwrap()),
+            (to_daemon.try_clone().unwrap(), client_side.try_clone().unwrap()),
+        ] {
+            thread::spawn(move || std::io::copy(&mut from, &mut to));
+        }
+        daemon_side
+    });
+    assert_eq!(relayed, None);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use penstock_client::config::{Config, WORKER_VARIABLE};
-use penstock_client::{Device, Pool, identity};
+use penstock_client::config::{Config, DEVICES_VARIABLE, WORKER_VARIABLE};
+use penstock_client::{Device, Pool, identity, notice};
 use penstock_wire::cuda;
 
 use crate::code;
@@ -55,8 +55,9 @@ pub(crate) fn shutdown() -> Result<(), u32> {
 }
 
 fn open() -> Result<Open, u32> {
+    // Tools initialize NVML again and again: each line is said once.
     let refused = |text: std::fmt::Arguments<'_>| {
-        crate::say(text);
+        notice::once(text);
         code::DRIVER_NOT_LOADED
     };
     if std::env::var_os(WORKER_VARIABLE).is_some() {
@@ -66,14 +67,15 @@ fn open() -> Result<Open, u32> {
     if config.nodes.is_empty() {
         return Err(refused(format_args!("no nodes are configured; name them in PENSTOCK_NODES")));
     }
-    // What is wrong with the key, a node over TCP says.
-    let key = config.load_key().ok().flatten();
-    let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout);
-    for (_, error) in pool.absent() {
-        crate::say(format_args!("left out: {error}"));
-    }
+    let key = config.load_key().inspect_err(|error| notice::once(format_args!("{error}"))).ok().flatten();
+    let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout, notice::once);
     // In the pool's order, whatever this process's turn is: tools show the same list each time.
-    let usable = identity::for_cuda(pool.select(config.devices.as_ref()));
+    let selected = pool.select(config.devices.as_ref());
+    let all = pool.devices().count();
+    if selected.is_empty() && config.devices.is_some() && all > 0 {
+        notice::once(format_args!("{DEVICES_VARIABLE} selects none of the pool's {all} devices"));
+    }
+    let usable = identity::for_cuda(selected);
     let devices: Vec<_> = usable.into_iter().map(Watched::new).collect();
     Ok(Open { devices, _pool: pool })
 }

@@ -39,6 +39,15 @@ pub struct Turn {
     pub beside: u32,
 }
 
+/// What a daemon tells a tool that asks for its node: the answer to [`crate::hello::Role::Survey`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Survey {
+    /// The node, as a client that came now would see it.
+    pub node: NodeDescription,
+    /// What is wrong with the node's drivers, if anything is.
+    pub problem: Option<String>,
+}
+
 /// An OpenCL platform of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlatformDescription {

@@ -4,16 +4,27 @@
 //! connecting side                         accepting side
 //! Hello { magic, version, features,  ->
 //!         role, nonce }
-//!                                    <-   Welcome { magic, version, features, verdict, nonce, proof }
+//!                                    <-   Welcome { magic, version, features, verdict, nonce,
+//!                                                   instance, signature, proof }
 //! Answer { proof, ticket }           ->
-//!                                    <-   Verdict
+//!                                    <-   Final { InLine, ahead }       any number of times
+//!                                    <-   Final { verdict }
 //! ```
+//! A daemon that has no worker for a client at once says so at once: [`Verdict::InLine`], with the number of clients that are
+//! served before this one. The daemon repeats that message every [`LINE_NOTE_MS`](crate::limits::LINE_NOTE_MS) until it can say
+//! the last verdict, so that a client can tell a daemon that is busy from one that is dead or stopped.
+//!
+//! The instance is a public key that a daemon makes at its start. Its signature lets a client see that two addresses lead to one
+//! daemon, see [`Welcome::signature`].
+//!
 //! Proofs are HMAC-SHA-256 with the pool's key over a label for the side, both nonces and both hellos: neither side sends a
 //! byte that helps a stranger, and none of them can be replayed or reflected. On a Unix socket the kernel tells who the
 //! peer is, and the proofs are zero.
 
-use zerocopy::little_endian::{U16, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::limits::CLIENTS_IN_LINE_MAX;
 
 /// First bytes of every link.
 pub const MAGIC: [u8; 8] = *b"PENSTOCK";
@@ -21,6 +32,10 @@ pub const MAGIC: [u8; 8] = *b"PENSTOCK";
 pub const NONCE_BYTES: usize = 32;
 /// Bytes of a proof: the output of SHA-256.
 pub const PROOF_BYTES: usize = 32;
+/// Bytes of the name of a running daemon: an Ed25519 public key.
+pub const INSTANCE_BYTES: usize = 32;
+/// Bytes of an Ed25519 signature.
+pub const SIGNATURE_BYTES: usize = 64;
 /// Bytes of the pool's key.
 pub const KEY_BYTES: usize = 32;
 /// Bytes of a ticket that lets a worker in to another worker of the same client.
@@ -48,6 +63,8 @@ pub enum Role {
     Peer = 2,
     /// A tool that asks the daemon for its status.
     Control = 3,
+    /// A tool that asks the daemon for the description of its node, without a worker of its own. See [`crate::describe::Survey`].
+    Survey = 4,
 }
 
 impl Role {
@@ -57,6 +74,7 @@ impl Role {
             1 => Some(Self::Client),
             2 => Some(Self::Peer),
             3 => Some(Self::Control),
+            4 => Some(Self::Survey),
             _ => None,
         }
     }
@@ -78,8 +96,10 @@ pub enum Verdict {
     /// The Unix user may not use this daemon.
     #[error("it does not serve this user")]
     WrongUser = 3,
-    /// All sessions are taken: see [`crate::limits::SESSIONS_PER_DAEMON_MAX`].
-    #[error("all its sessions are taken")]
+    /// All sessions are taken or wait for a worker, and the line behind them is full: see [`CLIENTS_IN_LINE_MAX`].
+    #[error(
+        "it has no worker for us, and its line is full: CLIENTS_IN_LINE_MAX ({CLIENTS_IN_LINE_MAX}) clients wait in it"
+    )]
     Full = 4,
     /// No worker could be started.
     #[error("it could not start a worker")]
@@ -93,6 +113,9 @@ pub enum Verdict {
     /// The daemon has no key, so it takes nobody over TCP.
     #[error("it has no key file, so it accepts nobody over TCP (penstock key --create)")]
     NoKey = 8,
+    /// Not the last verdict: the client waits for a worker. Only to [`Role::Client`] and [`Role::Survey`].
+    #[error("it has us wait in line")]
+    InLine = 9,
 }
 
 impl Verdict {
@@ -108,6 +131,7 @@ impl Verdict {
             6 => Self::WrongTicket,
             7 => Self::NotUnderstood,
             8 => Self::NoKey,
+            9 => Self::InLine,
             _ => return None,
         })
     }
@@ -143,6 +167,12 @@ pub struct Welcome {
     pub features: U64,
     /// Random.
     pub nonce: [u8; NONCE_BYTES],
+    /// Which running daemon this is; zero for one that does not say.
+    pub instance: [u8; INSTANCE_BYTES],
+    /// The instance's signature over [`transcript`] of [`side::INSTANCE`] and over how the accepting side sees the two ends of the
+    /// socket. Who connects compares that with its own sight of them. So a signature is right only for a connection that leads
+    /// straight to the daemon with that instance: nobody else can make one, and one that is relayed shows other ends.
+    pub signature: [u8; SIGNATURE_BYTES],
     /// That this side has the key.
     pub proof: [u8; PROOF_BYTES],
 }
@@ -157,17 +187,20 @@ pub struct Answer {
     pub ticket: [u8; TICKET_BYTES],
 }
 
-/// The accepting side's last message.
+/// The accepting side's last message, and the messages to a client in line before it.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Final {
-    /// A [`Verdict`].
+    /// A [`Verdict`]; after [`Verdict::InLine`] another message of this kind follows.
     pub verdict: U16,
+    /// For [`Verdict::InLine`]: how many clients are served before this one. Else zero.
+    pub ahead: U32,
 }
 
-/// What a proof is made over: a label for the side that proves, then both hellos but for the proof itself.
+/// What a proof is made over: a label for the side that proves, then both hellos but for the proof itself. A signature of the
+/// instance is made before it, with a blank signature.
 pub fn transcript(prover: &'static str, hello: &Hello, welcome: &Welcome) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(256);
+    let mut bytes = Vec::with_capacity(320);
     bytes.extend_from_slice(prover.as_bytes());
     bytes.push(0);
     bytes.extend_from_slice(hello.as_bytes());
@@ -179,7 +212,56 @@ pub fn transcript(prover: &'static str, hello: &Hello, welcome: &Welcome) -> Vec
 /// Labels of the sides in [`transcript`].
 pub mod side {
     /// The accepting side.
-    pub const ACCEPTING: &str = "penstock 1 accepting";
+    pub const ACCEPTING: &str = "penstock 2 accepting";
     /// The connecting side.
-    pub const CONNECTING: &str = "penstock 1 connecting";
+    pub const CONNECTING: &str = "penstock 2 connecting";
+    /// The running daemon at the accepting side, whoever has the pool's key.
+    pub const INSTANCE: &str = "penstock 2 instance";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_a_round_trip() {
+        let welcome = Welcome {
+            magic: MAGIC,
+            version: U16::new(2),
+            verdict: U16::new(0),
+            features: U64::new(7),
+            nonce: [1; NONCE_BYTES],
+            instance: [2; INSTANCE_BYTES],
+            signature: [3; SIGNATURE_BYTES],
+            proof: [4; PROOF_BYTES],
+        };
+        let read = Welcome::read_from_bytes(welcome.as_bytes()).unwrap();
+        assert_eq!(read.as_bytes(), welcome.as_bytes());
+        assert_eq!((read.instance, read.signature), ([2; INSTANCE_BYTES], [3; SIGNATURE_BYTES]));
+        let note = Final { verdict: U16::new(Verdict::InLine as u16), ahead: U32::new(70_000) };
+        assert_eq!(note.as_bytes(), [9, 0, 0x70, 0x11, 1, 0]);
+        assert_eq!(Final::read_from_bytes(note.as_bytes()).unwrap().ahead.get(), 70_000);
+    }
+
+    #[test]
+    fn roles_and_verdicts_survive_a_round_trip() {
+        for role in [Role::Client, Role::Peer, Role::Control, Role::Survey] {
+            assert_eq!(Role::from_wire(role as u16), Some(role));
+        }
+        let verdicts = (0..10).map(|raw| Verdict::from_wire(raw).map(|verdict| verdict as u16));
+        assert!(verdicts.eq((0..10).map(Some)));
+        assert_eq!((Role::from_wire(5), Verdict::from_wire(10)), (None, None));
+        assert!(Verdict::Full.to_string().contains("CLIENTS_IN_LINE_MAX (512)"));
+    }
+
+    #[test]
+    fn a_transcript_depends_on_everything_but_the_proof() {
+        let hello = Hello::read_from_bytes(&[5; size_of::<Hello>()]).unwrap();
+        let welcome = Welcome::read_from_bytes(&[6; size_of::<Welcome>()]).unwrap();
+        let told = |welcome: &Welcome| transcript(side::ACCEPTING, &hello, welcome);
+        assert_eq!(told(&Welcome { proof: [9; PROOF_BYTES], ..welcome }), told(&welcome));
+        assert_ne!(told(&Welcome { instance: [9; INSTANCE_BYTES], ..welcome }), told(&welcome));
+        assert_ne!(told(&Welcome { signature: [9; SIGNATURE_BYTES], ..welcome }), told(&welcome));
+        assert_ne!(transcript(side::CONNECTING, &hello, &welcome), told(&welcome));
+    }
 }

@@ -155,7 +155,7 @@ struct Launch {
 
 impl Ring {
     fn open(nodes: &Nodes, path: Path, bytes_max: u64, gpus: u32) -> Result<Self> {
-        let pool = Pool::open(&nodes.addresses, nodes.key.as_ref(), OPEN_MAX);
+        let pool = Pool::open(&nodes.addresses, nodes.key.as_ref(), OPEN_MAX, penstock_client::notice::print);
         if let Some((_, error)) = pool.absent().first() {
             return Err(error.clone().into());
         }

@@ -17,11 +17,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use penstock_client::config::{self, Config, NodeAddress, Source, Surroundings};
+use penstock_client::{notice, select_described};
+use penstock_link::LinkError;
+use penstock_wire::describe::{NodeDescription, Survey};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
 pub use private::PrivateDirectory;
-pub use probe::{Probed, is_this_host, probe_all};
+pub use probe::{Described, Probed, is_this_host, probe_all, survey_all};
 
 /// Sets the pool up and becomes the program.
 pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
@@ -43,7 +46,9 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 fn set_up(args: &RunArgs, program: &mut Command) -> Result<PrivateDirectory, Failure> {
     let library = library::find()?;
     let config = configured(args.nodes.as_deref())?;
-    let Found { nodes, directory, .. } = find_nodes(&config, args.no_local)?;
+    let found = find_nodes(&config, args.no_local)?;
+    check_devices(&config, &found)?;
+    let Found { nodes, directory, .. } = found;
     let directory = match directory {
         Some(directory) => directory,
         None => {
@@ -53,7 +58,7 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<PrivateDirectory, Fai
         }
     };
     directory.write("penstock.icd", &format!("{}\n", library.display()))?;
-    let list = nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let list = nodes.iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>().join(",");
     show_pool(program, directory.path(), &list);
     cuda::show(program, &library);
     Ok(directory)
@@ -62,10 +67,10 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<PrivateDirectory, Fai
 /// The nodes of the pool.
 #[derive(Debug)]
 pub struct Found {
-    /// Those that answer, at least one.
-    pub nodes: Vec<NodeAddress>,
-    /// Those that do not.
-    pub silent: Vec<Probed>,
+    /// Those that answer, at least one, and what they are like.
+    pub nodes: Vec<(NodeAddress, Survey)>,
+    /// Those that do not, and why.
+    pub silent: Vec<(NodeAddress, LinkError)>,
     /// If one of the nodes is for the local devices alone: its directory, guarded. It ends with this process.
     pub directory: Option<PrivateDirectory>,
 }
@@ -73,30 +78,61 @@ pub struct Found {
 /// Asks all nodes, names those that do not answer, one line each, and adds one for the devices of this host if no daemon of
 /// the configuration has them.
 pub fn find_nodes(config: &Config, no_local: bool) -> Result<Found, Failure> {
-    let (answering, silent): (Vec<_>, Vec<_>) =
-        probe_all(config).into_iter().partition(|probed| probed.answer.is_ok());
-    for Probed { node, answer } in &silent {
-        if let Err(reason) = answer {
-            eprintln!("penstock: node {} is left out: {reason}", node.name);
-        }
-    }
-    let mut nodes: Vec<_> = answering.into_iter().map(|probed| probed.node).collect();
+    let mut found = Found { nodes: Vec::new(), silent: Vec::new(), directory: None };
+    found.sort(survey_all(config, &config.nodes), config);
     // Who names a node on this host has its devices by it or not at all. But nobody has asked for the nodes of an
     // allocation or for the own daemon: if this host's does not run, its devices are wanted none the less.
-    let named = match config.source {
-        Source::Slurm | Source::OwnDaemon => &nodes,
-        _ => &config.nodes,
+    let is_here = match config.source {
+        Source::Slurm | Source::OwnDaemon => found.nodes.iter().any(|(node, _)| is_this_host(node)),
+        _ => config.nodes.iter().any(is_this_host),
     };
-    let mut directory = None;
-    if !no_local && !named.iter().any(is_this_host) {
-        let directory = directory.insert(PrivateDirectory::create(&Surroundings::of_process())?);
-        let socket = guard::start(directory, true)?;
-        nodes.splice(0..0, socket.map(|socket| NodeAddress::unix("local", socket)));
+    if !no_local && !is_here {
+        let directory = PrivateDirectory::create(&Surroundings::of_process())?;
+        if let Some(socket) = guard::start(&directory, true)? {
+            let others = std::mem::take(&mut found.nodes);
+            found.sort(survey_all(config, &[NodeAddress::unix("local", socket)]), config);
+            found.nodes.extend(others);
+        }
+        found.directory = Some(directory);
     }
-    match (nodes.is_empty(), config.nodes.is_empty()) {
-        (false, _) => Ok(Found { nodes, silent, directory }),
+    match (found.nodes.is_empty(), config.nodes.is_empty() && found.silent.is_empty()) {
+        (false, _) => Ok(found),
         (true, true) => Err(no_nodes()),
         (true, false) => Err(Failure::NoneAnswers),
+    }
+}
+
+impl Found {
+    fn sort(&mut self, described: Vec<Described>, config: &Config) {
+        for Described { node, answer } in described {
+            match answer {
+                Ok(survey) => self.nodes.push((node, survey)),
+                Err(reason) => {
+                    let why = notice::why_absent(&reason, config.timeout);
+                    eprintln!("penstock: node {} is left out: {why}", node.name);
+                    self.silent.push((node, reason));
+                }
+            }
+        }
+    }
+}
+
+/// Refuses a pool that has no device for the program, before the program starts.
+fn check_devices(config: &Config, found: &Found) -> Result<(), Failure> {
+    let count =
+        |node: &NodeDescription| node.platforms.iter().map(|platform| platform.devices.len()).sum::<usize>();
+    for (node, survey) in found.nodes.iter().filter(|(_, survey)| count(&survey.node) == 0) {
+        let why = survey.problem.as_deref().unwrap_or("is an OpenCL driver installed there (clinfo -l)?");
+        eprintln!("penstock: node {} has no devices: {why}", node.name);
+    }
+    let all = found.nodes.iter().map(|(_, survey)| count(&survey.node)).sum();
+    if all == 0 {
+        return Err(Failure::NoDevices);
+    }
+    let nodes: Vec<_> = found.nodes.iter().map(|(node, survey)| (&node.address, &survey.node)).collect();
+    match &config.devices {
+        Some(query) if select_described(query, &nodes).is_empty() => Err(Failure::NoneSelected { all }),
+        _ => Ok(()),
     }
 }
 

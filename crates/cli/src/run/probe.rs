@@ -1,11 +1,14 @@
 //! A quick look at which nodes answer, before a program starts.
 
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
+use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
 use penstock_client::config::{Config, NodeAddress, Surroundings};
-use penstock_link::{Address, Key, LinkError};
+use penstock_client::{Claims, Surveyed, survey};
+use penstock_link::{Address, InstanceId, Key, LinkError};
+use penstock_wire::describe::Survey;
 use penstock_wire::hello::Role;
 
 use crate::status;
@@ -19,25 +22,63 @@ pub struct Probed {
     pub answer: Result<serde_json::Value, LinkError>,
 }
 
-/// Asks all nodes at once, each for as long as the configuration allows.
+/// A node, and what it is like or why its daemon does not tell.
+#[derive(Debug)]
+pub struct Described {
+    /// The node.
+    pub node: NodeAddress,
+    /// What the daemon tells.
+    pub answer: Result<Survey, LinkError>,
+}
+
+/// Asks all nodes of `list` at once what they are like. A daemon that is named twice is one node, at its best address.
+pub fn survey_all(config: &Config, list: &[NodeAddress]) -> Vec<Described> {
+    let key = config.key.as_deref();
+    let surveyed: Vec<Result<Surveyed, LinkError>> = thread::scope(|scope| {
+        let ask = |node: &NodeAddress| survey(&node.address, key_for(node, key)?.as_ref(), config.timeout);
+        let threads: Vec<_> = list.iter().map(|node| scope.spawn(move || ask(node))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or(Err(LinkError::Closed))).collect()
+    });
+    let surveyed = surveyed.into_iter().map(|answer| answer.map(|it| (it.survey, it.instance))).collect();
+    distinct(list, surveyed).map(|(node, answer)| Described { node, answer }).collect()
+}
+
+/// Each daemon once, at its best address.
+fn distinct<T>(
+    list: &[NodeAddress],
+    answers: Vec<Result<(T, Option<InstanceId>), LinkError>>,
+) -> impl Iterator<Item = (NodeAddress, Result<T, LinkError>)> {
+    let mut claims = Claims::default();
+    let instances: Vec<_> = answers.iter().map(|answer| answer.as_ref().ok().and_then(|it| it.1)).collect();
+    for (index, (node, instance)) in list.iter().zip(&instances).enumerate() {
+        claims.claim(*instance, index, &node.address);
+    }
+    let answered = list.iter().zip(answers).zip(instances).enumerate();
+    answered
+        .filter(move |(index, (_, instance))| claims.holds(*instance, *index))
+        .map(|(_, ((node, answer), _))| (node.clone(), answer.map(|it| it.0)))
+}
+
+/// The pool's key, if this node wants it.
+fn key_for(node: &NodeAddress, key: Option<&Path>) -> Result<Option<Key>, LinkError> {
+    match (&node.address, key) {
+        (Address::Tcp { .. }, Some(path)) => Key::load(path).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Asks all daemons at once for their status, each for as long as the configuration allows.
 pub fn probe_all(config: &Config) -> Vec<Probed> {
     let deadline = Instant::now() + config.timeout;
     let key = config.key.as_deref();
     thread::scope(|scope| {
         let ask = |node: &NodeAddress| {
-            let key = match (&node.address, key) {
-                (Address::Tcp { .. }, Some(path)) => Some(Key::load(path)?),
-                _ => None,
-            };
-            status::ask(&node.address, Role::Control, key.as_ref(), deadline)
+            status::ask(&node.address, Role::Control, key_for(node, key)?.as_ref(), deadline)
         };
-        let threads: Vec<_> =
-            config.nodes.iter().map(|node| (node, scope.spawn(move || ask(node)))).collect();
-        let join = |(node, thread): (&NodeAddress, thread::ScopedJoinHandle<'_, _>)| Probed {
-            node: node.clone(),
-            answer: thread.join().unwrap_or(Err(LinkError::Closed)),
-        };
-        threads.into_iter().map(join).collect()
+        let threads: Vec<_> = config.nodes.iter().map(|node| scope.spawn(move || ask(node))).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or(Err(LinkError::Closed));
+        let answers = threads.into_iter().map(join).collect();
+        distinct(&config.nodes, answers).map(|(node, answer)| Probed { node, answer }).collect()
     })
 }
 

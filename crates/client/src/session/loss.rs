@@ -34,6 +34,9 @@ impl Session {
         // The link of a forked child is its parent's.
         if !matches!(error, LinkError::Forked) {
             self.sender.close();
+            if let Some(tell) = self.on_loss.get() {
+                tell(&reason);
+            }
         }
         self.await_landing();
         for event in open.events.into_values() {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use penstock_client::config::{Config, DEVICES_VARIABLE, WORKER_VARIABLE};
-use penstock_client::{Context, Pool, identity};
+use penstock_client::{Context, Pool, identity, notice};
 use penstock_cuda_sys::driver::{
     CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_INITIALIZED, CUdevice, CUresult,
 };
@@ -80,19 +80,19 @@ fn open() -> CuResult<Platform> {
         log::line(text);
         CUDA_ERROR_NO_DEVICE
     };
-    let config = Config::load().map_err(|error| none(format_args!("{error}")))?;
+    let config = Config::load().map_err(|error| {
+        notice::once(format_args!("{error}"));
+        CUDA_ERROR_NO_DEVICE
+    })?;
     if config.nodes.is_empty() {
         return Err(none(format_args!("no nodes are configured; name them in PENSTOCK_NODES")));
     }
-    let key = config.load_key().inspect_err(|error| log::line(format_args!("{error}"))).ok().flatten();
-    let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout);
-    for (_, error) in pool.absent() {
-        log::line(format_args!("left out: {error}"));
-    }
+    let key = config.load_key().inspect_err(|error| notice::once(format_args!("{error}"))).ok().flatten();
+    let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout, notice::print);
     let selected = pool.chosen(&config);
-    if selected.is_empty() && config.devices.is_some() {
-        let all = pool.devices().count();
-        log::line(format_args!("{DEVICES_VARIABLE} selects none of the pool's {all} devices"));
+    let all = pool.devices().count();
+    if selected.is_empty() && config.devices.is_some() && all > 0 {
+        notice::once(format_args!("{DEVICES_VARIABLE} selects none of the pool's {all} devices"));
     }
     let usable = identity::for_cuda(selected);
     let visible = std::env::var(VISIBLE_VARIABLE).ok();

@@ -8,7 +8,7 @@ use penstock_cl_sys::{
     cl_ulong,
 };
 use penstock_client::config::{Config, DEVICES_VARIABLE, Platforms, WORKER_VARIABLE};
-use penstock_client::{Node, Pool};
+use penstock_client::{Node, Pool, notice};
 use penstock_wire::describe;
 
 use super::device::Device;
@@ -77,24 +77,22 @@ fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
     if std::env::var_os(WORKER_VARIABLE).is_some() {
         return None;
     }
-    let config = Config::load().inspect_err(|error| log::line(format_args!("{error}"))).ok()?;
+    let config = Config::load().inspect_err(|error| notice::once(format_args!("{error}"))).ok()?;
     if config.nodes.is_empty() {
+        // No mistake: the driver may be installed on a host whose user has no pool.
         log::line(format_args!("no nodes are configured; name them in PENSTOCK_NODES"));
         return None;
     }
-    let key = config.load_key().inspect_err(|error| log::line(format_args!("{error}"))).ok().flatten();
-    let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout);
-    for (_, error) in pool.absent() {
-        log::line(format_args!("left out: {error}"));
-    }
+    let key = config.load_key().inspect_err(|error| notice::once(format_args!("{error}"))).ok().flatten();
+    let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout, notice::print);
     let devices = pool.chosen(&config);
     let of_node = |node: &Node| devices.iter().filter(|it| it.node() == node.index()).cloned().collect();
     let is_used = |node: &&Arc<Node>| devices.iter().any(|device| device.node() == node.index());
     let nodes: Vec<_> = pool.nodes().iter().filter(is_used).cloned().collect();
     if nodes.is_empty() {
-        if config.devices.is_some() {
-            let all = pool.devices().count();
-            log::line(format_args!("{DEVICES_VARIABLE} selects none of the pool's {all} devices"));
+        let all = pool.devices().count();
+        if config.devices.is_some() && all > 0 {
+            notice::once(format_args!("{DEVICES_VARIABLE} selects none of the pool's {all} devices"));
         }
         return None;
     }

@@ -120,13 +120,11 @@ impl Pooled {
             return Err(refused(format!("no nodes of a pool are configured: name them in {NODES_VARIABLE}")));
         }
         let key = config.load_key().map_err(|error| refused(format!("the pool's key: {error}")))?;
-        let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout);
+        let tell = |text: std::fmt::Arguments<'_>| eprintln!("libwater: {text}");
+        let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout, tell);
         if pool.nodes().is_empty() {
             let reasons: String = pool.absent().iter().map(|(_, error)| format!("\n  {error}")).collect();
             return Err(refused(format!("no node of the pool answers:{reasons}")));
-        }
-        for (_, error) in pool.absent() {
-            eprintln!("libwater: left out of the pool: {error}");
         }
         let mut devices = pool.chosen(&config);
         // CUDA's driver takes no OpenCL C.

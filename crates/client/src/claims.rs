@@ -1,0 +1,52 @@
+//! Which of several addresses of one daemon is used: a daemon that is named twice is one node.
+
+use std::collections::BTreeMap;
+
+use penstock_link::{Address, InstanceId};
+
+/// The daemons that were met, and the address through which each is used.
+#[derive(Debug, Default)]
+pub struct Claims(BTreeMap<InstanceId, Rank>);
+
+/// A Unix socket comes before TCP, then the order of the list decides.
+type Rank = (bool, usize);
+
+impl Claims {
+    /// The daemon `instance` was met at `address`, which has this index in the list. Whether the daemon is used through this
+    /// address, as far as is known by now. A daemon whose instance is not proved is a node of its own.
+    pub fn claim(&mut self, instance: Option<InstanceId>, index: usize, address: &Address) -> bool {
+        let Some(instance) = instance else { return true };
+        let rank = (!matches!(address, Address::Unix(_)), index);
+        let best = self.0.entry(instance).or_insert(rank);
+        *best = rank.min(*best);
+        *best == rank
+    }
+
+    /// Whether the daemon `instance` is still used through the address with this index.
+    pub fn holds(&self, instance: Option<InstanceId>, index: usize) -> bool {
+        instance.and_then(|instance| self.0.get(&instance)).is_none_or(|best| best.1 == index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_daemon_is_used_through_its_best_address() {
+        let address = |text: &str| text.parse::<Address>().unwrap();
+        let (tcp, unix) = (address("tcp:localhost:1"), address("unix:/a"));
+        let (one, other) = (Some([1; 32]), Some([2; 32]));
+        let mut claims = Claims::default();
+        assert!(claims.claim(one, 1, &tcp));
+        // The same daemon, earlier in the list; later; and by a better way.
+        assert!(claims.claim(one, 0, &tcp) && !claims.holds(one, 1));
+        assert!(!claims.claim(one, 2, &tcp));
+        assert!(claims.claim(one, 3, &unix) && !claims.holds(one, 0) && claims.holds(one, 3));
+        assert!(!claims.claim(one, 4, &unix) && !claims.claim(one, 5, &tcp));
+        // Another daemon, and some that did not prove which they are.
+        assert!(claims.claim(other, 6, &tcp) && claims.holds(other, 6));
+        assert!(claims.claim(None, 7, &tcp) && claims.claim(None, 8, &tcp));
+        assert!(claims.holds(None, 7) && claims.holds(None, 8));
+    }
+}

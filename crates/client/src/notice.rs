@@ -1,0 +1,90 @@
+//! Lines for the person in front of a program. A library in a foreign program prints only what that person has to know: which
+//! node is left out or lost, and why a program waits.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use penstock_link::LinkError;
+
+use crate::config::{NODES_MAX, TIMEOUT_VARIABLE};
+
+/// How a face tells a line to the person in front of the program.
+pub type Tell = fn(fmt::Arguments<'_>);
+
+/// Different lines that [`once`] remembers: as many as a pool has nodes. After that it is silent.
+const LINES_MAX: usize = NODES_MAX;
+
+/// A program that waits in line says so after this time, ...
+const LINE_TOLD_AFTER: Duration = Duration::from_secs(1);
+/// ... and again after each of these.
+const LINE_TOLD_AGAIN: Duration = Duration::from_secs(30);
+
+/// Prints a line on standard error.
+pub fn print(text: fmt::Arguments<'_>) {
+    // One write, so that lines of several programs do not mix. There is nobody to tell if standard error is closed.
+    _ = std::io::stderr().write_all(format!("penstock: {text}\n").as_bytes());
+}
+
+/// Prints a line on standard error, once in this process: a program may open its pool again and again.
+pub fn once(text: fmt::Arguments<'_>) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if told.len() < LINES_MAX && told.insert(text.to_string()) {
+        drop(told);
+        print(text);
+    }
+}
+
+/// Why a node is left out, and which setting may be the reason. `patience` is the time that the node had for each answer.
+pub fn why_absent(reason: &LinkError, patience: Duration) -> String {
+    let is_late = match reason {
+        LinkError::HelloTimeout { .. } => true,
+        LinkError::Connect { source, .. } => source.kind() == std::io::ErrorKind::TimedOut,
+        _ => false,
+    };
+    if is_late {
+        return format!("{reason} ({TIMEOUT_VARIABLE} is {})", patience.as_millis());
+    }
+    reason.to_string()
+}
+
+/// Decides when a program that waits in line says so.
+#[derive(Debug, Default)]
+pub(crate) struct LineReport {
+    next: Option<Instant>,
+}
+
+impl LineReport {
+    /// Whether to say it now. To be asked whenever the daemon tells that it lives.
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        let next = *self.next.get_or_insert(now + LINE_TOLD_AFTER);
+        let is_due = now >= next;
+        if is_due {
+            self.next = Some(now + LINE_TOLD_AGAIN);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_late_is_told_with_the_setting() {
+        let late = LinkError::HelloTimeout { peer: "tcp:a:1".into() };
+        let text = why_absent(&late, Duration::from_millis(20));
+        assert_eq!(text, "tcp:a:1 did not finish the hello in time (PENSTOCK_TIMEOUT_MS is 20)");
+        assert_eq!(why_absent(&LinkError::Closed, Duration::ZERO), "the link is closed");
+    }
+
+    #[test]
+    fn who_waits_says_so_after_a_second_and_then_rarely() {
+        let (mut report, start) = (LineReport::default(), Instant::now());
+        let told = (0..100).filter(|second| report.is_due(start + Duration::from_secs(*second)));
+        assert_eq!(told.collect::<Vec<_>>(), [1, 31, 61, 91]);
+    }
+}
