@@ -1,113 +1,301 @@
-//! What all commands have in common: their wait list, what they use, and their event.
+//! What all commands have in common: how they are sent now, or held back and sent later.
 
 use std::sync::Arc;
 
-use penstock_wire::Id;
-use penstock_wire::Status;
+use penstock_coherence::{CommandId, HostShape, Source as Origin, Submit, Sync};
 use penstock_wire::id::kind;
+use penstock_wire::{Call, Id, Status};
 
 use crate::error::Result;
-use crate::event::Event;
-use crate::queue::{Queue, Want};
-use crate::residency::{Claim, Use, Waits};
+use crate::event::{Event, Times};
+use crate::memory::Memory;
+use crate::order::{Held, Planned, Submitted, name_of, order};
+use crate::queue::{Enqueued, Queue, Want};
 use crate::session::{Session, Target};
+use crate::source::{self, Source};
+use crate::transfer;
+use crate::uses::Use;
 
 /// A command about to be sent.
 pub(crate) struct Issue {
     /// The wait list, as the queue's worker knows it.
     pub(crate) waits: Vec<Id<kind::Event>>,
-    /// The command's event, if it has one.
-    pub(crate) event: Option<Event>,
+    /// The event's name on the wire; none if the command has no event.
+    pub(crate) event: Id<kind::Event>,
 }
 
-impl Issue {
-    /// The event's name on the wire.
-    pub(crate) fn event_id(&self) -> Id<kind::Event> {
-        self.event.as_ref().map_or(Id::NONE, |event| event.0.id)
+/// What a command needs to be sent, without what is particular to its kind.
+pub(crate) struct Spec<'a> {
+    pub(crate) uses: &'a [Use<'a>],
+    pub(crate) waits: &'a [Event],
+    pub(crate) want: Want,
+    pub(crate) sync: Option<Sync>,
+    /// The program's memory that the command reads when it is sent.
+    pub(crate) reads_host: Option<HostShape>,
+    /// The program's memory that it writes until it has ended.
+    pub(crate) writes_host: Option<HostShape>,
+    /// A client event that is set when the client has done what it does itself behind the command.
+    pub(crate) gate: Option<&'a Event>,
+    pub(crate) target: Option<Box<dyn Target>>,
+}
+
+impl<'a> Spec<'a> {
+    pub(crate) fn new(uses: &'a [Use<'a>], waits: &'a [Event], want: Want) -> Self {
+        Self { uses, waits, want, sync: None, reads_host: None, writes_host: None, gate: None, target: None }
     }
+}
+
+/// Sends what is particular to a command.
+pub(crate) type Later = Box<dyn FnOnce(&Session, &Issue) -> Result<()> + Send>;
+
+/// What becomes of a command now.
+enum Decided {
+    Send(Planned),
+    Held(Event),
 }
 
 impl Queue {
-    /// Sends a command, behind the blocking writes of other queues: makes what it uses current, translates its wait list, makes its event,
-    /// calls `send`.
-    pub(crate) fn command(
-        &self,
-        uses: &[Use<'_>],
-        waits: &[Event],
-        want: Want,
-        target: Option<Box<dyn Target>>,
-        send: impl FnOnce(&Session, &Issue) -> Result<()>,
-    ) -> Result<Option<Event>> {
-        let mut unsettled = self.unsettled();
-        if unsettled.is_empty() {
-            return self.command_alone(uses, waits, want, target, send);
-        }
-        // That one of them has failed is no failure of this one.
-        let is_lost = |event: &Event| event.id_for(self.session()).is_err();
-        unsettled.retain(|event| !is_lost(event));
-        self.command_alone(uses, &[waits, &unsettled].concat(), want, target, send)
+    /// Sends a command that is one call with the bytes of `source`, or holds it back.
+    pub(crate) fn issue<C: Call>(
+        self: &Arc<Self>,
+        spec: Spec<'_>,
+        source: &dyn Source,
+        build: impl Fn(Id<kind::Event>) -> C + Copy + Send + 'static,
+    ) -> Enqueued {
+        let now = |session: &Session, issue: &Issue| {
+            source::send(session, &build(issue.event), &issue.waits, source)
+        };
+        let later = || -> Later {
+            let kept = source.keep();
+            Box::new(move |session, issue| source::send(session, &build(issue.event), &issue.waits, &*kept))
+        };
+        self.command(spec, now, later)
     }
 
-    /// As [`Queue::command`], for one that waits for its own queue and its list alone.
-    pub(crate) fn command_alone(
-        &self,
-        uses: &[Use<'_>],
-        waits: &[Event],
-        want: Want,
-        target: Option<Box<dyn Target>>,
-        send: impl FnOnce(&Session, &Issue) -> Result<()>,
-    ) -> Result<Option<Event>> {
-        let session = self.session();
-        let mut ids = Vec::new();
-        for event in waits {
-            match event.id_for(session) {
-                Ok(Some(id)) => ids.push(id),
-                Ok(None) => {}
-                // "... the execution status of the command is CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST."
-                Err(_) => return Ok(Some(Event::ended(Status::WAIT_LIST_FAILED))),
-            }
+    /// Sends a command, or holds it back. `now` sends what is particular to it. `later` makes what sends the same later,
+    /// with the program's memory as it is then.
+    pub(crate) fn command(
+        self: &Arc<Self>,
+        mut spec: Spec<'_>,
+        now: impl FnOnce(&Session, &Issue) -> Result<()>,
+        later: impl FnOnce() -> Later,
+    ) -> Enqueued {
+        let has_failed = |event: &Event| event.known_status().is_some_and(Status::is_error);
+        if spec.waits.iter().any(has_failed) {
+            // "... the execution status of the command is CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST."
+            return Ok(Some(Event::ended(Status::WAIT_LIST_FAILED)));
         }
-        let spans = !self.context().is_single();
-        let mut claim = spans.then(|| Claim::new(uses));
-        if let Some(claim) = &mut claim {
-            let mut waits = Waits::default();
-            claim.acquire(self.place(), &mut waits)?;
-            ids.extend(wire_waits(&waits.ends, session));
-            for event in &waits.arrivals {
-                match event.id_for(session) {
-                    Ok(id) => ids.extend(id),
-                    Err(_) => return Ok(Some(Event::ended(Status::WAIT_LIST_FAILED))),
+        for it in spec.uses {
+            it.memory.create_in(self.place())?;
+        }
+        // Held until the command is sent or held back, so that no other thread's command comes between.
+        let mut issued = self.progress().issue();
+        let id = crate::next_id();
+        let planned = match self.decide(&mut spec, id, later)? {
+            Decided::Held(event) => {
+                if spec.want != Want::Event {
+                    self.report(&event);
                 }
+                return Ok(Some(event));
+            }
+            Decided::Send(planned) => planned,
+        };
+        let is_tracked = planned.is_tracked;
+        let event = self.wants_event(&spec, &planned).then(|| Event::of_command(self.session(), id, true));
+        if let Some(event) = event.as_ref().filter(|_| is_tracked) {
+            order().track(event);
+        }
+        let objects = spec.uses.iter().map(|it| it.memory);
+        let target = spec.target.take();
+        let sent = self.transmit(&mut issued, (event.as_ref(), spec.waits, target), objects, planned, now);
+        if spec.want == Want::Settled {
+            self.progress().settle(*issued);
+        }
+        drop(issued);
+        let failed = match &sent {
+            Ok(status) => status.is_error().then_some(*status),
+            Err(error) => Some(error.status()),
+        };
+        if let Some(status) = failed {
+            if let Some(event) = &event {
+                event.end(status, Times::default());
+            }
+            sent?;
+            return Ok(Some(event.unwrap_or_else(|| Event::ended(status))));
+        }
+        if is_tracked {
+            order().sent(CommandId(id.get()));
+        }
+        if event.is_some() {
+            self.session().poll_now_and_then();
+        }
+        Ok(event)
+    }
+
+    fn wants_event(&self, spec: &Spec<'_>, planned: &Planned) -> bool {
+        let concerns_others = || self.concerns_others() || !planned.behind.is_empty();
+        spec.want == Want::Event
+            || (spec.want == Want::Settled && concerns_others())
+            || spec.target.is_some()
+            || spec.gate.is_some()
+            || planned.is_tracked
+    }
+
+    /// Asks the machine what becomes of a command. The queue is locked.
+    fn decide(
+        self: &Arc<Self>,
+        spec: &mut Spec<'_>,
+        id: Id<kind::Event>,
+        later: impl FnOnce() -> Later,
+    ) -> Result<Decided> {
+        let context = self.context();
+        let is_plain = spec.gate.is_none() && spec.writes_host.is_none() && context.is_single();
+        if is_plain && order().is_quiet() {
+            return Ok(Decided::Send(Planned::default()));
+        }
+        context.tell_losses();
+        let open = spec.waits.iter().filter(|event| event.known_status().is_none());
+        let waits: Vec<CommandId> = open.map(name_of).collect();
+        let uses = spec.uses.iter().filter_map(Use::of_allocation);
+        let uses: Vec<_> = uses.collect();
+        let command = Submit {
+            id: CommandId(id.get()),
+            queue: self.name(),
+            in_order: self.is_in_order(),
+            context: context.name(),
+            place: self.place(),
+            waits: &waits,
+            sync: spec.sync,
+            uses: &uses,
+            reads_host: spec.reads_host,
+            writes_host: spec.writes_host,
+            gate: spec.gate.map(name_of),
+        };
+        let mut event = None;
+        let hold = || {
+            let held = Event::of_command(self.session(), id, false);
+            event = Some(held.clone());
+            let kept = Kept {
+                queue: self.clone(),
+                event: held.clone(),
+                waits: spec.waits.to_vec(),
+                objects: spec.uses.iter().map(|it| it.memory.clone()).collect(),
+                target: spec.target.take(),
+                send: later(),
+            };
+            (Box::new(kept) as Box<dyn Held>, held)
+        };
+        let submitted = order().submit(&command, &|fetch| transfer::events(context, fetch), hold)?;
+        Ok(match (submitted, event) {
+            (Submitted::Held, Some(event)) => Decided::Held(event),
+            (Submitted::Held, None) => Decided::Held(Event::ended(Status::INVALID_VALUE)),
+            (Submitted::Send(planned), _) => Decided::Send(planned),
+        })
+    }
+
+    /// Sends a command with its transfers. The status is an error if it was not sent because what it waits for has failed.
+    fn transmit<'m>(
+        &self,
+        issued: &mut u64,
+        (event, waits, target): (Option<&Event>, &[Event], Option<Box<dyn Target>>),
+        objects: impl Iterator<Item = &'m Arc<Memory>> + Clone,
+        planned: Planned,
+        send: impl FnOnce(&Session, &Issue) -> Result<()>,
+    ) -> Result<Status> {
+        let session = self.session();
+        let started = self.start_transfers(objects, &planned);
+        let mut ids = Vec::new();
+        for event in waits.iter().chain(&planned.waits) {
+            match event.id_for(session) {
+                Ok(id) => ids.extend(id),
+                // Also for a transfer that could not be started.
+                Err(_) => return started.map(|()| Status::WAIT_LIST_FAILED),
             }
         }
+        started?;
+        ids.extend(wire_waits(&planned.ends, session));
         // Segments of one object have the same transfers.
         ids.sort_unstable_by_key(|id| id.get());
         ids.dedup();
-        let concerns_others = want == Want::Settled && self.concerns_others();
-        let wanted =
-            want == Want::Event || concerns_others || target.is_some() || (spans && !uses.is_empty());
-        let mut issued = self.progress().issue();
         *issued += 1;
-        let serial = *issued;
-        let event = wanted.then(|| {
-            let mark = (!self.order().is_none()).then(|| self.progress().mark(serial));
-            Event::of_command(session, mark)
-        });
-        match (&event, target) {
-            (Some(event), Some(target)) => session.expect_read(event, target)?,
-            (Some(event), None) => session.expect(event)?,
-            (None, _) => {}
+        if let Some(event) = event {
+            event.set_behind(planned.behind);
+            if self.is_in_order() {
+                event.set_mark(self.progress().mark(*issued));
+            }
+            match target {
+                Some(target) => session.expect_read(event, target)?,
+                None => session.expect(event)?,
+            }
         }
-        let issue = Issue { waits: ids, event };
+        let issue = Issue { waits: ids, event: event.map_or(Id::NONE, |event| event.0.id) };
         send(session, &issue)?;
+        Ok(Status::OK)
+    }
+
+    fn start_transfers<'m>(
+        &self,
+        objects: impl Iterator<Item = &'m Arc<Memory>> + Clone,
+        planned: &Planned,
+    ) -> Result<()> {
+        let mut started = Ok(());
+        for transfer in &planned.transfers {
+            if transfer.fetch.source != Origin::Initial {
+                order().follow(&transfer.departure);
+                order().follow(&transfer.arrival);
+            }
+            let mut roots = objects.clone().map(|memory| memory.root());
+            let root = roots.find(|root| root.allocation() == Some(transfer.fetch.allocation));
+            if started.is_ok()
+                && let Some(root) = root
+            {
+                started = transfer::start(root, transfer);
+            }
+            if let Err(error) = &started {
+                for event in [&transfer.departure, &transfer.arrival] {
+                    event.end(error.status(), Times::default());
+                }
+            }
+        }
+        started
+    }
+}
+
+/// A command that is held back.
+struct Kept {
+    queue: Arc<Queue>,
+    event: Event,
+    waits: Vec<Event>,
+    objects: Vec<Arc<Memory>>,
+    target: Option<Box<dyn Target>>,
+    send: Later,
+}
+
+impl Held for Kept {
+    fn session(&self) -> &Arc<Session> {
+        self.queue.session()
+    }
+
+    fn transfer_events(&self, fetch: &penstock_coherence::Fetch) -> (Event, Event) {
+        transfer::events(self.queue.context(), fetch)
+    }
+
+    fn send(self: Box<Self>, planned: Planned) {
+        let Self { queue, event, waits, objects, target, send } = *self;
+        let mut issued = queue.progress().issue();
+        let sent = queue.transmit(&mut issued, (Some(&event), &waits, target), objects.iter(), planned, send);
         drop(issued);
-        if issue.event.is_some() {
-            session.poll_now_and_then();
+        event.mark_sent();
+        match sent {
+            Ok(Status::OK) => {}
+            Ok(status) => _ = event.end(status, Times::default()),
+            Err(error) => _ = event.end(error.status(), Times::default()),
         }
-        if let Some((claim, event)) = claim.zip(issue.event.as_ref()) {
-            claim.record(self.place(), self.order(), event);
-        }
-        Ok(issue.event)
+    }
+
+    fn fail(self: Box<Self>, status: Status) {
+        self.event.end(status, Times::default());
+        self.event.mark_sent();
     }
 }
 
@@ -118,4 +306,10 @@ pub(crate) fn wire_waits(events: &[Event], session: &Arc<Session>) -> Vec<Id<kin
     ids.sort_unstable_by_key(|id| id.get());
     ids.dedup();
     ids
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept").field("event", &self.event).finish_non_exhaustive()
+    }
 }

@@ -1,24 +1,36 @@
 //! Devices that share memory objects, over any nodes and platforms.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use penstock_coherence::{ContextId, NodeId};
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, U32, U64, frame};
 
 use crate::error::Result;
 use crate::event::Event;
+use crate::order::order;
 use crate::pool::Device;
 use crate::session::Session;
-use crate::unsettled::Unsettled;
 
 /// A set of devices that share memory objects, programs and events.
 pub struct Context {
     places: Vec<Place>,
     /// Collective launches of heaps that may still run: one after the other, because each must have its devices to itself.
     collective: Mutex<Vec<(Id<kind::Queue>, Event)>>,
-    unsettled: Unsettled,
+    name: ContextId,
+    /// The queues that were made in it.
+    queues: Mutex<Vec<Weak<dyn Sibling>>>,
+    /// Their number, so that it is known without the lock.
+    queue_count: AtomicUsize,
+}
+
+/// A queue, as another queue of the context sees it.
+pub(crate) trait Sibling: Send + Sync {
+    /// Has commands of other queues wait for the blocking writes of this one that have returned and not ended.
+    fn settle_all(self: Arc<Self>);
 }
 
 /// A platform of a node, with those of the context's devices that belong to it: one context of a driver. Memory is shared
@@ -61,12 +73,51 @@ impl Context {
         {
             peers.link(&sessions);
         }
-        Ok(Arc::new(Self { places, collective: Mutex::default(), unsettled: Unsettled::default() }))
+        Ok(Arc::new(Self {
+            places,
+            collective: Mutex::default(),
+            name: ContextId(crate::next_id::<kind::Context>().get()),
+            queues: Mutex::default(),
+            queue_count: AtomicUsize::new(0),
+        }))
     }
 
-    /// Blocking writes that their queues have not come to.
-    pub(crate) fn unsettled(&self) -> &Unsettled {
-        &self.unsettled
+    /// Its name in the state machine.
+    pub(crate) fn name(&self) -> ContextId {
+        self.name
+    }
+
+    /// Tells the state machine which nodes are lost.
+    pub(crate) fn tell_losses(&self) {
+        if !self.is_single() {
+            for place in self.places.iter().filter(|place| place.session.is_lost()) {
+                order().lose(NodeId(place.session.number()));
+            }
+        }
+    }
+
+    /// A queue was made. The queues before it are told, because its commands follow what the program takes for done.
+    pub(crate) fn join(&self, queue: Weak<dyn Sibling>) {
+        let before: Vec<_> = {
+            let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+            queues.retain(|queue| queue.strong_count() > 0);
+            queues.push(queue);
+            self.queue_count.store(queues.len(), Ordering::Release);
+            queues.iter().rev().skip(1).filter_map(Weak::upgrade).collect()
+        };
+        before.into_iter().for_each(Sibling::settle_all);
+    }
+
+    /// A queue is gone.
+    pub(crate) fn leave(&self) {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|queue| queue.strong_count() > 0);
+        self.queue_count.store(queues.len(), Ordering::Release);
+    }
+
+    /// Whether it has more than one queue.
+    pub(crate) fn has_several_queues(&self) -> bool {
+        self.queue_count.load(Ordering::Acquire) > 1
     }
 
     /// Its places.

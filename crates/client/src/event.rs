@@ -1,7 +1,7 @@
 //! The completion of one command.
 
 use std::fmt;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 pub use penstock_wire::Times;
@@ -13,6 +13,9 @@ use crate::error::Result;
 use crate::progress;
 use crate::session::Session;
 use crate::session::failure::Failure;
+
+/// What is run, in the thread that ends an event, before anybody else hears of the end.
+type Hook = Box<dyn FnOnce(Status) + Send>;
 
 /// Status of an event that has not ended: `CL_SUBMITTED`. (Workers hand commands to devices at once, and do not tell when.)
 pub(crate) const SUBMITTED: i32 = 2;
@@ -28,6 +31,8 @@ pub(crate) struct Progress {
     /// first, and its end would tell nothing of this one.
     issued: Mutex<u64>,
     reached: AtomicU64,
+    /// The last blocking write that has returned: the program takes everything up to it for ended.
+    settled: AtomicU64,
 }
 
 /// A command's place in its queue, where its end tells the end of all before it: workers tell ends in the order of the commands.
@@ -50,7 +55,22 @@ impl Progress {
 
     /// Whether all commands so far have ended.
     pub(crate) fn is_idle(&self) -> bool {
-        self.reached.load(Ordering::Acquire) >= *self.issue()
+        self.is_idle_at(*self.issue())
+    }
+
+    /// Whether all commands up to this one have ended.
+    pub(crate) fn is_idle_at(&self, issued: u64) -> bool {
+        self.reached.load(Ordering::Acquire) >= issued
+    }
+
+    /// A blocking write has returned, with this number or a later one.
+    pub(crate) fn settle(&self, serial: u64) {
+        self.settled.fetch_max(serial, Ordering::AcqRel);
+    }
+
+    /// Whether a blocking write has returned that has not ended, as far as is known.
+    pub(crate) fn has_unsettled(&self) -> bool {
+        self.settled.load(Ordering::Acquire) > self.reached.load(Ordering::Acquire)
     }
 
     pub(crate) fn mark(self: &Arc<Self>, serial: u64) -> Mark {
@@ -67,8 +87,12 @@ pub(crate) struct Inner {
     /// [`SUBMITTED`] or the final status.
     status: AtomicI32,
     times: OnceLock<Times>,
-    /// What the end tells of the command's queue.
-    mark: Option<Mark>,
+    /// What the end tells of the command's queue. Set before the command is sent.
+    mark: OnceLock<Mark>,
+    /// Whether the command was sent, or never will be. What waits for the event receives only after that.
+    is_sent: AtomicBool,
+    /// Commands that have still to write the program's memory, and happen before this one: its end is told after theirs.
+    behind: OnceLock<Box<[Event]>>,
     telling: Mutex<()>,
     shared: Mutex<Shared>,
 }
@@ -76,6 +100,7 @@ pub(crate) struct Inner {
 #[derive(Default)]
 struct Shared {
     callbacks: Vec<Callback>,
+    hooks: Vec<Hook>,
     /// Where a failure is noted, because the program does not hold the event.
     report: Option<Arc<Failure>>,
     /// Sessions that expect this event although another one, or the client, ends it.
@@ -90,50 +115,101 @@ struct Told {
 }
 
 impl Event {
-    /// The event of a command that `session` runs.
-    pub(crate) fn of_command(session: &Arc<Session>, mark: Option<Mark>) -> Self {
-        Self::new(Some(session.clone()), SUBMITTED, mark)
+    /// The event of a command that `session` runs. `is_sent` is false for a command that is held back.
+    pub(crate) fn of_command(session: &Arc<Session>, id: Id<kind::Event>, is_sent: bool) -> Self {
+        Self::new(Some(session.clone()), id, SUBMITTED, is_sent)
     }
 
-    /// A user event: it ends by [`Event::set_status`].
-    pub fn user() -> Self {
-        Self::new(None, SUBMITTED, None)
+    /// An event that the client itself ends, by [`Event::set_status`].
+    pub(crate) fn of_client(id: Id<kind::Event>) -> Self {
+        Self::new(None, id, SUBMITTED, true)
     }
 
     /// An event that has ended already.
     pub fn ended(status: Status) -> Self {
-        Self::new(None, status.0.min(0), None)
+        Self::new(None, crate::next_id(), status.0.min(0), true)
     }
 
-    fn new(session: Option<Arc<Session>>, status: i32, mark: Option<Mark>) -> Self {
+    fn new(session: Option<Arc<Session>>, id: Id<kind::Event>, status: i32, is_sent: bool) -> Self {
         Self(Arc::new(Inner {
-            id: crate::next_id(),
+            id,
             session,
             status: AtomicI32::new(status),
             times: OnceLock::new(),
-            mark,
+            mark: OnceLock::new(),
+            is_sent: AtomicBool::new(is_sent),
+            behind: OnceLock::new(),
             telling: Mutex::new(()),
             shared: Mutex::default(),
         }))
     }
 
-    /// Whether this is the same event.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+    /// Sets the command's place in its queue.
+    pub(crate) fn set_mark(&self, mark: Mark) {
+        _ = self.0.mark.set(mark);
     }
 
-    /// `None` while it has not ended, without asking anybody.
-    pub fn known_status(&self) -> Option<Status> {
+    /// Sets the commands after whose ends this one is told.
+    pub(crate) fn set_behind(&self, behind: Vec<Self>) {
+        if !behind.is_empty() {
+            _ = self.0.behind.set(behind.into());
+        }
+    }
+
+    /// Whether the client itself ends it.
+    pub(crate) fn is_of_client(&self) -> bool {
+        self.0.session.is_none()
+    }
+
+    fn behind(&self) -> &[Self] {
+        self.0.behind.get().map(|behind| &**behind).unwrap_or_default()
+    }
+
+    /// Whether commands that write the program's memory happen before this one, and had not ended when it was sent.
+    pub(crate) fn is_behind_others(&self) -> bool {
+        !self.behind().is_empty()
+    }
+
+    /// The command was sent. The caller wakes those who wait: [`progress::user_event_ended`].
+    pub(crate) fn mark_sent(&self) {
+        self.0.is_sent.store(true, Ordering::Release);
+    }
+
+    /// Waits until the command was sent or has failed.
+    pub(crate) fn wait_until_sent(&self) {
+        if !self.is_sent() {
+            progress::wait_for_user_event(&|| self.is_sent());
+        }
+    }
+
+    fn is_sent(&self) -> bool {
+        self.0.is_sent.load(Ordering::Acquire) || self.raw_status().is_some()
+    }
+
+    /// `None` while its worker, or the client, has not told its end.
+    fn raw_status(&self) -> Option<Status> {
         let status = self.0.status.load(Ordering::Acquire);
         (status <= 0).then_some(Status(status))
     }
 
-    /// `None` while it has not ended, as far as the link has brought.
+    /// `None` while it has not ended, as far as is known without asking anybody.
+    pub fn known_status(&self) -> Option<Status> {
+        let has_ended = |event: &Self| event.raw_status().is_some();
+        self.raw_status().filter(|_| self.behind().iter().all(has_ended))
+    }
+
+    /// `None` while it has not ended, as far as the link has brought. Waits for a command that the program takes for
+    /// ended, because a later blocking write of its queue has returned.
     pub fn poll(&self) -> Option<Status> {
-        if self.known_status().is_none()
-            && let Some(session) = &self.0.session
-        {
-            session.poll();
+        if self.known_status().is_none() {
+            let mark = self.0.mark.get();
+            if mark.is_some_and(|mark| mark.progress.settled.load(Ordering::Acquire) >= mark.serial) {
+                return Some(self.wait());
+            }
+            let open = [self].into_iter().chain(self.behind()).filter(|event| event.raw_status().is_none());
+            for session in open.filter_map(|event| event.0.session.as_ref()) {
+                session.poll();
+            }
         }
         self.known_status()
     }
@@ -143,18 +219,54 @@ impl Event {
         if let Some(status) = self.known_status() {
             return status;
         }
-        match &self.0.session {
-            Some(session) => session.wait(&|| self.known_status().is_some()),
-            None => progress::wait_for_user_event(&|| self.known_status().is_some()),
+        self.wait_until_sent();
+        self.wait_raw();
+        for event in self.behind() {
+            event.wait_raw();
         }
-        self.known_status().unwrap_or(Status::NODE_LOST)
+        self.raw_status().unwrap_or(Status::NODE_LOST)
+    }
+
+    fn wait_raw(&self) {
+        match &self.0.session {
+            Some(session) => session.wait(&|| self.raw_status().is_some()),
+            None => progress::wait_for_user_event(&|| self.raw_status().is_some()),
+        }
+    }
+
+    /// Goes on receiving until it has ended, although nobody waits for it.
+    pub(crate) fn keep_receiving(&self) {
+        if let Some(session) = &self.0.session {
+            let mut shared = self.0.shared();
+            if self.raw_status().is_none() {
+                session.add_interest();
+                let session = session.clone();
+                shared.hooks.push(Box::new(move |_| session.drop_interest()));
+            }
+        }
+    }
+
+    /// Calls `hook` with the final status, in the thread that ends the event and before anybody else hears of the end;
+    /// at once, if it has ended. It must neither block nor wait.
+    pub(crate) fn when_ended(&self, hook: impl FnOnce(Status) + Send + 'static) {
+        let mut shared = self.0.shared();
+        match self.raw_status() {
+            None => shared.hooks.push(Box::new(hook)),
+            Some(status) => {
+                drop(shared);
+                hook(status);
+            }
+        }
     }
 
     /// Calls `callback` with the final status, in the client's callback thread, never in the caller's.
     pub fn on_complete(&self, callback: impl FnOnce(Status) + Send + 'static) {
         let mut shared = self.0.shared();
-        match self.known_status() {
-            Some(status) => progress::call_back(Box::new(move || callback(status))),
+        match self.raw_status() {
+            Some(status) => {
+                drop(shared);
+                self.call_back(Box::new(callback), status);
+            }
             None => {
                 shared.callbacks.push(Box::new(callback));
                 if let Some(session) = &self.0.session {
@@ -164,10 +276,22 @@ impl Event {
         }
     }
 
+    /// Calls `callback` as soon as those have ended that this one is told after.
+    fn call_back(&self, callback: Callback, status: Status) {
+        match self.behind().iter().find(|event| event.raw_status().is_none()) {
+            None => progress::call_back(Box::new(move || callback(status))),
+            Some(open) => {
+                open.keep_receiving();
+                let event = self.clone();
+                open.when_ended(move |_| event.call_back(callback, status));
+            }
+        }
+    }
+
     /// Has a failure noted, now or at the end: the program does not hold the event.
     pub(crate) fn report_to(&self, failure: &Arc<Failure>) {
         let mut shared = self.0.shared();
-        match self.known_status() {
+        match self.raw_status() {
             Some(status) => failure.note(status),
             None => shared.report = Some(failure.clone()),
         }
@@ -178,8 +302,8 @@ impl Event {
         self.0.times.get().copied().unwrap_or_default()
     }
 
-    /// Ends a user event. `false` if it had ended already.
-    pub fn set_status(&self, status: Status) -> bool {
+    /// Ends an event of the client. `false` if it had ended already.
+    pub(crate) fn set_status(&self, status: Status) -> bool {
         let ended = self.end(status, Times::default());
         progress::user_event_ended();
         ended
@@ -188,7 +312,7 @@ impl Event {
     /// Marks the end, tells who waits. `false` if it had ended already.
     pub(crate) fn end(&self, status: Status, times: Times) -> bool {
         let mut shared = self.0.shared();
-        if self.known_status().is_some() {
+        if self.raw_status().is_some() {
             return false;
         }
         // The times are there before anybody can see that the event has ended, and so is a failure that another call tells.
@@ -197,16 +321,20 @@ impl Event {
             report.note(status);
         }
         self.0.status.store(status.0.min(0), Ordering::Release);
-        // A command that was refused ends at once, whatever goes on before it in its queue.
-        if let Some(mark) = self.0.mark.as_ref().filter(|_| !status.is_error()) {
+        // A command that was never sent, or whose node is lost, tells nothing of those before it in its queue.
+        if let Some(mark) = self.0.mark.get().filter(|_| !status.is_error()) {
             mark.progress.reach(mark.serial);
         }
         let callbacks = std::mem::take(&mut shared.callbacks);
+        let hooks = std::mem::take(&mut shared.hooks);
         // A lost worker tells its peers nothing, so the client does.
         let lost = status == Status::NODE_LOST;
         let told = shared.told.iter().filter(|told| told.by_client || lost);
         let told: Vec<_> = told.map(|told| told.session.clone()).collect();
         drop(shared);
+        for hook in hooks {
+            hook(status);
+        }
         for session in told.iter().filter_map(Weak::upgrade) {
             self.resolve(&session, status);
         }
@@ -214,7 +342,7 @@ impl Event {
             if let Some(session) = &self.0.session {
                 session.drop_interest();
             }
-            progress::call_back(Box::new(move || callback(status)));
+            self.call_back(callback, status);
         }
         true
     }
@@ -222,7 +350,7 @@ impl Event {
     /// Makes the event known to `session`, so that a command there can wait for it. `None` if it has ended well already;
     /// an error if it failed.
     pub(crate) fn id_for(&self, session: &Arc<Session>) -> Result<Option<Id<kind::Event>>, WaitFailed> {
-        match self.known_status() {
+        match self.raw_status() {
             Some(status) if status.is_error() => return Err(WaitFailed),
             Some(_) => return Ok(None),
             None => {}
@@ -239,7 +367,7 @@ impl Event {
         // Held while the announcement is sent, so that no other thread's command overtakes it. Not the lock of `shared`:
         // a session that turns out to be lost here ends its events, maybe this one.
         let _telling = self.0.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.known_status().is_some() {
+        if self.raw_status().is_some() {
             return false;
         }
         if self.0.shared().told.iter().any(|told| told.node == session.node()) {
@@ -254,10 +382,10 @@ impl Event {
             node: session.node(),
             by_client: !by_peer,
         });
-        if by_peer && self.known_status() != Some(Status::NODE_LOST) {
+        if by_peer && self.raw_status() != Some(Status::NODE_LOST) {
             return true;
         }
-        if let Some(status) = self.known_status() {
+        if let Some(status) = self.raw_status() {
             drop(shared);
             self.resolve(session, status);
         } else if let Some(home) = &self.0.session {
@@ -318,7 +446,7 @@ impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event")
             .field("id", &self.0.id)
-            .field("status", &self.known_status())
+            .field("status", &self.raw_status())
             .finish_non_exhaustive()
     }
 }
@@ -331,7 +459,11 @@ mod tests {
     fn a_refused_command_tells_nothing_of_those_before_it() {
         let progress: Arc<Progress> = Arc::default();
         *progress.issue() = 2;
-        let event = |serial| Event::new(None, SUBMITTED, Some(progress.mark(serial)));
+        let event = |serial| {
+            let event = Event::of_client(crate::next_id());
+            event.set_mark(progress.mark(serial));
+            event
+        };
         event(2).end(Status::INVALID_VALUE, Times::default());
         assert!(!progress.is_idle());
         event(2).end(Status::OK, Times::default());

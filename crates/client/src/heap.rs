@@ -16,6 +16,7 @@ use penstock_wire::id::kind;
 use penstock_wire::limits::{HEAP_BYTES_MAX, HEAP_PES_MAX, HEAP_REASON_BYTES_MAX, HEAP_TIMEOUT_MS_MAX};
 use penstock_wire::{Id, Status, U32, U64, frame};
 
+use crate::command::Spec;
 use crate::config;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -23,8 +24,9 @@ use crate::event::Event;
 use crate::pool::Device;
 use crate::queue::{Enqueued, Queue, Range, Want};
 use crate::session::{Session, Target};
+use crate::source::{NOTHING, Source};
 
-pub use launch::{HeapLaunch, Space};
+pub use launch::HeapLaunch;
 /// The text of `ggas.h`.
 pub use penstock_ggas::HEADER;
 
@@ -312,17 +314,23 @@ impl Heap {
     ///
     /// # Errors
     /// When the device is none of the heap's, the range is beyond its part, or the node is lost.
-    pub fn write(&self, queue: &Queue, offset: u64, bytes: &[u8], waits: &[Event], want: Want) -> Enqueued {
-        let pe = self.pe_for(queue)?;
-        self.check_range(Range { offset, size: bytes.len() as u64 })?;
-        queue.command(&[], waits, want, None, |session, issue| {
-            let call = to_worker::WriteBuffer {
-                queue: queue.id(),
-                mem: pe.part,
-                event: issue.event_id(),
-                offset: U64::new(offset),
-            };
-            session.send(&call, &issue.waits, bytes)
+    pub fn write(
+        &self,
+        queue: &Arc<Queue>,
+        offset: u64,
+        source: &dyn Source,
+        waits: &[Event],
+        want: Want,
+    ) -> Enqueued {
+        let mem = self.pe_for(queue)?.part;
+        self.check_range(Range { offset, size: source.bytes() })?;
+        let spec = Spec { reads_host: source.shape(), ..Spec::new(&[], waits, want) };
+        let queue_id = queue.id();
+        queue.issue(spec, source, move |event| to_worker::WriteBuffer {
+            queue: queue_id,
+            mem,
+            event,
+            offset: U64::new(offset),
         })
     }
 
@@ -330,18 +338,24 @@ impl Heap {
     ///
     /// # Errors
     /// As [`Heap::write`].
-    pub fn read(&self, queue: &Queue, range: Range, target: Box<dyn Target>, waits: &[Event]) -> Enqueued {
-        let pe = self.pe_for(queue)?;
+    pub fn read(
+        &self,
+        queue: &Arc<Queue>,
+        range: Range,
+        target: Box<dyn Target>,
+        waits: &[Event],
+    ) -> Enqueued {
+        let mem = self.pe_for(queue)?.part;
         self.check_range(range)?;
-        queue.command(&[], waits, Want::Event, Some(target), |session, issue| {
-            let call = to_worker::ReadBuffer {
-                queue: queue.id(),
-                mem: pe.part,
-                event: issue.event_id(),
-                offset: U64::new(range.offset),
-                size: U64::new(range.size),
-            };
-            session.send(&call, &issue.waits, &[])
+        let spec =
+            Spec { writes_host: target.shape(), target: Some(target), ..Spec::new(&[], waits, Want::Event) };
+        let queue_id = queue.id();
+        queue.issue(spec, &NOTHING, move |event| to_worker::ReadBuffer {
+            queue: queue_id,
+            mem,
+            event,
+            offset: U64::new(range.offset),
+            size: U64::new(range.size),
         })
     }
 

@@ -5,35 +5,36 @@ use std::sync::Arc;
 use penstock_wire::U64;
 use penstock_wire::calls::to_worker;
 
+use crate::command::Spec;
 use crate::event::Event;
 use crate::memory::{Memory, MemoryKind};
 use crate::queue::{Access, Enqueued, Queue, Range, Want};
-use crate::residency::Use;
 use crate::session::Target;
+use crate::source::{Given, NOTHING, Source};
+use crate::uses::Use;
 
 impl Queue {
-    /// Writes a region of an image; `pieces` are its rows in order, `bytes` long together.
+    /// Writes a region of an image; `source` has its rows and slices.
     ///
     /// # Errors
     /// When the node is lost.
     pub fn write_image(
-        &self,
+        self: &Arc<Self>,
         memory: &Arc<Memory>,
         (origin, region): ([u64; 3], [u64; 3]),
-        bytes: u64,
-        pieces: &mut dyn Iterator<Item = &[u8]>,
+        source: &dyn Source,
         waits: &[Event],
         want: Want,
     ) -> Enqueued {
-        self.command(&[Use::all(memory, overwrites(memory, bytes))], waits, want, None, |session, issue| {
-            let call = to_worker::WriteImage {
-                queue: self.id(),
-                mem: memory.id_at(self.place()),
-                event: issue.event_id(),
-                origin: origin.map(U64::new),
-                region: region.map(U64::new),
-            };
-            session.send_pieces(&call, &issue.waits, bytes, pieces)
+        let uses = [Use::all(memory, overwrites(memory, source.bytes()))];
+        let spec = Spec { reads_host: source.shape(), ..Spec::new(&uses, waits, want) };
+        let (queue, mem) = (self.id(), memory.id_at(self.place()));
+        self.issue(spec, source, move |event| to_worker::WriteImage {
+            queue,
+            mem,
+            event,
+            origin: origin.map(U64::new),
+            region: region.map(U64::new),
         })
     }
 
@@ -42,21 +43,25 @@ impl Queue {
     /// # Errors
     /// When the node is lost.
     pub fn read_image(
-        &self,
+        self: &Arc<Self>,
         memory: &Arc<Memory>,
         (origin, region): ([u64; 3], [u64; 3]),
         target: Box<dyn Target>,
         waits: &[Event],
     ) -> Enqueued {
-        self.command(&[Use::all(memory, Access::Read)], waits, Want::Event, Some(target), |session, issue| {
-            let call = to_worker::ReadImage {
-                queue: self.id(),
-                mem: memory.id_at(self.place()),
-                event: issue.event_id(),
-                origin: origin.map(U64::new),
-                region: region.map(U64::new),
-            };
-            session.send(&call, &issue.waits, &[])
+        let uses = [Use::all(memory, Access::Read)];
+        let spec = Spec {
+            writes_host: target.shape(),
+            target: Some(target),
+            ..Spec::new(&uses, waits, Want::Event)
+        };
+        let (queue, mem) = (self.id(), memory.id_at(self.place()));
+        self.issue(spec, &NOTHING, move |event| to_worker::ReadImage {
+            queue,
+            mem,
+            event,
+            origin: origin.map(U64::new),
+            region: region.map(U64::new),
         })
     }
 
@@ -65,7 +70,7 @@ impl Queue {
     /// # Errors
     /// When the node is lost.
     pub fn copy_image(
-        &self,
+        self: &Arc<Self>,
         (source, source_origin): (&Arc<Memory>, [u64; 3]),
         (target, target_origin): (&Arc<Memory>, [u64; 3]),
         region: [u64; 3],
@@ -73,17 +78,16 @@ impl Queue {
         want: Want,
     ) -> Enqueued {
         let uses = [Use::all(source, Access::Read), Use::all(target, Access::Write)];
-        self.command(&uses, waits, want, None, |session, issue| {
-            let call = to_worker::CopyImage {
-                queue: self.id(),
-                source: source.id_at(self.place()),
-                target: target.id_at(self.place()),
-                event: issue.event_id(),
-                source_origin: source_origin.map(U64::new),
-                target_origin: target_origin.map(U64::new),
-                region: region.map(U64::new),
-            };
-            session.send(&call, &issue.waits, &[])
+        let (queue, place) = (self.id(), self.place());
+        let (source, target) = (source.id_at(place), target.id_at(place));
+        self.issue(Spec::new(&uses, waits, want), &NOTHING, move |event| to_worker::CopyImage {
+            queue,
+            source,
+            target,
+            event,
+            source_origin: source_origin.map(U64::new),
+            target_origin: target_origin.map(U64::new),
+            region: region.map(U64::new),
         })
     }
 
@@ -92,7 +96,7 @@ impl Queue {
     /// # Errors
     /// When the node is lost.
     pub fn copy_image_to_buffer(
-        &self,
+        self: &Arc<Self>,
         (source, origin): (&Arc<Memory>, [u64; 3]),
         region: [u64; 3],
         (target, target_offset): (&Arc<Memory>, u64),
@@ -101,17 +105,16 @@ impl Queue {
     ) -> Enqueued {
         let bytes = Range { offset: target_offset, size: pixel_bytes(source, region) };
         let uses = [Use::all(source, Access::Read), Use::part(target, Access::Overwrite, bytes)];
-        self.command(&uses, waits, want, None, |session, issue| {
-            let call = to_worker::CopyImageToBuffer {
-                queue: self.id(),
-                source: source.id_at(self.place()),
-                target: target.id_at(self.place()),
-                event: issue.event_id(),
-                origin: origin.map(U64::new),
-                region: region.map(U64::new),
-                target_offset: U64::new(target_offset),
-            };
-            session.send(&call, &issue.waits, &[])
+        let (queue, place) = (self.id(), self.place());
+        let (source, target) = (source.id_at(place), target.id_at(place));
+        self.issue(Spec::new(&uses, waits, want), &NOTHING, move |event| to_worker::CopyImageToBuffer {
+            queue,
+            source,
+            target,
+            event,
+            origin: origin.map(U64::new),
+            region: region.map(U64::new),
+            target_offset: U64::new(target_offset),
         })
     }
 
@@ -120,7 +123,7 @@ impl Queue {
     /// # Errors
     /// When the node is lost.
     pub fn copy_buffer_to_image(
-        &self,
+        self: &Arc<Self>,
         (source, source_offset): (&Arc<Memory>, u64),
         (target, origin): (&Arc<Memory>, [u64; 3]),
         region: [u64; 3],
@@ -130,17 +133,16 @@ impl Queue {
         let size = pixel_bytes(target, region);
         let bytes = Range { offset: source_offset, size };
         let uses = [Use::part(source, Access::Read, bytes), Use::all(target, overwrites(target, size))];
-        self.command(&uses, waits, want, None, |session, issue| {
-            let call = to_worker::CopyBufferToImage {
-                queue: self.id(),
-                source: source.id_at(self.place()),
-                target: target.id_at(self.place()),
-                event: issue.event_id(),
-                source_offset: U64::new(source_offset),
-                origin: origin.map(U64::new),
-                region: region.map(U64::new),
-            };
-            session.send(&call, &issue.waits, &[])
+        let (queue, place) = (self.id(), self.place());
+        let (source, target) = (source.id_at(place), target.id_at(place));
+        self.issue(Spec::new(&uses, waits, want), &NOTHING, move |event| to_worker::CopyBufferToImage {
+            queue,
+            source,
+            target,
+            event,
+            source_offset: U64::new(source_offset),
+            origin: origin.map(U64::new),
+            region: region.map(U64::new),
         })
     }
 
@@ -149,22 +151,21 @@ impl Queue {
     /// # Errors
     /// When the node is lost.
     pub fn fill_image(
-        &self,
+        self: &Arc<Self>,
         memory: &Arc<Memory>,
         colour: &[u8; 16],
         (origin, region): ([u64; 3], [u64; 3]),
         waits: &[Event],
         want: Want,
     ) -> Enqueued {
-        self.command(&[Use::all(memory, Access::Write)], waits, want, None, |session, issue| {
-            let call = to_worker::FillImage {
-                queue: self.id(),
-                mem: memory.id_at(self.place()),
-                event: issue.event_id(),
-                origin: origin.map(U64::new),
-                region: region.map(U64::new),
-            };
-            session.send(&call, &issue.waits, colour)
+        let uses = [Use::all(memory, Access::Write)];
+        let (queue, mem) = (self.id(), memory.id_at(self.place()));
+        self.issue(Spec::new(&uses, waits, want), &Given(colour), move |event| to_worker::FillImage {
+            queue,
+            mem,
+            event,
+            origin: origin.map(U64::new),
+            region: region.map(U64::new),
         })
     }
 }

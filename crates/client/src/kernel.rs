@@ -1,7 +1,8 @@
 //! Kernels, with their arguments, and samplers.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use penstock_wire::args::{self, Arg};
 use penstock_wire::calls::to_worker;
@@ -16,6 +17,7 @@ use crate::memory::Memory;
 use crate::pool::Device;
 use crate::program::Program;
 use crate::queue::{Access, Queue};
+use crate::session::Pending;
 
 /// A sampler.
 #[derive(Debug)]
@@ -95,6 +97,8 @@ pub struct Kernel {
     description: Arc<KernelDescription>,
     ids: Vec<Id<kind::Kernel>>,
     args: Mutex<Args>,
+    /// Held from the encoding of arguments until they are sent, so that a worker gets them in that order.
+    wire: Mutex<()>,
     /// What [`Kernel::resident`] was told.
     resident: Mutex<Vec<(ResidentForm, u64)>>,
 }
@@ -106,7 +110,7 @@ type ResidentForm = (u32, u32, u64);
 const RESIDENT_FORMS_MAX: usize = 16;
 
 /// The arguments of a kernel object.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Args {
     values: Vec<Slot>,
     /// What the kernel reaches beside its arguments (`CL_KERNEL_EXEC_INFO_SVM_PTRS`).
@@ -117,6 +121,8 @@ pub(crate) struct Args {
     sent: Vec<u64>,
     /// The device whose views of heaps each place has.
     views_of: Vec<Option<u32>>,
+    /// Whether a launch that had been held back has sent other arguments to a place since.
+    overridden: Arc<[AtomicBool]>,
     /// The changes, encoded for the next launch; kept to be used again.
     scratch: Vec<u8>,
 }
@@ -136,6 +142,16 @@ const TYPE_CONST: u64 = 1 << 0;
 const ACCESS_READ_ONLY: u32 = 0x11A0;
 /// `CL_MEM_READ_ONLY`.
 const MEM_READ_ONLY: u64 = 1 << 2;
+
+/// Whether kernels are taken not to write through pointers to `const`: `PENSTOCK_TRUST_CONST=1`.
+///
+/// OpenCL C lets a kernel cast `const` away, programs do so, and drivers do not rely on it. So a buffer that is passed
+/// for such a pointer counts as written, unless it was made with `CL_MEM_READ_ONLY`. Where several nodes read one buffer
+/// through `const` pointers, trusting them saves its transfers.
+fn trusts_const() -> bool {
+    static TRUSTS: OnceLock<bool> = OnceLock::new();
+    *TRUSTS.get_or_init(|| std::env::var_os("PENSTOCK_TRUST_CONST").is_some_and(|value| value == "1"))
+}
 
 impl Kernel {
     /// `clCreateKernel` of a built program.
@@ -157,8 +173,8 @@ impl Kernel {
             version: 0,
             read_only: description.arg_info
                 && (arg.address == ADDRESS_CONSTANT
-                    || arg.type_qualifier & TYPE_CONST != 0
-                    || arg.access == ACCESS_READ_ONLY),
+                    || arg.access == ACCESS_READ_ONLY
+                    || (arg.type_qualifier & TYPE_CONST != 0 && trusts_const())),
         });
         let args = Args {
             values: values.collect(),
@@ -166,10 +182,12 @@ impl Kernel {
             version: 0,
             sent: vec![0; ids.len()],
             views_of: vec![None; ids.len()],
+            overridden: ids.iter().map(|_| AtomicBool::new(false)).collect(),
             scratch: Vec::new(),
         };
         let (program, args) = (program.clone(), Mutex::new(args));
-        Ok(Arc::new(Self { program, description, ids, args, resident: Mutex::default() }))
+        let (wire, resident) = (Mutex::default(), Mutex::default());
+        Ok(Arc::new(Self { program, description, ids, args, wire, resident }))
     }
 
     /// `clCloneKernel`: a new object with the same arguments.
@@ -285,11 +303,17 @@ impl Kernel {
         };
         let mut args = self.args();
         let context = self.program.context();
-        let asked = args
-            .changed_for(context, device)
-            .and_then(|changed| device.session().request(call, changed).wait());
+        let asked = self
+            .on_wire(|| Ok(device.session().request(call, args.changed_for(context, device)?)))
+            .and_then(Pending::wait);
         // The worker may not have come to the arguments.
         asked.inspect_err(|_| args.resend(context.place_of(device)))
+    }
+
+    /// Encodes and sends arguments.
+    pub(crate) fn on_wire<T>(&self, send: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
+        send()
     }
 
     /// Work-groups of so many work-items, with the local memory that the arguments say, which a GPU that CUDA's driver has runs at the same
@@ -338,9 +362,9 @@ impl Kernel {
             global: global.map(U64::new),
         };
         let mut args = self.args();
-        let asked = args
-            .changed(queue.place(), queue.device())
-            .and_then(|changed| queue.session().request(call, changed).wait());
+        let asked = self
+            .on_wire(|| Ok(queue.session().request(call, args.changed(queue.place(), queue.device())?)))
+            .and_then(Pending::wait);
         // The worker may not have come to the arguments.
         asked.inspect_err(|_| args.resend(Some(queue.place())))
     }
@@ -376,6 +400,20 @@ impl Args {
         args.chain(self.beside.iter().map(|memory| (memory.clone(), access(memory, false)))).collect()
     }
 
+    /// A copy for a launch that is held back: it brings all arguments.
+    pub(crate) fn for_later(&self, place: usize) -> Self {
+        let mut copy = self.clone();
+        copy.resend(Some(place));
+        copy
+    }
+
+    /// The arguments of a launch that had been held back were sent: the next launch brings all of its own.
+    pub(crate) fn override_at(&self, place: usize) {
+        if let Some(overridden) = self.overridden.get(place) {
+            overridden.store(true, Ordering::Release);
+        }
+    }
+
     /// The heaps among the arguments, each once.
     pub(crate) fn heaps(&self) -> Vec<Arc<Heap>> {
         let mut heaps: Vec<Arc<Heap>> = Vec::new();
@@ -392,6 +430,9 @@ impl Args {
     /// The arguments that changed since the last call for this place, encoded. A heap's view is another one on each device.
     pub(crate) fn changed(&mut self, place: usize, device: &Device) -> Result<&[u8]> {
         self.scratch.clear();
+        if self.overridden.get(place).is_some_and(|it| it.swap(false, Ordering::AcqRel)) {
+            self.resend(Some(place));
+        }
         let (Some(sent), Some(views_of)) = (self.sent.get_mut(place), self.views_of.get_mut(place)) else {
             return Ok(&self.scratch);
         };

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod buffer;
 mod claims;
 mod command;
 pub mod config;
@@ -24,32 +25,38 @@ mod heap;
 pub mod identity;
 mod image;
 mod kernel;
+mod launch;
 mod memory;
 pub mod notice;
+mod order;
 mod peer;
 mod pool;
 mod program;
 mod progress;
 mod queue;
-mod residency;
 mod select;
 mod session;
+mod source;
 mod survey;
 mod transfer;
-mod unsettled;
+mod uses;
 
 pub use claims::Claims;
 pub use context::{Context, Place};
 pub use error::Error;
 pub use event::{Event, Times};
-pub use heap::{HEADER, Heap, HeapLaunch, HeapOptions, Space};
+pub use heap::{HEADER, Heap, HeapLaunch, HeapOptions};
 pub use kernel::{ArgValue, Kernel, Sampler};
+pub use launch::Space;
 pub use memory::{ImageShape, Memory, MemoryKind};
+pub use order::{may_be_written, set_user_event, user_event};
+pub use penstock_coherence::HostShape;
 pub use pool::{Device, Node, Pool};
 pub use program::{Input, KernelInfo, Program};
 pub use queue::{Access, Queue, Range, Rect, Want};
 pub use select::select_described;
 pub use session::{Pending, Session, Target};
+pub use source::{Given, Source};
 pub use survey::{Surveyed, survey};
 
 /// The next number for an object; see [`penstock_wire::Id`].

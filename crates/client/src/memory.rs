@@ -12,7 +12,8 @@ use penstock_wire::{Id, Status, U32, U64, frame};
 use crate::arena::Part;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::residency::Copies;
+use crate::order::{nodes_of, order};
+use penstock_coherence::AllocationId;
 
 /// A memory object.
 pub struct Memory {
@@ -27,7 +28,10 @@ pub struct Memory {
     ids: Vec<Id<kind::Mem>>,
     /// Where it has been made.
     created: Mutex<Vec<bool>>,
-    copies: Mutex<Copies>,
+    /// Its name in the state machine, if copies in several places are kept coherent.
+    allocation: Option<AllocationId>,
+    /// Content given at creation that some place may not have yet.
+    initial: Mutex<Option<Arc<[u8]>>>,
     /// Its part of the memory that client and worker share, if it lives there.
     part: Option<Part>,
 }
@@ -120,8 +124,9 @@ impl Memory {
         alignment: u32,
         address: u64,
     ) -> Result<Arc<Self>> {
-        let memory =
-            Self::object(context.clone(), MemoryKind::Svm { address, alignment }, flags, size, None, 0);
+        let kind = MemoryKind::Svm { address, alignment };
+        let mut memory = Self::object(context.clone(), kind, flags, size, None, 0);
+        memory.keep_coherent(false);
         // At once everywhere: the address must be free in each worker.
         for (index, (place, id)) in context.places().iter().zip(&memory.ids).enumerate() {
             let call = to_worker::AllocSvm {
@@ -165,7 +170,8 @@ impl Memory {
             origin,
             ids,
             created,
-            copies: Mutex::new(Copies::new(places, size)),
+            allocation: None,
+            initial: Mutex::default(),
             part: None,
         }
     }
@@ -189,11 +195,27 @@ impl Memory {
                 (Some(init), None) => memory.init_at(0, 0, size, init)?,
                 (None, _) => {}
             }
-        } else if let Some(init) = init {
+        } else {
+            memory.keep_coherent(init.is_some());
             // Which places need it is not known yet.
-            memory.copies().set_initial(init.into());
+            memory.initial = Mutex::new(init.map(Into::into));
         }
         Ok(Arc::new(memory))
+    }
+
+    /// Has the state machine keep the copies in all places coherent. A part or a view is a range of its root.
+    fn keep_coherent(&mut self, has_initial: bool) {
+        if self.parent.is_none() && !self.context.is_single() {
+            let nodes = nodes_of(self.context.places().iter().map(|place| place.session()));
+            let is_indivisible = !matches!(self.kind, MemoryKind::Buffer);
+            self.allocation = Some(order().allocate(self.size, is_indivisible, &nodes, has_initial));
+        }
+    }
+
+    /// Brings the content that was given at creation to a place that has nothing of these bytes yet.
+    pub(crate) fn bring_initial(&self, place: usize, start: u64, end: u64) -> Result<()> {
+        let initial = self.initial.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        initial.map_or(Ok(()), |bytes| self.init_at(place, start, end, &bytes))
     }
 
     /// Makes the object in a place, after what it is a part of, unless it is there.
@@ -369,13 +391,17 @@ impl Memory {
         self.parent.as_ref().map_or(self, |parent| parent.root())
     }
 
-    pub(crate) fn copies(&self) -> MutexGuard<'_, Copies> {
-        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Its name in the state machine, if it is a root whose copies are kept coherent.
+    pub(crate) fn allocation(&self) -> Option<AllocationId> {
+        self.allocation
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if let Some(allocation) = self.allocation {
+            order().release(allocation);
+        }
         if let Some((part, place)) = self.part.take().zip(self.context.places().first())
             && let Some(arena) = place.session().arena()
         {

@@ -20,8 +20,9 @@ pub(crate) struct Peers {
     reach: Vec<Reach>,
     /// Whether the workers of two nodes (lower index first) have a link; absent: not tried yet.
     links: Mutex<FxHashMap<(usize, usize), bool>>,
-    /// Links that have ended although both workers may live. Apart from `links`, which is locked while one is made: the
-    /// thread that waits for that receives what is noted here.
+    /// Held while a link is made, which waits for workers. Who asks for links never waits for that.
+    making: Mutex<()>,
+    /// Links that have ended although both workers may live.
     lost: Mutex<FxHashSet<(usize, usize)>>,
     /// Which of two nodes reached the other when members of a heap last met.
     ways: Mutex<FxHashMap<(usize, usize), usize>>,
@@ -46,6 +47,7 @@ impl Peers {
         Self {
             reach: reach.collect(),
             links: Mutex::default(),
+            making: Mutex::default(),
             lost: Mutex::default(),
             ways: Mutex::default(),
         }
@@ -72,11 +74,12 @@ impl Peers {
         for (at, a) in sessions.iter().enumerate() {
             for b in &sessions[at + 1..] {
                 let key = pair(a.node(), b.node());
-                // Held while the link is made: a second context must not make it again.
-                let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-                if key.0 != key.1 && !links.contains_key(&key) {
+                // A second context must not make the link again.
+                let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+                let links = || self.links.lock().unwrap_or_else(PoisonError::into_inner);
+                if key.0 != key.1 && !links().contains_key(&key) {
                     let linked = wanted() && (self.connect(a, b) || self.connect(b, a));
-                    links.insert(key, linked);
+                    links().insert(key, linked);
                 }
             }
         }

@@ -3,20 +3,24 @@
 use std::fmt;
 use std::sync::Arc;
 
+pub use penstock_coherence::Access;
+use penstock_coherence::{HostShape, InPlace, QueueId, Sync};
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, TimesOf, U32, U64};
 
 use crate::arena::Part;
-use crate::context::Context;
+use crate::command::Spec;
+use crate::context::{Context, Sibling};
 use crate::error::{Error, Result};
 use crate::event::{Event, Progress};
-use crate::kernel::Kernel;
 use crate::memory::Memory;
+use crate::order::{order, set_user_event};
 use crate::pool::Device;
-use crate::residency::Use;
+use crate::session::Session;
 use crate::session::failure::Failure;
-use crate::session::{Session, Target};
+use crate::source::{Given, NOTHING};
+use crate::uses::Use;
 
 /// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE`.
 const OUT_OF_ORDER: u64 = 1 << 0;
@@ -32,17 +36,6 @@ pub enum Want {
     Event,
     /// It did not, and expects what the command does to be done when the call returns: [`Queue::settle`].
     Settled,
-}
-
-/// How a command uses a memory object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// It only reads.
-    Read,
-    /// It may write some of it.
-    Write,
-    /// It writes all of it, and reads nothing.
-    Overwrite,
 }
 
 /// Bytes of a buffer.
@@ -67,7 +60,7 @@ pub struct Rect {
 
 impl Rect {
     /// The bytes from the first to the last of a box of `region`.
-    fn reach(&self, [width, rows, slices]: [u64; 3]) -> Range {
+    pub(crate) fn reach(&self, [width, rows, slices]: [u64; 3]) -> Range {
         let row_pitch = if self.row_pitch == 0 { width } else { self.row_pitch };
         let slice_pitch = if self.slice_pitch == 0 { row_pitch * rows } else { self.slice_pitch };
         let at = |x: u64, y: u64, z: u64| x + y * row_pitch + z * slice_pitch;
@@ -138,9 +131,8 @@ impl Queue {
         };
         place.session.send(&call, &[], &[])?;
         let in_order = properties & OUT_OF_ORDER == 0;
-        context.unsettled().join();
         let failure = place.session.watch_queue(id);
-        Ok(Arc::new(Self {
+        let queue = Arc::new(Self {
             id,
             context: context.clone(),
             device: device.clone(),
@@ -150,7 +142,10 @@ impl Queue {
             profiles: properties & PROFILING != 0,
             progress: Arc::default(),
             failure,
-        }))
+        });
+        let sibling: Arc<dyn Sibling> = queue.clone();
+        context.join(Arc::downgrade(&sibling));
+        Ok(queue)
     }
 
     /// The context.
@@ -185,9 +180,9 @@ impl Queue {
         &self.progress
     }
 
-    /// The queue's name if its commands run in order, so that one stands for all before it; else none.
-    pub(crate) fn order(&self) -> Id<kind::Queue> {
-        if self.in_order { self.id } else { Id::NONE }
+    /// Its name in the state machine.
+    pub(crate) fn name(&self) -> QueueId {
+        QueueId(self.id.get())
     }
 
     /// `clFlush`: the worker sees all commands so far, and hands them to the device.
@@ -204,12 +199,18 @@ impl Queue {
     /// # Errors
     /// When the node is lost, or a command failed that the program has no event of.
     pub fn finish(&self) -> Result<()> {
+        // A worker's answer knows nothing of what is still held back here.
+        order().wait_until_passed(&order().held_in(self.name()));
         let issued = self.progress.issue();
         let serial = *issued;
+        let behind = order().behind_queue(self.name());
         let pending = self.session().request(to_worker::Finish { request: Id::NONE, queue: self.id }, &[]);
         drop(issued);
         let finished = pending.wait();
         self.progress.reach(serial);
+        for event in behind {
+            _ = event.wait();
+        }
         // Both are told now.
         let earlier = self.check();
         finished.and(earlier)
@@ -229,332 +230,142 @@ impl Queue {
         event.report_to(&self.failure);
     }
 
-    /// Starts a kernel with its arguments as they are now. `local` none: the driver chooses.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn launch(
-        &self,
-        kernel: &Kernel,
-        (dims, offset, global, local): (u32, [u64; 3], [u64; 3], Option<[u64; 3]>),
-        waits: &[Event],
-        want: Want,
-    ) -> Enqueued {
-        let mut args = kernel.args();
-        let heaps = args.heaps();
-        for heap in &heaps {
-            heap.check_queue(self)?;
+    /// What the command of this event does counts as done, because a blocking write returns: later commands of the
+    /// context's other queues, and of an out-of-order one, follow it. Waits until the bytes are taken, and for the end
+    /// where a command before it has still to write the program's memory: the program takes that for done, too.
+    pub fn settle(&self, event: &Event) {
+        event.wait_until_sent();
+        if event.is_behind_others() {
+            _ = event.wait();
+        } else if self.concerns_others() && event.known_status().is_none() {
+            order().settle(self.context.name(), self.name(), self.in_order, event);
         }
-        // It is known by its event when a heap is not used any more.
-        let want = if heaps.is_empty() { want } else { Want::Event };
-        // Within one place the driver knows what a kernel uses.
-        let uses = if self.context.is_single() { Vec::new() } else { args.uses() };
-        let uses: Vec<_> = uses.iter().map(|(memory, access)| Use::all(memory, *access)).collect();
-        let enqueued = self.command(&uses, waits, want, None, |session, issue| {
-            let changed = args.changed(self.place, &self.device)?;
-            let call = to_worker::LaunchKernel {
-                queue: self.id,
-                kernel: kernel.id_at(self.place),
-                event: issue.event_id(),
-                dims: U32::new(dims),
-                has_local: U32::new(local.is_some().into()),
-                offset: offset.map(U64::new),
-                global: global.map(U64::new),
-                local: local.unwrap_or_default().map(U64::new),
-            };
-            session.send(&call, &issue.waits, changed)
-        });
-        let enqueued = enqueued.inspect_err(|_| args.resend(Some(self.place)))?;
-        if let Some(event) = &enqueued {
-            // One whose wait list has failed already is never sent: those on the other devices would wait for it in vain.
-            let has_failed = event.known_status().is_some_and(Status::is_error);
-            for heap in &heaps {
-                heap.note(event);
-                if has_failed {
-                    heap.abort("a launch of a kernel that uses the heap was not started, because its wait list has failed")?;
-                }
-            }
-        }
-        Ok(enqueued)
     }
 
-    /// Writes bytes into a buffer. They are taken before this returns.
+    /// Whether commands of the context may not follow those of this queue anyway.
+    pub(crate) fn concerns_others(&self) -> bool {
+        !self.in_order || self.context.has_several_queues()
+    }
+
+    fn unsettled(&self) -> Vec<Event> {
+        order().unsettled(self.context.name(), self.name(), self.in_order)
+    }
+
+    /// An event that ends when the queue has come so far that the host may use memory that it shares with the device;
+    /// `None` if it may now.
     ///
     /// # Errors
     /// When the node is lost.
-    pub fn write(
-        &self,
-        memory: &Arc<Memory>,
-        offset: u64,
-        bytes: &[u8],
-        waits: &[Event],
-        want: Want,
-    ) -> Enqueued {
-        if let Some((part, origin)) = self.place_now(memory, waits, want)
-            && part.write(origin + offset, bytes)
-        {
+    pub fn reached(self: &Arc<Self>, memory: &Arc<Memory>, waits: &[Event], want: Want) -> Enqueued {
+        if self.in_place(memory, waits, want, None, |_, _| ()).is_some() {
             return Ok(ended(want));
         }
-        let range = Range { offset, size: bytes.len() as u64 };
-        self.command(&[Use::part(memory, Access::Overwrite, range)], waits, want, None, |session, issue| {
-            let call = to_worker::WriteBuffer {
-                queue: self.id,
-                mem: memory.id_at(self.place),
-                event: issue.event_id(),
-                offset: U64::new(offset),
-            };
-            session.send(&call, &issue.waits, bytes)
-        })
+        let all = [waits, &self.unsettled()].concat();
+        let spec = Spec { sync: Some(self.turn(waits)), ..Spec::new(&[], &all, Want::Event) };
+        self.send_marker(spec)
     }
 
-    /// As [`Queue::write`], where that takes no command: the host shares the memory, and nothing has to be waited for. `false`:
-    /// nothing was done.
-    pub fn write_at_once(&self, memory: &Arc<Memory>, offset: u64, bytes: &[u8], waits: &[Event]) -> bool {
-        self.place_now(memory, waits, Want::Nothing)
-            .is_some_and(|(part, origin)| part.write(origin + offset, bytes))
-    }
-
-    /// Reads bytes of a buffer into `target`, which is written to until the event ends.
+    /// An event that ends when the program's memory at `written` has its final content and the queue has come so far:
+    /// what comes behind in the queue sees it. `None` if nothing has to be said.
     ///
     /// # Errors
     /// When the node is lost.
-    pub fn read(
-        &self,
-        memory: &Arc<Memory>,
-        range: Range,
-        mut target: Box<dyn Target>,
-        waits: &[Event],
-        want: Want,
-    ) -> Enqueued {
-        if let Some((part, origin)) = self.place_now(memory, waits, want) {
-            target.take(0, &mut part.payload(origin + range.offset, range.size))?;
-            return Ok(ended(want));
+    pub fn released(self: &Arc<Self>, written: HostShape, waits: &[Event], want: Want) -> Enqueued {
+        if want == Want::Nothing && waits.is_empty() && order().is_quiet() {
+            return Ok(None);
         }
-        self.command(
-            &[Use::part(memory, Access::Read, range)],
-            waits,
-            Want::Event,
-            Some(target),
-            |session, issue| {
-                let call = to_worker::ReadBuffer {
-                    queue: self.id,
-                    mem: memory.id_at(self.place),
-                    event: issue.event_id(),
-                    offset: U64::new(range.offset),
-                    size: U64::new(range.size),
-                };
-                session.send(&call, &issue.waits, &[])
-            },
-        )
+        let spec =
+            Spec { sync: Some(self.turn(waits)), reads_host: Some(written), ..Spec::new(&[], waits, want) };
+        self.send_marker(spec)
     }
 
-    /// As [`Queue::read`], and waits until the bytes are there. The event has ended.
+    /// Has the client itself do something when everything before it and `waits` have ended: `run` gets the status of
+    /// that, and returns the status with which the event ends. It reads and writes these parts of the program's memory.
+    /// It runs in the client's callback thread. What comes behind it in the queue waits for it.
     ///
     /// # Errors
     /// When the node is lost.
-    pub fn read_now(
-        &self,
-        memory: &Arc<Memory>,
-        range: Range,
-        mut target: Box<dyn Target>,
+    pub fn run(
+        self: &Arc<Self>,
+        (reads_host, writes_host): (Option<HostShape>, Option<HostShape>),
         waits: &[Event],
-        want: Want,
-    ) -> Enqueued {
-        let event = match memory.shared_place() {
-            None => {
-                let event = self.read(memory, range, target, waits, want)?;
-                if let Some(event) = &event {
-                    _ = event.wait();
-                }
-                event
-            }
-            Some((part, origin)) => {
-                let event = self.reached(memory, waits, want)?;
-                if event.as_ref().is_none_or(|event| event.wait() == Status::OK) {
-                    target.take(0, &mut part.payload(origin + range.offset, range.size))?;
-                }
-                event
-            }
+        run: impl FnOnce(Status) -> Status + Send + 'static,
+    ) -> Result<Event> {
+        let gate = Event::of_client(crate::next_id());
+        let spec = Spec {
+            sync: Some(self.turn(waits)),
+            reads_host,
+            writes_host,
+            gate: Some(&gate),
+            ..Spec::new(&[], waits, Want::Event)
         };
-        self.check()?;
-        Ok(event)
+        let before = self.send_marker(spec)?.unwrap_or_else(|| Event::ended(Status::OK));
+        let told = gate.clone();
+        before.on_complete(move |status| {
+            let status = run(status);
+            set_user_event(&told, status);
+        });
+        // Nobody may flush the marker but this function: the program waits for another event.
+        self.flush()?;
+        Ok(gate)
     }
 
-    /// An event that ends when the queue has come so far that the host may use memory that it shares with the device; none
-    /// if it may now.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn reached(&self, memory: &Arc<Memory>, waits: &[Event], want: Want) -> Enqueued {
-        if self.place_now(memory, waits, want).is_some() {
-            Ok(ended(want))
-        } else {
-            self.marker(None, &[waits, &self.unsettled()].concat(), Want::Event)
+    /// Waits until it is the turn of a command of this queue, and does `work` then, while what comes behind it waits.
+    /// The event has ended. It tells of a wait list that has failed; then `work` was not called.
+    pub(crate) fn in_turn(
+        self: &Arc<Self>,
+        writes_host: Option<HostShape>,
+        waits: &[Event],
+        work: impl FnOnce() -> Result<()>,
+    ) -> Enqueued {
+        let gate = Event::of_client(crate::next_id());
+        let all = [waits, &self.unsettled()].concat();
+        let spec = Spec {
+            sync: Some(self.turn(waits)),
+            writes_host,
+            gate: Some(&gate),
+            ..Spec::new(&[], &all, Want::Event)
+        };
+        let before = self.send_marker(spec)?;
+        let status = before.as_ref().map_or(Status::OK, Event::wait);
+        let done = if status == Status::OK { work() } else { Ok(()) };
+        set_user_event(&gate, status);
+        done.map(|()| before)
+    }
+
+    /// A marker that stands for a command with this wait list. Out of order, a command without a wait list comes after
+    /// nothing that is held back; a marker would.
+    fn turn(&self, waits: &[Event]) -> Sync {
+        Sync { is_listed: !self.in_order || !waits.is_empty(), is_barrier: false }
+    }
+
+    /// Does `work` where the host may use a buffer's content at this moment: it shares the memory with the device, and
+    /// everything that the command would have to wait for has ended. An event with times can only come from the device.
+    /// No other thread enqueues meanwhile. `host` is what else of the program's memory the work uses.
+    pub(crate) fn in_place<T>(
+        &self,
+        memory: &Memory,
+        waits: &[Event],
+        want: Want,
+        host: Option<HostShape>,
+        work: impl FnOnce(&Part, u64) -> T,
+    ) -> Option<T> {
+        let (part, origin) = memory.shared_place()?;
+        if want == Want::Event && self.timed {
+            return None;
         }
-    }
-
-    /// Where the host may use a buffer's content at this moment: it shares the memory with the device, and everything that
-    /// the command would have to wait for has ended. An event with times can only come from the device.
-    fn place_now<'a>(&self, memory: &'a Memory, waits: &[Event], want: Want) -> Option<(&'a Part, u64)> {
-        let place = memory.shared_place()?;
-        let ended = |event: &Event| event.known_status() == Some(Status::OK);
-        let now = (want != Want::Event || !self.timed)
-            && self.progress.is_idle()
-            && self.unsettled().is_empty()
-            && waits.iter().all(ended)
-            && self.session().is_usable();
-        now.then_some(place)
-    }
-
-    /// Writes a box of `region` bytes, rows and slices; `pieces` are its rows in order.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn write_rect(
-        &self,
-        memory: &Arc<Memory>,
-        rect: Rect,
-        region: [u64; 3],
-        pieces: &mut dyn Iterator<Item = &[u8]>,
-        waits: &[Event],
-        want: Want,
-    ) -> Enqueued {
-        self.command(
-            &[Use::part(memory, Access::Write, rect.reach(region))],
-            waits,
-            want,
-            None,
-            |session, issue| {
-                let call = to_worker::WriteBufferRect {
-                    queue: self.id,
-                    mem: memory.id_at(self.place),
-                    event: issue.event_id(),
-                    origin: rect.origin.map(U64::new),
-                    region: region.map(U64::new),
-                    row_pitch: U64::new(rect.row_pitch),
-                    slice_pitch: U64::new(rect.slice_pitch),
-                };
-                session.send_pieces(&call, &issue.waits, region.iter().product(), pieces)
-            },
-        )
-    }
-
-    /// Reads a box; `target` gets its rows without gaps.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn read_rect(
-        &self,
-        memory: &Arc<Memory>,
-        rect: Rect,
-        region: [u64; 3],
-        target: Box<dyn Target>,
-        waits: &[Event],
-    ) -> Enqueued {
-        self.command(
-            &[Use::part(memory, Access::Read, rect.reach(region))],
-            waits,
-            Want::Event,
-            Some(target),
-            |session, issue| {
-                let call = to_worker::ReadBufferRect {
-                    queue: self.id,
-                    mem: memory.id_at(self.place),
-                    event: issue.event_id(),
-                    origin: rect.origin.map(U64::new),
-                    region: region.map(U64::new),
-                    row_pitch: U64::new(rect.row_pitch),
-                    slice_pitch: U64::new(rect.slice_pitch),
-                };
-                session.send(&call, &issue.waits, &[])
-            },
-        )
-    }
-
-    /// Copies between buffers.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn copy(
-        &self,
-        (source, source_offset): (&Arc<Memory>, u64),
-        (target, target_offset): (&Arc<Memory>, u64),
-        size: u64,
-        waits: &[Event],
-        want: Want,
-    ) -> Enqueued {
-        let (from, to) = (Range { offset: source_offset, size }, Range { offset: target_offset, size });
-        let uses = [Use::part(source, Access::Read, from), Use::part(target, Access::Overwrite, to)];
-        self.command(&uses, waits, want, None, |session, issue| {
-            let call = to_worker::CopyBuffer {
-                queue: self.id,
-                source: source.id_at(self.place),
-                target: target.id_at(self.place),
-                event: issue.event_id(),
-                source_offset: U64::new(source_offset),
-                target_offset: U64::new(target_offset),
-                size: U64::new(size),
-            };
-            session.send(&call, &issue.waits, &[])
-        })
-    }
-
-    /// Copies a box between buffers.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn copy_rect(
-        &self,
-        (source, from): (&Arc<Memory>, Rect),
-        (target, to): (&Arc<Memory>, Rect),
-        region: [u64; 3],
-        waits: &[Event],
-        want: Want,
-    ) -> Enqueued {
-        let uses = [
-            Use::part(source, Access::Read, from.reach(region)),
-            Use::part(target, Access::Write, to.reach(region)),
-        ];
-        self.command(&uses, waits, want, None, |session, issue| {
-            let call = to_worker::CopyBufferRect {
-                queue: self.id,
-                source: source.id_at(self.place),
-                target: target.id_at(self.place),
-                event: issue.event_id(),
-                source_origin: from.origin.map(U64::new),
-                target_origin: to.origin.map(U64::new),
-                region: region.map(U64::new),
-                source_row_pitch: U64::new(from.row_pitch),
-                source_slice_pitch: U64::new(from.slice_pitch),
-                target_row_pitch: U64::new(to.row_pitch),
-                target_slice_pitch: U64::new(to.slice_pitch),
-            };
-            session.send(&call, &issue.waits, &[])
-        })
-    }
-
-    /// Fills a range with a pattern.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn fill(
-        &self,
-        memory: &Arc<Memory>,
-        pattern: &[u8],
-        range: Range,
-        waits: &[Event],
-        want: Want,
-    ) -> Enqueued {
-        self.command(&[Use::part(memory, Access::Overwrite, range)], waits, want, None, |session, issue| {
-            let call = to_worker::FillBuffer {
-                queue: self.id,
-                mem: memory.id_at(self.place),
-                event: issue.event_id(),
-                offset: U64::new(range.offset),
-                size: U64::new(range.size),
-            };
-            session.send(&call, &issue.waits, pattern)
-        })
+        let has_ended = |event: &Event| event.known_status() == Some(Status::OK);
+        let issued = self.progress.issue();
+        let copy = InPlace {
+            queue: self.name(),
+            in_order: self.in_order,
+            context: self.context.name(),
+            is_idle: self.progress.is_idle_at(*issued),
+            waits_ended: waits.iter().all(has_ended),
+            host,
+        };
+        let may = order().may_copy(&copy) && self.session().is_usable();
+        may.then(|| work(part, origin))
     }
 
     /// A marker; also for commands that only have to wait for `waits` (all before it, where there are none) and that
@@ -562,14 +373,23 @@ impl Queue {
     ///
     /// # Errors
     /// When the node is lost.
-    pub fn marker(&self, memory: Option<(&Arc<Memory>, Access)>, waits: &[Event], want: Want) -> Enqueued {
+    pub fn marker(
+        self: &Arc<Self>,
+        memory: Option<(&Arc<Memory>, Access)>,
+        waits: &[Event],
+        want: Want,
+    ) -> Enqueued {
         if memory.is_none() && self.has_passed(waits) {
             return Ok(ended(want));
         }
-        let uses = memory.map(|(memory, access)| Use::all(memory, access));
-        self.command_alone(uses.as_slice(), waits, want, None, |session, issue| {
-            session.send(&to_worker::Marker { queue: self.id, event: issue.event_id() }, &issue.waits, &[])
-        })
+        let uses: Vec<_> = memory.map(|(memory, access)| Use::all(memory, access)).into_iter().collect();
+        let sync = Sync { is_listed: !waits.is_empty(), is_barrier: false };
+        self.send_marker(Spec { sync: Some(sync), ..Spec::new(&uses, waits, want) })
+    }
+
+    fn send_marker(self: &Arc<Self>, spec: Spec<'_>) -> Enqueued {
+        let queue = self.id;
+        self.issue(spec, &NOTHING, move |event| to_worker::Marker { queue, event })
     }
 
     /// Whether a marker or barrier with these waits has nothing to wait for. What has ended is left out of wait lists, and
@@ -583,39 +403,51 @@ impl Queue {
     ///
     /// # Errors
     /// When the node is lost.
-    pub fn barrier(&self, waits: &[Event], want: Want) -> Enqueued {
+    pub fn barrier(self: &Arc<Self>, waits: &[Event], want: Want) -> Enqueued {
         if self.has_passed(waits) {
             return Ok(ended(want));
         }
-        self.command_alone(&[], waits, want, None, |session, issue| {
-            session.send(&to_worker::Barrier { queue: self.id, event: issue.event_id() }, &issue.waits, &[])
-        })
+        let queue = self.id;
+        let sync = Sync { is_listed: !waits.is_empty(), is_barrier: true };
+        let spec = Spec { sync: Some(sync), ..Spec::new(&[], waits, want) };
+        self.issue(spec, &NOTHING, move |event| to_worker::Barrier { queue, event })
     }
 
     /// Moves memory objects to the queue's device. `flags` are `cl_mem_migration_flags`.
     ///
     /// # Errors
     /// When the node is lost.
-    pub fn migrate(&self, memory: &[Arc<Memory>], flags: u64, waits: &[Event], want: Want) -> Enqueued {
+    pub fn migrate(
+        self: &Arc<Self>,
+        memory: &[Arc<Memory>],
+        flags: u64,
+        waits: &[Event],
+        want: Want,
+    ) -> Enqueued {
         /// `CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED`.
         const UNDEFINED: u64 = 1 << 1;
         let access = if flags & UNDEFINED == 0 { Access::Read } else { Access::Overwrite };
         let uses: Vec<_> = memory.iter().map(|memory| Use::all(memory, access)).collect();
-        self.command(&uses, waits, want, None, |session, issue| {
-            let ids: Vec<u64> = memory.iter().map(|memory| memory.id_at(self.place).get()).collect();
-            let call = to_worker::Migrate { queue: self.id, event: issue.event_id(), flags: U64::new(flags) };
-            session.send(&call, &issue.waits, &penstock_wire::frame::encode(&ids))
+        let ids: Vec<u64> = memory.iter().map(|memory| memory.id_at(self.place).get()).collect();
+        let ids = penstock_wire::frame::encode(&ids);
+        let queue = self.id;
+        self.issue(Spec::new(&uses, waits, want), &Given(&ids), move |event| to_worker::Migrate {
+            queue,
+            event,
+            flags: U64::new(flags),
         })
     }
 }
 
 /// The event of a command that has ended already.
-fn ended(want: Want) -> Option<Event> {
+pub(crate) fn ended(want: Want) -> Option<Event> {
     (want == Want::Event).then(|| Event::ended(Status::OK))
 }
+
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.context.unsettled().leave();
+        self.context.leave();
+        order().release_queue(self.name());
         self.session().forget_queue(self.id);
         // A lost session has released everything.
         _ = self.session().send(&to_worker::ReleaseQueue { queue: self.id }, &[], &[]);
@@ -625,5 +457,17 @@ impl Drop for Queue {
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("id", &self.id).field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+impl Sibling for Queue {
+    fn settle_all(self: Arc<Self>) {
+        if !self.progress.has_unsettled() {
+            return;
+        }
+        // A lost node has ended its commands.
+        if let Ok(Some(marker)) = self.marker(None, &[], Want::Event) {
+            order().settle(self.context.name(), self.name(), self.in_order, &marker);
+        }
     }
 }

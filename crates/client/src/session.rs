@@ -12,7 +12,7 @@ mod loss;
 mod tests;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
@@ -22,6 +22,8 @@ use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, FrameError, Id, Payload, Request, Status, frame};
 use rustc_hash::FxHashMap;
+
+use penstock_coherence::HostShape;
 
 use crate::arena;
 use crate::error::{Error, Result};
@@ -38,6 +40,11 @@ pub trait Target: Send {
     /// # Errors
     /// When the payload does not fit the range, or the link broke.
     fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError>;
+
+    /// Where the bytes go in the program's memory; `None` for memory that the program does not see.
+    fn shape(&self) -> Option<HostShape> {
+        None
+    }
 }
 
 impl Target for Arc<Mutex<Vec<u8>>> {
@@ -63,6 +70,8 @@ const COMMANDS_PER_POLL: usize = 4096;
 /// One client's connection to one node.
 pub struct Session {
     node: usize,
+    /// Its number in the process, over all pools.
+    number: u32,
     name: Arc<str>,
     sender: Sender,
     receiver: Mutex<Receiver>,
@@ -130,8 +139,10 @@ pub struct Pending<R> {
 
 impl Session {
     pub(crate) fn new(node: usize, name: Arc<str>, (sender, receiver): (Sender, Receiver)) -> Arc<Self> {
+        static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let session = Arc::new(Self {
             node,
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             name,
             arena: sender.arena().map(|arena| arena::Shared::new(arena.clone())),
             sender,
@@ -165,6 +176,11 @@ impl Session {
     /// Index of the node in the pool.
     pub fn node(&self) -> usize {
         self.node
+    }
+
+    /// Its number in the process, over all pools.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     /// The node's host name.

@@ -8,49 +8,69 @@ use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, U64};
 
+use penstock_coherence::{Fetch, Source};
+
 use crate::command::wire_waits;
-use crate::error::Result;
+use crate::context::Context;
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::memory::{Memory, MemoryKind};
+use crate::order::Transfer;
 use crate::queue::Range;
 use crate::session::Session;
 
-/// A transfer that has been started.
-pub(crate) struct Moved {
-    /// Ends when the source may change again.
-    pub(crate) departure: Event,
-    /// Ends when the content has arrived.
-    pub(crate) arrival: Event,
+/// Events for a transfer between places: of the workers, or of the client where it relays.
+pub(crate) fn events(context: &Context, fetch: &Fetch) -> (Event, Event) {
+    let (departure, arrival) = (Id::new(fetch.departure.0), Id::new(fetch.arrival.0));
+    let of_client = || (Event::of_client(departure), Event::of_client(arrival));
+    let Source::Place(source) = fetch.source else { return of_client() };
+    let places = context.places();
+    match (places.get(source), places.get(fetch.target)) {
+        (Some(from), Some(to)) if names(from.session(), to.session()).is_some() => (
+            Event::of_command(from.session(), departure, true),
+            Event::of_command(to.session(), arrival, true),
+        ),
+        _ => of_client(),
+    }
 }
 
-/// Starts moving a part of `memory` (of anything but a buffer, all of it) from one place to another, after what each of
-/// them waits for.
-pub(crate) fn start(
-    memory: &Memory,
-    part: Range,
-    (source, source_waits): (usize, &[Event]),
-    (target, target_waits): (usize, &[Event]),
-) -> Result<Moved> {
+/// The names under which two workers know each other: that of the target at the source, and the other way round. No
+/// names are needed within one worker; `None` without a link.
+fn names(from: &Arc<Session>, to: &Arc<Session>) -> Option<(Id<kind::Peer>, Id<kind::Peer>)> {
+    if from.node() == to.node() {
+        return Some((Id::NONE, Id::NONE));
+    }
+    from.peer(to).zip(to.peer(from))
+}
+
+/// Starts moving a part of `memory` (of anything but a buffer, all of it) from one place to another.
+pub(crate) fn start(memory: &Memory, transfer: &Transfer) -> Result<()> {
+    let Fetch { start, end, target, .. } = transfer.fetch;
+    let Source::Place(source) = transfer.fetch.source else {
+        return memory.bring_initial(target, start, end);
+    };
+    let part = Range { offset: start, size: end - start };
     let places = memory.context().places();
     let (Some(from), Some(to)) = (places.get(source), places.get(target)) else {
-        return Ok(Moved {
-            departure: Event::ended(Status::INVALID_CONTEXT),
-            arrival: Event::ended(Status::INVALID_CONTEXT),
-        });
+        return Err(Error::ContentLost);
     };
-    let same_node = from.session().node() == to.session().node();
-    let peers = if same_node {
-        Some((Id::NONE, Id::NONE))
+    let (departure, arrival) = (&transfer.departure, &transfer.arrival);
+    let is_relayed = departure.is_of_client();
+    let names = names(from.session(), to.session()).unwrap_or((Id::NONE, Id::NONE));
+    let end = |session, place: usize, waits, event, other| End {
+        session,
+        mem: memory.id_at(place),
+        waits,
+        event,
+        other,
+    };
+    let from = end(from.session(), source, &transfer.source_waits, departure, names.0);
+    let to = end(to.session(), target, &transfer.target_waits, arrival, names.1);
+    if is_relayed {
+        relayed(memory, part, &from, &to);
+        Ok(())
     } else {
-        from.session().peer(to.session()).zip(to.session().peer(from.session()))
-    };
-    let (receiver, sender) = peers.unwrap_or((Id::NONE, Id::NONE));
-    let from =
-        End { session: from.session(), mem: memory.id_at(source), waits: source_waits, other: receiver };
-    let to = End { session: to.session(), mem: memory.id_at(target), waits: target_waits, other: sender };
-    match peers {
-        Some(_) => direct((&from, part), (&to, part)),
-        None => Ok(relayed(memory, part, &from, &to)),
+        direct((&from, part), (&to, part))
     }
 }
 
@@ -70,22 +90,18 @@ impl Memory {
     ) -> Result<Option<Event>> {
         let ([from], [to]) = (self.context().places(), target.context().places()) else { return Ok(None) };
         let (from, to) = (from.session(), to.session());
-        let (receiver, sender) = if from.node() == to.node() {
-            (Id::NONE, Id::NONE)
-        } else {
-            if let Some(peers) = from.peers() {
-                peers.link(&[from, to]);
-            }
-            match from.peer(to).zip(to.peer(from)) {
-                Some(names) => names,
-                None => return Ok(None),
-            }
-        };
-        let from = End { session: from, mem: self.id_at(0), waits: &[], other: receiver };
-        let to = End { session: to, mem: target.id_at(0), waits: &[], other: sender };
-        let from = (&from, Range { offset, size });
-        let to = (&to, Range { offset: target_offset, size });
-        Ok(Some(direct(from, to)?.arrival))
+        if from.node() != to.node()
+            && let Some(peers) = from.peers()
+        {
+            peers.link(&[from, to]);
+        }
+        let Some((receiver, sender)) = names(from, to) else { return Ok(None) };
+        let departure = Event::of_command(from, crate::next_id(), true);
+        let arrival = Event::of_command(to, crate::next_id(), true);
+        let from = End { session: from, mem: self.id_at(0), waits: &[], event: &departure, other: receiver };
+        let to = End { session: to, mem: target.id_at(0), waits: &[], event: &arrival, other: sender };
+        direct((&from, Range { offset, size }), (&to, Range { offset: target_offset, size }))?;
+        Ok(Some(arrival))
     }
 }
 
@@ -94,22 +110,22 @@ struct End<'a> {
     session: &'a Arc<Session>,
     mem: Id<kind::Mem>,
     waits: &'a [Event],
+    /// Ends with this side's part of the transfer.
+    event: &'a Event,
     /// The other side's name on this one.
     other: Id<kind::Peer>,
 }
 
-fn direct((from, taken): (&End<'_>, Range), (to, given): (&End<'_>, Range)) -> Result<Moved> {
+fn direct((from, taken): (&End<'_>, Range), (to, given): (&End<'_>, Range)) -> Result<()> {
     let transfer = crate::next_id();
-    let arrival = Event::of_command(to.session, None);
-    to.session.expect(&arrival)?;
-    let (mem, event, peer) = (to.mem, arrival.0.id, to.other);
+    to.session.expect(to.event)?;
+    let (mem, event, peer) = (to.mem, to.event.0.id, to.other);
     let (offset, size) = (U64::new(given.offset), U64::new(given.size));
     let receive = to_worker::ReceiveMem { mem, event, transfer, peer, offset, size };
     to.session.send(&receive, &wire_waits(to.waits, to.session), &[])?;
 
-    let departure = Event::of_command(from.session, None);
-    from.session.expect(&departure)?;
-    let (mem, event, peer) = (from.mem, departure.0.id, from.other);
+    from.session.expect(from.event)?;
+    let (mem, event, peer) = (from.mem, from.event.0.id, from.other);
     let (offset, size) = (U64::new(taken.offset), U64::new(taken.size));
     let send = to_worker::SendMem { mem, event, transfer, peer, offset, size };
     // Not before the target can take it. Content that came too early would wait in its worker's memory; with a gigabyte of it
@@ -119,13 +135,11 @@ fn direct((from, taken): (&End<'_>, Range), (to, given): (&End<'_>, Range)) -> R
     let waits: Vec<Event> = from.waits.iter().chain(ready).cloned().collect();
     from.session.send(&send, &wire_waits(&waits, from.session), &[])?;
     // The target's worker waits for this one, and nobody may flush it again.
-    from.session.flush()?;
-    Ok(Moved { departure, arrival })
+    from.session.flush()
 }
 
 /// Through the client, by a thread of its own: slow, but it works where nodes do not reach each other.
-fn relayed(memory: &Memory, part: Range, from: &End<'_>, to: &End<'_>) -> Moved {
-    let moved = Moved { departure: Event::user(), arrival: Event::user() };
+fn relayed(memory: &Memory, part: Range, from: &End<'_>, to: &End<'_>) {
     let job = Relay {
         part,
         image: match memory.kind() {
@@ -139,17 +153,18 @@ fn relayed(memory: &Memory, part: Range, from: &End<'_>, to: &End<'_>) -> Moved 
         target: to.mem,
         target_waits: to.waits.to_vec(),
     };
-    let (departure, arrival) = (moved.departure.clone(), moved.arrival.clone());
+    let (departure, arrival) = (from.event.clone(), to.event.clone());
+    let ends = [departure.clone(), arrival.clone()];
     let spawned = thread::Builder::new().name("penstock-relay".into()).spawn(move || {
         let status = job.run(&departure).err().map_or(Status::OK, |error| error.status());
         departure.set_status(status);
         arrival.set_status(status);
     });
     if spawned.is_err() {
-        moved.departure.set_status(Status::OUT_OF_RESOURCES);
-        moved.arrival.set_status(Status::OUT_OF_RESOURCES);
+        for event in ends {
+            event.set_status(Status::OUT_OF_RESOURCES);
+        }
     }
-    moved
 }
 
 struct Relay {
@@ -165,11 +180,11 @@ struct Relay {
 
 impl Relay {
     fn run(&self, departure: &Event) -> Result<()> {
-        let refused = |status| crate::Error::Refused { node: "client".into(), status };
+        let refused = |status| Error::Refused { node: "client".into(), status };
         let size = usize::try_from(self.part.size).map_err(|_| refused(Status::OUT_OF_HOST_MEMORY))?;
         settle(&self.source_waits);
         let bytes = Arc::new(Mutex::new(vec![0; size]));
-        let fetched = Event::of_command(&self.from, None);
+        let fetched = Event::of_command(&self.from, crate::next_id(), true);
         self.from.expect_read(&fetched, Box::new(bytes.clone()))?;
         let (transfer, offset, size) = (Id::NONE, U64::new(self.part.offset), U64::new(self.part.size));
         // Without a transfer the content comes to the client, as a read's does.

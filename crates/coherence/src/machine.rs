@@ -338,10 +338,9 @@ impl Machine {
         let mut hazards = self.senders(&kept.uses);
         // Once is enough: what was sent since then is not ordered before the command.
         if !kept.is_host_checked {
-            for (shape, rule) in [
-                (&kept.reads_host, Rule::HostReadAfterWrite),
-                (&kept.writes_host, Rule::HostWriteAfterWrite),
-            ] {
+            for (shape, rule) in
+                [(&kept.reads_host, Rule::HostReadAfterWrite), (&kept.writes_host, Rule::HostWriteAfterWrite)]
+            {
                 if let Some(shape) = shape.as_ref().filter(|_| self.rules.hold(rule)) {
                     hazards.extend(self.host.overlapping(shape).map(|id| (id, Until::Ended)));
                 }
@@ -449,6 +448,12 @@ impl Machine {
         if !behind.is_empty() {
             self.behind.insert(id, behind.to_vec());
         }
+    }
+
+    /// Whether some command that has not ended writes bytes of this part of the program's memory.
+    pub fn may_be_written(&self, shape: &HostShape) -> bool {
+        let held = self.nodes.values().filter_map(|node| node.held.as_ref()?.writes_host.as_ref());
+        self.host.overlapping(shape).next().is_some() || { held }.any(|other| other.overlaps(shape))
     }
 
     /// The commands of a queue, and those before them, that are still to write the program's memory. Whoever has waited
@@ -708,7 +713,9 @@ impl Machine {
     /// other threads from enqueueing into the queue until the copy is done.
     pub fn may_copy(&self, copy: &InPlace) -> bool {
         let hold = |rule| self.rules.hold(rule);
-        if (!copy.is_idle && hold(Rule::InPlaceWhenIdle)) || (!copy.waits_ended && hold(Rule::InPlaceAfterWaits)) {
+        if (!copy.is_idle && hold(Rule::InPlaceWhenIdle))
+            || (!copy.waits_ended && hold(Rule::InPlaceAfterWaits))
+        {
             return false;
         }
         if self.nodes.is_empty() {
@@ -723,8 +730,7 @@ impl Machine {
             hold(Rule::InPlaceAfterBlockingWrites)
                 && !self.unsettled(copy.context, copy.queue, copy.in_order).is_empty()
         };
-        let is_behind =
-            || hold(Rule::InPlaceAfterWritersBefore) && !self.behind_queue(copy.queue).is_empty();
+        let is_behind = || hold(Rule::InPlaceAfterWritersBefore) && !self.behind_queue(copy.queue).is_empty();
         !is_held() && !is_written() && !is_unsettled() && !is_behind()
     }
 }

@@ -177,10 +177,8 @@ impl Segment {
         let is_undefined = |segment: &Self| segment.version == UNDEFINED;
         let kind = |segment: &Self| (is_initial(segment), is_undefined(segment));
         let places = 0..self.copies.len();
-        self.undo.is_none()
-            && other.undo.is_none()
-            && kind(self) == kind(other)
-            && { places }.all(|place| self.is_current(place) == other.is_current(place))
+        self.undo.is_none() && other.undo.is_none() && kind(self) == kind(other) && { places }
+            .all(|place| self.is_current(place) == other.is_current(place))
     }
 }
 
@@ -269,8 +267,12 @@ impl Allocation {
                 let before = segment.version;
                 segment.version = stamp;
                 copy.version = stamp;
-                segment.undo = (rounded.access == Access::Overwrite && !was_current)
-                    .then_some(Undo { command, place, version: before, written: stamp });
+                segment.undo = (rounded.access == Access::Overwrite && !was_current).then_some(Undo {
+                    command,
+                    place,
+                    version: before,
+                    written: stamp,
+                });
                 if !rules.hold(Rule::WriteMakesOthersOld) {
                     segment.copies.iter_mut().for_each(|copy| copy.version = stamp);
                 }

@@ -1,8 +1,8 @@
 //! Random small programs against the machine, and against machines that lack a rule.
 
-use penstock_coherence::explore;
 #[cfg(feature = "planted")]
 use penstock_coherence::Rule;
+use penstock_coherence::explore;
 
 /// Programs of one test run; `penstock check` runs more.
 const PROGRAMS: u64 = 30_000;

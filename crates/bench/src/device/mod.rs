@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_client::{Heap, HeapLaunch, HeapOptions, Pool, Queue, Range, Want};
+use penstock_client::{Given, Heap, HeapLaunch, HeapOptions, Pool, Queue, Range, Want};
 use penstock_link::{Address, Key};
 use penstock_wire::Status;
 
@@ -268,7 +268,7 @@ impl Ring {
         let numbers = [samples, inner, bytes, window, self.source(), self.landing(), self.seed, self.epoch];
         self.seats.iter().for_each(|seat| seat.set(kind, &self.heap, &numbers));
         let launches: Vec<HeapLaunch<'_>> =
-            self.seats.iter().map(|seat| (&*seat.queue, seat.kernel(kind), seat.space())).collect();
+            self.seats.iter().map(|seat| (&seat.queue, seat.kernel(kind), seat.space())).collect();
         let core_ns = self.core_ns()?;
         let began = Instant::now();
         let events = self.heap.launch_each(&launches, &[])?;
@@ -352,7 +352,7 @@ impl Ring {
 
     fn write(&self, pe: usize, offset: u64, bytes: &[u8]) -> Result<()> {
         let queue = self.queue(pe)?;
-        self.heap.write(queue, offset, bytes, &[], Want::Nothing)?;
+        self.heap.write(queue, offset, &Given(bytes), &[], Want::Nothing)?;
         Ok(queue.finish()?)
     }
 

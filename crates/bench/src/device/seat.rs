@@ -57,7 +57,7 @@ impl Seat {
         devices.into_iter().map(seat).collect()
     }
 
-    pub(super) fn kernel(&self, kind: Kind) -> &Kernel {
+    pub(super) fn kernel(&self, kind: Kind) -> &Arc<Kernel> {
         let [ping_pong, bandwidth, meet] = &self.kernels;
         match kind {
             Kind::PingPong => ping_pong,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use penstock_ggas::{NotResident, Seat, check_resident, resident_groups};
 use penstock_wire::{Status, cuda};
 
-use super::launch::{HeapLaunch, Space};
+use super::launch::HeapLaunch;
 use super::{Heap, Pe, described, refused};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
+use crate::launch::Space;
 use crate::pool::Device;
 
 /// `CU_DEVICE_ATTRIBUTE_INTEGRATED`.

@@ -12,13 +12,11 @@ use super::{Heap, described, refused};
 use crate::error::Result;
 use crate::event::Event;
 use crate::kernel::Kernel;
+use crate::launch::Space;
 use crate::queue::{Access, Queue, Want};
 
-/// An index space: dimensions, offset, global size, local size.
-pub type Space = (u32, [u64; 3], [u64; 3], Option<[u64; 3]>);
-
 /// What a collective launch runs on one of the heap's devices: a kernel, in a queue of the device.
-pub type HeapLaunch<'a> = (&'a Queue, &'a Kernel, Space);
+pub type HeapLaunch<'a> = (&'a Arc<Queue>, &'a Arc<Kernel>, Space);
 
 impl Heap {
     /// Starts `kernel` with its arguments as they are now on all devices of the heap; `queues` has one queue of each of them, in
@@ -29,8 +27,8 @@ impl Heap {
     /// When a node is lost.
     pub fn launch(
         &self,
-        queues: &[&Queue],
-        kernel: &Kernel,
+        queues: &[&Arc<Queue>],
+        kernel: &Arc<Kernel>,
         space: Space,
         waits: &[Event],
     ) -> Result<Vec<Event>> {
@@ -43,7 +41,7 @@ impl Heap {
     /// # Errors
     /// As [`Heap::launch`].
     pub fn launch_each(&self, launches: &[HeapLaunch<'_>], waits: &[Event]) -> Result<Vec<Event>> {
-        let queues: Vec<&Queue> = launches.iter().map(|(queue, ..)| *queue).collect();
+        let queues: Vec<&Arc<Queue>> = launches.iter().map(|(queue, ..)| *queue).collect();
         let queues = queues.as_slice();
         let checked = self
             .check_queues(queues)
@@ -85,7 +83,7 @@ impl Heap {
     }
 
     /// What all launches wait for, so that none starts long before the others: the ends of everything before them in their queues.
-    fn gather(&self, queues: &[&Queue], waits: &[Event]) -> Result<Vec<Event>> {
+    fn gather(&self, queues: &[&Arc<Queue>], waits: &[Event]) -> Result<Vec<Event>> {
         let has_ended = |event: &Event| event.known_status() == Some(Status::OK);
         if waits.iter().all(has_ended) && queues.iter().all(|queue| queue.progress().is_idle()) {
             return Ok(Vec::new());
@@ -112,7 +110,7 @@ impl Heap {
         Ok(())
     }
 
-    fn check_queues(&self, queues: &[&Queue]) -> Result<()> {
+    fn check_queues(&self, queues: &[&Arc<Queue>]) -> Result<()> {
         let count = self.pes.len();
         let mut of: Vec<Option<usize>> = vec![None; count];
         for (at, queue) in queues.iter().enumerate() {
@@ -163,7 +161,7 @@ fn ends_of<'a>(events: impl Iterator<Item = &'a Event>) -> Option<Event> {
     if events.is_empty() {
         return None;
     }
-    let (all, left) = (Event::user(), Arc::new(AtomicUsize::new(events.len())));
+    let (all, left) = (Event::of_client(crate::next_id()), Arc::new(AtomicUsize::new(events.len())));
     for event in events {
         let (all, left) = (all.clone(), left.clone());
         event.on_complete(move |_| {

@@ -51,7 +51,8 @@ fn full_worker((sender, mut receiver): (Sender, Receiver), ended: Id<kind::Event
 fn two_full_links_whose_sessions_tell_each_other_do_not_wait_in_a_circle() {
     let (told, heard) = mpsc::channel();
     let ((a, worker_a), (b, worker_b)) = (session(0), session(1));
-    let events = [Event::of_command(&a, None), Event::of_command(&b, None)];
+    let events =
+        [Event::of_command(&a, crate::next_id(), true), Event::of_command(&b, crate::next_id(), true)];
     for (event, (home, other)) in events.iter().zip([(&a, &b), (&b, &a)]) {
         home.expect(event).unwrap();
         // Without a link between the workers the client tells the end.
@@ -111,7 +112,8 @@ type Learn = fn(&Arc<Session>, &Event);
 /// one that receives notices the hang-up. When the program learns of it by `learn`, its memory must be its own again.
 fn memory_is_the_programs_when_a_loss_is_known(features: u64, learn: Learn) {
     let (session, (sender, receiver)) = session_over(features, 0);
-    let (event, is_written) = (Event::of_command(&session, None), Arc::new(AtomicBool::new(false)));
+    let (event, is_written) =
+        (Event::of_command(&session, crate::next_id(), true), Arc::new(AtomicBool::new(false)));
     session.expect_read(&event, Box::new(SlowMemory { is_written: is_written.clone() })).unwrap();
     let data = to_client::ReadData { event: event.0.id, offset: U64::ZERO };
     let full = sender.clone();
@@ -149,7 +151,7 @@ fn by_another_call(session: &Arc<Session>, _: &Event) {
     while lock(&session.open).lost.is_none() {
         thread::yield_now();
     }
-    assert!(session.expect(&Event::of_command(session, None)).is_err());
+    assert!(session.expect(&Event::of_command(session, crate::next_id(), true)).is_err());
     first.join().unwrap();
 }
 

@@ -79,7 +79,10 @@ pub fn run(seed: u64, programs: u64, off: Option<Rule>, go_on: &mut dyn FnMut(u6
     report
 }
 
-#[cfg_attr(not(feature = "planted"), expect(unused_variables, reason = "rules are switched off by the feature"))]
+#[cfg_attr(
+    not(feature = "planted"),
+    expect(unused_variables, reason = "rules are switched off by the feature")
+)]
 fn machine(off: Option<Rule>) -> Machine {
     #[cfg(feature = "planted")]
     if let Some(rule) = off {

@@ -286,9 +286,7 @@ impl Program {
             }
             smaller.ops.remove(index);
             let lost: Vec<usize> = (0..smaller.ops.len())
-                .filter(
-                    |at| matches!(smaller.ops[*at].1, Op::Set(of, _) | Op::Wait(of) if of == index),
-                )
+                .filter(|at| matches!(smaller.ops[*at].1, Op::Set(of, _) | Op::Wait(of) if of == index))
                 .collect();
             for (_, op) in &mut smaller.ops {
                 op.rename(index);
@@ -498,18 +496,16 @@ impl Order {
                 }
             }
         }
-        let same_queue = |at: &usize| {
-            program.ops[*at].1.command().is_some_and(|other| other.queue == command.queue)
-        };
+        let same_queue =
+            |at: &usize| program.ops[*at].1.command().is_some_and(|other| other.queue == command.queue);
         let earlier: Vec<usize> = (0..index).rev().filter(same_queue).collect();
         if let Some(last) = earlier.first() {
             // The order of calls into one queue is the plan's, whatever their threads.
             edge(Step::Do(*last), Step::Do(index));
         }
         let in_order = program.queues[command.queue].1;
-        let is_sync = |at: usize| {
-            program.ops[at].1.command().filter(|it| matches!(it.act, Act::Marker | Act::Barrier))
-        };
+        let is_sync =
+            |at: usize| program.ops[at].1.command().filter(|it| matches!(it.act, Act::Marker | Act::Barrier));
         if in_order {
             earlier.first().iter().for_each(|last| edge(Step::Run(**last), Step::Run(index)));
             return;

@@ -2,8 +2,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::plan::{Act, CELL_BYTES, Command, HOST_CELL_BYTES, HOST_CELLS, HOST_START, Op, Program, Span, Step};
 use super::plan::host_cells;
+use super::plan::{
+    Act, CELL_BYTES, Command, HOST_CELL_BYTES, HOST_CELLS, HOST_START, Op, Program, Span, Step,
+};
 use super::random::{Random, mix};
 use crate::machine::{Action, Fetch, InPlace, Machine, Plan, Source, Submit, Sync, Verdict};
 use crate::names::{AllocationId, CommandId, ContextId, NodeId, QueueId};
@@ -173,7 +175,10 @@ impl<'a> World<'a> {
             if let Some(is_ok) = self.known.get(&id)
                 && *is_ok == failing[index]
             {
-                return Err(format!("operation {index} ended {}", if *is_ok { "well" } else { "with an error" }));
+                return Err(format!(
+                    "operation {index} ended {}",
+                    if *is_ok { "well" } else { "with an error" }
+                ));
             }
         }
         for (cell, (is, should)) in self.host.iter().zip(&host).enumerate() {
@@ -304,9 +309,7 @@ impl<'a> World<'a> {
                     && match op {
                         Op::Wait(of) => self.is_known(event_of(*of)),
                         Op::Enqueue(command) => {
-                            let is_before = |at: &usize| {
-                                matches!(&self.program.ops[*at].1, Op::Enqueue(it) if it.queue == command.queue)
-                            };
+                            let is_before = |at: &usize| matches!(&self.program.ops[*at].1, Op::Enqueue(it) if it.queue == command.queue);
                             !self.locked.contains(&command.queue)
                                 && (0..*index).filter(is_before).all(|at| self.called.contains(&at))
                         }
@@ -624,8 +627,8 @@ impl<'a> World<'a> {
             Op::Enqueue(command) => Some(command),
             _ => None,
         };
-        let waits_for_all = act(index)
-            .is_some_and(|it| matches!(it.act, Act::Marker | Act::Barrier) && it.waits.is_empty());
+        let waits_for_all =
+            act(index).is_some_and(|it| matches!(it.act, Act::Marker | Act::Barrier) && it.waits.is_empty());
         let is_barrier = |job: &Job| {
             job.of.and_then(|(_, index)| act(index)).is_some_and(|it| matches!(it.act, Act::Barrier))
         };

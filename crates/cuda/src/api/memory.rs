@@ -2,6 +2,7 @@
 
 use std::ffi::{c_uint, c_void};
 
+use penstock_client::HostShape;
 use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
@@ -29,7 +30,8 @@ fn settle(address: usize, size: usize) -> CuResult {
     let current = Context::current()?;
     current.synchronize()?;
     for context in platform::devices()?.iter().flat_map(|device| device.contexts()) {
-        if !std::ptr::eq(&*context, &*current) && context.late.may_write(address, size) {
+        let shape = HostShape::linear(address as u64, size as u64);
+        if !std::ptr::eq(&*context, &*current) && penstock_client::may_be_written(&shape) {
             // Also where it has failed: then too what is under way may write.
             context.drain();
         }

@@ -477,21 +477,21 @@ mod tests {
 
     #[test]
     fn what_is_in_use_is_free_when_all_that_uses_it_has_ended() {
-        let (one, other) = (Event::user(), Event::user());
+        let (one, other) = (penstock_client::user_event(), penstock_client::user_event());
         let mut state = State { used: 3 * GRAIN_BYTES, ..Default::default() };
         state.leave(0x1000, 10, vec![one.clone()]);
         state.leave(0x2000, 256, vec![one.clone(), other.clone()]);
         state.leave(0x3000, 1, vec![other.clone()]);
         state.sweep();
         assert_eq!((state.leaving_bytes, state.free.ranges()), (3 * GRAIN_BYTES, vec![]));
-        other.set_status(penstock_wire::Status::OK);
+        penstock_client::set_user_event(&other, penstock_wire::Status::OK);
         state.sweep();
         assert_eq!(
             (state.leaving_bytes, state.free.ranges()),
             (2 * GRAIN_BYTES, vec![(0x3000, GRAIN_BYTES)])
         );
         // Failed is ended, too.
-        one.set_status(penstock_wire::Status::NODE_LOST);
+        penstock_client::set_user_event(&one, penstock_wire::Status::NODE_LOST);
         state.sweep();
         assert_eq!((state.leaving_bytes, state.used, state.leaving.len()), (0, 0, 0));
     }

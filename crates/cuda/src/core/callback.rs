@@ -1,6 +1,6 @@
 //! Functions of the program in streams.
 
-use penstock_client::{Event, Want};
+use penstock_client::HostShape;
 use penstock_cuda_sys::driver::{CUDA_ERROR_LAUNCH_FAILED, CUDA_SUCCESS, CUresult};
 use penstock_wire::Status;
 
@@ -15,19 +15,14 @@ pub(crate) fn in_stream(
     stream: &Stream,
     call: impl FnOnce(CUresult) + Send + 'static,
 ) -> CuResult {
-    let after = Event::user();
-    let gate = after.clone();
-    // Both as one command: nothing of others comes between them, and what the first has to wait for holds for the second.
-    let (before, _) = context.issue(stream, |queue, waits| {
-        let before = queue.marker(None, waits, Want::Event)?;
-        queue.barrier(&[gate], Want::Nothing)?;
-        Ok(before)
-    })?;
-    context.late.call(after.clone());
-    let before = before.unwrap_or_else(|| Event::ended(Status::OK));
-    before.on_complete(move |status| {
-        call(if status.is_error() { CUDA_ERROR_LAUNCH_FAILED } else { CUDA_SUCCESS });
-        after.set_status(Status::OK);
+    let started = context.issue(stream, |queue, waits| {
+        // The function may write any memory of the program.
+        let uses = (Some(HostShape::EVERYTHING), Some(HostShape::EVERYTHING));
+        let done = queue.run(uses, waits, move |status| {
+            call(if status.is_error() { CUDA_ERROR_LAUNCH_FAILED } else { CUDA_SUCCESS });
+            Status::OK
+        })?;
+        Ok(Some(done))
     });
-    stream.queue.flush().map_err(|error| context.failed(&error))
+    started.map(drop)
 }

@@ -12,7 +12,6 @@ use super::arena::LEAVING_BYTES_MAX;
 use super::control::Control;
 use super::device::Device;
 use super::graph::{capture, memory};
-use super::late::Late;
 use super::library::Modules;
 use super::stream::{Kind, Stream};
 use super::{platform, texture};
@@ -44,8 +43,6 @@ pub(crate) struct Context {
     usage: AtomicU32,
     ended: AtomicBool,
     pub(crate) control: Control,
-    /// Memory of the program that may still be written.
-    pub(crate) late: Late,
     limits: Mutex<[u64; LIMITS]>,
     /// What libraries have loaded here.
     pub(crate) modules: Modules,
@@ -104,7 +101,6 @@ impl Context {
             usage: AtomicU32::new(1),
             ended: AtomicBool::new(false),
             control,
-            late: Late::default(),
             limits: Mutex::new(LIMIT_DEFAULTS),
             modules: Modules::default(),
         });
@@ -265,11 +261,9 @@ impl Context {
     pub(crate) fn synchronize(&self) -> CuResult {
         self.check()?;
         capture::refuse_context(self)?;
-        let sent = self.late.sent();
         for stream in self.streams() {
             self.finish(&stream)?;
         }
-        self.late.ended(sent);
         self.control.look(self)
     }
 

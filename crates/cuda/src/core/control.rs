@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use penstock_client::{Error, Queue, Want};
+use penstock_client::{Error, Given, Queue, Want};
 use penstock_cuda_sys::driver::CU_LIMIT_PRINTF_FIFO_SIZE;
 
 use super::arena::{GRAIN_BYTES, Place};
@@ -71,12 +71,12 @@ impl Control {
     }
 
     /// Writes the block, and waits until the device has answered: whether queue and memory could be made is known then.
-    pub(crate) fn begin(&self, queue: &Queue) -> Result<(), Error> {
+    pub(crate) fn begin(&self, queue: &Arc<Queue>) -> Result<(), Error> {
         let mut block = [0; BLOCK_BYTES];
         if let Some(check) = self.device.check() {
             block[BITMAP_AT..BITMAP_AT + 8].copy_from_slice(&check.bitmap().to_le_bytes());
         }
-        queue.write(&self.place.memory, self.place.offset, &block, &[], Want::Nothing)?;
+        queue.write(&self.place.memory, self.place.offset, &Given(&block), &[], Want::Nothing)?;
         queue.finish()?;
         if self.device.check().is_some() {
             self.watched.store(true, Ordering::Release);
@@ -110,7 +110,13 @@ impl Control {
     }
 
     fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Error> {
-        self.queue.write(&self.place.memory, self.place.offset + at as u64, bytes, &[], Want::Nothing)?;
+        self.queue.write(
+            &self.place.memory,
+            self.place.offset + at as u64,
+            &Given(bytes),
+            &[],
+            Want::Nothing,
+        )?;
         self.queue.finish()
     }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use penstock_client::{Range, Want};
+use penstock_client::{Given, HostShape, Range, Want};
 use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
 use super::stream::{Kind, Stream};
 use super::{callback, host, platform};
-use crate::edge::{Bytes, CuResult, HostTarget, Object as _, of_status};
+use crate::edge::{Bytes, CuResult, HostSource, HostTarget, Object as _, of_status};
 
 /// One side of a copy: so many bytes somewhere.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ impl Context {
                 to.copy_from(from);
                 Ok(())
             }
-            (Side::Device(to), Side::Host(from)) => self.write(stream, to, from),
+            (Side::Device(to), Side::Host(from)) => self.write(stream, to, from, when),
             (Side::Host(to), Side::Device(from)) => self.read(stream, to, from, when),
             (Side::Device(to), Side::Device(from)) => self.copy_on_device(stream, to, from, size),
         }
@@ -99,23 +99,34 @@ impl Context {
     pub(super) fn write_aside(self: &Arc<Self>, to: u64, bytes: &[u8]) -> CuResult {
         let place = self.device.space.place(to, bytes.len() as u64)?;
         let aside = self.aside()?;
-        self.issue_write(aside, &place, bytes)?;
+        self.issue_write(aside, &place, &Given(bytes))?;
         self.finish(aside)
     }
 
-    /// Waits, if something under way in the stream, or before it, may still write these bytes of the program.
-    pub(super) fn until_written(&self, stream: &Stream, address: usize, size: usize) -> CuResult {
-        if self.late.may_write(address, size) { self.settle(stream) } else { Ok(()) }
+    /// Waits, if something under way may still write these bytes of the program: whatever comes before the copy.
+    fn until_written(&self, stream: &Stream, shape: &HostShape) -> CuResult {
+        if penstock_client::may_be_written(shape) { self.settle(stream) } else { Ok(()) }
     }
 
-    /// The bytes are taken before this returns: so it is right for memory that is registered and for all other.
-    fn write(&self, stream: &Stream, to: u64, from: Bytes) -> CuResult {
-        self.until_written(stream, from.address(), from.size())?;
-        if let Some(owner) = self.elsewhere(to)? {
-            return owner.as_peer(self, stream, |own| owner.write(own, to, from));
+    /// What a copy from these bytes sends. Of memory that is registered the bytes are taken when it is their turn in the
+    /// stream. "If pageable memory must first be staged to pinned memory, the driver may synchronize with the stream and
+    /// stage the copy": other bytes are taken before this copy's function returns, so what writes them must have ended.
+    pub(super) fn source(&self, stream: &Stream, from: HostSource, when: When) -> CuResult<HostSource> {
+        let is_late = when == When::Unattended || host::is_registered(from.address(), from.reach());
+        if !is_late {
+            self.until_written(stream, &from.place())?;
         }
+        Ok(from.taken_now(!is_late))
+    }
+
+    fn write(&self, stream: &Stream, to: u64, from: Bytes, when: When) -> CuResult {
+        if let Some(owner) = self.elsewhere(to)? {
+            self.until_written(stream, &HostSource::linear(from).place())?;
+            return owner.as_peer(self, stream, |own| owner.write(own, to, from, When::Now));
+        }
+        let source = self.source(stream, HostSource::linear(from), when)?;
         let place = self.device.space.place(to, from.size() as u64)?;
-        self.issue_write(stream, &place, from.read())
+        self.issue_write(stream, &place, &source)
     }
 
     fn read(&self, stream: &Stream, to: Bytes, from: u64, when: When) -> CuResult {
@@ -132,7 +143,6 @@ impl Context {
                 queue.read(&place.memory, range, target, waits, Want::Nothing)
             })?;
             if let Some(event) = event {
-                self.late.read(to.address(), to.size(), event.clone());
                 stream.unseen.add(event);
             }
             return Ok(());
@@ -288,7 +298,7 @@ fn copy_in_pieces(
         // SAFETY: `piece` is ours, and is written before `read` returns.
         let piece = unsafe { Bytes::new(piece.as_mut_ptr().cast(), now) }?;
         source.read(reader, piece, from + at, When::Now)?;
-        target.write(writer, to + at, piece)?;
+        target.write(writer, to + at, piece, When::Now)?;
         target.finish(writer)?;
         at += now as u64;
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use penstock_client::{Event, Queue, Want};
+use penstock_client::{Event, Given, Queue, Want};
 use penstock_cuda_sys::driver::*;
 
 use super::arena::{Block, GRAIN_BYTES, Place};
@@ -103,7 +103,7 @@ impl Check {
         let changed = bits.get(range.clone()).unwrap_or_default();
         let offset = self.place.offset + range.start as u64;
         self.queue
-            .write(&self.place.memory, offset, changed, &[], Want::Nothing)
+            .write(&self.place.memory, offset, &Given(changed), &[], Want::Nothing)
             .and_then(|_| self.queue.finish())
             .map_err(|error| of_error(&error))
     }

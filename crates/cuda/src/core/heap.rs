@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use penstock_client::{Error, Event, HeapLaunch, HeapOptions, Queue, Range, Target, Want};
+use penstock_client::{Error, Event, Given, HeapLaunch, HeapOptions, Queue, Range, Target, Want};
 use penstock_cuda_sys::driver::*;
 use penstock_ptx::translate::{HEAP_BYTES_MAX, HEAP_WINDOW};
 use penstock_wire::Status;
@@ -244,7 +244,7 @@ impl Heap {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.await_end(self.pool.write(queue, offset, bytes, &[], Want::Event))
+        self.await_end(self.pool.write(queue, offset, &Given(bytes), &[], Want::Event))
     }
 
     /// Reads from a PE's part, and waits until that is done.
@@ -314,7 +314,7 @@ impl Heap {
         let launches: Vec<HeapLaunch<'_>> = all
             .iter()
             .zip(&bound)
-            .map(|(one, bound)| (&*one.stream.queue, &*bound.kernel, one.shape.space()))
+            .map(|(one, bound)| (&one.stream.queue, &bound.kernel, one.shape.space()))
             .collect();
         let parts: Vec<_> = all.iter().map(|one| (&*one.context, &*one.stream)).collect();
         let sent = Context::issue_together(&parts, |waits| self.pool.launch_each(&launches, waits).map(drop));

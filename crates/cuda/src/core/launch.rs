@@ -273,7 +273,7 @@ impl Kept {
     pub(crate) fn send(
         &self,
         launch: &Fixed,
-        queue: &Queue,
+        queue: &Arc<Queue>,
         waits: &[Event],
     ) -> Result<Option<Event>, Error> {
         let Some(bound) = &self.0 else { return Ok(None) };

@@ -15,7 +15,6 @@ mod free;
 pub(crate) mod graph;
 pub(crate) mod heap;
 pub(crate) mod host;
-pub(crate) mod late;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod link;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use penstock_client::{Kernel, KernelInfo as _, Range, Want};
+use penstock_client::{Given, Kernel, KernelInfo as _, Range, Want};
 use penstock_cuda_sys::driver::*;
 use penstock_ptx::ir::Entry;
 use penstock_wire::cuda;
@@ -247,7 +247,7 @@ fn load_data(context: &Arc<Context>, program: &Program) -> CuResult<Option<Block
             let range = Range { offset: place.offset + from, size: (data.size - from).next_multiple_of(16) };
             queue.fill(&place.memory, &[0; 16], range, waits, Want::Nothing)?;
         }
-        queue.write(&place.memory, place.offset, &bytes, waits, Want::Nothing)
+        queue.write(&place.memory, place.offset, &Given(&bytes), waits, Want::Nothing)
     })?;
     context.finish(aside)?;
     Ok(Some(block))

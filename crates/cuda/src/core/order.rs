@@ -4,10 +4,10 @@
 //! non-blocking streams": a command there waits for all commands of blocking streams so far, and they wait for it. That is
 //! done with events that only the worker waits for.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
-use penstock_client::{Error, Event, Queue, Want};
+use penstock_client::{Error, Event, Queue, Source, Want};
 use penstock_cuda_sys::driver::CUDA_ERROR_LAUNCH_FAILED;
 use penstock_wire::Status;
 
@@ -26,7 +26,7 @@ impl Context {
     pub(crate) fn issue(
         &self,
         stream: &Stream,
-        send: impl FnOnce(&Queue, &[Event]) -> Sent,
+        send: impl FnOnce(&Arc<Queue>, &[Event]) -> Sent,
     ) -> CuResult<(Option<Event>, u64)> {
         self.check()?;
         if stream.kind == Kind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
@@ -69,14 +69,14 @@ impl Context {
     }
 
     /// As [`Context::issue`] of a write, which may take no command at all.
-    pub(crate) fn issue_write(&self, stream: &Stream, place: &Place, bytes: &[u8]) -> CuResult {
+    pub(crate) fn issue_write(&self, stream: &Stream, place: &Place, source: &dyn Source) -> CuResult {
         self.check()?;
         let write = |waits: &[Event]| {
-            if stream.queue.write_at_once(&place.memory, place.offset, bytes, waits) {
+            if stream.queue.write_at_once(&place.memory, place.offset, source, waits) {
                 return Ok(());
             }
-            let command = |queue: &Queue, waits: &[Event]| {
-                queue.write(&place.memory, place.offset, bytes, waits, Want::Nothing)
+            let command = |queue: &Arc<Queue>, waits: &[Event]| {
+                queue.write(&place.memory, place.offset, source, waits, Want::Nothing)
             };
             self.send(stream, waits, command).map(drop)
         };
@@ -92,7 +92,7 @@ impl Context {
         &self,
         stream: &Stream,
         waits: &[Event],
-        send: impl FnOnce(&Queue, &[Event]) -> Sent,
+        send: impl FnOnce(&Arc<Queue>, &[Event]) -> Sent,
     ) -> CuResult<(Option<Event>, u64)> {
         let sending = stream.lock();
         let sent = send(&stream.queue, waits);
@@ -267,7 +267,7 @@ impl Context {
     pub(crate) fn issue_and_wait(
         &self,
         stream: &Stream,
-        send: impl FnOnce(&Queue, &[Event]) -> Sent,
+        send: impl FnOnce(&Arc<Queue>, &[Event]) -> Sent,
     ) -> CuResult {
         let (event, serial) = self.issue(stream, send)?;
         self.await_event(stream, event, serial)

@@ -9,7 +9,7 @@ use super::callback;
 use super::context::Context;
 use super::copy::{Side, When};
 use super::stream::Stream;
-use crate::edge::{Bytes, CuResult, HostTarget};
+use crate::edge::{Bytes, CuResult, HostSource, HostTarget};
 
 /// One side of a copy of rows.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl Context {
         }
         let apart = Apart { to, from, width, height };
         match (to.side, from.side) {
-            (RowSide::Device(to), RowSide::Host(from)) => self.write_rows(stream, &apart, to, from),
+            (RowSide::Device(to), RowSide::Host(from)) => self.write_rows(stream, &apart, to, from, when),
             (RowSide::Host(to), RowSide::Device(from)) => self.read_rows(stream, &apart, to, from, when),
             (RowSide::Device(to), RowSide::Device(from)) => self.move_rows(stream, &apart, to, from),
             (RowSide::Host(to), RowSide::Host(from)) if when == When::Unattended => {
@@ -103,23 +103,18 @@ impl Context {
         }
     }
 
-    fn write_rows(&self, stream: &Stream, apart: &Apart, to: u64, from: usize) -> CuResult {
+    fn write_rows(&self, stream: &Stream, apart: &Apart, to: u64, from: usize, when: When) -> CuResult {
         if let Some(owner) = self.elsewhere(to)? {
-            return owner.as_peer(self, stream, |own| owner.write_rows(own, apart, to, from));
+            return owner.as_peer(self, stream, |own| owner.write_rows(own, apart, to, from, When::Now));
         }
         let place = self.device.space.place(to, apart.target_reach()?)?;
-        let reach = apart.source_reach()?;
-        self.until_written(stream, from, usize::try_from(reach).unwrap_or(usize::MAX))?;
-        let bytes = Rows::host(from, reach)?.read();
-        let row = |y: u64| {
-            let start = usize::try_from(y * apart.from.pitch).unwrap_or(usize::MAX);
-            let width = usize::try_from(apart.width).unwrap_or(usize::MAX);
-            bytes.get(start..).and_then(|rest| rest.get(..width)).unwrap_or_default()
-        };
+        let bytes = Rows::host(from, apart.source_reach()?)?;
+        let pitch = usize::try_from(apart.from.pitch).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        let width = usize::try_from(apart.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        let source = self.source(stream, HostSource::rows(bytes, width, pitch), when)?;
         self.issue(stream, |queue, waits| {
-            let mut rows = (0..apart.height).map(row);
             let to = rect(place.offset, apart.to.pitch);
-            queue.write_rect(&place.memory, to, apart.region(), &mut rows, waits, Want::Nothing)
+            queue.write_rect(&place.memory, to, apart.region(), &source, waits, Want::Nothing)
         })
         .map(drop)
     }
@@ -144,7 +139,6 @@ impl Context {
         })?;
         if when.is_late(bytes) {
             if let Some(event) = event {
-                self.late.read(to, bytes.size(), event.clone());
                 stream.unseen.add(event);
             }
             return Ok(());

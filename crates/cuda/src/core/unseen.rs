@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn a_failed_read_is_told_once_and_in_order() {
-        let (unseen, pending) = (Unseen::default(), Event::user());
+        let (unseen, pending) = (Unseen::default(), penstock_client::user_event());
         let failed = |code| Event::ended(Status(code));
         for read in [Event::ended(Status::OK), failed(-5), failed(-6), pending.clone(), failed(-7)] {
             unseen.add(read);
@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(unseen.failure(), Some(Status(-6)));
         // What comes behind one that has not ended has not ended either.
         assert_eq!(unseen.failure(), None);
-        pending.set_status(Status::OK);
+        penstock_client::set_user_event(&pending, Status::OK);
         assert_eq!(unseen.failure(), Some(Status(-7)));
         assert_eq!(unseen.failure(), None);
         // Those that went well are not kept.

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use penstock_client::Target;
+use penstock_client::{HostShape, Source, Target};
 use penstock_cuda_sys::driver::CUDA_ERROR_INVALID_VALUE;
 use penstock_wire::{FrameError, Payload};
 
@@ -163,6 +163,116 @@ impl Bytes {
     }
 }
 
+fn shape(bytes: Bytes, width: usize, pitch: usize) -> HostShape {
+    let rows = if pitch == 0 || bytes.size == width { 1 } else { (bytes.size - width) / pitch + 1 };
+    HostShape {
+        start: bytes.address as u64,
+        row: width as u64,
+        rows: rows as u64,
+        row_pitch: pitch as u64,
+        slices: 1,
+        slice_pitch: bytes.size as u64,
+    }
+}
+
+/// Where a write takes its bytes: rows of `width` bytes at memory of the program, `pitch` apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostSource {
+    from: Bytes,
+    width: usize,
+    pitch: usize,
+    /// The program may change them when the function that copies returns.
+    is_taken_now: bool,
+}
+
+impl HostSource {
+    /// All bytes of `from`, one after the other.
+    pub(crate) fn linear(from: Bytes) -> Self {
+        Self { width: from.size, pitch: from.size, from, is_taken_now: false }
+    }
+
+    /// Rows of `width` bytes, each `pitch` behind the one before.
+    pub(crate) fn rows(from: Bytes, width: usize, pitch: usize) -> Self {
+        Self { from, width, pitch, is_taken_now: false }
+    }
+
+    /// The same, with its bytes taken before the function that copies returns.
+    pub(crate) fn taken_now(self, is_taken_now: bool) -> Self {
+        Self { is_taken_now, ..self }
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.from.address
+    }
+
+    /// Bytes from the first one to the last one.
+    pub(crate) fn reach(&self) -> usize {
+        self.from.size
+    }
+
+    /// Where its bytes are.
+    pub(crate) fn place(&self) -> HostShape {
+        shape(self.from, self.width, self.pitch)
+    }
+}
+
+impl Source for HostSource {
+    fn bytes(&self) -> u64 {
+        let HostShape { row, rows, .. } = self.place();
+        row * rows
+    }
+
+    fn shape(&self) -> Option<HostShape> {
+        (!self.is_taken_now).then(|| self.place())
+    }
+
+    fn linear(&self) -> Option<&[u8]> {
+        (self.width == self.from.size).then(|| self.from.read())
+    }
+
+    fn pieces(&self) -> Box<dyn Iterator<Item = &[u8]> + '_> {
+        let bytes = self.from.read();
+        Box::new(
+            (0..self.from.size)
+                .step_by(self.pitch.max(1))
+                .filter_map(move |start| bytes.get(start..start.checked_add(self.width)?)),
+        )
+    }
+
+    fn keep(&self) -> Box<dyn Source + Send> {
+        if self.is_taken_now {
+            Box::new(Taken(self.pieces().map(Box::from).collect()))
+        } else {
+            Box::new(*self)
+        }
+    }
+}
+
+/// Rows that were copied.
+struct Taken(Vec<Box<[u8]>>);
+
+impl Source for Taken {
+    fn bytes(&self) -> u64 {
+        self.0.iter().map(|row| row.len() as u64).sum()
+    }
+
+    fn shape(&self) -> Option<HostShape> {
+        None
+    }
+
+    fn linear(&self) -> Option<&[u8]> {
+        if let [row] = self.0.as_slice() { Some(row) } else { None }
+    }
+
+    fn pieces(&self) -> Box<dyn Iterator<Item = &[u8]> + '_> {
+        Box::new(self.0.iter().map(|row| &**row))
+    }
+
+    fn keep(&self) -> Box<dyn Source + Send> {
+        Box::new(Self(self.0.clone()))
+    }
+}
+
 /// Where a read puts its bytes: rows of `width` bytes at memory of the program, `pitch` apart.
 pub(crate) struct HostTarget {
     to: Bytes,
@@ -183,6 +293,10 @@ impl HostTarget {
 }
 
 impl Target for HostTarget {
+    fn shape(&self) -> Option<HostShape> {
+        Some(shape(self.to, self.width, self.pitch))
+    }
+
     fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError> {
         let range = usize::try_from(offset).ok().zip(usize::try_from(payload.left()).ok());
         let (mut at, mut left) = range.ok_or(FrameError::PayloadTooShort)?;

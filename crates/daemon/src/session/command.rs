@@ -146,7 +146,8 @@ pub(crate) fn refuse(
     status: Status,
 ) {
     match (event, queue) {
-        (Some(event), _) => shared.end_event(event, status, device::Times::default()),
+        (Some(event), Some(queue)) => end_in_turn(shared, queue, event, status),
+        (Some(event), None) => shared.end_event(event, status, device::Times::default()),
         (None, Some(queue)) => queue.fail(status),
         (None, None) => {}
     }
@@ -159,8 +160,16 @@ pub(crate) fn refuse(
 fn fail_in_order(shared: &Arc<Shared>, queue: &mut Queue, event: Option<&Arc<Event>>) {
     let status = Status::WAIT_LIST_FAILED;
     let Some(event) = event else { return };
+    end_in_turn(shared, queue, event, status);
+}
+
+/// Ends the event of a command that does not run when its turn has come. The client takes the end of a command of an in-order
+/// queue for the end of all before it, whatever the status.
+fn end_in_turn(shared: &Arc<Shared>, queue: &mut Queue, event: &Arc<Event>, status: Status) {
     let turn = if queue.in_order && !queue.is_idle() { queue.marker().ok() } else { None };
-    let Some((turn, mark)) = turn else { return refuse(shared, Some(queue), Some(event), status) };
+    let Some((turn, mark)) = turn else {
+        return shared.end_event(event, status, device::Times::default());
+    };
     queue.set_last(event);
     let (shared, event, place) = (shared.clone(), event.clone(), mark.expect());
     turn.on_complete(Box::new(move |_, _| {

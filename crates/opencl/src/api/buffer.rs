@@ -1,7 +1,6 @@
 //! Commands on buffers.
 
 use std::ffi::c_void;
-use std::slice;
 use std::sync::Arc;
 
 use penstock_cl_sys::*;
@@ -14,7 +13,7 @@ use crate::core::event::wait_for;
 use crate::core::memory::{Kind, Mem, root};
 use crate::core::queue::Queue;
 use crate::core::rect::{self, Layout};
-use crate::core::target::HostTarget;
+use crate::core::target::{HostSource, HostTarget};
 use crate::edge::{ClError, ClResult, Object, Ref, array, cl_entry, require};
 
 /// The memory object of a command in `queue`, which may be a heap.
@@ -166,10 +165,11 @@ cl_entry! {
         } else {
             // SAFETY: "ptr is the pointer to buffer in host memory where data is to be ... written from"; `size` bytes, which
             // are inside a buffer, are no longer than a slice may be.
-            let bytes = unsafe { slice::from_raw_parts(pointer.cast(), size) };
+            let source = unsafe { HostSource::linear(pointer.cast(), size, None) };
+            let wanted = want_written(blocking, event);
             match &mem.kind {
-                Kind::Heap(heap) => heap.write(&queue.pool, offset as u64, bytes, &waits, want_written(blocking, event))?,
-                _ => queue.pool.write(&mem.pool, offset as u64, bytes, &waits, want_written(blocking, event))?,
+                Kind::Heap(heap) => heap.write(&queue.pool, offset as u64, &source, &waits, wanted)?,
+                _ => queue.pool.write(&mem.pool, offset as u64, &source, &waits, wanted)?,
             }
         };
         check_written(&queue, blocking, enqueued.as_ref(), !event.is_null())?;
@@ -295,12 +295,12 @@ cl_entry! {
         mem.host_writes()?;
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
-        let mut pieces = transfer.host.pieces(transfer.region).map(|(start, length)| {
-            // SAFETY: the box is in memory that the program wants to be read.
-            unsafe { slice::from_raw_parts(pointer.cast::<u8>().add(start), length) }
-        });
+        let (pieces, bytes) = (transfer.host.pieces(transfer.region), transfer.region.iter().product());
+        // SAFETY: the box is in memory that the program wants to be read, until the command ends.
+        let source = unsafe { HostSource::new(pointer.cast(), pieces, bytes, None) };
         let region = transfer.wide_region();
-        let enqueued = queue.pool.write_rect(&mem.pool, transfer.rect, region, &mut pieces, &waits, want_written(blocking, event))?;
+        let wanted = want_written(blocking, event);
+        let enqueued = queue.pool.write_rect(&mem.pool, transfer.rect, region, &source, &waits, wanted)?;
         check_written(&queue, blocking, enqueued.as_ref(), !event.is_null())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_BUFFER_RECT, &queue, event) };

@@ -15,7 +15,7 @@ cl_entry! {
     /// `clCreateUserEvent`.
     fn clCreateUserEvent(context: cl_context) -> ClResult<cl_event> {
         let context = Context::borrow(context)?;
-        let pool = penstock_client::Event::user();
+        let pool = penstock_client::user_event();
         let event = Event { pool, context: context.clone(), queue: None, command_type: CL_COMMAND_USER };
         Ok(Handle::create(&*context, event).raw())
     }
@@ -30,7 +30,7 @@ cl_entry! {
         // "CL_INVALID_VALUE if the execution_status is not CL_COMPLETE or a negative integer value."
         require(status <= CL_COMPLETE, CL_INVALID_VALUE)?;
         // "CL_INVALID_OPERATION if the execution_status for event has already been changed by a previous call".
-        require(event.pool.set_status(Status(status)), CL_INVALID_OPERATION)
+        require(penstock_client::set_user_event(&event.pool, Status(status)), CL_INVALID_OPERATION)
     }
 
     /// `clWaitForEvents`.

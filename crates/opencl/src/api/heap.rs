@@ -131,7 +131,7 @@ cl_entry! {
         let (kernel, space) = space.ok_or(ClError(CL_INVALID_VALUE))?;
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&mem.context, wait_count, waits) }?;
-        let pool: Vec<_> = queues.iter().map(|queue| &*queue.pool).collect();
+        let pool: Vec<_> = queues.iter().map(|queue| &queue.pool).collect();
         let launched = heap.launch(&pool, &kernel.pool, space, &waits).map_err(|error| told(&mem.context, error))?;
         if !events.is_null() {
             for (at, (queue, event)) in queues.iter().zip(launched).enumerate() {

@@ -1,7 +1,6 @@
 //! Commands on images.
 
 use std::ffi::c_void;
-use std::slice;
 use std::sync::Arc;
 
 use penstock_cl_sys::*;
@@ -11,7 +10,7 @@ use super::image::image_for;
 use super::waits::{hand_out, wait_list, want};
 use crate::core::image::host_layout;
 use crate::core::queue::Queue;
-use crate::core::target::HostTarget;
+use crate::core::target::{HostSource, HostTarget};
 use crate::edge::{array, cl_entry, require};
 
 fn wide(numbers: [usize; 3]) -> [u64; 3] {
@@ -81,12 +80,10 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let rows = image.host_region(region);
-        let mut pieces = host.pieces(rows).map(|(start, length)| {
-            // SAFETY: the region is in memory that the program wants to be read.
-            unsafe { slice::from_raw_parts(pointer.cast::<u8>().add(start), length) }
-        });
-        let (area, bytes) = ((wide(origin), wide(region)), wide(rows).iter().product());
-        let enqueued = queue.pool.write_image(&mem.pool, area, bytes, &mut pieces, &waits, want_written(blocking, event))?;
+        // SAFETY: the region is in memory that the program wants to be read, until the command ends.
+        let source = unsafe { HostSource::new(pointer.cast(), host.pieces(rows), rows.iter().product(), None) };
+        let area = (wide(origin), wide(region));
+        let enqueued = queue.pool.write_image(&mem.pool, area, &source, &waits, want_written(blocking, event))?;
         check_written(&queue, blocking, enqueued.as_ref(), !event.is_null())?;
         // SAFETY: a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_WRITE_IMAGE, &queue, event) };

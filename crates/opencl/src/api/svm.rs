@@ -80,7 +80,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let (context, user_data) = (queue.context.clone(), user_data.expose_provenance());
-        let enqueued = svm::after(&queue, &waits, move || match callback {
+        let enqueued = svm::after(&queue, (None, None), &waits, move || match callback {
             // "If pfn_free_func is NULL, all SVM pointers specified in svm_pointers are freed".
             None => pointers.iter().for_each(|pointer| drop(context.svm.remove(*pointer))),
             Some(callback) => {

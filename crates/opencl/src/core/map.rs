@@ -2,16 +2,14 @@
 //!
 //! A map reads the region into the object's host memory (its shadow, or what the program gave with `CL_MEM_USE_HOST_PTR`);
 //! an unmap writes it back if it was mapped for writing, and nothing else. The bytes to write are taken when the unmap is
-//! enqueued: from then on the program may not touch them.
-
-use std::slice;
+//! sent: from the call on the program may not touch them, but commands before the unmap may still write them.
 
 use penstock_cl_sys::*;
-use penstock_client::{Event, Want};
+use penstock_client::{Event, HostShape, Source as _, Want};
 
 use super::memory::{Mem, keep};
 use super::queue::Queue;
-use super::target::HostTarget;
+use super::target::{HostSource, HostTarget};
 use crate::edge::{ClError, ClResult, Ref};
 
 /// The mapped regions of a memory object.
@@ -139,20 +137,21 @@ pub(crate) fn unmap(
         maps.open.remove(found.ok_or(ClError(CL_INVALID_VALUE))?)
     };
     if mem.is_shared() {
-        // Nothing is to be written, and nothing to be said unless somebody waits for it or it waits for somebody.
-        let silent = want == Want::Nothing && waits.is_empty();
-        return Ok(if silent { None } else { queue.pool.reached(&mem.pool, waits, want)? });
+        // Nothing is to be written, but what comes behind sees what commands before the unmap still write there.
+        let written = host_shape(mem, &mapped)?;
+        return Ok(queue.pool.released(written, waits, want)?);
     }
-    // While the content has not come, the program can not have changed it: only what came would be written back.
-    let came =
-        mapped.arrival.as_ref().is_none_or(|arrival| arrival.poll().is_some_and(|status| !status.is_error()));
-    if !mapped.writes || !came {
+    if !mapped.writes {
         if waits.is_empty() && !queue.pool.is_in_order() {
             return Ok(None);
         }
         return Ok(queue.pool.marker(None, waits, want)?);
     }
-    write(queue, mem, &mapped, waits, want)
+    // If the content does not come, the program has not seen it, and nothing is written back.
+    let arrival =
+        mapped.arrival.iter().filter(|arrival| arrival.poll().is_none_or(|status| status.is_error()));
+    let waits: Vec<Event> = waits.iter().chain(arrival).cloned().collect();
+    write(queue, mem, &mapped, &waits, want)
 }
 
 fn write(
@@ -162,25 +161,37 @@ fn write(
     waits: &[Event],
     want: Want,
 ) -> ClResult<Option<Event>> {
-    let address: *const u8 = mem.host_address()?.wrapping_add(host_offset(mem, mapped.region)?);
+    let source = host_source(mem, mapped)?;
     match mapped.region {
-        Region::Bytes { offset, size } => {
-            // SAFETY: The region is inside the object's host memory; the program has unmapped it, so it does not write.
-            let bytes = unsafe { slice::from_raw_parts(address, size) };
-            Ok(queue.pool.write(&mem.pool, offset as u64, bytes, waits, want)?)
+        Region::Bytes { offset, .. } => {
+            Ok(queue.pool.write(&mem.pool, offset as u64, &source, waits, want)?)
         }
         Region::Box { origin, region } => {
-            let image = mem.image()?;
-            let host = image.host_region(region);
-            let mut pieces = image.host.pieces(host).map(|(start, length)| {
-                // SAFETY: As above; the rows of a checked region lie in the image's host memory.
-                unsafe { slice::from_raw_parts(address.add(start), length) }
-            });
             let area = (origin.map(|n| n as u64), region.map(|n| n as u64));
-            let bytes = host.iter().map(|n| *n as u64).product();
-            Ok(queue.pool.write_image(&mem.pool, area, bytes, &mut pieces, waits, want)?)
+            Ok(queue.pool.write_image(&mem.pool, area, &source, waits, want)?)
         }
     }
+}
+
+/// The mapped bytes in the host's memory.
+fn host_source(mem: &Ref<Mem>, mapped: &Mapped) -> ClResult<HostSource> {
+    let address: *const u8 = mem.host_address()?.wrapping_add(host_offset(mem, mapped.region)?);
+    Ok(match mapped.region {
+        // SAFETY: The region is inside the object's host memory, which `keep` keeps; the program has unmapped it, so it does
+        // not write.
+        Region::Bytes { size, .. } => unsafe { HostSource::linear(address, size, keep(mem)) },
+        Region::Box { region, .. } => {
+            let image = mem.image()?;
+            let host = image.host_region(region);
+            let (pieces, bytes) = (image.host.pieces(host), host.iter().product());
+            // SAFETY: As above; the rows of a checked region lie in the image's host memory.
+            unsafe { HostSource::new(address, pieces, bytes, keep(mem)) }
+        }
+    })
+}
+
+fn host_shape(mem: &Ref<Mem>, mapped: &Mapped) -> ClResult<HostShape> {
+    Ok(host_source(mem, mapped)?.shape().unwrap_or(HostShape::EVERYTHING))
 }
 
 /// Where a region begins in its object's host memory.

@@ -83,6 +83,16 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
+    /// Bytes of a piece, pieces of a slice, and slices.
+    pub(crate) fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    /// Where the pieces lie.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
+    }
+
     /// Length of each piece.
     pub(crate) fn length(&self) -> usize {
         self.shape[0]

@@ -2,16 +2,16 @@
 //! memory; the program sees a range while it is mapped, which moves its content as for a buffer.
 
 use std::collections::BTreeMap;
-use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use penstock_cl_sys::*;
-use penstock_client::{Event, Memory, Range, Want};
+use penstock_client::{Event, HostShape, Memory, Range, Want};
+use penstock_wire::Status;
 
 use super::context::Context;
 use super::queue::Queue;
 use super::shadow::Pages;
-use super::target::HostTarget;
+use super::target::{HostSource, HostTarget};
 use crate::edge::{ClError, ClResult, Ref, require};
 
 /// Addresses that are tried before an allocation fails: one may be taken in some worker.
@@ -139,7 +139,7 @@ pub(crate) fn map(
 /// Unmaps the range that begins at `start`.
 pub(crate) fn unmap(
     queue: &Queue,
-    area: &Area,
+    area: &Arc<Area>,
     start: usize,
     waits: &[Event],
     want: Want,
@@ -149,14 +149,16 @@ pub(crate) fn unmap(
         let found = maps.iter().rposition(|mapped| mapped.start == start);
         found.map(|index| maps.remove(index))
     };
-    let came = |arrival: &Event| arrival.poll().is_some_and(|status| !status.is_error());
     match mapped {
-        // While the content has not come, the program can not have changed it.
-        Some(mapped) if mapped.writes && mapped.arrival.as_ref().is_none_or(came) => {
+        Some(mapped) if mapped.writes => {
             let range = area.range(start, mapped.size)?;
-            // SAFETY: the range is inside the allocation; the program has unmapped it, so it does not write.
-            let bytes = unsafe { slice::from_raw_parts(area.host(start), mapped.size) };
-            Ok(queue.pool.write(&area.pool, range.offset, bytes, waits, want)?)
+            // If the content does not come, the program has not seen it, and nothing is written back.
+            let open = |arrival: &&Event| arrival.poll().is_none_or(Status::is_error);
+            let waits: Vec<Event> = waits.iter().chain(mapped.arrival.iter().filter(open)).cloned().collect();
+            // SAFETY: the range is inside the allocation, which the source keeps; the program has unmapped it, so it does
+            // not write.
+            let source = unsafe { HostSource::linear(area.host(start), mapped.size, Some(area.clone())) };
+            Ok(queue.pool.write(&area.pool, range.offset, &source, &waits, want)?)
         }
         _ => Ok(queue.pool.marker(None, waits, want)?),
     }
@@ -199,9 +201,10 @@ pub(crate) unsafe fn copy(
         }
         (Side::Area(area), Side::Host) => {
             let range = area.range(to, size)?;
-            // SAFETY: the caller's promise.
-            let bytes = unsafe { slice::from_raw_parts(source, size) };
-            Ok(queue.pool.write(&area.pool, range.offset, bytes, waits, want)?)
+            // SAFETY: the caller's promise; an allocation that the source is in is kept.
+            let source =
+                unsafe { HostSource::linear(source, size, queue.context.svm.at(from).map(|area| area as _)) };
+            Ok(queue.pool.write(&area.pool, range.offset, &source, waits, want)?)
         }
         (Side::Host, Side::Area(area)) => {
             let range = area.range(from, size)?;
@@ -212,7 +215,8 @@ pub(crate) unsafe fn copy(
         }
         (Side::Host, Side::Host) => {
             let (to, from) = (target.expose_provenance(), source.expose_provenance());
-            after(queue, waits, move || {
+            let shape = |address: usize| Some(HostShape::linear(address as u64, size as u64));
+            after(queue, (shape(from), shape(to)), waits, move || {
                 let from: *const u8 = std::ptr::with_exposed_provenance(from);
                 // SAFETY: the caller's promise; regions that overlap were refused, and `copy` would take them.
                 unsafe { std::ptr::with_exposed_provenance_mut::<u8>(to).copy_from(from, size) };
@@ -235,7 +239,8 @@ pub(crate) fn fill(
         return Ok(queue.pool.fill(&area.pool, pattern, range, waits, want)?);
     }
     let pattern = pattern.to_vec();
-    after(queue, waits, move || {
+    let written = HostShape::linear(start as u64, size as u64);
+    after(queue, (None, Some(written)), waits, move || {
         for offset in (0..size).step_by(pattern.len().max(1)) {
             let to = area.host(start + offset);
             // SAFETY: inside the allocation: `size` is a multiple of the pattern's.
@@ -244,22 +249,19 @@ pub(crate) fn fill(
     })
 }
 
-/// A command that the client itself runs, when those before it and `waits` have ended.
+/// A command that the client itself runs, when those before it and `waits` have ended. It reads and writes these parts of
+/// the program's memory.
 pub(crate) fn after(
     queue: &Queue,
+    uses: (Option<HostShape>, Option<HostShape>),
     waits: &[Event],
     run: impl FnOnce() + Send + 'static,
 ) -> ClResult<Option<Event>> {
-    let Some(reached) = queue.pool.marker(None, waits, Want::Event)? else { return Ok(None) };
-    let done = Event::user();
-    let told = done.clone();
-    reached.on_complete(move |status| {
+    let done = queue.pool.run(uses, waits, move |status| {
         if !status.is_error() {
             run();
         }
-        told.set_status(status);
+        status
     });
-    // Nobody may flush the marker but us: the program waits for another event.
-    queue.pool.flush()?;
-    Ok(Some(done))
+    Ok(Some(done?))
 }

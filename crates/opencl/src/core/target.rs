@@ -1,10 +1,10 @@
-//! Where reads put their bytes: memory of the program, or a shadow.
+//! Where reads put their bytes and writes take them: memory of the program, or a shadow.
 
 use std::any::Any;
 use std::slice;
 use std::sync::Arc;
 
-use penstock_client::Target;
+use penstock_client::{HostShape, Source, Target};
 use penstock_wire::{FrameError, Payload};
 
 use super::rect::Pieces;
@@ -45,7 +45,88 @@ impl HostTarget {
     }
 }
 
+/// The bytes of `pieces` from `address` on, as the state machine names them.
+fn shape(address: usize, pieces: &Pieces) -> HostShape {
+    let [row, rows, slices] = pieces.shape().map(|n| n as u64);
+    let layout = pieces.layout();
+    HostShape {
+        start: address as u64 + layout.start as u64,
+        row,
+        rows,
+        row_pitch: layout.row_pitch as u64,
+        slices,
+        slice_pitch: layout.slice_pitch as u64,
+    }
+}
+
+/// Bytes of the program's memory that a write takes when it is sent.
+#[derive(Clone)]
+pub(crate) struct HostSource {
+    address: *const u8,
+    pieces: Pieces,
+    bytes: usize,
+    _keep: Keep,
+}
+
+// SAFETY: The program gave the address for the purpose of being read by whatever thread, until the write's event has
+// ended; nothing here depends on a thread.
+unsafe impl Send for HostSource {}
+
+impl HostSource {
+    /// The bytes of `pieces` from `address` on.
+    ///
+    /// # Safety
+    /// All pieces must be readable memory that nobody writes until the command has ended.
+    pub(crate) unsafe fn new(address: *const u8, pieces: Pieces, bytes: usize, keep: Keep) -> Self {
+        Self { address, pieces, bytes, _keep: keep }
+    }
+
+    /// `length` bytes at `address`.
+    ///
+    /// # Safety
+    /// As [`HostSource::new`].
+    pub(crate) unsafe fn linear(address: *const u8, length: usize, keep: Keep) -> Self {
+        let pieces = super::rect::Layout::tight([length, 1, 1]).pieces([length, 1, 1]);
+        // SAFETY: The same promise.
+        unsafe { Self::new(address, pieces, length, keep) }
+    }
+
+    fn piece(&self, (start, length): (usize, usize)) -> &[u8] {
+        // SAFETY: A piece is inside the memory that `new` was promised to be readable.
+        let from = unsafe { self.address.add(start) };
+        // SAFETY: As above; nobody writes these bytes until the command has ended.
+        unsafe { slice::from_raw_parts(from, length) }
+    }
+}
+
+impl Source for HostSource {
+    fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    fn shape(&self) -> Option<HostShape> {
+        Some(shape(self.address.addr(), &self.pieces))
+    }
+
+    fn linear(&self) -> Option<&[u8]> {
+        let mut pieces = self.pieces.clone();
+        pieces.next().filter(|(_, length)| *length == self.bytes).map(|piece| self.piece(piece))
+    }
+
+    fn pieces(&self) -> Box<dyn Iterator<Item = &[u8]> + '_> {
+        Box::new(self.pieces.clone().map(|piece| self.piece(piece)))
+    }
+
+    fn keep(&self) -> Box<dyn Source + Send> {
+        Box::new(self.clone())
+    }
+}
+
 impl Target for HostTarget {
+    fn shape(&self) -> Option<HostShape> {
+        Some(shape(self.address.addr(), &self.pieces))
+    }
+
     fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError> {
         let range = usize::try_from(offset).ok().zip(usize::try_from(payload.left()).ok());
         let (mut at, mut left) = range.ok_or(FrameError::PayloadTooShort)?;

@@ -4,7 +4,9 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use penstock_client::{ArgValue, Context, Error, Event, Heap, Memory, Node, Queue, Session, Target, Want};
+use penstock_client::{
+    ArgValue, Context, Error, Event, Given, Heap, Memory, Node, Queue, Session, Target, Want,
+};
 use penstock_wire::{FrameError, Payload, Status};
 
 use super::desk::Desk;
@@ -315,7 +317,7 @@ impl Issuing {
 
     fn enqueue(
         &self,
-        queue: &Queue,
+        queue: &Arc<Queue>,
         act: Act,
         waits: &[Event],
         landing: Option<Landing>,
@@ -355,12 +357,12 @@ impl Issuing {
             Act::Write { memory, offset, from } => {
                 // SAFETY: the caller of `Backend::start` keeps these bytes as they are until the operation is reported.
                 let bytes = unsafe { bytes_of(&from) };
-                queue.write(there(&memory)?, offset, bytes, waits, Want::Event).map_err(bad)
+                queue.write(there(&memory)?, offset, &Given(bytes), waits, Want::Event).map_err(bad)
             }
             Act::WritePart { heap, offset, from } => {
                 // SAFETY: as above.
                 let bytes = unsafe { bytes_of(&from) };
-                heap.write(queue, offset, bytes, waits, Want::Event).map_err(bad)
+                heap.write(queue, offset, &Given(bytes), waits, Want::Event).map_err(bad)
             }
             Act::ReadPart { heap, offset, into } => {
                 let range = penstock_client::Range { offset, size: into.length as u64 };

@@ -1,0 +1,96 @@
+//! Launches of kernels.
+
+use std::sync::Arc;
+
+use penstock_wire::calls::to_worker;
+use penstock_wire::{Status, U32, U64};
+
+use crate::command::{Issue, Later, Spec};
+use crate::error::Result;
+use crate::event::Event;
+use crate::kernel::{Args, Kernel};
+use crate::queue::{Enqueued, Queue, Want};
+use crate::session::Session;
+use crate::uses::Use;
+
+/// An index space: dimensions, offset, global size, local size. Without a local size the driver chooses it.
+pub type Space = (u32, [u64; 3], [u64; 3], Option<[u64; 3]>);
+
+impl Queue {
+    /// Starts a kernel with its arguments as they are now.
+    ///
+    /// # Errors
+    /// When the node is lost.
+    pub fn launch(
+        self: &Arc<Self>,
+        kernel: &Arc<Kernel>,
+        space: Space,
+        waits: &[Event],
+        want: Want,
+    ) -> Enqueued {
+        let mut args = kernel.args();
+        let heaps = args.heaps();
+        for heap in &heaps {
+            heap.check_queue(self)?;
+        }
+        // It is known by its event when a heap is not used any more.
+        let want = if heaps.is_empty() { want } else { Want::Event };
+        // Within one place the driver knows what a kernel uses.
+        let uses = if self.context().is_single() { Vec::new() } else { args.uses() };
+        let uses: Vec<_> = uses.iter().map(|(memory, access)| Use::all(memory, *access)).collect();
+        let spec = Spec::new(&uses, waits, want);
+        // Both may be made, and only one of them runs.
+        let args = std::cell::RefCell::new(&mut *args);
+        let now = |session: &Session, issue: &Issue| {
+            self.send_launch(kernel, space, session, issue, (&mut args.borrow_mut(), false))
+        };
+        let later = || self.launch_later(kernel, space, args.borrow().for_later(self.place()));
+        let enqueued = self.command(spec, now, later);
+        let enqueued = enqueued.inspect_err(|_| args.borrow_mut().resend(Some(self.place())))?;
+        if let Some(event) = &enqueued {
+            // One whose wait list has failed already is never sent: those on the other devices would wait for it in vain.
+            let has_failed = event.known_status().is_some_and(Status::is_error);
+            for heap in &heaps {
+                heap.note(event);
+                if has_failed {
+                    heap.abort("a launch of a kernel that uses the heap was not started, because its wait list has failed")?;
+                }
+            }
+        }
+        Ok(enqueued)
+    }
+
+    fn send_launch(
+        &self,
+        kernel: &Kernel,
+        (dims, offset, global, local): Space,
+        session: &Session,
+        issue: &Issue,
+        (args, is_late): (&mut Args, bool),
+    ) -> Result<()> {
+        let call = to_worker::LaunchKernel {
+            queue: self.id(),
+            kernel: kernel.id_at(self.place()),
+            event: issue.event,
+            dims: U32::new(dims),
+            has_local: U32::new(local.is_some().into()),
+            offset: offset.map(U64::new),
+            global: global.map(U64::new),
+            local: local.unwrap_or_default().map(U64::new),
+        };
+        kernel.on_wire(|| {
+            let changed = args.changed(self.place(), self.device())?;
+            session.send(&call, &issue.waits, changed)?;
+            if is_late {
+                args.override_at(self.place());
+            }
+            Ok(())
+        })
+    }
+
+    /// Sends a launch with all arguments as they were when it was enqueued.
+    fn launch_later(self: &Arc<Self>, kernel: &Arc<Kernel>, space: Space, mut args: Args) -> Later {
+        let (queue, kernel) = (self.clone(), kernel.clone());
+        Box::new(move |session, issue| queue.send_launch(&kernel, space, session, issue, (&mut args, true)))
+    }
+}

@@ -1,0 +1,390 @@
+//! What holds commands back, asked of the state machine of `penstock-coherence`, and what lets them go.
+//!
+//! The machine decides; what is here keeps the commands that it holds back, gives it the ends that it wants to know,
+//! and sends what it lets go. There is one machine for the process, because the program's memory is one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use penstock_coherence::{
+    Action, AllocationId, CommandId, ContextId, Fetch, HostShape, InPlace, Machine, NodeId, Plan, QueueId,
+    Source, Submit, Verdict,
+};
+use penstock_wire::id::kind;
+use penstock_wire::{Id, Status};
+use rustc_hash::FxHashMap;
+
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::progress;
+use crate::session::Session;
+
+/// Commands that are held back in one process. Each takes some 500 bytes, so this is half a gigabyte; a program that
+/// goes on enqueueing behind an event that it never sets gets an error instead of all of the memory.
+const HELD_MAX: usize = 1 << 20;
+
+static ORDER: LazyLock<Order> = LazyLock::new(Order::default);
+
+/// The machine of this process.
+pub(crate) fn order() -> &'static Order {
+    &ORDER
+}
+
+/// A user event of a program: [`set_user_event`] ends it.
+pub fn user_event() -> Event {
+    let event = Event::of_client(crate::next_id());
+    order().change(|state| state.machine.client_event(name_of(&event)));
+    event
+}
+
+/// Ends a user event, and sends what it held back. `false` if it had ended already.
+pub fn set_user_event(event: &Event, status: Status) -> bool {
+    let ended = event.set_status(status);
+    if ended {
+        order().end_client_event(event, !status.is_error());
+    }
+    ended
+}
+
+/// Whether some command that has not ended writes bytes of this part of the program's memory, whatever its context and
+/// device.
+pub fn may_be_written(shape: &HostShape) -> bool {
+    !order().is_quiet() && order().state().machine.may_be_written(shape)
+}
+
+/// See the module.
+pub(crate) struct Order {
+    state: Mutex<State>,
+    /// Whether nothing is known that a command could have to wait for: the machine need not be asked.
+    is_quiet: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    machine: Machine,
+    held: FxHashMap<CommandId, Box<dyn Held>>,
+    /// Of what the machine tracks, so that it can be waited for.
+    events: FxHashMap<CommandId, Event>,
+}
+
+/// A command that is held back, with everything that it needs to be sent.
+pub(crate) trait Held: Send {
+    /// The session that it is sent to.
+    fn session(&self) -> &Arc<Session>;
+
+    /// Events for a transfer that it needs.
+    fn transfer_events(&self, fetch: &Fetch) -> (Event, Event);
+
+    /// Sends it. A failure ends its event.
+    fn send(self: Box<Self>, planned: Planned);
+
+    /// Ends its event without sending it.
+    fn fail(self: Box<Self>, status: Status);
+}
+
+/// A plan of the machine, with events for its names.
+#[derive(Default)]
+pub(crate) struct Planned {
+    pub(crate) transfers: Vec<Transfer>,
+    /// What the command waits for, and fails with.
+    pub(crate) waits: Vec<Event>,
+    /// What must only have ended, well or not.
+    pub(crate) ends: Vec<Event>,
+    /// What the command's end is told after.
+    pub(crate) behind: Vec<Event>,
+    /// Whether the machine must hear when it was sent.
+    pub(crate) is_tracked: bool,
+}
+
+/// A transfer that a command needs.
+pub(crate) struct Transfer {
+    pub(crate) fetch: Fetch,
+    pub(crate) departure: Event,
+    pub(crate) arrival: Event,
+    pub(crate) source_waits: Vec<Event>,
+    pub(crate) target_waits: Vec<Event>,
+}
+
+/// What becomes of a command.
+pub(crate) enum Submitted {
+    Send(Planned),
+    Held,
+}
+
+pub(crate) fn name_of(event: &Event) -> CommandId {
+    name(event.0.id)
+}
+
+fn name(id: Id<kind::Event>) -> CommandId {
+    CommandId(id.get())
+}
+
+fn next() -> CommandId {
+    name(crate::next_id())
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self { state: Mutex::default(), is_quiet: AtomicBool::new(true) }
+    }
+}
+
+impl State {
+    fn events_of(&self, ids: &[CommandId]) -> Vec<Event> {
+        ids.iter().filter_map(|id| self.events.get(id)).cloned().collect()
+    }
+
+    fn planned(&mut self, plan: Plan, is_tracked: bool, make: &dyn Fn(&Fetch) -> (Event, Event)) -> Planned {
+        let behind = self.events_of(&plan.behind);
+        let ends = self.events_of(&plan.ends);
+        let mut transfers = Vec::new();
+        for fetch in plan.fetches {
+            let (source_waits, target_waits) =
+                (self.events_of(&fetch.source_waits), self.events_of(&fetch.target_waits));
+            let (departure, arrival) = make(&fetch);
+            if fetch.source != Source::Initial {
+                for event in [&departure, &arrival] {
+                    self.events.insert(name_of(event), event.clone());
+                }
+            }
+            transfers.push(Transfer { fetch, departure, arrival, source_waits, target_waits });
+        }
+        // Among them the transfers that have just been made.
+        let waits = self.events_of(&plan.waits);
+        Planned { transfers, waits, ends, behind, is_tracked }
+    }
+}
+
+impl Order {
+    /// Whether [`Order::submit`] would say [`Submitted::Send`] with nothing to each command that the machine need not
+    /// track.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_quiet.load(Ordering::Acquire)
+    }
+
+    /// Asks the machine. `make` makes events for transfers, `hold` what is kept of a command that is held back.
+    ///
+    /// # Errors
+    /// When content that the command needs is lost, or too many commands are held back.
+    pub(crate) fn submit(
+        &self,
+        command: &Submit<'_>,
+        make: &dyn Fn(&Fetch) -> (Event, Event),
+        hold: impl FnOnce() -> (Box<dyn Held>, Event),
+    ) -> Result<Submitted> {
+        let mut state = self.state();
+        if state.held.len() >= HELD_MAX {
+            return Err(Error::Refused { node: "client".into(), status: Status::OUT_OF_RESOURCES });
+        }
+        let verdict = state.machine.submit(command, &mut next);
+        match verdict {
+            Verdict::Send { plan, is_tracked } => {
+                let planned = state.planned(plan, is_tracked, make);
+                self.note(&state);
+                Ok(Submitted::Send(planned))
+            }
+            Verdict::Hold { until_ended } => {
+                let (held, event) = hold();
+                state.held.insert(command.id, held);
+                state.events.insert(command.id, event.clone());
+                let awaited = state.events_of(&until_ended);
+                self.note(&state);
+                drop(state);
+                self.follow(&event);
+                awaited.iter().for_each(Event::keep_receiving);
+                Ok(Submitted::Held)
+            }
+            Verdict::ContentLost => {
+                self.note(&state);
+                Err(Error::ContentLost)
+            }
+        }
+    }
+
+    /// Makes the event of a tracked command known, before the command is sent.
+    pub(crate) fn track(&self, event: &Event) {
+        self.state().events.insert(name_of(event), event.clone());
+        self.follow(event);
+    }
+
+    /// Has the machine told when an event of a command ends.
+    pub(crate) fn follow(&self, event: &Event) {
+        let id = name_of(event);
+        event.when_ended(move |status| order().ended(id, !status.is_error()));
+    }
+
+    /// A tracked command was sent. What it held back is sent by another thread: this one may have locks.
+    pub(crate) fn sent(&self, id: CommandId) {
+        let has_ready = self.change(|state| {
+            state.machine.sent(id);
+            state.machine.has_ready()
+        });
+        self.pump_later(has_ready);
+    }
+
+    #[allow(clippy::unused_self, reason = "it is this machine that is pumped")]
+    fn pump_later(&self, has_ready: bool) {
+        if has_ready {
+            progress::send_later(Box::new(|| order().pump()));
+        }
+    }
+
+    /// A command has ended. This thread may be one that receives, so what was held back is sent by another one.
+    fn ended(&self, id: CommandId, is_ok: bool) {
+        let has_ready = self.change(|state| {
+            state.machine.ended(id, is_ok);
+            state.events.remove(&id);
+            state.machine.has_ready()
+        });
+        self.pump_later(has_ready);
+    }
+
+    /// A client event has ended, in a thread that may send.
+    pub(crate) fn end_client_event(&self, event: &Event, is_ok: bool) {
+        self.change(|state| state.machine.ended(name_of(event), is_ok));
+        self.pump();
+    }
+
+    /// Sends what nothing holds back any more. To be called without locks, by a thread that may wait for room on a link.
+    fn pump(&self) {
+        let mut sessions: Vec<Arc<Session>> = Vec::new();
+        while let Some(step) = self.next_step() {
+            match step {
+                Step::Send(id, held, planned) => {
+                    if !sessions.iter().any(|known| Arc::ptr_eq(known, held.session())) {
+                        sessions.push(held.session().clone());
+                    }
+                    held.send(planned);
+                    self.change(|state| state.machine.sent(id));
+                }
+                Step::Fail(held, status) => held.fail(status),
+                Step::Await(events) => events.iter().for_each(Event::keep_receiving),
+            }
+            // Some wait for commands to be sent.
+            progress::user_event_ended();
+        }
+        for session in sessions {
+            // Nobody may flush them again. A lost session has ended its events.
+            _ = session.flush();
+        }
+        progress::user_event_ended();
+    }
+
+    fn next_step(&self) -> Option<Step> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let action = state.machine.next_action(&mut next);
+        let step = action.and_then(|action| match action {
+            Action::Send(id, plan) => {
+                let held = state.held.remove(&id)?;
+                let planned = state.planned(plan, true, &|fetch| held.transfer_events(fetch));
+                Some(Step::Send(id, held, planned))
+            }
+            Action::Fail(id) => Some(Step::Fail(state.held.remove(&id)?, Status::WAIT_LIST_FAILED)),
+            Action::ContentLost(id) => Some(Step::Fail(state.held.remove(&id)?, Status::NODE_LOST)),
+            Action::Await(_, ids) => Some(Step::Await(state.events_of(&ids))),
+        });
+        self.note(&guard);
+        step
+    }
+
+    /// What holds a queue back at this moment.
+    pub(crate) fn held_in(&self, queue: QueueId) -> Vec<CommandId> {
+        if self.is_quiet() { Vec::new() } else { self.state().machine.held_in(queue) }
+    }
+
+    /// Waits until nothing of [`Order::held_in`] is left.
+    pub(crate) fn wait_until_passed(&self, ids: &[CommandId]) {
+        if !ids.is_empty() {
+            progress::wait_for_user_event(&|| self.state().machine.have_passed(ids));
+        }
+    }
+
+    /// The commands before the end of a queue that have still to write the program's memory.
+    pub(crate) fn behind_queue(&self, queue: QueueId) -> Vec<Event> {
+        if self.is_quiet() {
+            return Vec::new();
+        }
+        let state = self.state();
+        state.events_of(&state.machine.behind_queue(queue))
+    }
+
+    /// Whether the host may copy in place, see [`Machine::may_copy`].
+    pub(crate) fn may_copy(&self, copy: &InPlace) -> bool {
+        if self.is_quiet() {
+            return copy.is_idle && copy.waits_ended;
+        }
+        self.state().machine.may_copy(copy)
+    }
+
+    /// A blocking write has returned, and its event is open.
+    pub(crate) fn settle(&self, context: ContextId, queue: QueueId, in_order: bool, event: &Event) {
+        self.change(|state| {
+            state.machine.settle(context, queue, in_order, name_of(event));
+            state.events.insert(name_of(event), event.clone());
+        });
+        self.follow(event);
+    }
+
+    /// The blocking writes of other queues that have returned and are open.
+    pub(crate) fn unsettled(&self, context: ContextId, queue: QueueId, in_order: bool) -> Vec<Event> {
+        if self.is_quiet() {
+            return Vec::new();
+        }
+        let state = self.state();
+        state.events_of(&state.machine.unsettled(context, queue, in_order))
+    }
+
+    /// A new allocation; the nodes are those of its places.
+    pub(crate) fn allocate(
+        &self,
+        size: u64,
+        is_indivisible: bool,
+        nodes: &[NodeId],
+        has_initial: bool,
+    ) -> AllocationId {
+        let id = AllocationId(crate::next_id::<kind::Mem>().get());
+        self.change(|state| state.machine.allocate(id, size, is_indivisible, nodes.to_vec(), has_initial));
+        id
+    }
+
+    pub(crate) fn release(&self, id: AllocationId) {
+        self.change(|state| state.machine.release(id));
+    }
+
+    pub(crate) fn release_queue(&self, id: QueueId) {
+        self.change(|state| state.machine.release_queue(id));
+    }
+
+    /// The session of a node is lost.
+    pub(crate) fn lose(&self, node: NodeId) {
+        self.change(|state| state.machine.lost(node));
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        let changed = change(&mut state);
+        self.note(&state);
+        changed
+    }
+
+    /// To be called after each change, before the lock is released.
+    fn note(&self, state: &State) {
+        self.is_quiet.store(state.machine.is_quiet(), Ordering::Release);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Step {
+    Send(CommandId, Box<dyn Held>, Planned),
+    Fail(Box<dyn Held>, Status),
+    Await(Vec<Event>),
+}
+
+/// Places of a context, as the machine names them.
+pub(crate) fn nodes_of<'a>(sessions: impl Iterator<Item = &'a Arc<Session>>) -> Vec<NodeId> {
+    sessions.map(|session| NodeId(session.number())).collect()
+}
