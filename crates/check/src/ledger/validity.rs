@@ -167,6 +167,8 @@ impl Ledger {
                 rectangle(rect)?;
                 object(from, &rect.mem_offset, &rect.mem_span())?;
                 object(to, to_offset, &rect.other_span())?;
+                // Copies inside one buffer need equal pitches, and the planner has no use for them.
+                ensure(self.mems[from].root != self.mems[to].root, "it is one buffer")?;
                 self.plain(*from)?;
                 self.plain(*to)
             }
