@@ -277,7 +277,22 @@ impl Ledger {
             let prepared = ledger.prepare(op, true).map_err(|reject| (index, reject))?;
             ledger.admit(op, prepared);
         }
-        Ok(ledger)
+        if ledger.is_complete() {
+            Ok(ledger)
+        } else {
+            Err((program.ops.len(), Reject::Invalid("a user event that holds something back is never set")))
+        }
+    }
+
+    /// Whether no user event holds anything back in the end.
+    pub fn is_complete(&self) -> bool {
+        self.nodes.iter().all(|node| node.gates.is_empty())
+    }
+
+    /// Whether the host knows in the end that all commands have ended.
+    pub fn is_settled(&self) -> bool {
+        let known = |node: usize| self.threads.iter().any(|&last| self.is_before(node, last));
+        self.cmds.iter().all(|cmd| cmd.fate == Fate::Runs && known(cmd.node))
     }
 
     /// The moments in one order that respects what happens before what.

@@ -8,6 +8,7 @@
 pub mod args;
 pub mod backend;
 pub mod bits;
+pub mod c;
 pub mod campaign;
 pub mod child;
 pub mod cl;
@@ -21,6 +22,7 @@ pub mod planner;
 pub mod random;
 pub mod report;
 pub mod run;
+pub mod shrink;
 
 use std::process::ExitCode;
 

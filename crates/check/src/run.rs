@@ -177,6 +177,10 @@ impl State<'_> {
         for queue in table.queues.values() {
             self.backend.drop_queue(*queue);
         }
+        // A smaller program may have lost its last waits. Then commands may still use the arrays, and they stay.
+        if !self.prepared.ledger.is_settled() {
+            return;
+        }
         for id in 0..self.prepared.program.arrays.len() {
             self.backend.drop_area(table.areas[&id]);
         }
