@@ -76,6 +76,9 @@ pub fn campaign(args: &CheckArgs, prefix: &[&str]) -> ExitCode {
         }
     };
     eprintln!("{} ({}): {} devices", platform.name, platform.version, platform.devices.len());
+    if let Some(file) = &args.replay {
+        return replay(args, &starter, file);
+    }
     let state = State::new(args);
     std::thread::scope(|scope| {
         for _ in 0..args.jobs.max(1) {
@@ -84,6 +87,39 @@ pub fn campaign(args: &CheckArgs, prefix: &[&str]) -> ExitCode {
         scope.spawn(|| state.tell());
     });
     state.conclude(&starter, &platform)
+}
+
+/// How often a replayed program runs, if nothing else is said.
+const REPLAYS_DEFAULT: u64 = 20;
+
+fn replay(args: &CheckArgs, starter: &Starter, file: &std::path::Path) -> ExitCode {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+    let program =
+        text.and_then(|text| serde_json::from_str::<Program>(&text).map_err(|error| error.to_string()));
+    let program = match program {
+        Ok(program) => Box::new(program),
+        Err(reason) => {
+            eprintln!("penstock-check: {}: {reason}", file.display());
+            return ExitCode::from(UNABLE);
+        }
+    };
+    let times = usize::try_from(args.programs.unwrap_or(REPLAYS_DEFAULT)).unwrap_or(usize::MAX);
+    let outcome = Worker::start(starter, program.seed)
+        .map(|(mut worker, _)| worker.ask(&Request::Program { program, times }, &|_| true));
+    match outcome {
+        Ok(Outcome::Clean) => {
+            println!("right in {times} runs");
+            ExitCode::from(CLEAN)
+        }
+        Ok(Outcome::Found(_, finding)) => {
+            println!("{}: operation {:?}: {}", finding.kind.name(), finding.op, finding.what);
+            ExitCode::from(FOUND)
+        }
+        Ok(Outcome::Invalid(_, reason) | Outcome::Broken(reason)) | Err(reason) => {
+            eprintln!("penstock-check: {reason}");
+            ExitCode::from(UNABLE)
+        }
+    }
 }
 
 struct State<'a> {

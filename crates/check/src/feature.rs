@@ -57,6 +57,7 @@ features! {
     Migrate "migrate" "migrations",
     Releases "releases" "releases at odd moments, and objects made later",
     SharedQueues "shared-queues" "one in-order queue whose commands two threads enqueue without further order",
+    WritesEnd "writes-end" "programs that rely on the end of a write when the blocking call returns",
     Delays "delays" "rests of host threads",
     ConstCast "const-cast" "kernels that write through a cast of a pointer to const",
     Slow "slow" "kernels that take some milliseconds",

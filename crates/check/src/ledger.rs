@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use thiserror::Error;
 
 use crate::bits::Bits;
-use crate::plan::{Act, MapMode, Op, Platform, Program};
+use crate::plan::{Act, Cmd, MapMode, Op, Platform, Program};
 
 pub use access::{Access, Kind, Owner, Space};
 
@@ -238,6 +238,7 @@ pub struct Ledger {
     pub areas: BTreeMap<usize, Area>,
     pub events: BTreeMap<usize, Event>,
     pub cmds: Vec<Command>,
+    writes_end: bool,
     signals: HashMap<usize, usize>,
     callbacks: HashMap<usize, (usize, bool)>,
     threads: Vec<usize>,
@@ -245,13 +246,14 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of a program without operations.
-    pub fn new(platform: &Platform, threads: usize, contexts: &[Vec<usize>], arrays: &[usize]) -> Self {
+    /// The ledger of a program whose operations are added later.
+    pub fn new(platform: &Platform, program: &Program) -> Self {
+        let Program { threads, contexts, arrays, .. } = program;
         let root = Node { before: Bits::default(), gates: Vec::new(), work: Work::Root };
         let areas = arrays.iter().map(|&len| Area { len, alive: true, map: None }).enumerate().collect();
         Self {
             platform: platform.clone(),
-            contexts: contexts.to_vec(),
+            contexts: contexts.clone(),
             nodes: vec![root],
             places: Vec::new(),
             queues: BTreeMap::new(),
@@ -259,9 +261,10 @@ impl Ledger {
             areas,
             events: BTreeMap::new(),
             cmds: Vec::new(),
+            writes_end: program.writes_end,
             signals: HashMap::new(),
             callbacks: HashMap::new(),
-            threads: vec![0; threads],
+            threads: vec![0; *threads],
             accesses: HashMap::new(),
         }
     }
@@ -272,7 +275,7 @@ impl Ledger {
     ///
     /// The first operation that is not in order, and why.
     pub fn of(program: &Program, platform: &Platform) -> Result<Self, (usize, Reject)> {
-        let mut ledger = Self::new(platform, program.threads, &program.contexts, &program.arrays);
+        let mut ledger = Self::new(platform, program);
         for (index, op) in program.ops.iter().enumerate() {
             let prepared = ledger.prepare(op, true).map_err(|reject| (index, reject))?;
             ledger.admit(op, prepared);
@@ -362,7 +365,11 @@ impl Ledger {
     /// Adds an operation that [`Self::prepare`] has checked.
     pub fn admit(&mut self, op: &Op, prepared: Prepared) {
         let index = self.places.len();
-        let Prepared { start, cmd, awaited, awaits, accesses, owed_to } = prepared;
+        let early = !self.writes_end && is_write(&op.act);
+        let Prepared { start, cmd, mut awaited, awaits, accesses, owed_to } = prepared;
+        if let Some(cmd) = cmd.as_ref().filter(|_| early && awaits) {
+            awaited.extend(self.captured(&accesses, &cmd.before));
+        }
         let start = self.node(start, Vec::new(), Work::Start(index));
         let mut places = Places { start, cmd: None, end: start };
         let mut number = None;
@@ -390,7 +397,9 @@ impl Ledger {
         if awaits {
             let mut before = self.nodes[start].before.clone();
             before.insert(start);
-            let own = number.filter(|&cmd| self.cmds[cmd].fate == Fate::Runs).map(|cmd| self.cmds[cmd].node);
+            let ended = self.writes_end || !is_write(&op.act);
+            let own = number.filter(|&cmd| ended && self.cmds[cmd].fate == Fate::Runs);
+            let own = own.map(|cmd| self.cmds[cmd].node);
             for node in awaited.into_iter().chain(own) {
                 before.unite(&self.nodes[node].before);
                 before.insert(node);
@@ -399,7 +408,7 @@ impl Ledger {
         }
         self.threads[op.thread] = places.end;
         self.places.push(places);
-        self.record(accesses, places, op.thread, number);
+        self.record(accesses, places, op.thread, number, early);
         self.enter(op, places, number);
         for gate in owed_to {
             let owner = number.map_or(Owner::Host(op.thread), Owner::Cmd);
@@ -413,4 +422,10 @@ impl Ledger {
         self.nodes.push(Node { before, gates, work });
         self.nodes.len() - 1
     }
+}
+
+/// Whether an operation is a blocking write.
+fn is_write(act: &Act) -> bool {
+    let Act::Enqueue { cmd, blocking, .. } = act else { return false };
+    *blocking && matches!(cmd, Cmd::Write { .. } | Cmd::WriteRect { .. } | Cmd::WriteImage { .. })
 }

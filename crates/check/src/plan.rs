@@ -26,6 +26,9 @@ pub struct Program {
     pub contexts: Vec<Vec<usize>>,
     /// The bytes of each array of host memory.
     pub arrays: Vec<usize>,
+    /// The program relies on the end of a write when the blocking call returns. The specification only promises that the
+    /// host's memory can be used again.
+    pub writes_end: bool,
     /// What is done.
     pub ops: Vec<Op>,
 }

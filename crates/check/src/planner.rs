@@ -108,8 +108,9 @@ impl Planner {
         }
         // The last array takes the results at the end.
         arrays.push(size * 2);
-        let ledger = Ledger::new(platform, threads, &contexts, &arrays);
-        let program = Program { seed, threads, contexts, arrays, ops: Vec::new() };
+        let writes_end = has(Feature::WritesEnd);
+        let program = Program { seed, threads, contexts, arrays, writes_end, ops: Vec::new() };
+        let ledger = Ledger::new(platform, &program);
         let last = program.arrays.len() - 1;
         Self {
             random,

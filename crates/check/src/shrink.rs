@@ -188,7 +188,7 @@ fn simpler(op: &Op) -> Vec<Op> {
 /// Drops what is not in order, and wait-list entries of events that are gone. Nothing comes back if a user event that holds
 /// something back is never set.
 pub fn repair(program: &Program, platform: &Platform) -> Option<Program> {
-    let mut ledger = Ledger::new(platform, program.threads, &program.contexts, &program.arrays);
+    let mut ledger = Ledger::new(platform, program);
     let mut ops = Vec::new();
     for op in &program.ops {
         let mut op = op.clone();

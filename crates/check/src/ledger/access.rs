@@ -1,6 +1,7 @@
 //! Who touches what, and which two of them are in conflict.
 
 use super::{Ledger, MemKind, Places, Prepared, Reject};
+use crate::bits::Bits;
 use crate::plan::{Act, Cmd, MapMode, Op, Ptr, Style, SvmEnd};
 
 /// Something that can be touched.
@@ -396,6 +397,7 @@ impl Ledger {
         places: Places,
         thread: usize,
         cmd: Option<usize>,
+        early: bool,
     ) {
         for mut access in accesses {
             let by_cmd = if access.by_cmd { places.cmd.zip(cmd) } else { None };
@@ -405,8 +407,23 @@ impl Ledger {
             };
             access.owner = owner;
             access.until = (access.span == Span::Moment).then_some(node);
+            if early && by_cmd.is_some() && matches!(access.space, Space::Area(_)) {
+                // The host's memory can be used again when the call returns, whether the write has ended or not.
+                access.until = Some(places.end);
+            }
             self.accesses.entry(access.space).or_default().push(access);
         }
+    }
+
+    /// What must have ended when a blocking write returns: what wrote the bytes in host memory that it sends.
+    pub(super) fn captured(&self, accesses: &[Access], before: &Bits) -> Vec<usize> {
+        let mut nodes = Vec::new();
+        for access in accesses.iter().filter(|it| it.by_cmd && matches!(it.space, Space::Area(_))) {
+            let old = self.accesses.get(&access.space).into_iter().flatten();
+            nodes.extend(old.filter(|old| old.overlaps(access)).filter_map(|old| old.until));
+        }
+        nodes.retain(|&node| before.has(node));
+        nodes
     }
 
     /// Ends the use of an object by a mapping.
