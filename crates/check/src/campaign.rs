@@ -1,0 +1,325 @@
+//! A campaign: many programs, in child processes.
+
+mod worker;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::args::CheckArgs;
+use crate::feature::Feature;
+use crate::finding::Finding;
+use crate::message::Request;
+use crate::plan::{Platform, Program};
+use crate::planner::{self, Limits};
+pub use worker::{Outcome, Starter, Worker};
+
+/// Nothing was found.
+pub const CLEAN: u8 = 0;
+/// Something was found.
+pub const FOUND: u8 = 1;
+/// Nothing could be run.
+pub const UNABLE: u8 = 2;
+/// How many programs a child runs before the next child starts. What a child leaves behind then ends with it.
+const BATCH: u64 = 250;
+/// For how long programs are run, if nothing else is said.
+const SECONDS_DEFAULT: u64 = 60;
+
+/// One finding with its program.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The seed.
+    pub seed: u64,
+    /// What was seen.
+    pub finding: Finding,
+    /// When it was seen, since the start.
+    pub after: Duration,
+    /// How many programs had run.
+    pub programs: u64,
+}
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    platform: &'a str,
+    version: &'a str,
+    devices: Vec<&'a str>,
+    programs: u64,
+    seconds: f64,
+    left_out: Vec<&'static str>,
+    findings: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    seed: u64,
+    kind: &'static str,
+    act: String,
+    what: String,
+    after_seconds: f64,
+    after_programs: u64,
+    file: Option<String>,
+    operations: Option<usize>,
+}
+
+/// Runs a campaign. `prefix` stands before the arguments of a child: the name of the subcommand, if this is one.
+pub fn campaign(args: &CheckArgs, prefix: &[&str]) -> ExitCode {
+    let starter = Starter::new(args, prefix);
+    let platform = match Worker::start(&starter, args.seed) {
+        Ok((_, platform)) => platform,
+        Err(reason) => {
+            eprintln!("penstock-check: {reason}");
+            return ExitCode::from(UNABLE);
+        }
+    };
+    eprintln!("{} ({}): {} devices", platform.name, platform.version, platform.devices.len());
+    if let Some(file) = &args.replay {
+        return replay(args, &starter, file);
+    }
+    let state = State::new(args);
+    std::thread::scope(|scope| {
+        for _ in 0..args.jobs.max(1) {
+            scope.spawn(|| state.work(&starter));
+        }
+        scope.spawn(|| state.tell());
+    });
+    state.conclude(&starter, &platform)
+}
+
+/// How often a replayed program runs, if nothing else is said.
+const REPLAYS_DEFAULT: u64 = 20;
+
+fn replay(args: &CheckArgs, starter: &Starter, file: &std::path::Path) -> ExitCode {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+    let program =
+        text.and_then(|text| serde_json::from_str::<Program>(&text).map_err(|error| error.to_string()));
+    let program = match program {
+        Ok(program) => Box::new(program),
+        Err(reason) => {
+            eprintln!("penstock-check: {}: {reason}", file.display());
+            return ExitCode::from(UNABLE);
+        }
+    };
+    let times = usize::try_from(args.programs.unwrap_or(REPLAYS_DEFAULT)).unwrap_or(usize::MAX);
+    let outcome = Worker::start(starter, program.seed)
+        .map(|(mut worker, _)| worker.ask(&Request::Program { program, times }, &|_| true));
+    match outcome {
+        Ok(Outcome::Clean) => {
+            println!("right in {times} runs");
+            ExitCode::from(CLEAN)
+        }
+        Ok(Outcome::Found(_, finding)) => {
+            println!("{}: operation {:?}: {}", finding.kind.name(), finding.op, finding.what);
+            ExitCode::from(FOUND)
+        }
+        Ok(Outcome::Invalid(_, reason) | Outcome::Broken(reason)) | Err(reason) => {
+            eprintln!("penstock-check: {reason}");
+            ExitCode::from(UNABLE)
+        }
+    }
+}
+
+struct State<'a> {
+    args: &'a CheckArgs,
+    features: Vec<Feature>,
+    begun: Instant,
+    next: AtomicU64,
+    programs: AtomicU64,
+    running: AtomicUsize,
+    found: Mutex<Vec<Found>>,
+    trouble: Mutex<Option<String>>,
+}
+
+impl<'a> State<'a> {
+    fn new(args: &'a CheckArgs) -> Self {
+        Self {
+            args,
+            features: args.features(),
+            begun: Instant::now(),
+            next: AtomicU64::new(args.seed),
+            programs: AtomicU64::new(0),
+            running: AtomicUsize::new(args.jobs.max(1)),
+            found: Mutex::default(),
+            trouble: Mutex::default(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let late = match (self.args.programs, self.args.seconds) {
+            (Some(_), _) => false,
+            (None, seconds) => self.begun.elapsed() > Duration::from_secs(seconds.unwrap_or(SECONDS_DEFAULT)),
+        };
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).len();
+        late || found >= self.args.findings || self.trouble.lock().is_ok_and(|it| it.is_some())
+    }
+
+    fn work(&self, starter: &Starter) {
+        while !self.is_over() {
+            let first = self.next.fetch_add(BATCH, Ordering::Relaxed);
+            let mut count = BATCH;
+            if let Some(programs) = self.args.programs {
+                let done = first - self.args.seed;
+                if done >= programs {
+                    break;
+                }
+                count = count.min(programs - done);
+            }
+            self.batch(starter, first, count);
+        }
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn batch(&self, starter: &Starter, mut first: u64, count: u64) {
+        let end = first + count;
+        while first < end && !self.is_over() {
+            let mut worker = match Worker::start(starter, first) {
+                Ok((worker, _)) => worker,
+                Err(reason) => return self.trouble(reason),
+            };
+            let request = Request::Seeds {
+                first,
+                count: end - first,
+                ops: self.args.ops,
+                features: self.features.clone(),
+            };
+            let counted = |_: u64| {
+                self.programs.fetch_add(1, Ordering::Relaxed);
+                !self.is_over()
+            };
+            match worker.ask(&request, &counted) {
+                Outcome::Clean => return,
+                Outcome::Found(seed, finding) => {
+                    self.keep(seed, finding);
+                    first = seed + 1;
+                }
+                Outcome::Invalid(seed, reason) => {
+                    return self.trouble(format!("the program of seed {seed} is not in order: {reason}"));
+                }
+                Outcome::Broken(reason) => return self.trouble(reason),
+            }
+        }
+    }
+
+    fn keep(&self, seed: u64, finding: Finding) {
+        eprintln!("seed {seed}: {}: {}", finding.kind.name(), finding.what);
+        let found = Found {
+            seed,
+            finding,
+            after: self.begun.elapsed(),
+            programs: self.programs.load(Ordering::Relaxed),
+        };
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).push(found);
+    }
+
+    fn trouble(&self, reason: String) {
+        if let Ok(mut trouble) = self.trouble.lock() {
+            trouble.get_or_insert(reason);
+        }
+    }
+
+    /// Says from time to time how far the campaign is.
+    fn tell(&self) {
+        let mut told = Instant::now();
+        while self.running.load(Ordering::Relaxed) > 0 {
+            std::thread::sleep(Duration::from_millis(50));
+            if told.elapsed() > Duration::from_secs(10) {
+                told = Instant::now();
+                let programs = self.programs.load(Ordering::Relaxed);
+                let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).len();
+                let seconds = self.begun.elapsed().as_secs();
+                eprintln!("{seconds} s: {programs} programs, {found} findings");
+            }
+        }
+    }
+
+    fn conclude(&self, starter: &Starter, platform: &Platform) -> ExitCode {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        let limits = Limits { ops: self.args.ops, features: self.features.clone() };
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        let mut lines = Vec::new();
+        for one in &found {
+            let program = planner::plan(one.seed, platform, &limits);
+            let act = act_name(&program, one.finding.op);
+            let class = format!("{} {act}", one.finding.kind.name());
+            let count = seen.entry(class).or_default();
+            *count += 1;
+            let mut line = Line {
+                seed: one.seed,
+                kind: one.finding.kind.name(),
+                act,
+                what: one.finding.what.clone(),
+                after_seconds: one.after.as_secs_f64(),
+                after_programs: one.programs,
+                file: None,
+                operations: None,
+            };
+            if *count == 1 {
+                crate::report::write(
+                    self.args,
+                    starter,
+                    platform,
+                    &program,
+                    &one.finding,
+                    &mut |file, ops| {
+                        line.file = Some(file);
+                        line.operations = Some(ops);
+                    },
+                );
+            }
+            lines.push(line);
+        }
+        let left_out =
+            Feature::ALL.iter().filter(|it| !self.features.contains(it)).map(|it| it.name()).collect();
+        let summary = Summary {
+            platform: &platform.name,
+            version: &platform.version,
+            devices: platform.devices.iter().map(|device| device.name.as_str()).collect(),
+            programs: self.programs.load(Ordering::Relaxed),
+            seconds,
+            left_out,
+            findings: lines,
+        };
+        self.print(&summary);
+        if let Some(reason) = self.trouble.lock().ok().and_then(|it| it.clone()) {
+            eprintln!("penstock-check: {reason}");
+            return ExitCode::from(UNABLE);
+        }
+        ExitCode::from(if found.is_empty() { CLEAN } else { FOUND })
+    }
+
+    fn print(&self, summary: &Summary<'_>) {
+        if self.args.json {
+            println!("{}", serde_json::to_string_pretty(summary).unwrap_or_default());
+            return;
+        }
+        for line in &summary.findings {
+            let file = line.file.as_deref().map(|file| format!(" -> {file}")).unwrap_or_default();
+            println!("seed {}: {} in {}: {}{file}", line.seed, line.kind, line.act, line.what);
+        }
+        if !summary.left_out.is_empty() {
+            println!("left out: {}", summary.left_out.join(", "));
+        }
+        let rate = summary.programs as f64 / summary.seconds.max(0.001);
+        println!(
+            "{} programs in {:.1} s ({rate:.0} per second) on {}: {} findings",
+            summary.programs,
+            summary.seconds,
+            summary.platform,
+            summary.findings.len()
+        );
+    }
+}
+
+/// The name of what an operation does.
+pub fn act_name(program: &Program, op: Option<usize>) -> String {
+    let Some(op) = op.and_then(|op| program.ops.get(op)) else { return "start".to_owned() };
+    let text = match &op.act {
+        crate::plan::Act::Enqueue { cmd, .. } => format!("{cmd:?}"),
+        act => format!("{act:?}"),
+    };
+    text.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
+}

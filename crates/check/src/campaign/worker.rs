@@ -1,0 +1,181 @@
+//! A child process, seen from the campaign.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::args::CheckArgs;
+use crate::finding::{Finding, Kind};
+use crate::message::{Answer, Request};
+use crate::plan::Platform;
+
+/// The variable from which links and workers of Penstock take the seed of their delays, in builds made for that.
+const DELAYS: &str = "PENSTOCK_TEST_DELAYS";
+/// How long a driver may take to be loaded and to list its devices. Pools of several nodes take some seconds under load.
+const OPEN_SECONDS_MAX: u64 = 90;
+/// A child that notices a hang says so itself; one that says nothing gets this much longer.
+const GRACE_SECONDS: u64 = 10;
+/// How much of a child's last words is kept.
+const LAST_WORDS_MAX: usize = 2000;
+
+/// How children are started.
+#[derive(Clone, Debug)]
+pub struct Starter {
+    prefix: Vec<String>,
+    platform: String,
+    hang_seconds: u64,
+}
+
+impl Starter {
+    /// From the command line.
+    pub fn new(args: &CheckArgs, prefix: &[&str]) -> Self {
+        Self {
+            prefix: prefix.iter().map(|&word| word.to_owned()).collect(),
+            platform: args.platform.clone(),
+            hang_seconds: args.hang_seconds,
+        }
+    }
+
+    /// The same, with another time after which a program counts as hanging.
+    pub fn patient(&self, hang_seconds: u64) -> Self {
+        Self { hang_seconds, ..self.clone() }
+    }
+}
+
+/// How a request ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Nothing was found.
+    Clean,
+    /// A program found something, and the child has ended.
+    Found(u64, Finding),
+    /// A program is not in order.
+    Invalid(u64, String),
+    /// The child cannot work.
+    Broken(String),
+}
+
+/// A child.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    input: Option<ChildStdin>,
+    answers: Receiver<Answer>,
+    words: Arc<Mutex<Vec<u8>>>,
+    silence: Duration,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+impl Worker {
+    /// Starts a child and lets it open the platform.
+    ///
+    /// # Errors
+    ///
+    /// Why there is nothing to run on.
+    pub fn start(starter: &Starter, seed: u64) -> Result<(Self, Platform), String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        command.args(&starter.prefix).arg("--child").env(DELAYS, seed.to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("a child cannot be started: {error}"))?;
+        let (sender, answers) = std::sync::mpsc::channel();
+        let output = child.stdout.take().ok_or("a child has no standard output")?;
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                // A driver may write to standard output too.
+                if let Ok(answer) = serde_json::from_str(&line)
+                    && sender.send(answer).is_err()
+                {
+                    break;
+                }
+            }
+        });
+        let words = Arc::new(Mutex::new(Vec::new()));
+        let (mut errors, kept) =
+            (child.stderr.take().ok_or("a child has no standard error")?, Arc::clone(&words));
+        std::thread::spawn(move || {
+            let mut part = [0; 1024];
+            while let Ok(len @ 1..) = errors.read(&mut part) {
+                let Ok(mut kept) = kept.lock() else { break };
+                kept.extend_from_slice(&part[..len]);
+                let excess = kept.len().saturating_sub(LAST_WORDS_MAX);
+                kept.drain(..excess);
+            }
+        });
+        let input = child.stdin.take();
+        let silence = Duration::from_secs(starter.hang_seconds + GRACE_SECONDS);
+        let mut worker = Self { child, input, answers, words, silence };
+        let open = Request::Open { platform: starter.platform.clone(), hang_seconds: starter.hang_seconds };
+        worker.send(&open)?;
+        match worker.answers.recv_timeout(Duration::from_secs(OPEN_SECONDS_MAX)) {
+            Ok(Answer::Opened(platform)) => Ok((worker, platform)),
+            Ok(Answer::Unable(reason)) => Err(reason),
+            _ => Err(format!("the platform cannot be opened; {}", worker.last_words())),
+        }
+    }
+
+    fn send(&mut self, request: &Request) -> Result<(), String> {
+        let line = serde_json::to_string(request).map_err(|error| error.to_string())?;
+        let input = self.input.as_mut().ok_or("the child takes no requests")?;
+        writeln!(input, "{line}").and_then(|()| input.flush()).map_err(|error| error.to_string())
+    }
+
+    /// Lets the child do something. `started` hears of each program and says whether to go on.
+    pub fn ask(&mut self, request: &Request, started: &dyn Fn(u64) -> bool) -> Outcome {
+        if let Err(reason) = self.send(request) {
+            return Outcome::Broken(reason);
+        }
+        let mut current = None;
+        loop {
+            match self.answers.recv_timeout(self.silence) {
+                Ok(Answer::Started(seed)) => {
+                    if !started(seed) {
+                        return Outcome::Clean;
+                    }
+                    current = Some(seed);
+                }
+                Ok(Answer::Found(seed, finding)) => return Outcome::Found(seed, finding),
+                Ok(Answer::Invalid(seed, reason)) => return Outcome::Invalid(seed, reason),
+                Ok(Answer::Done) => return Outcome::Clean,
+                Ok(Answer::Unable(reason)) => return Outcome::Broken(reason),
+                Ok(Answer::Opened(_)) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let what = format!("the process answers nothing; {}", self.last_words());
+                    return self.ended(current, Kind::Hang, what);
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status =
+                        self.child.wait().map_or_else(|error| error.to_string(), |it| it.to_string());
+                    let what = format!("the process ended ({status}); {}", self.last_words());
+                    return self.ended(current, Kind::Crash, what);
+                }
+            }
+        }
+    }
+
+    fn ended(&self, seed: Option<u64>, kind: Kind, what: String) -> Outcome {
+        match seed {
+            Some(seed) => Outcome::Found(seed, Finding { kind, op: None, at: None, what }),
+            None => Outcome::Broken(what),
+        }
+    }
+
+    fn last_words(&self) -> String {
+        // The thread that reads them may be a little behind.
+        std::thread::sleep(Duration::from_millis(50));
+        let words =
+            self.words.lock().map(|words| String::from_utf8_lossy(&words).into_owned()).unwrap_or_default();
+        let lines: Vec<&str> = words.lines().rev().take(4).collect();
+        let lines: Vec<&str> = lines.into_iter().rev().collect();
+        format!("its last words: {:?}", lines.join(" / "))
+    }
+}

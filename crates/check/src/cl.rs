@@ -1,0 +1,367 @@
+//! OpenCL's functions, from whatever `libOpenCL.so.1` is found at run time. All unsafe code of this crate is here.
+//!
+//! A handle that reaches these functions is alive and of the right kind, because the runner refuses every program that the
+//! ledger does not find in order. The comments on safety below rest on that.
+#![allow(unsafe_code)]
+
+mod commands;
+mod memory;
+mod objects;
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Mutex, RwLock};
+
+use penstock_cl_sys as sys;
+use sys::{cl_context, cl_device_id, cl_int, cl_kernel, cl_platform_id, cl_program};
+use thiserror::Error;
+
+use crate::backend::Handle;
+use crate::plan::{Device, Kernel, Platform};
+
+/// Why there is nothing to run on.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The loader is not installed.
+    #[error("libOpenCL.so.1 cannot be loaded: {0}")]
+    Loader(#[from] libloading::Error),
+    /// The loader lacks a function.
+    #[error("libOpenCL.so.1 has no function {0}")]
+    Function(&'static str),
+    /// The platforms cannot be listed.
+    #[error("clGetPlatformIDs gives {0}")]
+    Platforms(i32),
+    /// No platform fits.
+    #[error("no platform's name contains `{wanted}`; there are: {there}")]
+    None {
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        there: String,
+    },
+    /// The platform has no device.
+    #[error("platform {0} has no device")]
+    Devices(String),
+}
+
+macro_rules! functions {
+    ($($name:ident: $kind:ident,)*) => {
+        /// The functions that the programs call.
+        #[allow(non_snake_case, reason = "C's names")]
+        pub(self) struct Functions {
+            $($name: sys::$kind,)*
+        }
+
+        impl Functions {
+            fn load(library: &libloading::Library) -> Result<Self, OpenError> {
+                Ok(Self {
+                    $($name: {
+                        let name = concat!(stringify!($name), "\0").as_bytes();
+                        // SAFETY: the type is that of OpenCL's function of this name.
+                        let symbol = unsafe { library.get::<sys::$kind>(name) };
+                        *symbol.map_err(|_| OpenError::Function(stringify!($name)))?
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    clGetPlatformIDs: cl_api_clGetPlatformIDs,
+    clGetPlatformInfo: cl_api_clGetPlatformInfo,
+    clGetDeviceIDs: cl_api_clGetDeviceIDs,
+    clGetDeviceInfo: cl_api_clGetDeviceInfo,
+    clCreateContext: cl_api_clCreateContext,
+    clCreateCommandQueue: cl_api_clCreateCommandQueue,
+    clReleaseCommandQueue: cl_api_clReleaseCommandQueue,
+    clCreateBuffer: cl_api_clCreateBuffer,
+    clCreateSubBuffer: cl_api_clCreateSubBuffer,
+    clCreateImage: cl_api_clCreateImage,
+    clReleaseMemObject: cl_api_clReleaseMemObject,
+    clCreateProgramWithSource: cl_api_clCreateProgramWithSource,
+    clBuildProgram: cl_api_clBuildProgram,
+    clCreateKernel: cl_api_clCreateKernel,
+    clSetKernelArg: cl_api_clSetKernelArg,
+    clSetKernelArgSVMPointer: cl_api_clSetKernelArgSVMPointer,
+    clCreateUserEvent: cl_api_clCreateUserEvent,
+    clSetUserEventStatus: cl_api_clSetUserEventStatus,
+    clReleaseEvent: cl_api_clReleaseEvent,
+    clSetEventCallback: cl_api_clSetEventCallback,
+    clGetEventInfo: cl_api_clGetEventInfo,
+    clGetEventProfilingInfo: cl_api_clGetEventProfilingInfo,
+    clFlush: cl_api_clFlush,
+    clFinish: cl_api_clFinish,
+    clWaitForEvents: cl_api_clWaitForEvents,
+    clEnqueueReadBuffer: cl_api_clEnqueueReadBuffer,
+    clEnqueueWriteBuffer: cl_api_clEnqueueWriteBuffer,
+    clEnqueueReadBufferRect: cl_api_clEnqueueReadBufferRect,
+    clEnqueueWriteBufferRect: cl_api_clEnqueueWriteBufferRect,
+    clEnqueueCopyBuffer: cl_api_clEnqueueCopyBuffer,
+    clEnqueueCopyBufferRect: cl_api_clEnqueueCopyBufferRect,
+    clEnqueueFillBuffer: cl_api_clEnqueueFillBuffer,
+    clEnqueueNDRangeKernel: cl_api_clEnqueueNDRangeKernel,
+    clEnqueueMarkerWithWaitList: cl_api_clEnqueueMarkerWithWaitList,
+    clEnqueueBarrierWithWaitList: cl_api_clEnqueueBarrierWithWaitList,
+    clEnqueueMigrateMemObjects: cl_api_clEnqueueMigrateMemObjects,
+    clEnqueueMapBuffer: cl_api_clEnqueueMapBuffer,
+    clEnqueueUnmapMemObject: cl_api_clEnqueueUnmapMemObject,
+    clEnqueueReadImage: cl_api_clEnqueueReadImage,
+    clEnqueueWriteImage: cl_api_clEnqueueWriteImage,
+    clEnqueueFillImage: cl_api_clEnqueueFillImage,
+    clEnqueueCopyImageToBuffer: cl_api_clEnqueueCopyImageToBuffer,
+    clEnqueueCopyBufferToImage: cl_api_clEnqueueCopyBufferToImage,
+    clSVMAlloc: cl_api_clSVMAlloc,
+    clSVMFree: cl_api_clSVMFree,
+    clEnqueueSVMMemcpy: cl_api_clEnqueueSVMMemcpy,
+    clEnqueueSVMMemFill: cl_api_clEnqueueSVMMemFill,
+    clEnqueueSVMMap: cl_api_clEnqueueSVMMap,
+    clEnqueueSVMUnmap: cl_api_clEnqueueSVMUnmap,
+}
+
+/// Calls a function of OpenCL. The loader has all functions: [`Functions::load`] found each symbol.
+macro_rules! call {
+    ($self:expr, $name:ident($($argument:expr),* $(,)?)) => {
+        match $self.functions.$name {
+            // SAFETY: see the head of this module: handles are alive, and pointers lead to memory of the named size.
+            Some(function) => unsafe { function($($argument),*) },
+            None => return crate::cl::Missing::missing(),
+        }
+    };
+}
+use call;
+
+/// What a function gives that the loader does not have.
+trait Missing {
+    fn missing() -> Self;
+}
+
+impl Missing for i32 {
+    fn missing() -> Self {
+        MISSING
+    }
+}
+
+impl<T> Missing for Result<T, i32> {
+    fn missing() -> Self {
+        Err(MISSING)
+    }
+}
+
+/// No code of OpenCL.
+const MISSING: i32 = -999_999;
+
+/// The source of all kernels.
+pub const SOURCE: &str = include_str!("kernels.cl");
+
+/// A platform of OpenCL.
+pub struct Cl {
+    functions: Functions,
+    platform: cl_platform_id,
+    devices: Vec<cl_device_id>,
+    contexts: Mutex<HashMap<Vec<usize>, usize>>,
+    programs: Mutex<HashMap<usize, usize>>,
+    kernels: Mutex<HashMap<(usize, usize, Option<Kernel>), usize>>,
+    queues: Mutex<HashMap<usize, usize>>,
+    areas: RwLock<memory::Areas>,
+}
+
+// SAFETY: OpenCL's functions may be called by all threads; kernels belong to one thread each.
+unsafe impl Sync for Cl {}
+// SAFETY: as above.
+unsafe impl Send for Cl {}
+
+impl std::fmt::Debug for Cl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cl").field("devices", &self.devices.len()).finish_non_exhaustive()
+    }
+}
+
+impl Cl {
+    /// Opens the first platform with devices whose name contains `wanted`.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn open(wanted: &str) -> Result<Self, OpenError> {
+        // SAFETY: the loader's and the drivers' constructors run here, which is what this program is for.
+        let library = unsafe { libloading::Library::new("libOpenCL.so.1") }?;
+        let functions = Functions::load(&library)?;
+        // Drivers keep threads running: their code must stay for the life of the process.
+        std::mem::forget(library);
+        let mut cl = Self {
+            functions,
+            platform: std::ptr::null_mut(),
+            devices: Vec::new(),
+            contexts: Mutex::default(),
+            programs: Mutex::default(),
+            kernels: Mutex::default(),
+            queues: Mutex::default(),
+            areas: RwLock::default(),
+        };
+        let mut there = Vec::new();
+        for platform in cl.platforms().map_err(OpenError::Platforms)? {
+            let name = cl.platform_text(platform, sys::CL_PLATFORM_NAME);
+            if name.contains(wanted) {
+                cl.platform = platform;
+                cl.devices = cl.list_devices(platform).unwrap_or_default();
+                return if cl.devices.is_empty() { Err(OpenError::Devices(name)) } else { Ok(cl) };
+            }
+            there.push(name);
+        }
+        Err(OpenError::None { wanted: wanted.to_owned(), there: there.join(", ") })
+    }
+
+    /// What the platform and its devices can do.
+    pub fn describe(&self) -> Platform {
+        Platform {
+            name: self.platform_text(self.platform, sys::CL_PLATFORM_NAME),
+            version: self.platform_text(self.platform, sys::CL_PLATFORM_VERSION),
+            devices: self.devices.iter().map(|&device| self.describe_device(device)).collect(),
+        }
+    }
+
+    fn describe_device(&self, device: cl_device_id) -> Device {
+        let number = |name: u32| self.device_number(device, name);
+        let images = number(sys::CL_DEVICE_IMAGE_SUPPORT) != 0;
+        let align_bits = number(sys::CL_DEVICE_MEM_BASE_ADDR_ALIGN).max(8);
+        Device {
+            name: self.device_text(device, sys::CL_DEVICE_NAME),
+            images,
+            svm: number(sys::CL_DEVICE_SVM_CAPABILITIES) & sys::CL_DEVICE_SVM_COARSE_GRAIN_BUFFER != 0,
+            out_of_order: number(sys::CL_DEVICE_QUEUE_PROPERTIES)
+                & sys::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE
+                != 0,
+            local_bytes: number(sys::CL_DEVICE_LOCAL_MEM_SIZE),
+            align_bytes: usize::try_from(align_bits / 8).unwrap_or(4096),
+            view_pixels_max: if images {
+                usize::try_from(number(sys::CL_DEVICE_IMAGE_MAX_BUFFER_SIZE)).unwrap_or(0)
+            } else {
+                0
+            },
+        }
+    }
+
+    fn platforms(&self) -> Result<Vec<cl_platform_id>, i32> {
+        let mut count = 0;
+        code(call!(self, clGetPlatformIDs(0, std::ptr::null_mut(), &raw mut count)))?;
+        let mut all: Vec<cl_platform_id> = vec![std::ptr::null_mut(); count as usize];
+        code(call!(self, clGetPlatformIDs(count, all.as_mut_ptr(), std::ptr::null_mut())))?;
+        Ok(all)
+    }
+
+    fn list_devices(&self, platform: cl_platform_id) -> Result<Vec<cl_device_id>, i32> {
+        let (kind, mut count) = (sys::CL_DEVICE_TYPE_ALL, 0);
+        code(call!(self, clGetDeviceIDs(platform, kind, 0, std::ptr::null_mut(), &raw mut count)))?;
+        let mut all: Vec<cl_device_id> = vec![std::ptr::null_mut(); count as usize];
+        code(call!(self, clGetDeviceIDs(platform, kind, count, all.as_mut_ptr(), std::ptr::null_mut())))?;
+        Ok(all)
+    }
+
+    fn platform_text(&self, platform: cl_platform_id, name: u32) -> String {
+        let mut text = [0_u8; 256];
+        let read = || -> i32 {
+            let place = text.as_mut_ptr().cast::<c_void>();
+            call!(self, clGetPlatformInfo(platform, name, 255, place, std::ptr::null_mut()))
+        };
+        let mut read = read;
+        _ = read();
+        plain_text(&text)
+    }
+
+    fn device_text(&self, device: cl_device_id, name: u32) -> String {
+        let mut text = [0_u8; 256];
+        let mut read = || -> i32 {
+            let place = text.as_mut_ptr().cast::<c_void>();
+            call!(self, clGetDeviceInfo(device, name, 255, place, std::ptr::null_mut()))
+        };
+        _ = read();
+        plain_text(&text)
+    }
+
+    fn device_number(&self, device: cl_device_id, name: u32) -> u64 {
+        let mut number = 0_u64;
+        let mut read = || -> i32 {
+            let place = (&raw mut number).cast::<c_void>();
+            call!(self, clGetDeviceInfo(device, name, 8, place, std::ptr::null_mut()))
+        };
+        _ = read();
+        number
+    }
+
+    /// The context of these devices. It stays for the next programs of this process.
+    fn context(&self, devices: &[usize]) -> Result<Handle, i32> {
+        let mut contexts = self.contexts.lock().map_err(|_| MISSING)?;
+        if let Some(&context) = contexts.get(devices) {
+            return Ok(Handle(context));
+        }
+        let list: Vec<cl_device_id> = devices.iter().map(|&device| self.devices[device]).collect();
+        let count = u32::try_from(list.len()).map_err(|_| MISSING)?;
+        let mut error = 0;
+        let context: cl_context = call!(
+            self,
+            clCreateContext(
+                std::ptr::null(),
+                count,
+                list.as_ptr(),
+                None,
+                std::ptr::null_mut(),
+                &raw mut error
+            )
+        );
+        code(error)?;
+        let text = SOURCE.as_ptr().cast::<std::ffi::c_char>();
+        let len = SOURCE.len();
+        let program: cl_program = call!(
+            self,
+            clCreateProgramWithSource(
+                context,
+                1,
+                (&raw const text).cast_mut(),
+                &raw const len,
+                &raw mut error
+            )
+        );
+        code(error)?;
+        code(call!(
+            self,
+            clBuildProgram(program, count, list.as_ptr(), c"".as_ptr(), None, std::ptr::null_mut())
+        ))?;
+        self.programs.lock().map_err(|_| MISSING)?.insert(context as usize, program as usize);
+        contexts.insert(devices.to_vec(), context as usize);
+        Ok(Handle(context as usize))
+    }
+
+    /// A kernel object that only one thread uses. `None` is the launch that cannot run.
+    fn kernel(&self, queue: Handle, thread: usize, kernel: Option<Kernel>) -> Result<cl_kernel, i32> {
+        let context = *self.queues.lock().map_err(|_| MISSING)?.get(&queue.0).ok_or(MISSING)?;
+        let mut kernels = self.kernels.lock().map_err(|_| MISSING)?;
+        if let Some(&known) = kernels.get(&(context, thread, kernel)) {
+            return Ok(known as cl_kernel);
+        }
+        let program = *self.programs.lock().map_err(|_| MISSING)?.get(&context).ok_or(MISSING)?;
+        let name = match kernel {
+            Some(Kernel::Put) => c"do_put",
+            Some(Kernel::Slow) => c"do_slow",
+            Some(Kernel::Cast) => c"do_cast",
+            Some(Kernel::Mix) => c"do_mix",
+            Some(Kernel::MixPlain) => c"do_mix_plain",
+            None => c"do_too_big",
+        };
+        let mut error: cl_int = 0;
+        let made = call!(self, clCreateKernel(program as cl_program, name.as_ptr(), &raw mut error));
+        code(error)?;
+        kernels.insert((context, thread, kernel), made as usize);
+        Ok(made)
+    }
+}
+
+fn plain_text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+}
+
+fn code(code: i32) -> Result<(), i32> {
+    if code == 0 { Ok(()) } else { Err(code) }
+}

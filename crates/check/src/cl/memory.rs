@@ -1,0 +1,85 @@
+//! Host memory that the driver writes to while the program runs.
+
+use std::alloc::Layout;
+use std::collections::HashMap;
+
+use crate::backend::{At, Handle};
+
+/// Arrays begin at the start of a page, as `CL_MEM_USE_HOST_PTR` likes it.
+const ALIGN_BYTES: usize = 4096;
+
+#[derive(Clone, Copy)]
+struct Area {
+    start: usize,
+    len: usize,
+    own: bool,
+}
+
+/// All areas that are valid now.
+#[derive(Default)]
+pub(super) struct Areas {
+    all: HashMap<usize, Area>,
+    next: usize,
+}
+
+impl Areas {
+    pub(super) fn array(&mut self, len: usize) -> Handle {
+        let start = match layout(len) {
+            Some(layout) => {
+                // SAFETY: the layout is not empty.
+                let start = unsafe { std::alloc::alloc_zeroed(layout) };
+                start as usize
+            }
+            None => 0,
+        };
+        self.add(Area { start, len: if start == 0 { 0 } else { len }, own: true })
+    }
+
+    pub(super) fn mapping(&mut self, start: usize, len: usize) -> Handle {
+        self.add(Area { start, len, own: false })
+    }
+
+    fn add(&mut self, area: Area) -> Handle {
+        self.next += 1;
+        self.all.insert(self.next, area);
+        Handle(self.next)
+    }
+
+    /// The area is not used any more.
+    pub(super) fn remove(&mut self, area: Handle) -> Option<usize> {
+        let known = self.all.remove(&area.0)?;
+        if known.own
+            && let Some(layout) = layout(known.len)
+        {
+            // SAFETY: `array` made it with this layout, and the program that used it has ended.
+            unsafe { std::alloc::dealloc(known.start as *mut u8, layout) };
+        }
+        Some(known.start)
+    }
+
+    /// The address of a place with `len` bytes behind it.
+    pub(super) fn address(&self, at: At, len: usize) -> Option<usize> {
+        let known = self.all.get(&at.area.0)?;
+        (at.offset.checked_add(len)? <= known.len).then_some(known.start + at.offset)
+    }
+
+    pub(super) fn load(&self, at: At, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        if let Some(address) = self.address(at, len) {
+            // SAFETY: the area holds these bytes. The ledger has put all commands that write to them before this look.
+            unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), len) };
+        }
+        bytes
+    }
+
+    pub(super) fn store(&self, at: At, bytes: &[u8]) {
+        if let Some(address) = self.address(at, bytes.len()) {
+            // SAFETY: the area holds these bytes. The ledger has put all commands that use them before or after this.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+        }
+    }
+}
+
+fn layout(len: usize) -> Option<Layout> {
+    Layout::from_size_align(len.max(1), ALIGN_BYTES).ok()
+}

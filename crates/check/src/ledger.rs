@@ -1,0 +1,431 @@
+//! The order of a program: which operation and which command happens before which, and who uses what.
+//!
+//! The planner asks the ledger before it adds an operation, and adds what is missing for order. The runner and the shrinker
+//! give the ledger a whole program and refuse the program if one operation is not in order.
+
+mod access;
+mod order;
+mod validity;
+
+use std::collections::{BTreeMap, HashMap};
+
+use thiserror::Error;
+
+use crate::bits::Bits;
+use crate::plan::{Act, Cmd, MapMode, Op, Platform, Program};
+
+pub use access::{Access, Kind, Owner, Space};
+
+/// Why an operation cannot be added as it is, and what would help.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reject {
+    /// It names something that is not there, or asks for something that no program may do.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// It must come after what the thread has done so far.
+    #[error("it is not ordered after thread {thread}")]
+    Thread {
+        /// The other thread.
+        thread: usize,
+    },
+    /// It must come after a command.
+    #[error("it is not ordered after the command of operation {op}")]
+    Command {
+        /// The command, as a number of the ledger.
+        cmd: usize,
+        /// The operation that enqueued it.
+        op: usize,
+    },
+    /// It touches what is mapped.
+    #[error("it touches what is mapped as area {area}")]
+    Mapped {
+        /// The area.
+        area: usize,
+    },
+    /// It would wait for user events that are not set yet.
+    #[error("it would wait for user events that are not set yet: {gates:?}")]
+    Gated {
+        /// The events.
+        gates: Vec<usize>,
+    },
+    /// A queue must be flushed first.
+    #[error("queue {queue} must be flushed first")]
+    Unflushed {
+        /// The queue.
+        queue: usize,
+    },
+}
+
+/// Whether a command runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It runs.
+    Runs,
+    /// It ends with an error and does nothing, because something in its wait list has failed.
+    Fails,
+}
+
+/// One moment of a program: the start or the end of an operation, or a command.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// All moments that happen before it.
+    pub before: Bits,
+    /// The user events that must be set before it and are not set yet.
+    pub gates: Vec<usize>,
+    /// What it is.
+    pub work: Work,
+}
+
+/// What a moment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// The start of everything.
+    Root,
+    /// The host's own part of an operation.
+    Start(usize),
+    /// The command of an operation.
+    Cmd(usize),
+    /// The return of an operation that waits.
+    End(usize),
+}
+
+/// A queue.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Queue {
+    pub context: usize,
+    pub device: usize,
+    pub out_of_order: bool,
+    pub profiling: bool,
+    pub alive: bool,
+    /// Its commands, as numbers of the ledger.
+    pub cmds: Vec<usize>,
+    /// A launch that cannot run was enqueued, so only some operations are left to it.
+    pub broken: bool,
+    /// The last use by each thread.
+    users: Vec<Option<usize>>,
+    /// The moments at which it was flushed.
+    flushes: Vec<usize>,
+}
+
+/// What a memory object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum MemKind {
+    Buffer,
+    Sub,
+    Image { width: usize, height: usize },
+    View { pixels: usize },
+    Svm,
+}
+
+/// A memory object.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Mem {
+    pub context: usize,
+    pub kind: MemKind,
+    /// The object that its bytes belong to.
+    pub root: usize,
+    /// Where it starts in there.
+    pub offset: usize,
+    pub size: usize,
+    pub alive: bool,
+}
+
+/// An area of host memory.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Area {
+    pub len: usize,
+    pub alive: bool,
+    /// The mapping that it is, if it is no array.
+    pub map: Option<Mapping>,
+}
+
+/// A mapping.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Mapping {
+    pub mem: usize,
+    pub offset: usize,
+    pub mode: MapMode,
+    pub cmd: usize,
+}
+
+/// An event.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Event {
+    pub context: usize,
+    pub alive: bool,
+    pub source: Source,
+    /// The ends of calls that have waited for it.
+    pub waits: Vec<usize>,
+}
+
+/// What ends an event.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Source {
+    Cmd(usize),
+    /// `set` is the moment at which the user event was set. What stands in `owed` must happen before.
+    Gate {
+        fails: bool,
+        set: Option<usize>,
+        owed: Vec<(usize, Owner)>,
+        callback: bool,
+    },
+}
+
+/// A command.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Command {
+    pub op: usize,
+    pub thread: usize,
+    pub node: usize,
+    pub start: usize,
+    pub queue: usize,
+    pub event: Option<usize>,
+    pub fate: Fate,
+    /// All later commands of its queue wait for it.
+    pub barrier: bool,
+}
+
+/// The moments of one operation.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Places {
+    pub start: usize,
+    pub cmd: Option<usize>,
+    pub end: usize,
+}
+
+/// What an operation would add, if it is in order.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    start: Bits,
+    cmd: Option<NewCommand>,
+    /// What the operation waits for before it returns.
+    awaited: Vec<usize>,
+    awaits: bool,
+    accesses: Vec<Access>,
+    /// User events that must be set after this operation.
+    owed_to: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct NewCommand {
+    before: Bits,
+    gates: Vec<usize>,
+    fate: Fate,
+    barrier: bool,
+    queue: usize,
+}
+
+/// The order of a program, as far as it was added.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Ledger {
+    pub platform: Platform,
+    pub contexts: Vec<Vec<usize>>,
+    pub nodes: Vec<Node>,
+    pub places: Vec<Places>,
+    pub queues: BTreeMap<usize, Queue>,
+    pub mems: BTreeMap<usize, Mem>,
+    pub areas: BTreeMap<usize, Area>,
+    pub events: BTreeMap<usize, Event>,
+    pub cmds: Vec<Command>,
+    writes_end: bool,
+    signals: HashMap<usize, usize>,
+    callbacks: HashMap<usize, (usize, bool)>,
+    threads: Vec<usize>,
+    accesses: HashMap<Space, Vec<Access>>,
+}
+
+impl Ledger {
+    /// The ledger of a program whose operations are added later.
+    pub fn new(platform: &Platform, program: &Program) -> Self {
+        let Program { threads, contexts, arrays, .. } = program;
+        let root = Node { before: Bits::default(), gates: Vec::new(), work: Work::Root };
+        let areas = arrays.iter().map(|&len| Area { len, alive: true, map: None }).enumerate().collect();
+        Self {
+            platform: platform.clone(),
+            contexts: contexts.clone(),
+            nodes: vec![root],
+            places: Vec::new(),
+            queues: BTreeMap::new(),
+            mems: BTreeMap::new(),
+            areas,
+            events: BTreeMap::new(),
+            cmds: Vec::new(),
+            writes_end: program.writes_end,
+            signals: HashMap::new(),
+            callbacks: HashMap::new(),
+            threads: vec![0; *threads],
+            accesses: HashMap::new(),
+        }
+    }
+
+    /// The ledger of a whole program.
+    ///
+    /// # Errors
+    ///
+    /// The first operation that is not in order, and why.
+    pub fn of(program: &Program, platform: &Platform) -> Result<Self, (usize, Reject)> {
+        let mut ledger = Self::new(platform, program);
+        for (index, op) in program.ops.iter().enumerate() {
+            let prepared = ledger.prepare(op, true).map_err(|reject| (index, reject))?;
+            ledger.admit(op, prepared);
+        }
+        if ledger.is_complete() {
+            Ok(ledger)
+        } else {
+            Err((program.ops.len(), Reject::Invalid("a user event that holds something back is never set")))
+        }
+    }
+
+    /// Whether no user event holds anything back in the end.
+    pub fn is_complete(&self) -> bool {
+        self.nodes.iter().all(|node| node.gates.is_empty())
+    }
+
+    /// Whether the host knows in the end that all commands have ended.
+    pub fn is_settled(&self) -> bool {
+        let known = |node: usize| self.threads.iter().any(|&last| self.is_before(node, last));
+        self.cmds.iter().all(|cmd| cmd.fate == Fate::Runs && known(cmd.node))
+    }
+
+    /// The moments in one order that respects what happens before what.
+    pub fn sequence(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..self.nodes.len()).collect();
+        all.sort_by_key(|&node| (self.nodes[node].before.count(), node));
+        all
+    }
+
+    /// Whether the first moment happens before the second, or is the same.
+    pub fn is_before(&self, first: usize, second: usize) -> bool {
+        first == second || self.nodes[second].before.has(first)
+    }
+
+    /// The latest moment of a thread.
+    pub fn now(&self, thread: usize) -> usize {
+        self.threads[thread]
+    }
+
+    /// All that has happened for a thread whose next operation begins.
+    fn started(&self, thread: usize) -> Bits {
+        let mut before = self.nodes[self.threads[thread]].before.clone();
+        before.insert(self.threads[thread]);
+        before
+    }
+
+    /// The user events that still hold back a command.
+    pub fn gates_of(&self, cmd: usize) -> &[usize] {
+        &self.nodes[self.cmds[cmd].node].gates
+    }
+
+    /// The user events that are not set yet.
+    pub fn unset_gates(&self) -> Vec<usize> {
+        let unset = |event: &Event| matches!(event.source, Source::Gate { set: None, .. });
+        self.events.iter().filter(|(_, event)| unset(event)).map(|(&id, _)| id).collect()
+    }
+
+    /// The user events whose callback will set them.
+    pub fn is_set_by_callback(&self, event: usize) -> bool {
+        matches!(self.events.get(&event).map(|it| &it.source), Some(Source::Gate { callback: true, .. }))
+    }
+
+    /// Whether a user event will be set to an error.
+    pub fn fails(&self, event: usize) -> bool {
+        match self.events.get(&event).map(|it| &it.source) {
+            Some(Source::Gate { fails, .. }) => *fails,
+            Some(Source::Cmd(cmd)) => self.cmds[*cmd].fate == Fate::Fails,
+            None => false,
+        }
+    }
+
+    /// Checks an operation. With `owing`, an operation may also be ordered before a command that an unset user event holds
+    /// back: the event is then set later.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be added.
+    pub fn prepare(&self, op: &Op, owing: bool) -> Result<Prepared, Reject> {
+        self.valid(op)?;
+        let mut prepared = self.ordered(op)?;
+        let runs = prepared.cmd.as_ref().is_none_or(|cmd| cmd.fate == Fate::Runs);
+        prepared.accesses = self.accesses_of(op, runs)?;
+        self.conflicts(&mut prepared, owing)?;
+        Ok(prepared)
+    }
+
+    /// Adds an operation that [`Self::prepare`] has checked.
+    pub fn admit(&mut self, op: &Op, prepared: Prepared) {
+        let index = self.places.len();
+        let early = !self.writes_end && is_write(&op.act);
+        let Prepared { start, cmd, mut awaited, awaits, accesses, owed_to } = prepared;
+        if let Some(cmd) = cmd.as_ref().filter(|_| early && awaits) {
+            awaited.extend(self.captured(&accesses, &cmd.before));
+        }
+        let start = self.node(start, Vec::new(), Work::Start(index));
+        let mut places = Places { start, cmd: None, end: start };
+        let mut number = None;
+        if let Some(new) = cmd {
+            let mut before = new.before;
+            before.insert(start);
+            let node = self.node(before, new.gates, Work::Cmd(index));
+            places.cmd = Some(node);
+            number = Some(self.cmds.len());
+            let event = match &op.act {
+                Act::Enqueue { event, .. } => *event,
+                _ => None,
+            };
+            self.cmds.push(Command {
+                op: index,
+                thread: op.thread,
+                node,
+                start,
+                queue: new.queue,
+                event,
+                fate: new.fate,
+                barrier: new.barrier,
+            });
+        }
+        if awaits {
+            let mut before = self.nodes[start].before.clone();
+            before.insert(start);
+            let ended = self.writes_end || !is_write(&op.act);
+            let own = number.filter(|&cmd| ended && self.cmds[cmd].fate == Fate::Runs);
+            let own = own.map(|cmd| self.cmds[cmd].node);
+            for node in awaited.into_iter().chain(own) {
+                before.unite(&self.nodes[node].before);
+                before.insert(node);
+            }
+            places.end = self.node(before, Vec::new(), Work::End(index));
+        }
+        self.threads[op.thread] = places.end;
+        self.places.push(places);
+        self.record(accesses, places, op.thread, number, early);
+        self.enter(op, places, number);
+        for gate in owed_to {
+            let owner = number.map_or(Owner::Host(op.thread), Owner::Cmd);
+            if let Some(Event { source: Source::Gate { owed, .. }, .. }) = self.events.get_mut(&gate) {
+                owed.push((places.cmd.unwrap_or(places.start), owner));
+            }
+        }
+    }
+
+    fn node(&mut self, before: Bits, gates: Vec<usize>, work: Work) -> usize {
+        self.nodes.push(Node { before, gates, work });
+        self.nodes.len() - 1
+    }
+}
+
+/// Whether an operation is a blocking write.
+fn is_write(act: &Act) -> bool {
+    let Act::Enqueue { cmd, blocking, .. } = act else { return false };
+    *blocking && matches!(cmd, Cmd::Write { .. } | Cmd::WriteRect { .. } | Cmd::WriteImage { .. })
+}

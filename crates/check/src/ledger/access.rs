@@ -1,0 +1,455 @@
+//! Who touches what, and which two of them are in conflict.
+
+use super::{Ledger, MemKind, Places, Prepared, Reject};
+use crate::bits::Bits;
+use crate::plan::{Act, Cmd, MapMode, Op, Ptr, Style, SvmEnd};
+
+/// Something that can be touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// The bytes of a memory object and of all that shares them.
+    Root(usize),
+    /// The bytes of an area of host memory.
+    Area(usize),
+    /// A handle. To make and to release it counts as a write, to use it as a read.
+    Handle(Kind, usize),
+}
+
+/// Kinds of handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Kind {
+    Queue,
+    Mem,
+    Area,
+    Event,
+    Callback,
+}
+
+/// Who touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A host thread.
+    Host(usize),
+    /// A command.
+    Cmd(usize),
+}
+
+/// How long a use lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Span {
+    /// As long as the operation or the command.
+    Moment,
+    /// Until the area is unmapped.
+    Mapping(usize),
+    /// For ever.
+    Always,
+}
+
+/// One use of a piece of something.
+#[derive(Clone, Debug)]
+pub struct Access {
+    space: Space,
+    range: (usize, usize),
+    /// The piece that the object covers through which it is touched.
+    wide: (usize, usize),
+    /// That object.
+    mem: usize,
+    write: bool,
+    /// The queue whose order is enough.
+    hot: Option<usize>,
+    device: Option<usize>,
+    by_cmd: bool,
+    span: Span,
+    /// The moment at which it is over, if that is known.
+    until: Option<usize>,
+    owner: Owner,
+}
+
+impl Access {
+    fn new(space: Space, range: (usize, usize), write: bool) -> Self {
+        Self {
+            space,
+            range,
+            wide: range,
+            mem: 0,
+            write,
+            hot: None,
+            device: None,
+            by_cmd: false,
+            span: Span::Moment,
+            until: None,
+            owner: Owner::Host(0),
+        }
+    }
+
+    fn handle(kind: Kind, id: usize, write: bool) -> Self {
+        Self::new(Space::Handle(kind, id), (0, 1), write)
+    }
+
+    fn host(at: Ptr, len: usize, write: bool) -> Self {
+        Self::new(Space::Area(at.area), (at.offset, at.offset + len), write)
+    }
+
+    fn is_handle(&self) -> bool {
+        matches!(self.space, Space::Handle(..))
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        if !self.write && !other.write || self.hot.is_some() && self.hot == other.hot {
+            return false;
+        }
+        let shared = |a: (usize, usize), b: (usize, usize)| a.0 < b.1 && b.0 < a.1;
+        // Devices see a whole object change at a time, and so do different objects that share bytes.
+        let close = self.device == other.device && self.mem == other.mem;
+        match self.space {
+            Space::Root(_) if !close => shared(self.wide, other.wide),
+            _ => shared(self.range, other.range),
+        }
+    }
+}
+
+/// Collects what one operation touches.
+struct Touched<'a> {
+    ledger: &'a Ledger,
+    /// The device of the command, if there is one.
+    device: Option<usize>,
+    all: Vec<Access>,
+}
+
+impl Touched<'_> {
+    fn makes(&mut self, kind: Kind, id: usize) {
+        self.all.push(Access::handle(kind, id, true));
+    }
+
+    fn uses(&mut self, kind: Kind, id: usize) {
+        self.all.push(Access::handle(kind, id, false));
+    }
+
+    fn host(&mut self, at: Ptr, len: usize, write: bool) {
+        let mut access = Access::host(at, len, write);
+        access.device = self.device;
+        access.by_cmd = self.device.is_some();
+        self.all.push(access);
+        if self.ledger.areas.get(&at.area).is_some_and(|area| area.map.is_some()) {
+            self.uses(Kind::Area, at.area);
+        }
+    }
+
+    fn object(&mut self, mem: usize, offset: usize, len: usize, write: bool) {
+        let known = &self.ledger.mems[&mem];
+        let low = known.offset + offset;
+        let mut access = Access::new(Space::Root(known.root), (low, low + len), write);
+        access.wide = (known.offset, known.offset + known.size);
+        access.mem = mem;
+        access.device = self.device;
+        access.by_cmd = self.device.is_some();
+        self.all.push(access);
+        self.uses(Kind::Mem, mem);
+    }
+
+    fn whole(&mut self, mem: usize, write: bool) {
+        self.object(mem, 0, self.ledger.mems[&mem].size, write);
+    }
+
+    fn hot(&mut self, mem: usize, write: bool, queue: usize) {
+        self.whole(mem, write);
+        for access in &mut self.all {
+            if matches!(access.space, Space::Root(_)) {
+                access.hot = Some(queue);
+            }
+        }
+    }
+
+    fn command(&mut self, cmd: &Cmd, queue: usize) {
+        match cmd {
+            Cmd::Read { mem, offset, len, to } => {
+                self.object(*mem, *offset, *len, false);
+                self.host(*to, *len, true);
+            }
+            Cmd::Write { mem, offset, len, from } => {
+                self.object(*mem, *offset, *len, true);
+                self.host(*from, *len, false);
+            }
+            Cmd::ReadRect { mem, rect, to } => {
+                self.object(*mem, rect.mem_offset, rect.mem_span(), false);
+                self.host(*to, rect.other_span(), true);
+            }
+            Cmd::WriteRect { mem, rect, from } => {
+                self.object(*mem, rect.mem_offset, rect.mem_span(), true);
+                self.host(*from, rect.other_span(), false);
+            }
+            Cmd::Copy { from, from_offset, to, to_offset, len } => {
+                self.object(*from, *from_offset, *len, false);
+                self.object(*to, *to_offset, *len, true);
+            }
+            Cmd::CopyRect { from, to, to_offset, rect } => {
+                self.object(*from, rect.mem_offset, rect.mem_span(), false);
+                self.object(*to, *to_offset, rect.other_span(), true);
+            }
+            Cmd::Fill { mem, offset, len, .. } | Cmd::SvmFill { mem, offset, len, .. } => {
+                self.object(*mem, *offset, *len, true);
+            }
+            Cmd::Launch { a, a_offset, b, b_offset, count, .. } => {
+                self.object(*a, a_offset * 4, count * 4, true);
+                if let Some(b) = b {
+                    self.object(*b, b_offset * 4, count * 4, false);
+                }
+            }
+            Cmd::Marker | Cmd::Barrier => {}
+            Cmd::Migrate { mems, undefined, .. } => {
+                for &mem in mems {
+                    self.whole(mem, *undefined);
+                }
+            }
+            Cmd::Map { .. } | Cmd::Unmap { .. } => self.mapping(cmd),
+            Cmd::ReadImage { mem, to } => {
+                self.whole(*mem, false);
+                self.host(*to, self.ledger.mems[mem].size, true);
+            }
+            Cmd::WriteImage { mem, from } => {
+                self.whole(*mem, true);
+                self.host(*from, self.ledger.mems[mem].size, false);
+            }
+            Cmd::FillImage { mem, .. } => self.whole(*mem, true),
+            Cmd::ImageToBuffer { image, mem, offset } => {
+                self.whole(*image, false);
+                self.object(*mem, *offset, self.ledger.mems[image].size, true);
+            }
+            Cmd::BufferToImage { mem, offset, image } => {
+                self.object(*mem, *offset, self.ledger.mems[image].size, false);
+                self.whole(*image, true);
+            }
+            Cmd::SvmCopy { to, from, len } => {
+                for (end, write) in [(from, false), (to, true)] {
+                    match end {
+                        SvmEnd::Svm { mem, offset } => self.object(*mem, *offset, *len, write),
+                        SvmEnd::Host(at) => self.host(*at, *len, write),
+                    }
+                }
+            }
+            Cmd::HotFill { mem, .. } => self.hot(*mem, true, queue),
+            Cmd::HotRead { mem, to } => {
+                self.hot(*mem, false, queue);
+                self.host(*to, self.ledger.mems[mem].size, true);
+            }
+        }
+    }
+
+    fn mapping(&mut self, cmd: &Cmd) {
+        let (area, len) = match cmd {
+            Cmd::Map { mem, offset, len, mode, area } => {
+                self.object(*mem, *offset, *len, mode.writes());
+                for access in &mut self.all {
+                    if matches!(access.space, Space::Root(_)) {
+                        access.span = Span::Mapping(*area);
+                    }
+                }
+                (*area, *len)
+            }
+            Cmd::Unmap { area } => (*area, self.ledger.areas[area].len),
+            _ => return,
+        };
+        self.makes(Kind::Area, area);
+        let mut access = Access::new(Space::Area(area), (0, len), true);
+        access.device = self.device;
+        access.by_cmd = true;
+        self.all.push(access);
+    }
+}
+
+impl Ledger {
+    /// All that an operation touches.
+    pub(super) fn accesses_of(&self, op: &Op, runs: bool) -> Result<Vec<Access>, Reject> {
+        let mut it = Touched { ledger: self, device: None, all: Vec::new() };
+        match &op.act {
+            Act::Signal { .. } | Act::Await { .. } => {}
+            Act::NewQueue { queue, .. } | Act::DropQueue { queue } => it.makes(Kind::Queue, *queue),
+            Act::NewBuffer { mem, size, style, init, .. } => {
+                it.makes(Kind::Mem, *mem);
+                if let Some(at) = init {
+                    let mut access = Access::host(*at, *size, *style == Style::Use);
+                    access.span = if *style == Style::Use { Span::Always } else { Span::Moment };
+                    it.all.push(access);
+                }
+            }
+            Act::NewImage { mem, width, height, init, .. } => {
+                it.makes(Kind::Mem, *mem);
+                if let Some(at) = init {
+                    it.host(*at, width * height * 4, false);
+                }
+            }
+            Act::NewSub { mem, parent, .. } | Act::NewView { mem, parent, .. } => {
+                it.makes(Kind::Mem, *mem);
+                it.uses(Kind::Mem, *parent);
+            }
+            Act::NewSvm { mem, .. } => it.makes(Kind::Mem, *mem),
+            Act::DropMem { mem } => {
+                it.makes(Kind::Mem, *mem);
+                let known = &self.mems[mem];
+                if known.kind == MemKind::Svm {
+                    it.all.push(Access::new(Space::Root(*mem), (0, known.size), true));
+                }
+            }
+            Act::NewGate { event, .. } | Act::DropEvent { event } => it.makes(Kind::Event, *event),
+            Act::SetGate { event, .. } | Act::Times { event } | Act::Status { event } => {
+                it.uses(Kind::Event, *event);
+            }
+            Act::Store { to, len, .. } => it.host(*to, *len, true),
+            Act::Check { at, len } => it.host(*at, *len, false),
+            Act::Flush { queue } | Act::Finish { queue } => it.uses(Kind::Queue, *queue),
+            Act::Wait { events } => events.iter().for_each(|&event| it.uses(Kind::Event, event)),
+            Act::Callback { event, callback, sets } => {
+                it.makes(Kind::Callback, *callback);
+                it.uses(Kind::Event, *event);
+                if let Some(event) = sets {
+                    it.uses(Kind::Event, *event);
+                }
+            }
+            Act::AwaitCallback { callback } => it.uses(Kind::Callback, *callback),
+            Act::Enqueue { queue, cmd, wait, event, .. } => {
+                it.uses(Kind::Queue, *queue);
+                wait.iter().for_each(|&event| it.uses(Kind::Event, event));
+                if let Some(event) = event {
+                    it.makes(Kind::Event, *event);
+                }
+                let first = it.all.len();
+                it.device = Some(self.queues[queue].device);
+                it.command(cmd, *queue);
+                clash(&it.all[first..])?;
+                if !runs {
+                    // A command that fails touches no bytes.
+                    it.all.retain(Access::is_handle);
+                }
+            }
+            Act::TooBig { queue, source, scratch, .. } => {
+                it.uses(Kind::Queue, *queue);
+                it.device = Some(self.queues[queue].device);
+                it.object(*source, 0, 4, false);
+                it.object(*scratch, 0, 4, true);
+            }
+            Act::ReadTooBig { queue, scratch, to, .. } => {
+                it.uses(Kind::Queue, *queue);
+                it.device = Some(self.queues[queue].device);
+                it.object(*scratch, 0, 4, false);
+                it.host(*to, 4, true);
+            }
+        }
+        Ok(it.all)
+    }
+
+    /// Refuses an operation that is not ordered with another one that touches the same.
+    pub(super) fn conflicts(&self, new: &mut Prepared, owing: bool) -> Result<(), Reject> {
+        let gated = new.cmd.as_ref().is_some_and(|cmd| !cmd.gates.is_empty());
+        let mut owed_to = Vec::new();
+        // Handles come first: what puts other things in order needs them.
+        for handles in [true, false] {
+            for access in new.accesses.iter().filter(|it| it.is_handle() == handles) {
+                let before = match &new.cmd {
+                    Some(cmd) if access.by_cmd => &cmd.before,
+                    _ => &new.start,
+                };
+                let may_owe = owing && !gated && !handles && access.span == Span::Moment;
+                for old in self.accesses.get(&access.space).into_iter().flatten() {
+                    if !old.overlaps(access) || old.until.is_some_and(|node| before.has(node)) {
+                        continue;
+                    }
+                    match self.gate_behind(old).filter(|_| may_owe) {
+                        Some(gate) => owed_to.push(gate),
+                        None => return Err(self.remedy(old)),
+                    }
+                }
+            }
+        }
+        owed_to.sort_unstable();
+        owed_to.dedup();
+        new.owed_to = owed_to;
+        Ok(())
+    }
+
+    /// A user event that still holds back the command of an access.
+    fn gate_behind(&self, old: &Access) -> Option<usize> {
+        match old.owner {
+            // Nothing can use a mapping before it is made.
+            Owner::Cmd(cmd) if self.makes_area(old.space, cmd) => None,
+            Owner::Cmd(cmd) => self.gates_of(cmd).iter().min().copied(),
+            Owner::Host(_) => None,
+        }
+    }
+
+    fn makes_area(&self, space: Space, cmd: usize) -> bool {
+        matches!(space, Space::Area(area) if self.areas[&area].map.is_some_and(|map| map.cmd == cmd))
+    }
+
+    fn remedy(&self, old: &Access) -> Reject {
+        match (old.until, old.span, old.owner) {
+            (None, Span::Mapping(area), _) => Reject::Mapped { area },
+            (None, ..) => Reject::Invalid("it touches memory that a buffer has taken over"),
+            (_, _, Owner::Host(thread)) => Reject::Thread { thread },
+            (_, _, Owner::Cmd(cmd)) => Reject::Command { cmd, op: self.cmds[cmd].op },
+        }
+    }
+
+    /// Keeps the accesses of an operation that was added.
+    pub(super) fn record(
+        &mut self,
+        accesses: Vec<Access>,
+        places: Places,
+        thread: usize,
+        cmd: Option<usize>,
+        early: bool,
+    ) {
+        for mut access in accesses {
+            let by_cmd = if access.by_cmd { places.cmd.zip(cmd) } else { None };
+            let (node, owner) = match by_cmd {
+                Some((node, cmd)) => (node, Owner::Cmd(cmd)),
+                None => (places.start, Owner::Host(thread)),
+            };
+            access.owner = owner;
+            access.until = (access.span == Span::Moment).then_some(node);
+            if early && by_cmd.is_some() && matches!(access.space, Space::Area(_)) {
+                // The host's memory can be used again when the call returns, whether the write has ended or not.
+                access.until = Some(places.end);
+            }
+            self.accesses.entry(access.space).or_default().push(access);
+        }
+    }
+
+    /// What must have ended when a blocking write returns: what wrote the bytes in host memory that it sends.
+    pub(super) fn captured(&self, accesses: &[Access], before: &Bits) -> Vec<usize> {
+        let mut nodes = Vec::new();
+        for access in accesses.iter().filter(|it| it.by_cmd && matches!(it.space, Space::Area(_))) {
+            let old = self.accesses.get(&access.space).into_iter().flatten();
+            nodes.extend(old.filter(|old| old.overlaps(access)).filter_map(|old| old.until));
+        }
+        nodes.retain(|&node| before.has(node));
+        nodes
+    }
+
+    /// Ends the use of an object by a mapping.
+    pub(super) fn unmapped(&mut self, root: usize, area: usize, node: usize, cmd: usize) {
+        for access in self.accesses.get_mut(&Space::Root(root)).into_iter().flatten() {
+            if access.until.is_none() && access.span == Span::Mapping(area) {
+                access.until = Some(node);
+                access.owner = Owner::Cmd(cmd);
+            }
+        }
+    }
+
+    /// Whether the host may store there.
+    pub(super) fn may_store(&self, at: Ptr) -> bool {
+        self.areas.get(&at.area).and_then(|area| area.map).is_none_or(|map| map.mode != MapMode::Read)
+    }
+}
+
+/// Refuses a command that touches the same bytes twice, and one that uses two objects that share bytes.
+fn clash(accesses: &[Access]) -> Result<(), Reject> {
+    for (index, one) in accesses.iter().enumerate() {
+        for other in &accesses[index + 1..] {
+            if one.space == other.space && !one.is_handle() && one.overlaps(other) {
+                return Err(Reject::Invalid("the command touches the same bytes twice"));
+            }
+        }
+    }
+    Ok(())
+}

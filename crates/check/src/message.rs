@@ -1,0 +1,54 @@
+//! What a campaign and its child processes tell each other: one line of JSON each.
+
+use serde::{Deserialize, Serialize};
+
+use crate::feature::Feature;
+use crate::finding::Finding;
+use crate::plan::{Platform, Program};
+
+/// What a child is asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Opens a platform.
+    Open {
+        /// Part of its name.
+        platform: String,
+        /// After how many seconds a program counts as hanging.
+        hang_seconds: u64,
+    },
+    /// Runs the programs of some seeds.
+    Seeds {
+        /// The first one.
+        first: u64,
+        /// How many.
+        count: u64,
+        /// Roughly how many operations a program has.
+        ops: usize,
+        /// What programs may contain.
+        features: Vec<Feature>,
+    },
+    /// Runs one program several times.
+    Program {
+        /// The program.
+        program: Box<Program>,
+        /// How many times at most.
+        times: usize,
+    },
+}
+
+/// What a child answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// It has opened a platform.
+    Opened(Platform),
+    /// It cannot run anything.
+    Unable(String),
+    /// A program starts.
+    Started(u64),
+    /// It has found something and runs nothing any more.
+    Found(u64, Finding),
+    /// The program is not in order; this is a mistake of the planner.
+    Invalid(u64, String),
+    /// All programs of the request have ended.
+    Done,
+}

@@ -1,0 +1,246 @@
+//! Groups of operations that meet more often in real programs than among random operations.
+
+use super::Planner;
+use super::pieces::{is_buffer, is_linear};
+use crate::feature::Feature;
+use crate::ledger::MemKind;
+use crate::plan::{Act, Cmd, Kernel, Ptr, Style, SvmEnd};
+
+impl Planner {
+    pub(super) fn motif(&mut self, context: usize) -> Option<()> {
+        match self.random.below(9) {
+            0 => self.chain(context),
+            1 => self.late_writer(context),
+            2 => self.too_big(context),
+            3 => self.shared_queue(context),
+            4 => self.failing_gate(context),
+            5 => self.map_chain(context),
+            6 => self.timed_write(context),
+            7 => self.host_copy(context),
+            _ => self.failing_blocking(context),
+        }
+    }
+
+    fn enqueue(&mut self, queue: usize, cmd: Cmd, blocking: bool) -> Option<usize> {
+        let event = self.fresh();
+        self.emit(Act::Enqueue { queue, cmd, wait: Vec::new(), event: Some(event), blocking })?;
+        Some(event)
+    }
+
+    fn slow(&mut self, queue: usize, a: usize) -> Option<usize> {
+        let count = (self.ledger.mems[&a].size / 4).max(1);
+        let (seed, spin) = (self.random.word(), self.spin());
+        let cmd =
+            Cmd::Launch { kernel: Kernel::Slow, a, a_offset: 0, b: None, b_offset: 0, count, seed, spin };
+        self.enqueue(queue, cmd, false)
+    }
+
+    /// A buffer is computed, read into host memory and written from there to another buffer; nobody waits in between.
+    fn chain(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::HostChains) {
+            return None;
+        }
+        let (from, to) = (self.a_mem(context, is_buffer)?, self.a_mem(context, is_buffer)?);
+        let (one, two) = (self.a_queue(Some(context))?, self.a_queue(Some(context))?);
+        self.slow(one, from)?;
+        let len = self.ledger.mems[&from].size.min(self.ledger.mems[&to].size);
+        let (at, len) = self.host(len, true)?;
+        self.remember(at, len);
+        self.enqueue(one, Cmd::Read { mem: from, offset: 0, len, to: at }, false)?;
+        self.enqueue(two, Cmd::Write { mem: to, offset: 0, len, from: at }, false).map(drop)
+    }
+
+    /// A reader waits for a user event; a writer of what it reads comes later, ends first, and then the event is set.
+    fn late_writer(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::UserEvents) {
+            return None;
+        }
+        let (held, free) = (self.a_queue(Some(context))?, self.a_queue(Some(context))?);
+        let (source, target) = (self.a_mem(context, is_linear)?, self.a_mem(context, is_linear)?);
+        let ooo = self.ledger.queues[&held].out_of_order && !self.has(Feature::UserEventsOutOfOrder);
+        (held != free && source != target && !ooo).then_some(())?;
+        let gate = self.new_gate(context)?;
+        let count = (self.ledger.mems[&source].size.min(self.ledger.mems[&target].size) / 4).max(1);
+        let kernel = if self.random.chance(50) { Kernel::Mix } else { Kernel::MixPlain };
+        let seed = self.random.word();
+        let cmd = Cmd::Launch {
+            kernel,
+            a: target,
+            a_offset: 0,
+            b: Some(source),
+            b_offset: 0,
+            count,
+            seed,
+            spin: 0,
+        };
+        let event = Some(self.fresh());
+        self.emit(Act::Enqueue { queue: held, cmd, wait: vec![gate], event, blocking: false })?;
+        self.emit(Act::Flush { queue: held })?;
+        self.launch_on(free, source, false);
+        self.emit(Act::Finish { queue: free })?;
+        self.set_gate(gate, 0)?;
+        self.read_from(held, target).map(drop)
+    }
+
+    /// A launch that cannot run, behind a slow one; what the slow one wrote is read through another queue.
+    fn too_big(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::FailingLaunches) {
+            return None;
+        }
+        let last = self.failed_area.take()?;
+        let device = self.random.pick(&self.program.contexts[context].clone())?;
+        let (queue, scratch, seed) = (self.fresh(), self.fresh(), self.random.word());
+        let mem = self.a_mem(context, is_buffer)?;
+        self.emit(Act::NewQueue { queue, context, device, out_of_order: false, profiling: false })?;
+        self.private_queues.push(queue);
+        let style = Style::Plain;
+        self.emit(Act::NewBuffer { mem: scratch, context, size: 64, style, init: None })?;
+        self.private_mems.push(scratch);
+        self.enqueue(queue, Cmd::Fill { mem: scratch, offset: 0, len: 64, word: 0 }, false)?;
+        self.slow(queue, mem)?;
+        self.emit(Act::TooBig { queue, source: mem, scratch, seed })?;
+        self.emit(Act::Flush { queue })?;
+        let other = self.a_queue(Some(context))?;
+        self.read_from(other, mem);
+        // The result goes to an array of its own: nothing is known about it if the launch has failed.
+        self.emit(Act::ReadTooBig { queue, scratch, seed, to: Ptr { area: last, offset: 0 } })?;
+        self.emit(Act::Finish { queue }).map(drop)
+    }
+
+    /// Two threads use one in-order queue: one fills a buffer as a whole, the other reads it.
+    fn shared_queue(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::SharedQueues) || self.program.threads < 2 || self.hot_area.is_none() {
+            return None;
+        }
+        let area = self.hot_area?;
+        let size = self.program.arrays[area];
+        let device = self.random.pick(&self.program.contexts[context].clone())?;
+        let (queue, mem) = (self.fresh(), self.fresh());
+        let profiling = self.has(Feature::Profiling) && self.random.chance(30);
+        self.emit(Act::NewQueue { queue, context, device, out_of_order: false, profiling })?;
+        self.private_queues.push(queue);
+        self.emit(Act::NewBuffer { mem, context, size, style: Style::Plain, init: None })?;
+        self.private_mems.push(mem);
+        let (one, other) = (self.thread, (self.thread + 1) % self.program.threads);
+        let word = self.random.word();
+        self.enqueue(queue, Cmd::HotFill { mem, word }, false)?;
+        self.emit(Act::Finish { queue })?;
+        self.sync(one, other, 0)?;
+        for _ in 0..self.random.between(4, 12) {
+            self.thread = one;
+            for _ in 0..self.random.between(1, 4) {
+                let word = self.random.word();
+                self.enqueue(queue, Cmd::HotFill { mem, word }, false)?;
+            }
+            self.emit(Act::Flush { queue });
+            self.thread = other;
+            self.enqueue(queue, Cmd::HotRead { mem, to: Ptr { area, offset: 0 } }, true)?;
+        }
+        self.thread = one;
+        self.emit(Act::Finish { queue }).map(drop)
+    }
+
+    /// A user event is set to an error: what waits for it fails and changes nothing.
+    fn failing_gate(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::FailingEvents) {
+            return None;
+        }
+        let device = self.random.pick(&self.program.contexts[context].clone())?;
+        let (queue, gate) = (self.fresh(), self.fresh());
+        self.emit(Act::NewQueue { queue, context, device, out_of_order: false, profiling: false })?;
+        self.private_queues.push(queue);
+        self.emit(Act::NewGate { event: gate, context, fails: true })?;
+        let mem = self.a_mem(context, is_buffer)?;
+        let (offset, len) = self.part(mem, 4)?;
+        let mut last = gate;
+        for _ in 0..self.random.between(1, 3) {
+            let word = self.random.word();
+            let cmd = if self.random.chance(50) {
+                Cmd::Fill { mem, offset, len, word }
+            } else {
+                let (kernel, a_offset, count) = (Kernel::Put, offset / 4, len / 4);
+                Cmd::Launch { kernel, a: mem, a_offset, b: None, b_offset: 0, count, seed: word, spin: 0 }
+            };
+            let event = self.fresh();
+            let wait = vec![last];
+            self.emit(Act::Enqueue { queue, cmd, wait, event: Some(event), blocking: false })?;
+            last = event;
+        }
+        if self.random.chance(50) {
+            self.emit(Act::Flush { queue })?;
+        }
+        if self.has(Feature::FailingCallbacks) && self.random.chance(30) {
+            let callback = self.fresh();
+            self.emit(Act::Callback { event: last, callback, sets: None })?;
+            self.callbacks.push(callback);
+        }
+        self.set_gate(gate, 0)?;
+        self.emit(Act::Wait { events: vec![last] })?;
+        self.emit(Act::Status { event: last }).map(drop)
+    }
+
+    /// A blocking call whose wait list fails.
+    fn failing_blocking(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::FailingBlocking) {
+            return None;
+        }
+        let device = self.random.pick(&self.program.contexts[context].clone())?;
+        let (queue, gate) = (self.fresh(), self.fresh());
+        self.emit(Act::NewQueue { queue, context, device, out_of_order: false, profiling: false })?;
+        self.private_queues.push(queue);
+        self.emit(Act::NewGate { event: gate, context, fails: true })?;
+        let mem = self.a_mem(context, is_buffer)?;
+        let (offset, len) = self.part(mem, 4)?;
+        let (from, len) = self.host(len, false)?;
+        self.set_gate(gate, 0)?;
+        let cmd = Cmd::Write { mem, offset, len, from };
+        self.emit(Act::Enqueue { queue, cmd, wait: vec![gate], event: None, blocking: true }).map(drop)
+    }
+
+    /// A buffer is read into mapped memory, which is then unmapped; nobody waits in between.
+    fn map_chain(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::Maps) {
+            return None;
+        }
+        let queue = self.a_queue(Some(context))?;
+        let (x, y) = (self.a_mem(context, is_buffer)?, self.a_mem(context, is_buffer)?);
+        (self.ledger.mems[&x].root != self.ledger.mems[&y].root).then_some(())?;
+        let area = self.map_on(queue, x)?;
+        self.ledger.areas[&area].map.filter(|map| map.mode.writes())?;
+        let len = self.ledger.areas[&area].len.min(self.ledger.mems[&y].size);
+        self.slow(queue, y)?;
+        let to = Ptr { area, offset: 0 };
+        self.enqueue(queue, Cmd::Read { mem: y, offset: 0, len, to }, false)?;
+        self.unmap(self.thread, area, 0)?;
+        self.read_from(queue, x).map(drop)
+    }
+
+    /// A blocking transfer with an event, and at once its times.
+    fn timed_write(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::Profiling) {
+            return None;
+        }
+        let queue = self.a_queue(Some(context))?;
+        self.ledger.queues[&queue].profiling.then_some(())?;
+        let mem = self.a_mem(context, is_buffer)?;
+        let (offset, len) = self.part(mem, 4)?;
+        let (from, len) = self.host(len, false)?;
+        let event = self.enqueue(queue, Cmd::Write { mem, offset, len, from }, true)?;
+        self.emit(Act::Times { event }).map(drop)
+    }
+
+    /// A copy between two pieces of host memory, in the order of a queue.
+    fn host_copy(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::Svm) {
+            return None;
+        }
+        let queue = self.a_queue(Some(context))?;
+        self.a_mem(context, |kind| kind == MemKind::Buffer)?;
+        let (from, len) = self.host(self.size, false)?;
+        let (to, len) = self.host(len, true)?;
+        let cmd = Cmd::SvmCopy { to: SvmEnd::Host(to), from: SvmEnd::Host(from), len };
+        self.enqueue(queue, cmd, false)?;
+        self.emit(Act::Finish { queue })?;
+        self.emit(Act::Check { at: to, len }).map(drop)
+    }
+}

@@ -1,0 +1,201 @@
+//! Performs a program on an implementation and compares what it sees with the model.
+
+mod perform;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::backend::{Backend, Handle};
+use crate::finding::{Finding, Kind};
+use crate::ledger::{Ledger, MemKind, Reject};
+use crate::model::{self, Expected};
+use crate::plan::{Platform, Program};
+
+/// A program that is in order, with what it must see.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// Its order.
+    pub ledger: Ledger,
+    /// What it must see.
+    pub expected: Expected,
+}
+
+impl<'a> Prepared<'a> {
+    /// Checks a program and predicts what it sees.
+    ///
+    /// # Errors
+    ///
+    /// The first operation that is not in order.
+    pub fn new(program: &'a Program, platform: &Platform) -> Result<Self, (usize, Reject)> {
+        let ledger = Ledger::of(program, platform)?;
+        let expected = model::predict(program, &ledger, &ledger.sequence());
+        Ok(Self { program, ledger, expected })
+    }
+}
+
+/// Where each thread is. The watchdog looks at it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    threads: [AtomicUsize; THREADS_MAX],
+}
+
+/// The most threads that a program has.
+pub const THREADS_MAX: usize = 4;
+
+impl Progress {
+    /// The operation that each thread performs; the number of operations means that the thread has ended.
+    pub fn positions(&self, threads: usize) -> Vec<usize> {
+        self.threads[..threads.min(THREADS_MAX)].iter().map(|at| at.load(Ordering::Relaxed)).collect()
+    }
+}
+
+/// Runs a program. `report` gets the first finding, at once: the program's other threads may never end then.
+pub fn run(
+    prepared: &Prepared<'_>,
+    backend: &dyn Backend,
+    progress: &Progress,
+    report: &(dyn Fn(Finding) + Sync),
+) {
+    let state = State {
+        prepared,
+        backend,
+        report,
+        failed: AtomicBool::new(false),
+        table: Mutex::default(),
+        shared: Mutex::default(),
+        changed: Condvar::new(),
+        shared_callbacks: std::sync::Arc::default(),
+    };
+    if let Err(finding) = state.open() {
+        state.fail(finding);
+        return;
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..prepared.program.threads {
+            let (state, place) = (&state, &progress.threads[thread]);
+            scope.spawn(move || state.thread(thread, place));
+        }
+    });
+    if !state.failed.load(Ordering::Relaxed) {
+        state.close();
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    contexts: Vec<Handle>,
+    queues: HashMap<usize, Handle>,
+    mems: HashMap<usize, Handle>,
+    events: HashMap<usize, Handle>,
+    areas: HashMap<usize, Handle>,
+}
+
+#[derive(Default)]
+struct Shared {
+    signals: HashSet<usize>,
+    /// Launches that the device refused at once, by queue.
+    refused: HashSet<usize>,
+}
+
+/// The statuses with which callbacks ran.
+type Callbacks = std::sync::Arc<(Mutex<HashMap<usize, Vec<i32>>>, Condvar)>;
+
+struct State<'a> {
+    prepared: &'a Prepared<'a>,
+    backend: &'a dyn Backend,
+    report: &'a (dyn Fn(Finding) + Sync),
+    failed: AtomicBool,
+    table: Mutex<Table>,
+    shared: Mutex<Shared>,
+    changed: Condvar,
+    shared_callbacks: Callbacks,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State<'_> {
+    fn fail(&self, finding: Finding) {
+        if !self.failed.swap(true, Ordering::Relaxed) {
+            (self.report)(finding);
+            self.backend.abandon();
+            self.changed.notify_all();
+            self.shared_callbacks.1.notify_all();
+        }
+    }
+
+    fn open(&self) -> Result<(), Finding> {
+        let mut table = lock(&self.table);
+        for devices in &self.prepared.program.contexts {
+            let context = self.backend.new_context(devices).map_err(|code| Finding {
+                kind: Kind::WrongCode,
+                op: None,
+                at: None,
+                what: format!("the context of devices {devices:?} or its program cannot be made: {code}"),
+            })?;
+            table.contexts.push(context);
+        }
+        for (id, &len) in self.prepared.program.arrays.iter().enumerate() {
+            table.areas.insert(id, self.backend.new_area(len));
+        }
+        Ok(())
+    }
+
+    fn thread(&self, thread: usize, place: &AtomicUsize) {
+        for (index, op) in self.prepared.program.ops.iter().enumerate() {
+            if op.thread != thread {
+                continue;
+            }
+            if self.failed.load(Ordering::Relaxed) {
+                return;
+            }
+            place.store(index, Ordering::Relaxed);
+            rest(op.delay_us);
+            if let Err(finding) = self.perform(index, op) {
+                self.fail(finding);
+                return;
+            }
+        }
+        place.store(self.prepared.program.ops.len(), Ordering::Relaxed);
+    }
+
+    /// Releases what the program has left.
+    fn close(&self) {
+        let table = std::mem::take(&mut *lock(&self.table));
+        for event in table.events.values() {
+            self.backend.drop_event(*event);
+        }
+        for (id, mem) in &table.mems {
+            let known = &self.prepared.ledger.mems[id];
+            let svm = (known.kind == MemKind::Svm).then(|| table.contexts[known.context]);
+            self.backend.drop_mem(*mem, svm);
+        }
+        for queue in table.queues.values() {
+            self.backend.drop_queue(*queue);
+        }
+        // A smaller program may have lost its last waits. Then commands may still use the arrays, and they stay.
+        if !self.prepared.ledger.is_settled() {
+            return;
+        }
+        for id in 0..self.prepared.program.arrays.len() {
+            self.backend.drop_area(table.areas[&id]);
+        }
+    }
+}
+
+/// Rests for some time; for short times without giving the processor away.
+fn rest(us: u32) {
+    let time = std::time::Duration::from_micros(u64::from(us));
+    if us >= 60 {
+        std::thread::sleep(time);
+    } else if us > 0 {
+        let start = std::time::Instant::now();
+        while start.elapsed() < time {
+            std::hint::spin_loop();
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Makes a failing program smaller.
+//!
+//! Operations are dropped in groups, first large ones and then single ones. What depended on a dropped operation is dropped
+//! too, so every candidate is in order. Candidates run several times, because many findings depend on timing.
+
+use std::time::{Duration, Instant};
+
+use crate::ledger::Ledger;
+use crate::plan::{Act, Cmd, Kernel, Op, Platform, Program};
+
+/// Says whether a program fails as the original does. It may run the program several times.
+pub trait Judge {
+    /// Whether `program` fails.
+    fn fails(&mut self, program: &Program) -> bool;
+}
+
+/// The smallest failing program that was found within `time`, and how many candidates were tried.
+pub fn shrink(
+    program: &Program,
+    platform: &Platform,
+    failed_op: Option<usize>,
+    judge: &mut dyn Judge,
+    time: Duration,
+) -> (Program, usize) {
+    let mut it = Shrinker { best: program.clone(), platform, judge, end: Instant::now() + time, tried: 0 };
+    if let Some(op) = failed_op {
+        it.end_after(op);
+    }
+    it.use_one_thread();
+    let mut before = usize::MAX;
+    while it.best.ops.len() < before && !it.is_over() {
+        before = it.best.ops.len();
+        it.drop_groups();
+        it.simplify();
+    }
+    it.use_one_thread();
+    (it.best, it.tried)
+}
+
+struct Shrinker<'a> {
+    best: Program,
+    platform: &'a Platform,
+    judge: &'a mut dyn Judge,
+    end: Instant,
+    tried: usize,
+}
+
+impl Shrinker<'_> {
+    fn is_over(&self) -> bool {
+        Instant::now() > self.end
+    }
+
+    /// Takes a candidate if it is another program that fails too.
+    fn consider(&mut self, ops: Vec<Op>) -> bool {
+        if self.is_over() {
+            return false;
+        }
+        let candidate = Program { ops, ..self.best.clone() };
+        let Some(candidate) = repair(&candidate, self.platform) else { return false };
+        if candidate.ops == self.best.ops || candidate.ops.len() > self.best.ops.len() {
+            return false;
+        }
+        self.tried += 1;
+        let fails = self.judge.fails(&candidate);
+        if fails {
+            self.best = candidate;
+        }
+        fails
+    }
+
+    fn end_after(&mut self, op: usize) {
+        let ops = self.best.ops.iter().take(op + 1).cloned().collect();
+        self.consider(ops);
+    }
+
+    /// The order of the list is a valid order for one thread that does everything.
+    fn use_one_thread(&mut self) {
+        let alone = |op: &Op| Op { thread: 0, ..op.clone() };
+        let not_between = |op: &&Op| !matches!(op.act, Act::Signal { .. } | Act::Await { .. });
+        let ops = self.best.ops.iter().filter(not_between).map(alone).collect();
+        self.consider(ops);
+    }
+
+    fn drop_groups(&mut self) {
+        let mut size = self.best.ops.len().div_ceil(2);
+        loop {
+            // From the end, as what comes late often does not matter.
+            let mut end = self.best.ops.len();
+            while end > 0 && !self.is_over() {
+                let start = end.saturating_sub(size);
+                let mut ops = self.best.ops.clone();
+                ops.drain(start..end.min(ops.len()));
+                self.consider(ops);
+                end = start.min(self.best.ops.len());
+            }
+            if size <= 1 || self.is_over() {
+                return;
+            }
+            size = size.div_ceil(2);
+        }
+    }
+
+    /// Makes single operations simpler.
+    fn simplify(&mut self) {
+        let still = |op: &Op| Op { delay_us: 0, ..op.clone() };
+        let ops = self.best.ops.iter().map(still).collect();
+        self.consider(ops);
+        let mut index = 0;
+        while index < self.best.ops.len() && !self.is_over() {
+            for simpler in simpler(&self.best.ops[index]) {
+                let mut ops = self.best.ops.clone();
+                let Some(place) = ops.get_mut(index) else { break };
+                *place = simpler;
+                self.consider(ops);
+            }
+            index += 1;
+        }
+    }
+}
+
+/// Simpler forms of an operation.
+fn simpler(op: &Op) -> Vec<Op> {
+    let mut all = Vec::new();
+    let mut add = |act: Act| all.push(Op { act, delay_us: 0, thread: op.thread });
+    if op.delay_us > 0 {
+        add(op.act.clone());
+    }
+    match &op.act {
+        Act::Enqueue { queue, cmd, wait, event, blocking } => {
+            let with = |cmd: Cmd, wait: Vec<usize>, event: Option<usize>| Act::Enqueue {
+                queue: *queue,
+                cmd,
+                wait,
+                event,
+                blocking: *blocking,
+            };
+            for index in 0..wait.len() {
+                let mut fewer = wait.clone();
+                fewer.remove(index);
+                add(with(cmd.clone(), fewer, *event));
+            }
+            if event.is_some() {
+                add(with(cmd.clone(), wait.clone(), None));
+            }
+            if let Cmd::Launch { kernel, a, a_offset, b, count, seed, .. } = cmd
+                && *kernel != Kernel::Put
+            {
+                let put = Cmd::Launch {
+                    kernel: Kernel::Put,
+                    a: *a,
+                    a_offset: *a_offset,
+                    b: None,
+                    b_offset: 0,
+                    count: *count,
+                    seed: *seed,
+                    spin: 0,
+                };
+                add(with(put, wait.clone(), *event));
+                if *kernel == Kernel::MixPlain && b.is_some() {
+                    let mut plain = cmd.clone();
+                    if let Cmd::Launch { kernel, .. } = &mut plain {
+                        *kernel = Kernel::Mix;
+                    }
+                    add(with(plain, wait.clone(), *event));
+                }
+            }
+        }
+        Act::NewQueue { queue, context, device, out_of_order, profiling } => {
+            let with = |out_of_order, profiling| Act::NewQueue {
+                queue: *queue,
+                context: *context,
+                device: *device,
+                out_of_order,
+                profiling,
+            };
+            if *out_of_order {
+                add(with(false, *profiling));
+            }
+            if *profiling {
+                add(with(*out_of_order, false));
+            }
+        }
+        _ => {}
+    }
+    all
+}
+
+/// Drops what is not in order, and wait-list entries of events that are gone. Nothing comes back if a user event that holds
+/// something back is never set.
+pub fn repair(program: &Program, platform: &Platform) -> Option<Program> {
+    let mut ledger = Ledger::new(platform, program);
+    let mut ops = Vec::new();
+    for op in &program.ops {
+        let mut op = op.clone();
+        if let Act::Enqueue { wait, .. } = &mut op.act {
+            wait.retain(|event| ledger.events.get(event).is_some_and(|event| event.alive));
+        }
+        match ledger.prepare(&op, true) {
+            Ok(prepared) => {
+                ledger.admit(&op, prepared);
+                ops.push(op);
+            }
+            Err(_) => {}
+        }
+    }
+    ledger.is_complete().then(|| Program { ops, ..program.clone() })
+}

@@ -1,0 +1,38 @@
+#!/bin/bash
+# Runs random OpenCL programs on a pool: tests/model/run.sh [--on local|unix|tcp|two|far|mixed] [OPTION...]
+#
+# The other options are those of `penstock-check`. Without --seconds and --programs it runs for a minute. What it finds is in
+# target/model/KIND. On `local` the platform is PoCL; MODEL_DEVICES are PoCL's devices on each node (POCL_DEVICES).
+# MODEL_INTEL=1 adds Intel's runtime for CPUs to `local` and chooses it.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../../tools/pool.sh"
+on=local
+options=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --on) on=$2; shift ;;
+        -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        *) options+=("$1") ;;
+    esac
+    shift
+done
+out=$PENSTOCK_TARGET/model/$on
+mkdir -p "$out"
+# What PoCL 3.1 cannot do, on a node as well as alone: docs/checker.md.
+without=user-events-out-of-order,failing-callbacks,failing-blocking
+platform=Penstock
+case $on in
+    local) platform=Portable; without=$without,failing-launches,image-views ;;
+    *) ;;
+esac
+if [ "$on" = local ] && [ "${MODEL_INTEL:-}" = 1 ]; then
+    export OCL_ICD_VENDORS=$POOL_ROOT/.venv-cuda/vendors OPENCL_VENDOR_PATH=$POOL_ROOT/.venv-cuda/vendors
+    platform=Intel without=
+fi
+export POCL_DEVICES=${MODEL_DEVICES:-pthread}
+trap pool_stop EXIT
+trap 'exit 130' INT TERM
+pool_start "$on" || exit $?
+[ -n "$without" ] && options=(--without "$without" "${options[@]}")
+env "${POOL_ENV[@]}" "${MODEL_CHECK:-$PENSTOCK_BIN/penstock-check}" --platform "$platform" --out "$out" "${options[@]}"
