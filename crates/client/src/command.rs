@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use penstock_coherence::{CommandId, HostShape, Source as Origin, Submit, Sync};
+use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Id, Status};
 
@@ -191,6 +192,19 @@ impl Queue {
             (Submitted::Held, None) => Decided::Held(Event::ended(Status::INVALID_VALUE)),
             (Submitted::Send(planned), _) => Decided::Send(planned),
         })
+    }
+
+    /// An event that ends with everything that was sent in the queue so far, whatever is held back behind that.
+    pub(crate) fn mark_sent(&self) -> Result<Event> {
+        let mut issued = self.progress().issue();
+        let event = Event::of_command(self.session(), crate::next_id(), true);
+        let queue = self.id();
+        let send = |session: &Session, issue: &Issue| {
+            session.send(&to_worker::Marker { queue, event: issue.event }, &issue.waits, &[])
+        };
+        let objects = std::iter::empty();
+        self.transmit(&mut issued, (Some(&event), &[], None), objects, Planned::default(), send)?;
+        Ok(event)
     }
 
     /// Sends a command with its transfers. The status is an error if it was not sent because what it waits for has failed.

@@ -91,6 +91,7 @@ pub(crate) struct Inner {
     mark: OnceLock<Mark>,
     /// Whether the command was sent, or never will be. What waits for the event receives only after that.
     is_sent: AtomicBool,
+    is_taken_for_ended: AtomicBool,
     /// Commands that have still to write the program's memory, and happen before this one: its end is told after theirs.
     behind: OnceLock<Box<[Event]>>,
     telling: Mutex<()>,
@@ -138,6 +139,7 @@ impl Event {
             times: OnceLock::new(),
             mark: OnceLock::new(),
             is_sent: AtomicBool::new(is_sent),
+            is_taken_for_ended: AtomicBool::new(false),
             behind: OnceLock::new(),
             telling: Mutex::new(()),
             shared: Mutex::default(),
@@ -168,6 +170,15 @@ impl Event {
     /// Whether commands that write the program's memory happen before this one, and had not ended when it was sent.
     pub(crate) fn is_behind_others(&self) -> bool {
         !self.behind().is_empty()
+    }
+
+    /// The program takes the command for ended, and all before it in its queue: a blocking call has returned. A question
+    /// for their status waits for them.
+    pub(crate) fn take_for_ended(&self) {
+        self.0.is_taken_for_ended.store(true, Ordering::Release);
+        if let Some(mark) = self.0.mark.get() {
+            mark.progress.settle(mark.serial);
+        }
     }
 
     /// The command was sent. The caller wakes those who wait: [`progress::user_event_ended`].
@@ -202,8 +213,8 @@ impl Event {
     /// ended, because a later blocking write of its queue has returned.
     pub fn poll(&self) -> Option<Status> {
         if self.known_status().is_none() {
-            let mark = self.0.mark.get();
-            if mark.is_some_and(|mark| mark.progress.settled.load(Ordering::Acquire) >= mark.serial) {
+            let is_before = |mark: &Mark| mark.progress.settled.load(Ordering::Acquire) >= mark.serial;
+            if self.0.is_taken_for_ended.load(Ordering::Acquire) || self.0.mark.get().is_some_and(is_before) {
                 return Some(self.wait());
             }
             let open = [self].into_iter().chain(self.behind()).filter(|event| event.raw_status().is_none());

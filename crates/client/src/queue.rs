@@ -235,6 +235,7 @@ impl Queue {
     /// where a command before it has still to write the program's memory: the program takes that for done, too.
     pub fn settle(&self, event: &Event) {
         event.wait_until_sent();
+        event.take_for_ended();
         if event.is_behind_others() {
             _ = event.wait();
         } else if self.concerns_others() && event.known_status().is_none() {
@@ -466,7 +467,7 @@ impl Sibling for Queue {
             return;
         }
         // A lost node has ended its commands.
-        if let Ok(Some(marker)) = self.marker(None, &[], Want::Event) {
+        if let Ok(marker) = self.mark_sent() {
             order().settle(self.context.name(), self.name(), self.in_order, &marker);
         }
     }

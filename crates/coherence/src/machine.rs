@@ -693,7 +693,7 @@ impl Machine {
         !self.ready.is_empty()
     }
 
-    /// A blocking write has returned, and ends with `id`: drivers return when its bytes are in the buffer, so other
+    /// A blocking write was sent and has returned, and ends with `id`: drivers return when its bytes are in the buffer, so other
     /// queues of the context may use them without an event. In order a write stands for those before it.
     pub fn settle(&mut self, context: ContextId, queue: QueueId, in_order: bool, id: CommandId) {
         let writes = self.settled.entry(context).or_default();
