@@ -15,6 +15,7 @@ use crate::bits::Bits;
 use crate::plan::{Act, Cmd, MapMode, Op, Platform, Program};
 
 pub use access::{Access, Kind, Owner, Space};
+pub use order::queue_of;
 
 /// Why an operation cannot be added as it is, and what would help.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -226,6 +227,11 @@ impl Prepared {
     /// Whether a user event must be set after the operation.
     pub fn is_owed(&self) -> bool {
         !self.owed_to.is_empty()
+    }
+
+    /// The user events that hold back the command of the operation.
+    pub fn gates(&self) -> &[usize] {
+        self.cmd.as_ref().map_or(&[], |cmd| &cmd.gates)
     }
 }
 

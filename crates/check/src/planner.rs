@@ -169,6 +169,10 @@ impl Planner {
         let owing = self.random.chance(60);
         for _ in 0..OBSTACLES_MAX {
             match self.ledger.prepare(&op, owing) {
+                Ok(prepared) if self.is_held_wrongly(&op, prepared.gates()) => {
+                    let reject = Reject::Gated { gates: prepared.gates().to_vec() };
+                    self.remove_obstacle(&mut op, reject, depth + 1)?;
+                }
                 Ok(prepared) => {
                     // What must happen before a user event is set has to be waited for, and waiting for its queue may be
                     // waiting for the user event.
@@ -187,6 +191,13 @@ impl Planner {
             }
         }
         None
+    }
+
+    /// Whether user events would hold back a command of an out-of-order queue although that is left out.
+    fn is_held_wrongly(&self, op: &Op, gates: &[usize]) -> bool {
+        let out_of_order =
+            crate::ledger::queue_of(&op.act).is_some_and(|queue| self.ledger.queues[&queue].out_of_order);
+        !gates.is_empty() && out_of_order && !self.has(Feature::UserEventsOutOfOrder)
     }
 
     fn remove_obstacle(&mut self, op: &mut Op, reject: Reject, depth: usize) -> Option<()> {

@@ -32,7 +32,7 @@ fn attempt(program: &Program, seed: u64, defect: Option<Defect>) -> Option<Findi
     let report = |finding: Finding| {
         found.lock().unwrap().get_or_insert(finding);
     };
-    run(&prepared, &fake, &Progress::default(), &report);
+    run(&prepared, &fake, &Progress::new(Duration::from_secs(2)), &report);
     found.into_inner().unwrap()
 }
 

@@ -345,6 +345,9 @@ impl Ledger {
     pub(super) fn conflicts(&self, new: &mut Prepared, owing: bool) -> Result<(), Reject> {
         let gated = new.cmd.as_ref().is_some_and(|cmd| !cmd.gates.is_empty());
         let mut owed_to = Vec::new();
+        // Nothing that a user event holds back may come after the end of a mapping or of shared virtual memory.
+        let ends = |it: &Access| it.write && matches!(it.space, Space::Handle(Kind::Area | Kind::Mem, _));
+        let owing = owing && !new.accesses.iter().any(ends);
         // Handles come first: what puts other things in order needs them.
         for handles in [true, false] {
             for access in new.accesses.iter().filter(|it| it.is_handle() == handles) {

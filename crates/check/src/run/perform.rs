@@ -175,8 +175,13 @@ impl State<'_> {
 
     fn await_callback(&self, index: usize, id: usize) -> Result<(), Finding> {
         let (calls, changed) = &*self.shared_callbacks;
-        let mut known = lock(calls);
+        let (mut known, since) = (lock(calls), std::time::Instant::now());
         while !known.contains_key(&id) {
+            if since.elapsed() > self.patience {
+                let what =
+                    format!("the callback has not run {} s after it was waited for", self.patience.as_secs());
+                return Err(finding(Kind::WrongCallback, index, what));
+            }
             if self.failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
