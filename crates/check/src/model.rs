@@ -162,7 +162,7 @@ impl<'a> Model<'a> {
             Act::NewImage { mem, width, height, init, .. } => self.allocate(*mem, width * height * 4, *init),
             Act::NewSvm { mem, size, .. } => self.allocate(*mem, *size, None),
             Act::Store { to, len, seed } => {
-                let words = (0..len.div_ceil(4)).map(|index| pattern(*seed, index as u32));
+                let words = (0..len.div_ceil(4)).map(|index| pattern(*seed, index));
                 let mut data: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
                 data.truncate(*len);
                 self.set(Place::Area(*to), &Bytes { known: vec![true; *len], data });
@@ -344,7 +344,7 @@ fn launch(kernel: Kernel, old: &Bytes, source: Option<&Bytes>, count: usize, see
     let mut new = Bytes::unknown(count * 4);
     for index in 0..count {
         let word = match (kernel, source) {
-            (Kernel::Put | Kernel::Slow | Kernel::Cast, _) => Some(pattern(seed, index as u32)),
+            (Kernel::Put | Kernel::Slow | Kernel::Cast, _) => Some(pattern(seed, index)),
             (_, Some(source)) => {
                 old.word(index * 4).zip(source.word(index * 4)).map(|(a, b)| mix(a, b, seed))
             }

@@ -201,7 +201,7 @@ impl Inner {
             for index in 0..count {
                 let word = match (&source, kernel.has_source()) {
                     (Some(source), true) => mix(word(&old, index), word(source, index), seed),
-                    _ => pattern(seed, index as u32),
+                    _ => pattern(seed, index),
                 };
                 new.extend(word.to_le_bytes());
             }

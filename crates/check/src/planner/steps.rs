@@ -325,7 +325,7 @@ impl Planner {
         let queue = self.a_queue(Some(context))?;
         let mem = self.a_mem(context, is_buffer)?;
         let size = self.ledger.mems[&mem].size;
-        if self.random.chance(30) {
+        if self.has(Feature::RectCopies) && self.random.chance(40) {
             let to = self.a_mem(context, is_buffer)?;
             let rect = self.rect(size, self.ledger.mems[&to].size)?;
             return self.command(queue, Cmd::CopyRect { from: mem, to, to_offset: 0, rect }, false).map(drop);

@@ -53,7 +53,7 @@ impl State<'_> {
                 done(known.map_or(0, |event| self.backend.drop_event(event)))?;
             }
             Act::Store { to, len, seed } => {
-                let words = (0..len.div_ceil(4)).map(|index| pattern(*seed, index as u32));
+                let words = (0..len.div_ceil(4)).map(|index| pattern(*seed, index));
                 let mut bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
                 bytes.truncate(*len);
                 self.backend.store(self.at(*to), &bytes);
