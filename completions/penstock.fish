@@ -31,6 +31,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "devices" -d 'List
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "run" -d 'Run an OpenCL program on the pool'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "status" -d 'Show what the daemons of the pool do'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "bench" -d 'Measure the pool beside the local OpenCL platform, or communication between devices'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "check" -d 'Run random OpenCL programs on any OpenCL platform and compare what they see with a model'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "demo" -d 'Run a matrix product on a pool of two nodes on this host, and beside it locally'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "sim" -d 'Run a libWater program on a simulated cluster, in simulated time'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "energy" -d 'Measure the energy and the core-seconds of a command, or list the energy sources of this host'
@@ -75,6 +76,23 @@ complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l bars -d 'Say which of the bars of docs/comm.md are met'
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l require-energy -d 'Fail if no energy can be measured'
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l platform -d 'The platform: the first one with devices whose name contains this text' -r
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l seed -d 'The seed of the first program; the next programs have the next seeds' -r
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l programs -d 'How many programs are run' -r
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l seconds -d 'For how long programs are run [default: 60]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l ops -d 'Roughly how many operations a program has at most' -r
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l jobs -d 'How many programs run at a time, each in a process of its own' -r
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l only -d 'Programs contain only these features besides buffers, in-order queues, transfers and launches' -r
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l without -d 'Programs do not contain these features' -r
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l shrink-seconds -d 'For how long each kind of finding is made smaller; 0 leaves the programs as they are' -r
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l hang-seconds -d 'After how many seconds a program counts as hanging' -r
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l findings -d 'How many findings end the run' -r
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l out -d 'The folder for the programs that found something, as C files' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l replay -d 'Run the program of a file that an earlier run wrote, instead of random ones' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l json -d 'Write the summary as JSON'
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l list -d 'List the features and end'
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l child -d 'Serve a campaign: requests come from standard input'
+complete -c penstock -n "__fish_penstock_using_subcommand check" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand demo" -l output -d 'Where to write the timelines' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand demo" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand sim" -l nodes -d 'How many nodes' -r

@@ -23,7 +23,7 @@ mkdir -p "$out"
 without=user-events-out-of-order,failing-callbacks,failing-blocking
 platform=Penstock
 case $on in
-    local) platform=Portable; without=$without,failing-launches,image-views ;;
+    local) platform=Portable; without=$without,failing-launches,image-views,rect-copies ;;
     *) ;;
 esac
 if [ "$on" = local ] && [ "${MODEL_INTEL:-}" = 1 ]; then

@@ -35,7 +35,9 @@ pub fn serve() -> ExitCode {
                     tell(&Answer::Opened(platform.clone()));
                     let watch = Arc::new(Watch::default());
                     watch.start(hang_seconds);
-                    child = Some(Child { cl, platform, watch });
+                    // A little less than what counts as hanging, so that the finding names the callback.
+                    let patience = Duration::from_secs(hang_seconds) * 3 / 4;
+                    child = Some(Child { cl, platform, watch, patience });
                 }
                 Err(error) => tell(&Answer::Unable(error.to_string())),
             },
@@ -66,6 +68,7 @@ struct Child {
     cl: Cl,
     platform: Platform,
     watch: Arc<Watch>,
+    patience: Duration,
 }
 
 impl Child {
@@ -78,7 +81,7 @@ impl Child {
                 return false;
             }
         };
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(Progress::new(self.patience));
         self.watch.begin(program, &progress);
         run::run(&prepared, &self.cl, &progress, &|finding| found(program.seed, finding));
         self.watch.end();

@@ -49,7 +49,7 @@ macro_rules! functions {
     ($($name:ident: $kind:ident,)*) => {
         /// The functions that the programs call.
         #[allow(non_snake_case, reason = "C's names")]
-        pub(self) struct Functions {
+        struct Functions {
             $($name: sys::$kind,)*
         }
 
@@ -155,6 +155,9 @@ const MISSING: i32 = -999_999;
 /// The source of all kernels.
 pub const SOURCE: &str = include_str!("kernels.cl");
 
+/// Kernel objects, by context, thread and kernel.
+type Kernels = HashMap<(usize, usize, Option<Kernel>), usize>;
+
 /// A platform of OpenCL.
 pub struct Cl {
     functions: Functions,
@@ -162,7 +165,7 @@ pub struct Cl {
     devices: Vec<cl_device_id>,
     contexts: Mutex<HashMap<Vec<usize>, usize>>,
     programs: Mutex<HashMap<usize, usize>>,
-    kernels: Mutex<HashMap<(usize, usize, Option<Kernel>), usize>>,
+    kernels: Mutex<Kernels>,
     queues: Mutex<HashMap<usize, usize>>,
     areas: RwLock<memory::Areas>,
 }

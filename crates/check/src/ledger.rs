@@ -15,6 +15,7 @@ use crate::bits::Bits;
 use crate::plan::{Act, Cmd, MapMode, Op, Platform, Program};
 
 pub use access::{Access, Kind, Owner, Space};
+pub use order::queue_of;
 
 /// Why an operation cannot be added as it is, and what would help.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -48,6 +49,12 @@ pub enum Reject {
     Gated {
         /// The events.
         gates: Vec<usize>,
+    },
+    /// In the complete program, it is not ordered with another operation.
+    #[error("it is not ordered with operation {first}, and both touch the same")]
+    Race {
+        /// The other one.
+        first: usize,
     },
     /// A queue must be flushed first.
     #[error("queue {queue} must be flushed first")]
@@ -216,6 +223,18 @@ pub struct Prepared {
     owed_to: Vec<usize>,
 }
 
+impl Prepared {
+    /// Whether a user event must be set after the operation.
+    pub fn is_owed(&self) -> bool {
+        !self.owed_to.is_empty()
+    }
+
+    /// The user events that hold back the command of the operation.
+    pub fn gates(&self) -> &[usize] {
+        self.cmd.as_ref().map_or(&[], |cmd| &cmd.gates)
+    }
+}
+
 #[derive(Clone, Debug)]
 struct NewCommand {
     before: Bits,
@@ -280,10 +299,15 @@ impl Ledger {
             let prepared = ledger.prepare(op, true).map_err(|reject| (index, reject))?;
             ledger.admit(op, prepared);
         }
-        if ledger.is_complete() {
-            Ok(ledger)
-        } else {
-            Err((program.ops.len(), Reject::Invalid("a user event that holds something back is never set")))
+        if !ledger.is_complete() {
+            return Err((
+                program.ops.len(),
+                Reject::Invalid("a user event that holds something back is never set"),
+            ));
+        }
+        match ledger.race() {
+            Some((first, second)) => Err((second, Reject::Race { first })),
+            None => Ok(ledger),
         }
     }
 

@@ -12,6 +12,7 @@ pub mod c;
 pub mod campaign;
 pub mod child;
 pub mod cl;
+pub mod fake;
 pub mod feature;
 pub mod finding;
 pub mod ledger;

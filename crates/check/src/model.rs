@@ -1,6 +1,6 @@
 //! The reference: performs a program one moment after the other on plain bytes, and says what each look at memory sees.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::ledger::{Ledger, Work};
 use crate::plan::{Act, Cmd, Kernel, MapMode, Program, Ptr, Rect, SvmEnd};
@@ -94,6 +94,10 @@ struct Model<'a> {
     expected: Expected,
     origins: Option<HashMap<u32, usize>>,
     op: usize,
+    /// Commands that were performed.
+    performed: HashSet<usize>,
+    /// The host memory that blocking writes have taken before they were performed.
+    taken: HashMap<usize, (usize, Bytes)>,
 }
 
 impl<'a> Model<'a> {
@@ -109,6 +113,8 @@ impl<'a> Model<'a> {
             expected: Expected::default(),
             origins: None,
             op: 0,
+            performed: HashSet::new(),
+            taken: HashMap::new(),
         }
     }
 
@@ -127,12 +133,26 @@ impl<'a> Model<'a> {
             }
             Work::Cmd(op) => {
                 self.op = op;
+                self.performed.insert(op);
                 let runs = self.ledger.cmds.iter().any(|cmd| cmd.node == node && cmd.runs());
                 if let (true, Act::Enqueue { cmd, .. }) = (runs, &self.program.ops[op].act) {
                     self.command(op, node, cmd);
                 }
             }
-            Work::Root | Work::End(_) => {}
+            Work::End(op) => self.take(op),
+            Work::Root => {}
+        }
+    }
+
+    /// A blocking write may return before it is performed, but has taken the bytes then.
+    fn take(&mut self, op: usize) {
+        let Act::Enqueue { cmd, blocking: true, .. } = &self.program.ops[op].act else { return };
+        let (Cmd::Write { from, .. } | Cmd::WriteRect { from, .. } | Cmd::WriteImage { from, .. }) = cmd
+        else {
+            return;
+        };
+        if !self.performed.contains(&op) {
+            self.taken.insert(op, (from.area, self.areas[&from.area].clone()));
         }
     }
 
@@ -142,7 +162,7 @@ impl<'a> Model<'a> {
             Act::NewImage { mem, width, height, init, .. } => self.allocate(*mem, width * height * 4, *init),
             Act::NewSvm { mem, size, .. } => self.allocate(*mem, *size, None),
             Act::Store { to, len, seed } => {
-                let words = (0..len.div_ceil(4)).map(|index| pattern(*seed, index as u32));
+                let words = (0..len.div_ceil(4)).map(|index| pattern(*seed, index));
                 let mut data: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
                 data.truncate(*len);
                 self.set(Place::Area(*to), &Bytes { known: vec![true; *len], data });
@@ -180,7 +200,10 @@ impl<'a> Model<'a> {
     fn get(&self, place: Place, len: usize) -> Bytes {
         match place {
             Place::Root(root, offset) => self.roots[&root].part(offset, len),
-            Place::Area(at) => self.areas[&at.area].part(at.offset, len),
+            Place::Area(at) => match self.taken.get(&self.op) {
+                Some((area, bytes)) if *area == at.area => bytes.part(at.offset, len),
+                _ => self.areas[&at.area].part(at.offset, len),
+            },
         }
     }
 
@@ -321,7 +344,7 @@ fn launch(kernel: Kernel, old: &Bytes, source: Option<&Bytes>, count: usize, see
     let mut new = Bytes::unknown(count * 4);
     for index in 0..count {
         let word = match (kernel, source) {
-            (Kernel::Put | Kernel::Slow | Kernel::Cast, _) => Some(pattern(seed, index as u32)),
+            (Kernel::Put | Kernel::Slow | Kernel::Cast, _) => Some(pattern(seed, index)),
             (_, Some(source)) => {
                 old.word(index * 4).zip(source.word(index * 4)).map(|(a, b)| mix(a, b, seed))
             }

@@ -33,21 +33,32 @@ impl Default for Limits {
 pub const OPS_DEFAULT: usize = 60;
 
 /// The program of a seed.
+///
+/// Now and then the planner ends with a user event that it cannot set any more: what must happen before cannot be waited for
+/// without what the event holds back. Then it starts again with other numbers that the same seed gives.
 pub fn plan(seed: u64, platform: &Platform, limits: &Limits) -> Program {
-    let mut planner = Planner::new(seed, platform, limits);
-    planner.prologue();
-    let ops = planner.random.between(limits.ops / 3 + 4, limits.ops + 4);
-    // An attempt that leads nowhere adds nothing.
-    for _ in 0..ops * 3 {
-        if planner.program.ops.len() >= ops {
-            break;
+    for attempt in 0..ATTEMPTS_MAX {
+        let mut planner = Planner::new(seed, attempt, platform, limits);
+        planner.prologue();
+        let ops = planner.random.between(limits.ops / 3 + 4, limits.ops + 4);
+        // A step that leads nowhere adds nothing.
+        for _ in 0..ops * 3 {
+            if planner.program.ops.len() >= ops {
+                break;
+            }
+            planner.step();
         }
-        planner.step();
+        planner.epilogue();
+        if planner.ledger.is_complete() {
+            return planner.program;
+        }
     }
-    planner.epilogue();
-    planner.program
+    // Without operations, every program is in order.
+    Planner::new(seed, 0, platform, limits).program
 }
 
+/// One program in a thousand needs a second attempt.
+const ATTEMPTS_MAX: u64 = 20;
 /// How deep the planner goes to make something possible: a wait that needs a user event that needs a wait, and so on.
 const DEPTH_MAX: usize = 6;
 /// How many obstacles of one operation the planner removes before it gives up.
@@ -76,8 +87,8 @@ struct Planner {
 }
 
 impl Planner {
-    fn new(seed: u64, platform: &Platform, limits: &Limits) -> Self {
-        let mut random = Random::new(seed);
+    fn new(seed: u64, attempt: u64, platform: &Platform, limits: &Limits) -> Self {
+        let mut random = Random::new(seed ^ attempt << 48);
         // Each program leaves out about half of the features, so that the others meet more often.
         let on: Vec<Feature> = limits.features.iter().copied().filter(|_| random.chance(55)).collect();
         let has = |feature| on.contains(&feature);
@@ -158,7 +169,20 @@ impl Planner {
         let owing = self.random.chance(60);
         for _ in 0..OBSTACLES_MAX {
             match self.ledger.prepare(&op, owing) {
+                Ok(prepared) if self.is_held_wrongly(&op, prepared.gates()) => {
+                    let reject = Reject::Gated { gates: prepared.gates().to_vec() };
+                    self.remove_obstacle(&mut op, reject, depth + 1)?;
+                }
                 Ok(prepared) => {
+                    // What must happen before a user event is set has to be waited for, and waiting for its queue may be
+                    // waiting for the user event.
+                    if let Act::Enqueue { event: event @ None, .. } = &mut op.act
+                        && prepared.is_owed()
+                    {
+                        self.next += 1;
+                        *event = Some(self.program.arrays.len() + self.next);
+                        continue;
+                    }
                     self.ledger.admit(&op, prepared);
                     self.program.ops.push(op);
                     return Some(self.program.ops.len() - 1);
@@ -167,6 +191,13 @@ impl Planner {
             }
         }
         None
+    }
+
+    /// Whether user events would hold back a command of an out-of-order queue although that is left out.
+    fn is_held_wrongly(&self, op: &Op, gates: &[usize]) -> bool {
+        let out_of_order =
+            crate::ledger::queue_of(&op.act).is_some_and(|queue| self.ledger.queues[&queue].out_of_order);
+        !gates.is_empty() && out_of_order && !self.has(Feature::UserEventsOutOfOrder)
     }
 
     fn remove_obstacle(&mut self, op: &mut Op, reject: Reject, depth: usize) -> Option<()> {

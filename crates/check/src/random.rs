@@ -11,12 +11,12 @@ impl Random {
     pub fn new(seed: u64) -> Self {
         let mut random = Self { state: seed ^ 0x6A09_E667_F3BC_C909 };
         // Neighbouring seeds would give similar first numbers otherwise.
-        random.next();
+        random.number();
         random
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -26,12 +26,12 @@ impl Random {
 
     /// A 32-bit number other than zero.
     pub fn word(&mut self) -> u32 {
-        (self.next() >> 32) as u32 | 1
+        (self.number() >> 32) as u32 | 1
     }
 
     /// A number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound as u64).unwrap_or(0)
+        usize::try_from(self.number() % bound as u64).unwrap_or(0)
     }
 
     /// A number from `low` to `high`, both included.
@@ -51,7 +51,9 @@ impl Random {
 }
 
 /// The word at place `index` of the data that `seed` names. The kernels and the printed C files compute the same function.
-pub fn pattern(seed: u32, index: u32) -> u32 {
+pub fn pattern(seed: u32, index: usize) -> u32 {
+    // No object has so many words that their numbers need more bits.
+    let index = u32::try_from(index).unwrap_or(u32::MAX);
     let mut x = seed ^ index.wrapping_mul(0x9E37_79B9);
     x = (x ^ (x >> 16)).wrapping_mul(0x85EB_CA6B);
     x ^ (x >> 13)

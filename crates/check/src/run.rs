@@ -5,6 +5,7 @@ mod perform;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::backend::{Backend, Handle};
 use crate::finding::{Finding, Kind};
@@ -37,15 +38,22 @@ impl<'a> Prepared<'a> {
 }
 
 /// Where each thread is. The watchdog looks at it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Progress {
     threads: [AtomicUsize; THREADS_MAX],
+    /// How long a callback may take after the end of its event.
+    patience: Duration,
 }
 
 /// The most threads that a program has.
 pub const THREADS_MAX: usize = 4;
 
 impl Progress {
+    /// Before the start. A callback that has not run `patience` after it was waited for is a finding.
+    pub fn new(patience: Duration) -> Self {
+        Self { threads: Default::default(), patience }
+    }
+
     /// The operation that each thread performs; the number of operations means that the thread has ended.
     pub fn positions(&self, threads: usize) -> Vec<usize> {
         self.threads[..threads.min(THREADS_MAX)].iter().map(|at| at.load(Ordering::Relaxed)).collect()
@@ -63,6 +71,7 @@ pub fn run(
         prepared,
         backend,
         report,
+        patience: progress.patience,
         failed: AtomicBool::new(false),
         table: Mutex::default(),
         shared: Mutex::default(),
@@ -107,6 +116,7 @@ struct State<'a> {
     prepared: &'a Prepared<'a>,
     backend: &'a dyn Backend,
     report: &'a (dyn Fn(Finding) + Sync),
+    patience: Duration,
     failed: AtomicBool,
     table: Mutex<Table>,
     shared: Mutex<Shared>,
@@ -189,7 +199,7 @@ impl State<'_> {
 
 /// Rests for some time; for short times without giving the processor away.
 fn rest(us: u32) {
-    let time = std::time::Duration::from_micros(u64::from(us));
+    let time = Duration::from_micros(u64::from(us));
     if us >= 60 {
         std::thread::sleep(time);
     } else if us > 0 {

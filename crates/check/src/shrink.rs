@@ -195,12 +195,9 @@ pub fn repair(program: &Program, platform: &Platform) -> Option<Program> {
         if let Act::Enqueue { wait, .. } = &mut op.act {
             wait.retain(|event| ledger.events.get(event).is_some_and(|event| event.alive));
         }
-        match ledger.prepare(&op, true) {
-            Ok(prepared) => {
-                ledger.admit(&op, prepared);
-                ops.push(op);
-            }
-            Err(_) => {}
+        if let Ok(prepared) = ledger.prepare(&op, true) {
+            ledger.admit(&op, prepared);
+            ops.push(op);
         }
     }
     ledger.is_complete().then(|| Program { ops, ..program.clone() })

@@ -137,6 +137,21 @@ barrier. Joules are those of the whole host, by word of a message (--word) or by
 Exit status:
 0 all was measured that can be; 1 something went wrong, or wrong bytes arrived; 125 --require-energy, and there is none.";
 
+const AFTER_CHECK: &str = "\
+Examples:
+  penstock check --platform Portable --seconds 300
+  penstock run -- penstock check --platform Penstock --jobs 2 --out found
+  penstock check --seed 4711 --programs 1
+  penstock check --list
+
+Programs:
+Each seed gives one program. The program has no data race, and the specification determines what it sees. A program that sees \
+something else, hangs, crashes or gets a wrong code is a finding. Of each kind of finding, the first program is made smaller and \
+written as a C file. See docs/checker.md.
+
+Exit status:
+0 nothing was found; 1 something was found; 2 nothing could be run.";
+
 const AFTER_DEMO: &str = "\
 Examples:
   penstock demo
@@ -168,6 +183,9 @@ pub enum Command {
     Status(StatusArgs),
     /// Measure the pool beside the local OpenCL platform, or communication between devices
     Bench(BenchArgs),
+    /// Run random OpenCL programs on any OpenCL platform and compare what they see with a model
+    #[command(after_help = AFTER_CHECK)]
+    Check(penstock_check::args::CheckArgs),
     /// Run a matrix product on a pool of two nodes on this host, and beside it locally
     #[command(after_help = AFTER_DEMO)]
     Demo(DemoArgs),

@@ -45,6 +45,7 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::status(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::Check(args) => Ok(penstock_check::main(&args, &["check"])),
         Command::Demo(args) => demo::demo(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Energy(args) => energy::energy(&args),

@@ -1,6 +1,6 @@
 //! Who touches what, and which two of them are in conflict.
 
-use super::{Ledger, MemKind, Places, Prepared, Reject};
+use super::{Ledger, MemKind, Places, Prepared, Reject, Work};
 use crate::bits::Bits;
 use crate::plan::{Act, Cmd, MapMode, Op, Ptr, Style, SvmEnd};
 
@@ -61,6 +61,8 @@ pub struct Access {
     device: Option<usize>,
     by_cmd: bool,
     span: Span,
+    /// The moment at which it begins.
+    from: usize,
     /// The moment at which it is over, if that is known.
     until: Option<usize>,
     owner: Owner,
@@ -78,6 +80,7 @@ impl Access {
             device: None,
             by_cmd: false,
             span: Span::Moment,
+            from: 0,
             until: None,
             owner: Owner::Host(0),
         }
@@ -342,6 +345,9 @@ impl Ledger {
     pub(super) fn conflicts(&self, new: &mut Prepared, owing: bool) -> Result<(), Reject> {
         let gated = new.cmd.as_ref().is_some_and(|cmd| !cmd.gates.is_empty());
         let mut owed_to = Vec::new();
+        // Nothing that a user event holds back may come after the end of a mapping or of shared virtual memory.
+        let ends = |it: &Access| it.write && matches!(it.space, Space::Handle(Kind::Area | Kind::Mem, _));
+        let owing = owing && !new.accesses.iter().any(ends);
         // Handles come first: what puts other things in order needs them.
         for handles in [true, false] {
             for access in new.accesses.iter().filter(|it| it.is_handle() == handles) {
@@ -369,6 +375,11 @@ impl Ledger {
 
     /// A user event that still holds back the command of an access.
     fn gate_behind(&self, old: &Access) -> Option<usize> {
+        if let Span::Mapping(area) = old.span {
+            // What comes before the unmapping must come before the mapping too.
+            let map = self.areas.get(&area).and_then(|area| area.map);
+            return map.and_then(|map| self.gates_of(map.cmd).iter().min().copied());
+        }
         match old.owner {
             // Nothing can use a mapping before it is made.
             Owner::Cmd(cmd) if self.makes_area(old.space, cmd) => None,
@@ -406,12 +417,42 @@ impl Ledger {
                 None => (places.start, Owner::Host(thread)),
             };
             access.owner = owner;
+            access.from = node;
             access.until = (access.span == Span::Moment).then_some(node);
             if early && by_cmd.is_some() && matches!(access.space, Space::Area(_)) {
                 // The host's memory can be used again when the call returns, whether the write has ended or not.
                 access.until = Some(places.end);
             }
             self.accesses.entry(access.space).or_default().push(access);
+        }
+    }
+
+    /// Two operations that touch the same and are not ordered, if there are any in a complete program.
+    ///
+    /// This looks at the finished order of the whole program. [`Self::prepare`] decides one operation at a time, while user
+    /// events are not set yet; so each of the two checks the other.
+    pub fn race(&self) -> Option<(usize, usize)> {
+        let ordered = |one: &Access, other: &Access| {
+            one.until.is_some_and(|end| self.is_before(end, other.from) || end == other.from)
+        };
+        for all in self.accesses.values() {
+            for (index, one) in all.iter().enumerate() {
+                for other in &all[index + 1..] {
+                    // One operation may use a handle twice.
+                    let same = self.op_of(one.from) == self.op_of(other.from);
+                    if !same && one.overlaps(other) && !ordered(one, other) && !ordered(other, one) {
+                        return Some((self.op_of(one.from), self.op_of(other.from)));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn op_of(&self, node: usize) -> usize {
+        match self.nodes[node].work {
+            Work::Start(op) | Work::Cmd(op) | Work::End(op) => op,
+            Work::Root => usize::MAX,
         }
     }
 

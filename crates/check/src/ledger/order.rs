@@ -208,7 +208,8 @@ impl Ledger {
                 return Err(Reject::Invalid("it follows a command that fails"));
             }
             gates.extend(&self.nodes[it.node].gates);
-            if it.fate == Fate::Runs {
+            // What reads the result of a launch that cannot run comes after it, whatever becomes of the launch.
+            if it.fate == Fate::Runs || known.broken {
                 nodes.push(it.node);
             }
         }

@@ -214,7 +214,7 @@ impl Planner {
                 self.callbacks.push(callback);
             }
         }
-        if self.has(Feature::Releases) && self.random.chance(10) {
+        if self.may_drop_events() && self.random.chance(10) {
             self.emit(Act::DropEvent { event });
         }
     }
@@ -325,7 +325,7 @@ impl Planner {
         let queue = self.a_queue(Some(context))?;
         let mem = self.a_mem(context, is_buffer)?;
         let size = self.ledger.mems[&mem].size;
-        if self.random.chance(30) {
+        if self.has(Feature::RectCopies) && self.random.chance(40) {
             let to = self.a_mem(context, is_buffer)?;
             let rect = self.rect(size, self.ledger.mems[&to].size)?;
             return self.command(queue, Cmd::CopyRect { from: mem, to, to_offset: 0, rect }, false).map(drop);
@@ -528,7 +528,7 @@ impl Planner {
                 self.emit(Act::DropMem { mem }).map(drop)
             }
             4 => {
-                let event = self.an_event(context)?;
+                let event = self.an_event(context).filter(|_| self.may_drop_events())?;
                 let queue = match self.ledger.events[&event].source {
                     Source::Cmd(cmd) => self.ledger.cmds[cmd].queue,
                     Source::Gate { .. } => return None,
@@ -548,6 +548,11 @@ impl Planner {
                 self.emit(Act::DropQueue { queue }).map(drop)
             }
         }
+    }
+
+    /// While a user event is not set, the events of commands may be needed to wait for what comes before it.
+    fn may_drop_events(&self) -> bool {
+        self.has(Feature::Releases) && self.ledger.unset_gates().is_empty()
     }
 
     fn ask(&mut self) -> Option<()> {

@@ -53,7 +53,7 @@ impl State<'_> {
                 done(known.map_or(0, |event| self.backend.drop_event(event)))?;
             }
             Act::Store { to, len, seed } => {
-                let words = (0..len.div_ceil(4)).map(|index| pattern(*seed, index as u32));
+                let words = (0..len.div_ceil(4)).map(|index| pattern(*seed, index));
                 let mut bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
                 bytes.truncate(*len);
                 self.backend.store(self.at(*to), &bytes);
@@ -175,8 +175,13 @@ impl State<'_> {
 
     fn await_callback(&self, index: usize, id: usize) -> Result<(), Finding> {
         let (calls, changed) = &*self.shared_callbacks;
-        let mut known = lock(calls);
+        let (mut known, since) = (lock(calls), std::time::Instant::now());
         while !known.contains_key(&id) {
+            if since.elapsed() > self.patience {
+                let what =
+                    format!("the callback has not run {} s after it was waited for", self.patience.as_secs());
+                return Err(finding(Kind::WrongCallback, index, what));
+            }
             if self.failed.load(Ordering::Relaxed) {
                 return Ok(());
             }

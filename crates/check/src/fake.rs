@@ -1,0 +1,469 @@
+//! An implementation in memory, for tests: it executes commands on threads of its own, in any order that OpenCL allows, and
+//! can be given defects.
+
+mod commands;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::backend::{At, Backend, Call, Ended, Enqueued, Handle, Origin, Setter, Shape};
+use crate::plan::{Device, Platform};
+use crate::random::Random;
+
+/// Defects that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Defect {
+    /// A write takes the bytes of host memory when it is enqueued.
+    EarlyCapture,
+    /// A kernel on another device than the last writer's sees what the object held when the kernel was enqueued.
+    StaleRead,
+    /// A command does not wait for its wait list.
+    EarlyStart,
+    /// A launch that cannot run reports success.
+    LostError,
+    /// A fill works in two parts, and another command can run between them.
+    TornFill,
+    /// `clFinish` does not wait for the last command.
+    LateFinish,
+    /// A failed wait list is ignored.
+    IgnoredFailure,
+    /// Times are missing after a blocking write.
+    MissingTimes,
+    /// Unmapping drops what the host has written in the last bytes.
+    ShortUnmap,
+    /// A rectangle uses the wrong pitch for host memory.
+    WrongPitch,
+    /// A barrier of an out-of-order queue does not hold later commands back.
+    LooseBarrier,
+    /// Writing an image over a buffer forgets the rest of the buffer.
+    ViewOverwrite,
+    /// A callback never runs.
+    LostCallback,
+    /// The status of an event that has ended is not 0.
+    WrongStatus,
+}
+
+impl Defect {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::EarlyCapture,
+        Self::StaleRead,
+        Self::EarlyStart,
+        Self::LostError,
+        Self::TornFill,
+        Self::LateFinish,
+        Self::IgnoredFailure,
+        Self::MissingTimes,
+        Self::ShortUnmap,
+        Self::WrongPitch,
+        Self::LooseBarrier,
+        Self::ViewOverwrite,
+        Self::LostCallback,
+        Self::WrongStatus,
+    ];
+}
+
+/// The platform that the fake shows.
+pub fn platform(devices: usize) -> Platform {
+    let device = Device {
+        name: "fake".to_owned(),
+        images: true,
+        svm: true,
+        out_of_order: true,
+        local_bytes: 1 << 15,
+        align_bytes: 16,
+        view_pixels_max: 1 << 16,
+    };
+    Platform { name: "Fake".to_owned(), version: "1".to_owned(), devices: vec![device; devices] }
+}
+
+/// Bytes that several objects share.
+type Bytes = Arc<Mutex<Vec<u8>>>;
+
+/// A part of some bytes.
+#[derive(Clone)]
+struct Piece {
+    bytes: Bytes,
+    offset: usize,
+    len: usize,
+}
+
+impl Piece {
+    fn get(&self, offset: usize, len: usize) -> Vec<u8> {
+        let start = self.offset + offset;
+        lock(&self.bytes)[start..start + len].to_vec()
+    }
+
+    fn put(&self, offset: usize, from: &[u8]) {
+        let start = self.offset + offset;
+        lock(&self.bytes)[start..start + from.len()].copy_from_slice(from);
+    }
+}
+
+#[derive(Clone)]
+struct Queue {
+    device: usize,
+    out_of_order: bool,
+    profiling: bool,
+    /// The events of its commands.
+    cmds: Vec<usize>,
+    barrier: Option<usize>,
+}
+
+#[derive(Clone)]
+struct Area {
+    piece: Piece,
+    /// Where a mapping writes back to.
+    target: Option<Piece>,
+}
+
+/// What a command does.
+type Work = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Event {
+    /// 1 as long as it has not ended.
+    status: i32,
+    callbacks: Vec<Ended>,
+    has_times: bool,
+    work: Option<Work>,
+    /// Events that must end before, and fail it if they fail.
+    waits: Vec<usize>,
+    /// Events that must end before.
+    order: Vec<usize>,
+}
+
+struct State {
+    next: usize,
+    random: Random,
+    queues: HashMap<usize, Queue>,
+    mems: HashMap<usize, Piece>,
+    /// The device of the last command that wrote to some bytes.
+    writers: HashMap<usize, usize>,
+    areas: HashMap<usize, Area>,
+    events: HashMap<usize, Event>,
+}
+
+impl State {
+    fn fresh(&mut self) -> usize {
+        self.next += 1;
+        self.next
+    }
+
+    fn has_ended(&self, event: usize) -> bool {
+        self.events.get(&event).is_none_or(|event| event.status <= 0)
+    }
+
+    /// A command that may run now, any of them.
+    fn pick(&mut self) -> Option<usize> {
+        let ready = |event: &Event| {
+            event.work.is_some() && event.waits.iter().chain(&event.order).all(|&it| self.has_ended(it))
+        };
+        let mut all: Vec<usize> = self.events.iter().filter(|(_, it)| ready(it)).map(|(&id, _)| id).collect();
+        all.sort_unstable();
+        self.random.pick(&all)
+    }
+}
+
+struct Inner {
+    defect: Option<Defect>,
+    state: Mutex<State>,
+    changed: Condvar,
+    over: AtomicBool,
+}
+
+/// The implementation.
+pub struct Fake {
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Fake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fake").field("defect", &self.inner.defect).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many threads execute commands.
+const EXECUTORS: usize = 3;
+/// The longest wait. Nothing in a test takes so long, unless a defect lets it hang.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`.
+const WAIT_LIST_FAILED: i32 = -14;
+/// What a wait gives that has lasted too long.
+const HANGS: i32 = -9999;
+
+impl Fake {
+    /// An implementation that chooses the order of commands by `seed`.
+    pub fn new(seed: u64, defect: Option<Defect>) -> Self {
+        let state = State {
+            next: 0,
+            random: Random::new(seed),
+            queues: HashMap::new(),
+            mems: HashMap::new(),
+            writers: HashMap::new(),
+            areas: HashMap::new(),
+            events: HashMap::new(),
+        };
+        let (state, changed, over) = (Mutex::new(state), Condvar::new(), AtomicBool::new(false));
+        let inner = Arc::new(Inner { defect, state, changed, over });
+        for _ in 0..EXECUTORS {
+            let inner = Arc::clone(&inner);
+            std::thread::spawn(move || inner.execute());
+        }
+        Self { inner }
+    }
+}
+
+impl Inner {
+    fn is(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    fn execute(&self) {
+        let mut state = lock(&self.state);
+        while !self.over.load(Ordering::Relaxed) {
+            let Some(id) = state.pick() else {
+                state = self.pause(state);
+                continue;
+            };
+            let failed = |it: &usize| state.events.get(it).is_some_and(|event| event.status < 0);
+            let fails = state.events[&id].waits.iter().any(failed) && !self.is(Defect::IgnoredFailure);
+            let late = state.random.chance(30);
+            let work = state.events.get_mut(&id).and_then(|event| event.work.take());
+            drop(state);
+            if late {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            if let Some(work) = work.filter(|_| !fails) {
+                work();
+            }
+            self.end(id, if fails { WAIT_LIST_FAILED } else { 0 });
+            state = lock(&self.state);
+        }
+    }
+
+    fn pause<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, Duration::from_millis(20));
+        waited.map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard)
+    }
+
+    fn end(&self, id: usize, status: i32) {
+        let mut callbacks = Vec::new();
+        if let Some(event) = lock(&self.state).events.get_mut(&id) {
+            event.status = status;
+            callbacks.append(&mut event.callbacks);
+        }
+        self.changed.notify_all();
+        for callback in callbacks {
+            callback(status);
+        }
+    }
+
+    fn wait(&self, events: &[usize]) -> i32 {
+        let start = std::time::Instant::now();
+        let mut state = lock(&self.state);
+        while !events.iter().all(|&event| state.has_ended(event)) {
+            if self.over.load(Ordering::Relaxed) || start.elapsed() > WAIT_MAX {
+                return HANGS;
+            }
+            state = self.pause(state);
+        }
+        let failed = |event: &usize| state.events.get(event).is_some_and(|event| event.status < 0);
+        if events.iter().any(failed) { WAIT_LIST_FAILED } else { 0 }
+    }
+
+    fn add(&self, make: impl FnOnce(&mut State, usize)) -> Handle {
+        let mut state = lock(&self.state);
+        let id = state.fresh();
+        make(&mut state, id);
+        Handle(id)
+    }
+
+    fn area(&self, at: At, len: usize) -> Piece {
+        let piece = lock(&self.state).areas[&at.area.0].piece.clone();
+        Piece { bytes: piece.bytes, offset: piece.offset + at.offset, len }
+    }
+
+    fn mem(&self, mem: Handle) -> Piece {
+        lock(&self.state).mems[&mem.0].clone()
+    }
+
+    fn allocate(&self, bytes: Vec<u8>) -> Handle {
+        let piece = Piece { len: bytes.len(), bytes: Arc::new(Mutex::new(bytes)), offset: 0 };
+        self.add(|state, id| {
+            state.mems.insert(id, piece);
+        })
+    }
+}
+
+impl Backend for Fake {
+    fn new_context(&self, _: &[usize]) -> Result<Handle, i32> {
+        Ok(Handle(0))
+    }
+
+    fn new_queue(
+        &self,
+        _: Handle,
+        device: usize,
+        out_of_order: bool,
+        profiling: bool,
+    ) -> Result<Handle, i32> {
+        let queue = Queue { device, out_of_order, profiling, cmds: Vec::new(), barrier: None };
+        Ok(self.inner.add(|state, id| {
+            state.queues.insert(id, queue);
+        }))
+    }
+
+    fn new_buffer(&self, _: Handle, size: usize, origin: Origin) -> Result<Handle, i32> {
+        let bytes = match origin {
+            Origin::Plain | Origin::Alloc => vec![0xAB; size],
+            Origin::Copy(at) | Origin::Use(at) => self.load(at, size),
+        };
+        Ok(self.inner.allocate(bytes))
+    }
+
+    fn new_sub(&self, parent: Handle, origin: usize, size: usize) -> Result<Handle, i32> {
+        let of = self.inner.mem(parent);
+        let piece = Piece { bytes: of.bytes, offset: of.offset + origin, len: size };
+        Ok(self.inner.add(|state, id| {
+            state.mems.insert(id, piece);
+        }))
+    }
+
+    fn new_image(&self, context: Handle, shape: Shape, init: Option<At>) -> Result<Handle, i32> {
+        match shape {
+            Shape::Plane { width, height } => {
+                let origin = init.map_or(Origin::Plain, Origin::Copy);
+                self.new_buffer(context, width * height * 4, origin)
+            }
+            Shape::View { pixels, buffer } => self.new_sub(buffer, 0, pixels * 4),
+        }
+    }
+
+    fn new_svm(&self, context: Handle, size: usize) -> Result<Handle, i32> {
+        self.new_buffer(context, size, Origin::Plain)
+    }
+
+    fn new_gate(&self, _: Handle) -> Result<Handle, i32> {
+        Ok(self.inner.add(|state, id| {
+            state.events.insert(id, Event { status: 1, ..Event::default() });
+        }))
+    }
+
+    fn drop_queue(&self, _: Handle) -> i32 {
+        0
+    }
+
+    fn drop_mem(&self, _: Handle, _: Option<Handle>) -> i32 {
+        0
+    }
+
+    fn drop_event(&self, _: Handle) -> i32 {
+        0
+    }
+
+    fn set_gate(&self, event: Handle, status: i32) -> i32 {
+        self.inner.end(event.0, status);
+        0
+    }
+
+    fn enqueue(
+        &self,
+        queue: Handle,
+        call: &Call,
+        wait: &[Handle],
+        wants_event: bool,
+        blocking: bool,
+    ) -> Result<Enqueued, i32> {
+        let (id, area) = self.inner.send(queue, call, wait, blocking)?;
+        if blocking && self.inner.wait(&[id]) != 0 {
+            return Err(WAIT_LIST_FAILED);
+        }
+        Ok(Enqueued { event: wants_event.then_some(Handle(id)), area })
+    }
+
+    fn flush(&self, _: Handle) -> i32 {
+        0
+    }
+
+    fn finish(&self, queue: Handle) -> i32 {
+        let mut cmds = lock(&self.inner.state).queues[&queue.0].cmds.clone();
+        if self.inner.is(Defect::LateFinish) {
+            cmds.pop();
+        }
+        if self.inner.wait(&cmds) == HANGS { HANGS } else { 0 }
+    }
+
+    fn wait(&self, events: &[Handle]) -> i32 {
+        let list: Vec<usize> = events.iter().map(|event| event.0).collect();
+        self.inner.wait(&list)
+    }
+
+    fn status(&self, event: Handle) -> Result<i32, i32> {
+        let status = lock(&self.inner.state).events[&event.0].status;
+        Ok(if self.inner.is(Defect::WrongStatus) { 1 } else { status })
+    }
+
+    fn times(&self, event: Handle) -> Result<[u64; 4], i32> {
+        let state = lock(&self.inner.state);
+        let known = &state.events[&event.0];
+        if known.has_times && known.status <= 0 { Ok([1, 2, 3, 4]) } else { Err(-7) }
+    }
+
+    fn on_end(&self, event: Handle, ended: Ended) -> i32 {
+        let mut state = lock(&self.inner.state);
+        if self.inner.is(Defect::LostCallback) && state.random.chance(40) {
+            return 0;
+        }
+        let Some(known) = state.events.get_mut(&event.0) else { return -58 };
+        let status = known.status;
+        if status > 0 {
+            known.callbacks.push(ended);
+        } else {
+            drop(state);
+            ended(status);
+        }
+        0
+    }
+
+    fn setter(&self) -> Setter {
+        let inner = Arc::clone(&self.inner);
+        Arc::new(move |event, status| inner.end(event.0, status))
+    }
+
+    fn abandon(&self) {
+        self.inner.over.store(true, Ordering::Relaxed);
+        self.inner.changed.notify_all();
+    }
+
+    fn new_area(&self, len: usize) -> Handle {
+        let piece = Piece { bytes: Arc::new(Mutex::new(vec![0; len])), offset: 0, len };
+        self.inner.add(|state, id| {
+            state.areas.insert(id, Area { piece, target: None });
+        })
+    }
+
+    fn drop_area(&self, area: Handle) {
+        lock(&self.inner.state).areas.remove(&area.0);
+    }
+
+    fn load(&self, at: At, len: usize) -> Vec<u8> {
+        self.inner.area(at, len).get(0, len)
+    }
+
+    fn store(&self, at: At, bytes: &[u8]) {
+        self.inner.area(at, bytes.len()).put(0, bytes);
+    }
+}
