@@ -5,16 +5,17 @@ mod common;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
+use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Client, PATIENCE, args};
-use penstock_link::{Address, Key, LinkError, Side};
+use penstock_link::{Address, Key, LinkError, Opened, Progress, Side};
 use penstock_wire::args::Arg;
 use penstock_wire::calls::{to_client, to_worker};
-use penstock_wire::describe::{NodeDescription, PeerInvitation};
+use penstock_wire::describe::{NodeDescription, PeerInvitation, Survey};
 use penstock_wire::hello::{Role, Verdict};
 use penstock_wire::{Id, Status, U64, frame};
 use rustix::process::{Pid, Signal, kill_process};
@@ -65,14 +66,29 @@ impl Daemon {
     }
 
     fn client(&self) -> (Client, NodeDescription) {
+        self.open(None, 0).unwrap()
+    }
+
+    /// Opens a link as clients do, and says what the client heard before, with the times.
+    fn wait_in_line(&self) -> (Result<Opened, LinkError>, Vec<(Instant, Progress)>) {
+        let mut heard = Vec::new();
+        let mut watch = |progress| {
+            heard.push((Instant::now(), progress));
+            ControlFlow::Continue(())
+        };
+        let address = &self.addresses[0];
+        let opened = penstock_link::open_patiently(address, Role::Client, None, PATIENCE, &mut watch);
+        (opened, heard)
+    }
+
+    fn survey(&self) -> Survey {
         let deadline = Instant::now() + PATIENCE;
-        loop {
-            match self.open(None, 0) {
-                // On a full machine the next worker may not be ready in the time of a hello.
-                Err(LinkError::Refused { verdict: Verdict::NoWorker, .. }) if Instant::now() < deadline => {}
-                opened => return opened.unwrap(),
-            }
-        }
+        let opened = penstock_link::open(&self.addresses[0], Role::Survey, None, None, deadline).unwrap();
+        let mut size = [0; 4];
+        opened.stream.read_exact_until(&mut size, deadline).unwrap();
+        let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
+        opened.stream.read_exact_until(&mut bytes, deadline).unwrap();
+        frame::decode("a survey", &bytes).unwrap()
     }
 
     fn status(&self) -> serde_json::Value {
@@ -173,10 +189,135 @@ fn clients_are_told_their_turn() {
 fn a_burst_of_clients_is_served() {
     let daemon = Daemon::start("burst", &[]);
     std::thread::scope(|scope| {
-        for _ in 0..10 {
+        for _ in 0..40 {
             scope.spawn(|| works(&mut daemon.client().0));
         }
     });
+    assert_eq!(daemon.status()["refused"], 0);
+}
+
+/// A library in the place of the OpenCL loader that runs `code` when it is loaded; nothing where there is no C compiler. It is in
+/// the folder of the daemon with this name, and goes with that.
+fn loader(name: &str, code: &str) -> Option<PathBuf> {
+    let directory = std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (source, library) = (directory.join("loader.c"), directory.join("libloader.so"));
+    let text = format!(
+        "#include <stdlib.h>\n#include <unistd.h>\n__attribute__((constructor)) static void f(void) {{ {code} }}\n"
+    );
+    std::fs::write(&source, text).unwrap();
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    if compiled.is_ok_and(|status| status.success()) {
+        return Some(library);
+    }
+    eprintln!("SKIPPED: no C compiler, so no loader of our own");
+    None
+}
+
+/// Loading drivers takes so long there.
+const SLOW_START: Duration = Duration::from_secs(2);
+
+/// A daemon whose workers need two seconds to start.
+fn slow_daemon(name: &str) -> Option<Daemon> {
+    let library = loader(name, "sleep(2);")?;
+    Some(Daemon::start_with(name, &[], &[("PENSTOCK_LIBOPENCL", library.to_str().unwrap())]))
+}
+
+#[test]
+fn clients_in_line_are_told_at_once_and_served_in_their_order() {
+    let Some(daemon) = slow_daemon("line") else { return };
+    let cores = std::thread::available_parallelism().unwrap().get();
+    // Two rounds of starts, and one client more.
+    let clients = 2 * cores + 1;
+    let served: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..clients)
+            .map(|before| {
+                soon("a place in line", SOON, || daemon.status()["waiting_clients"] == before);
+                let came = Instant::now();
+                let client = scope.spawn(|| (daemon.wait_in_line(), Instant::now()));
+                (came, client)
+            })
+            .collect();
+        threads.into_iter().map(|(came, thread)| (came, thread.join().unwrap())).collect()
+    });
+    for (place, (came, ((opened, heard), _))) in served.iter().enumerate() {
+        assert!(opened.is_ok(), "{opened:?}");
+        // First who the daemon is, then the place, and the place again each second until the end.
+        let line: Vec<_> = heard.iter().skip(1).collect();
+        assert!(matches!(heard[0].1, Progress::Met(Some(_))), "{heard:?}");
+        let ahead = |(_, progress): &&(Instant, Progress)| match progress {
+            Progress::InLine { ahead } => *ahead as usize,
+            Progress::Met(_) => panic!("met twice"),
+        };
+        assert_eq!(line.first().map(ahead), Some(place), "{heard:?}");
+        assert!(line[0].0.duration_since(*came) < SLOW_START, "{heard:?}");
+        assert!(line.iter().map(ahead).is_sorted_by(|before, after| before >= after), "{heard:?}");
+    }
+    let times: Vec<_> = served.iter().map(|(_, (_, at))| *at).collect();
+    // A full machine may wake two that are served together in any order; those of different rounds it may not.
+    assert!(times[0] + SLOW_START / 2 < times[2 * cores], "{times:?}");
+    assert!(times[cores..].iter().all(|late| *late > times[0]), "{times:?}");
+}
+
+#[test]
+fn who_dies_in_line_leaves_it() {
+    let Some(daemon) = slow_daemon("dies") else { return };
+    let deadline = Instant::now() + PATIENCE;
+    let clients = 20;
+    let waiting: Vec<_> = (0..clients)
+        .map(|_| {
+            let mut socket = UnixStream::connect(daemon.socket()).unwrap();
+            socket.write_all(&hello()).unwrap();
+            // A welcome, and then the place in line.
+            let mut answer = [0; 180];
+            std::io::Read::read_exact(&mut socket, &mut answer).unwrap();
+            socket.write_all(&[0; 64]).unwrap();
+            let mut place = [0; 6];
+            std::io::Read::read_exact(&mut socket, &mut place).unwrap();
+            assert_eq!(place[..2], (Verdict::InLine as u16).to_le_bytes());
+            socket
+        })
+        .collect();
+    assert!(Instant::now() < deadline);
+    drop(waiting);
+    soon("the end of the line", SOON, || daemon.status()["waiting_clients"] == 0);
+    let (opened, _) = daemon.wait_in_line();
+    assert!(opened.is_ok(), "{opened:?}");
+}
+
+fn hello() -> Vec<u8> {
+    let version = penstock_wire::limits::PROTOCOL_VERSION.to_le_bytes();
+    let role = (Role::Client as u16).to_le_bytes();
+    [&penstock_wire::hello::MAGIC[..], &version, &role, &[0; 8], &[7; 32]].concat()
+}
+
+#[test]
+fn a_client_in_line_sees_its_daemons_end() {
+    let Some(mut daemon) = slow_daemon("end") else { return };
+    let start = Instant::now();
+    let pid = Pid::from_child(&daemon.process);
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        kill_process(pid, Signal::KILL).unwrap();
+    });
+    let (opened, heard) = daemon.wait_in_line();
+    assert!(opened.is_err(), "{opened:?}");
+    assert!(heard.iter().any(|(_, progress)| matches!(progress, Progress::InLine { .. })), "{heard:?}");
+    assert!(start.elapsed() < SOON);
+    killer.join().unwrap();
+    daemon.process.wait().unwrap();
+}
+
+#[test]
+fn a_survey_describes_the_node_and_takes_no_worker() {
+    let daemon = Daemon::start("survey", &[]);
+    // Also right after the start, before any worker is ready.
+    let survey = daemon.survey();
+    let (_client, description) = daemon.client();
+    assert_eq!(survey.node.platforms, description.platforms);
+    assert_eq!((survey.node.host.as_str(), survey.node.turn.beside), (description.host.as_str(), 0));
+    assert_eq!(daemon.survey().node.turn.beside, 1);
+    assert_eq!(daemon.sessions(), 1);
 }
 
 #[test]
@@ -306,27 +447,13 @@ fn a_wrong_ticket_is_refused() {
 
 #[test]
 fn a_driver_that_crashes_at_load_is_told_and_tried_again_slowly() {
-    let directory = std::env::temp_dir().join(format!("penstockd-crash-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let source = directory.join("crash.c");
-    std::fs::write(
-        &source,
-        "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { abort(); }\n",
-    )
-    .unwrap();
-    let library = directory.join("libcrash.so");
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: no C compiler, so no driver that crashes");
-        return;
-    }
+    let Some(library) = loader("crash", "abort();") else { return };
     let daemon = Daemon::start_with("crash", &[], &[("PENSTOCK_LIBOPENCL", library.to_str().unwrap())]);
     let refused = daemon.open(None, 0).err().unwrap();
     assert!(matches!(refused, LinkError::Refused { verdict: Verdict::NoWorker, .. }), "{refused}");
     soon("the reason in the status", SOON, || {
         daemon.status()["problem"].as_str().is_some_and(|problem| problem.contains("signal 6"))
     });
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
