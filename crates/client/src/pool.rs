@@ -152,7 +152,8 @@ impl Opening<'_> {
                 Progress::InLine { ahead } => {
                     if report.is_due(Instant::now()) {
                         (self.tell)(format_args!(
-                            "node {address} is busy: this program waits in line for it, {ahead} before it"
+                            "node {address} is busy: this program waits in line for it, at place {}",
+                            u64::from(ahead) + 1
                         ));
                     }
                     self.holds(instance, index)
