@@ -59,7 +59,8 @@ impl Pool {
     /// `tell` hears what the person in front of the program has to know: nodes that are left out, have no devices, let the
     /// program wait, or, later, are lost.
     pub fn open(addresses: &[Address], key: Option<&Key>, patience: Duration, tell: Tell) -> Self {
-        let opening = Opening { key, patience, tell, claims: Mutex::default() };
+        let several = addresses.len() > 1;
+        let opening = Opening { key, patience, several, tell, claims: Mutex::default() };
         let opened = opening.open_all(addresses);
         let mut nodes = Vec::new();
         let mut absent = Vec::new();
@@ -113,6 +114,8 @@ impl Pool {
 struct Opening<'a> {
     key: Option<&'a Key>,
     patience: Duration,
+    /// There are several addresses, which may lead to one daemon.
+    several: bool,
     tell: Tell,
     claims: Mutex<Claims>,
 }
@@ -161,7 +164,8 @@ impl Opening<'_> {
             };
             if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let opened = match open_patiently(address, Role::Client, self.key, self.patience, &mut watch) {
+        let opened = open_patiently(address, Role::Client, self.key, self.patience, self.several, &mut watch);
+        let opened = match opened {
             Err(LinkError::GivenUp { .. }) => return Ok(None),
             opened => opened.map_err(unreachable)?,
         };

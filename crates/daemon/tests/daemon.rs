@@ -77,7 +77,7 @@ impl Daemon {
             ControlFlow::Continue(())
         };
         let address = &self.addresses[0];
-        let opened = penstock_link::open_patiently(address, Role::Client, None, PATIENCE, &mut watch);
+        let opened = penstock_link::open_patiently(address, Role::Client, None, PATIENCE, true, &mut watch);
         (opened, heard)
     }
 

@@ -49,6 +49,9 @@ pub mod feature {
     pub const PEERS: u64 = 1 << 1;
     /// Beside the rings, memory for buffers that both sides see.
     pub const SHARED_ARENA: u64 = 1 << 2;
+    /// No feature of the link: the connecting side, which knows several addresses, wants the accepting side's instance. A signature
+    /// takes some 50 µs on both sides, which a program with one node does not have to wait for.
+    pub const PROVE_INSTANCE: u64 = 1 << 3;
     /// All of this version.
     pub const ALL: u64 = SHARED_RINGS | PEERS | SHARED_ARENA;
 }
@@ -167,7 +170,7 @@ pub struct Welcome {
     pub features: U64,
     /// Random.
     pub nonce: [u8; NONCE_BYTES],
-    /// Which running daemon this is; zero for one that does not say.
+    /// Which running daemon this is; zero where it was not asked ([`feature::PROVE_INSTANCE`]) or does not say.
     pub instance: [u8; INSTANCE_BYTES],
     /// The instance's signature over [`transcript`] of [`side::INSTANCE`] and over how the accepting side sees the two ends of the
     /// socket. Who connects compares that with its own sight of them. So a signature is right only for a connection that leads

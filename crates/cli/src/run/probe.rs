@@ -35,7 +35,9 @@ pub struct Described {
 pub fn survey_all(config: &Config, list: &[NodeAddress]) -> Vec<Described> {
     let key = config.key.as_deref();
     let surveyed: Vec<Result<Surveyed, LinkError>> = thread::scope(|scope| {
-        let ask = |node: &NodeAddress| survey(&node.address, key_for(node, key)?.as_ref(), config.timeout);
+        let ask = |node: &NodeAddress| {
+            survey(&node.address, key_for(node, key)?.as_ref(), config.timeout, list.len() > 1)
+        };
         let threads: Vec<_> = list.iter().map(|node| scope.spawn(move || ask(node))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or(Err(LinkError::Closed))).collect()
     });
