@@ -3,150 +3,22 @@
 
 mod common;
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::net::TcpStream;
-use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use common::daemon::{Daemon, SOON, is_alive, loader, soon, works};
 use common::{Client, PATIENCE, args};
-use penstock_link::{Address, Key, LinkError, Opened, Progress, Side};
+use penstock_link::{Address, Key, LinkError};
 use penstock_wire::args::Arg;
-use penstock_wire::calls::{to_client, to_worker};
-use penstock_wire::describe::{NodeDescription, PeerInvitation, Survey};
+use penstock_wire::calls::to_worker;
+use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::{Role, Verdict};
 use penstock_wire::{Id, Status, U64, frame};
 use rustix::process::{Pid, Signal, kill_process};
-
-/// Some milliseconds, but not on a full machine. What goes wrong here never ends, or only when others' patience does.
-const SOON: Duration = Duration::from_secs(15);
-
-struct Daemon {
-    process: Child,
-    addresses: Vec<Address>,
-    directory: PathBuf,
-}
-
-impl Daemon {
-    fn start(name: &str, options: &[&str]) -> Self {
-        Self::start_with(name, options, &[])
-    }
-
-    fn start_with(name: &str, options: &[&str], environment: &[(&str, &str)]) -> Self {
-        let directory = std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let listen = format!("unix:{}", directory.join("socket").display());
-        let mut process = Command::new(env!("CARGO_BIN_EXE_penstockd"))
-            .args(["--listen", &listen])
-            .args(options)
-            .envs(environment.iter().copied())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let count = 1 + options.iter().filter(|option| **option == "--listen").count();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines().take(count);
-        let address = |line: String| line.strip_prefix("listening on ").unwrap().parse().unwrap();
-        let addresses = lines.map(|line| address(line.unwrap())).collect();
-        Self { process, addresses, directory }
-    }
-
-    fn open(&self, key: Option<&Key>, address: usize) -> Result<(Client, NodeDescription), LinkError> {
-        let deadline = Instant::now() + PATIENCE;
-        let opened = penstock_link::open(&self.addresses[address], Role::Client, None, key, deadline)?;
-        let mut size = [0; 4];
-        opened.stream.read_exact_until(&mut size, deadline)?;
-        let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
-        opened.stream.read_exact_until(&mut bytes, deadline)?;
-        let description = frame::decode("a description", &bytes).unwrap();
-        let (sender, receiver) =
-            penstock_link::establish(opened.stream, opened.features, Side::Client, to_client::check)?;
-        Ok((Client::of_link(sender, receiver), description))
-    }
-
-    fn client(&self) -> (Client, NodeDescription) {
-        self.open(None, 0).unwrap()
-    }
-
-    /// Opens a link as clients do, and says what the client heard before, with the times.
-    fn wait_in_line(&self) -> (Result<Opened, LinkError>, Vec<(Instant, Progress)>) {
-        let mut heard = Vec::new();
-        let mut watch = |progress| {
-            heard.push((Instant::now(), progress));
-            ControlFlow::Continue(())
-        };
-        let address = &self.addresses[0];
-        let opened = penstock_link::open_patiently(address, Role::Client, None, PATIENCE, true, &mut watch);
-        (opened, heard)
-    }
-
-    fn survey(&self) -> Survey {
-        let deadline = Instant::now() + PATIENCE;
-        let opened = penstock_link::open(&self.addresses[0], Role::Survey, None, None, deadline).unwrap();
-        let mut size = [0; 4];
-        opened.stream.read_exact_until(&mut size, deadline).unwrap();
-        let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
-        opened.stream.read_exact_until(&mut bytes, deadline).unwrap();
-        frame::decode("a survey", &bytes).unwrap()
-    }
-
-    fn status(&self) -> serde_json::Value {
-        let deadline = Instant::now() + PATIENCE;
-        let opened = penstock_link::open(&self.addresses[0], Role::Control, None, None, deadline).unwrap();
-        let mut size = [0; 4];
-        opened.stream.read_exact_until(&mut size, deadline).unwrap();
-        let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
-        opened.stream.read_exact_until(&mut bytes, deadline).unwrap();
-        serde_json::from_slice(&bytes).unwrap()
-    }
-
-    fn sessions(&self) -> usize {
-        self.status()["sessions"].as_array().unwrap().len()
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.directory.join("socket")
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // One that has ended already is waited for all the same.
-        _ = self.process.kill();
-        _ = self.process.wait();
-        _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-fn soon(what: &str, within: Duration, done: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < within, "{what} took longer than {within:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn is_alive(process: u32) -> bool {
-    // A zombie has ended.
-    let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    state
-        .rsplit(')')
-        .next()
-        .is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with('Z'))
-}
-
-fn works(client: &mut Client) {
-    let context = client.context();
-    let queue = client.queue(context, 0);
-    let mem = client.buffer(context, 1000);
-    client.write(queue, mem, 0, &[7; 1000]);
-    assert_eq!(client.read(queue, mem, 1000), [7; 1000]);
-}
 
 const FOREVER: &str = "kernel void forever(global volatile int *a) { while (a[0] == 0) { a[1]++; } }";
 
@@ -183,141 +55,6 @@ fn clients_are_told_their_turn() {
     let (_two, second) = daemon.client();
     assert_eq!((first.turn.before, first.turn.beside), (0, 0));
     assert_eq!((second.turn.before, second.turn.beside), (1, 1));
-}
-
-#[test]
-fn a_burst_of_clients_is_served() {
-    let daemon = Daemon::start("burst", &[]);
-    std::thread::scope(|scope| {
-        for _ in 0..40 {
-            scope.spawn(|| works(&mut daemon.client().0));
-        }
-    });
-    assert_eq!(daemon.status()["refused"], 0);
-}
-
-/// A library in the place of the OpenCL loader that runs `code` when it is loaded; nothing where there is no C compiler. It is in
-/// the folder of the daemon with this name, and goes with that.
-fn loader(name: &str, code: &str) -> Option<PathBuf> {
-    let directory = std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let (source, library) = (directory.join("loader.c"), directory.join("libloader.so"));
-    let text = format!(
-        "#include <stdlib.h>\n#include <unistd.h>\n__attribute__((constructor)) static void f(void) {{ {code} }}\n"
-    );
-    std::fs::write(&source, text).unwrap();
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
-    if compiled.is_ok_and(|status| status.success()) {
-        return Some(library);
-    }
-    eprintln!("SKIPPED: no C compiler, so no loader of our own");
-    None
-}
-
-/// Loading drivers takes so long there.
-const SLOW_START: Duration = Duration::from_secs(2);
-
-/// A daemon whose workers need two seconds to start.
-fn slow_daemon(name: &str) -> Option<Daemon> {
-    let library = loader(name, "sleep(2);")?;
-    Some(Daemon::start_with(name, &[], &[("PENSTOCK_LIBOPENCL", library.to_str().unwrap())]))
-}
-
-#[test]
-fn clients_in_line_are_told_at_once_and_served_in_their_order() {
-    let Some(daemon) = slow_daemon("line") else { return };
-    let cores = std::thread::available_parallelism().unwrap().get();
-    // Two rounds of starts, and one client more.
-    let clients = 2 * cores + 1;
-    let served: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..clients)
-            .map(|before| {
-                soon("a place in line", SOON, || daemon.status()["waiting_clients"] == before);
-                let came = Instant::now();
-                let client = scope.spawn(|| (daemon.wait_in_line(), Instant::now()));
-                (came, client)
-            })
-            .collect();
-        threads.into_iter().map(|(came, thread)| (came, thread.join().unwrap())).collect()
-    });
-    for (place, (came, ((opened, heard), _))) in served.iter().enumerate() {
-        assert!(opened.is_ok(), "{opened:?}");
-        // First who the daemon is, then the place, and the place again each second until the end.
-        let line: Vec<_> = heard.iter().skip(1).collect();
-        assert!(matches!(heard[0].1, Progress::Met(Some(_))), "{heard:?}");
-        let ahead = |(_, progress): &&(Instant, Progress)| match progress {
-            Progress::InLine { ahead } => *ahead as usize,
-            Progress::Met(_) => panic!("met twice"),
-        };
-        assert_eq!(line.first().map(ahead), Some(place), "{heard:?}");
-        assert!(line[0].0.duration_since(*came) < SLOW_START, "{heard:?}");
-        assert!(line.iter().map(ahead).is_sorted_by(|before, after| before >= after), "{heard:?}");
-    }
-    let times: Vec<_> = served.iter().map(|(_, (_, at))| *at).collect();
-    // A full machine may wake two that are served together in any order; those of different rounds it may not.
-    assert!(times[0] + SLOW_START / 2 < times[2 * cores], "{times:?}");
-    assert!(times[cores..].iter().all(|late| *late > times[0]), "{times:?}");
-}
-
-#[test]
-fn who_dies_in_line_leaves_it() {
-    let Some(daemon) = slow_daemon("dies") else { return };
-    let deadline = Instant::now() + PATIENCE;
-    let clients = 20;
-    let waiting: Vec<_> = (0..clients)
-        .map(|_| {
-            let mut socket = UnixStream::connect(daemon.socket()).unwrap();
-            socket.write_all(&hello()).unwrap();
-            // A welcome, and then the place in line.
-            let mut answer = [0; 180];
-            std::io::Read::read_exact(&mut socket, &mut answer).unwrap();
-            socket.write_all(&[0; 64]).unwrap();
-            let mut place = [0; 6];
-            std::io::Read::read_exact(&mut socket, &mut place).unwrap();
-            assert_eq!(place[..2], (Verdict::InLine as u16).to_le_bytes());
-            socket
-        })
-        .collect();
-    assert!(Instant::now() < deadline);
-    drop(waiting);
-    soon("the end of the line", SOON, || daemon.status()["waiting_clients"] == 0);
-    let (opened, _) = daemon.wait_in_line();
-    assert!(opened.is_ok(), "{opened:?}");
-}
-
-fn hello() -> Vec<u8> {
-    let version = penstock_wire::limits::PROTOCOL_VERSION.to_le_bytes();
-    let role = (Role::Client as u16).to_le_bytes();
-    [&penstock_wire::hello::MAGIC[..], &version, &role, &[0; 8], &[7; 32]].concat()
-}
-
-#[test]
-fn a_client_in_line_sees_its_daemons_end() {
-    let Some(mut daemon) = slow_daemon("end") else { return };
-    let start = Instant::now();
-    let pid = Pid::from_child(&daemon.process);
-    let killer = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(500));
-        kill_process(pid, Signal::KILL).unwrap();
-    });
-    let (opened, heard) = daemon.wait_in_line();
-    assert!(opened.is_err(), "{opened:?}");
-    assert!(heard.iter().any(|(_, progress)| matches!(progress, Progress::InLine { .. })), "{heard:?}");
-    assert!(start.elapsed() < SOON);
-    killer.join().unwrap();
-    daemon.process.wait().unwrap();
-}
-
-#[test]
-fn a_survey_describes_the_node_and_takes_no_worker() {
-    let daemon = Daemon::start("survey", &[]);
-    // Also right after the start, before any worker is ready.
-    let survey = daemon.survey();
-    let (_client, description) = daemon.client();
-    assert_eq!(survey.node.platforms, description.platforms);
-    assert_eq!((survey.node.host.as_str(), survey.node.turn.beside), (description.host.as_str(), 0));
-    assert_eq!(daemon.survey().node.turn.beside, 1);
-    assert_eq!(daemon.sessions(), 1);
 }
 
 #[test]
