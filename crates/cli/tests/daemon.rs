@@ -160,7 +160,8 @@ fn a_daemon_with_two_addresses_is_one_node() {
     // By the Unix socket, wherever it stands in the list; else by the first.
     assert_eq!(count(&[&tcp[0], &local, &tcp[1]]), (alone, vec![local.clone()]));
     assert_eq!(count(&[&tcp[1], &tcp[0]]), (alone, vec![tcp[1].clone()]));
-    // A program that names it twice gets one worker, and all of its addresses count as one in the status, too.
+    // A program that names it twice gets one worker, and all of its addresses count as one in the
+    // status, too.
     let nodes: Vec<_> = [&tcp[0], &local].iter().map(|it| it.parse().unwrap()).collect();
     let key = penstock_link::Key::load(&home.path.join(".config/penstock/key")).unwrap();
     let pool =

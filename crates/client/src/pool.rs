@@ -52,12 +52,13 @@ pub struct Device {
 }
 
 impl Pool {
-    /// Opens a session with each of `addresses`, all at once. A daemon that says nothing for `patience` is left out; one that has the
-    /// program wait in line is waited for as long as it lives. [`Pool::absent`] has the nodes that are left out. A daemon that is
-    /// reached by several of the addresses is one node.
+    /// Opens a session with each of `addresses`, all at once. A daemon that says nothing for
+    /// `patience` is left out; one that has the program wait in line is waited for as long as it
+    /// lives. [`Pool::absent`] has the nodes that are left out. A daemon that is reached by several
+    /// of the addresses is one node.
     ///
-    /// `tell` hears what the person in front of the program has to know: nodes that are left out, have no devices, let the
-    /// program wait, or, later, are lost.
+    /// `tell` hears what the person in front of the program has to know: nodes that are left out,
+    /// have no devices, let the program wait, or, later, are lost.
     pub fn open(addresses: &[Address], key: Option<&Key>, patience: Duration, tell: Tell) -> Self {
         let several = addresses.len() > 1;
         let opening = Opening { key, patience, several, tell, claims: Mutex::default() };
@@ -177,7 +178,8 @@ impl Opening<'_> {
         let shares =
             description.platforms.iter().flat_map(|it| &it.devices).any(|device| device.shares_host_memory);
         let features = if shares { opened.features } else { opened.features & !feature::SHARED_ARENA };
-        // At once: other nodes may have this program wait in line, and a worker does not wait for its client.
+        // At once: other nodes may have this program wait in line, and a worker does not wait for
+        // its client.
         let link = penstock_link::establish(opened.stream, features, Side::Client, to_client::check)
             .map_err(unreachable)?;
         Ok(Some(OpenNode { description, instance, link }))

@@ -1,4 +1,5 @@
-//! What a node is like, asked without a worker of one's own: for tools that look before a program starts.
+//! What a node is like, asked without a worker of one's own: for tools that look before a program
+//! starts.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -20,8 +21,9 @@ pub struct Surveyed {
     pub instance: Option<InstanceId>,
 }
 
-/// Asks a daemon for its node, and with `prove` which running daemon it is. `patience` is the time for each answer. A daemon that
-/// has just started tells that it lives until its first worker has looked at the drivers.
+/// Asks a daemon for its node, and with `prove` which running daemon it is. `patience` is the time
+/// for each answer. A daemon that has just started tells that it lives until its first worker has
+/// looked at the drivers.
 ///
 /// # Errors
 /// When the daemon does not answer, refuses, or could not start a worker.

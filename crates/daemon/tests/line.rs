@@ -63,7 +63,8 @@ fn clients_in_line_are_told_at_once_and_served_in_their_order() {
         assert!(line.iter().map(ahead).is_sorted_by(|before, after| before >= after), "{heard:?}");
     }
     let times: Vec<_> = served.iter().map(|(_, (_, at))| *at).collect();
-    // A full machine may wake two that are served together in any order; those of different rounds it may not.
+    // A full machine may wake two that are served together in any order; those of different rounds
+    // it may not.
     assert!(times[0] + SLOW_START / 2 < times[2 * cores], "{times:?}");
     assert!(times[cores..].iter().all(|late| *late > times[0]), "{times:?}");
 }

@@ -29,14 +29,16 @@ pub struct Opened {
     pub stream: Stream,
     /// Bits of [`feature`] that both sides have.
     pub features: u64,
-    /// Which running daemon this is, if it was asked to prove that and the connection leads straight to it.
+    /// Which running daemon this is, if it was asked to prove that and the connection leads
+    /// straight to it.
     pub instance: Option<InstanceId>,
 }
 
 /// What happens while a link is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The daemon has proved what it was asked to. With its instance, if the connection leads straight to it.
+    /// The daemon has proved what it was asked to. With its instance, if the connection leads
+    /// straight to it.
     Met(Option<InstanceId>),
     /// The daemon has no worker yet. So many clients are served before this one.
     InLine {
@@ -82,9 +84,10 @@ pub fn open(
     open_on(stream, &address.to_string(), role, ticket, key, deadline)
 }
 
-/// As [`open`], for a client or a survey, which a daemon may have wait in line. The time for each answer of the daemon is `patience`;
-/// in line it is at least [`LINE_SILENCE_MS_MAX`], and the line itself may take as long as the daemon lives. `watch` hears of each
-/// step, and can give up. With `prove` the daemon is asked to prove which running daemon it is.
+/// As [`open`], for a client or a survey, which a daemon may have wait in line. The time for each
+/// answer of the daemon is `patience`; in line it is at least [`LINE_SILENCE_MS_MAX`], and the line
+/// itself may take as long as the daemon lives. `watch` hears of each step, and can give up. With
+/// `prove` the daemon is asked to prove which running daemon it is.
 ///
 /// # Errors
 /// As [`open`]; also when `watch` gave up, or the daemon fell silent.
@@ -165,7 +168,8 @@ fn say_hello(
     talk.say(&Answer { proof, ticket: ticket.unwrap_or([0; TICKET_BYTES]) })?;
     let mut last: Final = talk.hear()?;
     while Verdict::from_wire(last.verdict.get()) == Some(Verdict::InLine) {
-        // A worker that opens a link, and who asks for the status, must not be held by a daemon that never ends its line.
+        // A worker that opens a link, and who asks for the status, must not be held by a daemon
+        // that never ends its line.
         if !matches!(role, Role::Client | Role::Survey) {
             return Err(LinkError::NotPenstock { peer: peer.to_owned() });
         }
@@ -286,10 +290,12 @@ impl Accepted {
         self.stream.has_hung_up()
     }
 
-    /// Tells a client that waits that this side lives, and that so many others come before it. Does not wait.
+    /// Tells a client that waits that this side lives, and that so many others come before it. Does
+    /// not wait.
     ///
     /// # Errors
-    /// The peer hung up, or has left so many of these messages unread that the socket takes no more.
+    /// The peer hung up, or has left so many of these messages unread that the socket takes no
+    /// more.
     pub fn tell_in_line(&self, ahead: u32) -> Result<(), LinkError> {
         // TCP would take one more message for a peer that has ended.
         if self.has_hung_up() {

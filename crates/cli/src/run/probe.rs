@@ -31,7 +31,8 @@ pub struct Described {
     pub answer: Result<Survey, LinkError>,
 }
 
-/// Asks all nodes of `list` at once what they are like. A daemon that is named twice is one node, at its best address.
+/// Asks all nodes of `list` at once what they are like. A daemon that is named twice is one node,
+/// at its best address.
 pub fn survey_all(config: &Config, list: &[NodeAddress]) -> Vec<Described> {
     let key = config.key.as_deref();
     let surveyed: Vec<Result<Surveyed, LinkError>> = thread::scope(|scope| {

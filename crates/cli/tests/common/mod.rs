@@ -49,7 +49,8 @@ impl Home {
         self.start_fake_node_with(1, Duration::ZERO);
     }
 
-    /// The same with so many devices. It takes its time for each answer, and says nothing meanwhile.
+    /// The same with so many devices. It takes its time for each answer, and says nothing
+    /// meanwhile.
     pub fn start_fake_node_with(&self, devices: u32, delay: Duration) {
         let listener = Listener::bind(&Address::Unix(self.path.join("node.sock"))).unwrap();
         thread::spawn(move || {

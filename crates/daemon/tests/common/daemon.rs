@@ -16,7 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Client, PATIENCE};
 
-/// Some milliseconds, but not on a full machine. What goes wrong here never ends, or only when others' patience does.
+/// Some milliseconds, but not on a full machine. What goes wrong here never ends, or only when
+/// others' patience does.
 pub const SOON: Duration = Duration::from_secs(15);
 
 pub struct Daemon {
@@ -144,8 +145,8 @@ pub fn works(client: &mut Client) {
     assert_eq!(client.read(queue, mem, 1000), [7; 1000]);
 }
 
-/// A library in the place of the OpenCL loader that runs `code` when it is loaded; nothing where there is no C compiler. It is in
-/// the folder of the daemon with this name, and goes with that.
+/// A library in the place of the OpenCL loader that runs `code` when it is loaded; nothing where
+/// there is no C compiler. It is in the folder of the daemon with this name, and goes with that.
 pub fn loader(name: &str, code: &str) -> Option<PathBuf> {
     let directory = std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
