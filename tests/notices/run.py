@@ -59,9 +59,9 @@ class Place:
         command = [sys.executable, HERE / "client.py", kind, library, *more]
         return subprocess.Popen(command, env=self.env | self.icd | variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def run(self, *words, **variables):
-        """`penstock run` with a program that says that it was started."""
-        command = [BIN / "penstock", "run", *words, "--", "sh", "-c", "echo started"]
+    def run(self, *words, program=("sh", "-c", "echo started"), **variables):
+        """`penstock run` with a program that says that it was started, or another one."""
+        command = [BIN / "penstock", "run", *words, "--", *program]
         return subprocess.run(command, env=self.env | variables, capture_output=True, text=True, timeout=PATIENCE_S)
 
     def close(self):
@@ -121,6 +121,21 @@ def a_node_that_is_late(place, kind):
     assert "is left out" in lines[0] and "no node of the pool answers" in lines[1], run.stderr
 
 
+def a_key_that_is_not_there(place, kind):
+    """A pool over TCP needs the key: what is wrong with the file, and which node is left out for it."""
+    _, unix = place.serve(f"unix:{place.folder}/node.sock")
+    _, tcp = place.serve("tcp:127.0.0.1:0")
+    lines = said(place.client(kind, PENSTOCK_NODES=f"{unix},{tcp}", PENSTOCK_KEY="/nonexistent/key"), "pool")
+    one(lines[:1], "the key file /nonexistent/key")
+    one(lines[1:], f"node {tcp} is left out: ", "key")
+    # One daemon without devices beside one that has some is named once, also under `penstock run`.
+    _, empty = place.serve(f"unix:{place.folder}/empty.sock", PENSTOCK_LIBOPENCL="libc.so.6")
+    command = f"{sys.executable} {HERE / 'client.py'} {kind} {LIBRARIES[kind]}".split()
+    run = place.run("--no-local", "--nodes", f"{unix},{empty}", program=command)
+    assert run.returncode == 0 and run.stdout == "pool\n", f"{run.returncode}: {run.stdout}{run.stderr}"
+    one(run.stderr.splitlines(), f"node {empty} has no devices")
+
+
 def a_query_that_selects_nothing(place, kind):
     _, address = place.serve(f"unix:{place.folder}/node.sock")
     query = {"PENSTOCK_DEVICES": "SELECT WHERE name = 'no such device'"}
@@ -170,7 +185,7 @@ def a_program_that_waits_in_line(place):
     one(said(place.client("opencl", PENSTOCK_NODES=address), "pool"), f"node {address} is busy: this program waits in line for it, at place 1")
 
 
-KINDS = [nothing_where_nothing_is_wrong, a_wrong_configuration, a_node_that_is_not_there, a_node_that_is_late, a_query_that_selects_nothing, a_node_without_devices]
+KINDS = [nothing_where_nothing_is_wrong, a_wrong_configuration, a_node_that_is_not_there, a_node_that_is_late, a_key_that_is_not_there, a_query_that_selects_nothing, a_node_without_devices]
 CASES = [(f"{case.__name__} {kind}", case, (kind,)) for case in KINDS for kind in LIBRARIES]
 CASES += [(case.__name__, case, ()) for case in (a_node_that_is_lost, a_program_that_waits_in_line)]
 
