@@ -2,6 +2,8 @@
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of the tests themselves")]
 
 mod common;
+#[path = "common/daemon.rs"]
+mod daemon;
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -10,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::daemon::{Daemon, SOON, is_alive, loader, soon, works};
 use common::{Client, PATIENCE, args};
+use daemon::{Daemon, SOON, is_alive, loader, soon, works};
 use penstock_link::{Address, Key, LinkError};
 use penstock_wire::args::Arg;
 use penstock_wire::calls::to_worker;

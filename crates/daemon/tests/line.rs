@@ -1,13 +1,15 @@
 //! The daemon's line: clients that wait for a worker, and tools that ask what the node is like.
 
 mod common;
+#[path = "common/daemon.rs"]
+mod daemon;
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use common::PATIENCE;
-use common::daemon::{Daemon, SOON, loader, soon, works};
+use daemon::{Daemon, SOON, loader, soon, works};
 use penstock_link::Progress;
 use penstock_wire::hello::{Role, Verdict};
 use rustix::process::{Pid, Signal, kill_process};

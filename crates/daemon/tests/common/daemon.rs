@@ -7,14 +7,13 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::{Client, PATIENCE};
 use penstock_link::{Address, Key, LinkError, Opened, Progress, Side};
 use penstock_wire::calls::to_client;
 use penstock_wire::describe::{NodeDescription, Survey};
 use penstock_wire::frame;
 use penstock_wire::hello::Role;
 use rustix::process::{Pid, Signal, kill_process};
-
-use super::{Client, PATIENCE};
 
 /// Some milliseconds, but not on a full machine. What goes wrong here never ends, or only when
 /// others' patience does.

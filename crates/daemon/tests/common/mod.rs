@@ -1,8 +1,6 @@
 //! A raw client: frames over a real link, without the client's library.
 #![allow(dead_code, clippy::missing_panics_doc, missing_docs, reason = "each test uses a part")]
 
-pub mod daemon;
-
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
