@@ -1,7 +1,7 @@
 #!/bin/bash
 # All tests of the project, one line each with its time; the last line counts the cases.
 #
-#   tools/test.sh [--only setup,build,cargo,lint,c,water,cuda,programs,bench,faults,hostile] [--lane fast|slow]
+#   tools/test.sh [--only setup,build,cargo,lint,c,water,cuda,programs,bench,notices,load,faults,hostile] [--lane fast|slow]
 #
 # `make test` runs it without arguments. On a failure the log of what failed is printed.
 set -u
@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.." || exit 1
 PROFILE=quick
 export PROFILE PENSTOCK_BIN=${PENSTOCK_BIN:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/$PROFILE}
 . tools/pool.sh
-stages=setup,build,cargo,c,water,cuda,programs,bench,faults,hostile
+stages=setup,build,cargo,c,water,cuda,programs,bench,notices,load,faults,hostile
 lane=fast
 while [ $# -gt 0 ]; do
     case $1 in
@@ -106,6 +106,8 @@ if wanted bench; then
     # Not for the figures, but because each measure checks its data.
     step bench/quick "$PENSTOCK_PROGRAMS/penstock-bench" --quick --output "$PENSTOCK_TARGET/bench-quick"
 fi
+if wanted notices; then tests/notices/run.py | without_summary; fi
+if wanted load; then tests/load/run.py --programs 40 --on tcp --alone 4 | without_summary; fi
 if wanted faults; then tests/faults/run.py --busy --times 5 | without_summary; fi
 if wanted hostile; then
     # Attacks wait more than they work: two runs at a time, each with a daemon of its own.

@@ -3,12 +3,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use penstock_wire::describe::{
-    BuildOrder, BuildReport, BuiltInKernels, DeviceDescription, ImageDescription, NodeDescription, PeerInvitation, Timers,
+    BuildOrder, BuildReport, BuiltInKernels, DeviceDescription, ImageDescription, NodeDescription, PeerInvitation, Survey, Timers,
 };
 use penstock_wire::frame::decode;
 
 fuzz_target!(|bytes: &[u8]| {
     _ = decode::<NodeDescription>("", bytes);
+    _ = decode::<Survey>("", bytes);
     _ = decode::<Vec<DeviceDescription>>("", bytes);
     _ = decode::<BuildReport>("", bytes);
     _ = decode::<BuildOrder>("", bytes);

@@ -222,7 +222,7 @@ def a_line_without_end(node):
         process = subprocess.Popen([str(part) for part in command], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
             line = process.stderr.readline()
-            assert "waits in line" in line and "7 before it" in line, line
+            assert "waits in line" in line and "at place 8" in line, line
             assert process.poll() is None, "it did not wait"
             if not lives_on:
                 end.set()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Many programs that start together against one daemon: all must compute right, and none may be refused.
 
-    tests/load/run.py [--programs 200] [--on unix,tcp] [--cores 2] [--through run|icd]
+    tests/load/run.py [--programs 200] [--on unix,tcp] [--cores 2] [--through run|icd] [--alone 20]
 
 Each program compiles a kernel of its own and computes. The daemon, its workers and all programs share the given number of
 cores. For each pool the script prints one line: how many programs were right, when the last one began to compute, and the sum
 of the work of all others, which is what explains that time. The work of one program is the CPU time of the program and of its
-worker, with the worker's start, divided by the cores; it is the mean of 20 programs that run one after the other. The time that
+worker, with the worker's start, divided by the cores; it is the mean of some programs that run one after the other. The time that
 other processes of the machine took on the same cores is told, and does not count. The exit status is 1 where a program failed,
 or where the last one began later than the work explains.
 """
@@ -24,9 +24,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
-
-# Programs that run one after the other, to know the work of one.
-ALONE = 20
 
 # The last program may begin so many times later than the work of the others explains: caches and memory are shared, too.
 SLACK = 1.5
@@ -137,14 +134,14 @@ def together(pool, program, programs):
             process.kill()
             found, err = None, f"hangs: {process.communicate()[1]}"
         right.append(found) if found else wrong.append(err.strip() or "failed without a word")
-        lines += [line for line in err.splitlines() if "in line" in line]
+        lines += [line for line in err.splitlines() if "waits in line" in line]
     return began, right, wrong, lines
 
 
 def run(kind, args, program):
     pool = Pool(kind, args.through)
     try:
-        one = work_of_one(pool, program, min(args.programs, ALONE), len(args.cores))
+        one = work_of_one(pool, program, args.alone, len(args.cores))
         own, all_busy = -pool.cpu_s() - children_cpu_s(), -busy_s(args.cores)
         began, right, wrong, lines = together(pool, program, args.programs)
         took = time.monotonic() - began
@@ -175,6 +172,7 @@ def main():
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--on", default="unix,tcp")
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--alone", type=int, default=20)
     parser.add_argument("--through", choices=["icd", "run"], default="icd")
     args = parser.parse_args()
     if not (BIN / "penstock").exists():

@@ -58,7 +58,12 @@ Examples:
 
 Nodes:
 With no node configured, a daemon for the devices of this host is started and ends with the program. It is added too if none of the \
-nodes is on this host, unless --no-local is given. A node that does not answer is named on standard error and left out.
+nodes is on this host, unless --no-local is given. A node that does not answer is named on standard error and left out. A daemon that is \
+named by several addresses is one node. If no node answers, or none has a device that the program may use, the program is not started.
+
+Overload:
+A node with more programs than it can start at once has the others wait in line. A program waits as long as the daemon lives, and says so \
+on standard error.
 
 Devices:
 The program sees the devices that the query in PENSTOCK_DEVICES selects, in its order; without one all devices, node by node. See \

@@ -131,6 +131,62 @@ fn tcp_needs_the_key_on_both_sides() {
 }
 
 #[test]
+fn a_daemon_with_two_addresses_is_one_node() {
+    let home = Home::new("twice");
+    assert!(home.penstock(&["key", "--create"]).output().unwrap().status.success());
+    let daemon = serve(&home, &["tcp:0.0.0.0:0", "local"]);
+    let port = daemon.addresses[0].rsplit_once(':').unwrap().1;
+    let tcp = [format!("tcp:127.0.0.1:{port}"), format!("tcp:localhost:{port}")];
+    let local = daemon.addresses[1].clone();
+    let count = |nodes: &[&str]| {
+        let output = home
+            .penstock(&["devices", "--no-local", "--json", "--nodes", &nodes.join(",")])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(stderr(&output), "");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["absent"], serde_json::json!([]));
+        let devices = json["devices"].as_array().unwrap().clone();
+        let used: std::collections::BTreeSet<_> =
+            devices.iter().map(|device| device["address"].as_str().unwrap().to_owned()).collect();
+        (devices.len(), used.into_iter().collect::<Vec<_>>())
+    };
+    let (alone, _) = count(&[&local]);
+    if alone == 0 {
+        eprintln!("SKIPPED: this host has no OpenCL platform, so there are no devices to count");
+        return;
+    }
+    // By the Unix socket, wherever it stands in the list; else by the first.
+    assert_eq!(count(&[&tcp[0], &local, &tcp[1]]), (alone, vec![local.clone()]));
+    assert_eq!(count(&[&tcp[1], &tcp[0]]), (alone, vec![tcp[1].clone()]));
+    // A program that names it twice gets one worker, and all of its addresses count as one in the
+    // status, too.
+    let nodes: Vec<_> = [&tcp[0], &local].iter().map(|it| it.parse().unwrap()).collect();
+    let key = penstock_link::Key::load(&home.path.join(".config/penstock/key")).unwrap();
+    let pool =
+        penstock_client::Pool::open(&nodes, Some(&key), Duration::from_secs(30), |text| panic!("{text}"));
+    assert_eq!(pool.nodes().len(), 1);
+    assert_eq!(pool.nodes()[0].address(), &nodes[1]);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let list = format!("{},{local}", tcp[0]);
+        let output = home.penstock(&["status", "--json", "--nodes", &list]).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["nodes"].as_array().unwrap().len(), 1, "{json}");
+        if json["nodes"][0]["status"]["sessions"].as_array().unwrap().len() == 1 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "a worker is left: {json}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Two daemons of one host stay two nodes.
+    let other = serve(&home, &["tcp:127.0.0.1:0"]);
+    let (both, used) = count(&[&tcp[0], &other.addresses[0]]);
+    assert_eq!((both, used.len()), (2 * alone, 2));
+}
+
+#[test]
 fn devices_are_listed() {
     let home = Home::new("devices");
     let daemon = serve(&home, &[]);

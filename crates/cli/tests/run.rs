@@ -144,6 +144,47 @@ fn a_silent_node_is_named_in_one_line_and_left_out() {
 }
 
 #[test]
+fn a_node_that_is_late_is_named_and_the_program_does_not_start() {
+    let home = Home::new("late");
+    home.start_fake_node_with(1, Duration::from_secs(2));
+    let output = shell(&home, "echo started").env("PENSTOCK_TIMEOUT_MS", "20").output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output)), (Some(125), String::new()));
+    let error = stderr(&output);
+    let lines: Vec<_> = error.lines().collect();
+    assert_eq!(lines.len(), 2, "{error}");
+    assert!(lines[0].contains("node.sock is left out: "), "{error}");
+    assert!(lines[0].ends_with("in time (PENSTOCK_TIMEOUT_MS is 20)"), "{error}");
+    assert_eq!(lines[1], "penstock: no node of the pool answers");
+    assert_tidy(&home);
+}
+
+#[test]
+fn a_pool_without_devices_is_an_error_before_the_program_starts() {
+    let home = Home::new("empty");
+    home.start_fake_node_with(0, Duration::ZERO);
+    let output = shell(&home, "echo started").output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output)), (Some(125), String::new()));
+    let error = stderr(&output);
+    assert!(error.contains("node.sock has no devices: its driver is gone\n"), "{error}");
+    assert!(error.ends_with("penstock: the pool has no devices\n"), "{error}");
+    assert_tidy(&home);
+}
+
+#[test]
+fn a_query_that_selects_nothing_is_an_error_before_the_program_starts() {
+    let home = Home::new("query");
+    home.start_fake_node_with(3, Duration::ZERO);
+    let run = |query: &str| shell(&home, "echo started").env("PENSTOCK_DEVICES", query).output().unwrap();
+    let output = run("SELECT WHERE device_index = 7");
+    assert_eq!((output.status.code(), stdout(&output)), (Some(125), String::new()));
+    let expected = "penstock: PENSTOCK_DEVICES selects none of the pool's 3 devices";
+    assert!(stderr(&output).starts_with(expected), "{}", stderr(&output));
+    let output = run("SELECT WHERE device_index = 2 AND hostname = 'fake' AND local");
+    assert_eq!(stdout(&output), "started\n", "{}", stderr(&output));
+    assert_tidy(&home);
+}
+
+#[test]
 fn failures_of_run_have_their_own_exit_status() {
     let home = Home::new("failures");
     home.start_fake_node();

@@ -12,8 +12,9 @@ pub struct Claims(BTreeMap<InstanceId, Rank>);
 type Rank = (bool, usize);
 
 impl Claims {
-    /// The daemon `instance` was met at `address`, which has this index in the list. Whether the daemon is used through this
-    /// address, as far as is known by now. A daemon whose instance is not proved is a node of its own.
+    /// The daemon `instance` was met at `address`, which has this index in the list. Whether the
+    /// daemon is used through this address, as far as is known by now. A daemon whose instance is
+    /// not proved is a node of its own.
     pub fn claim(&mut self, instance: Option<InstanceId>, index: usize, address: &Address) -> bool {
         let Some(instance) = instance else { return true };
         let rank = (!matches!(address, Address::Unix(_)), index);

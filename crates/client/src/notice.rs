@@ -1,5 +1,5 @@
-//! Lines for the person in front of a program. A library in a foreign program prints only what that person has to know: which
-//! node is left out or lost, and why a program waits.
+//! Lines for the person in front of a program. A library in a foreign program prints only what that
+//! person has to know: which node is left out or lost, and why a program waits.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,11 +24,13 @@ const LINE_TOLD_AGAIN: Duration = Duration::from_secs(30);
 
 /// Prints a line on standard error.
 pub fn print(text: fmt::Arguments<'_>) {
-    // One write, so that lines of several programs do not mix. There is nobody to tell if standard error is closed.
+    // One write, so that lines of several programs do not mix. There is nobody to tell if standard
+    // error is closed.
     _ = std::io::stderr().write_all(format!("penstock: {text}\n").as_bytes());
 }
 
-/// Prints a line on standard error, once in this process: a program may open its pool again and again.
+/// Prints a line on standard error, once in this process: a program may open its pool again and
+/// again.
 pub fn once(text: fmt::Arguments<'_>) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +40,8 @@ pub fn once(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Why a node is left out, and which setting may be the reason. `patience` is the time that the node had for each answer.
+/// Why a node is left out, and which setting may be the reason. `patience` is the time that the
+/// node had for each answer.
 pub fn why_absent(reason: &LinkError, patience: Duration) -> String {
     let is_late = match reason {
         LinkError::HelloTimeout { .. } => true,

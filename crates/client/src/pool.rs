@@ -52,14 +52,16 @@ pub struct Device {
 }
 
 impl Pool {
-    /// Opens a session with each of `addresses`, all at once. A daemon that says nothing for `patience` is left out; one that has the
-    /// program wait in line is waited for as long as it lives. [`Pool::absent`] has the nodes that are left out. A daemon that is
-    /// reached by several of the addresses is one node.
+    /// Opens a session with each of `addresses`, all at once. A daemon that says nothing for
+    /// `patience` is left out; one that has the program wait in line is waited for as long as it
+    /// lives. [`Pool::absent`] has the nodes that are left out. A daemon that is reached by several
+    /// of the addresses is one node.
     ///
-    /// `tell` hears what the person in front of the program has to know: nodes that are left out, have no devices, let the
-    /// program wait, or, later, are lost.
+    /// `tell` hears what the person in front of the program has to know: nodes that are left out,
+    /// have no devices, let the program wait, or, later, are lost.
     pub fn open(addresses: &[Address], key: Option<&Key>, patience: Duration, tell: Tell) -> Self {
-        let opening = Opening { key, patience, tell, claims: Mutex::default() };
+        let several = addresses.len() > 1;
+        let opening = Opening { key, patience, several, tell, claims: Mutex::default() };
         let opened = opening.open_all(addresses);
         let mut nodes = Vec::new();
         let mut absent = Vec::new();
@@ -113,6 +115,8 @@ impl Pool {
 struct Opening<'a> {
     key: Option<&'a Key>,
     patience: Duration,
+    /// There are several addresses, which may lead to one daemon.
+    several: bool,
     tell: Tell,
     claims: Mutex<Claims>,
 }
@@ -152,7 +156,8 @@ impl Opening<'_> {
                 Progress::InLine { ahead } => {
                     if report.is_due(Instant::now()) {
                         (self.tell)(format_args!(
-                            "node {address} is busy: this program waits in line for it, {ahead} before it"
+                            "node {address} is busy: this program waits in line for it, at place {}",
+                            u64::from(ahead) + 1
                         ));
                     }
                     self.holds(instance, index)
@@ -160,7 +165,8 @@ impl Opening<'_> {
             };
             if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let opened = match open_patiently(address, Role::Client, self.key, self.patience, &mut watch) {
+        let opened = open_patiently(address, Role::Client, self.key, self.patience, self.several, &mut watch);
+        let opened = match opened {
             Err(LinkError::GivenUp { .. }) => return Ok(None),
             opened => opened.map_err(unreachable)?,
         };
@@ -172,7 +178,8 @@ impl Opening<'_> {
         let shares =
             description.platforms.iter().flat_map(|it| &it.devices).any(|device| device.shares_host_memory);
         let features = if shares { opened.features } else { opened.features & !feature::SHARED_ARENA };
-        // At once: other nodes may have this program wait in line, and a worker does not wait for its client.
+        // At once: other nodes may have this program wait in line, and a worker does not wait for
+        // its client.
         let link = penstock_link::establish(opened.stream, features, Side::Client, to_client::check)
             .map_err(unreachable)?;
         Ok(Some(OpenNode { description, instance, link }))

@@ -38,8 +38,8 @@ impl Pool {
     }
 }
 
-/// The devices that `query` selects of nodes that were described, in its order: index of the node in the list, and of the device
-/// in the node.
+/// The devices that `query` selects of nodes that were described, in its order: index of the node
+/// in the list, and of the device in the node.
 pub fn select_described(query: &Query, nodes: &[(&Address, &NodeDescription)]) -> Vec<(usize, usize)> {
     let boot = std::fs::read_to_string(BOOT_ID_FILE).unwrap_or_default();
     let known: Vec<_> = (0..)

@@ -1,4 +1,5 @@
-//! What a node is like, asked without a worker of one's own: for tools that look before a program starts.
+//! What a node is like, asked without a worker of one's own: for tools that look before a program
+//! starts.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -20,14 +21,20 @@ pub struct Surveyed {
     pub instance: Option<InstanceId>,
 }
 
-/// Asks a daemon for its node. `patience` is the time for each answer. A daemon that has just started tells that it lives until its
-/// first worker has looked at the drivers.
+/// Asks a daemon for its node, and with `prove` which running daemon it is. `patience` is the time
+/// for each answer. A daemon that has just started tells that it lives until its first worker has
+/// looked at the drivers.
 ///
 /// # Errors
 /// When the daemon does not answer, refuses, or could not start a worker.
-pub fn survey(address: &Address, key: Option<&Key>, patience: Duration) -> Result<Surveyed, LinkError> {
+pub fn survey(
+    address: &Address,
+    key: Option<&Key>,
+    patience: Duration,
+    prove: bool,
+) -> Result<Surveyed, LinkError> {
     let mut go_on = |_: Progress| ControlFlow::Continue(());
-    let opened = penstock_link::open_patiently(address, Role::Survey, key, patience, &mut go_on)?;
+    let opened = penstock_link::open_patiently(address, Role::Survey, key, patience, prove, &mut go_on)?;
     let not_ours = || LinkError::NotPenstock { peer: address.to_string() };
     let deadline = Instant::now() + patience;
     let mut length = [0; 4];

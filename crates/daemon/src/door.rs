@@ -24,8 +24,8 @@ const HELLO_STACK_BYTES: usize = 128 << 10;
 /// Pause after a failed accept: the process is out of descriptors, and only others' ends free some.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// Tools that wait for the first description of the node. They wait only while the daemon is young, and each is a thread, like a
-/// pending hello.
+/// Tools that wait for the first description of the node. They wait only while the daemon is young,
+/// and each is a thread, like a pending hello.
 const SURVEYS_WAITING_MAX: usize = PENDING_HELLOS_MAX;
 
 /// One listening socket.
@@ -187,7 +187,8 @@ impl Daemon {
         hand_over(&control, &ToWorker::Peer(ticket), stream.as_fd())
     }
 
-    /// Tells what the node is like. Right after the daemon's start the first worker has to find that out.
+    /// Tells what the node is like. Right after the daemon's start the first worker has to find
+    /// that out.
     fn tell_node(&self, accepted: Accepted) -> Result<(), LinkError> {
         let waiting = Waiting::begin(&self.surveys);
         let note_every = Duration::from_millis(LINE_NOTE_MS);

@@ -1,7 +1,9 @@
-//! The clients that wait for a worker, in the order in which they came: a state machine without I/O, threads or clocks.
+//! The clients that wait for a worker, in the order in which they came: a state machine without
+//! I/O, threads or clocks.
 //!
-//! The line is fair because it only ever gives its first client away, and nobody can join before its end. It is bounded by
-//! [`CLIENTS_IN_LINE_MAX`]. It also says when the clients are to be told that the daemon lives ([`LINE_NOTE_MS`]).
+//! The line is fair because it only ever gives its first client away, and nobody can join before
+//! its end. It is bounded by [`CLIENTS_IN_LINE_MAX`]. It also says when the clients are to be told
+//! that the daemon lives ([`LINE_NOTE_MS`]).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -67,8 +69,8 @@ impl<C> Line<C> {
         self.note_at
     }
 
-    /// Has `tell` tell each client how many are before it, if it is time. Clients that cannot be told are gone: they leave the
-    /// line, those behind them move up, and the caller gets them.
+    /// Has `tell` tell each client how many are before it, if it is time. Clients that cannot be
+    /// told are gone: they leave the line, those behind them move up, and the caller gets them.
     pub(crate) fn note(&mut self, now: Instant, mut tell: impl FnMut(&C, u32) -> bool) -> Vec<C> {
         if self.note_at.is_none_or(|at| now < at) {
             return Vec::new();

@@ -58,7 +58,8 @@ pub(crate) enum ToDaemon {
         /// Why there may be fewer than there should be.
         problem: Option<String>,
     },
-    /// What its node is like: memory with the description as clients get it comes with this. Said before [`ToDaemon::Ready`].
+    /// What its node is like: memory with the description as clients get it comes with this. Said
+    /// before [`ToDaemon::Ready`].
     Describe,
     /// Whoever brings this ticket is to be handed to it.
     Admit([u8; TICKET_BYTES]),

@@ -97,7 +97,8 @@ pub(crate) fn description_file(node: &Node) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The description in the memory that a worker sent; none if it is none. The worker may write to the memory meanwhile.
+/// The description in the memory that a worker sent; none if it is none. The worker may write to
+/// the memory meanwhile.
 pub(crate) fn read_description(memory: OwnedFd) -> Option<NodeDescription> {
     let file = File::from(memory);
     let length = usize::try_from(file.metadata().ok()?.len()).ok()?;

@@ -1,25 +1,29 @@
-//! How many workers are started, and how many are kept ready: a state machine without I/O, threads or clocks.
+//! How many workers are started, and how many are kept ready: a state machine without I/O, threads
+//! or clocks.
 //!
-//! A worker's start loads drivers, which costs CPU time and little else. So as many workers start at the same time as there
-//! are cores: more would only make each start take longer. Clients in line have a worker started for each of them. Beside
-//! those, some workers are kept ready (spares), as many as clients came within the busiest of the last seconds.
+//! A worker's start loads drivers, which costs CPU time and little else. So as many workers start
+//! at the same time as there are cores: more would only make each start take longer. Clients in
+//! line have a worker started for each of them. Beside those, some workers are kept ready (spares),
+//! as many as clients came within the busiest of the last seconds.
 
 use std::time::{Duration, Instant};
 
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 
-/// Workers that are kept ready at least. A client that comes while the next spare starts waits for it: some 100 ms.
+/// Workers that are kept ready at least. A client that comes while the next spare starts waits for
+/// it: some 100 ms.
 pub(crate) const SPARES_MIN: usize = 2;
 
-/// Workers that are kept ready at most, for each core. One is a process of some 60 MB. More would not help: a burst of more
-/// clients than that keeps the cores busy for longer than the starts of their workers take.
+/// Workers that are kept ready at most, for each core. One is a process of some 60 MB. More would
+/// not help: a burst of more clients than that keeps the cores busy for longer than the starts of
+/// their workers take.
 const SPARES_PER_CORE_MAX: usize = 2;
 
 /// Workers that start at the same time, for each core: a start works and does not wait.
 const STARTS_PER_CORE_MAX: usize = 1;
 
-/// Spares are kept for a demand like the greatest within so many of the last seconds. A script that starts programs one after
-/// the other comes back within that time.
+/// Spares are kept for a demand like the greatest within so many of the last seconds. A script that
+/// starts programs one after the other comes back within that time.
 const DEMAND_SECONDS: usize = 10;
 
 /// After a failed start the next one waits so long, ...
@@ -27,11 +31,12 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 /// ... and twice as long after each further one, up to this.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// A spare is replaced so long after it was taken, if another is left: loading drivers must not slow down the start of the
-/// very client that took it.
+/// A spare is replaced so long after it was taken, if another is left: loading drivers must not
+/// slow down the start of the very client that took it.
 const REPLACE_AFTER: Duration = Duration::from_millis(500);
 
-/// So many failed starts in a row are no accident (both first spares, and one more): clients are refused at once then.
+/// So many failed starts in a row are no accident (both first spares, and one more): clients are
+/// refused at once then.
 const FAILURES_HOPELESS: u32 = 3;
 
 /// How many workers there are, and who waits for one.

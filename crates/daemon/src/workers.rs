@@ -1,4 +1,5 @@
-//! The daemon's workers: spares that wait for a client, and those that serve one; and the clients that wait in line.
+//! The daemon's workers: spares that wait for a client, and those that serve one; and the clients
+//! that wait in line.
 //!
 //! One thread, the one that runs the daemon, starts and reaps all of them: a worker ends with the thread that started it
 //! (`PR_SET_PDEATHSIG`), so that none outlives its daemon.

@@ -2,135 +2,25 @@
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of the tests themselves")]
 
 mod common;
+#[path = "common/daemon.rs"]
+mod daemon;
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{Client, PATIENCE, args};
-use penstock_link::{Address, Key, LinkError, Side};
+use daemon::{Daemon, SOON, is_alive, loader, soon, works};
+use penstock_link::{Address, Key, LinkError};
 use penstock_wire::args::Arg;
-use penstock_wire::calls::{to_client, to_worker};
-use penstock_wire::describe::{NodeDescription, PeerInvitation};
+use penstock_wire::calls::to_worker;
+use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::{Role, Verdict};
 use penstock_wire::{Id, Status, U64, frame};
 use rustix::process::{Pid, Signal, kill_process};
-
-/// Some milliseconds, but not on a full machine. What goes wrong here never ends, or only when others' patience does.
-const SOON: Duration = Duration::from_secs(15);
-
-struct Daemon {
-    process: Child,
-    addresses: Vec<Address>,
-    directory: PathBuf,
-}
-
-impl Daemon {
-    fn start(name: &str, options: &[&str]) -> Self {
-        Self::start_with(name, options, &[])
-    }
-
-    fn start_with(name: &str, options: &[&str], environment: &[(&str, &str)]) -> Self {
-        let directory = std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let listen = format!("unix:{}", directory.join("socket").display());
-        let mut process = Command::new(env!("CARGO_BIN_EXE_penstockd"))
-            .args(["--listen", &listen])
-            .args(options)
-            .envs(environment.iter().copied())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let count = 1 + options.iter().filter(|option| **option == "--listen").count();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines().take(count);
-        let address = |line: String| line.strip_prefix("listening on ").unwrap().parse().unwrap();
-        let addresses = lines.map(|line| address(line.unwrap())).collect();
-        Self { process, addresses, directory }
-    }
-
-    fn open(&self, key: Option<&Key>, address: usize) -> Result<(Client, NodeDescription), LinkError> {
-        let deadline = Instant::now() + PATIENCE;
-        let opened = penstock_link::open(&self.addresses[address], Role::Client, None, key, deadline)?;
-        let mut size = [0; 4];
-        opened.stream.read_exact_until(&mut size, deadline)?;
-        let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
-        opened.stream.read_exact_until(&mut bytes, deadline)?;
-        let description = frame::decode("a description", &bytes).unwrap();
-        let (sender, receiver) =
-            penstock_link::establish(opened.stream, opened.features, Side::Client, to_client::check)?;
-        Ok((Client::of_link(sender, receiver), description))
-    }
-
-    fn client(&self) -> (Client, NodeDescription) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match self.open(None, 0) {
-                // On a full machine the next worker may not be ready in the time of a hello.
-                Err(LinkError::Refused { verdict: Verdict::NoWorker, .. }) if Instant::now() < deadline => {}
-                opened => return opened.unwrap(),
-            }
-        }
-    }
-
-    fn status(&self) -> serde_json::Value {
-        let deadline = Instant::now() + PATIENCE;
-        let opened = penstock_link::open(&self.addresses[0], Role::Control, None, None, deadline).unwrap();
-        let mut size = [0; 4];
-        opened.stream.read_exact_until(&mut size, deadline).unwrap();
-        let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
-        opened.stream.read_exact_until(&mut bytes, deadline).unwrap();
-        serde_json::from_slice(&bytes).unwrap()
-    }
-
-    fn sessions(&self) -> usize {
-        self.status()["sessions"].as_array().unwrap().len()
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.directory.join("socket")
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // One that has ended already is waited for all the same.
-        _ = self.process.kill();
-        _ = self.process.wait();
-        _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-fn soon(what: &str, within: Duration, done: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < within, "{what} took longer than {within:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn is_alive(process: u32) -> bool {
-    // A zombie has ended.
-    let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    state
-        .rsplit(')')
-        .next()
-        .is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with('Z'))
-}
-
-fn works(client: &mut Client) {
-    let context = client.context();
-    let queue = client.queue(context, 0);
-    let mem = client.buffer(context, 1000);
-    client.write(queue, mem, 0, &[7; 1000]);
-    assert_eq!(client.read(queue, mem, 1000), [7; 1000]);
-}
 
 const FOREVER: &str = "kernel void forever(global volatile int *a) { while (a[0] == 0) { a[1]++; } }";
 
@@ -167,16 +57,6 @@ fn clients_are_told_their_turn() {
     let (_two, second) = daemon.client();
     assert_eq!((first.turn.before, first.turn.beside), (0, 0));
     assert_eq!((second.turn.before, second.turn.beside), (1, 1));
-}
-
-#[test]
-fn a_burst_of_clients_is_served() {
-    let daemon = Daemon::start("burst", &[]);
-    std::thread::scope(|scope| {
-        for _ in 0..10 {
-            scope.spawn(|| works(&mut daemon.client().0));
-        }
-    });
 }
 
 #[test]
@@ -306,27 +186,13 @@ fn a_wrong_ticket_is_refused() {
 
 #[test]
 fn a_driver_that_crashes_at_load_is_told_and_tried_again_slowly() {
-    let directory = std::env::temp_dir().join(format!("penstockd-crash-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let source = directory.join("crash.c");
-    std::fs::write(
-        &source,
-        "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { abort(); }\n",
-    )
-    .unwrap();
-    let library = directory.join("libcrash.so");
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: no C compiler, so no driver that crashes");
-        return;
-    }
+    let Some(library) = loader("crash", "abort();") else { return };
     let daemon = Daemon::start_with("crash", &[], &[("PENSTOCK_LIBOPENCL", library.to_str().unwrap())]);
     let refused = daemon.open(None, 0).err().unwrap();
     assert!(matches!(refused, LinkError::Refused { verdict: Verdict::NoWorker, .. }), "{refused}");
     soon("the reason in the status", SOON, || {
         daemon.status()["problem"].as_str().is_some_and(|problem| problem.contains("signal 6"))
     });
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]

@@ -29,14 +29,16 @@ pub struct Opened {
     pub stream: Stream,
     /// Bits of [`feature`] that both sides have.
     pub features: u64,
-    /// Which running daemon this is, if the connection leads straight to it.
+    /// Which running daemon this is, if it was asked to prove that and the connection leads
+    /// straight to it.
     pub instance: Option<InstanceId>,
 }
 
 /// What happens while a link is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The daemon has proved what it can. With its instance, if the connection leads straight to it.
+    /// The daemon has proved what it was asked to. With its instance, if the connection leads
+    /// straight to it.
     Met(Option<InstanceId>),
     /// The daemon has no worker yet. So many clients are served before this one.
     InLine {
@@ -82,9 +84,10 @@ pub fn open(
     open_on(stream, &address.to_string(), role, ticket, key, deadline)
 }
 
-/// As [`open`], for a client or a survey, which a daemon may have wait in line. The time for each answer of the daemon is `patience`;
-/// in line it is at least [`LINE_SILENCE_MS_MAX`], and the line itself may take as long as the daemon lives. `watch` hears of each
-/// step, and can give up.
+/// As [`open`], for a client or a survey, which a daemon may have wait in line. The time for each
+/// answer of the daemon is `patience`; in line it is at least [`LINE_SILENCE_MS_MAX`], and the line
+/// itself may take as long as the daemon lives. `watch` hears of each step, and can give up. With
+/// `prove` the daemon is asked to prove which running daemon it is.
 ///
 /// # Errors
 /// As [`open`]; also when `watch` gave up, or the daemon fell silent.
@@ -93,14 +96,15 @@ pub fn open_patiently(
     role: Role,
     key: Option<&Key>,
     patience: Duration,
+    prove: bool,
     watch: Watch<'_>,
 ) -> Result<Opened, LinkError> {
     if matches!(address, Address::Tcp { .. }) && key.is_none() {
         return Err(LinkError::NoKey { peer: address.to_string() });
     }
     let stream = Stream::connect(address, Instant::now() + patience)?;
-    let limit = Limit::Each(patience);
-    say_hello(stream, &address.to_string(), role, None, key, limit, watch)
+    let wish = Wish { role, ticket: None, prove };
+    say_hello(stream, &address.to_string(), wish, key, Limit::Each(patience), watch)
 }
 
 /// As [`open`], over a socket that is connected already.
@@ -116,14 +120,22 @@ pub fn open_on(
     deadline: Instant,
 ) -> Result<Opened, LinkError> {
     let go_on = &mut |_| ControlFlow::Continue(());
-    say_hello(stream, peer, role, ticket, key, Limit::At(deadline), go_on)
+    let wish = Wish { role, ticket, prove: role == Role::Control };
+    say_hello(stream, peer, wish, key, Limit::At(deadline), go_on)
+}
+
+/// What a hello is for.
+struct Wish {
+    role: Role,
+    ticket: Option<[u8; TICKET_BYTES]>,
+    /// Whether the other side is to prove its instance.
+    prove: bool,
 }
 
 fn say_hello(
     stream: Stream,
     peer: &str,
-    role: Role,
-    ticket: Option<[u8; TICKET_BYTES]>,
+    Wish { role, ticket, prove }: Wish,
     key: Option<&Key>,
     limit: Limit,
     watch: Watch<'_>,
@@ -134,7 +146,7 @@ fn say_hello(
         magic: MAGIC,
         version: U16::new(PROTOCOL_VERSION),
         role: U16::new(role as u16),
-        features: U64::new(feature::ALL),
+        features: U64::new(if prove { feature::ALL | feature::PROVE_INSTANCE } else { feature::ALL }),
         nonce: nonce()?,
     };
     talk.say(&hello)?;
@@ -146,7 +158,7 @@ fn say_hello(
     if !security.verify(side::ACCEPTING, &hello, &welcome) {
         return Err(LinkError::WrongKey { peer: peer.to_owned() });
     }
-    let instance = instance_of(&stream, &hello, &welcome);
+    let instance = if prove { instance_of(&stream, &hello, &welcome) } else { None };
     let given_up = || LinkError::GivenUp { peer: peer.to_owned() };
     if watch(Progress::Met(instance)).is_break() {
         return Err(given_up());
@@ -156,7 +168,8 @@ fn say_hello(
     talk.say(&Answer { proof, ticket: ticket.unwrap_or([0; TICKET_BYTES]) })?;
     let mut last: Final = talk.hear()?;
     while Verdict::from_wire(last.verdict.get()) == Some(Verdict::InLine) {
-        // A worker that opens a link, and who asks for the status, must not be held by a daemon that never ends its line.
+        // A worker that opens a link, and who asks for the status, must not be held by a daemon
+        // that never ends its line.
         if !matches!(role, Role::Client | Role::Survey) {
             return Err(LinkError::NotPenstock { peer: peer.to_owned() });
         }
@@ -234,6 +247,7 @@ pub fn accept_hello_as(
 
     let mut welcome = blank_welcome(Verdict::Welcome);
     welcome.nonce = nonce()?;
+    let instance = instance.filter(|_| hello.features.get() & feature::PROVE_INSTANCE != 0);
     if let (Some(instance), Some((accepting, connecting))) = (instance, stream.ends()) {
         welcome.instance = instance.id();
         let transcript = transcript(side::INSTANCE, &hello, &welcome);
@@ -276,10 +290,12 @@ impl Accepted {
         self.stream.has_hung_up()
     }
 
-    /// Tells a client that waits that this side lives, and that so many others come before it. Does not wait.
+    /// Tells a client that waits that this side lives, and that so many others come before it. Does
+    /// not wait.
     ///
     /// # Errors
-    /// The peer hung up, or has left so many of these messages unread that the socket takes no more.
+    /// The peer hung up, or has left so many of these messages unread that the socket takes no
+    /// more.
     pub fn tell_in_line(&self, ahead: u32) -> Result<(), LinkError> {
         // TCP would take one more message for a peer that has ended.
         if self.has_hung_up() {

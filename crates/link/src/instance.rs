@@ -1,16 +1,20 @@
-//! Which running daemon is at the other end of a connection, so that two addresses of one daemon are seen to be one.
+//! Which running daemon is at the other end of a connection, so that two addresses of one daemon
+//! are seen to be one.
 //!
-//! A daemon makes a pair of keys at its start, and the secret one never leaves its process. The public key is the daemon's
-//! instance. In each hello the daemon signs both nonces and the two ends of the socket as it sees them. The connecting side
-//! accepts the instance only if the signature is right for the ends that the connecting side itself sees.
+//! A daemon makes a pair of keys at its start, and the secret one never leaves its process. The
+//! public key is the daemon's instance. In each hello the daemon signs both nonces and the two ends
+//! of the socket as it sees them. The connecting side accepts the instance only if the signature is
+//! right for the ends that the connecting side itself sees.
 //!
-//! Why nobody gains by another daemon's instance: a hostile daemon knows it, since every client is told it, but cannot sign with
-//! it. It could open a connection of its own to the other daemon, pass the client's nonce on, and give the signature back to the
-//! client. But then the other daemon has signed the ends of the hostile daemon's connection (its address or its user), and not
-//! the ends that the client sees. So the client takes the hostile daemon for one without an instance, which makes it a node of
-//! its own. The same happens to an honest daemon behind a network that translates addresses: its two addresses are two nodes,
-//! as if it had no instance. Two processes of one user on one host can pass for each other over a Unix socket; they could also
-//! read each other's memory.
+//! Why nobody gains by another daemon's instance: a hostile daemon knows it, since every client is
+//! told it, but cannot sign with it. It could open a connection of its own to the other daemon,
+//! pass the client's nonce on, and give the signature back to the client. But then the other daemon
+//! has signed the ends of the hostile daemon's connection (its address or its user), and not the
+//! ends that the client sees. So the client takes the hostile daemon for one without an instance,
+//! which makes it a node of its own. The same happens to an honest daemon behind a network that
+//! translates addresses: its two addresses are two nodes, as if it had no instance. Two processes
+//! of one user on one host can pass for each other over a Unix socket; they could also read each
+//! other's memory.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -137,7 +141,8 @@ mod tests {
         let ends = tcp("10.0.0.1:7367", "10.0.0.2:40000");
         let signature = one.sign(b"meeting", &ends);
         assert!(is_signed(&one.id(), &signature, b"meeting", &ends));
-        // Another daemon that copies the name, an old signature, and one that was made for somebody who relays it.
+        // Another daemon that copies the name, an old signature, and one that was made for somebody
+        // who relays it.
         assert!(!is_signed(&one.id(), &other.sign(b"meeting", &ends), b"meeting", &ends));
         assert!(!is_signed(&one.id(), &signature, b"meetinh", &ends));
         let relayed = one.sign(b"meeting", &tcp("10.0.0.1:7367", "10.0.0.3:40000"));

@@ -278,7 +278,7 @@ fn a_client_in_line_hears_where_it_stands() {
             heard.push(progress);
             ControlFlow::Continue(())
         };
-        open_patiently(&address, Role::Client, None, ALLOWANCE, &mut watch).unwrap();
+        open_patiently(&address, Role::Client, None, ALLOWANCE, false, &mut watch).unwrap();
         let line = |ahead| Progress::InLine { ahead };
         assert_eq!(heard, [Progress::Met(None), line(70_000), line(1), line(0)]);
     });
@@ -296,7 +296,7 @@ fn a_client_in_line_hears_where_it_stands() {
             Progress::InLine { .. } => ControlFlow::Break(()),
             Progress::Met(_) => ControlFlow::Continue(()),
         };
-        let opened = open_patiently(&address, Role::Client, None, ALLOWANCE, &mut watch);
+        let opened = open_patiently(&address, Role::Client, None, ALLOWANCE, true, &mut watch);
         assert!(matches!(opened, Err(LinkError::GivenUp { .. })), "{opened:?}");
         daemon.join().unwrap();
     });
@@ -342,7 +342,7 @@ fn instance_through(
         let accepting = scope.spawn(|| {
             accept_hello_as(Some(daemon), two, Some(&key), &|_| true, soon())?.finish(Verdict::Welcome)
         });
-        let opened = open_on(one, "x", Role::Client, None, Some(&key), soon()).unwrap();
+        let opened = open_on(one, "x", Role::Control, None, Some(&key), soon()).unwrap();
         accepting.join().unwrap().unwrap();
         opened.instance
     })

@@ -10,12 +10,13 @@
 //!                                    <-   Final { InLine, ahead }       any number of times
 //!                                    <-   Final { verdict }
 //! ```
-//! A daemon that has no worker for a client at once says so at once: [`Verdict::InLine`], with the number of clients that are
-//! served before this one. The daemon repeats that message every [`LINE_NOTE_MS`](crate::limits::LINE_NOTE_MS) until it can say
-//! the last verdict, so that a client can tell a daemon that is busy from one that is dead or stopped.
+//! A daemon that has no worker for a client at once says so at once: [`Verdict::InLine`], with the
+//! number of clients that are served before this one. The daemon repeats that message every
+//! [`LINE_NOTE_MS`](crate::limits::LINE_NOTE_MS) until it can say the last verdict, so that a
+//! client can tell a daemon that is busy from one that is dead or stopped.
 //!
-//! The instance is a public key that a daemon makes at its start. Its signature lets a client see that two addresses lead to one
-//! daemon, see [`Welcome::signature`].
+//! The instance is a public key that a daemon makes at its start. Its signature lets a client see
+//! that two addresses lead to one daemon, see [`Welcome::signature`].
 //!
 //! Proofs are HMAC-SHA-256 with the pool's key over a label for the side, both nonces and both hellos: neither side sends a
 //! byte that helps a stranger, and none of them can be replayed or reflected. On a Unix socket the kernel tells who the
@@ -49,6 +50,10 @@ pub mod feature {
     pub const PEERS: u64 = 1 << 1;
     /// Beside the rings, memory for buffers that both sides see.
     pub const SHARED_ARENA: u64 = 1 << 2;
+    /// No feature of the link: the connecting side, which knows several addresses, wants the
+    /// accepting side's instance. A signature takes some 50 µs on both sides, which a program with
+    /// one node does not have to wait for.
+    pub const PROVE_INSTANCE: u64 = 1 << 3;
     /// All of this version.
     pub const ALL: u64 = SHARED_RINGS | PEERS | SHARED_ARENA;
 }
@@ -63,7 +68,8 @@ pub enum Role {
     Peer = 2,
     /// A tool that asks the daemon for its status.
     Control = 3,
-    /// A tool that asks the daemon for the description of its node, without a worker of its own. See [`crate::describe::Survey`].
+    /// A tool that asks the daemon for the description of its node, without a worker of its own.
+    /// See [`crate::describe::Survey`].
     Survey = 4,
 }
 
@@ -96,7 +102,8 @@ pub enum Verdict {
     /// The Unix user may not use this daemon.
     #[error("it does not serve this user")]
     WrongUser = 3,
-    /// All sessions are taken or wait for a worker, and the line behind them is full: see [`CLIENTS_IN_LINE_MAX`].
+    /// All sessions are taken or wait for a worker, and the line behind them is full: see
+    /// [`CLIENTS_IN_LINE_MAX`].
     #[error(
         "it has no worker for us, and its line is full: CLIENTS_IN_LINE_MAX ({CLIENTS_IN_LINE_MAX}) clients wait in it"
     )]
@@ -113,7 +120,8 @@ pub enum Verdict {
     /// The daemon has no key, so it takes nobody over TCP.
     #[error("it has no key file, so it accepts nobody over TCP (penstock key --create)")]
     NoKey = 8,
-    /// Not the last verdict: the client waits for a worker. Only to [`Role::Client`] and [`Role::Survey`].
+    /// Not the last verdict: the client waits for a worker. Only to [`Role::Client`] and
+    /// [`Role::Survey`].
     #[error("it has us wait in line")]
     InLine = 9,
 }
@@ -167,11 +175,14 @@ pub struct Welcome {
     pub features: U64,
     /// Random.
     pub nonce: [u8; NONCE_BYTES],
-    /// Which running daemon this is; zero for one that does not say.
+    /// Which running daemon this is; zero where it was not asked ([`feature::PROVE_INSTANCE`]) or
+    /// does not say.
     pub instance: [u8; INSTANCE_BYTES],
-    /// The instance's signature over [`transcript`] of [`side::INSTANCE`] and over how the accepting side sees the two ends of the
-    /// socket. Who connects compares that with its own sight of them. So a signature is right only for a connection that leads
-    /// straight to the daemon with that instance: nobody else can make one, and one that is relayed shows other ends.
+    /// The instance's signature over [`transcript`] of [`side::INSTANCE`] and over how the
+    /// accepting side sees the two ends of the socket. Who connects compares that with its own
+    /// sight of them. So a signature is right only for a connection that leads straight to the
+    /// daemon with that instance: nobody else can make one, and one that is relayed shows other
+    /// ends.
     pub signature: [u8; SIGNATURE_BYTES],
     /// That this side has the key.
     pub proof: [u8; PROOF_BYTES],
@@ -197,8 +208,8 @@ pub struct Final {
     pub ahead: U32,
 }
 
-/// What a proof is made over: a label for the side that proves, then both hellos but for the proof itself. A signature of the
-/// instance is made before it, with a blank signature.
+/// What a proof is made over: a label for the side that proves, then both hellos but for the proof
+/// itself. A signature of the instance is made before it, with a blank signature.
 pub fn transcript(prover: &'static str, hello: &Hello, welcome: &Welcome) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(320);
     bytes.extend_from_slice(prover.as_bytes());

@@ -92,15 +92,17 @@ pub const PENDING_HELLOS_MAX: usize = 256;
 /// Sessions of one daemon. Each is a process of some 60 MB with a driver loaded: 16 GB.
 pub const SESSIONS_PER_DAEMON_MAX: usize = 256;
 
-/// Clients that wait in a daemon's line for a worker; one more is refused. Each is a descriptor and some 100 bytes of the daemon.
-/// With a descriptor for the control socket of each of 256 sessions and two for each of 256 hellos, that is some 1,300 of the
-/// 4,096 descriptors that a process may have on the strictest of usual systems.
+/// Clients that wait in a daemon's line for a worker; one more is refused. Each is a descriptor and
+/// some 100 bytes of the daemon. With a descriptor for the control socket of each of 256 sessions
+/// and two for each of 256 hellos, that is some 1,300 of the 4,096 descriptors that a process may
+/// have on the strictest of usual systems.
 pub const CLIENTS_IN_LINE_MAX: usize = 512;
 
-/// How often a daemon tells a client in line that it lives and where the client stands, in ms. A full line costs the daemon
-/// 512 messages of 6 bytes each second.
+/// How often a daemon tells a client in line that it lives and where the client stands, in ms. A
+/// full line costs the daemon 512 messages of 6 bytes each second.
 pub const LINE_NOTE_MS: u64 = 1_000;
 
-/// A daemon that says nothing to a client in line for so long, in ms, is dead or stopped: ten messages of [`LINE_NOTE_MS`] are
-/// missing. On a machine with a hundred busy processes for each core, a process waits for its turn for less than a second.
+/// A daemon that says nothing to a client in line for so long, in ms, is dead or stopped: ten
+/// messages of [`LINE_NOTE_MS`] are missing. On a machine with a hundred busy processes for each
+/// core, a process waits for its turn for less than a second.
 pub const LINE_SILENCE_MS_MAX: u64 = 10 * LINE_NOTE_MS;

@@ -121,12 +121,13 @@ impl Found {
 fn check_devices(config: &Config, found: &Found) -> Result<(), Failure> {
     let count =
         |node: &NodeDescription| node.platforms.iter().map(|platform| platform.devices.len()).sum::<usize>();
-    for (node, survey) in found.nodes.iter().filter(|(_, survey)| count(&survey.node) == 0) {
-        let why = survey.problem.as_deref().unwrap_or("is an OpenCL driver installed there (clinfo -l)?");
-        eprintln!("penstock: node {} has no devices: {why}", node.name);
-    }
     let all = found.nodes.iter().map(|(_, survey)| count(&survey.node)).sum();
     if all == 0 {
+        // Where others have devices, the library in the program names those that have none.
+        for (node, survey) in &found.nodes {
+            let why = survey.problem.as_deref().unwrap_or("is an OpenCL driver installed there (clinfo -l)?");
+            eprintln!("penstock: node {} has no devices: {why}", node.name);
+        }
         return Err(Failure::NoDevices);
     }
     let nodes: Vec<_> = found.nodes.iter().map(|(node, survey)| (&node.address, &survey.node)).collect();

@@ -31,11 +31,14 @@ pub struct Described {
     pub answer: Result<Survey, LinkError>,
 }
 
-/// Asks all nodes of `list` at once what they are like. A daemon that is named twice is one node, at its best address.
+/// Asks all nodes of `list` at once what they are like. A daemon that is named twice is one node,
+/// at its best address.
 pub fn survey_all(config: &Config, list: &[NodeAddress]) -> Vec<Described> {
     let key = config.key.as_deref();
     let surveyed: Vec<Result<Surveyed, LinkError>> = thread::scope(|scope| {
-        let ask = |node: &NodeAddress| survey(&node.address, key_for(node, key)?.as_ref(), config.timeout);
+        let ask = |node: &NodeAddress| {
+            survey(&node.address, key_for(node, key)?.as_ref(), config.timeout, list.len() > 1)
+        };
         let threads: Vec<_> = list.iter().map(|node| scope.spawn(move || ask(node))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or(Err(LinkError::Closed))).collect()
     });

@@ -8,6 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_link::{Address, Listener, accept_hello};
+use penstock_wire::describe::{DeviceDescription, NodeDescription, PlatformDescription, Survey, Turn};
+use penstock_wire::frame;
 use penstock_wire::hello::{Role, Verdict};
 
 /// How long a probe may take on a busy machine.
@@ -42,18 +44,30 @@ impl Home {
         command
     }
 
-    /// Starts a node that only answers the probe, so that no OpenCL is needed.
+    /// Starts a node that only answers the probes, so that no OpenCL is needed.
     pub fn start_fake_node(&self) {
+        self.start_fake_node_with(1, Duration::ZERO);
+    }
+
+    /// The same with so many devices. It takes its time for each answer, and says nothing
+    /// meanwhile.
+    pub fn start_fake_node_with(&self, devices: u32, delay: Duration) {
         let listener = Listener::bind(&Address::Unix(self.path.join("node.sock"))).unwrap();
         thread::spawn(move || {
             while let Ok(stream) = listener.accept() {
+                thread::sleep(delay);
                 let deadline = Instant::now() + PATIENCE;
                 let Ok(accepted) = accept_hello(stream, None, &|_| true, deadline) else { continue };
-                assert_eq!(accepted.role, Role::Control);
+                let answer = match accepted.role {
+                    Role::Control => {
+                        br#"{"host":"fake","version":"0.0.0","uptime_s":61,"sessions":[]}"#.to_vec()
+                    }
+                    Role::Survey => frame::encode(&fake_survey(devices)),
+                    other => panic!("{other:?} came to a node that only answers probes"),
+                };
                 let Ok(stream) = accepted.finish(Verdict::Welcome) else { continue };
-                let json = br#"{"host":"fake","version":"0.0.0","uptime_s":61,"sessions":[]}"#;
-                let length = u32::try_from(json.len()).unwrap().to_le_bytes();
-                _ = stream.write_all_until(&[&length[..], json].concat(), deadline);
+                let length = u32::try_from(answer.len()).unwrap().to_le_bytes();
+                _ = stream.write_all_until(&[&length[..], &answer].concat(), deadline);
             }
         });
     }
@@ -65,6 +79,22 @@ impl Home {
         command.args(program);
         command
     }
+}
+
+/// What the fake node tells of itself.
+fn fake_survey(devices: u32) -> Survey {
+    let device = |index| DeviceDescription { index, info: Vec::new(), shares_host_memory: false };
+    let platform = PlatformDescription { info: Vec::new(), devices: (0..devices).map(device).collect() };
+    let node = NodeDescription {
+        host: "fake".into(),
+        boot: String::new(),
+        worker: 0,
+        version: "0.0.0".into(),
+        addresses: Vec::new(),
+        platforms: vec![platform],
+        turn: Turn::default(),
+    };
+    Survey { node, problem: (devices == 0).then(|| "its driver is gone".to_owned()) }
 }
 
 impl Drop for Home {

@@ -35,7 +35,7 @@ pub struct PoolFile {
     pub key: Option<PathBuf>,
     /// How the pool is shown.
     pub platforms: Platforms,
-    /// How long a node may take to open its link.
+    /// How long a node may say nothing while its link is opened.
     pub timeout: Duration,
     /// The port of nodes that Slurm names.
     pub port: u16,

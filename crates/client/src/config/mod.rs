@@ -30,8 +30,9 @@ pub const PORT_DEFAULT: u16 = 7367;
 /// Nodes of one pool. Each costs its client a link and a reading thread; ten times the largest pool that was published.
 pub const NODES_MAX: usize = 1024;
 
-/// How long a node may take to open its link, in ms. The daemon itself gives a hello 5 s; a program whose pool has lost a
-/// node should start sooner than that, and a loaded node answers in well under 1 s.
+/// How long a node may say nothing while its link is opened, in ms. The daemon itself gives a hello
+/// 5 s; a program whose pool has lost a node should start sooner than that, and a loaded node
+/// answers in well under 1 s: if it has no worker, it says so.
 pub const TIMEOUT_MS_DEFAULT: u64 = 3_000;
 
 /// The longest time that can be asked for, in ms: ten minutes. Beyond it is a typing error.
@@ -47,7 +48,7 @@ pub const PLATFORMS_VARIABLE: &str = "PENSTOCK_PLATFORMS";
 pub const DEVICES_VARIABLE: &str = "PENSTOCK_DEVICES";
 /// Says in which order programs get the devices: `in-order` or `round-robin`.
 pub const PLACEMENT_VARIABLE: &str = "PENSTOCK_PLACEMENT";
-/// Says how long a node may take to open its link, in ms.
+/// Says how long a node may say nothing while its link is opened, in ms.
 pub const TIMEOUT_VARIABLE: &str = "PENSTOCK_TIMEOUT_MS";
 /// Set by the daemon for its workers: they use the node's devices, and must not find the pool among them.
 pub const WORKER_VARIABLE: &str = "PENSTOCK_WORKER";
@@ -116,7 +117,7 @@ pub struct Config {
     pub devices: Option<Query>,
     /// In which order programs get the devices.
     pub placement: Placement,
-    /// How long a node may take to open its link.
+    /// How long a node may say nothing while its link is opened. The time in line does not count.
     pub timeout: Duration,
     /// How the devices of a symmetric heap reach each other.
     pub heap_path: HeapPath,

@@ -1,4 +1,5 @@
-//! Messages that a person can ask for with `PENSTOCK_LOG`. What a person has to know unasked is in [`penstock_client::notice`].
+//! Messages that a person can ask for with `PENSTOCK_LOG`. What a person has to know unasked is in
+//! [`penstock_client::notice`].
 
 use std::fmt;
 use std::sync::OnceLock;

@@ -1,0 +1,163 @@
+//! The daemon as a process, and its clients.
+#![allow(dead_code, clippy::missing_panics_doc, missing_docs, reason = "each test uses a part")]
+
+use std::io::{BufRead as _, BufReader};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::{Client, PATIENCE};
+use penstock_link::{Address, Key, LinkError, Opened, Progress, Side};
+use penstock_wire::calls::to_client;
+use penstock_wire::describe::{NodeDescription, Survey};
+use penstock_wire::frame;
+use penstock_wire::hello::Role;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Some milliseconds, but not on a full machine. What goes wrong here never ends, or only when
+/// others' patience does.
+pub const SOON: Duration = Duration::from_secs(15);
+
+pub struct Daemon {
+    pub process: Child,
+    pub addresses: Vec<Address>,
+    pub directory: PathBuf,
+}
+
+impl Daemon {
+    pub fn start(name: &str, options: &[&str]) -> Self {
+        Self::start_with(name, options, &[])
+    }
+
+    pub fn start_with(name: &str, options: &[&str], environment: &[(&str, &str)]) -> Self {
+        let directory = std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let listen = format!("unix:{}", directory.join("socket").display());
+        let mut process = Command::new(env!("CARGO_BIN_EXE_penstockd"))
+            .args(["--listen", &listen])
+            .args(options)
+            .envs(environment.iter().copied())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let count = 1 + options.iter().filter(|option| **option == "--listen").count();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines().take(count);
+        let address = |line: String| line.strip_prefix("listening on ").unwrap().parse().unwrap();
+        let addresses = lines.map(|line| address(line.unwrap())).collect();
+        Self { process, addresses, directory }
+    }
+
+    pub fn open(&self, key: Option<&Key>, address: usize) -> Result<(Client, NodeDescription), LinkError> {
+        let deadline = Instant::now() + PATIENCE;
+        let opened = penstock_link::open(&self.addresses[address], Role::Client, None, key, deadline)?;
+        let mut size = [0; 4];
+        opened.stream.read_exact_until(&mut size, deadline)?;
+        let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
+        opened.stream.read_exact_until(&mut bytes, deadline)?;
+        let description = frame::decode("a description", &bytes).unwrap();
+        let (sender, receiver) =
+            penstock_link::establish(opened.stream, opened.features, Side::Client, to_client::check)?;
+        Ok((Client::of_link(sender, receiver), description))
+    }
+
+    pub fn client(&self) -> (Client, NodeDescription) {
+        self.open(None, 0).unwrap()
+    }
+
+    /// Opens a link as clients do, and says what the client heard before, with the times.
+    pub fn wait_in_line(&self) -> (Result<Opened, LinkError>, Vec<(Instant, Progress)>) {
+        let mut heard = Vec::new();
+        let mut watch = |progress| {
+            heard.push((Instant::now(), progress));
+            ControlFlow::Continue(())
+        };
+        let address = &self.addresses[0];
+        let opened = penstock_link::open_patiently(address, Role::Client, None, PATIENCE, true, &mut watch);
+        (opened, heard)
+    }
+
+    pub fn survey(&self) -> Survey {
+        let deadline = Instant::now() + PATIENCE;
+        let opened = penstock_link::open(&self.addresses[0], Role::Survey, None, None, deadline).unwrap();
+        let mut size = [0; 4];
+        opened.stream.read_exact_until(&mut size, deadline).unwrap();
+        let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
+        opened.stream.read_exact_until(&mut bytes, deadline).unwrap();
+        frame::decode("a survey", &bytes).unwrap()
+    }
+
+    pub fn status(&self) -> serde_json::Value {
+        let deadline = Instant::now() + PATIENCE;
+        let opened = penstock_link::open(&self.addresses[0], Role::Control, None, None, deadline).unwrap();
+        let mut size = [0; 4];
+        opened.stream.read_exact_until(&mut size, deadline).unwrap();
+        let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
+        opened.stream.read_exact_until(&mut bytes, deadline).unwrap();
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    pub fn sessions(&self) -> usize {
+        self.status()["sessions"].as_array().unwrap().len()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("socket")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // One that has ended already is waited for all the same.
+        _ = self.process.kill();
+        _ = self.process.wait();
+        _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+pub fn soon(what: &str, within: Duration, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < within, "{what} took longer than {within:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn is_alive(process: u32) -> bool {
+    // A zombie has ended.
+    let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    state
+        .rsplit(')')
+        .next()
+        .is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with('Z'))
+}
+
+pub fn works(client: &mut Client) {
+    let context = client.context();
+    let queue = client.queue(context, 0);
+    let mem = client.buffer(context, 1000);
+    client.write(queue, mem, 0, &[7; 1000]);
+    assert_eq!(client.read(queue, mem, 1000), [7; 1000]);
+}
+
+/// A library in the place of the OpenCL loader that runs `code` when it is loaded; nothing where
+/// there is no C compiler. It is in the folder of the daemon with this name, and goes with that.
+pub fn loader(name: &str, code: &str) -> Option<PathBuf> {
+    let directory = std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (source, library) = (directory.join("loader.c"), directory.join("libloader.so"));
+    let text = format!(
+        "#include <stdlib.h>\n#include <unistd.h>\n__attribute__((constructor)) static void f(void) {{ {code} }}\n"
+    );
+    std::fs::write(&source, text).unwrap();
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    if compiled.is_ok_and(|status| status.success()) {
+        return Some(library);
+    }
+    eprintln!("SKIPPED: no C compiler, so no loader of our own");
+    None
+}

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""What a person in front of a program is told: each node that is left out or lost, a pool without devices, a wrong setting.
+
+    tests/notices/run.py [PART OF A NAME...]
+
+Each case is one line, PASS or FAIL. Where nothing is wrong, the libraries print nothing.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
+LIBRARIES = {"opencl": "libOpenCL.so.1", "cuda": str(BIN / "cuda/libcuda.so.1"), "nvml": str(BIN / "cuda/libnvidia-ml.so.1")}
+PATIENCE_S = 60
+
+
+class Skipped(Exception):
+    """The case cannot be tried here."""
+
+
+class Place:
+    """A folder for daemons and their clients, with nothing of the environment's configuration."""
+
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-notices."))
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "SLURM_"))}
+        self.env |= {"HOME": str(self.folder), "XDG_RUNTIME_DIR": str(self.folder), "PENSTOCK_KEY": str(self.folder / "key")}
+        self.env["PENSTOCK_LIB"] = str(BIN / "libpenstock_opencl.so")
+        self.env.pop("XDG_CONFIG_HOME", None)
+        vendors = self.folder / "vendors"
+        vendors.mkdir()
+        (vendors / "penstock.icd").write_text(f"{BIN / 'libpenstock_opencl.so'}\n")
+        self.icd = {"OCL_ICD_VENDORS": str(vendors), "OPENCL_VENDOR_PATH": str(vendors)}
+        self.daemons = []
+        subprocess.run([BIN / "penstock", "key", "--create"], env=self.env, check=True, stdout=subprocess.DEVNULL)
+
+    def serve(self, *listen, **variables):
+        """A daemon; its address."""
+        listen = [word for address in listen for word in ("--listen", address)]
+        daemon = subprocess.Popen([BIN / "penstock", "serve", *listen], env=self.env | variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.daemons.append(daemon)
+        return daemon, daemon.stdout.readline().strip().removeprefix("listening on ")
+
+    def client(self, kind, *more, **variables):
+        library = LIBRARIES[kind]
+        if kind != "opencl" and not Path(library).exists():
+            raise Skipped(f"{library} is not built")
+        command = [sys.executable, HERE / "client.py", kind, library, *more]
+        return subprocess.Popen(command, env=self.env | self.icd | variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(self, *words, program=("sh", "-c", "echo started"), **variables):
+        """`penstock run` with a program that says that it was started, or another one."""
+        command = [BIN / "penstock", "run", *words, "--", *program]
+        return subprocess.run(command, env=self.env | variables, capture_output=True, text=True, timeout=PATIENCE_S)
+
+    def close(self):
+        for daemon in self.daemons:
+            daemon.send_signal(signal.SIGCONT)
+            daemon.kill()
+            daemon.wait()
+            daemon.stdout.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def said(process, word):
+    """A client ends by itself, has said `word` last, and what it printed on standard error, line by line."""
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0 and out.split()[-1:] == [word], f"exit {process.returncode}: {out}{err}"
+    return err.splitlines()
+
+
+def one(lines, *parts):
+    assert len(lines) == 1 and lines[0].startswith("penstock: ") and all(part in lines[0] for part in parts), f"{parts} in: {lines}"
+
+
+def nothing_where_nothing_is_wrong(place, kind):
+    _, address = place.serve(f"unix:{place.folder}/node.sock")
+    assert said(place.client(kind, PENSTOCK_NODES=address), "pool") == []
+    # A host without a pool is no mistake of anybody, and a worker must not see the pool.
+    quiet = said(place.client(kind), "nothing") + said(place.client(kind, PENSTOCK_NODES=address, PENSTOCK_WORKER="1"), "nothing")
+    assert kind == "nvml" or quiet == [], quiet
+
+
+def a_wrong_configuration(place, kind):
+    one(said(place.client(kind, PENSTOCK_NODES="gpu01"), "nothing"), "variable PENSTOCK_NODES: `gpu01` is not the address")
+    one(said(place.client(kind, PENSTOCK_NODES="local", PENSTOCK_PLATFORMS="all"), "nothing"), "variable PENSTOCK_PLATFORMS: `all`")
+    config = place.folder / ".config/penstock"
+    config.mkdir(parents=True)
+    (config / "pool.toml").write_text("nodes = []\ntimeot_ms = 3\n")
+    one(said(place.client(kind), "nothing"), "pool.toml:2: ")
+
+
+def a_node_that_is_not_there(place, kind):
+    _, address = place.serve(f"unix:{place.folder}/node.sock")
+    nobody = f"unix:{place.folder}/nobody.sock"
+    one(said(place.client(kind, PENSTOCK_NODES=f"{nobody},{address}"), "pool"), f"node {nobody} is left out: ", "penstockd")
+    # NVML is there without devices.
+    one(said(place.client(kind, PENSTOCK_NODES=nobody), "pool" if kind == "nvml" else "nothing"), f"node {nobody} is left out: ")
+
+
+def a_node_that_is_late(place, kind):
+    daemon, address = place.serve(f"unix:{place.folder}/node.sock")
+    assert said(place.client(kind, PENSTOCK_NODES=address), "pool") == []
+    daemon.send_signal(signal.SIGSTOP)
+    lines = said(place.client(kind, PENSTOCK_NODES=address, PENSTOCK_TIMEOUT_MS="20"), "pool" if kind == "nvml" else "nothing")
+    one(lines, f"node {address} is left out: ", "PENSTOCK_TIMEOUT_MS is 20")
+    run = place.run("--no-local", "--nodes", address, PENSTOCK_TIMEOUT_MS="20")
+    lines = run.stderr.splitlines()
+    assert run.returncode == 125 and run.stdout == "" and len(lines) == 2, f"{run.returncode}: {run.stdout}{run.stderr}"
+    assert "is left out" in lines[0] and "no node of the pool answers" in lines[1], run.stderr
+
+
+def a_key_that_is_not_there(place, kind):
+    """A pool over TCP needs the key: what is wrong with the file, and which node is left out for it."""
+    _, unix = place.serve(f"unix:{place.folder}/node.sock")
+    _, tcp = place.serve("tcp:127.0.0.1:0")
+    lines = said(place.client(kind, PENSTOCK_NODES=f"{unix},{tcp}", PENSTOCK_KEY="/nonexistent/key"), "pool")
+    one(lines[:1], "the key file /nonexistent/key")
+    one(lines[1:], f"node {tcp} is left out: ", "key")
+    # One daemon without devices beside one that has some is named once, also under `penstock run`.
+    _, empty = place.serve(f"unix:{place.folder}/empty.sock", PENSTOCK_LIBOPENCL="libc.so.6")
+    command = f"{sys.executable} {HERE / 'client.py'} {kind} {LIBRARIES[kind]}".split()
+    run = place.run("--no-local", "--nodes", f"{unix},{empty}", program=command)
+    assert run.returncode == 0 and run.stdout == "pool\n", f"{run.returncode}: {run.stdout}{run.stderr}"
+    one(run.stderr.splitlines(), f"node {empty} has no devices")
+
+
+def a_query_that_selects_nothing(place, kind):
+    _, address = place.serve(f"unix:{place.folder}/node.sock")
+    query = {"PENSTOCK_DEVICES": "SELECT WHERE name = 'no such device'"}
+    lines = said(place.client(kind, PENSTOCK_NODES=address, **query), "pool" if kind == "nvml" else "nothing")
+    one(lines, "PENSTOCK_DEVICES selects none of the pool's")
+    run = place.run("--no-local", "--nodes", address, **query)
+    assert run.returncode == 125 and run.stdout == "", f"{run.returncode}: {run.stdout}"
+    one(run.stderr.splitlines(), "PENSTOCK_DEVICES selects none of the pool's")
+
+
+def a_node_without_devices(place, kind):
+    _, address = place.serve(f"unix:{place.folder}/node.sock", PENSTOCK_LIBOPENCL="libc.so.6")
+    lines = said(place.client(kind, PENSTOCK_NODES=address), "pool" if kind == "nvml" else "nothing")
+    one(lines, f"node {address} has no devices")
+    run = place.run("--no-local", "--nodes", address)
+    assert run.returncode == 125 and run.stdout == "", f"{run.returncode}: {run.stdout}"
+    assert "has no devices: " in run.stderr and run.stderr.endswith("penstock: the pool has no devices\n"), run.stderr
+
+
+def a_node_that_is_lost(place):
+    """The daemon's or the worker's end is told once, and an orderly end is not told."""
+    for lost in ("daemon", "worker", None):
+        daemon, address = place.serve(f"unix:{place.folder}/{lost}.sock")
+        client = place.client("opencl", "wait", PENSTOCK_NODES=address)
+        assert [client.stdout.readline().strip() for _ in range(2)] == ["pool", "ready"]
+        if lost == "daemon":
+            daemon.kill()
+            daemon.wait()
+        elif lost == "worker":
+            status = subprocess.run([BIN / "penstock", "status", "--json", "--nodes", address], env=place.env, capture_output=True, text=True, check=True)
+            os.kill(int(re.search(r'"worker": (\d+)', status.stdout)[1]), signal.SIGKILL)
+        client.stdin.write("\n")
+        client.stdin.flush()
+        lines = said(client, "failed" if lost else "worked")
+        if lost:
+            one(lines, f"node {socket.gethostname()} ({address}) is lost: ")
+        else:
+            assert lines == [], lines
+
+
+def a_program_that_waits_in_line(place):
+    """It says so after a second, and goes on when it is its turn."""
+    slow = place.folder / "slow.c"
+    slow.write_text("#include <unistd.h>\n__attribute__((constructor)) static void f(void) { sleep(3); }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", place.folder / "libslow.so", slow, "-lOpenCL"], check=True)
+    _, address = place.serve(f"unix:{place.folder}/node.sock", LD_PRELOAD=str(place.folder / "libslow.so"))
+    one(said(place.client("opencl", PENSTOCK_NODES=address), "pool"), f"node {address} is busy: this program waits in line for it, at place 1")
+
+
+KINDS = [nothing_where_nothing_is_wrong, a_wrong_configuration, a_node_that_is_not_there, a_node_that_is_late, a_key_that_is_not_there, a_query_that_selects_nothing, a_node_without_devices]
+CASES = [(f"{case.__name__} {kind}", case, (kind,)) for case in KINDS for kind in LIBRARIES]
+CASES += [(case.__name__, case, ()) for case in (a_node_that_is_lost, a_program_that_waits_in_line)]
+
+
+def main():
+    if not (BIN / "penstock").exists():
+        sys.exit(f"no penstock in {BIN}: run `make build` first")
+    tally = {"PASS": 0, "FAIL": 0, "SKIP": 0}
+    for name, case, more in CASES:
+        name = name.replace("_", " ")
+        if sys.argv[1:] and not any(word in name for word in sys.argv[1:]):
+            continue
+        place, started, verdict, note = Place(), time.monotonic(), "PASS", ""
+        try:
+            case(place, *more)
+        except Skipped as why:
+            verdict, note = "SKIP", str(why)
+        except Exception as failure:
+            verdict, note = "FAIL", f"{type(failure).__name__}: {failure}"
+        finally:
+            place.close()
+        tally[verdict] += 1
+        print(f"{verdict} {'notices/' + name:<52} {time.monotonic() - started:5.1f} s  {note}", flush=True)
+    if path := os.environ.get("TEST_TALLY"):
+        with open(path, "a") as file:
+            file.write(f"{tally['PASS']} {tally['FAIL']} {tally['SKIP']}\n")
+    print(f"{tally['PASS']} passed, {tally['FAIL']} failed, {tally['SKIP']} skipped")
+    return 1 if tally["FAIL"] else 0
+
+
+sys.exit(main())
