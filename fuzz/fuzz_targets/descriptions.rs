@@ -3,7 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use penstock_wire::describe::{
-    BuildOrder, BuildReport, BuiltInKernels, DeviceDescription, ImageDescription, NodeDescription, PeerInvitation, Timers,
+    BuildOrder, BuildReport, BuiltInKernels, DeviceDescription, ImageDescription, LoadReport,
+    NodeDescription, PeerInvitation, Timers,
 };
 use penstock_wire::frame::decode;
 
@@ -11,6 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     _ = decode::<NodeDescription>("", bytes);
     _ = decode::<Vec<DeviceDescription>>("", bytes);
     _ = decode::<BuildReport>("", bytes);
+    _ = decode::<LoadReport>("", bytes);
     _ = decode::<BuildOrder>("", bytes);
     _ = decode::<BuiltInKernels>("", bytes);
     _ = decode::<ImageDescription>("", bytes);
