@@ -347,7 +347,7 @@ fn a_build_reports_its_log_and_kernels() {
     let (program, report) = client.program(context, "kernel void broken( { nonsense }");
     assert_eq!(report.status, -11, "CL_BUILD_PROGRAM_FAILURE");
     const LOG: u32 = 0x1183;
-    let log = penstock_wire::describe::find(&report.devices[0].1, LOG).unwrap();
+    let log = find(&report.devices[0].1, LOG).unwrap();
     assert!(String::from_utf8_lossy(log).contains("error"), "{:?}", String::from_utf8_lossy(log));
     let kernel = client.id();
     client.send(to_worker::CreateKernel { kernel, program }, &[], b"broken");
