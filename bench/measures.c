@@ -169,6 +169,102 @@ static void blocking(size_t size, size_t full_rounds) {
     CALL(clReleaseMemObject(mem));
 }
 
+/* The case that transfers without a message do not help: the program has rested, and everybody has gone to sleep. */
+static void blocking_after_pause(void) {
+    enum { SIZE = 4 };
+    const size_t count = rounds(100);
+    static double reads[SAMPLES_MAX];
+    unsigned char bytes[SIZE] = {1, 2, 3, 4}, back[SIZE];
+    cl_mem mem = make_buffer(SIZE);
+    for (size_t i = 0; i < count; i++) {
+        bytes[0] = (unsigned char)i;
+        usleep(2000);
+        const double start_s = seconds();
+        CALL(clEnqueueWriteBuffer(queue, mem, CL_TRUE, 0, SIZE, bytes, 0, NULL, NULL));
+        samples[i] = seconds() - start_s;
+        usleep(2000);
+        const double read_s = seconds();
+        CALL(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, SIZE, back, 0, NULL, NULL));
+        reads[i] = seconds() - read_s;
+        if (back[0] != bytes[0]) fail("a read after a rest gave the wrong bytes");
+    }
+    row("blocking write 4 B after 2 ms of rest", "s", median(samples, count));
+    row("blocking read 4 B after 2 ms of rest", "s", median(reads, count));
+    CALL(clReleaseMemObject(mem));
+}
+
+/* The same transfers in a queue with profiling: only the device knows their times, so each is a command. */
+static void blocking_with_times(void) {
+    enum { SIZE = 4 };
+    const size_t count = rounds(1000);
+    static double reads[SAMPLES_MAX];
+    unsigned char bytes[SIZE] = {1, 2, 3, 4}, back[SIZE];
+    cl_int code;
+    cl_command_queue timed = clCreateCommandQueue(context, devices[0], CL_QUEUE_PROFILING_ENABLE, &code);
+    CALL(code);
+    cl_mem mem = make_buffer(SIZE);
+    for (size_t i = 0; i < count + 3; i++) {
+        cl_event written, read;
+        bytes[0] = (unsigned char)i;
+        const double start_s = seconds();
+        CALL(clEnqueueWriteBuffer(timed, mem, CL_TRUE, 0, SIZE, bytes, 0, NULL, &written));
+        const double written_s = seconds();
+        CALL(clEnqueueReadBuffer(timed, mem, CL_TRUE, 0, SIZE, back, 0, NULL, &read));
+        const double read_s = seconds();
+        if (i >= 3) {
+            samples[i - 3] = written_s - start_s;
+            reads[i - 3] = read_s - written_s;
+        }
+        if (back[0] != bytes[0]) fail("a read with times gave the wrong bytes");
+        CALL(clReleaseEvent(written));
+        CALL(clReleaseEvent(read));
+    }
+    row("blocking write 4 B with its times", "s", median(samples, count));
+    row("blocking read 4 B with its times", "s", median(reads, count));
+    CALL(clReleaseMemObject(mem));
+    CALL(clReleaseCommandQueue(timed));
+}
+
+/* There and back without a kernel in between. */
+static void there_and_back(size_t size, size_t full_rounds) {
+    const size_t count = rounds(full_rounds);
+    unsigned char *bytes = bytes_of(size), *back = bytes_of(size);
+    cl_mem mem = make_buffer(size);
+    char name[64], text[32];
+    for (size_t i = 0; i < count + 3; i++) {
+        pattern(bytes, 64, i);
+        const double start_s = seconds();
+        CALL(clEnqueueWriteBuffer(queue, mem, CL_FALSE, 0, size, bytes, 0, NULL, NULL));
+        CALL(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, size, back, 0, NULL, NULL));
+        if (i >= 3) samples[i - 3] = seconds() - start_s;
+        if (memcmp(bytes, back, 64) != 0) fail("there and back gave the wrong bytes");
+    }
+    snprintf(name, sizeof name, "%s there and back", size_name(size, text));
+    row(name, "s", median(samples, count));
+    free(bytes);
+    free(back);
+    CALL(clReleaseMemObject(mem));
+}
+
+/* A blocking write may return when the bytes have left the program's memory. This is timed to its end on the device. */
+static void write_to_its_end(size_t size, size_t full_rounds) {
+    const size_t count = rounds(full_rounds);
+    unsigned char *bytes = bytes_of(size);
+    cl_mem mem = make_buffer(size);
+    char name[64], text[32];
+    for (size_t i = 0; i < count + 2; i++) {
+        bytes[i % size] ^= 0x5a;
+        const double start_s = seconds();
+        CALL(clEnqueueWriteBuffer(queue, mem, CL_TRUE, 0, size, bytes, 0, NULL, NULL));
+        CALL(clFinish(queue));
+        if (i >= 2) samples[i - 2] = seconds() - start_s;
+    }
+    snprintf(name, sizeof name, "write %s to its end", size_name(size, text));
+    row(name, "B/s", (double)size / median(samples, count));
+    free(bytes);
+    CALL(clReleaseMemObject(mem));
+}
+
 static void sixteen_in_flight(void) {
     enum { PARTS = 16, SIZE = 16 << 20 };
     const size_t runs = rounds(8);
@@ -204,6 +300,10 @@ void measure_transfers(void) {
     blocking(16 << 20, 40);
     blocking((size_t)256 << 20, 6);
     sixteen_in_flight();
+    blocking_after_pause();
+    blocking_with_times();
+    there_and_back(1 << 20, 300);
+    write_to_its_end(16 << 20, 40);
 }
 
 /* ---- maps ---- */

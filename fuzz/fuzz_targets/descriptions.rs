@@ -3,7 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use penstock_wire::describe::{
-    BuildOrder, BuildReport, BuiltInKernels, DeviceDescription, ImageDescription, NodeDescription, PeerInvitation, Survey, Timers,
+    BuildOrder, BuildReport, BuiltInKernels, DeviceDescription, ImageDescription, LoadReport,
+    NodeDescription, PeerInvitation, Survey, Timers,
 };
 use penstock_wire::frame::decode;
 
@@ -12,6 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     _ = decode::<Survey>("", bytes);
     _ = decode::<Vec<DeviceDescription>>("", bytes);
     _ = decode::<BuildReport>("", bytes);
+    _ = decode::<LoadReport>("", bytes);
     _ = decode::<BuildOrder>("", bytes);
     _ = decode::<BuiltInKernels>("", bytes);
     _ = decode::<ImageDescription>("", bytes);

@@ -42,6 +42,8 @@ build() {
         fi
     done
 }
+# The first device of a mixed pool is Intel's.
+[ "$on" = mixed ] && export PENSTOCK_TEST_DRIVER_VENDORS=$here/../../.venv-cuda/vendors
 jobs_max=$(nproc)
 for name in "${names[@]}"; do
     while [ "$(jobs -rp | wc -l)" -ge "$jobs_max" ]; do wait -n; done

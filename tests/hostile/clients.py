@@ -233,7 +233,7 @@ def programs(node):
                    b"#define A(x) x x x x\n#define B(x) A(A(A(A(x))))\n kernel void k() { B(B(;)) }"):
         program, request = client.id(), client.id()
         client.send("CreateProgramWithSource", program, client.context, payload=source)
-        client.send("BuildProgram", request, program, payload=numbers([0]) + text("") + b"\0")
+        client.send("BuildProgram", request, program, payload=numbers([0]) + b"\1" + text("") + b"\0")
         try:
             client.until(lambda: request in client.replies, 60)
         except ConnectionError:
@@ -242,7 +242,7 @@ def programs(node):
     for options in ("-" * 60000, "\0", "-I /nowhere -D" + "x" * 1000, "-cl-std=CL9.9"):
         program, request = client.id(), client.id()
         client.send("CreateProgramWithSource", program, client.context, payload=b"kernel void k() {}")
-        client.send("BuildProgram", request, program, payload=numbers([0]) + text(options) + b"\0")
+        client.send("BuildProgram", request, program, payload=numbers([0]) + b"\1" + text(options) + b"\0")
         client.until(lambda: request in client.replies, 60)
     request = client.id()
     client.send("CreateProgramWithBinary", request, client.id(), client.context, payload=varints_binary(os.urandom(4096)))

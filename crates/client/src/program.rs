@@ -109,6 +109,7 @@ impl Program {
     ) -> Result<(Arc<Self>, Vec<Status>)> {
         let mut ids = vec![Id::NONE; context.places().len()];
         let mut statuses = vec![Status::OK; binaries.len()];
+        let mut devices = Vec::new();
         for (index, place) in context.places().iter().enumerate() {
             let here: Vec<usize> =
                 (0..binaries.len()).filter(|at| context.place_of(binaries[*at].0) == Some(index)).collect();
@@ -118,13 +119,16 @@ impl Program {
             let payload: Vec<_> = here.iter().map(|at| (binaries[*at].0.index(), binaries[*at].1)).collect();
             let program = crate::next_id();
             let call = to_worker::CreateProgramWithBinary { request: Id::NONE, program, context: place.id };
-            let answers = place.session.request(call, &frame::encode(&payload)).wait()?;
-            for (at, answer) in here.into_iter().zip(answers) {
+            let loaded = place.session.request(call, &frame::encode(&payload)).wait()?;
+            for (at, answer) in here.into_iter().zip(loaded.statuses) {
                 statuses[at] = Status(answer);
             }
             ids[index] = program;
+            devices.extend(loaded.devices.into_iter().map(|(device, info)| ((index, device), info)));
         }
-        Ok((Self::new(context, ids), statuses))
+        let program = Self::new(context, ids);
+        program.built().devices = devices;
+        Ok((program, statuses))
     }
 
     /// `clCreateProgramWithBuiltInKernels`. Waits for the workers.
@@ -152,11 +156,12 @@ impl Program {
         Ok(Self::new(context, ids))
     }
 
-    /// `clBuildProgram`, in all places at once. Waits for the workers, as long as it takes.
+    /// `clBuildProgram`, in all places at once. Waits for the workers, as long as it takes. `options` none: the program gave `NULL`.
     ///
     /// # Errors
     /// The driver's code; logs are there also then.
-    pub fn build(&self, devices: &[Arc<Device>], options: &str) -> Result<()> {
+    pub fn build<'a>(&self, devices: &[Arc<Device>], options: impl Into<Option<&'a str>>) -> Result<()> {
+        let options = options.into();
         self.make(devices, options, &[], |program| to_worker::BuildProgram { request: Id::NONE, program })
     }
 
@@ -164,7 +169,12 @@ impl Program {
     ///
     /// # Errors
     /// As [`Program::build`].
-    pub fn compile(&self, devices: &[Arc<Device>], options: &str, headers: &[Input<'_>]) -> Result<()> {
+    pub fn compile(
+        &self,
+        devices: &[Arc<Device>],
+        options: Option<&str>,
+        headers: &[Input<'_>],
+    ) -> Result<()> {
         self.make(devices, options, headers, |program| to_worker::CompileProgram {
             request: Id::NONE,
             program,
@@ -174,7 +184,7 @@ impl Program {
     fn make<C: Request<Reply = BuildReport>>(
         &self,
         devices: &[Arc<Device>],
-        options: &str,
+        options: Option<&str>,
         inputs: &[Input<'_>],
         call: impl Fn(Id<kind::Program>) -> C,
     ) -> Result<()> {
@@ -197,7 +207,7 @@ impl Program {
     pub fn link(
         context: &Arc<Context>,
         devices: &[Arc<Device>],
-        options: &str,
+        options: Option<&str>,
         inputs: &[&Arc<Program>],
     ) -> Result<(Arc<Self>, Result<()>)> {
         let inputs: Vec<Input<'_>> = inputs.iter().map(|program| ("", *program)).collect();
@@ -242,6 +252,18 @@ impl Program {
             self.built().kernels = kernels;
         }
         result
+    }
+
+    /// Whether the program may see what the workers know of its kernels' arguments: whether the drivers would have told it with the
+    /// options of the last build. Waits for a worker, which may have to find out.
+    ///
+    /// # Errors
+    /// When the node is lost.
+    pub fn shows_arg_info(&self) -> Result<bool> {
+        let of_place = self.context.places().iter().zip(&self.ids).find(|(_, id)| !id.is_none());
+        let Some((place, program)) = of_place else { return Ok(false) };
+        let call = to_worker::ShowsArgInfo { request: Id::NONE, program: *program };
+        place.session.request(call, &[]).wait()
     }
 
     /// The driver's answer to query `name` of `clGetProgramBuildInfo`; none before a build for this device.
@@ -352,10 +374,10 @@ pub trait KernelInfo {
     fn work_group_info(&self, context: &Context, device: &Device, name: u32) -> Option<&[u8]>;
 }
 
-fn order(devices: Vec<u32>, options: &str, inputs: &[Input<'_>], place: usize) -> BuildOrder {
+fn order(devices: Vec<u32>, options: Option<&str>, inputs: &[Input<'_>], place: usize) -> BuildOrder {
     let id = |program: &Program| program.ids.get(place).map_or(0, |id| id.get());
     let programs = inputs.iter().map(|(name, program)| ((*name).to_owned(), id(program))).collect();
-    BuildOrder { devices, options: options.to_owned(), programs }
+    BuildOrder { devices, options: options.map(str::to_owned), programs }
 }
 
 /// Node-wide indices of those of `devices` that belong to a place.

@@ -141,7 +141,7 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
         1 => words.prop_map(|list| frame::encode(&list)),
         1 => small().prop_map(|list| frame::encode(&list)),
         1 => (0..40_u64).prop_map(|width| frame::encode(&shape(width))),
-        1 => (small(), "[ -~]{0,20}", 0..12_u64).prop_map(|(devices, options, program)| {
+        1 => (small(), prop::option::of("[ -~]{0,20}"), 0..12_u64).prop_map(|(devices, options, program)| {
             frame::encode(&BuildOrder { devices, options, programs: vec![("h".into(), program)] })
         }),
         1 => small().prop_map(|devices| frame::encode(&BuiltInKernels { devices, names: "a;b".into() })),

@@ -9,7 +9,7 @@ use common::{Client, args};
 use penstock_link::LinkError;
 use penstock_wire::args::Arg;
 use penstock_wire::calls::to_worker;
-use penstock_wire::describe::BuildOrder;
+use penstock_wire::describe::{BuildOrder, LoadReport, find};
 use penstock_wire::hello::feature;
 use penstock_wire::{Id, Status, Times, TimesOf, U32, U64, frame};
 
@@ -347,7 +347,7 @@ fn a_build_reports_its_log_and_kernels() {
     let (program, report) = client.program(context, "kernel void broken( { nonsense }");
     assert_eq!(report.status, -11, "CL_BUILD_PROGRAM_FAILURE");
     const LOG: u32 = 0x1183;
-    let log = penstock_wire::describe::find(&report.devices[0].1, LOG).unwrap();
+    let log = find(&report.devices[0].1, LOG).unwrap();
     assert!(String::from_utf8_lossy(log).contains("error"), "{:?}", String::from_utf8_lossy(log));
     let kernel = client.id();
     client.send(to_worker::CreateKernel { kernel, program }, &[], b"broken");
@@ -648,12 +648,11 @@ fn programs_are_compiled_linked_and_loaded_again() {
     client.send(to_worker::CreateProgramWithSource { program: main, context }, &[], source);
     client.send(to_worker::CreateProgramWithSource { program: header, context }, &[], b"#define VALUE 42\n");
     let programs = vec![("value.h".to_owned(), header.get())];
-    let order = BuildOrder { devices: vec![0], options: String::new(), programs };
+    let order = BuildOrder { devices: vec![0], options: None, programs };
     let call = to_worker::CompileProgram { request: Id::NONE, program: main };
     let (status, report) = client.request(call, &frame::encode(&order));
     assert_eq!(status, Status::OK, "{:?}", frame::decode::<BuildReport>("a report", &report));
-    let order =
-        BuildOrder { devices: vec![0], options: String::new(), programs: vec![(String::new(), main.get())] };
+    let order = BuildOrder { devices: vec![0], options: None, programs: vec![(String::new(), main.get())] };
     let call = to_worker::LinkProgram { request: Id::NONE, program: linked, context };
     let (status, report) = client.request(call, &frame::encode(&order));
     let report: BuildReport = frame::decode("a report", &report).unwrap();
@@ -663,8 +662,12 @@ fn programs_are_compiled_linked_and_loaded_again() {
     assert_eq!(status, Status::OK);
     let loaded = client.id();
     let call = to_worker::CreateProgramWithBinary { request: Id::NONE, program: loaded, context };
-    let (status, statuses) = client.request(call, &binaries);
-    assert_eq!((status, frame::decode::<Vec<i32>>("statuses", &statuses).unwrap()), (Status::OK, vec![0]));
+    let (status, report) = client.request(call, &binaries);
+    let report: LoadReport = frame::decode("a report", &report).unwrap();
+    assert_eq!((status, report.statuses), (Status::OK, vec![0]));
+    // CL_PROGRAM_BINARY_TYPE: CL_PROGRAM_BINARY_TYPE_EXECUTABLE, before it is built.
+    let kind = find(&report.devices[0].1, 0x1184).map(<[u8]>::to_vec);
+    assert_eq!(kind, Some(4_u32.to_ne_bytes().to_vec()));
     let order = BuildOrder { devices: vec![0], ..BuildOrder::default() };
     let call = to_worker::BuildProgram { request: Id::NONE, program: loaded };
     assert_eq!(client.request(call, &frame::encode(&order)).0, Status::OK);

@@ -271,9 +271,9 @@ fn programs_are_compiled_and_linked() {
     .unwrap();
     let library = Program::with_source(&context, b"uint twice(uint x) { return 2 * x; }").unwrap();
     let devices = context.devices();
-    main.compile(devices, "", &[("twice.h".to_owned(), header)]).unwrap();
-    library.compile(devices, "", &[]).unwrap();
-    let (status, linked) = Program::link(&context, devices, "", &[main, library]);
+    main.compile(devices, None, &[("twice.h".to_owned(), header)]).unwrap();
+    library.compile(devices, None, &[]).unwrap();
+    let (status, linked) = Program::link(&context, devices, None, &[main, library]);
     status.unwrap();
     let kernel = Kernel::new(&linked.unwrap(), "k").unwrap();
     let mem = Mem::buffer(&context, READ_WRITE, 4).unwrap();
@@ -281,7 +281,7 @@ fn programs_are_compiled_and_linked() {
     queue.launch(&kernel, &range(1), &[], Want::Nothing).unwrap();
     assert_eq!(words(&read_all(&queue, &mem)), [42]);
     let missing = Program::with_source(&context, b"#include \"none.h\"").unwrap();
-    assert!(missing.compile(devices, "", &[]).is_err());
+    assert!(missing.compile(devices, None, &[]).is_err());
 }
 
 #[test]

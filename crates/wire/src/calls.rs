@@ -224,9 +224,8 @@ calls! {
         program: Id<kind::Program>,
         context: Id<kind::Context>,
     }
-    /// `clCreateProgramWithBinary`. Payload: `Vec<(u32, Vec<u8>)>`, a device's index and its binary. Answered with the
-    /// status of each.
-    0x0141 CreateProgramWithBinary -> Vec<i32> [PayloadRule::UpTo(limits::PROGRAM_BYTES_MAX)] {
+    /// `clCreateProgramWithBinary`. Payload: `Vec<(u32, Vec<u8>)>`, a device's index and its binary.
+    0x0141 CreateProgramWithBinary -> crate::describe::LoadReport [PayloadRule::UpTo(limits::PROGRAM_BYTES_MAX)] {
         request: Id<kind::Request>,
         program: Id<kind::Program>,
         context: Id<kind::Context>,
@@ -273,6 +272,9 @@ calls! {
     }
     /// `clUnloadPlatformCompiler`.
     0x014a UnloadCompiler [PayloadRule::None] { platform: U32 }
+    /// Whether the driver would have told the descriptions of kernels' arguments with the options of the program's last build. The
+    /// worker has it keep them in any case.
+    0x014b ShowsArgInfo -> bool [PayloadRule::None] { request: Id<kind::Request>, program: Id<kind::Program> }
     /// `clCreateKernel`. Payload: the name. A name that the build's report does not have was refused in the client.
     0x0150 CreateKernel [PayloadRule::UpTo(limits::SMALL_BYTES_MAX)] {
         kernel: Id<kind::Kernel>,

@@ -120,8 +120,8 @@ pub struct ImageDescription {
 pub struct BuildOrder {
     /// Node-wide indices of the devices to build for.
     pub devices: Vec<u32>,
-    /// The options.
-    pub options: String,
+    /// The options; none where the program gave `NULL`, which is not the same as an empty text for each driver.
+    pub options: Option<String>,
     /// Compile: header programs, by the name under which they are included. Link: the inputs, names empty.
     pub programs: Vec<(String, u64)>,
 }
@@ -133,6 +133,15 @@ pub struct BuiltInKernels {
     pub devices: Vec<u32>,
     /// The names, separated by semicolons.
     pub names: String,
+}
+
+/// What became of `clCreateProgramWithBinary`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadReport {
+    /// For each binary, in their order: whether the driver takes it.
+    pub statuses: Vec<i32>,
+    /// For each device of the program: node-wide index and the answers of `clGetProgramBuildInfo` that do not need a build.
+    pub devices: Vec<(u32, Info)>,
 }
 
 /// How a build, compile or link ended, and all that a client may ask about its result.

@@ -121,7 +121,7 @@ pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
     let names = variables(bytes);
     let options =
         if names.is_empty() { String::new() } else { format!("{}{}", cuda::GLOBALS_OPTION, names.join(",")) };
-    if let Err(error) = program.build(devices, &options) {
+    if let Err(error) = program.build(devices, options.as_str()) {
         let log = program.build_info(&device.pool, BUILD_LOG).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
         return Err(refused(&error, log));

@@ -194,7 +194,8 @@ fn compile(device: &Device, arenas: Vec<Arena>, translation: &Translation) -> Cu
     let source = translation.source.as_bytes();
     let program = PoolProgram::with_source_for(&device.context, std::slice::from_ref(&device.pool), source)
         .map_err(|error| of_error(&error))?;
-    if let Err(error) = program.build(std::slice::from_ref(&device.pool), &translation.build_options) {
+    if let Err(error) = program.build(std::slice::from_ref(&device.pool), translation.build_options.as_str())
+    {
         let report = program.build_info(&device.pool, BUILD_LOG).unwrap_or_default();
         let report = String::from_utf8_lossy(&report);
         let report = report.trim_end_matches('\0').trim();

@@ -6,7 +6,7 @@ use std::thread;
 
 use penstock_device as device;
 use penstock_wire::calls::{Serve, to_worker};
-use penstock_wire::describe::{BuildOrder, BuildReport, BuiltInKernels};
+use penstock_wire::describe::{BuildOrder, BuildReport, BuiltInKernels, LoadReport};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status, frame, limits};
 
@@ -55,11 +55,12 @@ impl Drop for Busy {
 }
 
 impl Session {
-    /// Runs `work` in a thread of its own; it answers the request.
-    fn in_thread(
+    /// Runs `work` in a thread of its own, which answers the request with what it gives.
+    fn in_thread<T: 'static>(
         &mut self,
         request: Id<kind::Request>,
-        work: impl FnOnce() -> Result<BuildReport, Status> + Send + 'static,
+        answer: fn(&Shared, Id<kind::Request>, Result<T, Status>),
+        work: impl FnOnce() -> Result<T, Status> + Send + 'static,
     ) {
         let place = match self.shared.builds.begin() {
             Ok(place) => place,
@@ -67,9 +68,9 @@ impl Session {
         };
         let shared = self.shared.clone();
         let work = move || {
-            let report = work();
+            let done = work();
             drop(place);
-            answer(&shared, request, report);
+            answer(&shared, request, done);
         };
         let thread = thread::Builder::new().name("build".into()).stack_size(BUILD_STACK_BYTES).spawn(work);
         if thread.is_err() {
@@ -91,13 +92,13 @@ impl Session {
             Ok(prepared) => prepared,
             Err(status) => return self.shared.reply::<()>(request, &Err(status)),
         };
-        self.in_thread(request, move || {
+        self.in_thread(request, answer, move || {
             let program = busy.0.device()?;
             let devices: Vec<device::Device> = indexed.iter().map(|(_, device)| device.clone()).collect();
             let built = if compile {
-                program.compile(&devices, &order.options, &headers)
+                program.compile(&devices, order.options.as_deref(), &headers)
             } else {
-                program.build(&devices, &order.options)
+                program.build(&devices, order.options.as_deref())
             };
             Ok(program.report(built, &indexed))
         });
@@ -124,10 +125,10 @@ impl Session {
         // There at once, empty: the client names it as soon as it has the answer.
         let program = Arc::new(Program::default());
         self.objects.programs.insert(call.program, Ok(program.clone()))?;
-        self.in_thread(call.request, move || {
+        self.in_thread(call.request, answer, move || {
             let _busy = program.begin()?;
             let devices: Vec<device::Device> = indexed.iter().map(|(_, device)| device.clone()).collect();
-            let (linked, made) = device::Program::link(&context, &devices, &order.options, &inputs);
+            let (linked, made) = device::Program::link(&context, &devices, order.options.as_deref(), &inputs);
             match made {
                 Some(made) => Ok(program.device.get_or_init(|| made).report(linked, &indexed)),
                 None => Err(linked.err().unwrap_or(Status::INVALID_PROGRAM)),
@@ -185,10 +186,13 @@ impl Serve<to_worker::CreateProgramWithBinary> for Session {
         let binaries: Vec<(u32, Vec<u8>)> = frame::decode("CreateProgramWithBinary", &payload.read_all()?)?;
         // What a binary prints is not known.
         self.shared.prints.store(true, Ordering::Release);
+        let indices: Vec<u32> = binaries.iter().map(|(index, _)| *index).collect();
         let (statuses, made) = self.objects.with_binaries(call.context, binaries);
         let status = made.as_ref().err().copied().unwrap_or(Status::OK);
+        let devices = self.objects.devices_with_indices(&indices).unwrap_or_default();
+        let devices = made.as_ref().map_or_else(|_| Vec::new(), |it| it.load_report(&devices));
         self.objects.programs.insert(call.program, made.map(Program::new))?;
-        self.shared.reply_bytes(call.request, status, frame::encode(&statuses));
+        self.shared.reply_bytes(call.request, status, frame::encode(&LoadReport { statuses, devices }));
         Ok(())
     }
 }
@@ -334,6 +338,27 @@ impl Serve<to_worker::SetSpecConstant> for Session {
             it.device()?.set_spec_constant(call.spec_id.get(), &value)
         });
         self.shared.reply(call.request, &set);
+        Ok(())
+    }
+}
+
+impl Serve<to_worker::ShowsArgInfo> for Session {
+    fn serve(
+        &mut self,
+        call: &to_worker::ShowsArgInfo,
+        _: &[Id<kind::Event>],
+        _: &mut dyn Payload,
+    ) -> Result<(), FrameError> {
+        let program = self.objects.programs.get(call.program).and_then(|it| it.device().cloned());
+        match program {
+            // It may compile.
+            Ok(program) => {
+                let answer =
+                    |shared: &Shared, request, shows: Result<bool, Status>| shared.reply(request, &shows);
+                self.in_thread(call.request, answer, move || Ok(program.shows_arg_info()));
+            }
+            Err(status) => self.shared.reply::<()>(call.request, &Err(status)),
+        }
         Ok(())
     }
 }

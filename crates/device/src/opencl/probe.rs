@@ -1,6 +1,8 @@
-//! Finds out by trying whether a device works on this process's own memory.
+//! Finds out by trying what drivers do not tell: whether a device works on this process's own memory, and whether kernels describe
+//! their arguments when nobody asks for that.
 
 use std::ffi::c_void;
+use std::sync::{Mutex, PoisonError};
 
 use penstock_cl_sys::{
     CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU, CL_MEM_READ_WRITE,
@@ -13,6 +15,7 @@ use super::context::Context;
 use super::device::Device;
 use super::home::Mapping;
 use super::memory::OwnedMem;
+use super::program::Program;
 use super::queue::Queue;
 
 /// A page is what the smallest home memory takes.
@@ -49,6 +52,22 @@ fn tried(device: &Device) -> Result<bool, Status> {
     // The mapping must outlive the driver's object.
     drop(mem);
     Ok(read == expected)
+}
+
+/// Whether kernels of a device describe their arguments although the options, empty or none at all, do not ask for it. Drivers differ:
+/// PoCL 3.1 shows them where there are no options, Intel's runtime always, NVIDIA's never. Tried once for each device.
+pub(super) fn shows_arg_info(context: &Context, device: &Device, with_options: bool) -> bool {
+    static KNOWN: Mutex<Vec<((usize, bool), bool)>> = Mutex::new(Vec::new());
+    let key = (device.raw().addr(), with_options);
+    // Held while it is tried: others that ask would have to try, too.
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, shows)) = known.iter().find(|(tried, _)| *tried == key) {
+        return *shows;
+    }
+    // A driver that does not compile this kernel has none to describe.
+    let shows = Program::try_arg_info(context, device, with_options).unwrap_or(false);
+    known.push((key, shows));
+    shows
 }
 
 fn mem_over(context: &Context, mapping: &Mapping) -> Result<OwnedMem, Status> {

@@ -1,6 +1,6 @@
 //! Programs: making and building them. What they tell of themselves is in `report`.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,6 +10,8 @@ use penstock_wire::status::Status;
 use super::api::{self, function, owned};
 use super::context::Context;
 use super::device::Device;
+use super::kernel::Kernel;
+use super::probe;
 
 owned!(
     /// One reference to a `cl_program`.
@@ -35,11 +37,17 @@ struct Inner {
     context: Context,
     /// Whether the last build had [`ARG_INFO_OPTION`] from us.
     arg_info_added: AtomicBool,
+    /// Whether the client had given options for it.
+    had_options: AtomicBool,
+    /// Whether it was made of an intermediate language.
+    is_of_il: bool,
 }
 
 impl Program {
-    fn of(raw: OwnedProgram, context: &Context) -> Self {
-        Self(Arc::new(Inner { raw, context: context.clone(), arg_info_added: AtomicBool::new(false) }))
+    fn of(raw: OwnedProgram, context: &Context, is_of_il: bool) -> Self {
+        let (arg_info_added, had_options) = (AtomicBool::new(false), AtomicBool::new(false));
+        let context = context.clone();
+        Self(Arc::new(Inner { raw, context, arg_info_added, had_options, is_of_il }))
     }
 
     /// `clCreateProgramWithSource`.
@@ -56,7 +64,7 @@ impl Program {
         }
         // SAFETY: one string with its length; the driver copies it.
         let raw = unsafe { create(context.raw(), 1, &mut text, &length, &mut code) };
-        Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context))
+        Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context, false))
     }
 
     /// `clCreateProgramWithBinary`. The codes are one for each binary, also where no program could be made.
@@ -96,7 +104,7 @@ impl Program {
                 &mut code,
             )
         };
-        Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context))
+        Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context, false))
     }
 
     /// `clCreateProgramWithIL`.
@@ -112,7 +120,7 @@ impl Program {
         let mut code = 0;
         // SAFETY: the IL has its length; the driver copies it.
         let raw = unsafe { create(context.raw(), il.as_ptr().cast(), il.len(), &mut code) };
-        Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context))
+        Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context, true))
     }
 
     /// `clCreateProgramWithBuiltInKernels`. `names` are separated by semicolons.
@@ -127,22 +135,27 @@ impl Program {
         let mut code = 0;
         // SAFETY: there are as many devices as are named; the names end with NUL.
         let raw = unsafe { create(context.raw(), number, list.as_ptr(), names.as_ptr(), &mut code) };
-        Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context))
+        Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context, false))
     }
 
     /// `clBuildProgram`. Blocks, it may be for minutes.
     ///
     /// # Errors
     /// The driver's: then the report has the log.
-    pub fn build(&self, devices: &[Device], options: &str) -> Result<(), Status> {
+    pub fn build<'a>(&self, devices: &[Device], options: impl Into<Option<&'a str>>) -> Result<(), Status> {
+        let options = self.with_arg_info(options.into()).ok_or(INVALID_BUILD_OPTIONS)?;
+        self.build_as_given(devices, Some(&options))
+    }
+
+    fn build_as_given(&self, devices: &[Device], options: Option<&CStr>) -> Result<(), Status> {
         let build = function!(clBuildProgram)?;
-        let options = self.with_arg_info(options).ok_or(INVALID_BUILD_OPTIONS)?;
         let list = handles(devices);
         let number = api::count(list.len())?;
-        // SAFETY: the program lives, there are as many devices as are named, the options end with NUL; without a callback
-        // the call ends when the build has.
+        let options = options.map_or(std::ptr::null(), CStr::as_ptr);
+        // SAFETY: the program lives, there are as many devices as are named, the options end with NUL or are null; without a
+        // callback the call ends when the build has.
         api::check(unsafe {
-            build(self.raw(), number, some_start(&list), options.as_ptr(), None, std::ptr::null_mut())
+            build(self.raw(), number, some_start(&list), options, None, std::ptr::null_mut())
         })
     }
 
@@ -153,7 +166,7 @@ impl Program {
     pub fn compile(
         &self,
         devices: &[Device],
-        options: &str,
+        options: Option<&str>,
         headers: &[(String, Self)],
     ) -> Result<(), Status> {
         let compile = function!(clCompileProgram)?;
@@ -187,13 +200,13 @@ impl Program {
     pub fn link(
         context: &Context,
         devices: &[Device],
-        options: &str,
+        options: Option<&str>,
         inputs: &[Self],
     ) -> (Result<(), Status>, Option<Self>) {
         let mut code = 0;
         match Self::link_raw(context, devices, options, inputs, &mut code) {
             Ok(raw) if raw.is_null() => (api::check(code).and(Err(Status::OUT_OF_RESOURCES)), None),
-            Ok(raw) => (api::check(code), Some(Self::of(OwnedProgram::take(raw), context))),
+            Ok(raw) => (api::check(code), Some(Self::of(OwnedProgram::take(raw), context, false))),
             Err(status) => (Err(status), None),
         }
     }
@@ -201,23 +214,24 @@ impl Program {
     fn link_raw(
         context: &Context,
         devices: &[Device],
-        options: &str,
+        options: Option<&str>,
         inputs: &[Self],
         code: &mut i32,
     ) -> Result<cl_program, Status> {
         let link = function!(clLinkProgram)?;
-        let options = CString::new(options).map_err(|_| INVALID_LINKER_OPTIONS)?;
+        let options = options.map(CString::new).transpose().map_err(|_| INVALID_LINKER_OPTIONS)?;
+        let options = options.as_ref().map_or(std::ptr::null(), |options| options.as_ptr());
         let list = handles(devices);
         let programs: Vec<_> = inputs.iter().map(Self::raw).collect();
         let (number, input_number) = (api::count(list.len())?, api::count(programs.len())?);
-        // SAFETY: all lists have as many entries as are named, the options end with NUL; without a callback the call ends
-        // when the link has.
+        // SAFETY: all lists have as many entries as are named, the options end with NUL or are null; without a callback the call
+        // ends when the link has.
         Ok(unsafe {
             link(
                 context.raw(),
                 number,
                 some_start(&list),
-                options.as_ptr(),
+                options,
                 input_number,
                 some_start(&programs),
                 None,
@@ -233,6 +247,11 @@ impl Program {
     /// The driver's; `CL_INVALID_OPERATION` where it takes no IL.
     pub fn set_spec_constant(&self, id: u32, value: &[u8]) -> Result<(), Status> {
         self.0.context.platform().needs(2, 2)?;
+        // "CL_INVALID_PROGRAM if program is not a valid program object created from an intermediate language". PoCL 3.1 ends the process
+        // for one whose link has failed.
+        if !self.0.is_of_il {
+            return Err(Status::INVALID_PROGRAM);
+        }
         let set = function!(clSetProgramSpecializationConstant)?;
         // SAFETY: the program lives, and the value has its size.
         api::check(unsafe { set(self.raw(), id, value.len(), value.as_ptr().cast()) })
@@ -250,8 +269,33 @@ impl Program {
         self.0.arg_info_added.load(Ordering::Relaxed)
     }
 
+    /// Whether the driver would have shown the arguments' descriptions (`clGetKernelArgInfo`) if it had been given the client's own
+    /// options. What it knows with ours is in the report; this is what the client's program may see of it.
+    ///
+    /// The first question of a process for a device compiles a kernel of one line.
+    pub fn shows_arg_info(&self) -> bool {
+        if !self.arg_info_was_added() {
+            return true;
+        }
+        let Some(device) = self.context().devices().first() else { return false };
+        probe::shows_arg_info(self.context(), device, self.0.had_options.load(Ordering::Relaxed))
+    }
+
+    /// Whether a kernel of one line has its arguments' descriptions when it is built with empty options, or with none.
+    pub(super) fn try_arg_info(
+        context: &Context,
+        device: &Device,
+        with_options: bool,
+    ) -> Result<bool, Status> {
+        let program = Self::with_source(context, b"kernel void probe(int argument) {}")?;
+        program.build_as_given(std::slice::from_ref(device), with_options.then_some(c""))?;
+        Ok(Kernel::new(&program, "probe")?.arg_descriptions().is_some())
+    }
+
     /// The options with ours; `None` where they have a NUL.
-    fn with_arg_info(&self, options: &str) -> Option<CString> {
+    fn with_arg_info(&self, options: Option<&str>) -> Option<CString> {
+        self.0.had_options.store(options.is_some(), Ordering::Relaxed);
+        let options = options.unwrap_or_default();
         let has_it = options.split_whitespace().any(|option| option == ARG_INFO_OPTION);
         self.0.arg_info_added.store(!has_it, Ordering::Relaxed);
         let options = match (has_it, options.is_empty()) {

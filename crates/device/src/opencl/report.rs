@@ -68,6 +68,19 @@ impl Program {
         }
     }
 
+    /// What may be asked of a program of binaries before it is built: for each device, what kind of binary it is and whether it counts
+    /// as built. Nothing more: Intel's runtime ends the process when it is asked for the kernels of such a program.
+    pub fn load_report(&self, devices: &[(u32, Device)]) -> Vec<(u32, Info)> {
+        let known = |device| {
+            let queries = [CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_BINARY_TYPE];
+            queries
+                .into_iter()
+                .filter_map(|name| Some((name, self.build_answer(device, name).ok()?)))
+                .collect()
+        };
+        devices.iter().map(|(index, device)| (*index, known(device))).collect()
+    }
+
     /// `clGetProgramInfo(CL_PROGRAM_BINARIES)`: a binary for each of `devices` that has one.
     ///
     /// # Errors
@@ -109,14 +122,18 @@ impl Program {
 
     fn build_info(&self, device: &Device) -> Info {
         let answer = |name| {
-            let get = function!(clGetProgramBuildInfo)?;
-            // SAFETY: program and device live, and `query` gives a place of the size it names.
-            let answer = api::query(|size, value, true_size| unsafe {
-                get(self.raw(), device.raw(), name, size, value, true_size)
-            });
+            let answer = self.build_answer(device, name);
             answer.map(|bytes| if name == CL_PROGRAM_BUILD_OPTIONS { self.own_options(bytes) } else { bytes })
         };
         BUILD_QUERIES.iter().filter_map(|&name| Some((name, answer(name).ok()?))).collect()
+    }
+
+    fn build_answer(&self, device: &Device, name: u32) -> Result<Vec<u8>, Status> {
+        let get = function!(clGetProgramBuildInfo)?;
+        // SAFETY: program and device live, and `query` gives a place of the size it names.
+        api::query(|size, value, true_size| unsafe {
+            get(self.raw(), device.raw(), name, size, value, true_size)
+        })
     }
 
     /// The options as the client gave them.

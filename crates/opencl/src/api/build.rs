@@ -32,7 +32,7 @@ unsafe fn order(
     (count, list): (cl_uint, *const cl_device_id),
     options: *const c_char,
     (callback, user_data): (NotifyFn, *mut c_void),
-) -> ClResult<(Vec<Ref<Device>>, String)> {
+) -> ClResult<(Vec<Ref<Device>>, Option<String>)> {
     // "CL_INVALID_VALUE if device_list is NULL and num_devices is greater than zero, or if device_list is not NULL and
     // num_devices is zero."
     require(list.is_null() == (count == 0), CL_INVALID_VALUE)?;
@@ -49,12 +49,12 @@ unsafe fn order(
     let is_known = |device: &Ref<Device>| known.iter().any(|it| std::sync::Arc::ptr_eq(it, device));
     require(devices.iter().all(is_known), CL_INVALID_DEVICE)?;
     let options = if options.is_null() {
-        "".into()
+        None
     } else {
         // SAFETY: the caller's promise.
-        unsafe { text(options, CL_INVALID_VALUE) }?.to_string_lossy()
+        Some(unsafe { text(options, CL_INVALID_VALUE) }?.to_string_lossy().into_owned())
     };
-    Ok((devices, options.into_owned()))
+    Ok((devices, options))
 }
 
 fn has_compiler(devices: &[Ref<Device>]) -> ClResult {
@@ -84,7 +84,7 @@ cl_entry! {
         if matches!(program.origin, Origin::Source(_) | Origin::Il(_)) {
             has_compiler(&order.0)?;
         }
-        build::run(&program, order.0, &order.1, Job::Build, notify(handle, callback, user_data))
+        build::run(&program, order.0, order.1.as_deref(), Job::Build, notify(handle, callback, user_data))
     }
     /// `clCompileProgram`.
     fn clCompileProgram(
@@ -119,7 +119,7 @@ cl_entry! {
             let name = unsafe { text(*name, CL_INVALID_VALUE) }?.to_string_lossy().into_owned();
             inputs.push((name, Program::borrow(*header)?));
         }
-        build::run(&program, order.0, &order.1, Job::Compile(inputs), notify(handle, callback, user_data))
+        build::run(&program, order.0, order.1.as_deref(), Job::Compile(inputs), notify(handle, callback, user_data))
     }
 }
 cl_entry! {
@@ -182,7 +182,13 @@ unsafe fn link(
     let program =
         Handle::create(&*context, Program::new(context.clone(), devices.clone(), Origin::Linked, None));
     let raw = program.raw();
-    let linked = build::run(&program, devices, &options, Job::Link(inputs), notify(raw, callback, user_data));
+    let linked = build::run(
+        &program,
+        devices,
+        options.as_deref(),
+        Job::Link(inputs),
+        notify(raw, callback, user_data),
+    );
     match linked {
         // Nothing was linked at all, so there is nothing to ask about.
         Err(error) if callback.is_some() || program.pool().is_err() || error.0 != CL_LINK_PROGRAM_FAILURE => {

@@ -148,7 +148,9 @@ cl_entry! {
         // "CL_INVALID_ARG_INDEX if arg_index is not a valid argument index."
         let arg = description.args.get(index as usize).ok_or(ClError(CL_INVALID_ARG_INDEX))?;
         // "CL_KERNEL_ARG_INFO_NOT_AVAILABLE if the argument information is not available for kernel."
-        require(description.arg_info, CL_KERNEL_ARG_INFO_NOT_AVAILABLE)?;
+        // The pool has it in any case; whether the program may see it, the driver decides.
+        let shows = description.arg_info && kernel.program.shows_arg_info()?;
+        require(shows, CL_KERNEL_ARG_INFO_NOT_AVAILABLE)?;
         // SAFETY: the last parameters of a query.
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {

@@ -31,20 +31,20 @@ pub(crate) type Notify = Box<dyn FnOnce() + Send>;
 pub(crate) fn run(
     program: &Ref<Program>,
     devices: Vec<Ref<Device>>,
-    options: &str,
+    options: Option<&str>,
     job: Job,
     notify: Option<Notify>,
 ) -> ClResult {
     program.begin(&devices, options)?;
-    let (built, options) = (program.clone(), options.to_owned());
+    let (built, options) = (program.clone(), options.map(str::to_owned));
     let Some(notify) = notify else {
-        return work(&built, &devices, &options, &job);
+        return work(&built, &devices, options.as_deref(), &job);
     };
     // "If pfn_notify is not NULL, clBuildProgram does not need to wait for the build to complete, and can return
     // immediately". The thread may not outlast a failure to start it.
     let spawned = thread::Builder::new().name("penstock-build".into()).spawn(move || {
         // Its result is in the build status, which the program asks for.
-        _ = work(&built, &devices, &options, &job);
+        _ = work(&built, &devices, options.as_deref(), &job);
         // "after the callback": the program may release its own reference there.
         drop((built, job));
         notify();
@@ -52,7 +52,7 @@ pub(crate) fn run(
     spawned.map(drop).map_err(|_| ClError(CL_OUT_OF_HOST_MEMORY))
 }
 
-fn work(program: &Ref<Program>, devices: &[Ref<Device>], options: &str, job: &Job) -> ClResult {
+fn work(program: &Ref<Program>, devices: &[Ref<Device>], options: Option<&str>, job: &Job) -> ClResult {
     let pool_devices: Vec<_> = devices.iter().map(|device| device.pool.clone()).collect();
     let result = match job {
         Job::Build => program.pool().and_then(|pool| patiently(|| Ok(pool.build(&pool_devices, options)?))),
@@ -86,7 +86,7 @@ fn patiently(build: impl Fn() -> ClResult) -> ClResult {
 fn link(
     program: &Ref<Program>,
     devices: &[Arc<penstock_client::Device>],
-    options: &str,
+    options: Option<&str>,
     inputs: &[Ref<Program>],
 ) -> ClResult {
     let inputs = inputs.iter().map(|input| input.pool()).collect::<ClResult<Vec<_>>>()?;

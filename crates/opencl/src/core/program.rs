@@ -23,6 +23,8 @@ pub(crate) struct Program {
     builds: Mutex<Vec<Build>>,
     /// Kernel objects of the program.
     kernels: AtomicUsize,
+    /// Whether the drivers show descriptions of arguments, once that has been asked for.
+    shows_arg_info: Mutex<Option<bool>>,
     /// Answers about binaries, which are asked in two steps and are long.
     binaries: Mutex<Option<Binaries>>,
 }
@@ -49,7 +51,8 @@ pub(crate) enum Origin {
 #[derive(Clone, Debug, Default)]
 struct Build {
     state: State,
-    options: String,
+    /// None where the program gave `NULL`.
+    options: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +94,7 @@ impl Program {
             pool: cell,
             builds,
             kernels: AtomicUsize::new(0),
+            shows_arg_info: Mutex::default(),
             binaries: Mutex::default(),
         }
     }
@@ -122,7 +126,7 @@ impl Program {
     ///
     /// # Errors
     /// `CL_INVALID_OPERATION` where one is running or there are kernels.
-    pub(crate) fn begin(&self, devices: &[Ref<Device>], options: &str) -> ClResult {
+    pub(crate) fn begin(&self, devices: &[Ref<Device>], options: Option<&str>) -> ClResult {
         let mut builds = self.builds();
         // "CL_INVALID_OPERATION if the build of a program executable for any of the devices listed in device_list by a
         // previous call to clBuildProgram for program has not completed."
@@ -132,7 +136,7 @@ impl Program {
         for device in devices {
             let index = self.index(device)?;
             if let Some(build) = builds.get_mut(index) {
-                *build = Build { state: State::Running, options: options.to_owned() };
+                *build = Build { state: State::Running, options: options.map(str::to_owned) };
             }
         }
         Ok(())
@@ -141,6 +145,7 @@ impl Program {
     /// Notes how the build for `devices` ended.
     pub(crate) fn end(&self, devices: &[Ref<Device>], status: Status) {
         *self.binaries.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.shows_arg_info.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut builds = self.builds();
         for device in devices {
             if let Ok(index) = self.index(device)
@@ -173,7 +178,10 @@ impl Program {
     pub(crate) fn build_status(&self, device: &Ref<Device>) -> ClResult<cl_build_status> {
         let device = &self.built_device(device)?;
         Ok(match self.build_of(device)?.state {
-            State::None => CL_BUILD_NONE,
+            // Of a program of binaries the driver knows it without a build: for Intel's runtime, an executable is built.
+            State::None => {
+                self.driver_number(device, CL_PROGRAM_BUILD_STATUS).map_or(CL_BUILD_NONE, u32::cast_signed)
+            }
             State::Running => CL_BUILD_IN_PROGRESS,
             // The driver knows it for each device; a build that never came to it has failed for all.
             State::Ended { status } => match self.driver_number(device, CL_PROGRAM_BUILD_STATUS) {
@@ -188,17 +196,17 @@ impl Program {
     pub(crate) fn binary_type(&self, device: &Ref<Device>) -> ClResult<cl_program_binary_type> {
         let device = &self.built_device(device)?;
         Ok(match self.build_of(device)?.state {
-            State::Ended { .. } => {
-                let known = self.driver_number(device, CL_PROGRAM_BINARY_TYPE);
-                known.and_then(|it| cl_uint::try_from(it).ok()).unwrap_or(CL_PROGRAM_BINARY_TYPE_NONE)
+            State::Running => CL_PROGRAM_BINARY_TYPE_NONE,
+            // "CL_PROGRAM_BINARY_TYPE ...: Return the program binary type for device": of a program of binaries also before it is built.
+            State::None | State::Ended { .. } => {
+                self.driver_number(device, CL_PROGRAM_BINARY_TYPE).unwrap_or(CL_PROGRAM_BINARY_TYPE_NONE)
             }
-            _ => CL_PROGRAM_BINARY_TYPE_NONE,
         })
     }
 
     /// `CL_PROGRAM_BUILD_OPTIONS`.
     pub(crate) fn build_options(&self, device: &Ref<Device>) -> ClResult<String> {
-        Ok(self.build_of(&self.built_device(device)?)?.options)
+        Ok(self.build_of(&self.built_device(device)?)?.options.unwrap_or_default())
     }
 
     /// The driver's answer to a query about the last build for a device, if there was one.
@@ -220,7 +228,12 @@ impl Program {
 
     /// Whether there is an executable for a device.
     pub(crate) fn is_executable(&self, device: &Ref<Device>) -> bool {
-        let built = || self.build_status(device) == Ok(CL_BUILD_SUCCESS);
+        let is_built = |device: Ref<Device>| {
+            // What drivers say of binaries that have not been built is not enough: nothing is known of their kernels.
+            let has_ended = matches!(self.build_of(&device), Ok(Build { state: State::Ended { .. }, .. }));
+            has_ended && self.build_status(&device) == Ok(CL_BUILD_SUCCESS)
+        };
+        let built = || self.built_device(device).is_ok_and(is_built);
         // Some drivers of OpenCL 1.1 do not know the kind.
         let kind = || self.driver_number(&self.built_device(device).ok()?, CL_PROGRAM_BINARY_TYPE);
         built() && kind().is_none_or(|kind| kind == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
@@ -237,6 +250,18 @@ impl Program {
         // "CL_INVALID_PROGRAM_EXECUTABLE if there is no successfully built executable for program."
         require(ready, CL_INVALID_PROGRAM_EXECUTABLE)?;
         Ok(self.pool()?.kernels())
+    }
+
+    /// Whether the drivers would show descriptions of arguments (`clGetKernelArgInfo`). Asks a worker once for each build.
+    pub(crate) fn shows_arg_info(&self) -> ClResult<bool> {
+        let known = *self.shows_arg_info.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        // Not under the lock: this waits.
+        let shows = self.pool()?.shows_arg_info()?;
+        *self.shows_arg_info.lock().unwrap_or_else(PoisonError::into_inner) = Some(shows);
+        Ok(shows)
     }
 
     /// The binary of each device. Asks the workers once for each build.

@@ -97,7 +97,7 @@ impl Machine {
         let translation = translate(&module, &self.options).map_err(|error| error.to_string())?;
         let program = Program::with_source(&self.context, translation.source.as_bytes())
             .map_err(|error| format!("{error:?}"))?;
-        let built = program.build(self.context.devices(), &translation.build_options);
+        let built = program.build(self.context.devices(), translation.build_options.as_str());
         if let Err(error) = built {
             let devices: Vec<(u32, Device)> = (0..).zip(self.context.devices().iter().cloned()).collect();
             let report = program.report(Err(error), &devices);
