@@ -111,11 +111,10 @@ static void op_kernel(World *w, int q, Object *a, Object *b, Object *to) {
     size_t words = a->words < b->words ? a->words : b->words;
     words = words < to->words ? words : to->words;
     Waits waits = {0};
-    /* The second kernel does not say that it only reads its second argument; without user events, which could make one
-     * reader wait for another, several may still run at once. */
-    bool mix = chance(w, 50), lax = mix && w->user_events;
+    /* The second kernel does not say that it only reads its second argument. Still it may run beside other readers. */
+    bool mix = chance(w, 50);
     uses(w, &waits, q, a, 0, a->words, false);
-    uses(w, &waits, q, b, 0, b->words, lax);
+    uses(w, &waits, q, b, 0, b->words, false);
     uses(w, &waits, q, to, 0, to->words, true);
     maybe_user_event(w, &waits);
     cl_kernel kernel = mix ? w->mix : w->add;
@@ -136,7 +135,7 @@ static void op_kernel(World *w, int q, Object *a, Object *b, Object *to) {
     }
     Done *done = enqueued(w, q, event, &waits);
     used(a, 0, a->words, false, done);
-    used(b, 0, b->words, lax, done);
+    used(b, 0, b->words, false, done);
     used(to, 0, to->words, true, done);
     drop(done);
 }

@@ -1,6 +1,8 @@
 /* Shared virtual memory, as far as the device has it: coarse-grained buffers. */
 #include "harness.h"
 
+#include <unistd.h>
+
 static void need_svm(void) {
     cl_device_svm_capabilities can = 0;
     OK(clGetDeviceInfo(device, CL_DEVICE_SVM_CAPABILITIES, sizeof can, &can, NULL));
@@ -134,4 +136,75 @@ TEST(free_and_migrate_in_the_queue) {
     void *one = clSVMAlloc(context, CL_MEM_READ_WRITE, 64, 0);
     OK(clEnqueueSVMFree(queue, 1, &one, NULL, NULL, 0, NULL, NULL));
     OK(clFinish(queue));
+}
+
+/* clEnqueueSVMMemcpy takes addresses of the program's own memory, too. Such a copy is a command like all others: what waits for the queue, or
+ * comes behind it in order, waits for the copy. */
+enum { HOST_BYTES = 32 << 20, HOST_ROUNDS = 5 };
+
+/* Never freed: a copy that is late must not write to memory that is something else by then. */
+static unsigned char from[HOST_BYTES], to[HOST_BYTES], back[HOST_BYTES];
+
+static bool ends_with(const unsigned char *bytes, int value) { return bytes[0] == value && bytes[HOST_BYTES - 1] == value; }
+
+TEST(a_finish_waits_for_copies_within_host_memory) {
+    need_svm();
+    int late = 0;
+    for (int i = 1; i <= HOST_ROUNDS; i++) {
+        memset(from, i, HOST_BYTES);
+        OK(clEnqueueSVMMemcpy(queue, CL_FALSE, to, from, HOST_BYTES, 0, NULL, NULL));
+        OK(clFinish(queue));
+        late += !ends_with(to, i);
+        usleep(50000); /* one that is late ends before the next one starts */
+    }
+    if (late) test_fail(__FILE__, __LINE__, "%d of %d copies had not ended after clFinish", late, HOST_ROUNDS);
+}
+
+TEST(an_event_behind_a_copy_within_host_memory_waits_for_it) {
+    need_svm();
+    int late = 0;
+    for (int i = 1; i <= HOST_ROUNDS; i++) {
+        cl_event behind;
+        memset(from, i, HOST_BYTES);
+        OK(clEnqueueSVMMemcpy(queue, CL_FALSE, to, from, HOST_BYTES, 0, NULL, NULL));
+        OK(clEnqueueMarkerWithWaitList(queue, 0, NULL, &behind));
+        OK(clWaitForEvents(1, &behind));
+        late += !ends_with(to, i);
+        OK(clReleaseEvent(behind));
+        usleep(50000);
+    }
+    if (late) test_fail(__FILE__, __LINE__, "%d of %d copies had not ended when a marker behind them had", late, HOST_ROUNDS);
+}
+
+TEST(a_write_behind_a_copy_within_host_memory_sends_what_it_brought) {
+    need_svm();
+    cl_mem mem = make_buffer(context, 0, HOST_BYTES, NULL);
+    for (int i = 1; i <= HOST_ROUNDS; i++) {
+        memset(from, i, HOST_BYTES);
+        OK(clEnqueueSVMMemcpy(queue, CL_FALSE, to, from, HOST_BYTES, 0, NULL, NULL));
+        OK(clEnqueueWriteBuffer(queue, mem, CL_FALSE, 0, HOST_BYTES, to, 0, NULL, NULL));
+        OK(clEnqueueReadBuffer(queue, mem, CL_TRUE, 0, HOST_BYTES, back, 0, NULL, NULL));
+        CHECK(ends_with(back, i));
+    }
+    OK(clReleaseMemObject(mem));
+}
+
+/* The program fills memory that it has mapped: its own memory, then. */
+TEST(a_finish_waits_for_a_fill_of_mapped_memory) {
+    need_svm();
+    unsigned char *at = clSVMAlloc(context, CL_MEM_READ_WRITE, HOST_BYTES, 0);
+    REQUIRE(at);
+    OK(clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, at, HOST_BYTES, 0, NULL, NULL));
+    int late = 0;
+    for (int i = 1; i <= HOST_ROUNDS; i++) {
+        const unsigned char value = (unsigned char)i;
+        OK(clEnqueueSVMMemFill(queue, at, &value, 1, HOST_BYTES, 0, NULL, NULL));
+        OK(clFinish(queue));
+        late += !ends_with(at, i);
+        usleep(50000);
+    }
+    if (late) test_fail(__FILE__, __LINE__, "%d of %d fills had not ended after clFinish", late, HOST_ROUNDS);
+    OK(clEnqueueSVMUnmap(queue, at, 0, NULL, NULL));
+    OK(clFinish(queue));
+    clSVMFree(context, at);
 }
