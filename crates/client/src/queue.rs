@@ -252,17 +252,27 @@ impl Queue {
         order().unsettled(self.context.name(), self.name(), self.in_order)
     }
 
-    /// An event that ends when the queue has come so far that the host may use memory that it shares with the device;
-    /// `None` if it may now.
+    /// An event that ends when the queue has come so far that the host may use memory that it shares with the device, at
+    /// `mapped` in the program; `None` if it may now. Until then commands may still write there.
     ///
     /// # Errors
     /// When the node is lost.
-    pub fn reached(self: &Arc<Self>, memory: &Arc<Memory>, waits: &[Event], want: Want) -> Enqueued {
+    pub fn reached(
+        self: &Arc<Self>,
+        memory: &Arc<Memory>,
+        mapped: HostShape,
+        waits: &[Event],
+        want: Want,
+    ) -> Enqueued {
         if self.in_place(memory, waits, want, None, |_, _| ()).is_some() {
             return Ok(ended(want));
         }
         let all = [waits, &self.unsettled()].concat();
-        let spec = Spec { sync: Some(self.turn(waits)), ..Spec::new(&[], &all, Want::Event) };
+        let spec = Spec {
+            sync: Some(self.turn(waits)),
+            writes_host: Some(mapped),
+            ..Spec::new(&[], &all, Want::Event)
+        };
         self.send_marker(spec)
     }
 

@@ -32,8 +32,9 @@ const FORMATS_MAX: u32 = 1 << 14;
 pub struct Context(Arc<Inner>);
 
 struct Inner {
-    // Dropped in this order: the queue before its context.
+    // Dropped in this order: the queues before their context.
     init_queue: OnceLock<Result<OwnedQueue, Status>>,
+    transfer_queue: OnceLock<Result<Arc<OwnedQueue>, Status>>,
     raw: OwnedContext,
     id: u64,
     platform: Platform,
@@ -90,6 +91,7 @@ impl Context {
         })?;
         Ok(Self(Arc::new(Inner {
             init_queue: OnceLock::new(),
+            transfer_queue: OnceLock::new(),
             raw: OwnedContext::take(raw),
             id,
             platform: platform.clone(),
@@ -156,7 +158,15 @@ impl Context {
     pub fn transfer_queue(&self) -> Result<Queue, Status> {
         let device = self.devices().first().ok_or(Status::INVALID_DEVICE)?;
         let properties = device.queue_properties() & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
-        Queue::new(self, device, properties, 0)
+        if properties == 0 {
+            // In one queue each transfer would wait for the one before.
+            return Queue::new(self, device, properties, 0);
+        }
+        // One for all, which lives as long as the context: Intel's runtime waits for ever where a command that ends has the
+        // last reference to its queue.
+        let make = || OwnedQueue::create(self, device, properties, 0).map(Arc::new);
+        let raw = self.0.transfer_queue.get_or_init(make).clone()?;
+        Ok(Queue::over(raw, self, device, properties))
     }
 
     /// The queue on which objects get their first content. Whoever uses it waits for it.

@@ -45,7 +45,7 @@ pub struct Queue(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    raw: OwnedQueue,
+    raw: Arc<OwnedQueue>,
     context: Context,
     device: Device,
     properties: u64,
@@ -98,13 +98,13 @@ impl Queue {
     /// The driver's; `CL_INVALID_DEVICE` for a device that is not the context's.
     pub fn new(context: &Context, device: &Device, properties: u64, size: u32) -> Result<Self, Status> {
         let raw = OwnedQueue::create(context, device, properties, size)?;
-        Ok(Self(Arc::new(Inner {
-            raw,
-            context: context.clone(),
-            device: device.clone(),
-            properties,
-            reclaim: Mutex::default(),
-        })))
+        Ok(Self::over(Arc::new(raw), context, device, properties))
+    }
+
+    /// A queue over one that the context keeps.
+    pub(super) fn over(raw: Arc<OwnedQueue>, context: &Context, device: &Device, properties: u64) -> Self {
+        let (context, device) = (context.clone(), device.clone());
+        Self(Arc::new(Inner { raw, context, device, properties, reclaim: Mutex::default() }))
     }
 
     pub(super) fn raw(&self) -> cl_command_queue {

@@ -5,7 +5,7 @@
 //! sent: from the call on the program may not touch them, but commands before the unmap may still write them.
 
 use penstock_cl_sys::*;
-use penstock_client::{Event, HostShape, Source as _, Want};
+use penstock_client::{Event, Want};
 
 use super::memory::{Mem, keep};
 use super::queue::Queue;
@@ -58,7 +58,7 @@ pub(crate) fn map(
     let reads = flags & CL_MAP_WRITE_INVALIDATE_REGION == 0;
     let enqueued = if mem.is_shared() {
         // The program looks at what the device works on: whatever the flags, the commands before must have ended.
-        queue.pool.reached(&mem.pool, waits, want)?
+        queue.pool.reached(&mem.pool, host_source(mem, region)?.place(), waits, want)?
     } else if reads {
         read(queue, mem, region, address, waits)?
     } else {
@@ -138,7 +138,7 @@ pub(crate) fn unmap(
     };
     if mem.is_shared() {
         // Nothing is to be written, but what comes behind sees what commands before the unmap still write there.
-        let written = host_shape(mem, &mapped)?;
+        let written = host_source(mem, mapped.region)?.place();
         return Ok(queue.pool.released(written, waits, want)?);
     }
     if !mapped.writes {
@@ -161,7 +161,7 @@ fn write(
     waits: &[Event],
     want: Want,
 ) -> ClResult<Option<Event>> {
-    let source = host_source(mem, mapped)?;
+    let source = host_source(mem, mapped.region)?;
     match mapped.region {
         Region::Bytes { offset, .. } => {
             Ok(queue.pool.write(&mem.pool, offset as u64, &source, waits, want)?)
@@ -173,12 +173,12 @@ fn write(
     }
 }
 
-/// The mapped bytes in the host's memory.
-fn host_source(mem: &Ref<Mem>, mapped: &Mapped) -> ClResult<HostSource> {
-    let address: *const u8 = mem.host_address()?.wrapping_add(host_offset(mem, mapped.region)?);
-    Ok(match mapped.region {
-        // SAFETY: The region is inside the object's host memory, which `keep` keeps; the program has unmapped it, so it does
-        // not write.
+/// The bytes of a region in the host's memory.
+fn host_source(mem: &Ref<Mem>, region: Region) -> ClResult<HostSource> {
+    let address: *const u8 = mem.host_address()?.wrapping_add(host_offset(mem, region)?);
+    Ok(match region {
+        // SAFETY: The region is inside the object's host memory, which `keep` keeps. Who takes the bytes does so when the
+        // program has unmapped it, and so does not write.
         Region::Bytes { size, .. } => unsafe { HostSource::linear(address, size, keep(mem)) },
         Region::Box { region, .. } => {
             let image = mem.image()?;
@@ -188,10 +188,6 @@ fn host_source(mem: &Ref<Mem>, mapped: &Mapped) -> ClResult<HostSource> {
             unsafe { HostSource::new(address, pieces, bytes, keep(mem)) }
         }
     })
-}
-
-fn host_shape(mem: &Ref<Mem>, mapped: &Mapped) -> ClResult<HostShape> {
-    Ok(host_source(mem, mapped)?.shape().unwrap_or(HostShape::EVERYTHING))
 }
 
 /// Where a region begins in its object's host memory.

@@ -91,6 +91,11 @@ impl HostSource {
         unsafe { Self::new(address, pieces, length, keep) }
     }
 
+    /// Where the bytes are.
+    pub(crate) fn place(&self) -> HostShape {
+        shape(self.address.addr(), &self.pieces)
+    }
+
     fn piece(&self, (start, length): (usize, usize)) -> &[u8] {
         // SAFETY: A piece is inside the memory that `new` was promised to be readable.
         let from = unsafe { self.address.add(start) };
@@ -105,7 +110,7 @@ impl Source for HostSource {
     }
 
     fn shape(&self) -> Option<HostShape> {
-        Some(shape(self.address.addr(), &self.pieces))
+        Some(self.place())
     }
 
     fn linear(&self) -> Option<&[u8]> {
