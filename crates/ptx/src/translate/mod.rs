@@ -35,6 +35,7 @@
 //! `sm_70`, is translated as it stands. docs/ptx.md says all this to users.
 
 mod agree;
+mod alias;
 mod atomic;
 mod body;
 mod call;
@@ -43,6 +44,7 @@ mod ending;
 mod error;
 mod float;
 mod flow;
+mod guards;
 mod half;
 mod inline;
 mod integer;
@@ -50,15 +52,20 @@ mod linear;
 mod machine;
 mod memory;
 mod operand;
+mod order;
 mod param;
 mod place;
 mod prelude;
 mod promote;
+mod regions;
+mod roots;
 mod special;
+mod spin;
 #[cfg(test)]
 mod tests;
 mod texture;
 mod uniform;
+mod values;
 mod warp;
 
 use std::fmt::Write as _;
@@ -124,6 +131,15 @@ pub enum Fault {
     Trap = 3,
     /// `__assertfail`
     Assert = 4,
+    /// Threads that wait for what no other thread will do. The address is [`name_number`] of the kernel.
+    Stuck = 5,
+}
+
+/// The number by which a fault names a kernel: 64 bits that depend on its name in PTX (FNV-1a).
+pub fn name_number(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// A module in OpenCL C.
@@ -217,6 +233,7 @@ fn kernel(
     if !options.fp64 {
         body::doubles_as_bits(&mut flat);
     }
+    order::put_in(module, entry, &mut flat);
     let body = body::Body::of(module, entry, &flat, options)?;
     let cl_name = format!("k{index}_{}", plain(&entry.name));
     let words = parameter_words(entry) + u32::from(body.uses_dynamic_size);
