@@ -210,6 +210,41 @@ TEST(lanes_take_a_lock_one_after_the_other)
     EXPECT_EQUAL(got[1], 128);
 }
 
+// The same where the loop does nothing but ask for the lock.
+__global__ void behind_a_near_lock(int *count)
+{
+    __shared__ int lock;
+    __shared__ volatile int counted;
+    if (threadIdx.x == 0) lock = counted = 0;
+    __syncthreads();
+    while (atomicCAS(&lock, 0, 1) != 0) {}
+    counted = counted + 1;
+    __threadfence_block();
+    atomicExch(&lock, 0);
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(count, counted);
+}
+__global__ void behind_a_far_lock(int *lock, volatile int *count)
+{
+    while (atomicCAS(lock, 0, 1) != 0) {}
+    *count = *count + 1;
+    __threadfence();
+    atomicExch(lock, 0);
+}
+
+TEST(lanes_wait_for_a_lock_in_a_loop)
+{
+    OnDevice<int> lock(1), count(2);
+    REQUIRE(cudaMemset(lock.data(), 0, sizeof(int)));
+    REQUIRE(cudaMemset(count.data(), 0, 2 * sizeof(int)));
+    behind_a_near_lock<<<2, 64>>>(count.data());
+    behind_a_far_lock<<<2, 64>>>(lock.data(), count.data() + 1);
+    REQUIRE(cudaGetLastError());
+    const std::vector<int> got = count.to_host();
+    EXPECT_EQUAL(got[0], 128);
+    EXPECT_EQUAL(got[1], 128);
+}
+
 // One thread waits for a flag that a thread of another warp of its block sets.
 __global__ void wait_for_flag(int *out)
 {

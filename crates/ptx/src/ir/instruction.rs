@@ -363,6 +363,8 @@ named! {
         Rejoin = "rejoin",
         /// A loop waits for a value that another thread stores: the other threads run meanwhile.
         Yield = "yield",
+        /// The same for a value that may come from outside of the block.
+        Pause = "pause",
     }
 }
 

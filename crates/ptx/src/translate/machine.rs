@@ -298,12 +298,14 @@ impl Writer<'_> {
             (has_stops(self.function, Stop::Rejoin), has_stops(self.function, Stop::Yield));
         if rejoins {
             let (enters, leaves) = self.joins.below(self.flow.block_of[self.at]);
-            let spot = if what.modifiers.stop == Some(Stop::Yield) { 0 } else { enters };
+            let asks = matches!(what.modifiers.stop, Some(Stop::Yield | Stop::Pause));
+            let spot = if asks { 0 } else { enters };
             let (low, high) =
                 if what.modifiers.stop == Some(Stop::Rejoin) { (enters, leaves) } else { (0, 0) };
             self.line(&format!("spot = {spot}u; low = {low}u; high = {high}u;"));
         }
-        if yields {
+        // A stop within a loop that waits is part of the question.
+        if yields && what.modifiers.stop != Some(Stop::Order) {
             self.line(&format!("asks = {};", what.modifiers.stop == Some(Stop::Yield)));
         }
     }

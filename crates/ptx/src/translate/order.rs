@@ -57,7 +57,8 @@ pub(super) fn put_in(module: &Module, entry: &Entry, function: &mut Function) {
         let flow = Flow::of(function);
         let uniform = Uniform::of(function, &flow, &HashSet::new(), HashSet::new());
         let mut stops = find(module, entry, function, &flow, &uniform);
-        stops.extend(spin::yields(function, &flow, &stops));
+        let all = !stops.is_empty();
+        stops.extend(spin::yields(function, &flow, all));
         stops
     };
     if !stops.is_empty() {

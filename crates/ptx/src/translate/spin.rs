@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 
 use super::flow::{self, Flow};
+use super::uniform;
 use super::warp::is_meeting;
 use crate::ir::{
     Atomic, Cache, Function, Instruction, Opcode, Operand, RegisterId, Semantics, Space, Statement, Stop,
@@ -13,8 +14,9 @@ use crate::ir::{
 /// Statements of a loop that does nothing but wait. Compilers write some ten; a loop that is longer does something.
 const STATEMENTS_MAX: usize = 64;
 
-/// The branches that close such loops.
-pub(super) fn yields(function: &Function, flow: &Flow, stops: &[(usize, Stop)]) -> Vec<(usize, Stop)> {
+/// The branches that close such loops. With `all` also those of loops that wait for a value in global memory, which may come from
+/// elsewhere.
+pub(super) fn yields(function: &Function, flow: &Flow, all: bool) -> Vec<(usize, Stop)> {
     let body = function.body.as_deref().unwrap_or_default();
     let mut found = Vec::new();
     for (latch, block) in flow.blocks.iter().enumerate().filter(|(latch, _)| flow.reached[*latch]) {
@@ -22,15 +24,20 @@ pub(super) fn yields(function: &Function, flow: &Flow, stops: &[(usize, Stop)]) 
         let Some(Statement::Instruction(branch)) = body.get(at) else { continue };
         let (Opcode::Bra, [Operand::Label(label)]) = (branch.opcode, &branch.operands[..]) else { continue };
         let head = flow.block_of[function.labels[label.index()].position as usize];
-        if flow.dominates(head, latch) && waits(body, flow, head, latch, stops) {
+        if !flow.dominates(head, latch) {
+            continue;
+        }
+        if waits(body, flow, (head, latch), Space::Shared) {
             found.push((at, Stop::Yield));
+        } else if all && waits(body, flow, (head, latch), Space::Global) {
+            found.push((at, Stop::Pause));
         }
     }
     found
 }
 
-/// Whether the loop between two blocks only waits.
-fn waits(body: &[Statement], flow: &Flow, head: usize, latch: usize, stops: &[(usize, Stop)]) -> bool {
+/// Whether the loop between two blocks only waits, for a value in this memory.
+fn waits(body: &[Statement], flow: &Flow, (head, latch): (usize, usize), space: Space) -> bool {
     let mut inside = HashSet::from([head, latch]);
     let mut stack = if head == latch { Vec::new() } else { vec![latch] };
     let mut statements = 0;
@@ -41,21 +48,11 @@ fn waits(body: &[Statement], flow: &Flow, head: usize, latch: usize, stops: &[(u
             return false;
         }
     }
-    // What a loop changes itself is no value that it waits for: a compare-and-swap that takes what it found last is done in some turns.
-    let mut changed = HashSet::new();
-    for block in &inside {
-        for statement in &body[flow.blocks[*block].start..flow.blocks[*block].end] {
-            if let Statement::Instruction(what) = statement {
-                flow::written(what, &mut |id| {
-                    changed.insert(id);
-                });
-            }
-        }
-    }
+    let found = found(body, flow, &inside);
     for block in inside {
         let range = flow.blocks[block].start..flow.blocks[block].end;
         statements += range.len();
-        if statements > STATEMENTS_MAX || stops.iter().any(|(at, _)| range.contains(at)) {
+        if statements > STATEMENTS_MAX {
             return false;
         }
         for statement in &body[range] {
@@ -63,31 +60,55 @@ fn waits(body: &[Statement], flow: &Flow, head: usize, latch: usize, stops: &[(u
             if does_something(what) {
                 return false;
             }
-            asks |= is_question(what) && !takes(what, &changed);
+            asks |= is_question(what, space) && !takes(what, &found);
         }
     }
     asks
 }
 
-/// Whether an atomic takes a value that the loop makes.
-fn takes(what: &Instruction, changed: &HashSet<RegisterId>) -> bool {
+/// The registers of a loop that depend on what it finds in memory.
+fn found(body: &[Statement], flow: &Flow, inside: &HashSet<usize>) -> HashSet<RegisterId> {
+    let instructions: Vec<&Instruction> = inside
+        .iter()
+        .flat_map(|block| &body[flow.blocks[*block].start..flow.blocks[*block].end])
+        .filter_map(|statement| match statement {
+            Statement::Instruction(what) => Some(what),
+            Statement::Label(_) => None,
+        })
+        .take(STATEMENTS_MAX)
+        .collect();
+    let mut found = HashSet::new();
+    let mut count = None;
+    while count.replace(found.len()) != Some(found.len()) {
+        for what in &instructions {
+            let mut depends = matches!(what.opcode, Opcode::Ld | Opcode::Atom);
+            uniform::read(what, &mut |id| depends |= found.contains(&id));
+            if depends {
+                flow::written(what, &mut |id| _ = found.insert(id));
+            }
+        }
+    }
+    found
+}
+
+/// Whether an atomic takes a value that the loop has found: such a compare-and-swap is done in some turns, whatever others do.
+fn takes(what: &Instruction, found: &HashSet<RegisterId>) -> bool {
     let mut takes = false;
     if what.opcode == Opcode::Atom {
         for operand in what.sources() {
-            flow::registers_of(operand, &mut |id| takes |= changed.contains(&id));
+            flow::registers_of(operand, &mut |id| takes |= found.contains(&id));
         }
     }
     takes
 }
 
-/// Whether an instruction looks for a value that another thread of the block stores.
-fn is_question(what: &Instruction) -> bool {
+/// Whether an instruction looks for a value that another thread stores.
+fn is_question(what: &Instruction, space: Space) -> bool {
     let modifiers = &what.modifiers;
     let is_strong = modifiers.volatile
         || modifiers.cache == Some(Cache::Cv)
         || modifiers.semantics.is_some_and(|semantics| semantics != Semantics::Weak);
-    modifiers.space == Some(Space::Shared)
-        && (what.opcode == Opcode::Ld && is_strong || what.opcode == Opcode::Atom)
+    modifiers.space == Some(space) && (what.opcode == Opcode::Ld && is_strong || what.opcode == Opcode::Atom)
 }
 
 /// Whether an instruction does more than to look.
