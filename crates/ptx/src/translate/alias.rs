@@ -427,8 +427,9 @@ impl Form {
         self.own.is_empty() && self.table.is_empty()
     }
 
-    /// The register that this address is more than the other, in units of the factor of the thread's number, if that is all.
-    pub(super) fn more_by(&self, other: &Self) -> Option<RegisterId> {
+    /// The register that this address is more than the other, in units of the factor of the thread's number, if that is all; and whether it
+    /// is more or less.
+    pub(super) fn apart_by(&self, other: &Self) -> Option<(RegisterId, bool)> {
         let list = |form: &Self| form.fixed.iter().chain(&form.even).copied().collect::<Vec<_>>();
         let (own, others) = (list(self), list(other));
         let mut more = own.iter().filter(|entry| !others.contains(entry));
@@ -444,7 +445,8 @@ impl Form {
             && self.own == other.own
             && self.table == other.table
             && self.axes == other.axes;
-        (same && *factor == self.lane + self.thread).then_some(*id)
+        let unit = self.lane + self.thread;
+        (same && factor.abs() == unit.abs()).then_some((*id, *factor == unit))
     }
 
     /// Whether lanes have different addresses.

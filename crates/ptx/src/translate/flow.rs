@@ -101,6 +101,15 @@ impl Flow {
         first <= enters && leaves <= last
     }
 
+    /// Whether every way from `block` passes `by`.
+    pub(super) fn postdominates(&self, by: usize, block: usize) -> bool {
+        let mut at = block;
+        while at != by && self.depth[at] > self.depth[by] {
+            at = self.postdominator[at];
+        }
+        at == by
+    }
+
     /// The block that every way from this one comes to first; [`Flow::exit`] if there is none.
     pub(super) fn postdominator(&self, block: usize) -> usize {
         self.postdominator[block]

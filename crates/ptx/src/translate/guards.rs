@@ -3,7 +3,6 @@
 use super::alias::{Forms, Nature};
 use super::flow::Flow;
 use super::linear::Sums;
-use super::regions::Regions;
 use super::uniform::Uniform;
 use crate::ir::{Compare, Function, Guard, Immediate, Instruction, Opcode, Operand, RegisterId, Statement};
 
@@ -56,7 +55,6 @@ pub(super) struct Conditions<'a> {
     pub sums: &'a Sums<'a>,
     pub uniform: &'a Uniform,
     pub forms: &'a Forms<'a>,
-    pub regions: &'a Regions,
     /// The branches that may take lanes different ways: the block, the guard, and where it goes if the guard holds and if not.
     branches: Vec<(usize, Guard, usize, usize)>,
 }
@@ -68,7 +66,6 @@ impl<'a> Conditions<'a> {
         sums: &'a Sums<'a>,
         uniform: &'a Uniform,
         forms: &'a Forms<'a>,
-        regions: &'a Regions,
     ) -> Self {
         let body = function.body.as_deref().unwrap_or_default();
         let mut branches = Vec::new();
@@ -84,7 +81,7 @@ impl<'a> Conditions<'a> {
                 branches.push((block, guard, taken, block + 1));
             }
         }
-        Self { function, flow, sums, uniform, forms, regions, branches }
+        Self { function, flow, sums, uniform, forms, branches }
     }
 
     /// What holds for all threads in a block.
@@ -94,11 +91,9 @@ impl<'a> Conditions<'a> {
             guards.others = true;
             return guards;
         }
-        let chooses = |branch: usize| {
-            self.regions.around[block].iter().any(|number| self.regions.all[*number].branch == branch)
-        };
         for (branch, guard, taken, other) in &self.branches {
-            if !chooses(*branch) {
+            // What all threads do in the end tells nothing of them.
+            if self.flow.postdominates(block, *branch) {
                 continue;
             }
             let leads = |to: usize| {
@@ -111,9 +106,8 @@ impl<'a> Conditions<'a> {
                 self.holds(*guard, false, end, &mut guards);
             } else if leads(*other) {
                 self.holds(*guard, true, end, &mut guards);
-            } else {
-                guards.others = true;
             }
+            // Else it is a branch that ends a loop, which all threads may have come into.
         }
         guards
     }

@@ -23,6 +23,10 @@
 //! memory. Elsewhere the kernel becomes a state machine (`machine`): every thread runs to its next such point, all meet at one barrier,
 //! whoever has what it waits for goes on.
 //!
+//! Where lanes of a warp exchange values through memory without such a point, one is put in (`order`). `alias` compares the addresses,
+//! by what `linear`, `roots`, `values` and `guards` know of them. `regions` says where lanes that went different ways meet again, and
+//! `spin` finds loops that only wait.
+//!
 //! # Where it differs from a GPU
 //!
 //! `.ftz` is not honoured by arithmetic: denormal numbers are kept. `.approx` is as exact as the device's own function, which is at least what
@@ -30,9 +34,8 @@
 //! by a constant that makes the address of a shared variable is taken not to lose bits, and sums of such not to overflow.
 //! A thread that fails and that others wait for goes on without touching memory (`ending`).
 //! Atomics on generic addresses are on global or shared memory. Mip levels are taken for the only one that there is; faces of
-//! cube textures end at their edges. A thread that waits in a loop for another one of its block waits for ever, unless a barrier lets
-//! the other come: work-items may run one after the other. Code that relies on the lanes of a warp running in step, as was allowed before
-//! `sm_70`, is translated as it stands. docs/ptx.md says all this to users.
+//! cube textures end at their edges. Lanes of a warp run in step only where they exchange values through memory. docs/ptx.md says all
+//! this to users.
 
 mod agree;
 mod alias;

@@ -92,7 +92,7 @@ fn find(
     };
     let sums = Sums::of(module, entry, function, flow, uniform);
     let forms = Forms::of(function, flow, &sums, uniform, &regions.in_loop);
-    let conditions = Conditions::of(function, flow, &sums, uniform, &forms, &regions);
+    let conditions = Conditions::of(function, flow, &sums, uniform, &forms);
     let accesses = accesses(function, flow, &forms, &conditions);
     if accesses.len() > ACCESSES_MAX {
         return everywhere(body, flow);
@@ -433,7 +433,7 @@ impl<'a> Search<'a> {
             return Some(at);
         }
         // In front of the last branch that all threads come to together, if what comes before it is the reason.
-        let above = self.regions.around[block].iter().map(|number| self.regions.all[*number].branch);
+        let above = self.regions.branches.iter().copied().filter(|branch| *branch != block);
         let above = above.filter(|branch| self.uniform.block(*branch) && self.flow.dominates(*branch, block));
         let above = above.reduce(|one, other| if self.flow.dominates(one, other) { other } else { one });
         let lifted = above.and_then(|branch| {
@@ -478,10 +478,9 @@ impl<'a> Search<'a> {
             (Kind::Store, Kind::Load | Kind::Atomic) | (Kind::Atomic, Kind::Load) => true,
             _ if is_global => self.is_strict,
             _ if self.is_strict => true,
-            (Kind::Load, Kind::Store) => {
-                overwrites(one, other, overlap, self.in_place[later])
-                    && (same_base || overlap == Overlap::Surely)
-            }
+            (Kind::Load, Kind::Store) => overwrites(one, other, overlap, self.in_place[later]),
+            // A load of the same word may be a first look that the atomic does not rely on.
+            (Kind::Load, Kind::Atomic) => overlap == Overlap::Surely && !one.form.is_same(&other.form),
             (Kind::Atomic, Kind::Store) => same_base || overlap == Overlap::Surely,
             (Kind::Store, Kind::Store) => {
                 let in_place = self.in_place[earlier] && self.in_place[later];
@@ -543,14 +542,17 @@ fn overwrites(load: &Access, store: &Access, overlap: Overlap, in_place: bool) -
     match overlap {
         Overlap::Never => false,
         Overlap::Surely => !(in_place && is_chosen),
-        Overlap::Perhaps { even } if !in_place => !even,
+        Overlap::Perhaps { even } if !in_place => !even && load.form.has_base_of(&store.form),
         Overlap::Perhaps { .. } => {
-            let (ahead, back) = (load.form.more_by(&store.form), store.form.more_by(&load.form));
             if is_chosen || !load.form.is_linear() || !store.form.is_linear() {
                 return false;
             }
-            // A lane that loads from so far ahead is below that, so that nobody stores there.
-            ahead.is_some_and(|distance| !store.guards.below.contains(&distance)) || back.is_some()
+            match load.form.apart_by(&store.form) {
+                // A lane that loads from so far ahead is below that, so that nobody stores there.
+                Some((distance, true)) => !store.guards.below.contains(&distance),
+                Some((_, false)) => true,
+                None => false,
+            }
         }
     }
 }

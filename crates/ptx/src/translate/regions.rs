@@ -24,6 +24,8 @@ pub(super) struct Region {
 /// The regions of a kernel.
 #[derive(Debug)]
 pub(super) struct Regions {
+    /// The blocks that end with such a branch.
+    pub branches: Vec<usize>,
     pub all: Vec<Region>,
     /// The regions that each block lies in, the smallest first.
     pub around: Vec<Vec<usize>>,
@@ -37,6 +39,7 @@ impl Regions {
     pub(super) fn of(function: &Function, flow: &Flow, uniform: &Uniform) -> Option<Self> {
         let mut steps = 0;
         let mut this = Self {
+            branches: Vec::new(),
             all: Vec::new(),
             around: vec![Vec::new(); flow.blocks.len()],
             in_loop: loops(flow),
@@ -46,6 +49,7 @@ impl Regions {
             if !parts(function, flow, uniform, branch) {
                 continue;
             }
+            this.branches.push(branch);
             let join = this.tree.next(branch);
             let mut seen = vec![false; flow.blocks.len()];
             let mut stack = flow.blocks[branch].next.clone();
