@@ -300,7 +300,7 @@ impl<'a> Search<'a> {
         self.settle();
         for index in 0..self.sequence.len() {
             let block = self.sequence[index];
-            if self.walk(block).1.is_some() {
+            if self.walk(block, true).1.is_some() {
                 return true;
             }
         }
@@ -315,7 +315,7 @@ impl<'a> Search<'a> {
             self.settle();
             let mut fresh = Vec::new();
             for index in 0..self.sequence.len() {
-                if let (_, Some(found)) = self.walk(self.sequence[index]) {
+                if let (_, Some(found)) = self.walk(self.sequence[index], true) {
                     fresh.push(found);
                 }
             }
@@ -353,7 +353,7 @@ impl<'a> Search<'a> {
             changed = false;
             for index in 0..self.sequence.len() {
                 let block = self.sequence[index];
-                let (behind, _) = self.walk(block);
+                let (behind, _) = self.walk(block, false);
                 if behind != self.behind[block] {
                     self.behind[block] = behind;
                     changed = true;
@@ -362,8 +362,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What is pending behind a block, and where the first stop is missing in it.
-    fn walk(&mut self, block: usize) -> (Pending, Option<usize>) {
+    /// What is pending behind a block, and if that is asked for, where the first stop is missing in it.
+    fn walk(&mut self, block: usize, looks: bool) -> (Pending, Option<usize>) {
         let mut pending = Pending::new();
         for before in &self.flow.blocks[block].before {
             if !self.is_strict && self.around.contains(&(*before, block)) {
@@ -388,7 +388,7 @@ impl<'a> Search<'a> {
                 self.meet(what, block, &mut pending);
             }
             if let Some(number) = self.access_of[at] {
-                if missing.is_none() {
+                if looks && missing.is_none() {
                     missing = self.missing(number, &pending);
                 }
                 pending.insert((number, AWAKE));
