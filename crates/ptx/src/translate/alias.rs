@@ -1,9 +1,10 @@
 //! Whether two accesses to shared memory by different lanes of one warp can meet in the same bytes.
 //!
-//! An address is taken apart into what differs between lanes in a known way (a factor times the number of the thread), what is the same for all
-//! lanes of a warp, and what is not known. Two addresses can then be compared for all pairs of lanes. Numbers of threads in blocks of more
-//! than one dimension are compared by their form only: an address that has the same form in two accesses, and that names every dimension which
-//! the kernel reads, is taken for the thread's own.
+//! An address is taken apart into what differs between lanes in a known way (a factor times the
+//! number of the thread), what is the same for all lanes of a warp, and what is not known. Two
+//! addresses can then be compared for all pairs of lanes. Numbers of threads in blocks of more than
+//! one dimension are compared by their form only: an address that has the same form in two
+//! accesses, and that names every dimension which the kernel reads, is taken for the thread's own.
 
 use super::flow::Flow;
 use super::guards::{Guards, Range};
@@ -57,8 +58,8 @@ pub(super) struct Form {
     table: Vec<i64>,
     /// Numbers of which nothing is known.
     own: Vec<(Term, i64)>,
-    /// Whether it is made of a number by which each thread walks through its part of the work: from its own number on, in steps that
-    /// all have alike.
+    /// Whether it is made of a number by which each thread walks through its part of the work: from
+    /// its own number on, in steps that all have alike.
     pub strides: bool,
 }
 
@@ -109,7 +110,8 @@ impl<'a> Forms<'a> {
         Self { function, flow, sums, uniform, in_loop, dimensions }
     }
 
-    /// The address of an access of `bytes` bytes in statement `at`, which lies in the variables `roots`.
+    /// The address of an access of `bytes` bytes in statement `at`, which lies in the variables
+    /// `roots`.
     pub(super) fn form(&self, address: &Address, at: usize, bytes: u32, roots: u64) -> Form {
         let mut form = Form { roots, bytes: i64::from(bytes), ..Form::default() };
         let sum = match address.base {
@@ -281,7 +283,8 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// The number of the thread or of the lane that a register is, plus a constant: whether it is of the thread, and the constant.
+    /// The number of the thread or of the lane that a register is, plus a constant: whether it is
+    /// of the thread, and the constant.
     pub(super) fn thread_plus(&self, id: RegisterId, at: usize) -> Option<(bool, i64)> {
         let sum = self.sums.register(id, at);
         match sum.terms[..] {
@@ -427,8 +430,8 @@ impl Form {
         self.own.is_empty() && self.table.is_empty()
     }
 
-    /// The register that this address is more than the other, in units of the factor of the thread's number, if that is all; and whether it
-    /// is more or less.
+    /// The register that this address is more than the other, in units of the factor of the
+    /// thread's number, if that is all; and whether it is more or less.
     pub(super) fn apart_by(&self, other: &Self) -> Option<(RegisterId, bool)> {
         let list = |form: &Self| form.fixed.iter().chain(&form.even).copied().collect::<Vec<_>>();
         let (own, others) = (list(self), list(other));

@@ -6,13 +6,15 @@ use super::linear::Sums;
 use super::uniform::Uniform;
 use crate::ir::{Compare, Function, Guard, Immediate, Instruction, Opcode, Operand, RegisterId, Statement};
 
-/// Branches and blocks that are looked at together. Beyond that nothing is known of the threads, which costs speed only.
+/// Branches and blocks that are looked at together. Beyond that nothing is known of the threads,
+/// which costs speed only.
 const STEPS_MAX: usize = 4_000_000;
 
 /// How deep the definitions of a register are followed to see whether a warp has the same.
 const DEPTH_MAX: u32 = 8;
 
-/// The numbers of the threads and of the lanes that may do something: each from the first number up to before the second.
+/// The numbers of the threads and of the lanes that may do something: each from the first number up
+/// to before the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
     thread: (i64, i64),
@@ -55,7 +57,8 @@ pub(super) struct Conditions<'a> {
     pub sums: &'a Sums<'a>,
     pub uniform: &'a Uniform,
     pub forms: &'a Forms<'a>,
-    /// The branches that may take lanes different ways: the block, the guard, and where it goes if the guard holds and if not.
+    /// The branches that may take lanes different ways: the block, the guard, and where it goes if
+    /// the guard holds and if not.
     branches: Vec<(usize, Guard, usize, usize)>,
 }
 

@@ -1,14 +1,17 @@
 //! The order of what the lanes of a warp do in shared memory.
 //!
-//! On a GPU the lanes of a warp that are together do one instruction after the other, all of them each. Programs rely on that: a lane stores
-//! and another one loads, with no `bar.warp.sync` between. Here a thread runs alone up to its next meeting. So where a lane may load
-//! what another one has stored, or store over what another one has yet to load, the lanes that are together stop in between ([`Stop::Order`]),
-//! and lanes that went different ways meet again where their ways do ([`Stop::Rejoin`]). What may be such a pair of accesses is found
-//! here. A kernel that has none stays as it is.
+//! On a GPU the lanes of a warp that are together do one instruction after the other, all of them
+//! each. Programs rely on that: a lane stores and another one loads, with no `bar.warp.sync`
+//! between. Here a thread runs alone up to its next meeting. So where a lane may load what another
+//! one has stored, or store over what another one has yet to load, the lanes that are together stop
+//! in between ([`Stop::Order`]), and lanes that went different ways meet again where their ways do
+//! ([`Stop::Rejoin`]). What may be such a pair of accesses is found here. A kernel that has none
+//! stays as it is.
 //!
-//! Many kernels exchange values between barriers only, and update what is their own in place, at addresses which nobody can compare: as
-//! the steps of a fast Fourier transform do. A search that is not strict says whether the kernel has any pair that no such kernel has. Only
-//! if it has, the lanes stop between all pairs that may be one.
+//! Many kernels exchange values between barriers only, and update what is their own in place, at
+//! addresses which nobody can compare: as the steps of a fast Fourier transform do. A search that
+//! is not strict says whether the kernel has any pair that no such kernel has. Only if it has, the
+//! lanes stop between all pairs that may be one.
 
 use std::collections::HashSet;
 
@@ -25,8 +28,8 @@ use crate::ir::{
     Atomic, Cache, Entry, Function, Instruction, Modifiers, Module, Opcode, Semantics, Space, Statement, Stop,
 };
 
-/// Accesses of a kernel that are compared with each other: above this, pairs would need more memory than the text itself. A kernel with
-/// more stops in front of every access.
+/// Accesses of a kernel that are compared with each other: above this, pairs would need more memory
+/// than the text itself. A kernel with more stops in front of every access.
 const ACCESSES_MAX: usize = 4_000;
 
 /// How often the places of stops are looked for again. Each time finds one at least.
@@ -193,7 +196,8 @@ fn accesses(function: &Function, flow: &Flow, forms: &Forms<'_>, conditions: &Co
             (Some(Space::Shared), own) => (false, own),
             (None | Some(Space::Generic), 0) if what.opcode != Opcode::CpAsync => (false, roots.escaped),
             (None | Some(Space::Generic), own) => (false, own),
-            // Other blocks and the host exchange values in global memory too; that is no matter of warps.
+            // Other blocks and the host exchange values in global memory too; that is no matter of
+            // warps.
             (Some(Space::Global), _) if is_strong(&what.modifiers) && kind != Kind::Atomic => {
                 (true, roots::ANY)
             }
@@ -217,8 +221,8 @@ fn accesses(function: &Function, flow: &Flow, forms: &Forms<'_>, conditions: &Co
     found
 }
 
-/// What can be under way between two lanes at one place: an access since the last stop, and the block from which on it counts again if
-/// lanes that did not come by the last stop may come by.
+/// What can be under way between two lanes at one place: an access since the last stop, and the
+/// block from which on it counts again if lanes that did not come by the last stop may come by.
 type Pending = HashSet<(usize, usize)>;
 
 /// It counts now.
@@ -238,9 +242,11 @@ struct Search<'a> {
     known: Vec<Option<Overlap>>,
     /// Accesses whose address is loaded, too: a store there may be one in place.
     in_place: Vec<bool>,
-    /// Accesses whose address a compare-and-swap has, too: a load there is a first guess of what it finds.
+    /// Accesses whose address a compare-and-swap has, too: a load there is a first guess of what it
+    /// finds.
     swapped: Vec<bool>,
-    /// Ways around loops with barriers, which such a kernel does not take: it goes through these loops once at least.
+    /// Ways around loops with barriers, which such a kernel does not take: it goes through these
+    /// loops once at least.
     around: HashSet<(usize, usize)>,
     /// Whether every pair counts that may be one.
     is_strict: bool,
@@ -362,7 +368,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What is pending behind a block, and if that is asked for, where the first stop is missing in it.
+    /// What is pending behind a block, and if that is asked for, where the first stop is missing in
+    /// it.
     fn walk(&mut self, block: usize, looks: bool) -> (Pending, Option<usize>) {
         let mut pending = Pending::new();
         for before in &self.flow.blocks[block].before {
@@ -432,7 +439,8 @@ impl<'a> Search<'a> {
         if !self.lifts || self.uniform.block(block) {
             return Some(at);
         }
-        // In front of the last branch that all threads come to together, if what comes before it is the reason.
+        // In front of the last branch that all threads come to together, if what comes before it is
+        // the reason.
         let above = self.regions.branches.iter().copied().filter(|branch| *branch != block);
         let above = above.filter(|branch| self.uniform.block(*branch) && self.flow.dominates(*branch, block));
         let above = above.reduce(|one, other| if self.flow.dominates(one, other) { other } else { one });
@@ -491,7 +499,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The ways past loops with barriers that all threads go through together: from the branch that goes there to where it leads.
+/// The ways past loops with barriers that all threads go through together: from the branch that
+/// goes there to where it leads.
 fn around(body: &[Statement], flow: &Flow, uniform: &Uniform, regions: &Regions) -> HashSet<(usize, usize)> {
     let meets = |block: usize| {
         let range = flow.blocks[block].start..flow.blocks[block].end;
@@ -522,8 +531,9 @@ fn around(body: &[Statement], flow: &Flow, uniform: &Uniform, regions: &Regions)
     found
 }
 
-/// Whether two lanes may store into one word in an order that matters, in a kernel that may exchange values at barriers only. Such a kernel
-/// stores to places that it has computed, each for one thread; two of these are not compared.
+/// Whether two lanes may store into one word in an order that matters, in a kernel that may
+/// exchange values at barriers only. Such a kernel stores to places that it has computed, each for
+/// one thread; two of these are not compared.
 fn scatters(one: &Access, other: &Access, overlap: Overlap, in_place: bool) -> bool {
     match overlap {
         Overlap::Never => false,
@@ -536,7 +546,8 @@ fn scatters(one: &Access, other: &Access, overlap: Overlap, in_place: bool) -> b
     }
 }
 
-/// Whether a store may change what another lane loads before it, in a kernel that may exchange values at barriers only.
+/// Whether a store may change what another lane loads before it, in a kernel that may exchange
+/// values at barriers only.
 fn overwrites(load: &Access, store: &Access, overlap: Overlap, in_place: bool) -> bool {
     let is_chosen = load.guards.others && store.guards.others;
     match overlap {

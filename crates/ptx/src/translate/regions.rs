@@ -7,10 +7,12 @@ use crate::ir::{Function, Opcode, Operand, Statement};
 /// Blocks that are looked at for all regions of a kernel; see [`Regions::of`].
 const STEPS_MAX: usize = 4_000_000;
 
-/// How often the branches are looked at for more regions with stops. Each time goes one branch further out at least.
+/// How often the branches are looked at for more regions with stops. Each time goes one branch
+/// further out at least.
 const PASSES_MAX: u32 = 64;
 
-/// What lies between a branch that may take lanes different ways and the block where they are together again.
+/// What lies between a branch that may take lanes different ways and the block where they are
+/// together again.
 #[derive(Debug)]
 pub(super) struct Region {
     /// The block that the branch ends.
@@ -80,8 +82,8 @@ impl Regions {
         Some(&self.all[*number])
     }
 
-    /// The blocks in front of which lanes have to wait for each other, when they stop in the marked blocks: where the regions end in which
-    /// there is a stop.
+    /// The blocks in front of which lanes have to wait for each other, when they stop in the marked
+    /// blocks: where the regions end in which there is a stop.
     pub(super) fn joins(&self, flow: &Flow, stops: &[bool]) -> Vec<bool> {
         let mut order: Vec<usize> = (0..flow.blocks.len()).filter(|block| flow.reached[*block]).collect();
         order.sort_by_key(|block| self.tree.depth(*block));
@@ -113,7 +115,8 @@ impl Regions {
     }
 }
 
-/// Whether the branch at the end of a block may take threads that come to it together different ways.
+/// Whether the branch at the end of a block may take threads that come to it together different
+/// ways.
 fn parts(function: &Function, flow: &Flow, uniform: &Uniform, block: usize) -> bool {
     if flow.blocks[block].next.len() < 2 {
         return false;
@@ -128,7 +131,8 @@ fn parts(function: &Function, flow: &Flow, uniform: &Uniform, block: usize) -> b
     index || branch.guard.is_some_and(|guard| !uniform.register(guard.register))
 }
 
-/// The blocks that can come to themselves again: those of strongly connected components with an edge.
+/// The blocks that can come to themselves again: those of strongly connected components with an
+/// edge.
 fn loops(flow: &Flow) -> Vec<bool> {
     let mut in_loop = vec![false; flow.blocks.len()];
     // By Tarjan's method, without recursion.

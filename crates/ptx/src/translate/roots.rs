@@ -16,8 +16,8 @@ pub(super) struct Roots {
     pub escaped: u64,
 }
 
-/// How often all instructions are looked at again. Addresses come to their place in two or three passes; a kernel that needs more gets
-/// addresses that may lie anywhere.
+/// How often all instructions are looked at again. Addresses come to their place in two or three
+/// passes; a kernel that needs more gets addresses that may lie anywhere.
 const PASSES_MAX: u32 = 16;
 
 impl Roots {

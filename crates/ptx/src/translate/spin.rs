@@ -1,6 +1,7 @@
 //! Loops in which a thread does nothing but wait for a value in shared memory.
 //!
-//! Only other threads of the block can store it, and here they may run when this one stops. So it stops in each turn ([`Stop::Yield`]).
+//! Only other threads of the block can store it, and here they may run when this one stops. So it
+//! stops in each turn ([`Stop::Yield`]).
 
 use std::collections::HashSet;
 
@@ -11,11 +12,12 @@ use crate::ir::{
     Atomic, Cache, Function, Instruction, Opcode, Operand, RegisterId, Semantics, Space, Statement, Stop,
 };
 
-/// Statements of a loop that does nothing but wait. Compilers write some ten; a loop that is longer does something.
+/// Statements of a loop that does nothing but wait. Compilers write some ten; a loop that is longer
+/// does something.
 const STATEMENTS_MAX: usize = 64;
 
-/// The branches that close such loops. With `all` also those of loops that wait for a value in global memory, which may come from
-/// elsewhere.
+/// The branches that close such loops. With `all` also those of loops that wait for a value in
+/// global memory, which may come from elsewhere.
 pub(super) fn yields(function: &Function, flow: &Flow, all: bool) -> Vec<(usize, Stop)> {
     let body = function.body.as_deref().unwrap_or_default();
     let mut found = Vec::new();
@@ -91,7 +93,8 @@ fn found(body: &[Statement], flow: &Flow, inside: &HashSet<usize>) -> HashSet<Re
     found
 }
 
-/// Whether an atomic takes a value that the loop has found: such a compare-and-swap is done in some turns, whatever others do.
+/// Whether an atomic takes a value that the loop has found: such a compare-and-swap is done in some
+/// turns, whatever others do.
 fn takes(what: &Instruction, found: &HashSet<RegisterId>) -> bool {
     let mut takes = false;
     if what.opcode == Opcode::Atom {

@@ -1,4 +1,5 @@
-//! Numbers that follow from the number of the thread alone, such as `lane ^ 5` or `(3 * lane + 1) & 31`: what each thread has.
+//! Numbers that follow from the number of the thread alone, such as `lane ^ 5` or `(3 * lane + 1) &
+//! 31`: what each thread has.
 
 use super::linear::Sums;
 use crate::ir::{
@@ -16,7 +17,8 @@ pub(super) fn threads() -> impl Iterator<Item = u32> {
     WARPS.into_iter().flat_map(|warp| (0..WARP_SIZE).map(move |lane| warp * WARP_SIZE + lane))
 }
 
-/// What a register holds in each of these threads, if that follows from their numbers in a block of one dimension.
+/// What a register holds in each of these threads, if that follows from their numbers in a block of
+/// one dimension.
 pub(super) fn of(function: &Function, sums: &Sums<'_>, id: RegisterId) -> Option<Vec<i64>> {
     let body = function.body.as_deref()?;
     let values = threads().map(|thread| {

@@ -1,5 +1,5 @@
-//! A warp, lane by lane: the lanes of a group do one statement after the other, and groups that parted come together again where their ways
-//! do.
+//! A warp, lane by lane: the lanes of a group do one statement after the other, and groups that
+//! parted come together again where their ways do.
 //!
 //! The emulator refuses programs whose result the order of lanes or of groups decides.
 
@@ -23,7 +23,8 @@ pub enum Refusal {
     Long,
 }
 
-/// What a warp leaves: the registers of the lanes that came to the end, and its shared memory; nothing if no lane came there.
+/// What a warp leaves: the registers of the lanes that came to the end, and its shared memory;
+/// nothing if no lane came there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub lanes: Vec<Option<[u32; REGISTERS]>>,

@@ -1,10 +1,11 @@
 //! Random programs of a warp against a scalar emulator, on every OpenCL device of this machine.
 //!
-//! The lanes of a warp exchange values through shared memory, by ballots and by shuffles, in branches and in loops whose ends depend on what
-//! other lanes have stored, with no synchronisation in the text. What a program leaves has to be what the emulator leaves.
+//! The lanes of a warp exchange values through shared memory, by ballots and by shuffles, in
+//! branches and in loops whose ends depend on what other lanes have stored, with no synchronisation
+//! in the text. What a program leaves has to be what the emulator leaves.
 //!
-//! `PENSTOCK_LOCKSTEP_PROGRAMS` is how many programs are tried, `PENSTOCK_LOCKSTEP_SEED` the number of the first. A program that fails
-//! is made smaller and printed.
+//! `PENSTOCK_LOCKSTEP_PROGRAMS` is how many programs are tried, `PENSTOCK_LOCKSTEP_SEED` the number
+//! of the first. A program that fails is made smaller and printed.
 
 mod emulator;
 #[path = "../conformance/machine.rs"]

@@ -1,8 +1,9 @@
 //! Random programs of a warp.
 //!
-//! A program is a tree of statements on six registers of each lane and on words of shared memory that the lanes of one warp share. All of it
-//! follows from one number. What comes out of a program may depend on the order in which lanes do one statement, or in which groups of lanes
-//! that went different ways do theirs; the emulator finds that, and such a program is thrown away.
+//! A program is a tree of statements on six registers of each lane and on words of shared memory
+//! that the lanes of one warp share. All of it follows from one number. What comes out of a program
+//! may depend on the order in which lanes do one statement, or in which groups of lanes that went
+//! different ways do theirs; the emulator finds that, and such a program is thrown away.
 
 /// Registers of a lane.
 pub const REGISTERS: usize = 6;
@@ -160,7 +161,8 @@ impl Program {
     }
 }
 
-/// Leaves one store to a place that a register says. The translation takes two such stores for ones to different places.
+/// Leaves one store to a place that a register says. The translation takes two such stores for ones
+/// to different places.
 fn tell_once(body: &mut [Statement], told: &mut bool) {
     for statement in body {
         match statement {

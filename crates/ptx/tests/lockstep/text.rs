@@ -2,7 +2,8 @@
 
 use super::program::{Change, LANES, Operation, Place, Program, Question, REGISTERS, Statement, WORDS};
 
-/// Bytes that a thread leaves: whether it came to the end, its registers, and three words of shared memory.
+/// Bytes that a thread leaves: whether it came to the end, its registers, and three words of shared
+/// memory.
 pub const THREAD_BYTES: u64 = 4 * (1 + REGISTERS as u64 + 3);
 
 /// Writes statements, with labels of their own.
