@@ -50,8 +50,8 @@ struct Access {
     form: Form,
     guards: Guards,
     is_global: bool,
-    /// Whether it is a compare-and-swap.
-    swaps: bool,
+    /// What an atomic does.
+    operation: Option<Atomic>,
 }
 
 /// Puts stops into a kernel that needs them.
@@ -215,8 +215,8 @@ fn accesses(function: &Function, flow: &Flow, forms: &Forms<'_>, conditions: &Co
             guards = (block, conditions.in_block(block));
         }
         let guards = conditions.with(what, at, &guards.1);
-        let swaps = what.modifiers.atomic == Some(Atomic::Cas);
-        found.push(Access { at, block, kind, form, guards, is_global, swaps });
+        let operation = what.modifiers.atomic;
+        found.push(Access { at, block, kind, form, guards, is_global, operation });
     }
     found
 }
@@ -289,7 +289,7 @@ impl<'a> Search<'a> {
             access_of,
             known: vec![None; accesses.len() * accesses.len()],
             in_place: same(&|access| access.kind == Kind::Load),
-            swapped: same(&|access| access.swaps),
+            swapped: same(&|access| access.operation == Some(Atomic::Cas)),
             around: around(body, flow, uniform, regions),
             is_strict: false,
             lifts: false,
@@ -465,7 +465,8 @@ impl<'a> Search<'a> {
         let (one, other) = (&self.accesses[earlier], &self.accesses[later]);
         let kinds = (one.kind, other.kind);
         if one.is_global != other.is_global
-            || matches!(kinds, (Kind::Load, Kind::Load) | (Kind::Atomic, Kind::Atomic))
+            || kinds == (Kind::Load, Kind::Load)
+            || kinds == (Kind::Atomic, Kind::Atomic) && one.operation == other.operation
         {
             return false;
         }
@@ -484,6 +485,8 @@ impl<'a> Search<'a> {
             }
             (Kind::Atomic, Kind::Load) if !self.is_strict => !self.swapped[later],
             (Kind::Store, Kind::Load | Kind::Atomic) | (Kind::Atomic, Kind::Load) => true,
+            // Of two operations on one word that all lanes do, or one lane does, the order is the lanes' own.
+            (Kind::Atomic, Kind::Atomic) => overlap == Overlap::Surely && !one.form.is_same(&other.form),
             _ if is_global => self.is_strict,
             _ if self.is_strict => true,
             (Kind::Load, Kind::Store) => overwrites(one, other, overlap, self.in_place[later]),
