@@ -491,7 +491,10 @@ impl<'a> Search<'a> {
             _ if self.is_strict => true,
             (Kind::Load, Kind::Store) => overwrites(one, other, overlap, self.in_place[later]),
             // A load of the same word may be a first look that the atomic does not rely on.
-            (Kind::Load, Kind::Atomic) => overlap == Overlap::Surely && !one.form.is_same(&other.form),
+            (Kind::Load, Kind::Atomic) => match overlap {
+                Overlap::Surely => !one.form.is_same(&other.form),
+                _ => same_base && one.form.is_linear() != other.form.is_linear(),
+            },
             (Kind::Atomic, Kind::Store) => same_base || overlap == Overlap::Surely,
             (Kind::Store, Kind::Store) => {
                 let in_place = self.in_place[earlier] && self.in_place[later];
