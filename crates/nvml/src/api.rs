@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::code;
 use crate::devices::{self, Watched};
-use crate::structs::{MEMORY_V2, Memory, MemoryV2, PciInfo, Utilization};
+use crate::structs::{MEMORY_V2, Memory, MemoryV2, PciInfo, PciInfoV1, PciInfoV2, Utilization};
 
 /// Version of the public CUDA driver interface that `libcuda.so.1` has here: 1000 * major + 10 * minor.
 const CUDA_VERSION: c_int = 13_000;
@@ -114,19 +114,25 @@ fn chars<const N: usize>(text: &str) -> [c_char; N] {
     all
 }
 
-fn pci_info(device: *mut c_void, place: *mut PciInfo) -> Result<(), u32> {
+/// The part of all versions of the structure.
+fn pci_info_v1(device: *mut c_void) -> Result<PciInfoV1, u32> {
     let [domain, bus, slot] = with(device, |it| Ok(it.device.pci()))?;
-    let info = PciInfo {
-        bus_id_legacy: chars(&format!("{domain:04X}:{bus:02X}:{slot:02X}.0")),
+    // The device's number is not known, and not NVIDIA's.
+    let bus_id = chars(&format!("{domain:04X}:{bus:02X}:{slot:02X}.0"));
+    Ok(PciInfoV1 { bus_id, domain, bus, device: slot, pci_device_id: 0 })
+}
+
+fn pci_info(device: *mut c_void) -> Result<PciInfo, u32> {
+    let PciInfoV1 { bus_id, domain, bus, device, pci_device_id } = pci_info_v1(device)?;
+    Ok(PciInfo {
+        bus_id_legacy: bus_id,
         domain,
         bus,
-        device: slot,
-        // Not known, and not NVIDIA's.
-        pci_device_id: 0,
+        device,
+        pci_device_id,
         pci_sub_system_id: 0,
-        bus_id: chars(&format!("{domain:08X}:{bus:02X}:{slot:02X}.0")),
-    };
-    give(place, info)
+        bus_id: chars(&format!("{domain:08X}:{bus:02X}:{device:02X}.0")),
+    })
 }
 
 fn clock(device: *mut c_void, place: *mut c_uint) -> Result<(), u32> {
@@ -228,10 +234,14 @@ entries! {
     fn nvmlDeviceGetIndex(device: *mut c_void, index: *mut c_uint) { give(index, index_of(device)?) }
     /// Its index: there are no files of devices.
     fn nvmlDeviceGetMinorNumber(device: *mut c_void, number: *mut c_uint) { give(number, index_of(device)?) }
+    /// Its place on the PCI bus, in the structure that NVML had first.
+    fn nvmlDeviceGetPciInfo(device: *mut c_void, info: *mut PciInfoV1) { give(info, pci_info_v1(device)?) }
+    /// Its place on the PCI bus, in the structure that NVML had second.
+    fn nvmlDeviceGetPciInfo_v2(device: *mut c_void, info: *mut PciInfoV2) {
+        give(info, PciInfoV2 { first: pci_info_v1(device)?, pci_sub_system_id: 0, reserved: [0; 4] })
+    }
     /// Its place on the PCI bus.
-    fn nvmlDeviceGetPciInfo(device: *mut c_void, info: *mut PciInfo) { pci_info(device, info) }
-    /// Its place on the PCI bus.
-    fn nvmlDeviceGetPciInfo_v3(device: *mut c_void, info: *mut PciInfo) { pci_info(device, info) }
+    fn nvmlDeviceGetPciInfo_v3(device: *mut c_void, info: *mut PciInfo) { give(info, pci_info(device)?) }
     /// Its memory, and what of it is used, by whom ever. Not supported where it can not be known.
     fn nvmlDeviceGetMemoryInfo(device: *mut c_void, memory: *mut Memory) {
         let (total, free) = with(device, Watched::memory)?;

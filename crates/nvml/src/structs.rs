@@ -1,6 +1,28 @@
 //! NVML's structs that are filled in here, as C lays them out.
 
 use std::ffi::{c_char, c_uint, c_ulonglong};
+use std::mem::offset_of;
+
+/// The structure of the first `nvmlDeviceGetPciInfo`, without a version in its name. Programs that look the function up by that name
+/// may have this structure, and no byte more.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PciInfoV1 {
+    pub(crate) bus_id: [c_char; 16],
+    pub(crate) domain: c_uint,
+    pub(crate) bus: c_uint,
+    pub(crate) device: c_uint,
+    pub(crate) pci_device_id: c_uint,
+}
+
+/// The structure of `nvmlDeviceGetPciInfo_v2`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PciInfoV2 {
+    pub(crate) first: PciInfoV1,
+    pub(crate) pci_sub_system_id: c_uint,
+    pub(crate) reserved: [c_uint; 4],
+}
 
 /// `nvmlPciInfo_t`, since version 3 of its function.
 #[repr(C)]
@@ -47,4 +69,12 @@ pub struct Utilization {
     pub(crate) memory: c_uint,
 }
 
-const _: () = assert!(size_of::<PciInfo>() == 68 && size_of::<Memory>() == 24 && size_of::<MemoryV2>() == 40);
+/// Bytes and places of fields as the header of NVML has them.
+const _: () = {
+    assert!(size_of::<PciInfoV1>() == 32 && offset_of!(PciInfoV1, domain) == 16);
+    assert!(size_of::<PciInfoV2>() == 52 && offset_of!(PciInfoV2, pci_sub_system_id) == 32);
+    assert!(size_of::<PciInfo>() == 68 && offset_of!(PciInfo, bus_id) == 36);
+    assert!(size_of::<Memory>() == 24 && offset_of!(Memory, used) == 16);
+    assert!(size_of::<MemoryV2>() == 40 && offset_of!(MemoryV2, total) == 8);
+    assert!(size_of::<Utilization>() == 8);
+};

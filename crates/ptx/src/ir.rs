@@ -11,7 +11,8 @@ mod types;
 
 pub use instruction::{
     Atomic, BoolOp, Cache, Call, CallTarget, Compare, FloatTest, Geometry, Guard, Half, Instruction,
-    Modifiers, Opcode, PermuteMode, Reduce, Rounding, Scope, Semantics, ShiftMode, ShuffleMode, VoteMode,
+    Modifiers, Opcode, PermuteMode, Reduce, Rounding, Scope, Semantics, ShiftMode, ShuffleMode, Stop,
+    VoteMode,
 };
 pub use module::{
     Entry, Formal, Function, FunctionId, Global, GlobalId, Label, LabelId, Module, ModuleData, Opaque, Param,

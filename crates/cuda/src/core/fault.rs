@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use penstock_client::{Event, Given, Queue, Want};
 use penstock_cuda_sys::driver::*;
+use penstock_ptx::translate::name_number;
+use rustc_hash::FxHashMap;
 
 use super::arena::{Block, GRAIN_BYTES, Place};
 use super::device::Device;
@@ -34,6 +36,24 @@ pub(crate) fn of(kind: u64) -> CUresult {
 /// The number of a failed assertion.
 const ASSERTION: u64 = 4;
 
+/// The number of threads that wait for what nobody will do.
+const STUCK: u64 = 5;
+
+/// The names of kernels that can leave a fault, by the numbers that faults name them with.
+static NAMES: Mutex<FxHashMap<u64, String>> = Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
+
+/// Keeps the name of a kernel, so that a fault can be told with it.
+pub(crate) fn remember(name: &str) {
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    names.entry(name_number(name)).or_insert_with(|| name.to_owned());
+}
+
+/// The name of a kernel in PTX, as far as it is known.
+fn name_of(number: u64) -> String {
+    let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    names.get(&number).cloned().unwrap_or_else(|| String::from("(unknown)"))
+}
+
 /// Tells where it happened. A failed assertion is told in any case, as C's own is; `text` is then what was asserted.
 pub(crate) fn tell(kind: u64, address: u64, line: u32, text: &[u8]) {
     let what = match kind {
@@ -44,6 +64,12 @@ pub(crate) fn tell(kind: u64, address: u64, line: u32, text: &[u8]) {
             return log::always(format_args!(
                 "Assertion `{}` failed in a kernel",
                 String::from_utf8_lossy(text)
+            ));
+        }
+        STUCK => {
+            let name = name_of(address);
+            return log::always(format_args!(
+                "kernel {name}: its threads wait for a value in shared memory, or for each other, and no thread is left that could end that"
             ));
         }
         _ => "failed in an unknown way",

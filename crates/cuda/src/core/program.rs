@@ -135,6 +135,7 @@ impl Program {
         let kernels = &translation.kernels;
         program.prints = kernels.iter().any(|kernel| kernel.uses_printf);
         program.stops = kernels.iter().any(|kernel| kernel.uses_faults);
+        kernels.iter().filter(|kernel| kernel.uses_faults).for_each(|kernel| fault::remember(&kernel.name));
         // For the first build.
         program.translation = Mutex::new(Some((arenas, translation)));
         Ok(program)

@@ -238,6 +238,8 @@ pub struct Modifiers {
     pub level: bool,
     /// `.grad` of `tex`.
     pub grad: bool,
+    /// Of a [`Opcode::BarWarpSync`] that no text has: why the translation put it in.
+    pub stop: Option<Stop>,
     /// Other words in the order of the text: the query of `txq`, `.trap`/`.clamp`/`.zero` of surfaces, the component of `tld4`.
     pub query: Vec<&'static str>,
 }
@@ -349,6 +351,20 @@ named! {
     /// What `testp` asks.
     FloatTest {
         Finite = "finite", Infinite = "infinite", Number = "number", Notanumber = "notanumber", Normal = "normal", Subnormal = "subnormal",
+    }
+}
+
+named! {
+    /// Why the threads of a warp stop where the text of the program has no instruction for it.
+    Stop {
+        /// The lanes that are here together have done all that comes before, when any of them goes on.
+        Order = "order",
+        /// The lanes that went different ways come together again.
+        Rejoin = "rejoin",
+        /// A loop waits for a value that another thread stores: the other threads run meanwhile.
+        Yield = "yield",
+        /// The same for a value that may come from outside of the block.
+        Pause = "pause",
     }
 }
 

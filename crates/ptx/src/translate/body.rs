@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use super::ending::{self, Failing};
-use super::flow::Flow;
+use super::flow::{Flow, Joins};
 use super::linear::Sums;
 use super::operand::register_type;
 use super::uniform::Uniform;
@@ -35,6 +35,7 @@ pub(super) struct Writer<'a> {
     pub function: &'a Function,
     pub options: &'a Options,
     pub flow: &'a Flow,
+    pub joins: &'a Joins,
     pub sums: &'a Sums<'a>,
     pub uniform: &'a Uniform,
     /// The statement at hand.
@@ -99,6 +100,7 @@ impl Body {
         options: &Options,
     ) -> Result<Self, TranslateError> {
         let flow = Flow::of(function);
+        let joins = Joins::of(function, &flow);
         let uniform = super::agree::uniform(function, &flow);
         let sums = Sums::of(module, entry, function, &flow, &uniform);
         let is_machine = super::machine::is_needed(function, &flow, &uniform);
@@ -119,6 +121,7 @@ impl Body {
             function,
             options,
             flow: &flow,
+            joins: &joins,
             sums: &sums,
             uniform: &uniform,
             at: 0,

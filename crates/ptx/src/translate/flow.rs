@@ -91,20 +91,7 @@ impl Flow {
         self.reached = vec![false; exit];
         order.iter().filter(|block| **block != exit).for_each(|block| self.reached[*block] = true);
         self.visits = visits(&dominators(&forward, 0)).0;
-        let mut backward = vec![Vec::new(); exit + 1];
-        for (from, next) in forward.iter().enumerate() {
-            next.iter().for_each(|to| backward[*to].push(from));
-        }
-        // Blocks of endless loops never reach the end: as if they could leave, so that they have post-dominators.
-        let mut seen = vec![false; exit + 1];
-        mark_reached(&backward, exit, &mut seen);
-        for block in (0..exit).rev() {
-            if self.reached[block] && !seen[block] {
-                backward[exit].push(block);
-                mark_reached(&backward, block, &mut seen);
-            }
-        }
-        self.postdominator = dominators(&backward, exit);
+        self.postdominator = postdominators(&forward, &self.reached);
         self.depth = visits(&self.postdominator).1;
     }
 
@@ -112,6 +99,15 @@ impl Flow {
     pub(super) fn dominates(&self, by: usize, block: usize) -> bool {
         let ((first, last), (enters, leaves)) = (self.visits[by], self.visits[block]);
         first <= enters && leaves <= last
+    }
+
+    /// Whether every way from `block` passes `by`.
+    pub(super) fn postdominates(&self, by: usize, block: usize) -> bool {
+        let mut at = block;
+        while at != by && self.depth[at] > self.depth[by] {
+            at = self.postdominator[at];
+        }
+        at == by
     }
 
     /// The block that every way from this one comes to first; [`Flow::exit`] if there is none.
@@ -128,6 +124,80 @@ impl Flow {
     /// How deep a block lies in the tree of post-dominators.
     pub(super) fn depth(&self, block: usize) -> usize {
         self.depth[block]
+    }
+}
+
+/// The immediate post-dominator of each block, given where each can go; the last number stands for the end.
+fn postdominators(forward: &[Vec<usize>], reached: &[bool]) -> Vec<usize> {
+    let exit = reached.len();
+    let mut backward = vec![Vec::new(); exit + 1];
+    for (from, next) in forward.iter().enumerate() {
+        next.iter().for_each(|to| backward[*to].push(from));
+    }
+    // Blocks of endless loops never reach the end: as if they could leave, so that they have post-dominators.
+    let mut seen = vec![false; exit + 1];
+    mark_reached(&backward, exit, &mut seen);
+    for block in (0..exit).rev() {
+        if reached[block] && !seen[block] {
+            backward[exit].push(block);
+            mark_reached(&backward, block, &mut seen);
+        }
+    }
+    dominators(&backward, exit)
+}
+
+/// Where threads that go on come together: post-dominators, of which a thread that ends early is no matter. Those that stay do not wait
+/// for it.
+#[derive(Debug)]
+pub(super) struct Joins {
+    postdominator: Vec<usize>,
+    visits: Vec<(usize, usize)>,
+    depth: Vec<usize>,
+}
+
+impl Joins {
+    pub(super) fn of(function: &Function, flow: &Flow) -> Self {
+        let exit = flow.exit();
+        let body = function.body.as_deref().unwrap_or_default();
+        let ends = |block: usize| {
+            block == exit
+                || body[flow.blocks[block].start..flow.blocks[block].end].iter().all(|statement| {
+                    match statement {
+                        Statement::Instruction(what) => {
+                            matches!(what.opcode, Opcode::Ret | Opcode::Exit) && what.guard.is_none()
+                        }
+                        Statement::Label(_) => true,
+                    }
+                }) && flow.blocks[block].next == [exit]
+        };
+        let forward: Vec<Vec<usize>> = flow
+            .blocks
+            .iter()
+            .map(|block| {
+                let on: Vec<usize> = block.next.iter().copied().filter(|next| !ends(*next)).collect();
+                if on.is_empty() { block.next.clone() } else { on }
+            })
+            .chain([Vec::new()])
+            .collect();
+        let postdominator = postdominators(&forward, &flow.reached);
+        let (visits, depth) = visits(&postdominator);
+        Self { postdominator, visits, depth }
+    }
+
+    /// Where all threads that go on from a block come to first; [`Flow::exit`] if there is no such block.
+    pub(super) fn next(&self, block: usize) -> usize {
+        self.postdominator[block]
+    }
+
+    /// How deep a block lies in the tree.
+    pub(super) fn depth(&self, block: usize) -> usize {
+        self.depth[block]
+    }
+
+    /// Numbers for the tree: the first is the block's own, and those of all blocks from which every way leads to this one lie
+    /// between the two.
+    pub(super) fn below(&self, block: usize) -> (usize, usize) {
+        self.visits[block]
     }
 }
 

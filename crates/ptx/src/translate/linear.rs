@@ -127,6 +127,11 @@ impl<'a> Sums<'a> {
         sums
     }
 
+    /// The statements that write a register.
+    pub(super) fn definitions(&self, id: RegisterId) -> &[usize] {
+        &self.definitions[id.index()]
+    }
+
     /// What is known of a register that is added to.
     pub(super) fn step(&self, id: RegisterId) -> Option<&Step> {
         self.steps[id.index()].as_ref()

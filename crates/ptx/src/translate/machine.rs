@@ -4,6 +4,11 @@
 //! those it waits for are there. Who has what it waits for goes on; the others stay. This is a round. A thread that has ended comes to every
 //! round. If a round lets nobody go on, threads wait for each other for ever: that is a fault, and the kernel ends.
 //!
+//! Stops that the translation puts in (`order.rs`) are meetings of the lanes that came there in the same round. Where lanes that went different ways
+//! come together again, those that are there stay as long as another lane of the warp stops somewhere on a way that leads there. Each stop
+//! has a number of its place in the tree of post-dominators (`spot`), so that these places are the numbers of a range. If a warp does not move
+//! at all for a round, the lanes stay no longer: what the others wait for may be theirs to do.
+//!
 //! What a thread waits for is its key: 0 it has ended, else the kind of the meeting. `.sync` instructions meet by kind and mask wherever they
 //! are; older ones meet whoever stopped at the same place in the same round.
 
@@ -14,7 +19,9 @@ use super::flow::Flow;
 use super::uniform::Uniform;
 use super::warp::{Meeting, is_meeting};
 use super::{Fault, TranslateError};
-use crate::ir::{BARRIERS, Function, Instruction, LabelId, Opcode, Operand, Statement, Type, WARP_SIZE};
+use crate::ir::{
+    BARRIERS, Function, Instruction, LabelId, Opcode, Operand, Statement, Stop, Type, WARP_SIZE,
+};
 
 /// The first key of meetings at one place; below are those by kind.
 const FIRST_PLACE: u32 = 0x1000;
@@ -24,6 +31,17 @@ const FIRST_BARRIER: u32 = 0x100;
 
 /// The key of a thread that arrives at a barrier and does not wait.
 const ARRIVES: u32 = 0xff;
+
+/// Rounds in which no thread does anything but ask for a value of shared memory, after which the kernel ends with a fault. A round takes at least
+/// 100 ns, so this is a second at least; and as no other block can store the value, nothing comes of waiting longer.
+const QUESTIONS_MAX: u32 = 10_000_000;
+
+/// Whether lanes stop for a reason that is not in the text of the program.
+fn has_stops(function: &Function, wanted: Stop) -> bool {
+    function.body.iter().flatten().any(
+        |statement| matches!(statement, Statement::Instruction(what) if what.modifiers.stop == Some(wanted)),
+    )
+}
 
 /// Whether threads meet at all.
 pub(super) fn has_meetings(function: &Function) -> bool {
@@ -71,6 +89,13 @@ pub(super) fn declare(function: &Function, threads: u32, text: &mut String) {
         let warps = threads.div_ceil(WARP_SIZE);
         let _ = writeln!(text, "__local uint bl[{}], we[{warps}];", warps * BARRIERS);
     }
+    if has_stops(function, Stop::Rejoin) {
+        let _ = writeln!(text, "__local uint wp[{threads}], wl[{}];", 2 * threads.div_ceil(WARP_SIZE));
+        text.push_str("uint spot = 0, low = 0, high = 0;\n");
+    }
+    if has_stops(function, Stop::Yield) {
+        text.push_str("__local uint busy;\nbool asks = false;\n");
+    }
     let _ = writeln!(
         text,
         "__local uint bn[{BARRIERS}], bt[{BARRIERS}], bq[{BARRIERS}], bd[{BARRIERS}], bs[{BARRIERS}], ba[{BARRIERS}], gone, moved;"
@@ -88,6 +113,16 @@ impl Writer<'_> {
         self.line("wk[lid] = 0; wm[lid] = 0; if (lid == 0) { gone = 0; moved = 0; }");
         if has_counts(self.function) {
             self.line(&format!("if ((lid & 31u) == 0) {{ we[lid >> 5] = ~ps_lanes(lid, threads); for (uint i = 0; i < {BARRIERS}u; i++) bl[(lid >> 5) * {BARRIERS}u + i] = 0; }}"));
+        }
+        if has_stops(self.function, Stop::Rejoin) {
+            let warps = self.threads_most().div_ceil(WARP_SIZE);
+            self.line(&format!(
+                "wp[lid] = 0; for (uint i = lid; i < {}u; i += threads) wl[i] = 0;",
+                2 * warps
+            ));
+        }
+        if has_stops(self.function, Stop::Yield) {
+            self.line("if (lid == 0) busy = 0;");
         }
         self.line(&format!("barrier({all});"));
         self.line("for (;;) {\nround++;\nif (!waits) for (;;) switch (pc) {");
@@ -121,9 +156,13 @@ impl Writer<'_> {
 
     /// What all do between the runs.
     fn round(&mut self, all: &str) {
-        let trap = Fault::Trap as u64;
         let counts = has_counts(self.function);
+        let (rejoins, yields) =
+            (has_stops(self.function, Stop::Rejoin), has_stops(self.function, Stop::Yield));
         self.line("if (fresh) {\nwk[lid] = key; wm[lid] = member; wv[lid] = (ps_word)value;");
+        if rejoins {
+            self.line("wp[lid] = key == 0u ? 0u : spot;");
+        }
         self.line("if (key == 0u) atomic_inc((volatile __local uint *)&gone);");
         if counts {
             self.line("if (key == 0u) atomic_or((volatile __local uint *)&we[lid >> 5], 1u << (lid & 31u));");
@@ -139,7 +178,15 @@ impl Writer<'_> {
         // Meetings of a warp.
         self.line(&format!("if (waits && key != 0u && key != {ARRIVES}u && (key < {FIRST_BARRIER}u || key >= {FIRST_PLACE}u)) {{"));
         self.line("const uint lane = lid & 31u, first = lid & ~31u; uint here = 0;");
-        self.line("if (ps_gather(wk + first, wm + first, min(32u, threads - first), lane, member, together, &here)) {\ngoes = true;");
+        // Lanes that meet again stay while others of their warp are on the way and the warp has moved in the last round.
+        let stays = if rejoins {
+            let warps = self.threads_most().div_ceil(WARP_SIZE);
+            self.line(&format!("const bool stays = high != 0u && wl[(round & 1u ? 0u : {warps}u) + (lid >> 5)] == round - 1u && ps_is_between(wp + first, min(32u, threads - first), low, high);"));
+            "!stays && "
+        } else {
+            ""
+        };
+        self.line(&format!("if ({stays}ps_gather(wk + first, wm + first, min(32u, threads - first), lane, member, together, &here)) {{\ngoes = true;"));
         self.line("__local const ps_word *w = wv + first; const ulong x = w[lane];\nswitch (pc) {");
         for (state, outcome) in std::mem::take(&mut self.outcomes) {
             self.line(&format!("case {state}: outcome = {outcome}; break;"));
@@ -160,13 +207,43 @@ impl Writer<'_> {
             ));
         }
         self.line("}\n}");
-        self.line(&format!("if (goes) moved = round;\nconst bool over = gone == threads;\nbarrier({all});"));
+        let mut went = String::from("moved = round;");
+        if rejoins {
+            let warps = self.threads_most().div_ceil(WARP_SIZE);
+            went.push_str(&format!(" wl[(round & 1u ? {warps}u : 0u) + (lid >> 5)] = round;"));
+        }
+        if yields {
+            went.push_str(" if (!asks) busy = round;");
+        }
+        let went = if rejoins || yields { format!("{{ {went} }}") } else { went };
+        self.line(&format!("if (goes) {went}\nconst bool over = gone == threads;\nbarrier({all});"));
         self.line(&format!("if (waits && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u && bd[member]) {{ goes = true; outcome = (ulong)bs[member] | (ulong)ba[member] << 32; }}"));
         self.line("if (over) break;");
-        self.line(&format!(
-            "if (moved != round) {{ if (lid == 0) ps_fault(AT(control), {trap}u, 0UL, 0u); break; }}"
-        ));
+        self.stand(rejoins, yields);
         self.line("if (goes) waits = false;");
+    }
+
+    /// The end of the kernel when nobody goes on any more.
+    fn stand(&mut self, rejoins: bool, yields: bool) {
+        let (trap, stuck, name) =
+            (Fault::Trap as u64, Fault::Stuck as u64, super::name_number(&self.entry.name));
+        // Lanes that stay go on in the next round.
+        let stands = if rejoins { "moved != round && moved + 1u != round" } else { "moved != round" };
+        let (code, address) = match rejoins || yields {
+            true => (stuck, format!("{name:#x}UL")),
+            false => (trap, String::from("0UL")),
+        };
+        self.line(&format!(
+            "if ({stands}) {{ if (lid == 0) ps_fault(AT(control), {code}u, {address}, 0u); break; }}"
+        ));
+        if rejoins {
+            let warps = self.threads_most().div_ceil(WARP_SIZE);
+            self.line(&format!("if (goes && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u) wl[(round & 1u ? {warps}u : 0u) + (lid >> 5)] = round;"));
+        }
+        if yields {
+            self.line(&format!("if (goes && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u) busy = round;"));
+            self.line(&format!("if (round - busy > {QUESTIONS_MAX}u) {{ if (lid == 0) ps_fault(AT(control), {stuck}u, {name:#x}UL, 0u); break; }}"));
+        }
     }
 
     /// A meeting: the thread stops here, and goes on behind it.
@@ -178,6 +255,7 @@ impl Writer<'_> {
             let name = self.name(guard.register);
             self.line(&format!("if ({not}{name}) {{ pc = {skipped}; continue; }}"));
         }
+        self.spot(what);
         let mut sum = "";
         match what.opcode {
             Opcode::BarSync | Opcode::BarRed | Opcode::BarArrive => {
@@ -212,6 +290,24 @@ impl Writer<'_> {
             self.line(&format!("case {skipped}:;"));
         }
         Ok(())
+    }
+
+    /// Where the thread stops, for lanes that stay until it comes.
+    fn spot(&mut self, what: &Instruction) {
+        let (rejoins, yields) =
+            (has_stops(self.function, Stop::Rejoin), has_stops(self.function, Stop::Yield));
+        if rejoins {
+            let (enters, leaves) = self.joins.below(self.flow.block_of[self.at]);
+            let asks = matches!(what.modifiers.stop, Some(Stop::Yield | Stop::Pause));
+            let spot = if asks { 0 } else { enters };
+            let (low, high) =
+                if what.modifiers.stop == Some(Stop::Rejoin) { (enters, leaves) } else { (0, 0) };
+            self.line(&format!("spot = {spot}u; low = {low}u; high = {high}u;"));
+        }
+        // A stop within a loop that waits is part of the question.
+        if yields && what.modifiers.stop != Some(Stop::Order) {
+            self.line(&format!("asks = {};", what.modifiers.stop == Some(Stop::Yield)));
+        }
     }
 
     fn wait_at_barrier(&mut self, what: &Instruction) -> Result<&'static str, TranslateError> {

@@ -23,6 +23,10 @@
 //! memory. Elsewhere the kernel becomes a state machine (`machine`): every thread runs to its next such point, all meet at one barrier,
 //! whoever has what it waits for goes on.
 //!
+//! Where lanes of a warp exchange values through memory without such a point, one is put in (`order`). `alias` compares the addresses,
+//! by what `linear`, `roots`, `values` and `guards` know of them. `regions` says where lanes that went different ways meet again, and
+//! `spin` finds loops that only wait.
+//!
 //! # Where it differs from a GPU
 //!
 //! `.ftz` is not honoured by arithmetic: denormal numbers are kept. `.approx` is as exact as the device's own function, which is at least what
@@ -30,11 +34,11 @@
 //! by a constant that makes the address of a shared variable is taken not to lose bits, and sums of such not to overflow.
 //! A thread that fails and that others wait for goes on without touching memory (`ending`).
 //! Atomics on generic addresses are on global or shared memory. Mip levels are taken for the only one that there is; faces of
-//! cube textures end at their edges. A thread that waits in a loop for another one of its block waits for ever, unless a barrier lets
-//! the other come: work-items may run one after the other. Code that relies on the lanes of a warp running in step, as was allowed before
-//! `sm_70`, is translated as it stands. docs/ptx.md says all this to users.
+//! cube textures end at their edges. Lanes of a warp run in step only where they exchange values through memory. docs/ptx.md says all
+//! this to users.
 
 mod agree;
+mod alias;
 mod atomic;
 mod body;
 mod call;
@@ -43,6 +47,7 @@ mod ending;
 mod error;
 mod float;
 mod flow;
+mod guards;
 mod half;
 mod inline;
 mod integer;
@@ -50,15 +55,20 @@ mod linear;
 mod machine;
 mod memory;
 mod operand;
+mod order;
 mod param;
 mod place;
 mod prelude;
 mod promote;
+mod regions;
+mod roots;
 mod special;
+mod spin;
 #[cfg(test)]
 mod tests;
 mod texture;
 mod uniform;
+mod values;
 mod warp;
 
 use std::fmt::Write as _;
@@ -124,6 +134,15 @@ pub enum Fault {
     Trap = 3,
     /// `__assertfail`
     Assert = 4,
+    /// Threads that wait for what no other thread will do. The address is [`name_number`] of the kernel.
+    Stuck = 5,
+}
+
+/// The number by which a fault names a kernel: 64 bits that depend on its name in PTX (FNV-1a).
+pub fn name_number(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// A module in OpenCL C.
@@ -217,6 +236,7 @@ fn kernel(
     if !options.fp64 {
         body::doubles_as_bits(&mut flat);
     }
+    order::put_in(module, entry, &mut flat);
     let body = body::Body::of(module, entry, &flat, options)?;
     let cl_name = format!("k{index}_{}", plain(&entry.name));
     let words = parameter_words(entry) + u32::from(body.uses_dynamic_size);

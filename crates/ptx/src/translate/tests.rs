@@ -300,3 +300,68 @@ fn a_generic_address_of_a_variable_is_no_fault() {
     assert!(!translation.kernels[0].uses_faults, "{}", translation.source);
     assert!(of("ld.global.u32 %r2, [0]; ret;", &options()).kernels[0].uses_faults);
 }
+
+/// Whether the translation puts barriers or a state machine into a kernel that has none in its text.
+fn stops(body: &str) -> bool {
+    of(body, &options()).kernels[0].uses_barriers
+}
+
+/// The address of the thread's own word in `s` is `%r4`, and `s` itself is `%r2`.
+const OWN_WORD: &str = "mov.u32 %r2, s; shl.b32 %r3, %r1, 2; add.s32 %r4, %r2, %r3;";
+
+#[test]
+fn lanes_stop_between_a_store_and_a_load_of_another_lane() {
+    let stored = format!("{OWN_WORD} st.shared.u32 [%r4], %r1;");
+    assert!(stops(&format!("{stored} ld.shared.u32 %r5, [%r4+4]; st.global.u32 [%rd2], %r5; ret;")));
+    assert!(stops(&format!("{stored} ld.shared.u32 %r5, [%r2]; st.global.u32 [%rd2], %r5; ret;")));
+    // Its own word, and one that no lane of the same warp has.
+    assert!(!stops(&format!("{stored} ld.shared.u32 %r5, [%r4]; st.global.u32 [%rd2], %r5; ret;")));
+    assert!(!stops(&format!("{stored} ld.shared.u32 %r5, [%r4+128]; st.global.u32 [%rd2], %r5; ret;")));
+    // One thread alone.
+    let alone = "setp.ne.u32 %p1, %r1, 0; @%p1 bra L; mov.u32 %r2, s; st.shared.u32 [%r2], 5; ld.shared.u32 %r5, [%r2]; st.global.u32 [%rd2], %r5; L: ret;";
+    assert!(!stops(alone));
+}
+
+#[test]
+fn lanes_stop_between_a_load_and_a_store_of_another_lane() {
+    assert!(stops(&format!("{OWN_WORD} ld.shared.u32 %r5, [%r4+4]; st.shared.u32 [%r4], %r5; ret;")));
+    assert!(!stops(&format!("{OWN_WORD} ld.shared.u32 %r5, [%r4]; st.shared.u32 [%r4], %r5; ret;")));
+}
+
+#[test]
+fn sums_of_a_block_with_barriers_stay_as_they_are() {
+    let text = format!(
+        "{OWN_WORD} ld.param.u32 %r6, [b]; st.shared.u32 [%r4], %r1;
+         L: bar.sync 0; setp.ge.u32 %p1, %r1, %r6; @%p1 bra M; shl.b32 %r7, %r6, 2; add.s32 %r8, %r4, %r7;
+         ld.shared.u32 %r9, [%r8]; ld.shared.u32 %r10, [%r4]; add.s32 %r11, %r9, %r10; st.shared.u32 [%r4], %r11;
+         M: shr.u32 %r6, %r6, 1; setp.ne.u32 %p2, %r6, 0; @%p2 bra L; ret;"
+    );
+    let translation = of(&text, &options());
+    assert!(!translation.kernels[0].is_machine, "{}", translation.source);
+    assert_eq!(translation.source.matches("\nbarrier(").count(), 1, "{}", translation.source);
+    // A scan that lanes do in step, and forget to load before others store, is no such sum.
+    let scan =
+        text.replace("setp.ge.u32 %p1", "setp.lt.u32 %p1").replace("add.s32 %r8, %r4", "sub.s32 %r8, %r4");
+    assert!(of(&scan, &options()).kernels[0].is_machine);
+}
+
+#[test]
+fn a_stop_stands_where_all_threads_are_together_if_that_is_enough() {
+    // Some lanes store, some lanes load: the stop is in front of the second branch.
+    let translation = of(
+        &format!(
+            "{OWN_WORD} setp.gt.u32 %p1, %r1, 9; @%p1 bra L; st.shared.u32 [%r4+4], %r1;
+             L: setp.gt.u32 %p2, %r1, 5; @%p2 bra M; ld.shared.u32 %r5, [%r4]; st.global.u32 [%rd2], %r5; M: ret;"
+        ),
+        &options(),
+    );
+    assert!(!translation.kernels[0].is_machine && translation.kernels[0].uses_barriers);
+}
+
+#[test]
+fn a_compare_and_swap_in_a_loop_is_no_waiting_for_others() {
+    let add = "mov.u32 %r2, s; ld.shared.u32 %r3, [%r2]; L: add.u32 %r4, %r3, 2; atom.shared.cas.b32 %r5, [%r2], %r3, %r4; setp.ne.s32 %p1, %r5, %r3; mov.u32 %r3, %r5; @%p1 bra L; ret;";
+    assert!(!stops(add));
+    let lock = "mov.u32 %r2, s; L: mov.u32 %r3, 0; atom.shared.cas.b32 %r5, [%r2], %r3, 1; setp.ne.s32 %p1, %r5, 0; @%p1 bra L; ret;";
+    assert!(stops(lock));
+}

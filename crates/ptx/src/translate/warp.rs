@@ -221,6 +221,9 @@ impl Writer<'_> {
                 let members = source(self, 0, Type::U32)?;
                 Meeting { value: String::from("0UL"), members, outcome: String::from("ps_elect(here, lane)") }
             }
+            Opcode::BarWarpSync if what.modifiers.stop.is_some() => {
+                Meeting { value: String::from("0UL"), members: String::new(), outcome: String::from("0UL") }
+            }
             Opcode::BarWarpSync => Meeting {
                 value: String::from("0UL"),
                 members: source(self, 0, Type::U32)?,

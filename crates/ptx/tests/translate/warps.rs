@@ -156,3 +156,21 @@ fn threads_that_wait_for_each_other_for_ever_are_a_fault() {
         |machine, _| assert_eq!(machine.fault().0, 3, "{}", machine.name),
     );
 }
+
+#[test]
+fn a_lock_that_all_threads_wait_for_goes_from_one_to_the_other() {
+    run(
+        ".shared .align 4 .u32 lock; .shared .align 4 .u32 count;
+         setp.ne.u32 %p1, %t, 0; @%p1 bra READY; st.shared.u32 [lock], 0; st.volatile.shared.u32 [count], 0;
+         READY: bar.sync 0;
+         AGAIN: mov.u32 %r4, 1; mov.u32 %r5, 0; atom.shared.cas.b32 %r6, [lock], %r5, %r4; setp.ne.s32 %p2, %r6, 0; @%p2 bra AGAIN;
+         ld.volatile.shared.u32 %r7, [count]; add.u32 %r8, %r7, 1; st.volatile.shared.u32 [count], %r8; membar.cta; atom.shared.exch.b32 %r9, [lock], 0;
+         bar.sync 0; ld.shared.u32 %r10, [count]; st.global.u32 [%to], %r10; ret;",
+        &[],
+        0,
+        2,
+        64,
+        128,
+        |machine, counts| assert_eq!(counts, [64; 128], "{}", machine.name),
+    );
+}

@@ -72,6 +72,12 @@ uint ps_redux_max(__local const ps_word *w, uint here) { uint r = 0; for (uint i
 uint ps_redux_min_s(__local const ps_word *w, uint here) { int r = 0x7fffffff; for (uint i = 0; i < 32u; i++) if (here >> i & 1u) r = min(r, (int)(uint)w[i]); return (uint)r; }
 //@ ps_redux_max_s
 uint ps_redux_max_s(__local const ps_word *w, uint here) { int r = (int)0x80000000u; for (uint i = 0; i < 32u; i++) if (here >> i & 1u) r = max(r, (int)(uint)w[i]); return (uint)r; }
+//@ ps_is_between
+// Whether a lane of the warp stops at a place with a number between two others.
+bool ps_is_between(__local const uint *spots, uint count, uint low, uint high) {
+    for (uint i = 0; i < count; i++) if (spots[i] > low && spots[i] < high) return true;
+    return false;
+}
 //@ ps_gather
 // Whether all lanes of `members` that have not ended wait for the same thing; which these are goes to `here`.
 bool ps_gather(__local const uint *keys, __local const uint *masks, uint count, uint lane, uint members, bool waits_for_members, uint *here) {

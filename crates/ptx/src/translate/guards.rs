@@ -1,0 +1,232 @@
+//! What the branches in front of an access say about the numbers of the threads that do it.
+
+use super::alias::{Forms, Nature};
+use super::flow::Flow;
+use super::linear::Sums;
+use super::uniform::Uniform;
+use crate::ir::{Compare, Function, Guard, Immediate, Instruction, Opcode, Operand, RegisterId, Statement};
+
+/// Branches and blocks that are looked at together. Beyond that nothing is known of the threads,
+/// which costs speed only.
+const STEPS_MAX: usize = 4_000_000;
+
+/// How deep the definitions of a register are followed to see whether a warp has the same.
+const DEPTH_MAX: u32 = 8;
+
+/// The numbers of the threads and of the lanes that may do something: each from the first number up
+/// to before the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Range {
+    thread: (i64, i64),
+    lane: (i64, i64),
+}
+
+impl Range {
+    /// Any thread.
+    pub(super) const ALL: Self = Self { thread: (0, i64::MAX), lane: (0, i64::MAX) };
+
+    /// Whether a thread with these numbers may do it.
+    pub(super) fn has(&self, thread: i64, lane: i64) -> bool {
+        (self.thread.0..self.thread.1).contains(&thread) && (self.lane.0..self.lane.1).contains(&lane)
+    }
+}
+
+/// What is known of the threads that do something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Guards {
+    /// Their numbers.
+    pub range: Range,
+    /// Registers that are larger than the number of the thread.
+    pub below: Vec<RegisterId>,
+    /// Registers that the number of the thread is compared with in any other way.
+    pub against: Vec<RegisterId>,
+    /// Whether the threads are chosen in a way that is not understood.
+    pub others: bool,
+}
+
+impl Default for Guards {
+    fn default() -> Self {
+        Self { range: Range::ALL, below: Vec::new(), against: Vec::new(), others: false }
+    }
+}
+
+/// Reads the branches of a kernel.
+pub(super) struct Conditions<'a> {
+    pub function: &'a Function,
+    pub flow: &'a Flow,
+    pub sums: &'a Sums<'a>,
+    pub uniform: &'a Uniform,
+    pub forms: &'a Forms<'a>,
+    /// The branches that may take lanes different ways: the block, the guard, and where it goes if
+    /// the guard holds and if not.
+    branches: Vec<(usize, Guard, usize, usize)>,
+}
+
+impl<'a> Conditions<'a> {
+    pub(super) fn of(
+        function: &'a Function,
+        flow: &'a Flow,
+        sums: &'a Sums<'a>,
+        uniform: &'a Uniform,
+        forms: &'a Forms<'a>,
+    ) -> Self {
+        let body = function.body.as_deref().unwrap_or_default();
+        let mut branches = Vec::new();
+        for (block, range) in flow.blocks.iter().enumerate().filter(|(block, _)| flow.reached[*block]) {
+            let Some(Statement::Instruction(last)) = body[range.start..range.end].last() else { continue };
+            let (Opcode::Bra, Some(guard), [Operand::Label(label)]) =
+                (last.opcode, last.guard, &last.operands[..])
+            else {
+                continue;
+            };
+            let taken = flow.block_of[function.labels[label.index()].position as usize];
+            if !uniform.register(guard.register) && taken != block + 1 {
+                branches.push((block, guard, taken, block + 1));
+            }
+        }
+        Self { function, flow, sums, uniform, forms, branches }
+    }
+
+    /// What holds for all threads in a block.
+    pub(super) fn in_block(&self, block: usize) -> Guards {
+        let mut guards = Guards::default();
+        if self.branches.len() * self.flow.blocks.len() > STEPS_MAX {
+            guards.others = true;
+            return guards;
+        }
+        for (branch, guard, taken, other) in &self.branches {
+            // What all threads do in the end tells nothing of them.
+            if self.flow.postdominates(block, *branch) {
+                continue;
+            }
+            let leads = |to: usize| {
+                to < self.flow.blocks.len()
+                    && self.flow.blocks[to].before.len() == 1
+                    && self.flow.dominates(to, block)
+            };
+            let end = self.flow.blocks[*branch].end - 1;
+            if leads(*taken) {
+                self.holds(*guard, false, end, &mut guards);
+            } else if leads(*other) {
+                self.holds(*guard, true, end, &mut guards);
+            }
+            // Else it is a branch that ends a loop, which all threads may have come into.
+        }
+        guards
+    }
+
+    /// Adds what an instruction's own guard says.
+    pub(super) fn with(&self, what: &Instruction, at: usize, guards: &Guards) -> Guards {
+        let mut guards = guards.clone();
+        if let Some(guard) = what.guard.filter(|guard| !self.uniform.register(guard.register)) {
+            self.holds(guard, false, at, &mut guards);
+        }
+        guards
+    }
+
+    /// The guard of statement `at` holds, or with `fails` does not.
+    fn holds(&self, guard: Guard, fails: bool, at: usize, guards: &mut Guards) {
+        if self.compares(guard, fails, at, guards).is_none() {
+            guards.others = true;
+        }
+    }
+
+    fn compares(&self, guard: Guard, fails: bool, at: usize, guards: &mut Guards) -> Option<()> {
+        let body = self.function.body.as_deref()?;
+        let [definition] = self.sums.definitions(guard.register)[..] else { return None };
+        let Statement::Instruction(what) = body.get(definition)? else { return None };
+        let [left, right] = what.sources() else { return None };
+        if what.opcode != Opcode::Setp || what.guard.is_some() || what.ty().is_float() {
+            return None;
+        }
+        let second = matches!(what.operands.get(1), Some(Operand::Register(id)) if what.destinations > 1 && *id == guard.register);
+        let negated = guard.negated ^ fails ^ second;
+        let signed = what.ty().is_signed();
+        let mut compare = plain(what.modifiers.compare?)?;
+        if negated {
+            compare = opposite(compare);
+        }
+        let thread = |operand: &Operand| match operand {
+            Operand::Register(id) => self.forms.thread_plus(*id, at).filter(|(_, more)| *more == 0 || signed),
+            _ => None,
+        };
+        let (thread, bound) = match (thread(left), thread(right)) {
+            (Some(thread), _) => (thread, right),
+            (None, Some(thread)) => {
+                compare = mirrored(compare);
+                (thread, left)
+            }
+            _ => return None,
+        };
+        match bound {
+            Operand::Immediate(Immediate::Integer(number)) => {
+                let number = number.cast_signed();
+                let number = if what.ty().bits() == 32 && signed { number << 32 >> 32 } else { number };
+                limit(&mut guards.range, thread.0, compare, number.wrapping_sub(thread.1));
+                Some(())
+            }
+            Operand::Register(id) if self.forms.nature(*id, DEPTH_MAX) == Nature::Even => {
+                let list = if compare == Compare::Lt && thread.1 == 0 {
+                    &mut guards.below
+                } else {
+                    &mut guards.against
+                };
+                list.push(*id);
+                Some(())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A comparison without its kind of numbers.
+const fn plain(compare: Compare) -> Option<Compare> {
+    Some(match compare {
+        Compare::Lt | Compare::Lo => Compare::Lt,
+        Compare::Le | Compare::Ls => Compare::Le,
+        Compare::Gt | Compare::Hi => Compare::Gt,
+        Compare::Ge | Compare::Hs => Compare::Ge,
+        Compare::Eq => Compare::Eq,
+        Compare::Ne => Compare::Ne,
+        _ => return None,
+    })
+}
+
+/// What holds when the comparison does not.
+const fn opposite(compare: Compare) -> Compare {
+    match compare {
+        Compare::Lt => Compare::Ge,
+        Compare::Le => Compare::Gt,
+        Compare::Gt => Compare::Le,
+        Compare::Ge => Compare::Lt,
+        Compare::Eq => Compare::Ne,
+        _ => Compare::Eq,
+    }
+}
+
+/// The same with the sides changed.
+const fn mirrored(compare: Compare) -> Compare {
+    match compare {
+        Compare::Lt => Compare::Gt,
+        Compare::Le => Compare::Ge,
+        Compare::Gt => Compare::Lt,
+        Compare::Ge => Compare::Le,
+        other => other,
+    }
+}
+
+/// Makes a range smaller: the number of the thread, or of the lane, compares so with a number.
+fn limit(range: &mut Range, is_thread: bool, compare: Compare, number: i64) {
+    let (first, end) = if is_thread { &mut range.thread } else { &mut range.lane };
+    match compare {
+        Compare::Lt => *end = (*end).min(number),
+        Compare::Le => *end = (*end).min(number.saturating_add(1)),
+        Compare::Gt => *first = (*first).max(number.saturating_add(1)),
+        Compare::Ge => *first = (*first).max(number),
+        Compare::Eq => {
+            *first = (*first).max(number);
+            *end = (*end).min(number.saturating_add(1));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,88 @@
+//! In which shared variables an address can lie, by the variables that it was made from.
+
+use super::flow;
+use crate::ir::{Function, Instruction, Opcode, Operand, Statement, Symbol};
+
+/// Any shared variable.
+pub(super) const ANY: u64 = u64::MAX;
+
+/// The last bit stands for all variables from this number on.
+const LAST: usize = 63;
+
+/// The shared variables that the registers of a kernel point into.
+pub(super) struct Roots {
+    registers: Vec<u64>,
+    /// Variables whose address was stored somewhere.
+    pub escaped: u64,
+}
+
+/// How often all instructions are looked at again. Addresses come to their place in two or three
+/// passes; a kernel that needs more gets addresses that may lie anywhere.
+const PASSES_MAX: u32 = 16;
+
+impl Roots {
+    pub(super) fn of(function: &Function) -> Self {
+        let body = function.body.as_deref().unwrap_or_default();
+        let mut this = Self { registers: vec![0; function.registers.len()], escaped: 0 };
+        for pass in 0..PASSES_MAX {
+            let mut changed = false;
+            for statement in body {
+                if let Statement::Instruction(what) = statement {
+                    changed |= this.pass(what);
+                }
+            }
+            if !changed {
+                return this;
+            }
+            if pass + 1 == PASSES_MAX {
+                this.registers.fill(ANY);
+                this.escaped = ANY;
+            }
+        }
+        this
+    }
+
+    fn pass(&mut self, what: &Instruction) -> bool {
+        let moves = !matches!(
+            what.opcode,
+            Opcode::Ld | Opcode::Ldu | Opcode::Atom | Opcode::Setp | Opcode::Call | Opcode::Tex
+        );
+        let mut roots = 0;
+        for operand in what.sources() {
+            match operand {
+                Operand::Address(_) => {}
+                other => roots |= self.operand(other),
+            }
+        }
+        if matches!(what.opcode, Opcode::St | Opcode::Atom | Opcode::Red | Opcode::Call) {
+            let stored = what.operands.iter().filter(|operand| !matches!(operand, Operand::Address(_)));
+            let stored = stored.fold(roots, |sum, operand| sum | self.operand(operand));
+            let changed = stored & !self.escaped != 0;
+            self.escaped |= stored;
+            return changed;
+        }
+        let mut changed = false;
+        if moves && roots != 0 {
+            flow::written(what, &mut |id| {
+                changed |= roots & !self.registers[id.index()] != 0;
+                self.registers[id.index()] |= roots;
+            });
+        }
+        changed
+    }
+
+    /// The variables that a value points into.
+    pub(super) fn operand(&self, operand: &Operand) -> u64 {
+        if let Operand::Symbol { symbol: Symbol::Shared(id), .. } = operand {
+            return 1 << id.index().min(LAST);
+        }
+        let mut roots = 0;
+        flow::registers_of(operand, &mut |id| roots |= self.registers[id.index()]);
+        if let Operand::Address(address) = operand
+            && let crate::ir::Base::Symbol(Symbol::Shared(id)) = address.base
+        {
+            roots |= 1 << id.index().min(LAST);
+        }
+        roots
+    }
+}

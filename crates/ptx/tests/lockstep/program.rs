@@ -1,0 +1,303 @@
+//! Random programs of a warp.
+//!
+//! A program is a tree of statements on six registers of each lane and on words of shared memory
+//! that the lanes of one warp share. All of it follows from one number. What comes out of a program
+//! may depend on the order in which lanes do one statement, or in which groups of lanes that went
+//! different ways do theirs; the emulator finds that, and such a program is thrown away.
+
+/// Registers of a lane.
+pub const REGISTERS: usize = 6;
+
+/// Words of shared memory of a warp.
+pub const WORDS: u32 = 80;
+
+/// Lanes of a warp.
+pub const LANES: u32 = 32;
+
+/// A small generator of random numbers.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn small(&mut self, end: u32) -> u32 {
+        u32::try_from(self.below(u64::from(end))).expect("less than the end")
+    }
+
+    fn register(&mut self) -> usize {
+        usize::try_from(self.below(REGISTERS as u64)).expect("small")
+    }
+}
+
+/// A word of shared memory.
+#[derive(Debug, Clone, Copy)]
+pub enum Place {
+    /// That of the lane, plus a number.
+    Own(u32),
+    /// That of the lane whose number differs in these bits.
+    Crossed(u32),
+    /// That of the lane times an odd number, plus a number, within 32.
+    Permuted(u32, u32),
+    /// This one.
+    Fixed(u32),
+    /// The one that a register says, within 64.
+    Told(usize),
+}
+
+/// What a lane asks.
+#[derive(Debug, Clone, Copy)]
+pub enum Question {
+    /// Whether its number is less.
+    Below(u32),
+    /// Whether its number has one of these bits.
+    HasBit(u32),
+    /// Whether it is this lane.
+    Is(u32),
+    /// Whether two bits of a register are this.
+    Bits(usize, u32, u32),
+    /// Whether a word of shared memory is odd.
+    Odd(Place),
+}
+
+/// How two registers make a new value.
+#[derive(Debug, Clone, Copy)]
+pub enum Operation {
+    Add,
+    Sub,
+    Xor,
+    Times(u32),
+}
+
+/// How an atomic changes a word. All of them can be done in any order.
+#[derive(Debug, Clone, Copy)]
+pub enum Change {
+    Add,
+    Max,
+    Or,
+}
+
+#[derive(Debug, Clone)]
+pub enum Statement {
+    Compute(usize, Operation, usize, usize),
+    Load {
+        to: usize,
+        from: Place,
+        volatile: bool,
+        generic: bool,
+    },
+    Store {
+        to: Place,
+        from: usize,
+        volatile: bool,
+    },
+    Change {
+        at: Place,
+        how: Change,
+        from: usize,
+    },
+    Ballot(usize, Question),
+    Shuffle {
+        to: usize,
+        from: usize,
+        by: u32,
+    },
+    Active(usize),
+    /// `bar.warp.sync`, where all lanes are together.
+    Meet,
+    If(Question, Vec<Statement>, Vec<Statement>),
+    /// At most so many turns; the test at the beginning or at the end of a turn.
+    Loop {
+        turns: u32,
+        at_head: bool,
+        body: Vec<Statement>,
+    },
+    BreakIf(Question),
+    ContinueIf(Question),
+    ExitIf(Question),
+}
+
+/// A program with the threads of its block.
+#[derive(Debug, Clone)]
+pub struct Program {
+    pub threads: u32,
+    pub body: Vec<Statement>,
+}
+
+/// What may stand at a place.
+#[derive(Clone, Copy)]
+struct Where {
+    depth: u32,
+    /// Directly in the body of a loop.
+    in_loop: bool,
+    /// Whether lanes may have gone different ways, or have ended.
+    apart: bool,
+}
+
+impl Program {
+    pub fn random(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let threads = [32, 32, 64, 96, 32, 20][usize::try_from(random.below(6)).expect("small")];
+        let length = 3 + random.below(10);
+        let at = Where { depth: 0, in_loop: false, apart: false };
+        let mut body = statements(&mut random, length, at);
+        tell_once(&mut body, &mut false);
+        if body.iter().any(exits) {
+            body.retain(|statement| !matches!(statement, Statement::Meet));
+        }
+        Self { threads, body }
+    }
+}
+
+/// Leaves one store to a place that a register says. The translation takes two such stores for ones
+/// to different places.
+fn tell_once(body: &mut [Statement], told: &mut bool) {
+    for statement in body {
+        match statement {
+            Statement::Store { to, .. } if matches!(to, Place::Told(_)) && std::mem::replace(told, true) => {
+                *to = Place::Own(0);
+            }
+            Statement::If(_, yes, no) => {
+                tell_once(yes, told);
+                tell_once(no, told);
+            }
+            Statement::Loop { body, .. } => tell_once(body, told),
+            _ => {}
+        }
+    }
+}
+
+/// Whether lanes may end in a statement.
+fn exits(statement: &Statement) -> bool {
+    match statement {
+        Statement::ExitIf(_) => true,
+        Statement::If(_, yes, no) => yes.iter().chain(no).any(exits),
+        Statement::Loop { body, .. } => body.iter().any(exits),
+        _ => false,
+    }
+}
+
+fn statements(random: &mut Random, length: u64, at: Where) -> Vec<Statement> {
+    (0..length).map(|_| statement(random, at)).collect()
+}
+
+fn place(random: &mut Random) -> Place {
+    match random.below(10) {
+        0..=2 => Place::Own(0),
+        3 => Place::Own(random.small(34)),
+        4 => Place::Own(1),
+        5 => Place::Crossed(1 + random.small(31)),
+        6 | 7 => Place::Permuted(2 * random.small(16) + 1, random.small(32)),
+        8 => Place::Fixed(random.small(WORDS)),
+        _ => Place::Told(random.register()),
+    }
+}
+
+fn question(random: &mut Random) -> Question {
+    match random.below(8) {
+        0 | 1 => Question::Below(1 + random.small(31)),
+        2 | 3 => Question::HasBit(1 << random.small(5)),
+        4 => Question::Is(random.small(20)),
+        5 | 6 => Question::Bits(random.register(), random.small(8), random.small(4)),
+        _ => Question::Odd(place(random)),
+    }
+}
+
+fn statement(random: &mut Random, at: Where) -> Statement {
+    let Where { depth, in_loop, apart } = at;
+    let deeper = Where { depth: depth + 1, in_loop: false, apart: true };
+    match random.below(30) {
+        0..=3 => {
+            let operation = match random.below(4) {
+                0 => Operation::Add,
+                1 => Operation::Sub,
+                2 => Operation::Xor,
+                _ => Operation::Times(2 * random.small(50) + 3),
+            };
+            Statement::Compute(random.register(), operation, random.register(), random.register())
+        }
+        4..=9 => Statement::Load {
+            to: random.register(),
+            from: place(random),
+            volatile: random.below(3) == 0,
+            generic: random.below(5) == 0,
+        },
+        10..=15 => {
+            Statement::Store { to: place(random), from: random.register(), volatile: random.below(3) == 0 }
+        }
+        16 => {
+            let how = match random.below(3) {
+                0 => Change::Add,
+                1 => Change::Max,
+                _ => Change::Or,
+            };
+            Statement::Change { at: place(random), how, from: random.register() }
+        }
+        17 => Statement::Ballot(random.register(), question(random)),
+        18 => Statement::Shuffle { to: random.register(), from: random.register(), by: 1 + random.small(31) },
+        19 => Statement::Active(random.register()),
+        20 if !apart => Statement::Meet,
+        20..=23 if depth < 3 => {
+            let (yes, no) = (1 + random.below(4), random.below(4));
+            Statement::If(question(random), statements(random, yes, deeper), statements(random, no, deeper))
+        }
+        24..=25 if depth < 2 => {
+            let length = 1 + random.below(5);
+            let inside = Where { in_loop: true, ..deeper };
+            Statement::Loop {
+                turns: 1 + random.small(5),
+                at_head: random.below(2) == 0,
+                body: statements(random, length, inside),
+            }
+        }
+        26..=27 if in_loop => Statement::BreakIf(question(random)),
+        28 if in_loop => Statement::ContinueIf(question(random)),
+        29 if random.below(3) == 0 => Statement::ExitIf(question(random)),
+        _ => Statement::Store { to: place(random), from: random.register(), volatile: false },
+    }
+}
+
+/// Every program with one statement less, or with one statement replaced by what is in it.
+pub fn smaller(body: &[Statement]) -> Vec<Vec<Statement>> {
+    let mut found = Vec::new();
+    for index in 0..body.len() {
+        let with = |parts: &[Statement]| {
+            let mut copy = body.to_vec();
+            copy.splice(index..=index, parts.iter().cloned());
+            copy
+        };
+        found.push(with(&[]));
+        match &body[index] {
+            Statement::If(question, yes, no) => {
+                found.extend([with(yes), with(no)]);
+                let build =
+                    |yes: Vec<Statement>, no: Vec<Statement>| with(&[Statement::If(*question, yes, no)]);
+                found.extend(smaller(yes).into_iter().map(|yes| build(yes, no.clone())));
+                found.extend(smaller(no).into_iter().map(|no| build(yes.clone(), no)));
+            }
+            Statement::Loop { turns, at_head, body: inner } => {
+                let build = |turns: u32, body: Vec<Statement>| {
+                    with(&[Statement::Loop { turns, at_head: *at_head, body }])
+                };
+                if *turns > 1 {
+                    found.push(build(turns - 1, inner.clone()));
+                }
+                found.extend(smaller(inner).into_iter().map(|inner| build(*turns, inner)));
+            }
+            _ => {}
+        }
+    }
+    found
+}

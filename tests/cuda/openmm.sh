@@ -1,0 +1,21 @@
+#!/bin/bash
+# OpenMM's CUDA platform, from PyPI, on an OpenCL device of the host: forces of 8,000 atoms beside the Reference platform's.
+#
+#   tests/cuda/openmm.sh [ATOMS]
+#
+# Installs OpenMM into target/openmm if it is not there (some 600 MB). Mapped host memory is not served yet, so a library that is
+# preloaded stands in for it (mapped.c). PENSTOCK_BIN is the folder with penstock and its folder cuda, target/release if it is not set.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../../tools/pool.sh"
+libraries=$PENSTOCK_BIN/cuda
+folder=$PENSTOCK_TARGET/openmm
+[ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }
+if [ ! -x "$folder/bin/python" ] || ! "$folder/bin/python" -c 'import openmm' 2>/dev/null; then
+    python3 -m venv "$folder"
+    "$folder/bin/pip" install --quiet 'openmm[cuda13]==8.6.1'
+fi
+headers=$(echo "$folder"/lib/python3*/site-packages/nvidia/cu13/include)
+cc -shared -fPIC -O1 -Wall -Wextra -I"$headers" -o "$folder/libmapped.so" "$here/mapped.c" -L"$libraries" -l:libcuda.so.1
+export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+"$PENSTOCK_BIN/penstock" run -- env LD_PRELOAD="$folder/libmapped.so" "$folder/bin/python" "$here/openmm_forces.py" "$@"
