@@ -373,6 +373,20 @@ impl Ledger {
         Ok(())
     }
 
+    /// A command that uses the same host memory as a new one, comes before it, and is not known to have ended.
+    pub fn chained(&self, new: &Prepared) -> Option<usize> {
+        let in_host = |it: &&Access| it.by_cmd && matches!(it.space, Space::Area(_));
+        for access in new.accesses.iter().filter(in_host) {
+            for old in self.accesses.get(&access.space).into_iter().flatten() {
+                let ended = old.until.is_none_or(|node| new.start.has(node));
+                if let (Owner::Cmd(cmd), false, true) = (old.owner, ended, old.overlaps(access)) {
+                    return Some(cmd);
+                }
+            }
+        }
+        None
+    }
+
     /// A user event that still holds back the command of an access.
     fn gate_behind(&self, old: &Access) -> Option<usize> {
         if let Span::Mapping(area) = old.span {
