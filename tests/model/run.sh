@@ -23,12 +23,12 @@ mkdir -p "$out"
 without=user-events-out-of-order,failing-callbacks,failing-blocking,image-view-fills,rect-copies
 platform=Penstock
 case $on in
-    local) platform=Portable; without=$without,failing-launches ;;
+    local) platform=Portable; without=$without,failing-launches,image-views ;;
     *) ;;
 esac
 if [ "$on" = local ] && [ "${MODEL_INTEL:-}" = 1 ]; then
     export OCL_ICD_VENDORS=$POOL_ROOT/.venv-cuda/vendors OPENCL_VENDOR_PATH=$POOL_ROOT/.venv-cuda/vendors
-    platform=Intel without=
+    platform=Intel without=writes-end,failing-blocking,failing-events,failing-callbacks
 fi
 export POCL_DEVICES=${MODEL_DEVICES:-pthread}
 trap pool_stop EXIT
