@@ -265,6 +265,10 @@ impl Planner {
     /// Lets a thread wait for a command.
     fn wait_for(&mut self, thread: usize, cmd: usize, depth: usize) -> Option<()> {
         let known = self.ledger.cmds[cmd].clone();
+        // A thread that does not know of the command waits for nothing with `clFinish`.
+        if known.thread != thread && !self.ledger.is_before(known.start, self.ledger.now(thread)) {
+            self.sync(known.thread, thread, depth)?;
+        }
         let alive = self.ledger.queues[&known.queue].alive;
         let event = known.event.filter(|event| self.ledger.events[event].alive);
         let wait = event.map(|event| Act::Wait { events: vec![event] });
