@@ -2,7 +2,7 @@
 
 mod perform;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -96,9 +96,10 @@ pub fn run(
 #[derive(Default)]
 struct Table {
     contexts: Vec<Handle>,
-    queues: HashMap<usize, Handle>,
-    mems: HashMap<usize, Handle>,
-    events: HashMap<usize, Handle>,
+    // In the order of their numbers, because they are released in this order in the end.
+    queues: BTreeMap<usize, Handle>,
+    mems: BTreeMap<usize, Handle>,
+    events: BTreeMap<usize, Handle>,
     areas: HashMap<usize, Handle>,
 }
 
