@@ -174,6 +174,9 @@ static void run(void) {
     area2 = new_array(64);
     area3 = new_array(8192);
     thread0(NULL);
+    if (event18 != NULL) clReleaseEvent(event18);
+    clReleaseMemObject(mem9);
+    clReleaseCommandQueue(queue17);
 }
 
 static void hangs(int number) {

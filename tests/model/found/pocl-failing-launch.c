@@ -1,4 +1,4 @@
-/* crash: the process ended (signal: 6 (SIGABRT)); its last words: "pc8: ./lib/CL/devices/pthread/pthread_utils.c:203: setup_kernel_arg_array_with_locals: Assertion `(size_t) (start - local_mem) <= local_mem_size' failed.".
+/* crash: the process ended (signal: 6 (SIGABRT)); its last words: "pc9: ./lib/CL/devices/pthread/pthread_utils.c:203: setup_kernel_arg_array_with_locals: Assertion `(size_t) (start - local_mem) <= local_mem_size' failed.".
  * Expected is what a sequential execution gives that respects the order of the commands: see the comments below.
  * Seen on: Portable Computing Language (OpenCL 3.0 PoCL 3.1+debian  Linux, None+Asserts, RELOC, SPIR, LLVM 15.0.6, SLEEF, DISTRO, POCL_DEBUG). Seed 7.
  *
@@ -152,15 +152,25 @@ static const char *source =
 static cl_context context0;
 static cl_program program0;
 static cl_command_queue queue19;
-static cl_mem mem8, mem10, mem11;
+static cl_mem mem8, mem20;
 static unsigned char *area0, *area1, *area2, *area3, *area4;
+static int refused;
 
 static void *thread0(void *unused) {
     (void)unused;
     mem8 = clCreateBuffer(context0, CL_MEM_READ_WRITE, 65536, NULL, &rc); MADE(0);
-    mem10 = clCreateBuffer(context0, CL_MEM_COPY_HOST_PTR, 65536, area1, &rc); MADE(1);
-    mem11 = clCreateBuffer(context0, CL_MEM_ALLOC_HOST_PTR, 65536, NULL, &rc); MADE(2);
-    queue19 = clCreateCommandQueue(context0, device(0), 0, &rc); MADE(3);
+    queue19 = clCreateCommandQueue(context0, device(0), 0, &rc); MADE(1);
+    mem20 = clCreateBuffer(context0, CL_MEM_READ_WRITE, 64, NULL, &rc); MADE(2);
+    {
+        cl_kernel kernel = new_kernel(program0, "do_too_big");
+        cl_ulong local = 0; const size_t size = 1;
+        SETUP(clGetDeviceInfo(device(0), CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL));
+        SETUP(clSetKernelArg(kernel, 0, sizeof mem8, &mem8));
+        SETUP(clSetKernelArg(kernel, 1, sizeof mem20, &mem20));
+        refused = clSetKernelArg(kernel, 2, local + (1 << 20), NULL);
+        argument(kernel, 3, 0xd7223a89u);
+        if (!refused) refused = clEnqueueNDRangeKernel(queue19, kernel, 1, NULL, &size, &size, 0, NULL, NULL);
+    }
     return NULL;
 }
 
@@ -173,6 +183,9 @@ static void run(void) {
     area3 = new_array(64);
     area4 = new_array(131072);
     thread0(NULL);
+    clReleaseMemObject(mem8);
+    clReleaseMemObject(mem20);
+    clReleaseCommandQueue(queue19);
 }
 
 static void hangs(int number) {

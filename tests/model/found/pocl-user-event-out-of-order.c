@@ -225,6 +225,19 @@ static void run(void) {
     area2 = new_array(64);
     area3 = new_array(131072);
     thread0(NULL);
+    if (event25 != NULL) clReleaseEvent(event25);
+    if (event26 != NULL) clReleaseEvent(event26);
+    if (event27 != NULL) clReleaseEvent(event27);
+    if (event28 != NULL) clReleaseEvent(event28);
+    if (event29 != NULL) clReleaseEvent(event29);
+    if (event30 != NULL) clReleaseEvent(event30);
+    if (event31 != NULL) clReleaseEvent(event31);
+    if (event32 != NULL) clReleaseEvent(event32);
+    if (event33 != NULL) clReleaseEvent(event33);
+    clReleaseMemObject(mem6);
+    clReleaseMemObject(mem7);
+    clReleaseMemObject(mem8);
+    clReleaseCommandQueue(queue5);
 }
 
 static void hangs(int number) {
