@@ -20,15 +20,15 @@ done
 out=$PENSTOCK_TARGET/model/$on
 mkdir -p "$out"
 # What PoCL 3.1 cannot do, on a node as well as alone: docs/checker.md.
-without=user-events-out-of-order,failing-callbacks,failing-blocking
+without=user-events-out-of-order,failing-callbacks,failing-blocking,image-view-fills,rect-copies
 platform=Penstock
 case $on in
-    local) platform=Portable; without=$without,failing-launches,image-views,rect-copies ;;
+    local) platform=Portable; without=$without,failing-launches,image-views ;;
     *) ;;
 esac
 if [ "$on" = local ] && [ "${MODEL_INTEL:-}" = 1 ]; then
     export OCL_ICD_VENDORS=$POOL_ROOT/.venv-cuda/vendors OPENCL_VENDOR_PATH=$POOL_ROOT/.venv-cuda/vendors
-    platform=Intel without=
+    platform=Intel without=writes-end,failing-blocking,failing-events,failing-callbacks
 fi
 export POCL_DEVICES=${MODEL_DEVICES:-pthread}
 trap pool_stop EXIT

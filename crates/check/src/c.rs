@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use crate::cl::SOURCE;
 use crate::finding::Finding;
 use crate::model::Bytes;
-use crate::plan::{Act, Platform, Program};
+use crate::plan::{Act, Platform};
 use crate::run::Prepared;
 
 /// How many words of a look are compared if there are more. Those around the first wrong one are among them.
@@ -43,7 +43,7 @@ pub fn print(prepared: &Prepared<'_>, platform: &Platform, finding: &Finding) ->
             body(&mut text, prepared, thread);
         }
     }
-    main(&mut text, program);
+    main(&mut text, prepared);
     text
 }
 
@@ -154,7 +154,8 @@ fn body(text: &mut String, prepared: &Prepared<'_>, thread: usize) {
     text.push_str("    return NULL;\n}\n");
 }
 
-fn main(text: &mut String, program: &Program) {
+fn main(text: &mut String, prepared: &Prepared<'_>) {
+    let (program, ledger) = (prepared.program, &prepared.ledger);
     text.push_str("\nstatic void run(void) {\n    open_platform();\n");
     for (context, devices) in program.contexts.iter().enumerate() {
         let list: Vec<_> = devices.iter().map(|device| format!("device({device})")).collect();
@@ -171,18 +172,26 @@ fn main(text: &mut String, program: &Program) {
     let threads: Vec<usize> =
         (0..program.threads).filter(|&thread| program.ops.iter().any(|op| op.thread == thread)).collect();
     if let [only] = threads[..] {
-        _ = writeln!(text, "    thread{only}(NULL);\n}}");
+        _ = writeln!(text, "    thread{only}(NULL);");
     } else {
         _ = writeln!(text, "    pthread_t threads[{}];", threads.len());
         for (place, thread) in threads.iter().enumerate() {
             _ = writeln!(text, "    pthread_create(&threads[{place}], NULL, thread{thread}, NULL);");
         }
-        _ = writeln!(
-            text,
-            "    for (int i = 0; i < {}; i++) pthread_join(threads[i], NULL);\n}}",
-            threads.len()
-        );
+        _ = writeln!(text, "    for (int i = 0; i < {}; i++) pthread_join(threads[i], NULL);", threads.len());
     }
+    // A user event may be released only when it is set, and all are.
+    for event in ledger.events.iter().filter(|(_, it)| it.alive).map(|(id, _)| id) {
+        _ = writeln!(text, "    if (event{event} != NULL) clReleaseEvent(event{event});");
+    }
+    let svm = |mem: &crate::ledger::Mem| mem.kind == crate::ledger::MemKind::Svm;
+    for mem in ledger.mems.iter().filter(|(_, it)| it.alive && !svm(it)).map(|(id, _)| id) {
+        _ = writeln!(text, "    clReleaseMemObject(mem{mem});");
+    }
+    for queue in ledger.queues.iter().filter(|(_, it)| it.alive).map(|(id, _)| id) {
+        _ = writeln!(text, "    clReleaseCommandQueue(queue{queue});");
+    }
+    text.push_str("}\n");
     text.push_str(TAIL);
 }
 

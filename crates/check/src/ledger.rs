@@ -311,6 +311,13 @@ impl Ledger {
         }
     }
 
+    /// Whether an operation takes the bytes of host memory when it is called, and may return before it is performed: "If
+    /// blocking_write is CL_TRUE, the OpenCL implementation copies the data referred to by ptr and enqueues the write
+    /// operation in the command-queue."
+    pub fn takes_early(&self, act: &Act) -> bool {
+        !self.writes_end && is_write(act)
+    }
+
     /// Whether no user event holds anything back in the end.
     pub fn is_complete(&self) -> bool {
         self.nodes.iter().all(|node| node.gates.is_empty())
@@ -389,11 +396,7 @@ impl Ledger {
     /// Adds an operation that [`Self::prepare`] has checked.
     pub fn admit(&mut self, op: &Op, prepared: Prepared) {
         let index = self.places.len();
-        let early = !self.writes_end && is_write(&op.act);
-        let Prepared { start, cmd, mut awaited, awaits, accesses, owed_to } = prepared;
-        if let Some(cmd) = cmd.as_ref().filter(|_| early && awaits) {
-            awaited.extend(self.captured(&accesses, &cmd.before));
-        }
+        let Prepared { start, cmd, awaited, awaits, accesses, owed_to } = prepared;
         let start = self.node(start, Vec::new(), Work::Start(index));
         let mut places = Places { start, cmd: None, end: start };
         let mut number = None;
@@ -421,8 +424,8 @@ impl Ledger {
         if awaits {
             let mut before = self.nodes[start].before.clone();
             before.insert(start);
-            let ended = self.writes_end || !is_write(&op.act);
-            let own = number.filter(|&cmd| ended && self.cmds[cmd].fate == Fate::Runs);
+            let early = self.takes_early(&op.act);
+            let own = number.filter(|&cmd| !early && self.cmds[cmd].fate == Fate::Runs);
             let own = own.map(|cmd| self.cmds[cmd].node);
             for node in awaited.into_iter().chain(own) {
                 before.unite(&self.nodes[node].before);
@@ -432,7 +435,7 @@ impl Ledger {
         }
         self.threads[op.thread] = places.end;
         self.places.push(places);
-        self.record(accesses, places, op.thread, number, early);
+        self.record(accesses, places, op.thread, number);
         self.enter(op, places, number);
         for gate in owed_to {
             let owner = number.map_or(Owner::Host(op.thread), Owner::Cmd);

@@ -1,6 +1,6 @@
 //! The reference: performs a program one moment after the other on plain bytes, and says what each look at memory sees.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::ledger::{Ledger, Work};
 use crate::plan::{Act, Cmd, Kernel, MapMode, Program, Ptr, Rect, SvmEnd};
@@ -94,8 +94,6 @@ struct Model<'a> {
     expected: Expected,
     origins: Option<HashMap<u32, usize>>,
     op: usize,
-    /// Commands that were performed.
-    performed: HashSet<usize>,
     /// The host memory that blocking writes have taken before they were performed.
     taken: HashMap<usize, (usize, Bytes)>,
 }
@@ -113,7 +111,6 @@ impl<'a> Model<'a> {
             expected: Expected::default(),
             origins: None,
             op: 0,
-            performed: HashSet::new(),
             taken: HashMap::new(),
         }
     }
@@ -129,29 +126,28 @@ impl<'a> Model<'a> {
         match self.ledger.nodes[node].work {
             Work::Start(op) => {
                 self.op = op;
+                self.take(op);
                 self.host(op);
             }
             Work::Cmd(op) => {
                 self.op = op;
-                self.performed.insert(op);
                 let runs = self.ledger.cmds.iter().any(|cmd| cmd.node == node && cmd.runs());
                 if let (true, Act::Enqueue { cmd, .. }) = (runs, &self.program.ops[op].act) {
                     self.command(op, node, cmd);
                 }
             }
-            Work::End(op) => self.take(op),
-            Work::Root => {}
+            Work::Root | Work::End(_) => {}
         }
     }
 
-    /// A blocking write may return before it is performed, but has taken the bytes then.
+    /// A blocking write may take the bytes of host memory when it is called.
     fn take(&mut self, op: usize) {
-        let Act::Enqueue { cmd, blocking: true, .. } = &self.program.ops[op].act else { return };
+        let Act::Enqueue { cmd, .. } = &self.program.ops[op].act else { return };
         let (Cmd::Write { from, .. } | Cmd::WriteRect { from, .. } | Cmd::WriteImage { from, .. }) = cmd
         else {
             return;
         };
-        if !self.performed.contains(&op) {
+        if self.ledger.takes_early(&self.program.ops[op].act) {
             self.taken.insert(op, (from.area, self.areas[&from.area].clone()));
         }
     }

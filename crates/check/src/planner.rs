@@ -9,7 +9,7 @@ mod pieces;
 mod steps;
 
 use crate::feature::Feature;
-use crate::ledger::{Ledger, MemKind, Reject, Source};
+use crate::ledger::{Ledger, MemKind, Prepared, Reject, Source};
 use crate::plan::{Act, Cmd, Op, Platform, Program, Ptr};
 use crate::random::Random;
 use crate::run::THREADS_MAX;
@@ -173,6 +173,10 @@ impl Planner {
                     let reject = Reject::Gated { gates: prepared.gates().to_vec() };
                     self.remove_obstacle(&mut op, reject, depth + 1)?;
                 }
+                Ok(prepared) if self.is_chained(&prepared).is_some() => {
+                    let cmd = self.is_chained(&prepared)?;
+                    self.wait_for(op.thread, cmd, depth + 1)?;
+                }
                 Ok(prepared) => {
                     // What must happen before a user event is set has to be waited for, and waiting for its queue may be
                     // waiting for the user event.
@@ -191,6 +195,11 @@ impl Planner {
             }
         }
         None
+    }
+
+    /// Without chains, the host waits for what uses its memory before it gives the memory to the next command.
+    fn is_chained(&self, prepared: &Prepared) -> Option<usize> {
+        if self.has(Feature::HostChains) { None } else { self.ledger.chained(prepared) }
     }
 
     /// Whether user events would hold back a command of an out-of-order queue although that is left out.
@@ -250,8 +259,20 @@ impl Planner {
             };
             return self.emit_by(op.thread, act, depth).map(drop);
         }
+        self.wait_for(op.thread, cmd, depth)
+    }
+
+    /// Lets a thread wait for a command.
+    fn wait_for(&mut self, thread: usize, cmd: usize, depth: usize) -> Option<()> {
+        let known = self.ledger.cmds[cmd].clone();
+        // A thread that does not know of the command waits for nothing with `clFinish`.
+        if known.thread != thread && !self.ledger.is_before(known.start, self.ledger.now(thread)) {
+            self.sync(known.thread, thread, depth)?;
+        }
+        let alive = self.ledger.queues[&known.queue].alive;
+        let event = known.event.filter(|event| self.ledger.events[event].alive);
         let wait = event.map(|event| Act::Wait { events: vec![event] });
-        let finish = queue.alive.then_some(Act::Finish { queue: known.queue });
+        let finish = alive.then_some(Act::Finish { queue: known.queue });
         let act = match (wait, finish) {
             (Some(wait), Some(finish)) => {
                 if self.random.chance(70) {
@@ -262,7 +283,7 @@ impl Planner {
             }
             (wait, finish) => wait.or(finish)?,
         };
-        self.emit_by(op.thread, act, depth).map(drop)
+        self.emit_by(thread, act, depth).map(drop)
     }
 
     fn unmap(&mut self, thread: usize, area: usize, depth: usize) -> Option<()> {

@@ -61,7 +61,9 @@ fn smaller(
         last: None,
     };
     let mut failures = 0;
-    let trials = if finding.kind == Kind::Hang { 3 } else { TRIALS };
+    // These show themselves by time alone.
+    let slow = matches!(finding.kind, Kind::Hang | Kind::WrongCallback);
+    let trials = if slow { 3 } else { TRIALS };
     judge.runs = 1;
     for _ in 0..trials {
         failures += usize::from(judge.fails(program));

@@ -2,7 +2,7 @@
 
 mod perform;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -96,9 +96,10 @@ pub fn run(
 #[derive(Default)]
 struct Table {
     contexts: Vec<Handle>,
-    queues: HashMap<usize, Handle>,
-    mems: HashMap<usize, Handle>,
-    events: HashMap<usize, Handle>,
+    // In the order of their numbers, because they are released in this order in the end.
+    queues: BTreeMap<usize, Handle>,
+    mems: BTreeMap<usize, Handle>,
+    events: BTreeMap<usize, Handle>,
     areas: HashMap<usize, Handle>,
 }
 
@@ -176,19 +177,23 @@ impl State<'_> {
     /// Releases what the program has left.
     fn close(&self) {
         let table = std::mem::take(&mut *lock(&self.table));
+        // A smaller program may have lost its last waits. Then commands may still use the memory, and it stays.
+        let settled = self.prepared.ledger.is_settled();
         for event in table.events.values() {
             self.backend.drop_event(*event);
         }
         for (id, mem) in &table.mems {
             let known = &self.prepared.ledger.mems[id];
             let svm = (known.kind == MemKind::Svm).then(|| table.contexts[known.context]);
+            if svm.is_some() && !settled {
+                continue;
+            }
             self.backend.drop_mem(*mem, svm);
         }
         for queue in table.queues.values() {
             self.backend.drop_queue(*queue);
         }
-        // A smaller program may have lost its last waits. Then commands may still use the arrays, and they stay.
-        if !self.prepared.ledger.is_settled() {
+        if !settled {
             return;
         }
         for id in 0..self.prepared.program.arrays.len() {

@@ -1,7 +1,6 @@
 //! Who touches what, and which two of them are in conflict.
 
 use super::{Ledger, MemKind, Places, Prepared, Reject, Work};
-use crate::bits::Bits;
 use crate::plan::{Act, Cmd, MapMode, Op, Ptr, Style, SvmEnd};
 
 /// Something that can be touched.
@@ -319,6 +318,10 @@ impl Ledger {
                 let first = it.all.len();
                 it.device = Some(self.queues[queue].device);
                 it.command(cmd, *queue);
+                if self.takes_early(&op.act) {
+                    let in_host = |it: &&mut Access| matches!(it.space, Space::Area(_));
+                    it.all.iter_mut().filter(in_host).for_each(|access| access.by_cmd = false);
+                }
                 clash(&it.all[first..])?;
                 if !runs {
                     // A command that fails touches no bytes.
@@ -373,6 +376,20 @@ impl Ledger {
         Ok(())
     }
 
+    /// A command that uses the same host memory as a new one, comes before it, and is not known to have ended.
+    pub fn chained(&self, new: &Prepared) -> Option<usize> {
+        let in_host = |it: &&Access| it.by_cmd && matches!(it.space, Space::Area(_));
+        for access in new.accesses.iter().filter(in_host) {
+            for old in self.accesses.get(&access.space).into_iter().flatten() {
+                let ended = old.until.is_none_or(|node| new.start.has(node));
+                if let (Owner::Cmd(cmd), false, true) = (old.owner, ended, old.overlaps(access)) {
+                    return Some(cmd);
+                }
+            }
+        }
+        None
+    }
+
     /// A user event that still holds back the command of an access.
     fn gate_behind(&self, old: &Access) -> Option<usize> {
         if let Span::Mapping(area) = old.span {
@@ -408,7 +425,6 @@ impl Ledger {
         places: Places,
         thread: usize,
         cmd: Option<usize>,
-        early: bool,
     ) {
         for mut access in accesses {
             let by_cmd = if access.by_cmd { places.cmd.zip(cmd) } else { None };
@@ -419,10 +435,6 @@ impl Ledger {
             access.owner = owner;
             access.from = node;
             access.until = (access.span == Span::Moment).then_some(node);
-            if early && by_cmd.is_some() && matches!(access.space, Space::Area(_)) {
-                // The host's memory can be used again when the call returns, whether the write has ended or not.
-                access.until = Some(places.end);
-            }
             self.accesses.entry(access.space).or_default().push(access);
         }
     }
@@ -454,17 +466,6 @@ impl Ledger {
             Work::Start(op) | Work::Cmd(op) | Work::End(op) => op,
             Work::Root => usize::MAX,
         }
-    }
-
-    /// What must have ended when a blocking write returns: what wrote the bytes in host memory that it sends.
-    pub(super) fn captured(&self, accesses: &[Access], before: &Bits) -> Vec<usize> {
-        let mut nodes = Vec::new();
-        for access in accesses.iter().filter(|it| it.by_cmd && matches!(it.space, Space::Area(_))) {
-            let old = self.accesses.get(&access.space).into_iter().flatten();
-            nodes.extend(old.filter(|old| old.overlaps(access)).filter_map(|old| old.until));
-        }
-        nodes.retain(|&node| before.has(node));
-        nodes
     }
 
     /// Ends the use of an object by a mapping.

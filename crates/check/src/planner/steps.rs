@@ -427,7 +427,11 @@ impl Planner {
                 self.remember(from, len);
                 Cmd::WriteImage { mem: image, from }
             }
-            2 => Cmd::FillImage { mem: image, word: self.random.word() },
+            2 => {
+                let view = matches!(self.ledger.mems[&image].kind, MemKind::View { .. });
+                (!view || self.has(Feature::ImageViewFills)).then_some(())?;
+                Cmd::FillImage { mem: image, word: self.random.word() }
+            }
             kind => {
                 let mem = self.a_mem(context, is_buffer)?;
                 let (offset, room) = self.part(mem, 4)?;
