@@ -134,7 +134,9 @@ impl Queue {
     }
 
     fn wants_event(&self, spec: &Spec<'_>, planned: &Planned) -> bool {
-        let concerns_others = || self.concerns_others() || !planned.behind.is_empty();
+        let is_open = |event: &Event| event.known_status().is_none();
+        let concerns_others =
+            || self.concerns_others() || !planned.behind.is_empty() || spec.waits.iter().any(is_open);
         spec.want == Want::Event
             || (spec.want == Want::Settled && concerns_others())
             || spec.target.is_some()
@@ -234,6 +236,9 @@ impl Queue {
         *issued += 1;
         if let Some(event) = event {
             event.set_behind(planned.behind);
+            if waits.iter().any(|event| event.known_status().is_none()) {
+                event.note_open_waits();
+            }
             if self.is_in_order() {
                 event.set_mark(self.progress().mark(*issued));
             }

@@ -92,6 +92,8 @@ pub(crate) struct Inner {
     /// Whether the command was sent, or never will be. What waits for the event receives only after that.
     is_sent: AtomicBool,
     is_taken_for_ended: AtomicBool,
+    /// Whether events of its wait list were open when it was sent.
+    has_open_waits: AtomicBool,
     /// Commands that have still to write the program's memory, and happen before this one: its end is told after theirs.
     behind: OnceLock<Box<[Event]>>,
     telling: Mutex<()>,
@@ -140,6 +142,7 @@ impl Event {
             mark: OnceLock::new(),
             is_sent: AtomicBool::new(is_sent),
             is_taken_for_ended: AtomicBool::new(false),
+            has_open_waits: AtomicBool::new(false),
             behind: OnceLock::new(),
             telling: Mutex::new(()),
             shared: Mutex::default(),
@@ -167,9 +170,15 @@ impl Event {
         self.0.behind.get().map(|behind| &**behind).unwrap_or_default()
     }
 
-    /// Whether commands that write the program's memory happen before this one, and had not ended when it was sent.
+    /// Events of its wait list are open when it is sent.
+    pub(crate) fn note_open_waits(&self) {
+        self.0.has_open_waits.store(true, Ordering::Release);
+    }
+
+    /// Whether commands that happen before this one had not ended when it was sent, and the program would notice if
+    /// this one were called ended before them: they write the program's memory, or it has their events.
     pub(crate) fn is_behind_others(&self) -> bool {
-        !self.behind().is_empty()
+        !self.behind().is_empty() || self.0.has_open_waits.load(Ordering::Acquire)
     }
 
     /// The program takes the command for ended, and all before it in its queue: a blocking call has returned. A question
