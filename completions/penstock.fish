@@ -89,6 +89,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand check" -l hang-seconds
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l findings -d 'How many findings end the run' -r
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l out -d 'The folder for the programs that found something, as C files' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l replay -d 'Run the program of a file that an earlier run wrote, instead of random ones' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l machine -d 'Run small programs on the client\'s memory model alone, without a driver; takes --seed, --programs and --seconds'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l json -d 'Write the summary as JSON'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l list -d 'List the features and end'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l child -d 'Serve a campaign: requests come from standard input'

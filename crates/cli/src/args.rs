@@ -190,7 +190,7 @@ pub enum Command {
     Bench(BenchArgs),
     /// Run random OpenCL programs on any OpenCL platform and compare what they see with a model
     #[command(after_help = AFTER_CHECK)]
-    Check(penstock_check::args::CheckArgs),
+    Check(crate::check::CheckCommand),
     /// Run a matrix product on a pool of two nodes on this host, and beside it locally
     #[command(after_help = AFTER_DEMO)]
     Demo(DemoArgs),

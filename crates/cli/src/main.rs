@@ -3,6 +3,7 @@
 
 mod args;
 mod bench;
+mod check;
 mod demo;
 mod devices;
 mod embedded;
@@ -45,7 +46,7 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::status(&args),
         Command::Bench(args) => bench::bench(&args),
-        Command::Check(args) => Ok(penstock_check::main(&args, &["check"])),
+        Command::Check(command) => Ok(check::run(&command)),
         Command::Demo(args) => demo::demo(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Energy(args) => energy::energy(&args),

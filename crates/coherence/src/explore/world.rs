@@ -73,7 +73,8 @@ pub(super) struct World<'a> {
     /// A command that the machine has let go, until its queue is free.
     released: Option<(CommandId, Plan)>,
     jobs: Vec<Job>,
-    /// What each place's link brings, in order.
+    /// What is told of each queue, and of each place's transfers, in order. Drivers tell the ends of different queues in
+    /// different threads, so those come in any order, also from one worker.
     links: Vec<Vec<Told>>,
     /// How everything that has ended did.
     ended: FxHashMap<CommandId, bool>,
@@ -131,7 +132,7 @@ impl<'a> World<'a> {
             locked: FxHashSet::default(),
             released: None,
             jobs: Vec::new(),
-            links: program.nodes.iter().map(|_| Vec::new()).collect(),
+            links: (0..program.queues.len() + places).map(|_| Vec::new()).collect(),
             ended: FxHashMap::default(),
             known: FxHashMap::default(),
             behind: FxHashMap::default(),
@@ -661,7 +662,8 @@ impl<'a> World<'a> {
             }
         }
         self.ended.insert(job.id, told.is_ok);
-        self.links[job.place].push(told);
+        let link = job.of.map_or(self.program.queues.len() + job.place, |(queue, _)| queue);
+        self.links[link].push(told);
     }
 
     fn run_command(&mut self, index: usize, place: usize, payload: &[u64]) -> (bool, Vec<(usize, u64)>) {

@@ -1,0 +1,65 @@
+//! `penstock check`: random programs against a driver, or against the state machine that decides for the client.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use penstock_coherence::explore;
+
+/// Programs that are run where neither a number nor a time is given.
+const PROGRAMS_DEFAULT: u64 = 100_000;
+/// The time from one line of progress to the next.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+
+/// What can be asked for.
+#[derive(Args, Clone, Debug)]
+pub struct CheckCommand {
+    /// Run small programs on the client's memory model alone, without a driver; takes --seed, --programs and --seconds
+    #[arg(long)]
+    machine: bool,
+    #[command(flatten)]
+    driver: penstock_check::args::CheckArgs,
+}
+
+/// Runs the command. Its exit status is 0 without a finding, and 1 with one.
+pub fn run(command: &CheckCommand) -> ExitCode {
+    if command.machine { machine(&command.driver) } else { penstock_check::main(&command.driver, &["check"]) }
+}
+
+fn machine(args: &penstock_check::args::CheckArgs) -> ExitCode {
+    let programs = match (args.programs, args.seconds) {
+        (Some(programs), _) => programs,
+        (None, Some(_)) => u64::MAX,
+        (None, None) => PROGRAMS_DEFAULT,
+    };
+    let limit = args.programs.is_none().then_some(args.seconds).flatten().map(Duration::from_secs);
+    let began = Instant::now();
+    let mut told = Duration::ZERO;
+    let report = explore::run(args.seed, programs, None, &mut |done| {
+        let elapsed = began.elapsed();
+        if elapsed >= told + PROGRESS_EVERY {
+            told = elapsed;
+            eprintln!("{} s: {done} programs, no finding", elapsed.as_secs());
+        }
+        limit.is_none_or(|limit| elapsed < limit)
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "{} programs with {} operations in {seconds:.1} s ({:.0} programs per second): {}",
+        report.programs,
+        report.ops,
+        report.programs as f64 / seconds.max(f64::MIN_POSITIVE),
+        if report.finding.is_some() { "1 finding" } else { "no finding" }
+    );
+    println!(
+        "{} runs held commands back; {} transfers between places; {} copies in place",
+        report.with_held, report.transfers, report.in_place
+    );
+    match report.finding {
+        Some(finding) => {
+            println!("{finding}");
+            ExitCode::from(1)
+        }
+        None => ExitCode::SUCCESS,
+    }
+}

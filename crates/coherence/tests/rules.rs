@@ -1,0 +1,235 @@
+//! Rules that random programs reach rarely or not at all: failures of transfers and of writes, and what is on its way.
+
+use penstock_coherence::{
+    Access, Action, AllocationId, CommandId, ContextId, Fetch, GRAIN_BYTES, HostShape, InPlace, Machine,
+    NodeId, Place, Plan, QueueId, Source, Submit, Use, Verdict,
+};
+
+const ALL: AllocationId = AllocationId(1);
+const CONTEXT: ContextId = ContextId(1);
+const SIZE: u64 = 2 * GRAIN_BYTES;
+
+struct Test {
+    machine: Machine,
+    names: u64,
+}
+
+impl Test {
+    /// A machine with one allocation in two places on two nodes.
+    fn new() -> Self {
+        Self::with(Machine::default())
+    }
+
+    fn with(mut machine: Machine) -> Self {
+        machine.allocate(ALL, SIZE, false, vec![NodeId(0), NodeId(1)], false);
+        Self { machine, names: 1000 }
+    }
+
+    fn submit(&mut self, id: u64, place: Place, waits: &[CommandId], access: Access) -> Verdict {
+        let uses = [Use { allocation: ALL, start: 0, end: SIZE, access }];
+        let command = Submit {
+            id: CommandId(id),
+            queue: QueueId(place as u64),
+            in_order: true,
+            context: CONTEXT,
+            place,
+            waits,
+            sync: None,
+            uses: &uses,
+            reads_host: None,
+            writes_host: None,
+            gate: None,
+        };
+        let names = &mut self.names;
+        self.machine.submit(&command, &mut || {
+            *names += 1;
+            CommandId(*names)
+        })
+    }
+
+    /// Sends a command that nothing holds back.
+    fn send(&mut self, id: u64, place: Place, access: Access) -> Plan {
+        let Verdict::Send { plan, .. } = self.submit(id, place, &[], access) else { panic!("held") };
+        self.machine.sent(CommandId(id));
+        plan
+    }
+
+    /// The transfer of everything from one place to the other.
+    fn only_fetch(plan: &Plan) -> Fetch {
+        let [fetch] = plan.fetches.as_slice() else { panic!("{plan:?}") };
+        fetch.clone()
+    }
+}
+
+#[test]
+fn a_transfer_that_failed_has_brought_nothing() {
+    let mut test = Test::new();
+    test.send(1, 0, Access::Write);
+    let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+    test.machine.ended(fetch.arrival, false);
+    let again = Test::only_fetch(&test.send(3, 1, Access::Read));
+    assert_eq!((again.source, again.target), (Source::Place(0), 1));
+}
+
+#[test]
+fn content_whose_only_transfer_failed_is_lost_with_its_node() {
+    let mut test = Test::new();
+    test.send(1, 0, Access::Write);
+    test.machine.lost(NodeId(0));
+    // The only copy is asked for nevertheless, so that its loss is told.
+    let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+    assert_eq!(fetch.source, Source::Place(0));
+}
+
+#[test]
+fn a_write_over_everything_that_failed_leaves_the_old_content_current() {
+    let mut test = Test::new();
+    test.send(1, 0, Access::Write);
+    test.machine.ended(CommandId(1), true);
+    assert_eq!(test.send(2, 1, Access::Overwrite).fetches, []);
+    test.machine.ended(CommandId(2), false);
+    assert_eq!(test.send(3, 0, Access::Read).fetches, [], "place 0 has the content");
+    let fetch = Test::only_fetch(&test.send(4, 1, Access::Read));
+    assert_eq!(fetch.source, Source::Place(0));
+}
+
+#[test]
+fn a_write_waits_for_the_transfer_that_leaves_with_the_old_content() {
+    let mut test = Test::new();
+    test.send(1, 0, Access::Write);
+    let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+    assert!(test.send(3, 0, Access::Write).ends.contains(&fetch.departure));
+}
+
+#[test]
+fn a_write_over_everything_comes_after_a_transfer_on_its_way_there() {
+    let mut test = Test::new();
+    test.send(1, 0, Access::Write);
+    let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+    let plan = test.send(3, 1, Access::Overwrite);
+    assert!(plan.ends.contains(&fetch.arrival) && !plan.waits.contains(&fetch.arrival));
+}
+
+#[test]
+fn a_failed_client_event_fails_what_names_it_and_nothing_else() {
+    let mut test = Test::new();
+    let event = CommandId(50);
+    test.machine.client_event(event);
+    assert!(matches!(test.submit(1, 0, &[event], Access::Read), Verdict::Hold { .. }));
+    assert!(matches!(test.submit(2, 0, &[], Access::Read), Verdict::Hold { .. }), "behind the first");
+    test.machine.ended(event, false);
+    assert_eq!(test.machine.next_action(&mut || CommandId(0)), Some(Action::Fail(CommandId(1))));
+    let action = test.machine.next_action(&mut || CommandId(0));
+    assert!(matches!(action, Some(Action::Send(CommandId(2), _))), "{action:?}");
+}
+
+/// A read into the program's memory that has not ended.
+fn reading(machine: &mut Machine, id: u64, queue: u64, waits: &[CommandId]) {
+    let command = Submit {
+        id: CommandId(id),
+        queue: QueueId(queue),
+        in_order: true,
+        context: CONTEXT,
+        place: 0,
+        waits,
+        sync: None,
+        uses: &[],
+        reads_host: None,
+        writes_host: Some(HostShape::linear(0x1000, 64)),
+        gate: None,
+    };
+    let verdict = machine.submit(&command, &mut || CommandId(0));
+    assert!(matches!(verdict, Verdict::Send { is_tracked: true, .. }), "{verdict:?}");
+    machine.sent(CommandId(id));
+}
+
+fn copy_in(queue: u64, host: HostShape) -> InPlace {
+    let (in_order, context) = (true, CONTEXT);
+    InPlace { queue: QueueId(queue), in_order, context, is_idle: true, waits_ended: true, host: Some(host) }
+}
+
+#[test]
+fn the_host_copies_in_place_only_from_memory_that_nothing_is_to_write() {
+    let mut machine = Machine::default();
+    reading(&mut machine, 1, 1, &[]);
+    assert!(!machine.may_copy(&copy_in(2, HostShape::linear(0x1010, 4))));
+    assert!(machine.may_copy(&copy_in(2, HostShape::linear(0x2000, 4))));
+    machine.ended(CommandId(1), true);
+    assert!(machine.may_copy(&copy_in(2, HostShape::linear(0x1010, 4))));
+}
+
+#[test]
+fn the_host_copies_in_place_only_behind_the_reads_before_it() {
+    let mut machine = Machine::default();
+    reading(&mut machine, 1, 1, &[]);
+    // A command of another queue waits for the read, and has ended, as far as its own link tells.
+    let behind = Submit {
+        id: CommandId(2),
+        queue: QueueId(2),
+        in_order: true,
+        context: CONTEXT,
+        place: 0,
+        waits: &[CommandId(1)],
+        sync: None,
+        uses: &[],
+        reads_host: None,
+        writes_host: None,
+        gate: None,
+    };
+    let Verdict::Send { plan, .. } = machine.submit(&behind, &mut || CommandId(0)) else { panic!("held") };
+    assert_eq!(plan.behind, [CommandId(1)], "its end is told after that of the read");
+    assert!(!machine.may_copy(&copy_in(2, HostShape::linear(0x2000, 4))));
+    machine.ended(CommandId(1), true);
+    assert!(machine.may_copy(&copy_in(2, HostShape::linear(0x2000, 4))));
+}
+
+/// Each rule that a case above is about has a machine without it fail that case.
+#[cfg(feature = "planted")]
+#[test]
+fn the_cases_notice_when_their_rule_is_off() {
+    use penstock_coherence::Rule;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    let without = |rule: Rule, case: &dyn Fn(Test)| {
+        let test = Test::with(Machine::without(rule));
+        let noticed = catch_unwind(AssertUnwindSafe(|| case(test))).is_err();
+        assert!(noticed, "{rule:?} is off, and nothing was noticed");
+    };
+    without(Rule::FailedArrivalIsNone, &|mut test| {
+        test.send(1, 0, Access::Write);
+        let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+        test.machine.ended(fetch.arrival, false);
+        _ = Test::only_fetch(&test.send(3, 1, Access::Read));
+    });
+    without(Rule::FailedOverwriteIsUndone, &|mut test| {
+        test.send(1, 0, Access::Write);
+        test.send(2, 1, Access::Overwrite);
+        test.machine.ended(CommandId(2), false);
+        assert_eq!(test.send(3, 0, Access::Read).fetches, []);
+    });
+    without(Rule::WriteAfterDepartures, &|mut test| {
+        test.send(1, 0, Access::Write);
+        let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+        assert!(test.send(3, 0, Access::Write).ends.contains(&fetch.departure));
+    });
+    without(Rule::OverwriteAfterArrival, &|mut test| {
+        test.send(1, 0, Access::Write);
+        let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+        assert!(test.send(3, 1, Access::Overwrite).ends.contains(&fetch.arrival));
+    });
+    without(Rule::FailedEventFails, &|mut test| {
+        let event = CommandId(50);
+        test.machine.client_event(event);
+        _ = test.submit(1, 0, &[event], Access::Read);
+        test.machine.ended(event, false);
+        assert_eq!(test.machine.next_action(&mut || CommandId(0)), Some(Action::Fail(CommandId(1))));
+    });
+    without(Rule::InPlaceAfterHostWrites, &|mut test| {
+        reading(&mut test.machine, 1, 1, &[]);
+        assert!(!test.machine.may_copy(&copy_in(2, HostShape::linear(0x1010, 4))));
+    });
+    without(Rule::InPlaceAfterWritersBefore, &|mut test| {
+        reading(&mut test.machine, 1, 1, &[]);
+        assert!(!test.machine.may_copy(&copy_in(1, HostShape::linear(0x2000, 4))));
+    });
+}
