@@ -1,7 +1,7 @@
 #!/bin/bash
 # All tests of the project, one line each with its time; the last line counts the cases.
 #
-#   tools/test.sh [--only setup,build,cargo,lint,c,water,cuda,programs,bench,notices,load,faults,hostile] [--lane fast|slow]
+#   tools/test.sh [--only setup,build,cargo,lint,c,model,water,cuda,programs,bench,notices,load,faults,hostile] [--lane fast|slow]
 #
 # `make test` runs it without arguments. On a failure the log of what failed is printed.
 set -u
@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.." || exit 1
 PROFILE=quick
 export PROFILE PENSTOCK_BIN=${PENSTOCK_BIN:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/$PROFILE}
 . tools/pool.sh
-stages=setup,build,cargo,c,water,cuda,programs,bench,notices,load,faults,hostile
+stages=setup,build,cargo,c,model,water,cuda,programs,bench,notices,load,faults,hostile
 lane=fast
 while [ $# -gt 0 ]; do
     case $1 in
@@ -75,6 +75,13 @@ if wanted c; then
     tests/c/run.sh --on far multi_heaps | without_summary
     PENSTOCK_HEAP_PATH=proxy tests/c/run.sh --on two multi_heaps | without_summary
     tests/c/run.sh --on mixed multi_heaps | without_summary
+fi
+if wanted model; then
+    step model/machine "$PENSTOCK_BIN/penstock" check --machine --programs 100000
+    # Random programs, the same in each run. A search from other seeds is `tests/model/run.sh --seed`.
+    for pool in unix tcp two far; do
+        step model/$pool tests/model/run.sh --on $pool --programs 400 --shrink-seconds 10 --findings 3
+    done
 fi
 if wanted water; then
     step water/programs tests/water/programs.sh "$PENSTOCK_BIN"

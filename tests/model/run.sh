@@ -20,10 +20,10 @@ done
 out=$PENSTOCK_TARGET/model/$on
 mkdir -p "$out"
 # What PoCL 3.1 cannot do, on a node as well as alone: docs/checker.md.
-without=user-events-out-of-order,failing-callbacks,failing-blocking,image-view-fills,rect-copies
+without=user-events-out-of-order,failing-callbacks,failing-blocking,image-views,rect-copies
 platform=Penstock
 case $on in
-    local) platform=Portable; without=$without,failing-launches,image-views ;;
+    local) platform=Portable; without=$without,failing-launches ;;
     *) ;;
 esac
 if [ "$on" = local ] && [ "${MODEL_INTEL:-}" = 1 ]; then
