@@ -34,7 +34,19 @@ pub(crate) fn order() -> &'static Order {
 pub fn user_event() -> Event {
     let event = Event::of_client(crate::next_id());
     order().change(|state| state.machine.client_event(name_of(&event)));
+    // Runs when the event is set. If nobody has the event any more, it is dropped without having run.
+    let forget = Forget(name_of(&event));
+    event.when_ended(move |_| std::mem::forget(forget));
     event
+}
+
+/// Has the machine forget a user event that nobody can set any more. What waits for one keeps it.
+struct Forget(CommandId);
+
+impl Drop for Forget {
+    fn drop(&mut self) {
+        order().change(|state| state.machine.ended(self.0, false));
+    }
 }
 
 /// Ends a user event, and sends what it held back. `false` if it had ended already.

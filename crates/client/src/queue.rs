@@ -310,7 +310,7 @@ impl Queue {
             gate: Some(&gate),
             ..Spec::new(&[], waits, Want::Event)
         };
-        let before = self.send_marker(spec)?.unwrap_or_else(|| Event::ended(Status::OK));
+        let before = self.send_gated(spec, &gate)?.unwrap_or_else(|| Event::ended(Status::OK));
         let told = gate.clone();
         before.on_complete(move |status| {
             let status = run(status);
@@ -337,11 +337,16 @@ impl Queue {
             gate: Some(&gate),
             ..Spec::new(&[], &all, Want::Event)
         };
-        let before = self.send_marker(spec)?;
+        let before = self.send_gated(spec, &gate)?;
         let status = before.as_ref().map_or(Status::OK, Event::wait);
         let done = if status == Status::OK { work() } else { Ok(()) };
         set_user_event(&gate, status);
         done.map(|()| before)
+    }
+
+    /// Sends the marker of a gate. A gate whose marker could not be sent holds nothing back.
+    fn send_gated(self: &Arc<Self>, spec: Spec<'_>, gate: &Event) -> Enqueued {
+        self.send_marker(spec).inspect_err(|error| _ = set_user_event(gate, error.status()))
     }
 
     /// A marker that stands for a command with this wait list. Out of order, a command without a wait list comes after

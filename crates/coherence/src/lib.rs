@@ -22,6 +22,7 @@
 //! * [`Rule`] names each rule of the machine, so that a test can switch one off.
 #![forbid(unsafe_code)]
 
+mod command;
 #[cfg(feature = "explore")]
 pub mod explore;
 mod host;
@@ -30,8 +31,9 @@ mod names;
 mod regions;
 mod rules;
 
+pub use command::{Action, Fetch, InPlace, Plan, Source, Submit, Sync, Verdict};
 pub use host::HostShape;
-pub use machine::{Action, Fetch, InPlace, Machine, Plan, Source, Submit, Sync, Verdict};
+pub use machine::Machine;
 pub use names::{AllocationId, CommandId, ContextId, NodeId, Place, QueueId};
 pub use regions::{Access, GRAIN_BYTES, Use};
 pub use rules::Rule;

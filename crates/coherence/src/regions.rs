@@ -10,7 +10,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::machine::{Fetch, Plan, Source};
+use crate::command::{Fetch, Plan, Source};
 use crate::names::{AllocationId, CommandId, NodeId, Place, QueueId};
 use crate::rules::{Rule, Rules};
 

@@ -4,8 +4,10 @@
 //! world runs it with workers, links and threads whose steps come in a random order, and asks the machine for every
 //! decision. At the end all memory is compared with a sequential run of the program.
 
+mod effects;
 mod plan;
 mod random;
+mod workers;
 mod world;
 
 use std::fmt;

@@ -446,7 +446,9 @@ impl Order {
         for step in sequence.iter().rev() {
             before[*step] = after[*step].iter().fold(0, |all, to| all | 1 << to | before[*to]);
         }
-        let step = |number: usize| if number % 2 == 0 { Step::Do(number / 2) } else { Step::Run(number / 2) };
+        let step = |number: usize| {
+            if number.is_multiple_of(2) { Step::Do(number / 2) } else { Step::Run(number / 2) }
+        };
         Some(Self { before, sequence: sequence.into_iter().map(step).collect() })
     }
 

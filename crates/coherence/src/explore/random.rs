@@ -15,7 +15,7 @@ impl Random {
 
     /// A number below `end`; 0 for an `end` of 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % (end.max(1) as u64)) as usize
+        usize::try_from(self.next() % (end.max(1) as u64)).unwrap_or(0)
     }
 
     /// True once in `times`.

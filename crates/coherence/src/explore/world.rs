@@ -2,39 +2,38 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::plan::host_cells;
-use super::plan::{
-    Act, CELL_BYTES, Command, HOST_CELL_BYTES, HOST_CELLS, HOST_START, Op, Program, Span, Step,
-};
+use super::effects::{host_use, initial, reference, stored};
+use super::plan::{Act, CELL_BYTES, Command, HOST_CELLS, Op, Program, Span, host_cells};
 use super::random::{Random, mix};
-use crate::machine::{Action, Fetch, InPlace, Machine, Plan, Source, Submit, Sync, Verdict};
+use crate::command::{Action, Fetch, InPlace, Plan, Source, Submit, Sync, Verdict};
+use crate::machine::Machine;
 use crate::names::{AllocationId, CommandId, ContextId, NodeId, QueueId};
-use crate::{Access, HostShape, Use};
+use crate::{Access, Use};
 
 const CONTEXT: ContextId = ContextId(1);
 /// Names: of the event of an operation, of the marker before a function of the program, and of transfers.
 const OF_EVENTS: u64 = 100;
 const OF_MARKERS: u64 = 10_000;
-const OF_TRANSFERS: u64 = 1_000_000;
+pub(super) const OF_TRANSFERS: u64 = 1_000_000;
 
-fn event_of(index: usize) -> CommandId {
+pub(super) fn event_of(index: usize) -> CommandId {
     CommandId(OF_EVENTS + index as u64)
 }
 
 /// What a worker has to do.
 #[derive(Clone, Debug)]
-struct Job {
-    id: CommandId,
-    place: usize,
+pub(super) struct Job {
+    pub(super) id: CommandId,
+    pub(super) place: usize,
     /// The queue, and its operation.
-    of: Option<(usize, usize)>,
-    waits: Vec<CommandId>,
-    ends: Vec<CommandId>,
-    work: Work,
+    pub(super) of: Option<(usize, usize)>,
+    pub(super) waits: Vec<CommandId>,
+    pub(super) ends: Vec<CommandId>,
+    pub(super) work: Work,
 }
 
 #[derive(Clone, Debug)]
-enum Work {
+pub(super) enum Work {
     Command { payload: Vec<u64> },
     Marker,
     Depart(Fetch),
@@ -42,11 +41,11 @@ enum Work {
 }
 
 /// What a worker tells the client.
-struct Told {
-    id: CommandId,
-    is_ok: bool,
+pub(super) struct Told {
+    pub(super) id: CommandId,
+    pub(super) is_ok: bool,
     /// Cells of the program's memory, and their values.
-    data: Vec<(usize, u64)>,
+    pub(super) data: Vec<(usize, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,43 +61,35 @@ enum Doing {
 }
 
 pub(super) struct World<'a> {
-    program: &'a Program,
-    machine: Machine,
-    random: Random,
-    threads: Vec<(Vec<usize>, Doing)>,
+    pub(super) program: &'a Program,
+    pub(super) machine: Machine,
+    pub(super) random: Random,
+    pub(super) threads: Vec<(Vec<usize>, Doing)>,
     /// Operations whose commands are in their queues, and operations that have returned.
-    called: FxHashSet<usize>,
-    done: FxHashSet<usize>,
-    locked: FxHashSet<usize>,
+    pub(super) called: FxHashSet<usize>,
+    pub(super) done: FxHashSet<usize>,
+    pub(super) locked: FxHashSet<usize>,
     /// A command that the machine has let go, until its queue is free.
-    released: Option<(CommandId, Plan)>,
-    jobs: Vec<Job>,
+    pub(super) released: Option<(CommandId, Plan)>,
+    pub(super) jobs: Vec<Job>,
     /// What is told of each queue, and of each place's transfers, in order. Drivers tell the ends of different queues in
     /// different threads, so those come in any order, also from one worker.
-    links: Vec<Vec<Told>>,
+    pub(super) links: Vec<Vec<Told>>,
     /// How everything that has ended did.
-    ended: FxHashMap<CommandId, bool>,
-    known: FxHashMap<CommandId, bool>,
+    pub(super) ended: FxHashMap<CommandId, bool>,
+    pub(super) known: FxHashMap<CommandId, bool>,
     /// What must be known before an end is told to the program.
-    behind: FxHashMap<CommandId, Vec<CommandId>>,
+    pub(super) behind: FxHashMap<CommandId, Vec<CommandId>>,
     /// Commands of each queue that were sent.
-    sent: Vec<Vec<CommandId>>,
-    arriving: FxHashMap<CommandId, Vec<u64>>,
-    functions: Vec<usize>,
-    memory: Vec<Vec<Vec<u64>>>,
-    host: [u64; HOST_CELLS],
-    names: u64,
+    pub(super) sent: Vec<Vec<CommandId>>,
+    pub(super) arriving: FxHashMap<CommandId, Vec<u64>>,
+    pub(super) functions: Vec<usize>,
+    pub(super) memory: Vec<Vec<Vec<u64>>>,
+    pub(super) host: [u64; HOST_CELLS],
+    pub(super) names: u64,
     pub(super) held: u64,
     pub(super) transfers: u64,
     pub(super) in_place: u64,
-}
-
-fn initial(allocation: usize, cell: usize) -> u64 {
-    mix(0xA110C + 100 * allocation as u64 + cell as u64)
-}
-
-fn stored(index: usize) -> u64 {
-    mix(0x570_12E + index as u64)
 }
 
 impl<'a> World<'a> {
@@ -171,10 +162,10 @@ impl<'a> World<'a> {
     fn compare(&mut self) -> Result<(), String> {
         let (memory, host) = reference(self.program);
         let failing = self.program.failing();
-        for index in 0..self.program.ops.len() {
+        for (index, fails) in failing.iter().enumerate() {
             let id = event_of(index);
             if let Some(is_ok) = self.known.get(&id)
-                && *is_ok == failing[index]
+                && is_ok == fails
             {
                 return Err(format!(
                     "operation {index} ended {}",
@@ -519,7 +510,7 @@ impl<'a> World<'a> {
             match fetch.source {
                 Source::Initial => {
                     for cell in fetch_cells(fetch) {
-                        let of = fetch.allocation.0 as usize;
+                        let of = allocation_of(fetch);
                         self.memory[fetch.target][of][cell] = initial(of, cell);
                     }
                 }
@@ -557,127 +548,6 @@ impl<'a> World<'a> {
             _ => {}
         }
     }
-
-    // -- ends ----------------------------------------------------------------------------------------------------
-
-    fn end_client_event(&mut self, id: CommandId, is_ok: bool) {
-        self.ended.insert(id, is_ok);
-        self.known.insert(id, is_ok);
-        self.machine.ended(id, is_ok);
-    }
-
-    fn fail_held(&mut self, id: CommandId) {
-        self.ended.insert(id, false);
-        self.known.insert(id, false);
-        let index = index_of(id);
-        if id == marker_of(index) {
-            self.after_marker(index, false);
-        }
-    }
-
-    /// The marker of something that the client runs itself has ended.
-    fn after_marker(&mut self, index: usize, is_ok: bool) {
-        let Op::Enqueue(command) = &self.program.ops[index].1 else { return };
-        match command.act {
-            Act::Run(_) if is_ok => self.functions.push(index),
-            Act::Run(_) => self.end_client_event(event_of(index), false),
-            // The thread that waits copies.
-            _ => {}
-        }
-    }
-
-    fn run_function(&mut self, at: usize) {
-        let index = self.functions.swap_remove(at);
-        let Op::Enqueue(command) = &self.program.ops[index].1 else { return };
-        if let Act::Run(cell) = command.act {
-            self.host[cell] = mix(self.host[cell] ^ stored(index));
-        }
-        self.end_client_event(event_of(index), true);
-    }
-
-    fn hear(&mut self, link: usize) {
-        let told = self.links[link].remove(0);
-        for (cell, value) in told.data {
-            self.host[cell] = value;
-        }
-        self.known.insert(told.id, told.is_ok);
-        self.machine.ended(told.id, told.is_ok);
-        let index = index_of(told.id);
-        if told.id.0 < OF_TRANSFERS && told.id == marker_of(index) {
-            self.after_marker(index, told.is_ok);
-        }
-    }
-
-    // -- workers -------------------------------------------------------------------------------------------------
-
-    fn can_run(&self, at: usize) -> bool {
-        let job = &self.jobs[at];
-        let has_ended = |id: &CommandId| self.ended.contains_key(id);
-        if !job.waits.iter().chain(&job.ends).all(has_ended) {
-            return false;
-        }
-        if let Work::Arrive(fetch) = &job.work {
-            return self.arriving.contains_key(&fetch.arrival);
-        }
-        let Some((queue, index)) = job.of else { return true };
-        let mut before = self.jobs[..at].iter().filter(|it| it.of.is_some_and(|(of, _)| of == queue));
-        if self.program.queues[queue].1 {
-            return before.next().is_none();
-        }
-        let act = |index: usize| match &self.program.ops[index].1 {
-            Op::Enqueue(command) => Some(command),
-            _ => None,
-        };
-        let waits_for_all =
-            act(index).is_some_and(|it| matches!(it.act, Act::Marker | Act::Barrier) && it.waits.is_empty());
-        let is_barrier = |job: &Job| {
-            job.of.and_then(|(_, index)| act(index)).is_some_and(|it| matches!(it.act, Act::Barrier))
-        };
-        if waits_for_all { before.next().is_none() } else { !before.any(is_barrier) }
-    }
-
-    fn run_job(&mut self, at: usize) {
-        let job = self.jobs.remove(at);
-        let failed = job.waits.iter().any(|id| self.ended.get(id) == Some(&false));
-        let mut told = Told { id: job.id, is_ok: !failed, data: Vec::new() };
-        if !failed {
-            match &job.work {
-                Work::Marker => {}
-                Work::Depart(fetch) => {
-                    let of = fetch.allocation.0 as usize;
-                    let cells = fetch_cells(fetch).map(|cell| self.memory[job.place][of][cell]).collect();
-                    self.arriving.insert(fetch.arrival, cells);
-                }
-                Work::Arrive(fetch) => {
-                    let values = self.arriving.remove(&fetch.arrival).unwrap_or_default();
-                    let of = fetch.allocation.0 as usize;
-                    for (cell, value) in fetch_cells(fetch).zip(values) {
-                        self.memory[job.place][of][cell] = value;
-                    }
-                }
-                Work::Command { payload } => {
-                    let index = job.of.map_or(0, |(_, index)| index);
-                    (told.is_ok, told.data) = self.run_command(index, job.place, payload);
-                }
-            }
-        }
-        self.ended.insert(job.id, told.is_ok);
-        let link = job.of.map_or(self.program.queues.len() + job.place, |(queue, _)| queue);
-        self.links[link].push(told);
-    }
-
-    fn run_command(&mut self, index: usize, place: usize, payload: &[u64]) -> (bool, Vec<(usize, u64)>) {
-        let Op::Enqueue(command) = &self.program.ops[index].1 else { return (true, Vec::new()) };
-        let mut data = Vec::new();
-        let is_ok = apply(index, &command.act, &mut self.memory[place], &mut |cell, value| match value {
-            Some(value) => {
-                data.push((cell, value));
-                0
-            }
-            None => payload.get(cell).copied().unwrap_or_default(),
-        });
-        (is_ok, data)
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -697,11 +567,11 @@ fn namer(names: &mut u64) -> impl FnMut() -> CommandId {
     }
 }
 
-fn marker_of(index: usize) -> CommandId {
+pub(super) fn marker_of(index: usize) -> CommandId {
     CommandId(OF_MARKERS + index as u64)
 }
 
-fn index_of(id: CommandId) -> usize {
+pub(super) fn index_of(id: CommandId) -> usize {
     let first = if id.0 >= OF_MARKERS { OF_MARKERS } else { OF_EVENTS };
     id.0.saturating_sub(first) as usize
 }
@@ -717,113 +587,10 @@ fn reads_in_place(program: &Program, command: &Command) -> bool {
     program.nodes.len() == 1 && command.is_blocking && matches!(command.act, Act::Read(..))
 }
 
-fn fetch_cells(fetch: &Fetch) -> std::ops::Range<usize> {
+pub(super) fn allocation_of(fetch: &Fetch) -> usize {
+    usize::try_from(fetch.allocation.0).unwrap_or(usize::MAX)
+}
+
+pub(super) fn fetch_cells(fetch: &Fetch) -> std::ops::Range<usize> {
     (fetch.start / CELL_BYTES) as usize..fetch.end.div_ceil(CELL_BYTES) as usize
-}
-
-/// The program's memory that a command reads and writes.
-fn host_use(command: &Command) -> (Option<HostShape>, Option<HostShape>) {
-    let shape = |first: usize, pitch: usize, count: usize| HostShape {
-        start: HOST_START + first as u64 * HOST_CELL_BYTES,
-        row: HOST_CELL_BYTES,
-        rows: count as u64,
-        row_pitch: pitch as u64 * HOST_CELL_BYTES,
-        slices: 1,
-        slice_pitch: count as u64 * pitch as u64 * HOST_CELL_BYTES,
-    };
-    match &command.act {
-        Act::Write(span, first, pitch) => (Some(shape(*first, *pitch, span.count)), None),
-        Act::Read(span, first, pitch) => (None, Some(shape(*first, *pitch, span.count))),
-        Act::Run(cell) => (None, Some(shape(*cell, 1, 1))),
-        _ => (None, None),
-    }
-}
-
-/// What a command does to the memory of a place. `host` gives the value of the payload's cell of an index, or takes
-/// what goes to a cell of the program's memory.
-fn apply(
-    index: usize,
-    act: &Act,
-    memory: &mut [Vec<u64>],
-    host: &mut dyn FnMut(usize, Option<u64>) -> u64,
-) -> bool {
-    match act {
-        Act::Kernel { is_refused: true, .. } => return false,
-        Act::Kernel { uses, .. } => {
-            let mut seen = stored(index);
-            for (span, _) in uses.iter().filter(|(_, access)| *access != Access::Overwrite) {
-                for value in &memory[span.of][span.at..span.at + span.count] {
-                    seen = mix(seen ^ value);
-                }
-            }
-            for (span, access) in uses.iter().filter(|(_, access)| *access != Access::Read) {
-                for cell in span.at..span.at + span.count {
-                    // A kernel that may write some of its bytes leaves others as they are.
-                    if *access == Access::Overwrite || cell % 2 == 0 {
-                        memory[span.of][cell] = mix(seen ^ cell as u64);
-                    }
-                }
-            }
-        }
-        Act::Write(span, ..) => {
-            for at in 0..span.count {
-                memory[span.of][span.at + at] = host(at, None);
-            }
-        }
-        Act::Read(span, first, pitch) => {
-            for (cell, to) in (span.at..).zip(host_cells(*first, *pitch, span.count)) {
-                host(to, Some(memory[span.of][cell]));
-            }
-        }
-        Act::Copy(from, to) => {
-            for at in 0..from.count {
-                memory[to.of][to.at + at] = memory[from.of][from.at + at];
-            }
-        }
-        Act::Marker | Act::Barrier | Act::Run(_) => {}
-    }
-    true
-}
-
-type Memory = (Vec<Vec<u64>>, [u64; HOST_CELLS]);
-
-/// A sequential run: the memory at its end.
-fn reference(program: &Program) -> Memory {
-    let content = |(of, (cells, _, has_initial)): (usize, &(usize, bool, bool))| -> Vec<u64> {
-        (0..*cells).map(|cell| if *has_initial { initial(of, cell) } else { 0 }).collect()
-    };
-    let mut memory: Vec<_> = program.allocations.iter().enumerate().map(content).collect();
-    let mut host: [u64; HOST_CELLS] = std::array::from_fn(|cell| mix(0x1057 + cell as u64));
-    let failing = program.failing();
-    for step in program.sequence() {
-        match step {
-            Step::Do(index) => match &program.ops[index].1 {
-                Op::Store(cell) => host[*cell] = stored(index),
-                _ => {}
-            },
-            Step::Run(index) => {
-                let Op::Enqueue(command) = &program.ops[index].1 else { continue };
-                if failing[index] {
-                    continue;
-                }
-                if let Act::Run(cell) = command.act {
-                    host[cell] = mix(host[cell] ^ stored(index));
-                }
-                let taken: Vec<u64> = match &command.act {
-                    Act::Write(span, first, pitch) => {
-                        host_cells(*first, *pitch, span.count).map(|cell| host[cell]).collect()
-                    }
-                    _ => Vec::new(),
-                };
-                apply(index, &command.act, &mut memory, &mut |cell, value| match value {
-                    Some(value) => {
-                        host[cell] = value;
-                        0
-                    }
-                    None => taken.get(cell).copied().unwrap_or_default(),
-                });
-            }
-        }
-    }
-    (memory, host)
 }
