@@ -50,10 +50,11 @@ pub(super) fn apply(
                 }
             }
             for (span, access) in uses.iter().filter(|(_, access)| *access != Access::Read) {
-                for cell in span.at..span.at + span.count {
+                let cells = memory[span.of].iter_mut().enumerate().skip(span.at).take(span.count);
+                for (cell, value) in cells {
                     // A kernel that may write some of its bytes leaves others as they are.
                     if *access == Access::Overwrite || cell % 2 == 0 {
-                        memory[span.of][cell] = mix(seen ^ cell as u64);
+                        *value = mix(seen ^ cell as u64);
                     }
                 }
             }
@@ -90,10 +91,11 @@ pub(super) fn reference(program: &Program) -> Memory {
     let failing = program.failing();
     for step in program.sequence() {
         match step {
-            Step::Do(index) => match &program.ops[index].1 {
-                Op::Store(cell) => host[*cell] = stored(index),
-                _ => {}
-            },
+            Step::Do(index) => {
+                if let Op::Store(cell) = &program.ops[index].1 {
+                    host[*cell] = stored(index);
+                }
+            }
             Step::Run(index) => {
                 let Op::Enqueue(command) = &program.ops[index].1 else { continue };
                 if failing[index] {

@@ -64,7 +64,7 @@ pub(super) struct World<'a> {
     pub(super) program: &'a Program,
     pub(super) machine: Machine,
     pub(super) random: Random,
-    pub(super) threads: Vec<(Vec<usize>, Doing)>,
+    threads: Vec<(Vec<usize>, Doing)>,
     /// Operations whose commands are in their queues, and operations that have returned.
     pub(super) called: FxHashSet<usize>,
     pub(super) done: FxHashSet<usize>,
@@ -573,7 +573,7 @@ pub(super) fn marker_of(index: usize) -> CommandId {
 
 pub(super) fn index_of(id: CommandId) -> usize {
     let first = if id.0 >= OF_MARKERS { OF_MARKERS } else { OF_EVENTS };
-    id.0.saturating_sub(first) as usize
+    usize::try_from(id.0.saturating_sub(first)).unwrap_or(usize::MAX)
 }
 
 /// The name of what is sent for an operation: of its command, or of the marker before what the client runs itself.
@@ -592,5 +592,6 @@ pub(super) fn allocation_of(fetch: &Fetch) -> usize {
 }
 
 pub(super) fn fetch_cells(fetch: &Fetch) -> std::ops::Range<usize> {
-    (fetch.start / CELL_BYTES) as usize..fetch.end.div_ceil(CELL_BYTES) as usize
+    let cell = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    cell(fetch.start / CELL_BYTES)..cell(fetch.end.div_ceil(CELL_BYTES))
 }
