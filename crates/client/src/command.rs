@@ -8,7 +8,7 @@ use penstock_wire::id::kind;
 use penstock_wire::{Call, Id, Status};
 
 use crate::error::Result;
-use crate::event::{Event, Times};
+use crate::event::{Event, Times, wire_waits};
 use crate::memory::Memory;
 use crate::order::{Held, Planned, Submitted, name_of, order};
 use crate::queue::{Enqueued, Queue, Want};
@@ -91,7 +91,7 @@ impl Queue {
         }
         // Held until the command is sent or held back, so that no other thread's command comes between.
         let mut issued = self.progress().issue();
-        let id = crate::next_id();
+        let id = crate::ids::next_id();
         let planned = match self.decide(&mut spec, id, later)? {
             Decided::Held(event) => {
                 if spec.want != Want::Event {
@@ -136,7 +136,7 @@ impl Queue {
     fn wants_event(&self, spec: &Spec<'_>, planned: &Planned) -> bool {
         let is_open = |event: &Event| event.known_status().is_none();
         let concerns_others =
-            || self.concerns_others() || !planned.behind.is_empty() || spec.waits.iter().any(is_open);
+            || self.concerns_others() || planned.is_behind_writers || spec.waits.iter().any(is_open);
         spec.want == Want::Event
             || (spec.want == Want::Settled && concerns_others())
             || spec.target.is_some()
@@ -199,7 +199,7 @@ impl Queue {
     /// An event that ends with everything that was sent in the queue so far, whatever is held back behind that.
     pub(crate) fn mark_sent(&self) -> Result<Event> {
         let mut issued = self.progress().issue();
-        let event = Event::of_command(self.session(), crate::next_id(), true);
+        let event = Event::of_command(self.session(), crate::ids::next_id(), true);
         let queue = self.id();
         let send = |session: &Session, issue: &Issue| {
             session.send(&to_worker::Marker { queue, event: issue.event }, &issue.waits, &[])
@@ -236,15 +236,15 @@ impl Queue {
         *issued += 1;
         if let Some(event) = event {
             event.set_behind(planned.behind);
-            if waits.iter().any(|event| event.known_status().is_none()) {
+            if planned.is_behind_writers || waits.iter().any(|event| event.known_status().is_none()) {
                 event.note_open_waits();
             }
             if self.is_in_order() {
                 event.set_mark(self.progress().mark(*issued));
             }
             match target {
-                Some(target) => session.expect_read(event, target)?,
-                None => session.expect(event)?,
+                Some(target) => event.expect_read_at(session, target)?,
+                None => event.expect_at(session)?,
             }
         }
         let issue = Issue { waits: ids, event: event.map_or(Id::NONE, |event| event.0.id) };
@@ -316,15 +316,6 @@ impl Held for Kept {
         self.event.end(status, Times::default());
         self.event.mark_sent();
     }
-}
-
-/// Names of `events` for `session`; those that have ended, well or not, are left out.
-pub(crate) fn wire_waits(events: &[Event], session: &Arc<Session>) -> Vec<Id<kind::Event>> {
-    let mut ids: Vec<_> = events.iter().filter_map(|event| event.id_for(session).ok().flatten()).collect();
-    // Segments of one object have the same transfers and commands.
-    ids.sort_unstable_by_key(|id| id.get());
-    ids.dedup();
-    ids
 }
 
 impl std::fmt::Debug for Kept {

@@ -54,7 +54,7 @@ impl Context {
                 Some(place) if place.devices.iter().any(|known| Arc::ptr_eq(known, device)) => {}
                 Some(place) => place.devices.push(device.clone()),
                 None => places.push(Place {
-                    id: crate::next_id(),
+                    id: crate::ids::next_id(),
                     session: device.session().clone(),
                     platform: device.platform(),
                     devices: vec![device.clone()],
@@ -76,7 +76,7 @@ impl Context {
         Ok(Arc::new(Self {
             places,
             collective: Mutex::default(),
-            name: ContextId(crate::next_id::<kind::Context>().get()),
+            name: ContextId(crate::ids::next_id::<kind::Context>().get()),
             queues: Mutex::default(),
             queue_count: AtomicUsize::new(0),
         }))

@@ -72,3 +72,8 @@ impl From<FrameError> for Error {
 
 /// The result of a call into the pool.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A symmetric heap, or a launch on one, that cannot be.
+pub(crate) fn refused(why: &str) -> Error {
+    Error::Heap { status: Status::INVALID_OPERATION, why: why.into() }
+}

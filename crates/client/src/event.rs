@@ -11,8 +11,8 @@ use penstock_wire::{I32, Id, Status};
 
 use crate::error::Result;
 use crate::progress;
-use crate::session::Session;
 use crate::session::failure::Failure;
+use crate::session::{Ending, Session, Target};
 
 /// What is run, in the thread that ends an event, before anybody else hears of the end.
 type Hook = Box<dyn FnOnce(Status) + Send>;
@@ -95,7 +95,9 @@ pub(crate) struct Inner {
     /// Whether events of its wait list were open when it was sent.
     has_open_waits: AtomicBool,
     /// Commands that have still to write the program's memory, and happen before this one: its end is told after theirs.
-    behind: OnceLock<Box<[Event]>>,
+    behind: Mutex<Vec<Event>>,
+    /// Whether `behind` may have some that are open.
+    is_behind: AtomicBool,
     telling: Mutex<()>,
     shared: Mutex<Shared>,
 }
@@ -130,7 +132,7 @@ impl Event {
 
     /// An event that has ended already.
     pub fn ended(status: Status) -> Self {
-        Self::new(None, crate::next_id(), status.0.min(0), true)
+        Self::new(None, crate::ids::next_id(), status.0.min(0), true)
     }
 
     fn new(session: Option<Arc<Session>>, id: Id<kind::Event>, status: i32, is_sent: bool) -> Self {
@@ -143,7 +145,8 @@ impl Event {
             is_sent: AtomicBool::new(is_sent),
             is_taken_for_ended: AtomicBool::new(false),
             has_open_waits: AtomicBool::new(false),
-            behind: OnceLock::new(),
+            behind: Mutex::default(),
+            is_behind: AtomicBool::new(false),
             telling: Mutex::new(()),
             shared: Mutex::default(),
         }))
@@ -157,8 +160,25 @@ impl Event {
     /// Sets the commands after whose ends this one is told.
     pub(crate) fn set_behind(&self, behind: Vec<Self>) {
         if !behind.is_empty() {
-            _ = self.0.behind.set(behind.into());
+            *self.0.behind.lock().unwrap_or_else(PoisonError::into_inner) = behind;
+            self.0.is_behind.store(true, Ordering::Release);
         }
+    }
+
+    /// Has a session end it, when the session's worker tells the end. To be said before the command is sent.
+    ///
+    /// # Errors
+    /// When the session is lost.
+    pub(crate) fn expect_at(&self, session: &Session) -> Result<()> {
+        session.expect(self.0.id, self.0.clone())
+    }
+
+    /// As [`Event::expect_at`], with where the bytes of the read go.
+    ///
+    /// # Errors
+    /// When the session is lost.
+    pub(crate) fn expect_read_at(&self, session: &Session, target: Box<dyn Target>) -> Result<()> {
+        session.expect_read(self.0.id, self.0.clone(), target)
     }
 
     /// Whether the client itself ends it.
@@ -166,8 +186,23 @@ impl Event {
         self.0.session.is_none()
     }
 
-    fn behind(&self) -> &[Self] {
-        self.0.behind.get().map(|behind| &**behind).unwrap_or_default()
+    /// Those of the commands before this one that are open. What has ended is forgotten, so that a long pipeline of
+    /// events does not keep all of them.
+    fn behind(&self) -> Vec<Self> {
+        if !self.0.is_behind.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let (open, ended) = {
+            let mut behind = self.0.behind.lock().unwrap_or_else(PoisonError::into_inner);
+            let (open, ended): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut *behind).into_iter().partition(|event| event.raw_status().is_none());
+            behind.clone_from(&open);
+            self.0.is_behind.store(!open.is_empty(), Ordering::Release);
+            (open, ended)
+        };
+        // Without the lock: these may be the last references.
+        drop(ended);
+        open
     }
 
     /// Events of its wait list are open when it is sent.
@@ -178,7 +213,7 @@ impl Event {
     /// Whether commands that happen before this one had not ended when it was sent, and the program would notice if
     /// this one were called ended before them: they write the program's memory, or it has their events.
     pub(crate) fn is_behind_others(&self) -> bool {
-        !self.behind().is_empty() || self.0.has_open_waits.load(Ordering::Acquire)
+        self.0.has_open_waits.load(Ordering::Acquire)
     }
 
     /// The program takes the command for ended, and all before it in its queue: a blocking call has returned. A question
@@ -214,8 +249,7 @@ impl Event {
 
     /// `None` while it has not ended, as far as is known without asking anybody.
     pub fn known_status(&self) -> Option<Status> {
-        let has_ended = |event: &Self| event.raw_status().is_some();
-        self.raw_status().filter(|_| self.behind().iter().all(has_ended))
+        self.raw_status().filter(|_| self.behind().is_empty())
     }
 
     /// `None` while it has not ended, as far as the link has brought. Waits for a command that the program takes for
@@ -226,7 +260,8 @@ impl Event {
             if self.0.is_taken_for_ended.load(Ordering::Acquire) || self.0.mark.get().is_some_and(is_before) {
                 return Some(self.wait());
             }
-            let open = [self].into_iter().chain(self.behind()).filter(|event| event.raw_status().is_none());
+            let behind = self.behind();
+            let open = [self].into_iter().chain(&behind).filter(|event| event.raw_status().is_none());
             for session in open.filter_map(|event| event.0.session.as_ref()) {
                 session.poll();
             }
@@ -298,7 +333,7 @@ impl Event {
 
     /// Calls `callback` as soon as those have ended that this one is told after.
     fn call_back(&self, callback: Callback, status: Status) {
-        match self.behind().iter().find(|event| event.raw_status().is_none()) {
+        match self.behind().first() {
             None => progress::call_back(Box::new(move || callback(status))),
             Some(open) => {
                 open.keep_receiving();
@@ -345,6 +380,7 @@ impl Event {
         if let Some(mark) = self.0.mark.get().filter(|_| !status.is_error()) {
             mark.progress.reach(mark.serial);
         }
+        _ = self.behind();
         let callbacks = std::mem::take(&mut shared.callbacks);
         let hooks = std::mem::take(&mut shared.hooks);
         // A lost worker tells its peers nothing, so the client does.
@@ -438,6 +474,15 @@ impl Event {
     }
 }
 
+/// Names of `events` for `session`; those that have ended, well or not, are left out.
+pub(crate) fn wire_waits(events: &[Event], session: &Arc<Session>) -> Vec<Id<kind::Event>> {
+    let mut ids: Vec<_> = events.iter().filter_map(|event| event.id_for(session).ok().flatten()).collect();
+    // Segments of one object have the same transfers and commands.
+    ids.sort_unstable_by_key(|id| id.get());
+    ids.dedup();
+    ids
+}
+
 /// An event of a wait list has failed.
 #[derive(Debug)]
 pub(crate) struct WaitFailed;
@@ -445,6 +490,12 @@ pub(crate) struct WaitFailed;
 impl Inner {
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ending for Inner {
+    fn end(self: Arc<Self>, status: Status, times: Times) {
+        Event(self).end(status, times);
     }
 }
 
@@ -480,7 +531,7 @@ mod tests {
         let progress: Arc<Progress> = Arc::default();
         *progress.issue() = 2;
         let event = |serial| {
-            let event = Event::of_client(crate::next_id());
+            let event = Event::of_client(crate::ids::next_id());
             event.set_mark(progress.mark(serial));
             event
         };

@@ -19,11 +19,11 @@ use penstock_wire::{Id, Status, U32, U64, frame};
 use crate::command::Spec;
 use crate::config;
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, refused};
 use crate::event::Event;
 use crate::pool::Device;
 use crate::queue::{Enqueued, Queue, Range, Want};
-use crate::session::{Session, Target};
+use crate::session::{Session, Target, no_refusal};
 use crate::source::{NOTHING, Source};
 
 pub use launch::HeapLaunch;
@@ -127,7 +127,7 @@ impl Heap {
             plan.members.push(u32::try_from(of).unwrap_or(u32::MAX));
             let place = context.place_of(device).unwrap_or(usize::MAX);
             let (device, context) = (device.clone(), context.clone());
-            let (view, part) = (crate::next_id(), crate::next_id());
+            let (view, part) = (crate::ids::next_id(), crate::ids::next_id());
             pes.push(Pe { device, context, place, view, part, address: None });
         }
         contexts.sort_unstable_by_key(|context| Arc::as_ptr(context).addr());
@@ -140,7 +140,7 @@ impl Heap {
         // Released by its drop, wherever it is left.
         let mut heap = Self {
             contexts,
-            id: crate::next_id(),
+            id: crate::ids::next_id(),
             pes,
             bytes,
             members,
@@ -400,7 +400,7 @@ impl Heap {
     pub fn aborted(&self) -> Option<String> {
         let call = || to_worker::HeapStatus { request: Id::NONE, heap: self.id };
         let asked: Vec<_> = self.members.iter().map(|member| member.request(call(), &[])).collect();
-        let told: Vec<_> = asked.into_iter().map(crate::Pending::wait).collect();
+        let told: Vec<_> = asked.into_iter().map(crate::session::Pending::wait).collect();
         // What a living member says of the end of another one comes after the loss itself.
         let lost = told.iter().filter_map(|answer| answer.as_ref().err()).map(ToString::to_string).next();
         lost.or_else(|| told.into_iter().flatten().flatten().next())
@@ -482,18 +482,6 @@ fn described(device: &Device) -> String {
 
 fn is_same(one: &Device, other: &Device) -> bool {
     one.node() == other.node() && one.index() == other.index()
-}
-
-pub(crate) fn refused(why: &str) -> Error {
-    Error::Heap { status: Status::INVALID_OPERATION, why: why.into() }
-}
-
-/// A worker's sentence as an error.
-pub(crate) fn no_refusal(member: &Session, why: Option<String>) -> Result<()> {
-    match why {
-        None => Ok(()),
-        Some(why) => Err(refused(&format!("node {}: {why}", member.name()))),
-    }
 }
 
 /// What the workers have of a heap.

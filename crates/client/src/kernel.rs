@@ -34,7 +34,7 @@ impl Sampler {
     pub fn new(context: &Arc<Context>, properties: &[u64]) -> Result<Arc<Self>> {
         let mut ids = Vec::new();
         for place in context.places() {
-            let sampler = crate::next_id();
+            let sampler = crate::ids::next_id();
             let call = to_worker::CreateSampler { sampler, context: place.id };
             place.unless_lost(place.session.send(&call, &[], &frame::encode(&properties.to_vec())))?;
             ids.push(sampler);
@@ -161,7 +161,7 @@ impl Kernel {
     pub fn new(program: &Arc<Program>, description: Arc<KernelDescription>) -> Result<Arc<Self>> {
         let mut ids = Vec::new();
         for (place, id) in program.context().places().iter().zip(program.ids()) {
-            let kernel = crate::next_id();
+            let kernel = crate::ids::next_id();
             if !id.is_none() {
                 let call = to_worker::CreateKernel { kernel, program: *id };
                 place.unless_lost(place.session.send(&call, &[], description.name.as_bytes()))?;

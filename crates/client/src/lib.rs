@@ -23,6 +23,7 @@ pub mod error;
 mod event;
 mod heap;
 pub mod identity;
+mod ids;
 mod image;
 mod kernel;
 mod launch;
@@ -38,6 +39,7 @@ mod select;
 mod session;
 mod source;
 mod survey;
+mod sync;
 mod transfer;
 mod uses;
 
@@ -49,19 +51,13 @@ pub use heap::{HEADER, Heap, HeapLaunch, HeapOptions};
 pub use kernel::{ArgValue, Kernel, Sampler};
 pub use launch::Space;
 pub use memory::{ImageShape, Memory, MemoryKind};
-pub use order::{may_be_written, set_user_event, user_event};
+pub use order::{may_be_read, may_be_written, set_user_event, user_event};
 pub use penstock_coherence::HostShape;
 pub use pool::{Device, Node, Pool};
 pub use program::{Input, KernelInfo, Program};
+pub use progress::send_later;
 pub use queue::{Access, Queue, Range, Rect, Want};
 pub use select::select_described;
 pub use session::{Pending, Session, Target};
 pub use source::{Given, Source};
 pub use survey::{Surveyed, survey};
-
-/// The next number for an object; see [`penstock_wire::Id`].
-pub(crate) fn next_id<K>() -> penstock_wire::Id<K> {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    penstock_wire::Id::new(NEXT.fetch_add(1, Ordering::Relaxed))
-}

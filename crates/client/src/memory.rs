@@ -159,7 +159,7 @@ impl Memory {
         origin: u64,
     ) -> Self {
         let places = context.places().len();
-        let ids = (0..places).map(|_| crate::next_id()).collect();
+        let ids = (0..places).map(|_| crate::ids::next_id()).collect();
         let created = Mutex::new(vec![false; places]);
         Self {
             context,

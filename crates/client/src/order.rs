@@ -32,7 +32,7 @@ pub(crate) fn order() -> &'static Order {
 
 /// A user event of a program: [`set_user_event`] ends it.
 pub fn user_event() -> Event {
-    let event = Event::of_client(crate::next_id());
+    let event = Event::of_client(crate::ids::next_id());
     order().change(|state| state.machine.client_event(name_of(&event)));
     // Runs when the event is set. If nobody has the event any more, it is dropped without having run.
     let forget = Forget(name_of(&event));
@@ -62,6 +62,11 @@ pub fn set_user_event(event: &Event, status: Status) -> bool {
 /// device.
 pub fn may_be_written(shape: &HostShape) -> bool {
     !order().is_quiet() && order().state().machine.may_be_written(shape)
+}
+
+/// Whether some command that is held back has still to read bytes of this part of the program's memory.
+pub fn may_be_read(shape: &HostShape) -> bool {
+    !order().is_quiet() && order().state().machine.may_be_read(shape)
 }
 
 /// See the module.
@@ -104,6 +109,8 @@ pub(crate) struct Planned {
     pub(crate) ends: Vec<Event>,
     /// What the command's end is told after.
     pub(crate) behind: Vec<Event>,
+    /// Whether a blocking write waits for its end.
+    pub(crate) is_behind_writers: bool,
     /// Whether the machine must hear when it was sent.
     pub(crate) is_tracked: bool,
 }
@@ -132,7 +139,7 @@ fn name(id: Id<kind::Event>) -> CommandId {
 }
 
 fn next() -> CommandId {
-    name(crate::next_id())
+    name(crate::ids::next_id())
 }
 
 impl Default for Order {
@@ -163,7 +170,8 @@ impl State {
         }
         // Among them the transfers that have just been made.
         let waits = self.events_of(&plan.waits);
-        Planned { transfers, waits, ends, behind, is_tracked }
+        let is_behind_writers = plan.is_behind_writers;
+        Planned { transfers, waits, ends, behind, is_behind_writers, is_tracked }
     }
 }
 
@@ -215,8 +223,16 @@ impl Order {
 
     /// Makes the event of a tracked command known, before the command is sent.
     pub(crate) fn track(&self, event: &Event) {
-        self.state().events.insert(name_of(event), event.clone());
+        let is_awaited = {
+            let mut state = self.state();
+            state.events.insert(name_of(event), event.clone());
+            state.machine.is_awaited(name_of(event))
+        };
         self.follow(event);
+        // Whoever was held back in between did not find the event.
+        if is_awaited {
+            event.keep_receiving();
+        }
     }
 
     /// Has the machine told when an event of a command ends.
@@ -355,7 +371,7 @@ impl Order {
         nodes: &[NodeId],
         has_initial: bool,
     ) -> AllocationId {
-        let id = AllocationId(crate::next_id::<kind::Mem>().get());
+        let id = AllocationId(crate::ids::next_id::<kind::Mem>().get());
         self.change(|state| state.machine.allocate(id, size, is_indivisible, nodes.to_vec(), has_initial));
         id
     }

@@ -10,13 +10,12 @@ use penstock_wire::id::kind;
 use penstock_wire::{Id, U32, frame};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::error::refused;
 use crate::error::{Error, Result};
-use crate::heap::{no_refusal, refused};
-use crate::pool::Node;
-use crate::session::Session;
+use crate::session::{self, Session, no_refusal};
 
 /// Which workers have links.
-pub(crate) struct Peers {
+pub(crate) struct Links {
     reach: Vec<Reach>,
     /// Whether the workers of two nodes (lower index first) have a link; absent: not tried yet.
     links: Mutex<FxHashMap<(usize, usize), bool>>,
@@ -34,27 +33,22 @@ struct Reach {
     addresses: Vec<String>,
 }
 
-impl Peers {
-    pub(crate) fn new(nodes: &[Arc<Node>]) -> Self {
-        let reach = nodes.iter().map(|node| {
-            let mut addresses = node.description().addresses.clone();
-            let own = node.address().to_string();
-            if !addresses.contains(&own) {
-                addresses.push(own);
-            }
-            Reach { boot: node.description().boot.clone(), addresses }
-        });
+impl Links {
+    /// Of nodes that offer this: each one's host, by the name of its boot, and the addresses of its daemon.
+    pub(crate) fn new(reach: impl Iterator<Item = (String, Vec<String>)>) -> Self {
         Self {
-            reach: reach.collect(),
+            reach: reach.map(|(boot, addresses)| Reach { boot, addresses }).collect(),
             links: Mutex::default(),
             making: Mutex::default(),
             lost: Mutex::default(),
             ways: Mutex::default(),
         }
     }
+}
 
+impl session::Peers for Links {
     /// The name under which the worker of `from` knows the one of `to`, if they have a link.
-    pub(crate) fn between(&self, from: &Arc<Session>, to: &Arc<Session>) -> Option<Id<kind::Peer>> {
+    fn between(&self, from: &Arc<Session>, to: &Arc<Session>) -> Option<Id<kind::Peer>> {
         let key = pair(from.node(), to.node());
         let linked = *self.links.lock().unwrap_or_else(PoisonError::into_inner).get(&key)?;
         let lost = || self.lost.lock().unwrap_or_else(PoisonError::into_inner).contains(&key);
@@ -62,7 +56,7 @@ impl Peers {
     }
 
     /// The worker of `node` has lost its link to `peer`: from now on the client relays between the two.
-    pub(crate) fn lose(&self, node: usize, peer: Id<kind::Peer>) {
+    fn lose(&self, node: usize, peer: Id<kind::Peer>) {
         let other = peer.get().checked_sub(1).and_then(|index| usize::try_from(index).ok());
         // A worker can not fill the client's memory with names that nobody has.
         let Some(other) = other.filter(|other| *other < self.reach.len()) else { return };
@@ -70,7 +64,7 @@ impl Peers {
     }
 
     /// Makes the links among all of `sessions` that are not there yet. Waits for the workers, once for each pair.
-    pub(crate) fn link(&self, sessions: &[&Arc<Session>]) {
+    fn link(&self, sessions: &[&Arc<Session>]) {
         for (at, a) in sessions.iter().enumerate() {
             for b in &sessions[at + 1..] {
                 let key = pair(a.node(), b.node());
@@ -86,7 +80,7 @@ impl Peers {
     }
 
     /// Has two members of a heap meet over a link of the heap's own.
-    pub(crate) fn link_heap(
+    fn link_heap(
         &self,
         heap: Id<kind::Heap>,
         one: (&Arc<Session>, u32),
@@ -118,7 +112,9 @@ impl Peers {
         }
         Err(refused(&format!("the workers of {between} do not reach each other: {first}")))
     }
+}
 
+impl Links {
     fn connect_heap(
         &self,
         heap: Id<kind::Heap>,
@@ -176,8 +172,8 @@ fn random_ticket() -> Option<[u8; TICKET_BYTES]> {
     (count == TICKET_BYTES).then_some(ticket)
 }
 
-impl fmt::Debug for Peers {
+impl fmt::Debug for Links {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Peers").field("nodes", &self.reach.len()).finish_non_exhaustive()
+        f.debug_struct("Links").field("nodes", &self.reach.len()).finish_non_exhaustive()
     }
 }

@@ -17,7 +17,7 @@ use penstock_wire::{FrameError, U32, frame, limits};
 use crate::claims::Claims;
 use crate::error::{Error, Result};
 use crate::notice::{self, LineReport, Tell};
-use crate::peer::Peers;
+use crate::peer::Links;
 use crate::session::Session;
 
 /// All devices that a program may use, on all their nodes.
@@ -26,7 +26,7 @@ pub struct Pool {
     nodes: Vec<Arc<Node>>,
     absent: Vec<(Address, Error)>,
     // Sessions know it by a weak reference.
-    _peers: Arc<Peers>,
+    _peers: Arc<Links>,
 }
 
 /// One host with a daemon.
@@ -88,9 +88,10 @@ impl Pool {
                 node.address()
             ));
         }
-        let peers = Arc::new(Peers::new(&nodes));
+        let peers = Arc::new(Links::new(nodes.iter().map(|node| node.reach())));
+        let weak = Arc::downgrade(&peers);
         for node in &nodes {
-            node.session.set_peers(Arc::downgrade(&peers));
+            node.session.set_peers(weak.clone());
         }
         Self { nodes, absent, _peers: peers }
     }
@@ -232,6 +233,16 @@ impl Node {
             tell(format_args!("node {name} is lost: {reason}; what this program had there is gone"));
         });
         Self { index, address: address.clone(), description, session, devices: OnceLock::new() }
+    }
+
+    /// How workers of other nodes reach its worker: its host, by the name of its boot, and the addresses of its daemon.
+    fn reach(&self) -> (String, Vec<String>) {
+        let mut addresses = self.description.addresses.clone();
+        let own = self.address.to_string();
+        if !addresses.contains(&own) {
+            addresses.push(own);
+        }
+        (self.description.boot.clone(), addresses)
     }
 
     /// Its index in the pool.

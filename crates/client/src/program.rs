@@ -74,7 +74,7 @@ impl Program {
                 ids.push(Id::NONE);
                 continue;
             }
-            let program = crate::next_id();
+            let program = crate::ids::next_id();
             let call = to_worker::CreateProgramWithSource { program, context: place.id };
             place.session.send(&call, &[], source)?;
             ids.push(program);
@@ -88,7 +88,7 @@ impl Program {
     ) -> Result<Arc<Self>> {
         let mut ids = Vec::new();
         for place in context.places() {
-            let id = crate::next_id();
+            let id = crate::ids::next_id();
             create(place, id)?;
             ids.push(id);
         }
@@ -117,7 +117,7 @@ impl Program {
                 continue;
             }
             let payload: Vec<_> = here.iter().map(|at| (binaries[*at].0.index(), binaries[*at].1)).collect();
-            let program = crate::next_id();
+            let program = crate::ids::next_id();
             let call = to_worker::CreateProgramWithBinary { request: Id::NONE, program, context: place.id };
             let loaded = place.session.request(call, &frame::encode(&payload)).wait()?;
             for (at, answer) in here.into_iter().zip(loaded.statuses) {
@@ -146,7 +146,7 @@ impl Program {
             if here.is_empty() {
                 continue;
             }
-            let program = crate::next_id();
+            let program = crate::ids::next_id();
             let call =
                 to_worker::CreateProgramWithBuiltInKernels { request: Id::NONE, program, context: place.id };
             let payload = frame::encode(&BuiltInKernels { devices: here, names: names.into() });
@@ -218,7 +218,7 @@ impl Program {
             if here.is_empty() {
                 continue;
             }
-            let program = crate::next_id();
+            let program = crate::ids::next_id();
             let call = to_worker::LinkProgram { request: Id::NONE, program, context: place.id };
             let order = order(here, options, &inputs, index);
             pending.push((index, place.session.request(call, &frame::encode(&order))));
@@ -238,7 +238,7 @@ impl Program {
                 self.context.places().get(place).map_or("", |at| at.devices()[0].host()).into();
             let (status, report) = pending.wait_report()?;
             if let Err(status) = status.ok() {
-                result = result.and(Err(crate::Error::Refused { node, status }));
+                result = result.and(Err(crate::error::Error::Refused { node, status }));
             }
             let mut built = self.built();
             for (device, info) in report.devices {

@@ -30,8 +30,8 @@ pub(crate) fn call_back(job: Job) {
     CALLBACKS.add(job);
 }
 
-/// Runs `job`, which sends and may wait for room on a link, in a thread that receives nothing.
-pub(crate) fn send_later(job: Job) {
+/// Runs `job`, which sends and may wait for room on a link, in a thread that receives nothing and has no locks.
+pub fn send_later(job: Box<dyn FnOnce() + Send>) {
     SENDS.add(job);
 }
 

@@ -4,23 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use penstock_coherence::Access;
-use penstock_coherence::{HostShape, InPlace, QueueId, Sync};
+use penstock_coherence::{HostShape, InPlace, QueueId};
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, TimesOf, U32, U64};
 
 use crate::arena::Part;
-use crate::command::Spec;
 use crate::context::{Context, Sibling};
 use crate::error::{Error, Result};
 use crate::event::{Event, Progress};
 use crate::memory::Memory;
-use crate::order::{order, set_user_event};
+use crate::order::order;
 use crate::pool::Device;
 use crate::session::Session;
 use crate::session::failure::Failure;
-use crate::source::{Given, NOTHING};
-use crate::uses::Use;
 
 /// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE`.
 const OUT_OF_ORDER: u64 = 1 << 0;
@@ -120,7 +117,7 @@ impl Queue {
         let Some((index, place)) = place.and_then(|index| Some((index, context.places().get(index)?))) else {
             return Err(Error::Config("the device does not belong to the context".into()));
         };
-        let id = crate::next_id();
+        let id = crate::ids::next_id();
         let call = to_worker::CreateQueue {
             queue: id,
             context: place.id,
@@ -166,6 +163,11 @@ impl Queue {
     /// Whether its commands run in order.
     pub fn is_in_order(&self) -> bool {
         self.in_order
+    }
+
+    /// Whether markers have times.
+    pub(crate) fn profiles(&self) -> bool {
+        self.profiles
     }
 
     pub(crate) fn place(&self) -> usize {
@@ -230,129 +232,9 @@ impl Queue {
         event.report_to(&self.failure);
     }
 
-    /// What the command of this event does counts as done, because a blocking write returns: later commands of the
-    /// context's other queues, and of an out-of-order one, follow it. Waits until the bytes are taken, and for the end
-    /// where a command before it has still to write the program's memory: the program takes that for done, too.
-    pub fn settle(&self, event: &Event) {
-        event.wait_until_sent();
-        event.take_for_ended();
-        if event.is_behind_others() {
-            _ = event.wait();
-        } else if self.concerns_others() && event.known_status().is_none() {
-            order().settle(self.context.name(), self.name(), self.in_order, event);
-        }
-    }
-
     /// Whether commands of the context may not follow those of this queue anyway.
     pub(crate) fn concerns_others(&self) -> bool {
         !self.in_order || self.context.has_several_queues()
-    }
-
-    fn unsettled(&self) -> Vec<Event> {
-        order().unsettled(self.context.name(), self.name(), self.in_order)
-    }
-
-    /// An event that ends when the queue has come so far that the host may use memory that it shares with the device, at
-    /// `mapped` in the program; `None` if it may now. Until then commands may still write there.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn reached(
-        self: &Arc<Self>,
-        memory: &Arc<Memory>,
-        mapped: HostShape,
-        waits: &[Event],
-        want: Want,
-    ) -> Enqueued {
-        if self.in_place(memory, waits, want, None, |_, _| ()).is_some() {
-            return Ok(ended(want));
-        }
-        let all = [waits, &self.unsettled()].concat();
-        let spec = Spec {
-            sync: Some(self.turn(waits)),
-            writes_host: Some(mapped),
-            ..Spec::new(&[], &all, Want::Event)
-        };
-        self.send_marker(spec)
-    }
-
-    /// An event that ends when the program's memory at `written` has its final content and the queue has come so far:
-    /// what comes behind in the queue sees it. `None` if nothing has to be said.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn released(self: &Arc<Self>, written: HostShape, waits: &[Event], want: Want) -> Enqueued {
-        if want == Want::Nothing && waits.is_empty() && order().is_quiet() {
-            return Ok(None);
-        }
-        let spec =
-            Spec { sync: Some(self.turn(waits)), reads_host: Some(written), ..Spec::new(&[], waits, want) };
-        self.send_marker(spec)
-    }
-
-    /// Has the client itself do something when everything before it and `waits` have ended: `run` gets the status of
-    /// that, and returns the status with which the event ends. It reads and writes these parts of the program's memory.
-    /// It runs in the client's callback thread. What comes behind it in the queue waits for it.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn run(
-        self: &Arc<Self>,
-        (reads_host, writes_host): (Option<HostShape>, Option<HostShape>),
-        waits: &[Event],
-        run: impl FnOnce(Status) -> Status + Send + 'static,
-    ) -> Result<Event> {
-        let gate = Event::of_client(crate::next_id());
-        let spec = Spec {
-            sync: Some(self.turn(waits)),
-            reads_host,
-            writes_host,
-            gate: Some(&gate),
-            ..Spec::new(&[], waits, Want::Event)
-        };
-        let before = self.send_gated(spec, &gate)?.unwrap_or_else(|| Event::ended(Status::OK));
-        let told = gate.clone();
-        before.on_complete(move |status| {
-            let status = run(status);
-            set_user_event(&told, status);
-        });
-        // Nobody may flush the marker but this function: the program waits for another event.
-        self.flush()?;
-        Ok(gate)
-    }
-
-    /// Waits until it is the turn of a command of this queue, and does `work` then, while what comes behind it waits.
-    /// The event has ended. It tells of a wait list that has failed; then `work` was not called.
-    pub(crate) fn in_turn(
-        self: &Arc<Self>,
-        writes_host: Option<HostShape>,
-        waits: &[Event],
-        work: impl FnOnce() -> Result<()>,
-    ) -> Enqueued {
-        let gate = Event::of_client(crate::next_id());
-        let all = [waits, &self.unsettled()].concat();
-        let spec = Spec {
-            sync: Some(self.turn(waits)),
-            writes_host,
-            gate: Some(&gate),
-            ..Spec::new(&[], &all, Want::Event)
-        };
-        let before = self.send_gated(spec, &gate)?;
-        let status = before.as_ref().map_or(Status::OK, Event::wait);
-        let done = if status == Status::OK { work() } else { Ok(()) };
-        set_user_event(&gate, status);
-        done.map(|()| before)
-    }
-
-    /// Sends the marker of a gate. A gate whose marker could not be sent holds nothing back.
-    fn send_gated(self: &Arc<Self>, spec: Spec<'_>, gate: &Event) -> Enqueued {
-        self.send_marker(spec).inspect_err(|error| _ = set_user_event(gate, error.status()))
-    }
-
-    /// A marker that stands for a command with this wait list. Out of order, a command without a wait list comes after
-    /// nothing that is held back; a marker would.
-    fn turn(&self, waits: &[Event]) -> Sync {
-        Sync { is_listed: !self.in_order || !waits.is_empty(), is_barrier: false }
     }
 
     /// Does `work` where the host may use a buffer's content at this moment: it shares the memory with the device, and
@@ -383,76 +265,6 @@ impl Queue {
         let may = order().may_copy(&copy) && self.session().is_usable();
         may.then(|| work(part, origin))
     }
-
-    /// A marker; also for commands that only have to wait for `waits` (all before it, where there are none) and that
-    /// have `memory` current when they end.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn marker(
-        self: &Arc<Self>,
-        memory: Option<(&Arc<Memory>, Access)>,
-        waits: &[Event],
-        want: Want,
-    ) -> Enqueued {
-        if memory.is_none() && self.has_passed(waits) {
-            return Ok(ended(want));
-        }
-        let uses: Vec<_> = memory.map(|(memory, access)| Use::all(memory, access)).into_iter().collect();
-        let sync = Sync { is_listed: !waits.is_empty(), is_barrier: false };
-        self.send_marker(Spec { sync: Some(sync), ..Spec::new(&uses, waits, want) })
-    }
-
-    fn send_marker(self: &Arc<Self>, spec: Spec<'_>) -> Enqueued {
-        let queue = self.id;
-        self.issue(spec, &NOTHING, move |event| to_worker::Marker { queue, event })
-    }
-
-    /// Whether a marker or barrier with these waits has nothing to wait for. What has ended is left out of wait lists, and
-    /// an empty one means something else: all commands so far.
-    fn has_passed(&self, waits: &[Event]) -> bool {
-        let ended = |event: &Event| event.known_status() == Some(Status::OK);
-        !self.in_order && !self.profiles && !waits.is_empty() && waits.iter().all(ended)
-    }
-
-    /// A barrier.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn barrier(self: &Arc<Self>, waits: &[Event], want: Want) -> Enqueued {
-        if self.has_passed(waits) {
-            return Ok(ended(want));
-        }
-        let queue = self.id;
-        let sync = Sync { is_listed: !waits.is_empty(), is_barrier: true };
-        let spec = Spec { sync: Some(sync), ..Spec::new(&[], waits, want) };
-        self.issue(spec, &NOTHING, move |event| to_worker::Barrier { queue, event })
-    }
-
-    /// Moves memory objects to the queue's device. `flags` are `cl_mem_migration_flags`.
-    ///
-    /// # Errors
-    /// When the node is lost.
-    pub fn migrate(
-        self: &Arc<Self>,
-        memory: &[Arc<Memory>],
-        flags: u64,
-        waits: &[Event],
-        want: Want,
-    ) -> Enqueued {
-        /// `CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED`.
-        const UNDEFINED: u64 = 1 << 1;
-        let access = if flags & UNDEFINED == 0 { Access::Read } else { Access::Overwrite };
-        let uses: Vec<_> = memory.iter().map(|memory| Use::all(memory, access)).collect();
-        let ids: Vec<u64> = memory.iter().map(|memory| memory.id_at(self.place).get()).collect();
-        let ids = penstock_wire::frame::encode(&ids);
-        let queue = self.id;
-        self.issue(Spec::new(&uses, waits, want), &Given(&ids), move |event| to_worker::Migrate {
-            queue,
-            event,
-            flags: U64::new(flags),
-        })
-    }
 }
 
 /// The event of a command that has ended already.
@@ -473,17 +285,5 @@ impl Drop for Queue {
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("id", &self.id).field("device", &self.device).finish_non_exhaustive()
-    }
-}
-
-impl Sibling for Queue {
-    fn settle_all(self: Arc<Self>) {
-        if !self.progress.has_unsettled() {
-            return;
-        }
-        // A lost node has ended its commands.
-        if let Ok(marker) = self.mark_sent() {
-            order().settle(self.context.name(), self.name(), self.in_order, &marker);
-        }
     }
 }

@@ -20,15 +20,13 @@ use std::time::Instant;
 use penstock_link::{Patience, Received, Receiver, Sender};
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{Call, FrameError, Id, Payload, Request, Status, frame};
+use penstock_wire::{Call, FrameError, Id, Payload, Request, Status, Times, frame};
 use rustc_hash::FxHashMap;
 
 use penstock_coherence::HostShape;
 
 use crate::arena;
-use crate::error::{Error, Result};
-use crate::event::Event;
-use crate::peer::Peers;
+use crate::error::{Error, Result, refused};
 use failure::Failure;
 use incoming::Incoming;
 use look::LOOK_EVERY_MS;
@@ -55,6 +53,35 @@ impl Target for Arc<Mutex<Vec<u8>>> {
         let end = start.checked_add(count).ok_or(FrameError::PayloadTooShort)?;
         payload.read(bytes.get_mut(start..end).ok_or(FrameError::PayloadTooShort)?)
     }
+}
+
+/// What a command's end is told to.
+pub(crate) trait Ending: Send + Sync {
+    /// The command has ended.
+    fn end(self: Arc<Self>, status: Status, times: Times);
+}
+
+/// Links between the workers of one client.
+pub(crate) trait Peers: Send + Sync {
+    /// The name under which the worker of `from` knows the one of `to`, if they have a link.
+    fn between(&self, from: &Arc<Session>, to: &Arc<Session>) -> Option<Id<kind::Peer>>;
+
+    /// The worker of `node` has lost its link to `peer`: from now on the client relays between the two.
+    fn lose(&self, node: usize, peer: Id<kind::Peer>);
+
+    /// Makes the links among all of `sessions` that are not there yet. Waits for the workers, once for each pair.
+    fn link(&self, sessions: &[&Arc<Session>]);
+
+    /// Has two members of a heap meet over a link of the heap's own.
+    ///
+    /// # Errors
+    /// When they do not reach each other.
+    fn link_heap(
+        &self,
+        heap: Id<kind::Heap>,
+        one: (&Arc<Session>, u32),
+        other: (&Arc<Session>, u32),
+    ) -> Result<()>;
 }
 
 /// Released events that are collected before the worker hears of them. 64 ids are one small frame, and an event kept for
@@ -93,7 +120,7 @@ pub struct Session {
     lost: AtomicBool,
     opened_at: Instant,
     look_at_ms: AtomicU64,
-    peers: OnceLock<Weak<Peers>>,
+    peers: OnceLock<Weak<dyn Peers>>,
     arena: Option<Arc<arena::Shared>>,
     context_errors: Mutex<Option<ContextErrors>>,
     /// The queues of the session, by their ids.
@@ -114,7 +141,7 @@ struct Turn {
 /// What is on its way.
 #[derive(Default)]
 struct Open {
-    events: FxHashMap<u64, Event>,
+    events: FxHashMap<u64, Arc<dyn Ending>>,
     reads: FxHashMap<u64, Box<dyn Target>>,
     requests: FxHashMap<u64, Arc<Answer>>,
     /// Why the session is lost, once it is.
@@ -208,7 +235,7 @@ impl Session {
         _ = self.on_loss.set(Box::new(tell));
     }
 
-    pub(crate) fn set_peers(&self, peers: Weak<Peers>) {
+    pub(crate) fn set_peers(&self, peers: Weak<dyn Peers>) {
         _ = self.peers.set(peers);
     }
 
@@ -280,7 +307,7 @@ impl Session {
 
     /// Sends a call that is answered.
     pub fn request<C: Request>(self: &Arc<Self>, mut call: C, payload: &[u8]) -> Pending<C::Reply> {
-        let id = crate::next_id();
+        let id = crate::ids::next_id();
         call.set_request(id);
         let answer = Arc::new(Answer::default());
         // Known before it is sent: the answer may come at once. A lost session is noticed by the wait.
@@ -297,18 +324,23 @@ impl Session {
     ///
     /// # Errors
     /// When the session is lost.
-    pub(crate) fn expect(&self, event: &Event) -> Result<()> {
-        self.opened(|open| open.events.insert(event.0.id.get(), event.clone())).map(drop)
+    pub(crate) fn expect(&self, id: Id<kind::Event>, event: Arc<dyn Ending>) -> Result<()> {
+        self.opened(|open| open.events.insert(id.get(), event)).map(drop)
     }
 
     /// As [`Session::expect`], with where the bytes of the read go.
     ///
     /// # Errors
     /// When the session is lost.
-    pub(crate) fn expect_read(&self, event: &Event, target: Box<dyn Target>) -> Result<()> {
+    pub(crate) fn expect_read(
+        &self,
+        id: Id<kind::Event>,
+        event: Arc<dyn Ending>,
+        target: Box<dyn Target>,
+    ) -> Result<()> {
         self.opened(|open| {
-            open.events.insert(event.0.id.get(), event.clone());
-            open.reads.insert(event.0.id.get(), target);
+            open.events.insert(id.get(), event);
+            open.reads.insert(id.get(), target);
         })
     }
 
@@ -351,7 +383,7 @@ impl Session {
         self.send(&to_worker::TellPeer { event, peer }, &[], &[]).is_ok() && self.flush().is_ok()
     }
 
-    pub(crate) fn peers(&self) -> Option<Arc<Peers>> {
+    pub(crate) fn peers(&self) -> Option<Arc<dyn Peers>> {
         self.peers.get()?.upgrade()
     }
 
@@ -499,6 +531,14 @@ impl fmt::Debug for Session {
             .field("node", &self.name)
             .field("lost", &self.is_lost())
             .finish_non_exhaustive()
+    }
+}
+
+/// A worker's sentence as an error.
+pub(crate) fn no_refusal(member: &Session, why: Option<String>) -> Result<()> {
+    match why {
+        None => Ok(()),
+        Some(why) => Err(refused(&format!("node {}: {why}", member.name()))),
     }
 }
 

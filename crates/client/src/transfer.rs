@@ -10,10 +10,9 @@ use penstock_wire::{Id, Status, U64};
 
 use penstock_coherence::{Fetch, Source};
 
-use crate::command::wire_waits;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::event::Event;
+use crate::event::{Event, wire_waits};
 use crate::memory::{Memory, MemoryKind};
 use crate::order::Transfer;
 use crate::queue::Range;
@@ -96,8 +95,8 @@ impl Memory {
             peers.link(&[from, to]);
         }
         let Some((receiver, sender)) = names(from, to) else { return Ok(None) };
-        let departure = Event::of_command(from, crate::next_id(), true);
-        let arrival = Event::of_command(to, crate::next_id(), true);
+        let departure = Event::of_command(from, crate::ids::next_id(), true);
+        let arrival = Event::of_command(to, crate::ids::next_id(), true);
         let from = End { session: from, mem: self.id_at(0), waits: &[], event: &departure, other: receiver };
         let to = End { session: to, mem: target.id_at(0), waits: &[], event: &arrival, other: sender };
         direct((&from, Range { offset, size }), (&to, Range { offset: target_offset, size }))?;
@@ -117,14 +116,14 @@ struct End<'a> {
 }
 
 fn direct((from, taken): (&End<'_>, Range), (to, given): (&End<'_>, Range)) -> Result<()> {
-    let transfer = crate::next_id();
-    to.session.expect(to.event)?;
+    let transfer = crate::ids::next_id();
+    to.event.expect_at(to.session)?;
     let (mem, event, peer) = (to.mem, to.event.0.id, to.other);
     let (offset, size) = (U64::new(given.offset), U64::new(given.size));
     let receive = to_worker::ReceiveMem { mem, event, transfer, peer, offset, size };
     to.session.send(&receive, &wire_waits(to.waits, to.session), &[])?;
 
-    from.session.expect(from.event)?;
+    from.event.expect_at(from.session)?;
     let (mem, event, peer) = (from.mem, from.event.0.id, from.other);
     let (offset, size) = (U64::new(taken.offset), U64::new(taken.size));
     let send = to_worker::SendMem { mem, event, transfer, peer, offset, size };
@@ -184,8 +183,8 @@ impl Relay {
         let size = usize::try_from(self.part.size).map_err(|_| refused(Status::OUT_OF_HOST_MEMORY))?;
         settle(&self.source_waits);
         let bytes = Arc::new(Mutex::new(vec![0; size]));
-        let fetched = Event::of_command(&self.from, crate::next_id(), true);
-        self.from.expect_read(&fetched, Box::new(bytes.clone()))?;
+        let fetched = Event::of_command(&self.from, crate::ids::next_id(), true);
+        fetched.expect_read_at(&self.from, Box::new(bytes.clone()))?;
         let (transfer, offset, size) = (Id::NONE, U64::new(self.part.offset), U64::new(self.part.size));
         // Without a transfer the content comes to the client, as a read's does.
         let call = to_worker::SendMem {

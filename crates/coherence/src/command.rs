@@ -2,7 +2,30 @@
 
 use crate::host::HostShape;
 use crate::names::{AllocationId, CommandId, ContextId, Place, QueueId};
-use crate::regions::Use;
+
+/// How a command uses bytes of an allocation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// The command only reads.
+    Read,
+    /// The command may write some of the bytes.
+    Write,
+    /// The command writes all of the bytes and reads none.
+    Overwrite,
+}
+
+/// Bytes of an allocation that a command uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// The allocation.
+    pub allocation: AllocationId,
+    /// First byte.
+    pub start: u64,
+    /// The byte behind the last one.
+    pub end: u64,
+    /// How the command uses them.
+    pub access: Access,
+}
 
 /// A command that the program enqueues.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +98,9 @@ pub struct Plan {
     /// link than its own end. So its end is not told to the program before these have ended, and a blocking write
     /// returns before it has ended only if there are none.
     pub behind: Vec<CommandId>,
+    /// Whether commands that happen before it, also in its own queue, have still to write the program's memory. Then a
+    /// blocking write returns when it has ended, and not before.
+    pub is_behind_writers: bool,
 }
 
 /// A transfer of bytes of an allocation from one place to another.

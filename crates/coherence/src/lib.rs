@@ -31,9 +31,9 @@ mod names;
 mod regions;
 mod rules;
 
-pub use command::{Action, Fetch, InPlace, Plan, Source, Submit, Sync, Verdict};
+pub use command::{Access, Action, Fetch, InPlace, Plan, Source, Submit, Sync, Use, Verdict};
 pub use host::HostShape;
 pub use machine::Machine;
 pub use names::{AllocationId, CommandId, ContextId, NodeId, Place, QueueId};
-pub use regions::{Access, GRAIN_BYTES, Use};
+pub use regions::GRAIN_BYTES;
 pub use rules::Rule;

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::command::{Action, InPlace, Plan, Source, Submit, Sync, Verdict};
+use crate::command::{Access, Action, InPlace, Plan, Source, Submit, Sync, Use, Verdict};
 use crate::host::{HostShape, HostWrites};
 use crate::names::{AllocationId, CommandId, ContextId, NodeId, Place, QueueId};
-use crate::regions::{Access, Allocation, Around, Use};
+use crate::regions::{Allocation, Around};
 use crate::rules::{Rule, Rules};
 
 /// The state of everything that a later command may have to wait for.
@@ -51,6 +51,10 @@ struct Node {
     /// The command, while it is held.
     held: Option<Box<Kept>>,
     writes_host: Option<HostShape>,
+    /// Its queue, if that is in order.
+    line: Option<QueueId>,
+    /// While it is being sent after it was held back.
+    reads_host: Option<HostShape>,
     allocations: Vec<AllocationId>,
     settles: Option<ContextId>,
 }
@@ -109,6 +113,8 @@ impl Node {
             until_ended: Vec::new(),
             held: None,
             writes_host: None,
+            line: None,
+            reads_host: None,
             allocations: Vec::new(),
             settles: None,
         }
@@ -259,7 +265,7 @@ impl Machine {
             kept.is_host_checked = true;
             return self.hold(id, kept, &hazards);
         }
-        let Some(plan) = self.plan(id, &kept, next) else {
+        let Some(mut plan) = self.plan(id, &kept, next) else {
             if let Some(gate) = kept.gate {
                 self.ended(gate, false);
             }
@@ -270,6 +276,7 @@ impl Machine {
             self.nodes.insert(id, Node::new(Stage::Sending));
         }
         self.note_sending(id, &kept, &plan.behind);
+        self.leave_out_line(&kept, &mut plan);
         Verdict::Send { plan, is_tracked }
     }
 
@@ -291,11 +298,32 @@ impl Machine {
         behind
     }
 
-    /// Keeps those that are still to write the program's memory.
+    /// Ends of an in-order queue are told in order, so a command need not be told after those of its own queue.
+    fn leave_out_line(&self, kept: &Kept, plan: &mut Plan) {
+        plan.is_behind_writers = !plan.behind.is_empty();
+        if kept.in_order {
+            let line = |id: &CommandId| self.nodes.get(id).and_then(|node| node.line);
+            plan.behind.retain(|id| line(id) != Some(kept.queue));
+        }
+    }
+
+    /// Keeps those that are still to write the program's memory; of an in-order queue the last one, whose end is told
+    /// after those of the others. In such a queue a later command has a greater name.
     fn retain_writers(&self, ids: &mut Vec<CommandId>) {
         ids.retain(|id| self.nodes.get(id).is_some_and(|node| node.writes_host.is_some()));
         ids.sort_unstable();
         ids.dedup();
+        let queue = |id: &CommandId| self.nodes.get(id).and_then(|node| node.line);
+        let mut at = 0;
+        while let Some(id) = ids.get(at) {
+            let line = queue(id);
+            let is_last = line.is_none() || !ids.iter().skip(at + 1).any(|later| queue(later) == line);
+            if is_last {
+                at += 1;
+            } else {
+                ids.remove(at);
+            }
+        }
     }
 
     /// Notes what later commands are behind because they are behind this one.
@@ -334,6 +362,14 @@ impl Machine {
         self.prune_at = BEHIND_MIN.max(2 * self.behind.len());
     }
 
+    /// Whether some command that is held back, or being sent, has still to read bytes of this part of the program's
+    /// memory.
+    pub fn may_be_read(&self, shape: &HostShape) -> bool {
+        let held = self.nodes.values().filter_map(|node| node.held.as_ref()?.reads_host.as_ref());
+        let sending = self.nodes.values().filter_map(|node| node.reads_host.as_ref());
+        { held }.chain(sending).any(|other| other.overlaps(shape))
+    }
+
     /// Whether some command that has not ended writes bytes of this part of the program's memory.
     pub fn may_be_written(&self, shape: &HostShape) -> bool {
         let held = self.nodes.values().filter_map(|node| node.held.as_ref()?.writes_host.as_ref());
@@ -352,12 +388,14 @@ impl Machine {
     fn note_sending(&mut self, id: CommandId, kept: &Kept, behind: &[CommandId]) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.stage = Stage::Sending;
+            node.reads_host = kept.reads_host;
             node.allocations = kept.uses.iter().map(|it| it.allocation).collect();
         }
         // What the client runs itself, it runs after the command has ended and before it sets the gate.
         let writer = kept.gate.unwrap_or(id);
         if let Some((node, shape)) = self.nodes.get_mut(&writer).zip(kept.writes_host) {
             node.writes_host = Some(shape);
+            node.line = kept.in_order.then_some(kept.queue).filter(|_| kept.gate.is_none());
             self.host.insert(writer, shape);
         }
         self.note_behind(id, kept, behind);
@@ -482,11 +520,12 @@ impl Machine {
     pub fn sent(&mut self, id: CommandId) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.stage = Stage::Sent;
+        node.reads_host = None;
         let waiting = std::mem::take(&mut node.until_passed);
         let is_tracked = !node.allocations.is_empty() || node.writes_host.is_some() || node.settles.is_some();
         for allocation in node.allocations.clone() {
             if let Some(allocation) = self.allocations.get_mut(&allocation) {
-                allocation.sending.retain(|sending| *sending != id);
+                allocation.sent(id, self.rules);
             }
         }
         if !is_tracked {
@@ -500,6 +539,11 @@ impl Machine {
     /// Whether the machine has to be told the end of a command that was sent.
     pub fn is_tracked(&self, id: CommandId) -> bool {
         self.nodes.contains_key(&id)
+    }
+
+    /// Whether a command that is held back waits for the end of this one.
+    pub fn is_awaited(&self, id: CommandId) -> bool {
+        self.nodes.get(&id).is_some_and(|node| !node.until_ended.is_empty())
     }
 
     /// A command, transfer or client event has ended.
@@ -563,11 +607,12 @@ impl Machine {
                 self.block(id, &hazards);
                 return Some(Action::Await(id, ended_of(&hazards)));
             }
-            let Some(plan) = self.plan(id, &kept, next) else {
+            let Some(mut plan) = self.plan(id, &kept, next) else {
                 self.ended(id, false);
                 return Some(Action::ContentLost(id));
             };
             self.note_sending(id, &kept, &plan.behind);
+            self.leave_out_line(&kept, &mut plan);
             return Some(Action::Send(id, plan));
         }
     }

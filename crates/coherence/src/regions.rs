@@ -10,7 +10,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::command::{Fetch, Plan, Source};
+use crate::command::{Access, Fetch, Plan, Source, Use};
 use crate::names::{AllocationId, CommandId, NodeId, Place, QueueId};
 use crate::rules::{Rule, Rules};
 
@@ -27,30 +27,6 @@ const STALE: u64 = u64::MAX;
 const UNDEFINED: u64 = 0;
 /// The version of content that was given when the allocation was made.
 const INITIAL: u64 = 1;
-
-/// How a command uses bytes of an allocation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// The command only reads.
-    Read,
-    /// The command may write some of the bytes.
-    Write,
-    /// The command writes all of the bytes and reads none.
-    Overwrite,
-}
-
-/// Bytes of an allocation that a command uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Use {
-    /// The allocation.
-    pub allocation: AllocationId,
-    /// First byte.
-    pub start: u64,
-    /// The byte behind the last one.
-    pub end: u64,
-    /// How the command uses them.
-    pub access: Access,
-}
 
 /// One allocation in all places of its context.
 #[derive(Debug)]
@@ -114,12 +90,18 @@ pub(crate) struct Around<'a> {
 
 impl Users {
     fn add(&mut self, queue: Option<QueueId>, id: CommandId, around: &Around<'_>) {
-        let per_queue = around.rules.hold(Rule::OneUserPerQueue);
-        self.0.retain(|(known, id)| {
-            let is_replaced = if per_queue { queue.is_some() && *known == queue } else { queue.is_some() };
-            !is_replaced && (around.is_live)(*id)
-        });
+        self.0.retain(|(_, id)| (around.is_live)(*id));
         self.0.push((queue, id));
+    }
+
+    /// The command was sent: in an in-order queue it stands for all before it. One that could not be sent does not,
+    /// because its end says nothing of theirs.
+    fn stand_for_all(&mut self, id: CommandId, rules: Rules) {
+        let Some(queue) = self.0.iter().find(|(_, user)| *user == id).and_then(|(queue, _)| *queue) else {
+            return;
+        };
+        let per_queue = rules.hold(Rule::OneUserPerQueue);
+        self.0.retain(|(of, user)| *user == id || (per_queue && *of != Some(queue)));
     }
 
     fn open<'a>(&'a self, around: &'a Around<'_>) -> impl Iterator<Item = CommandId> + 'a {
@@ -298,6 +280,15 @@ impl Allocation {
         }
         if self.segments.len() > self.join_at {
             self.join_alike();
+        }
+    }
+
+    /// A command that uses this allocation was sent.
+    pub(crate) fn sent(&mut self, command: CommandId, rules: Rules) {
+        self.sending.retain(|id| *id != command);
+        for copy in self.segments.iter_mut().flat_map(|segment| &mut segment.copies) {
+            copy.writers.stand_for_all(command, rules);
+            copy.readers.stand_for_all(command, rules);
         }
     }
 

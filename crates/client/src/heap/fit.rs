@@ -6,7 +6,8 @@ use penstock_ggas::{NotResident, Seat, check_resident, resident_groups};
 use penstock_wire::{Status, cuda};
 
 use super::launch::HeapLaunch;
-use super::{Heap, Pe, described, refused};
+use super::{Heap, Pe, described};
+use crate::error::refused;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::launch::Space;

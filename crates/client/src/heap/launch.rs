@@ -8,11 +8,13 @@ use std::sync::{Arc, PoisonError};
 
 use penstock_wire::Status;
 
-use super::{Heap, described, refused};
+use super::{Heap, described};
 use crate::error::Result;
+use crate::error::refused;
 use crate::event::Event;
 use crate::kernel::Kernel;
 use crate::launch::Space;
+use crate::order::{set_user_event, user_event};
 use crate::queue::{Access, Queue, Want};
 
 /// What a collective launch runs on one of the heap's devices: a kernel, in a queue of the device.
@@ -161,12 +163,12 @@ fn ends_of<'a>(events: impl Iterator<Item = &'a Event>) -> Option<Event> {
     if events.is_empty() {
         return None;
     }
-    let (all, left) = (Event::of_client(crate::next_id()), Arc::new(AtomicUsize::new(events.len())));
+    let (all, left) = (user_event(), Arc::new(AtomicUsize::new(events.len())));
     for event in events {
         let (all, left) = (all.clone(), left.clone());
         event.on_complete(move |_| {
             if left.fetch_sub(1, Ordering::AcqRel) == 1 {
-                all.set_status(Status::OK);
+                set_user_event(&all, Status::OK);
             }
         });
     }

@@ -37,11 +37,12 @@ impl Serve<to_client::EventDone> for Incoming<'_> {
         _: &[Id<kind::Event>],
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        let event = {
+        let (target, event) = {
             let mut open = lock(&self.session.open);
-            open.reads.remove(&call.event.get());
-            open.events.remove(&call.event.get())
+            (open.reads.remove(&call.event.get()), open.events.remove(&call.event.get()))
         };
+        // Without the lock: what the target keeps alive may have something to send.
+        drop(target);
         if let Some(event) = event {
             event.end(Status(call.status.get()), call.times());
             self.session.served();

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use penstock_link::LinkError;
-use penstock_wire::{FrameError, Status};
+use penstock_wire::{FrameError, Status, Times};
 
 use super::{Open, Session, lock};
 use crate::error::Error;
-use crate::event::Times;
 
 impl Session {
     /// A call could not be sent: it was over a limit, or the session is lost.

@@ -9,6 +9,7 @@ use penstock_wire::U64;
 use penstock_wire::hello::feature;
 
 use super::*;
+use crate::event::Event;
 use crate::event::Times;
 
 /// Longer than anything here takes.
@@ -51,10 +52,12 @@ fn full_worker((sender, mut receiver): (Sender, Receiver), ended: Id<kind::Event
 fn two_full_links_whose_sessions_tell_each_other_do_not_wait_in_a_circle() {
     let (told, heard) = mpsc::channel();
     let ((a, worker_a), (b, worker_b)) = (session(0), session(1));
-    let events =
-        [Event::of_command(&a, crate::next_id(), true), Event::of_command(&b, crate::next_id(), true)];
+    let events = [
+        Event::of_command(&a, crate::ids::next_id(), true),
+        Event::of_command(&b, crate::ids::next_id(), true),
+    ];
     for (event, (home, other)) in events.iter().zip([(&a, &b), (&b, &a)]) {
-        home.expect(event).unwrap();
+        event.expect_at(home).unwrap();
         // Without a link between the workers the client tells the end.
         assert!(event.id_for(other).is_ok());
         other.flush().unwrap();
@@ -113,8 +116,8 @@ type Learn = fn(&Arc<Session>, &Event);
 fn memory_is_the_programs_when_a_loss_is_known(features: u64, learn: Learn) {
     let (session, (sender, receiver)) = session_over(features, 0);
     let (event, is_written) =
-        (Event::of_command(&session, crate::next_id(), true), Arc::new(AtomicBool::new(false)));
-    session.expect_read(&event, Box::new(SlowMemory { is_written: is_written.clone() })).unwrap();
+        (Event::of_command(&session, crate::ids::next_id(), true), Arc::new(AtomicBool::new(false)));
+    event.expect_read_at(&session, Box::new(SlowMemory { is_written: is_written.clone() })).unwrap();
     let data = to_client::ReadData { event: event.0.id, offset: U64::ZERO };
     let full = sender.clone();
     let worker = thread::spawn(move || {
@@ -151,7 +154,7 @@ fn by_another_call(session: &Arc<Session>, _: &Event) {
     while lock(&session.open).lost.is_none() {
         thread::yield_now();
     }
-    assert!(session.expect(&Event::of_command(session, crate::next_id(), true)).is_err());
+    assert!(Event::of_command(session, crate::ids::next_id(), true).expect_at(session).is_err());
     first.join().unwrap();
 }
 

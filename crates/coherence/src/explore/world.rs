@@ -80,6 +80,7 @@ pub(super) struct World<'a> {
     pub(super) known: FxHashMap<CommandId, bool>,
     /// What must be known before an end is told to the program.
     pub(super) behind: FxHashMap<CommandId, Vec<CommandId>>,
+    is_behind_writers: FxHashSet<CommandId>,
     /// Commands of each queue that were sent.
     pub(super) sent: Vec<Vec<CommandId>>,
     pub(super) arriving: FxHashMap<CommandId, Vec<u64>>,
@@ -127,6 +128,7 @@ impl<'a> World<'a> {
             ended: FxHashMap::default(),
             known: FxHashMap::default(),
             behind: FxHashMap::default(),
+            is_behind_writers: FxHashSet::default(),
             sent: vec![Vec::new(); program.queues.len()],
             arriving: FxHashMap::default(),
             functions: Vec::new(),
@@ -446,7 +448,7 @@ impl<'a> World<'a> {
     fn after_send(&mut self, index: usize, command: &Command) -> Doing {
         match command.act {
             _ if !command.is_blocking => Doing::Next,
-            Act::Write(..) if self.behind.get(&event_of(index)).is_none_or(Vec::is_empty) => {
+            Act::Write(..) if !self.is_behind_writers.contains(&event_of(index)) => {
                 self.settle(index, command);
                 Doing::Next
             }
@@ -487,6 +489,12 @@ impl<'a> World<'a> {
         let Op::Enqueue(command) = &self.program.ops[index].1 else { return };
         self.send_fetches(plan);
         let id = sent_name(self.program, index, command);
+        if command.waits.iter().any(|of| self.known.get(&event_of(*of)) == Some(&false)) {
+            // The client itself fails a command whose wait list is known to have failed when it is sent. The transfers
+            // of the plan take place, because the machine counts on them.
+            self.machine.ended(id, false);
+            return self.fail_held(id);
+        }
         let mut waits: Vec<CommandId> = command.waits.iter().map(|of| event_of(*of)).collect();
         waits.extend(&plan.waits);
         let work = match &command.act {
@@ -499,6 +507,9 @@ impl<'a> World<'a> {
         };
         let place = self.program.queues[command.queue].0;
         self.behind.insert(id, plan.behind.clone());
+        if plan.is_behind_writers {
+            self.is_behind_writers.insert(id);
+        }
         self.sent[command.queue].push(id);
         let of = Some((command.queue, index));
         self.jobs.push(Job { id, place, of, waits, ends: plan.ends.clone(), work });

@@ -112,7 +112,11 @@ impl Context {
     /// stream. "If pageable memory must first be staged to pinned memory, the driver may synchronize with the stream and
     /// stage the copy": other bytes are taken before this copy's function returns, so what writes them must have ended.
     pub(super) fn source(&self, stream: &Stream, from: HostSource, when: When) -> CuResult<HostSource> {
-        let is_late = when == When::Unattended || host::is_registered(from.address(), from.reach());
+        let is_late = match when {
+            When::Now => false,
+            When::Later => host::is_registered(from.address(), from.reach()),
+            When::Unattended => true,
+        };
         if !is_late {
             self.until_written(stream, &from.place())?;
         }

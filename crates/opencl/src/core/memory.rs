@@ -200,12 +200,16 @@ impl Drop for Mem {
         if destructors.is_empty() {
             return;
         }
-        after_commands(&self.context, move || {
-            // "The registered callback functions are called in the reverse order in which they were registered."
-            for destructor in destructors.into_iter().rev() {
-                destructor();
-            }
-        });
+        let context = self.context.clone();
+        // In another thread: the last reference may be that of a command which is being sent, with its queue locked.
+        penstock_client::send_later(Box::new(move || {
+            after_commands(&context, move || {
+                // "The registered callback functions are called in the reverse order in which they were registered."
+                for destructor in destructors.into_iter().rev() {
+                    destructor();
+                }
+            });
+        }));
     }
 }
 
