@@ -10,7 +10,7 @@ import time
 
 import wire
 from node import hangs_up, stranger, wait_for
-from processes import cpu_of
+from processes import cpu_of, is_alive
 from wire import Client, Refused
 
 HELLO_S = 5.0
@@ -248,13 +248,18 @@ def idle_costs_nothing(node):
     for client in idle:
         client.works()
     tries = []
+
+    def spent(pid, was):
+        # The daemon has just ended a spare worker that it needs no more: then it was not idle.
+        return round(cpu_of(pid) - was, 3) if is_alive(pid) else 1
+
     # Who is not idle is so in none of them. On a full machine the end of the start may still be in the first.
     while len(tries) < 4 and (not tries or max(tries[-1].values()) > 0.01):
         time.sleep(1)
         wait_for(lambda: node.control()["spare_workers"] == 2 and not node.control()["starting_workers"], 20, "no spares")
-        before = {pid: cpu_of(pid) for pid in [node.daemon.pid, *node.workers()]}
+        before = {pid: cpu_of(pid) for pid in [node.daemon.pid, *node.workers()] if is_alive(pid)}
         time.sleep(2)
-        tries.append({pid: round(cpu_of(pid) - was, 3) for pid, was in before.items()})
+        tries.append({pid: spent(pid, was) for pid, was in before.items()})
     for client in idle:
         client.close()
     assert max(tries[-1].values()) <= 0.01, f"CPU seconds in 2 s: {tries}"
