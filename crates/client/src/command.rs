@@ -237,7 +237,7 @@ impl Queue {
         if let Some(event) = event {
             event.set_behind(planned.behind);
             if planned.is_behind_writers || waits.iter().any(|event| event.known_status().is_none()) {
-                event.note_open_waits();
+                event.note_open_before();
             }
             if self.is_in_order() {
                 event.set_mark(self.progress().mark(*issued));

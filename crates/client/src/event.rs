@@ -91,9 +91,10 @@ pub(crate) struct Inner {
     mark: OnceLock<Mark>,
     /// Whether the command was sent, or never will be. What waits for the event receives only after that.
     is_sent: AtomicBool,
+    /// Whether a blocking call has returned, so that the program takes the command for ended.
     is_taken_for_ended: AtomicBool,
-    /// Whether events of its wait list were open when it was sent.
-    has_open_waits: AtomicBool,
+    /// Whether a blocking write returns at the end of this event, and not when its bytes are taken.
+    returns_at_end: AtomicBool,
     /// Commands that have still to write the program's memory, and happen before this one: its end is told after theirs.
     behind: Mutex<Vec<Event>>,
     /// Whether `behind` may have some that are open.
@@ -144,7 +145,7 @@ impl Event {
             mark: OnceLock::new(),
             is_sent: AtomicBool::new(is_sent),
             is_taken_for_ended: AtomicBool::new(false),
-            has_open_waits: AtomicBool::new(false),
+            returns_at_end: AtomicBool::new(false),
             behind: Mutex::default(),
             is_behind: AtomicBool::new(false),
             telling: Mutex::new(()),
@@ -205,15 +206,15 @@ impl Event {
         open
     }
 
-    /// Events of its wait list are open when it is sent.
-    pub(crate) fn note_open_waits(&self) {
-        self.0.has_open_waits.store(true, Ordering::Release);
+    /// Has a blocking write return at its end: something before it is open that the program would notice.
+    pub(crate) fn note_open_before(&self) {
+        self.0.returns_at_end.store(true, Ordering::Release);
     }
 
     /// Whether commands that happen before this one had not ended when it was sent, and the program would notice if
     /// this one were called ended before them: they write the program's memory, or it has their events.
-    pub(crate) fn is_behind_others(&self) -> bool {
-        self.0.has_open_waits.load(Ordering::Acquire)
+    pub(crate) fn returns_at_end(&self) -> bool {
+        self.0.returns_at_end.load(Ordering::Acquire)
     }
 
     /// The program takes the command for ended, and all before it in its queue: a blocking call has returned. A question

@@ -23,7 +23,7 @@ impl Queue {
     pub fn settle(&self, event: &Event) {
         event.wait_until_sent();
         event.take_for_ended();
-        if event.is_behind_others() {
+        if event.returns_at_end() {
             _ = event.wait();
         } else if self.concerns_others() && event.known_status().is_none() {
             order().settle(self.context().name(), self.name(), self.is_in_order(), event);

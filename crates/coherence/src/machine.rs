@@ -428,12 +428,10 @@ impl Machine {
         let last = gate.or(is_held.then_some(command.id));
         let Some(last) = last else { return };
         if !command.in_order {
-            let passed: Vec<_> = self.queues.get(&command.queue).map_or(Vec::new(), |queue| {
-                queue.open.iter().copied().filter(|id| self.has_passed(*id)).collect()
-            });
-            let queue = self.queues.entry(command.queue).or_default();
-            queue.open.retain(|id| !passed.contains(id));
+            let mut queue = self.queues.remove(&command.queue).unwrap_or_default();
+            queue.open.retain(|id| !self.has_passed(*id));
             queue.open.push(last);
+            self.queues.insert(command.queue, queue);
             if command.sync.is_none_or(|sync| !sync.is_barrier) {
                 return;
             }
@@ -534,11 +532,6 @@ impl Machine {
         for (waiting, _) in waiting {
             self.unblock(waiting);
         }
-    }
-
-    /// Whether the machine has to be told the end of a command that was sent.
-    pub fn is_tracked(&self, id: CommandId) -> bool {
-        self.nodes.contains_key(&id)
     }
 
     /// Whether a command that is held back waits for the end of this one.
