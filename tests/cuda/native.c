@@ -1,10 +1,12 @@
 /* A program of the driver interface on a GPU that its node drives through CUDA's own driver: modules, addresses, variables, streams,
  * events, errors. Loads whatever libcuda.so.1 is found, and needs no header of CUDA. */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 typedef int CUresult;
 typedef uint64_t ptr;
@@ -163,7 +165,14 @@ static void ended(void **context) {
     }
 }
 
+/* Takes the addresses of all that the device has free when the program starts, so that the library finds no place for its first arena. */
+static void take_addresses(const char *at) {
+    void *wanted = (void *)strtoull(at, NULL, 16);
+    EXPECT(mmap(wanted, 128 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == wanted);
+}
+
 int main(int count, char **arguments) {
+    if (getenv("PENSTOCK_TEST_TAKEN")) take_addresses(getenv("PENSTOCK_TEST_TAKEN"));
     const char *wanted = count > 1 ? arguments[1] : "";
     library = dlopen("libcuda.so.1", RTLD_NOW);
     if (!library) {

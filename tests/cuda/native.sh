@@ -116,6 +116,11 @@ if [ -z "$others" ]; then
 fi
 name=native-standin
 run_on "$standin" "$out/tests/native" Stand-in
+# The program has something at all addresses that the device's memory has at first.
+name=native-taken
+POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so" STANDIN_AT=200000000000)
+pool_serve --listen "unix:$POOL_DIR/taken.sock" || exit 1
+run_on "$POOL_ADDRESS" env PENSTOCK_TEST_TAKEN=200000000000 "$out/tests/native" Stand-in
 name=native-chain
 run_on "$chain" "$out/tests/native"
 # Where our own library lies in the way of a daemon, as under `penstock run`, it is not taken for a driver.

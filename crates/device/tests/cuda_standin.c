@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -69,6 +70,13 @@ static void add_range(uint64_t start, uint64_t bytes, int pinned) {
     ranges = r;
 }
 
+/* The size of the device memory that starts at an address, or 0. */
+static uint64_t size_of(uint64_t start) {
+    for (struct range *r = ranges; r; r = r->next)
+        if (r->start == start && !r->pinned) return r->bytes;
+    return 0;
+}
+
 static int remove_range(uint64_t start, int pinned) {
     for (struct range **at = &ranges; *at; at = &(*at)->next) {
         struct range *r = *at;
@@ -85,10 +93,27 @@ static int remove_range(uint64_t start, int pinned) {
 
 #define NEEDS_CONTEXT do { if (!current) return INVALID_CONTEXT; if (sticky) return sticky; } while (0)
 
+/* Takes device memory from the process. STANDIN_AT is the address (in hexadecimal) from which allocations are to lie one behind the other: a test
+ * that has something at the same addresses gets collisions as often as it likes. */
+static void *take(size_t bytes) {
+    static uint64_t next;
+    const char *at = getenv("STANDIN_AT");
+    if (!at) return aligned_alloc(256, (bytes + 255) & ~255ull);
+    if (!next) next = strtoull(at, NULL, 16);
+    void *start = mmap((void *)next, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    next += (bytes + 4095) & ~4095ull;
+    return start == MAP_FAILED ? NULL : start;
+}
+
+static void give_back(ptr start, uint64_t bytes) {
+    if (getenv("STANDIN_AT")) munmap((void *)start, bytes);
+    else free((void *)start);
+}
+
 CUresult cuMemAlloc_v2(ptr *out, size_t bytes) {
     NEEDS_CONTEXT;
     pthread_mutex_lock(&lock);
-    void *start = used[current] + bytes <= MEMORY_BYTES ? aligned_alloc(256, (bytes + 255) & ~255ull) : NULL;
+    void *start = used[current] + bytes <= MEMORY_BYTES ? take(bytes) : NULL;
     if (start) {
         memset(start, 0xA5, bytes); /* whoever needs zeros must ask for them */
         used[current] += bytes;
@@ -102,9 +127,10 @@ CUresult cuMemAlloc_v2(ptr *out, size_t bytes) {
 CUresult cuMemFree_v2(ptr start) {
     NEEDS_CONTEXT;
     pthread_mutex_lock(&lock);
+    uint64_t bytes = size_of(start);
     int found = remove_range(start, 0);
     pthread_mutex_unlock(&lock);
-    if (found) free((void *)start);
+    if (found) give_back(start, bytes);
     return found ? OK : INVALID_VALUE;
 }
 

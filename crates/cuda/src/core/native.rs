@@ -89,18 +89,26 @@ pub(crate) fn arena(context: &Arc<PoolContext>, device: u64, bytes: u64) -> CuRe
         let wanted = bytes.max(GROW_BYTES);
         // Where there is no room for more than what is needed, that must do.
         let made = memory(wanted).or_else(|error| if wanted > bytes { memory(bytes) } else { Err(error) });
-        let (base, memory) = made.map_err(|error| of_error(&error))?;
+        let (base, memory) = match made {
+            Ok(made) => made,
+            // The attempts that are kept may be all that the device has. One of them is better than no memory.
+            Err(error) => return taken.pop().inspect(|_| log_taken()).ok_or_else(|| of_error(&error)),
+        };
         let arena = Arena { base, size: memory.size(), memory };
         if reserved::reserve(device, arena.base, arena.size) {
             return Ok(arena);
         }
         if taken.len() == TRIES_MAX {
-            log::once("addresses", format_args!("{TAKEN}"));
+            log_taken();
             return Ok(arena);
         }
         // Kept until another one is found, so that the driver does not give the same again.
         taken.push(arena);
     }
+}
+
+fn log_taken() {
+    log::once("addresses", format_args!("{TAKEN}"));
 }
 
 /// Gives an arena back. Nothing in it is used any more.
