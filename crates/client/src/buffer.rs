@@ -61,9 +61,10 @@ impl Queue {
         waits: &[Event],
         want: Want,
     ) -> bool {
-        let Some(bytes) = source.linear() else { return false };
-        let write = |part: &crate::arena::Part, origin: u64| part.write(origin + offset, bytes);
-        self.in_place(memory, waits, want, source.shape(), write) == Some(true)
+        let write = |part: &crate::arena::Part, origin: u64| {
+            source.linear().is_some_and(|bytes| part.write(origin + offset, bytes))
+        };
+        self.in_place(memory, waits, want, || source.shape(), write) == Some(true)
     }
 
     /// Reads bytes of a buffer into `target`, which is written to until the event ends.
@@ -82,7 +83,7 @@ impl Queue {
         let take = |part: &crate::arena::Part, origin: u64| {
             target.take(0, &mut part.payload(origin + range.offset, range.size))
         };
-        if let Some(taken) = self.in_place(memory, waits, want, shape, take) {
+        if let Some(taken) = self.in_place(memory, waits, want, || shape, take) {
             taken?;
             return Ok(ended(want));
         }
@@ -128,7 +129,7 @@ impl Queue {
         let mut take = |part: &crate::arena::Part, origin: u64| {
             target.take(0, &mut part.payload(origin + range.offset, range.size))
         };
-        let event = if let Some(taken) = self.in_place(memory, waits, want, shape, &mut take) {
+        let event = if let Some(taken) = self.in_place(memory, waits, want, || shape, &mut take) {
             taken?;
             ended(want)
         } else if let Some((part, origin)) = memory.shared_place().filter(|_| self.is_in_order()) {

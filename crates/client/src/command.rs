@@ -8,7 +8,7 @@ use penstock_wire::id::kind;
 use penstock_wire::{Call, Id, Status};
 
 use crate::error::Result;
-use crate::event::{Event, Times, wire_waits};
+use crate::event::{Event, Issuing, Times, wire_waits};
 use crate::memory::Memory;
 use crate::order::{Held, Planned, Submitted, name_of, order};
 use crate::queue::{Enqueued, Queue, Want};
@@ -51,7 +51,8 @@ pub(crate) type Later = Box<dyn FnOnce(&Session, &Issue) -> Result<()> + Send>;
 
 /// What becomes of a command now.
 enum Decided {
-    Send(Planned),
+    /// With what the machine has planned, if it was asked.
+    Send(Option<Planned>),
     Held(Event),
 }
 
@@ -101,8 +102,9 @@ impl Queue {
             }
             Decided::Send(planned) => planned,
         };
-        let is_tracked = planned.is_tracked;
-        let event = self.wants_event(&spec, &planned).then(|| Event::of_command(self.session(), id, true));
+        let is_tracked = planned.as_ref().is_some_and(|planned| planned.is_tracked);
+        let event =
+            self.wants_event(&spec, planned.as_ref()).then(|| Event::of_command(self.session(), id, true));
         if let Some(event) = event.as_ref().filter(|_| is_tracked) {
             order().track(event);
         }
@@ -110,7 +112,7 @@ impl Queue {
         let target = spec.target.take();
         let sent = self.transmit(&mut issued, (event.as_ref(), spec.waits, target), objects, planned, now);
         if spec.want == Want::Settled {
-            self.progress().settle(*issued);
+            self.progress().settle(issued.issued());
         }
         drop(issued);
         let failed = match &sent {
@@ -133,15 +135,16 @@ impl Queue {
         Ok(event)
     }
 
-    fn wants_event(&self, spec: &Spec<'_>, planned: &Planned) -> bool {
+    fn wants_event(&self, spec: &Spec<'_>, planned: Option<&Planned>) -> bool {
         let is_open = |event: &Event| event.known_status().is_none();
+        let is_behind_writers = planned.is_some_and(|planned| planned.is_behind_writers);
         let concerns_others =
-            || self.concerns_others() || planned.is_behind_writers || spec.waits.iter().any(is_open);
+            || self.concerns_others() || is_behind_writers || spec.waits.iter().any(is_open);
         spec.want == Want::Event
             || (spec.want == Want::Settled && concerns_others())
             || spec.target.is_some()
             || spec.gate.is_some()
-            || planned.is_tracked
+            || planned.is_some_and(|planned| planned.is_tracked)
     }
 
     /// Asks the machine what becomes of a command. The queue is locked.
@@ -154,7 +157,7 @@ impl Queue {
         let context = self.context();
         let is_plain = spec.gate.is_none() && spec.writes_host.is_none() && context.is_single();
         if is_plain && order().is_quiet() {
-            return Ok(Decided::Send(Planned::default()));
+            return Ok(Decided::Send(None));
         }
         context.tell_losses();
         let open = spec.waits.iter().filter(|event| event.known_status().is_none());
@@ -192,7 +195,7 @@ impl Queue {
         Ok(match (submitted, event) {
             (Submitted::Held, Some(event)) => Decided::Held(event),
             (Submitted::Held, None) => Decided::Held(Event::ended(Status::INVALID_VALUE)),
-            (Submitted::Send(planned), _) => Decided::Send(planned),
+            (Submitted::Send(planned), _) => Decided::Send(Some(planned)),
         })
     }
 
@@ -205,23 +208,23 @@ impl Queue {
             session.send(&to_worker::Marker { queue, event: issue.event }, &issue.waits, &[])
         };
         let objects = std::iter::empty();
-        self.transmit(&mut issued, (Some(&event), &[], None), objects, Planned::default(), send)?;
+        self.transmit(&mut issued, (Some(&event), &[], None), objects, None, send)?;
         Ok(event)
     }
 
     /// Sends a command with its transfers. The status is an error if it was not sent because what it waits for has failed.
     fn transmit<'m>(
         &self,
-        issued: &mut u64,
+        issued: &mut Issuing<'_>,
         (event, waits, target): (Option<&Event>, &[Event], Option<Box<dyn Target>>),
         objects: impl Iterator<Item = &'m Arc<Memory>> + Clone,
-        planned: Planned,
+        planned: Option<Planned>,
         send: impl FnOnce(&Session, &Issue) -> Result<()>,
     ) -> Result<Status> {
         let session = self.session();
-        let started = self.start_transfers(objects, &planned);
+        let started = planned.as_ref().map_or(Ok(()), |planned| self.start_transfers(objects, planned));
         let mut ids = Vec::new();
-        for event in waits.iter().chain(&planned.waits) {
+        for event in waits.iter().chain(planned.iter().flat_map(|planned| &planned.waits)) {
             match event.id_for(session) {
                 Ok(id) => ids.extend(id),
                 // Also for a transfer that could not be started.
@@ -229,18 +232,24 @@ impl Queue {
             }
         }
         started?;
-        ids.extend(wire_waits(&planned.ends, session));
-        // Segments of one object have the same transfers.
-        ids.sort_unstable_by_key(|id| id.get());
-        ids.dedup();
-        *issued += 1;
+        if let Some(planned) = &planned {
+            ids.extend(wire_waits(&planned.ends, session));
+        }
+        if ids.len() > 1 {
+            // Segments of one object have the same transfers.
+            ids.sort_unstable_by_key(|id| id.get());
+            ids.dedup();
+        }
+        let serial = issued.count();
         if let Some(event) = event {
-            event.set_behind(planned.behind);
-            if planned.is_behind_writers || waits.iter().any(|event| event.known_status().is_none()) {
+            let (behind, is_behind_writers) =
+                planned.map_or((Vec::new(), false), |it| (it.behind, it.is_behind_writers));
+            event.set_behind(behind);
+            if is_behind_writers || waits.iter().any(|event| event.known_status().is_none()) {
                 event.note_open_before();
             }
             if self.is_in_order() {
-                event.set_mark(self.progress().mark(*issued));
+                event.set_mark(self.progress().mark(serial));
             }
             match target {
                 Some(target) => event.expect_read_at(session, target)?,
@@ -302,7 +311,8 @@ impl Held for Kept {
     fn send(self: Box<Self>, planned: Planned) {
         let Self { queue, event, waits, objects, target, send } = *self;
         let mut issued = queue.progress().issue();
-        let sent = queue.transmit(&mut issued, (Some(&event), &waits, target), objects.iter(), planned, send);
+        let sent =
+            queue.transmit(&mut issued, (Some(&event), &waits, target), objects.iter(), Some(planned), send);
         drop(issued);
         event.mark_sent();
         match sent {

@@ -27,9 +27,11 @@ pub struct Event(pub(crate) Arc<Inner>);
 /// How far a queue has come, as far as this process knows without asking.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Commands so far. Locked from a command's counting until it is sent: else another thread could send a later one
-    /// first, and its end would tell nothing of this one.
-    issued: Mutex<u64>,
+    /// Locked from a command's counting until it is sent: else another thread could send a later one first, and its end
+    /// would tell nothing of this one.
+    issuing: Mutex<()>,
+    /// Commands so far. Changes only under the lock.
+    issued: AtomicU64,
     reached: AtomicU64,
     /// The last blocking write that has returned: the program takes everything up to it for ended.
     settled: AtomicU64,
@@ -42,10 +44,35 @@ pub(crate) struct Mark {
     serial: u64,
 }
 
+/// Keeps other threads from enqueueing into a queue.
+pub(crate) struct Issuing<'a> {
+    progress: &'a Progress,
+    _lock: MutexGuard<'a, ()>,
+}
+
+impl Issuing<'_> {
+    /// Commands so far.
+    pub(crate) fn issued(&self) -> u64 {
+        self.progress.issued.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more. Its number.
+    pub(crate) fn count(&mut self) -> u64 {
+        let issued = self.issued() + 1;
+        self.progress.issued.store(issued, Ordering::Release);
+        issued
+    }
+
+    /// Whether all commands so far have ended.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.progress.may_be_idle()
+    }
+}
+
 impl Progress {
-    /// Commands so far, to count one more and send it.
-    pub(crate) fn issue(&self) -> MutexGuard<'_, u64> {
-        self.issued.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Keeps other threads from enqueueing, to count a command and send it.
+    pub(crate) fn issue(&self) -> Issuing<'_> {
+        Issuing { progress: self, _lock: self.issuing.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// All commands up to this one have ended.
@@ -55,12 +82,12 @@ impl Progress {
 
     /// Whether all commands so far have ended.
     pub(crate) fn is_idle(&self) -> bool {
-        self.is_idle_at(*self.issue())
+        self.issue().is_idle()
     }
 
-    /// Whether all commands up to this one have ended.
-    pub(crate) fn is_idle_at(&self, issued: u64) -> bool {
-        self.reached.load(Ordering::Acquire) >= issued
+    /// The same without the lock, as far as other threads do not enqueue at this moment.
+    pub(crate) fn may_be_idle(&self) -> bool {
+        self.reached.load(Ordering::Acquire) >= self.issued.load(Ordering::Acquire)
     }
 
     /// A blocking write has returned, with this number or a later one.
@@ -530,7 +557,8 @@ mod tests {
     #[test]
     fn a_refused_command_tells_nothing_of_those_before_it() {
         let progress: Arc<Progress> = Arc::default();
-        *progress.issue() = 2;
+        progress.issue().count();
+        progress.issue().count();
         let event = |serial| {
             let event = Event::of_client(crate::ids::next_id());
             event.set_mark(progress.mark(serial));

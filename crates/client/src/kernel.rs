@@ -1,7 +1,7 @@
 //! Kernels, with their arguments, and samplers.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use penstock_wire::args::{self, Arg};
@@ -91,14 +91,41 @@ impl ArgValue {
     }
 }
 
+/// A launch that is held back. Whoever sends it does not lock the kernel's arguments: it has its own.
+pub(crate) struct LateLaunch(Arc<Kernel>);
+
+impl LateLaunch {
+    /// `_args` are the kernel's, locked.
+    pub(crate) fn new(kernel: &Arc<Kernel>, _args: &Args) -> Self {
+        kernel.late.fetch_add(1, Ordering::Relaxed);
+        Self(kernel.clone())
+    }
+
+    pub(crate) fn kernel(&self) -> &Kernel {
+        &self.0
+    }
+}
+
+impl Drop for LateLaunch {
+    fn drop(&mut self) {
+        // Whoever sees this sees what the launch has overridden, too.
+        self.0.late.fetch_sub(1, Ordering::Release);
+    }
+}
+
 /// A kernel object: a function of a program, with arguments.
 pub struct Kernel {
     program: Arc<Program>,
     description: Arc<KernelDescription>,
     ids: Vec<Id<kind::Kernel>>,
     args: Mutex<Args>,
-    /// Held from the encoding of arguments until they are sent, so that a worker gets them in that order.
+    /// Whether all arguments have been set. None can be taken back.
+    is_ready: AtomicBool,
+    /// Held from the encoding of arguments until they are sent, so that a worker gets them in that order. While there is
+    /// no [`LateLaunch`], the lock of the arguments does that alone.
     wire: Mutex<()>,
+    /// The [`LateLaunch`]es there are. The number only grows while the arguments are locked.
+    late: AtomicUsize,
     /// What [`Kernel::resident`] was told.
     resident: Mutex<Vec<(ResidentForm, u64)>>,
 }
@@ -186,8 +213,9 @@ impl Kernel {
             scratch: Vec::new(),
         };
         let (program, args) = (program.clone(), Mutex::new(args));
-        let (wire, resident) = (Mutex::default(), Mutex::default());
-        Ok(Arc::new(Self { program, description, ids, args, wire, resident }))
+        let (wire, late, resident) = (Mutex::default(), AtomicUsize::new(0), Mutex::default());
+        let is_ready = AtomicBool::new(description.args.is_empty());
+        Ok(Arc::new(Self { program, description, ids, args, is_ready, wire, late, resident }))
     }
 
     /// `clCloneKernel`: a new object with the same arguments.
@@ -247,7 +275,14 @@ impl Kernel {
 
     /// Whether all arguments are set.
     pub fn is_ready(&self) -> bool {
-        self.args().values.iter().all(|slot| slot.value.is_some())
+        if self.is_ready.load(Ordering::Acquire) {
+            return true;
+        }
+        let is_ready = self.args().values.iter().all(|slot| slot.value.is_some());
+        if is_ready {
+            self.is_ready.store(true, Ordering::Release);
+        }
+        is_ready
     }
 
     /// Calls `look` with the value of each argument, in order.
@@ -304,16 +339,21 @@ impl Kernel {
         let mut args = self.args();
         let context = self.program.context();
         let asked = self
-            .on_wire(|| Ok(device.session().request(call, args.changed_for(context, device)?)))
+            .send_args(|| Ok(device.session().request(call, args.changed_for(context, device)?)))
             .and_then(Pending::wait);
         // The worker may not have come to the arguments.
         asked.inspect_err(|_| args.resend(context.place_of(device)))
     }
 
-    /// Encodes and sends arguments.
+    /// Encodes and sends the arguments of a launch that was held back.
     pub(crate) fn on_wire<T>(&self, send: impl FnOnce() -> Result<T>) -> Result<T> {
         let _wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
         send()
+    }
+
+    /// Encodes and sends arguments, which the caller has locked.
+    pub(crate) fn send_args<T>(&self, send: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.late.load(Ordering::Acquire) == 0 { send() } else { self.on_wire(send) }
     }
 
     /// Work-groups of so many work-items, with the local memory that the arguments say, which a GPU that CUDA's driver has runs at the same
@@ -363,7 +403,7 @@ impl Kernel {
         };
         let mut args = self.args();
         let asked = self
-            .on_wire(|| Ok(queue.session().request(call, args.changed(queue.place(), queue.device())?)))
+            .send_args(|| Ok(queue.session().request(call, args.changed(queue.place(), queue.device())?)))
             .and_then(Pending::wait);
         // The worker may not have come to the arguments.
         asked.inspect_err(|_| args.resend(Some(queue.place())))

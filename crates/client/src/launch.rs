@@ -8,7 +8,7 @@ use penstock_wire::{Status, U32, U64};
 use crate::command::{Issue, Later, Spec};
 use crate::error::Result;
 use crate::event::Event;
-use crate::kernel::{Args, Kernel};
+use crate::kernel::{Args, Kernel, LateLaunch};
 use crate::queue::{Enqueued, Queue, Want};
 use crate::session::Session;
 use crate::uses::Use;
@@ -44,7 +44,10 @@ impl Queue {
         let now = |session: &Session, issue: &Issue| {
             self.send_launch(kernel, space, session, issue, (&mut args.borrow_mut(), false))
         };
-        let later = || self.launch_later(kernel, space, args.borrow().for_later(self.place()));
+        let later = || {
+            let args = args.borrow();
+            self.launch_later(LateLaunch::new(kernel, &args), space, args.for_later(self.place()))
+        };
         let enqueued = self.command(spec, now, later);
         let enqueued = enqueued.inspect_err(|_| args.borrow_mut().resend(Some(self.place())))?;
         if let Some(event) = &enqueued {
@@ -78,19 +81,23 @@ impl Queue {
             global: global.map(U64::new),
             local: local.unwrap_or_default().map(U64::new),
         };
+        let send =
+            |args: &mut Args| session.send(&call, &issue.waits, args.changed(self.place(), self.device())?);
+        if !is_late {
+            return kernel.send_args(|| send(args));
+        }
         kernel.on_wire(|| {
-            let changed = args.changed(self.place(), self.device())?;
-            session.send(&call, &issue.waits, changed)?;
-            if is_late {
-                args.override_at(self.place());
-            }
+            send(args)?;
+            args.override_at(self.place());
             Ok(())
         })
     }
 
     /// Sends a launch with all arguments as they were when it was enqueued.
-    fn launch_later(self: &Arc<Self>, kernel: &Arc<Kernel>, space: Space, mut args: Args) -> Later {
-        let (queue, kernel) = (self.clone(), kernel.clone());
-        Box::new(move |session, issue| queue.send_launch(&kernel, space, session, issue, (&mut args, true)))
+    fn launch_later(self: &Arc<Self>, late: LateLaunch, space: Space, mut args: Args) -> Later {
+        let queue = self.clone();
+        Box::new(move |session, issue| {
+            queue.send_launch(late.kernel(), space, session, issue, (&mut args, true))
+        })
     }
 }

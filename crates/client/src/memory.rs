@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::ImageDescription;
@@ -27,7 +28,9 @@ pub struct Memory {
     /// Its name in each place.
     ids: Vec<Id<kind::Mem>>,
     /// Where it has been made.
-    created: Mutex<Vec<bool>>,
+    created: Vec<AtomicBool>,
+    /// Held while it is created at a place.
+    creating: Mutex<()>,
     /// Its name in the state machine, if copies in several places are kept coherent.
     allocation: Option<AllocationId>,
     /// Content given at creation that some place may not have yet.
@@ -160,7 +163,7 @@ impl Memory {
     ) -> Self {
         let places = context.places().len();
         let ids = (0..places).map(|_| crate::ids::next_id()).collect();
-        let created = Mutex::new(vec![false; places]);
+        let created = (0..places).map(|_| AtomicBool::new(false)).collect();
         Self {
             context,
             kind,
@@ -170,6 +173,7 @@ impl Memory {
             origin,
             ids,
             created,
+            creating: Mutex::default(),
             allocation: None,
             initial: Mutex::default(),
             part: None,
@@ -223,25 +227,25 @@ impl Memory {
         if let Some(parent) = &self.parent {
             parent.create_in(place)?;
         }
-        // Held while it is sent: no other thread may use the object before.
-        let mut created = self.created();
-        match created.get_mut(place) {
-            Some(created) if !*created => {
-                *created = true;
-                self.create_at(place)
-            }
-            _ => Ok(()),
+        let Some(created) = self.created.get(place) else { return Ok(()) };
+        if created.load(Ordering::Acquire) {
+            return Ok(());
         }
+        // Held while it is sent: no other thread may use the object before.
+        let _creating = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
+        if created.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let sent = self.create_at(place);
+        // Also where that failed: the session is lost then.
+        created.store(true, Ordering::Release);
+        sent
     }
 
     fn note_created(&self, place: usize) {
-        if let Some(created) = self.created().get_mut(place) {
-            *created = true;
+        if let Some(created) = self.created.get(place) {
+            created.store(true, Ordering::Release);
         }
-    }
-
-    fn created(&self) -> MutexGuard<'_, Vec<bool>> {
-        self.created.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn create_at(&self, place: usize) -> Result<()> {
@@ -408,9 +412,8 @@ impl Drop for Memory {
             // Before the worker hears of the release, and may answer.
             arena.leave(self.id_at(0), part);
         }
-        let created = self.created.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for ((at, id), created) in self.context.places().iter().zip(&self.ids).zip(created) {
-            if *created {
+        for ((at, id), created) in self.context.places().iter().zip(&self.ids).zip(&self.created) {
+            if created.load(Ordering::Acquire) {
                 // A lost session has released everything.
                 _ = at.session.send(&to_worker::ReleaseMem { mem: *id }, &[], &[]);
             }

@@ -204,7 +204,7 @@ impl Queue {
         // A worker's answer knows nothing of what is still held back here.
         order().wait_until_passed(&order().held_in(self.name()));
         let issued = self.progress.issue();
-        let serial = *issued;
+        let serial = issued.issued();
         let behind = order().behind_queue(self.name());
         let pending = self.session().request(to_worker::Finish { request: Id::NONE, queue: self.id }, &[]);
         drop(issued);
@@ -245,11 +245,11 @@ impl Queue {
         memory: &Memory,
         waits: &[Event],
         want: Want,
-        host: Option<HostShape>,
+        host: impl FnOnce() -> Option<HostShape>,
         work: impl FnOnce(&Part, u64) -> T,
     ) -> Option<T> {
         let (part, origin) = memory.shared_place()?;
-        if want == Want::Event && self.timed {
+        if (want == Want::Event && self.timed) || !self.progress.may_be_idle() {
             return None;
         }
         let has_ended = |event: &Event| event.known_status() == Some(Status::OK);
@@ -258,9 +258,9 @@ impl Queue {
             queue: self.name(),
             in_order: self.in_order,
             context: self.context.name(),
-            is_idle: self.progress.is_idle_at(*issued),
+            is_idle: issued.is_idle(),
             waits_ended: waits.iter().all(has_ended),
-            host,
+            host: host(),
         };
         let may = order().may_copy(&copy) && self.session().is_usable();
         may.then(|| work(part, origin))

@@ -11,9 +11,7 @@ use crate::queue::Range;
 pub(crate) struct Use<'a> {
     pub(crate) memory: &'a Arc<Memory>,
     access: Access,
-    /// Bytes of the root object.
-    start: u64,
-    end: u64,
+    range: Range,
 }
 
 impl<'a> Use<'a> {
@@ -24,16 +22,16 @@ impl<'a> Use<'a> {
 
     /// Of some of its bytes. Of an image that is all of it, and a write over all of an image is one of its bytes.
     pub(crate) fn part(memory: &'a Arc<Memory>, access: Access, range: Range) -> Self {
-        let (start, end, has_gaps) = place_in_root(memory, range);
-        // Between the rows of an image there may be bytes that are not its own.
-        let access = if access == Access::Overwrite && has_gaps { Access::Write } else { access };
-        Self { memory, access, start, end }
+        Self { memory, access, range }
     }
 
     /// As the machine takes it; none where residency does not matter.
     pub(crate) fn of_allocation(&self) -> Option<penstock_coherence::Use> {
         let allocation: AllocationId = self.memory.root().allocation()?;
-        let (start, end, access) = (self.start, self.end, self.access);
+        let (start, end, has_gaps) = place_in_root(self.memory, self.range);
+        // Between the rows of an image there may be bytes that are not its own.
+        let may_leave_some = self.access == Access::Overwrite && has_gaps;
+        let access = if may_leave_some { Access::Write } else { self.access };
         Some(penstock_coherence::Use { allocation, start, end, access })
     }
 }

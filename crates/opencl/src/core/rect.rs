@@ -16,11 +16,6 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Rows and slices without gaps.
-    pub(crate) fn tight(region: [usize; 3]) -> Self {
-        Self { start: 0, row_pitch: region[0], slice_pitch: region[0].saturating_mul(region[1]) }
-    }
-
     /// The layout of a region of a `clEnqueue*BufferRect`, pitches of 0 filled in.
     pub(crate) fn of_rect(
         origin: [usize; 3],
@@ -83,6 +78,18 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
+    /// One piece of so many bytes.
+    pub(crate) const fn one(length: usize) -> Self {
+        let layout = Layout { start: 0, row_pitch: length, slice_pitch: length };
+        Self { layout, shape: [length, 1, 1], row: 0, slice: 0 }
+    }
+
+    /// Where the only piece is; none if there are several.
+    pub(crate) fn only(&self) -> Option<(usize, usize)> {
+        let [length, rows, slices] = self.shape;
+        (rows == 1 && slices == 1).then_some((self.layout.start, length))
+    }
+
     /// Bytes of a piece, pieces of a slice, and slices.
     pub(crate) fn shape(&self) -> [usize; 3] {
         self.shape

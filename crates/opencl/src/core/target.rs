@@ -39,9 +39,8 @@ impl HostTarget {
     /// # Safety
     /// As [`HostTarget::new`].
     pub(crate) unsafe fn linear(address: *mut u8, length: usize, keep: Keep) -> Box<Self> {
-        let pieces = super::rect::Layout::tight([length, 1, 1]).pieces([length, 1, 1]);
         // SAFETY: The same promise.
-        unsafe { Self::new(address, pieces, length, keep) }
+        unsafe { Self::new(address, Pieces::one(length), length, keep) }
     }
 }
 
@@ -86,9 +85,8 @@ impl HostSource {
     /// # Safety
     /// As [`HostSource::new`].
     pub(crate) unsafe fn linear(address: *const u8, length: usize, keep: Keep) -> Self {
-        let pieces = super::rect::Layout::tight([length, 1, 1]).pieces([length, 1, 1]);
         // SAFETY: The same promise.
-        unsafe { Self::new(address, pieces, length, keep) }
+        unsafe { Self::new(address, Pieces::one(length), length, keep) }
     }
 
     /// Where the bytes are.
@@ -114,8 +112,7 @@ impl Source for HostSource {
     }
 
     fn linear(&self) -> Option<&[u8]> {
-        let mut pieces = self.pieces.clone();
-        pieces.next().filter(|(_, length)| *length == self.bytes).map(|piece| self.piece(piece))
+        self.pieces.only().map(|piece| self.piece(piece))
     }
 
     fn pieces(&self) -> Box<dyn Iterator<Item = &[u8]> + '_> {
