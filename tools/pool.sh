@@ -3,6 +3,7 @@
 #   pool_start KIND            starts the daemons that are needed; sets POOL_ENV (words NAME=VALUE for env); 77 where what they need is
 #                              not installed. local: none. unix, tcp: one node. two: two nodes, the first also on a Unix socket. far: two
 #                              nodes that reach each other over TCP alone. mixed: one node with PoCL and Intel's runtime for CPUs.
+#                              platforms: two nodes, one with PoCL and one with Intel's runtime.
 #   pool_run SECONDS COMMAND...     runs a command there, with a time limit
 #   pool_stop                       ends the daemons and removes their files
 #
@@ -35,6 +36,15 @@ pool_serve() {
     return 1
 }
 
+# The next daemons have the drivers of these ICD files, and the key if there is one.
+pool_drivers() {
+    local vendors=$POOL_DIR/drivers-${#POOL_PIDS[@]}
+    mkdir "$vendors"
+    cp "$@" "$vendors"
+    POOL_SERVE_ENV=("OCL_ICD_VENDORS=$vendors" "OPENCL_VENDOR_PATH=$vendors")
+    [ -e "$POOL_DIR/key" ] && POOL_SERVE_ENV+=("PENSTOCK_KEY=$POOL_DIR/key")
+}
+
 pool_start() {
     POOL_KIND=$1
     POOL_DIR=$(mktemp -d "${TMPDIR:-/tmp}/penstock-test.XXXXXX")
@@ -52,17 +62,25 @@ pool_start() {
         unix)
             pool_serve --listen "unix:$POOL_DIR/node.sock" || return 1
             nodes=$POOL_ADDRESS ;;
-        mixed)
-            local intel=$POOL_ROOT/.venv-cuda/vendors/intel.icd
-            if [ ! -e "$intel" ] || [ ! -e /etc/OpenCL/vendors/pocl.icd ]; then
+        mixed | platforms)
+            local intel=$POOL_ROOT/.venv-cuda/vendors/intel.icd pocl=/etc/OpenCL/vendors/pocl.icd
+            if [ ! -e "$intel" ] || [ ! -e "$pocl" ]; then
                 echo "PoCL or Intel's runtime (tools/setup.sh cuda) is not installed" >&2
                 return 77
             fi
-            mkdir "$POOL_DIR/node-vendors"
-            cp "$intel" /etc/OpenCL/vendors/pocl.icd "$POOL_DIR/node-vendors"
-            POOL_SERVE_ENV=("OCL_ICD_VENDORS=$POOL_DIR/node-vendors" "OPENCL_VENDOR_PATH=$POOL_DIR/node-vendors")
-            pool_serve --listen "unix:$POOL_DIR/node.sock" || return 1
-            nodes=$POOL_ADDRESS ;;
+            if [ "$POOL_KIND" = mixed ]; then
+                pool_drivers "$pocl" "$intel"
+                pool_serve --listen "unix:$POOL_DIR/node.sock" || return 1
+                nodes=$POOL_ADDRESS
+            else
+                PENSTOCK_KEY=$key "$PENSTOCK_BIN/penstock" key --create >/dev/null || return 1
+                pool_drivers "$pocl"
+                pool_serve --listen "unix:$POOL_DIR/node.sock" --listen tcp:127.0.0.1:0 || return 1
+                nodes=unix:$POOL_DIR/node.sock
+                pool_drivers "$intel"
+                pool_serve --listen tcp:127.0.0.1:0 || return 1
+                nodes=$nodes,$POOL_ADDRESS
+            fi ;;
         tcp | two | far)
             PENSTOCK_KEY=$key "$PENSTOCK_BIN/penstock" key --create >/dev/null || return 1
             POOL_SERVE_ENV=("PENSTOCK_KEY=$key")
@@ -83,7 +101,7 @@ pool_start() {
                 nodes=$nodes,$POOL_ADDRESS
             fi ;;
         *)
-            echo "no such pool: $POOL_KIND (local, unix, tcp, two, far or mixed)" >&2
+            echo "no such pool: $POOL_KIND (local, unix, tcp, two, far, mixed or platforms)" >&2
             return 1 ;;
     esac
     # OPENCL_VENDOR_PATH is what loaders older than ocl-icd 2.3 and some bundled ones read.

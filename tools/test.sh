@@ -79,7 +79,7 @@ fi
 if wanted model; then
     step model/machine "$PENSTOCK_BIN/penstock" check --machine --programs 100000
     # Random programs, the same in each run. A search from other seeds is `tests/model/run.sh --seed`.
-    for pool in unix tcp two far; do
+    for pool in unix tcp two far mixed platforms; do
         step model/$pool tests/model/run.sh --on $pool --programs 400 --shrink-seconds 10 --findings 3
     done
 fi

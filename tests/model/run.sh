@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs random OpenCL programs on a pool: tests/model/run.sh [--on local|unix|tcp|two|far|mixed] [OPTION...]
+# Runs random OpenCL programs on a pool: tests/model/run.sh [--on local|unix|tcp|two|far|mixed|platforms] [OPTION...]
 #
 # The other options are those of `penstock-check`. Without --seconds and --programs it runs for a minute. What it finds is in
 # target/model/KIND. On `local` the platform is PoCL; MODEL_DEVICES are PoCL's devices on each node (POCL_DEVICES).
@@ -24,6 +24,8 @@ without=user-events-out-of-order,failing-callbacks,failing-blocking,images,image
 platform=Penstock
 case $on in
     local) platform=Portable; without=$without,failing-launches ;;
+    # Two platforms of one node share its worker, which cannot have two copies of an allocation at one address.
+    mixed) without=$without,svm ;;
     *) ;;
 esac
 if [ "$on" = local ] && [ "${MODEL_INTEL:-}" = 1 ]; then

@@ -209,6 +209,11 @@ impl Device {
         })
     }
 
+    /// Whether a queue must not be released before its commands have ended, see [`super::retire`].
+    pub(super) fn keeps_queues_until_idle(&self) -> bool {
+        self.platform().name().starts_with("Intel(R) OpenCL")
+    }
+
     pub(super) fn limits(&self) -> Limits {
         *self.0.limits.get_or_init(|| Limits {
             allocation: self.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE).unwrap_or(0),

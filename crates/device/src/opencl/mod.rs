@@ -22,6 +22,7 @@ mod queue;
 mod reclaim;
 mod region;
 mod report;
+mod retire;
 mod sampler;
 mod transfer;
 mod watch;

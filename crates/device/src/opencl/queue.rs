@@ -18,9 +18,18 @@ use super::watch::Inside;
 
 owned!(
     /// One reference to a `cl_command_queue`.
-    OwnedQueue(cl_command_queue),
+    RawQueue(cl_command_queue),
     clReleaseCommandQueue
 );
+
+/// A queue that is released when the driver can take it.
+#[derive(Debug)]
+pub(super) struct OwnedQueue {
+    /// `None` only while it is dropped.
+    raw: Option<RawQueue>,
+    /// See [`Device::keeps_queues_until_idle`].
+    is_kept_until_idle: bool,
+}
 
 /// How long a command for a device that must not wait is held back, see [`Device::must_not_wait`]. Whoever enqueues waits
 /// as long, so it is less than what a peer takes for a dead worker.
@@ -52,12 +61,31 @@ struct Inner {
     reclaim: Mutex<Reclaim>,
 }
 
-impl OwnedQueue {
-    /// `clFinish`. A blocking write alone says only that its bytes were taken: Intel's is visible to other queues later.
+impl RawQueue {
+    /// `clFinish`.
     pub(super) fn finish(&self) -> Result<(), Status> {
         let finish = function!(clFinish)?;
         // SAFETY: the queue lives.
         api::check(unsafe { finish(self.raw()) })
+    }
+}
+
+impl Drop for OwnedQueue {
+    fn drop(&mut self) {
+        if let Some(raw) = self.raw.take().filter(|_| self.is_kept_until_idle) {
+            super::retire::retire(raw);
+        }
+    }
+}
+
+impl OwnedQueue {
+    pub(super) fn raw(&self) -> cl_command_queue {
+        self.raw.as_ref().map_or(std::ptr::null_mut(), RawQueue::raw)
+    }
+
+    /// `clFinish`. A blocking write alone says only that its bytes were taken: Intel's is visible to other queues later.
+    pub(super) fn finish(&self) -> Result<(), Status> {
+        self.raw.as_ref().map_or(Ok(()), RawQueue::finish)
     }
 
     pub(super) fn create(
@@ -66,6 +94,13 @@ impl OwnedQueue {
         properties: u64,
         size: u32,
     ) -> Result<Self, Status> {
+        let raw = RawQueue::create(context, device, properties, size)?;
+        Ok(Self { raw: Some(raw), is_kept_until_idle: device.keeps_queues_until_idle() })
+    }
+}
+
+impl RawQueue {
+    fn create(context: &Context, device: &Device, properties: u64, size: u32) -> Result<Self, Status> {
         if !context.devices().contains(device) {
             return Err(Status::INVALID_DEVICE);
         }

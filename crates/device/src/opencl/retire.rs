@@ -1,0 +1,54 @@
+//! Queues that a driver must not free itself.
+//!
+//! Intel's runtime for CPUs keeps a released queue until its last command has ended, and then destroys it on the thread that
+//! has run that command. The destructor waits for all tasks of the queue, of which that thread's own is one: the thread waits
+//! for itself for ever, and nothing that needs it runs any more (`tests/model/found/intel-queue-release.c`). So a queue of
+//! this driver is released here, when its commands have ended and the driver's threads are through with them.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::queue::RawQueue;
+
+/// How long a driver's thread may still be at work on a command whose end it has told. That takes some microseconds;
+/// this is ten thousand times as much, for threads that the system does not let run.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+#[derive(Default)]
+struct State {
+    retired: Vec<RawQueue>,
+    is_started: bool,
+}
+
+static STATE: Mutex<State> = Mutex::new(State { retired: Vec::new(), is_started: false });
+static WAKE: Condvar = Condvar::new();
+
+/// Releases a queue when its commands have ended.
+pub(super) fn retire(queue: RawQueue) {
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    state.retired.push(queue);
+    if !state.is_started {
+        let thread = std::thread::Builder::new().name("penstock-retire".to_owned());
+        // Without a thread the queues stay: the process serves one client, and ends with it.
+        state.is_started = thread.stack_size(128 << 10).spawn(release_all).is_ok();
+    }
+    WAKE.notify_one();
+}
+
+fn release_all() {
+    loop {
+        let retired = {
+            let state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = WAKE
+                .wait_while(state, |state| state.retired.is_empty())
+                .unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut state.retired)
+        };
+        for queue in &retired {
+            // A command that failed has ended, too.
+            _ = queue.finish();
+        }
+        std::thread::sleep(PATIENCE);
+        drop(retired);
+    }
+}
