@@ -46,6 +46,10 @@ step() {
     if [ $code -eq 0 ]; then
         line ok "$name" "" "$(since "$started")" "$(tail -n 1 "$logs/${name//\//-}.log" | cut -c 1-100)"
         [ -n "${STEP_COUNTS-yes}" ] && echo "1 0 0" >>"$TEST_TALLY"
+    elif [ $code -eq 77 ]; then
+        line skip "$name" "" "$(since "$started")" "SKIPPED: $(tail -n 1 "$logs/${name//\//-}.log" | cut -c 1-100)"
+        echo "0 0 1" >>"$TEST_TALLY"
+        return 0
     else
         line FAIL "$name" "" "$(since "$started")" "ended with code $code"
         tail -n 60 "$logs/${name//\//-}.log" | sed 's/^/        | /'
