@@ -215,3 +215,32 @@ TEST(map_then_write_from_it) {
     OK(clFinish(queue));
     drop(pair);
 }
+
+/* A blocking call that moves nothing returns after what is before it in its queue, too. */
+static void read_slowly(const Pair *pair) {
+    set_slowly(queue, pair->from);
+    memset(pair->host, 0, BYTES);
+    OK(clEnqueueReadBuffer(queue, pair->from, CL_FALSE, 0, BYTES, pair->host, 0, NULL, NULL));
+}
+
+TEST(a_blocking_map_that_reads_nothing) {
+    Pair pair = make_pair();
+    cl_int code;
+    read_slowly(&pair);
+    void *at = clEnqueueMapBuffer(queue, pair.to, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0, BYTES, 0, NULL, NULL, &code);
+    OK(code);
+    CHECK(all_are(pair.host, WORDS, VALUE));
+    OK(clEnqueueUnmapMemObject(queue, pair.to, at, 0, NULL, NULL));
+    OK(clFinish(queue));
+    drop(pair);
+}
+
+TEST(a_blocking_read_of_nothing) {
+    Pair pair = make_pair();
+    read_slowly(&pair);
+    const cl_int code = clEnqueueReadBuffer(queue, pair.to, CL_TRUE, 0, 0, pair.host, 0, NULL, NULL);
+    /* Before OpenCL 2.1 a read has some bytes. */
+    if (code == CL_SUCCESS) CHECK(all_are(pair.host, WORDS, VALUE));
+    OK(clFinish(queue));
+    drop(pair);
+}

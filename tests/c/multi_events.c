@@ -39,6 +39,23 @@ TEST(one_waits_for_the_other) {
     }
 }
 
+/* What an event depends on has ended when the event has, whichever node tells first. */
+TEST(ends_are_seen_in_order) {
+    need_two();
+    for (int round = 0; round < 3000; round++) {
+        cl_event chain[4];
+        for (int i = 0; i < 4; i++) {
+            OK(clEnqueueMarkerWithWaitList(on[i % 2], i > 0, i > 0 ? &chain[i - 1] : NULL, &chain[i]));
+        }
+        for (int d = 0; d < 2; d++) OK(clFlush(on[d]));
+        OK(clWaitForEvents(1, &chain[3]));
+        for (int i = 0; i < 4; i++) {
+            CHECK(status_of(chain[i]) == CL_COMPLETE);
+            OK(clReleaseEvent(chain[i]));
+        }
+    }
+}
+
 TEST(one_gate_for_both) {
     need_two();
     cl_event gate = make_user_event(both), markers[2];

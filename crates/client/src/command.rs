@@ -38,11 +38,26 @@ pub(crate) struct Spec<'a> {
     /// A client event that is set when the client has done what it does itself behind the command.
     pub(crate) gate: Option<&'a Event>,
     pub(crate) target: Option<Box<dyn Target>>,
+    /// What must not be released before the command was sent, beside the memory that it uses.
+    pub(crate) keep: Option<Keep>,
 }
+
+/// Something that lives as long as somebody has this.
+pub(crate) type Keep = Arc<dyn std::any::Any + Send + std::marker::Sync>;
 
 impl<'a> Spec<'a> {
     pub(crate) fn new(uses: &'a [Use<'a>], waits: &'a [Event], want: Want) -> Self {
-        Self { uses, waits, want, sync: None, reads_host: None, writes_host: None, gate: None, target: None }
+        Self {
+            uses,
+            waits,
+            want,
+            sync: None,
+            reads_host: None,
+            writes_host: None,
+            gate: None,
+            target: None,
+            keep: None,
+        }
     }
 }
 
@@ -188,6 +203,7 @@ impl Queue {
                 objects: spec.uses.iter().map(|it| it.memory.clone()).collect(),
                 target: spec.target.take(),
                 send: later(),
+                _keep: spec.keep.take(),
             };
             (Box::new(kept) as Box<dyn Held>, held)
         };
@@ -245,8 +261,13 @@ impl Queue {
             let (behind, is_behind_writers) =
                 planned.map_or((Vec::new(), false), |it| (it.behind, it.is_behind_writers));
             event.set_behind(behind);
-            if is_behind_writers || waits.iter().any(|event| event.known_status().is_none()) {
+            let open = waits.iter().filter(|event| event.known_status().is_none());
+            let open: Vec<_> = open.cloned().collect();
+            if is_behind_writers || !open.is_empty() {
                 event.note_open_before();
+            }
+            if !open.is_empty() {
+                event.set_after(open);
             }
             if self.is_in_order() {
                 event.set_mark(self.progress().mark(serial));
@@ -297,6 +318,7 @@ struct Kept {
     objects: Vec<Arc<Memory>>,
     target: Option<Box<dyn Target>>,
     send: Later,
+    _keep: Option<Keep>,
 }
 
 impl Held for Kept {
@@ -309,7 +331,7 @@ impl Held for Kept {
     }
 
     fn send(self: Box<Self>, planned: Planned) {
-        let Self { queue, event, waits, objects, target, send } = *self;
+        let Self { queue, event, waits, objects, target, send, _keep } = *self;
         let mut issued = queue.progress().issue();
         let sent =
             queue.transmit(&mut issued, (Some(&event), &waits, target), objects.iter(), Some(planned), send);

@@ -8,6 +8,7 @@ pub use penstock_wire::Times;
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{I32, Id, Status};
+use rustc_hash::FxHashSet;
 
 use crate::error::Result;
 use crate::progress;
@@ -126,6 +127,8 @@ pub(crate) struct Inner {
     behind: Mutex<Vec<Event>>,
     /// Whether `behind` may have some that are open.
     is_behind: AtomicBool,
+    /// What the command waits for. Another link may tell those ends later than this one's.
+    after: Mutex<Vec<Event>>,
     telling: Mutex<()>,
     shared: Mutex<Shared>,
 }
@@ -175,6 +178,7 @@ impl Event {
             returns_at_end: AtomicBool::new(false),
             behind: Mutex::default(),
             is_behind: AtomicBool::new(false),
+            after: Mutex::default(),
             telling: Mutex::new(()),
             shared: Mutex::default(),
         }))
@@ -190,6 +194,27 @@ impl Event {
         if !behind.is_empty() {
             *self.0.behind.lock().unwrap_or_else(PoisonError::into_inner) = behind;
             self.0.is_behind.store(true, Ordering::Release);
+        }
+    }
+
+    /// Sets what the command waits for: when it has ended well, these have ended, whatever has been told of them.
+    pub(crate) fn set_after(&self, after: Vec<Self>) {
+        *self.after() = after;
+    }
+
+    fn after(&self) -> MutexGuard<'_, Vec<Self>> {
+        self.0.after.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has questions for the status of what the command waited for wait until its end is told.
+    fn take_those_before_for_ended(&self) {
+        let mut open = std::mem::take(&mut *self.after());
+        let mut known = FxHashSet::default();
+        while let Some(event) = open.pop() {
+            if event.raw_status().is_none() && known.insert(event.0.id.get()) {
+                event.take_for_ended();
+                open.extend_from_slice(&event.after());
+            }
         }
     }
 
@@ -394,6 +419,11 @@ impl Event {
 
     /// Marks the end, tells who waits. `false` if it had ended already.
     pub(crate) fn end(&self, status: Status, times: Times) -> bool {
+        if status.is_error() {
+            drop(std::mem::take(&mut *self.after()));
+        } else {
+            self.take_those_before_for_ended();
+        }
         let mut shared = self.0.shared();
         if self.raw_status().is_some() {
             return false;
@@ -537,6 +567,13 @@ impl Drop for Inner {
         }
         if let Some(session) = &self.session {
             session.release_event(self.id);
+        }
+        // A long chain of events that never ended must not be dropped by calls that are as deep.
+        let mut chain = std::mem::take(self.after.get_mut().unwrap_or_else(PoisonError::into_inner));
+        while let Some(event) = chain.pop() {
+            if let Some(mut inner) = Arc::into_inner(event.0) {
+                chain.append(inner.after.get_mut().unwrap_or_else(PoisonError::into_inner));
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use penstock_wire::id::kind;
 use penstock_wire::limits::{HEAP_BYTES_MAX, HEAP_PES_MAX, HEAP_REASON_BYTES_MAX, HEAP_TIMEOUT_MS_MAX};
 use penstock_wire::{Id, Status, U32, U64, frame};
 
-use crate::command::Spec;
+use crate::command::{Keep, Spec};
 use crate::config;
 use crate::context::Context;
 use crate::error::{Error, Result, refused};
@@ -315,7 +315,7 @@ impl Heap {
     /// # Errors
     /// When the device is none of the heap's, the range is beyond its part, or the node is lost.
     pub fn write(
-        &self,
+        self: &Arc<Self>,
         queue: &Arc<Queue>,
         offset: u64,
         source: &dyn Source,
@@ -324,7 +324,8 @@ impl Heap {
     ) -> Enqueued {
         let mem = self.pe_for(queue)?.part;
         self.check_range(Range { offset, size: source.bytes() })?;
-        let spec = Spec { reads_host: source.shape(), ..Spec::new(&[], waits, want) };
+        let keep = Some(self.clone() as Keep);
+        let spec = Spec { reads_host: source.shape(), keep, ..Spec::new(&[], waits, want) };
         let queue_id = queue.id();
         queue.issue(spec, source, move |event| to_worker::WriteBuffer {
             queue: queue_id,
@@ -339,7 +340,7 @@ impl Heap {
     /// # Errors
     /// As [`Heap::write`].
     pub fn read(
-        &self,
+        self: &Arc<Self>,
         queue: &Arc<Queue>,
         range: Range,
         target: Box<dyn Target>,
@@ -347,8 +348,12 @@ impl Heap {
     ) -> Enqueued {
         let mem = self.pe_for(queue)?.part;
         self.check_range(range)?;
-        let spec =
-            Spec { writes_host: target.shape(), target: Some(target), ..Spec::new(&[], waits, Want::Event) };
+        let spec = Spec {
+            writes_host: target.shape(),
+            target: Some(target),
+            keep: Some(self.clone() as Keep),
+            ..Spec::new(&[], waits, Want::Event)
+        };
         let queue_id = queue.id();
         queue.issue(spec, &NOTHING, move |event| to_worker::ReadBuffer {
             queue: queue_id,

@@ -8,7 +8,7 @@ use penstock_client::Queue as PoolQueue;
 use penstock_client::{Event, Memory, Rect, Want};
 use penstock_wire::Status;
 
-use super::waits::{hand_out, wait_list, want};
+use super::waits::{hand_out, wait_list, want, want_turn};
 use crate::core::event::wait_for;
 use crate::core::memory::{Kind, Mem, root};
 use crate::core::queue::Queue;
@@ -125,7 +125,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
-            queue.pool.marker(None, &waits, want(event))?
+            queue.pool.marker(None, &waits, want_turn(&queue, blocking, &waits, event))?
         } else {
             // SAFETY: "ptr is the pointer to buffer in host memory where data is to be read into", until the command ends.
             let target = unsafe { HostTarget::linear(pointer.cast(), size, None) };

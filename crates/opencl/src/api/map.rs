@@ -6,7 +6,7 @@ use penstock_cl_sys::*;
 
 use super::buffer::{buffer_for, check_read, object_for, triple};
 use super::image::image_for;
-use super::waits::{hand_out, wait_list, want};
+use super::waits::{hand_out, wait_list, want, want_turn};
 use crate::core::map::{self, Region};
 use crate::core::memory::{Kind, Mem};
 use crate::core::queue::Queue;
@@ -56,7 +56,8 @@ cl_entry! {
         check_access(&mem, flags)?;
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
-        let (address, mapped) = map::map(&queue, &mem, Region::Bytes { offset, size }, flags, &waits, want(event))?;
+        let wanted = want_turn(&queue, blocking, &waits, event);
+        let (address, mapped) = map::map(&queue, &mem, Region::Bytes { offset, size }, flags, &waits, wanted)?;
         check_read(&queue, blocking, Some(&mapped)).inspect_err(|_| map::forget(&mem, address.addr()))?;
         // SAFETY: a place for an event.
         unsafe { hand_out(Some(mapped), CL_COMMAND_MAP_BUFFER, &queue, event) };
@@ -92,7 +93,8 @@ cl_entry! {
         check_access(&mem, flags)?;
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
-        let (address, mapped) = map::map(&queue, &mem, Region::Box { origin, region }, flags, &waits, want(event))?;
+        let wanted = want_turn(&queue, blocking, &waits, event);
+        let (address, mapped) = map::map(&queue, &mem, Region::Box { origin, region }, flags, &waits, wanted)?;
         check_read(&queue, blocking, Some(&mapped)).inspect_err(|_| map::forget(&mem, address.addr()))?;
         // SAFETY: two places for numbers, or `NULL`.
         unsafe {

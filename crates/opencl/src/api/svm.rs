@@ -8,7 +8,7 @@ use penstock_cl_sys::*;
 
 use super::buffer::{check_pattern, check_read};
 use super::map::check_map_flags;
-use super::waits::{hand_out, wait_list, want};
+use super::waits::{hand_out, wait_list, want, want_turn};
 use crate::core::context::Context;
 use crate::core::queue::Queue;
 use crate::core::svm;
@@ -116,7 +116,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
-            queue.pool.marker(None, &waits, want(event))?
+            queue.pool.marker(None, &waits, want_turn(&queue, blocking, &waits, event))?
         } else {
             let wanted = if blocking == CL_FALSE { want(event) } else { penstock_client::Want::Event };
             // SAFETY: "dst_ptr ... src_ptr": memory of `size` bytes each, shared or the program's own.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use penstock_cl_sys::{CL_INVALID_CONTEXT, CL_INVALID_EVENT_WAIT_LIST, cl_command_type, cl_event, cl_uint};
+use penstock_cl_sys::{
+    CL_FALSE, CL_INVALID_CONTEXT, CL_INVALID_EVENT_WAIT_LIST, cl_bool, cl_command_type, cl_event, cl_uint,
+};
 use penstock_client::Want;
 
 use crate::core::context::Context;
@@ -40,6 +42,18 @@ pub(crate) unsafe fn wait_list(
 /// Whether the program wants the command's event.
 pub(crate) fn want(event: *mut cl_event) -> Want {
     if event.is_null() { Want::Nothing } else { Want::Event }
+}
+
+/// The same for a command that moves no bytes. A blocking call returns when the command has had its turn: after the
+/// commands before it, where the queue is in order, and after its wait list.
+pub(crate) fn want_turn(
+    queue: &Queue,
+    blocking: cl_bool,
+    waits: &[penstock_client::Event],
+    event: *mut cl_event,
+) -> Want {
+    let has_turn = queue.pool.is_in_order() || !waits.is_empty();
+    if blocking != CL_FALSE && has_turn { Want::Event } else { want(event) }
 }
 
 /// Gives the program the event of a command that was enqueued, if it wants it. Else the next call that waits for the queue tells of a

@@ -127,6 +127,9 @@ pub(crate) fn map(
         // SAFETY: the range is inside the allocation, which the target keeps; the program leaves it alone until the event.
         let target = unsafe { HostTarget::linear(area.host(start), size, Some(area.clone())) };
         queue.pool.read(&area.pool, range, target, waits, Want::Event)?
+    } else if waits.is_empty() && !queue.pool.is_in_order() {
+        // A marker without a wait list would wait for commands that this one need not wait for.
+        None
     } else {
         queue.pool.marker(None, waits, Want::Event)?
     };
