@@ -223,7 +223,7 @@ impl Ledger {
         if blocking {
             open(gates.clone())?;
         }
-        if !gates.is_empty() {
+        if !gates.is_empty() || self.may_come_before_its_gate(&before, &new.start) {
             for (thread, last) in known.users.iter().enumerate() {
                 if last.is_some_and(|node| !new.start.has(node)) {
                     return Err(Reject::Thread { thread });
@@ -249,6 +249,16 @@ impl Ledger {
         new.awaits = blocking;
         new.cmd = Some(NewCommand { before, gates, fate, barrier: matches!(cmd, Some(Cmd::Barrier)), queue });
         Ok(())
+    }
+
+    /// Whether a command depends on a user event that another thread sets, and that the call does not come after: then
+    /// the call may come first. Whoever waits for the queue before that thread sets the event must not find the command
+    /// there.
+    fn may_come_before_its_gate(&self, before: &Bits, start: &Bits) -> bool {
+        self.events.values().any(|event| match event.source {
+            Source::Gate { set: Some(node), .. } => before.has(node) && !start.has(node),
+            _ => false,
+        })
     }
 
     /// Keeps what an operation that was added makes and ends.
