@@ -3,8 +3,7 @@
 //! A heap has no residency: nothing of it ever moves. As an argument of a kernel it is bound at each launch to the view that the
 //! queue's device has of it. What the views show, and what kernels can do with them, is `penstock-ggas`'s business in the workers.
 
-mod fit;
-mod launch;
+mod device;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +25,6 @@ use crate::queue::{Enqueued, Queue, Range, Want};
 use crate::session::{Session, Target, no_refusal};
 use crate::source::{NOTHING, Source};
 
-pub use launch::HeapLaunch;
 /// The text of `ggas.h`.
 pub use penstock_ggas::HEADER;
 
@@ -48,13 +46,13 @@ impl Default for HeapOptions {
 /// A symmetric heap.
 pub struct Heap {
     /// Those of its devices, each once, in the order of their addresses: who locks several takes them in this order.
-    contexts: Vec<Arc<Context>>,
+    pub(crate) contexts: Vec<Arc<Context>>,
     id: Id<kind::Heap>,
-    pes: Vec<Pe>,
+    pub(crate) pes: Vec<Pe>,
     /// Of each PE's part.
     bytes: u64,
     /// The workers that have PEs, in the order of their first ones.
-    members: Vec<Arc<Session>>,
+    pub(crate) members: Vec<Arc<Session>>,
     /// By PE, and in it by the PE that is reached.
     paths: Vec<Vec<HeapPath>>,
     /// Launches that may still run.
@@ -62,12 +60,12 @@ pub struct Heap {
     /// Of the last reset that was asked for. Locked while one is under way.
     generation: Mutex<u64>,
     /// Why the last collective launch was refused.
-    refusal: Mutex<Option<Arc<str>>>,
+    pub(crate) refusal: Mutex<Option<Arc<str>>>,
 }
 
 /// One device of a heap.
-struct Pe {
-    device: Arc<Device>,
+pub(crate) struct Pe {
+    pub(crate) device: Arc<Device>,
     context: Arc<Context>,
     /// In that context.
     place: usize,
@@ -469,7 +467,7 @@ fn check(seats: &[(&Arc<Context>, &Arc<Device>)], bytes: u64, options: HeapOptio
         if context.place_of(device).is_none() {
             return Err(refused(&format!("{name} does not belong to the context")));
         }
-        if let Some(why) = fit::refusal_of(device) {
+        if let Some(why) = device::refusal_of(device) {
             return Err(refused(&why));
         }
     }
@@ -481,7 +479,7 @@ fn check(seats: &[(&Arc<Context>, &Arc<Device>)], bytes: u64, options: HeapOptio
     Ok(timeout_ms)
 }
 
-fn described(device: &Device) -> String {
+pub(crate) fn described(device: &Device) -> String {
     format!("device {} of node {}", device.index(), device.host())
 }
 

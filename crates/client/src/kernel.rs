@@ -1,7 +1,7 @@
 //! Kernels, with their arguments, and samplers.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use penstock_wire::args::{self, Arg};
@@ -17,7 +17,7 @@ use crate::memory::Memory;
 use crate::pool::Device;
 use crate::program::Program;
 use crate::queue::{Access, Queue};
-use crate::session::Pending;
+use crate::session::{Pending, Session};
 
 /// A sampler.
 #[derive(Debug)]
@@ -150,6 +150,12 @@ pub(crate) struct Args {
     views_of: Vec<Option<u32>>,
     /// Whether a launch that had been held back has sent other arguments to a place since.
     overridden: Arc<[AtomicBool]>,
+    /// What was said with `clSetKernelExecInfo`, by name.
+    exec_info: Vec<(u32, Arc<[u8]>)>,
+    /// Counts the changes of that.
+    exec_version: u64,
+    /// The version that each place has.
+    exec_there: Arc<[AtomicU64]>,
     /// The changes, encoded for the next launch; kept to be used again.
     scratch: Vec<u8>,
 }
@@ -210,6 +216,9 @@ impl Kernel {
             sent: vec![0; ids.len()],
             views_of: vec![None; ids.len()],
             overridden: ids.iter().map(|_| AtomicBool::new(false)).collect(),
+            exec_info: Vec::new(),
+            exec_version: 0,
+            exec_there: ids.iter().map(|_| AtomicU64::new(0)).collect(),
             scratch: Vec::new(),
         };
         let (program, args) = (program.clone(), Mutex::new(args));
@@ -228,6 +237,8 @@ impl Kernel {
             let (mut to, from) = (copy.args(), self.args());
             to.values.clone_from(&from.values);
             to.beside.clone_from(&from.beside);
+            to.exec_info.clone_from(&from.exec_info);
+            to.exec_version = from.exec_version;
             to.version = from.version;
         }
         Ok(copy)
@@ -298,13 +309,19 @@ impl Kernel {
     /// # Errors
     /// The driver's code.
     pub fn set_exec_info(&self, name: u32, value: &[u8], reaches: Option<Vec<Arc<Memory>>>) -> Result<()> {
-        for (place, kernel) in self.program.context().places().iter().zip(&self.ids) {
-            let call =
-                to_worker::SetKernelExecInfo { request: Id::NONE, kernel: *kernel, name: U32::new(name) };
-            place.session.request(call, value).wait()?;
-        }
+        let mut args = self.args();
+        self.send_args(|| {
+            for (place, kernel) in self.program.context().places().iter().zip(&self.ids) {
+                place.session.request(exec_info(*kernel, name), value).wait()?;
+            }
+            Ok(())
+        })?;
+        args.exec_info.retain(|(known, _)| *known != name);
+        args.exec_info.push((name, value.into()));
+        args.exec_version += 1;
+        args.exec_there.iter().for_each(|there| there.store(args.exec_version, Ordering::Release));
         if let Some(reaches) = reaches {
-            self.args().beside = reaches;
+            args.beside = reaches;
         }
         Ok(())
     }
@@ -454,6 +471,19 @@ impl Args {
         }
     }
 
+    /// Has a place use what was said with `clSetKernelExecInfo` when these arguments were taken. A launch that was held
+    /// back has an older version than later launches. The driver has accepted each of them.
+    pub(crate) fn restore_exec_info(&self, place: usize, kernel: Id<kind::Kernel>, session: &Arc<Session>) {
+        let Some(there) = self.exec_there.get(place) else { return };
+        if there.load(Ordering::Acquire) == self.exec_version {
+            return;
+        }
+        for (name, value) in &self.exec_info {
+            drop(session.request(exec_info(kernel, *name), value));
+        }
+        there.store(self.exec_version, Ordering::Release);
+    }
+
     /// The heaps among the arguments, each once.
     pub(crate) fn heaps(&self) -> Vec<Arc<Heap>> {
         let mut heaps: Vec<Arc<Heap>> = Vec::new();
@@ -518,6 +548,10 @@ impl Args {
             None => Ok(&[]),
         }
     }
+}
+
+fn exec_info(kernel: Id<kind::Kernel>, name: u32) -> to_worker::SetKernelExecInfo {
+    to_worker::SetKernelExecInfo { request: Id::NONE, kernel, name: U32::new(name) }
 }
 
 impl Drop for Kernel {

@@ -81,8 +81,10 @@ impl Queue {
             global: global.map(U64::new),
             local: local.unwrap_or_default().map(U64::new),
         };
-        let send =
-            |args: &mut Args| session.send(&call, &issue.waits, args.changed(self.place(), self.device())?);
+        let send = |args: &mut Args| {
+            args.restore_exec_info(self.place(), call.kernel, self.session());
+            session.send(&call, &issue.waits, args.changed(self.place(), self.device())?)
+        };
         if !is_late {
             return kernel.send_args(|| send(args));
         }

@@ -16,6 +16,7 @@
 mod arena;
 mod buffer;
 mod claims;
+mod collective;
 mod command;
 pub mod config;
 mod context;
@@ -44,10 +45,11 @@ mod transfer;
 mod uses;
 
 pub use claims::Claims;
+pub use collective::HeapLaunch;
 pub use context::{Context, Place};
 pub use error::Error;
 pub use event::{Event, Times};
-pub use heap::{HEADER, Heap, HeapLaunch, HeapOptions};
+pub use heap::{HEADER, Heap, HeapOptions};
 pub use kernel::{ArgValue, Kernel, Sampler};
 pub use launch::Space;
 pub use memory::{ImageShape, Memory, MemoryKind};

@@ -1,52 +1,19 @@
-//! What a heap asks of devices: memory that kernels of others reach, and room for all work-groups of a collective launch at once.
+//! Whether devices have room for all work-groups of a collective launch at once.
 
 use std::sync::Arc;
 
 use penstock_ggas::{NotResident, Seat, check_resident, resident_groups};
 use penstock_wire::{Status, cuda};
 
-use super::launch::HeapLaunch;
-use super::{Heap, Pe, described};
-use crate::error::refused;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, refused};
+use crate::heap::{Heap, Pe, described};
 use crate::kernel::Kernel;
 use crate::launch::Space;
 use crate::pool::Device;
+use crate::queue::Queue;
 
-/// `CU_DEVICE_ATTRIBUTE_INTEGRATED`.
-const INTEGRATED: u32 = 18;
-/// `CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY`.
-const CAN_MAP_HOST_MEMORY: u32 = 19;
-/// `CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED`.
-const HOST_REGISTER_SUPPORTED: u32 = 99;
-
-/// Why a device can not be a PE, with what to do; none if it can.
-pub(super) fn refusal_of(device: &Device) -> Option<String> {
-    if device.shares_host_memory() {
-        return None;
-    }
-    let name = described(device);
-    if !device.is_cuda() {
-        return Some(format!(
-            "{name} does not compute on its host's memory, so other devices' kernels can not reach it; use CPU devices, or GPUs that CUDA's \
-             own driver has"
-        ));
-    }
-    let attribute = |number| {
-        let bytes = device.info(cuda::DEVICE_ATTRIBUTE + number).and_then(|bytes| bytes.first_chunk());
-        bytes.is_some_and(|bytes| i32::from_ne_bytes(*bytes) != 0)
-    };
-    let why = if attribute(INTEGRATED) {
-        "is an integrated GPU (CU_DEVICE_ATTRIBUTE_INTEGRATED), of which it is not known whether it sees memory as the others do"
-    } else if !attribute(HOST_REGISTER_SUPPORTED) {
-        "has a driver that can not register memory of the host (CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED is 0)"
-    } else if !attribute(CAN_MAP_HOST_MEMORY) {
-        "can not map memory of the host (CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY is 0)"
-    } else {
-        return None;
-    };
-    Some(format!("{name} {why}, so other devices' kernels can not reach it; use CPU devices, or other GPUs"))
-}
+/// What a collective launch runs on one of the heap's devices: a kernel, in a queue of the device.
+pub type HeapLaunch<'a> = (&'a Arc<Queue>, &'a Arc<Kernel>, Space);
 
 /// The work-groups of one PE's kernel.
 struct Fit {

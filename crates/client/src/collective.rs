@@ -3,22 +3,22 @@
 //! Kernels that wait for each other must all run. So such a launch is refused where they could not, and starts only when
 //! nothing before it is left in its queues, nor another collective launch at its places.
 
+mod fit;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use penstock_wire::Status;
 
-use super::{Heap, described};
-use crate::error::Result;
-use crate::error::refused;
+use crate::error::{Result, refused};
 use crate::event::Event;
+use crate::heap::{Heap, described};
 use crate::kernel::Kernel;
 use crate::launch::Space;
 use crate::order::{set_user_event, user_event};
 use crate::queue::{Access, Queue, Want};
 
-/// What a collective launch runs on one of the heap's devices: a kernel, in a queue of the device.
-pub type HeapLaunch<'a> = (&'a Arc<Queue>, &'a Arc<Kernel>, Space);
+pub use fit::HeapLaunch;
 
 impl Heap {
     /// Starts `kernel` with its arguments as they are now on all devices of the heap; `queues` has one queue of each of them, in
