@@ -111,7 +111,7 @@ lint: ## formatting and clippy, as the tests ask for them
 install: ## copy what `make build` made to PREFIX (default /usr/local), below DESTDIR if that is given
 	@[ -x $(BIN)/penstock ] || { echo "nothing to install: run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock $(DESTDIR)$(PREFIX)/include/CL
-	install -m 755 $(BIN)/penstock $(BIN)/penstockd $(BIN)/wtrd $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BIN)/penstock $(BIN)/penstockd $(BIN)/penstock-check $(BIN)/wtrd $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(BIN)/libpenstock_opencl.so $(DESTDIR)$(PREFIX)/lib/penstock
 	install -d $(DESTDIR)$(PREFIX)/lib/penstock/cuda
 	for library in $(BIN)/cuda/*.so*; do [ ! -e $$library ] || install -m 644 $$library $(DESTDIR)$(PREFIX)/lib/penstock/cuda; done
@@ -133,7 +133,7 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 
 uninstall: ## remove from PREFIX what `make install` copied there
 	rm -rf $(DESTDIR)$(PREFIX)/lib/penstock
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/penstock bin/penstockd bin/wtrd lib/libwater.so lib/libpenstock_energy.so lib/pkgconfig/libwater.pc include/penstock_energy.h include/wtr.h include/wtr_ext.h include/CL/cl_penstock.h include/CL/cl_ext_penstock.h include/ggas.h include/penstock_cuda.h)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/penstock bin/penstockd bin/penstock-check bin/wtrd lib/libwater.so lib/libpenstock_energy.so lib/pkgconfig/libwater.pc include/penstock_energy.h include/wtr.h include/wtr_ext.h include/CL/cl_penstock.h include/CL/cl_ext_penstock.h include/ggas.h include/penstock_cuda.h)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/penstock.1 $(DESTDIR)$(PREFIX)/share/man/man1/penstock-*.1
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/penstock $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_penstock $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/penstock.fish
 
