@@ -476,6 +476,15 @@ impl Event {
         Ok(Some(self.0.id))
     }
 
+    /// Another session is about to wait for this event. The event's worker holds the command back until the bytes of
+    /// earlier reads are on the link, and the link has room for them only if somebody receives. The program may wait for
+    /// the other session alone.
+    pub(crate) fn receive_past_reads(&self) {
+        if self.0.session.as_ref().is_some_and(|session| session.has_reads()) {
+            self.keep_receiving();
+        }
+    }
+
     /// Announces the event to another session than the one that ends it. `false` if it has ended meanwhile.
     fn tell(&self, session: &Arc<Session>) -> bool {
         // Held while the announcement is sent, so that no other thread's command overtakes it. Not the lock of `shared`:
@@ -487,6 +496,7 @@ impl Event {
         if self.0.shared().told.iter().any(|told| told.node == session.node()) {
             return true;
         }
+        self.receive_past_reads();
         let peer = self.0.session.as_ref().and_then(|home| session.peer(home)).unwrap_or(Id::NONE);
         _ = session.send(&to_worker::ExpectEvent { event: self.0.id, peer }, &[], &[]);
         let by_peer = self.0.session.as_ref().is_some_and(|home| home.tell_peer(self.0.id, session));

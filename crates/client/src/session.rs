@@ -344,6 +344,11 @@ impl Session {
         })
     }
 
+    /// Whether bytes of a read are still to come.
+    pub(crate) fn has_reads(&self) -> bool {
+        !lock(&self.open).reads.is_empty()
+    }
+
     fn opened<R>(&self, open: impl FnOnce(&mut Open) -> R) -> Result<R> {
         let mut guard = lock(&self.open);
         let Some(reason) = guard.lost.clone() else { return Ok(open(&mut guard)) };

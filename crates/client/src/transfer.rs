@@ -124,6 +124,7 @@ fn direct((from, taken): (&End<'_>, Range), (to, given): (&End<'_>, Range)) -> R
     to.session.send(&receive, &wire_waits(to.waits, to.session), &[])?;
 
     from.event.expect_at(from.session)?;
+    from.event.receive_past_reads();
     let (mem, event, peer) = (from.mem, from.event.0.id, from.other);
     let (offset, size) = (U64::new(taken.offset), U64::new(taken.size));
     let send = to_worker::SendMem { mem, event, transfer, peer, offset, size };

@@ -1,0 +1,44 @@
+/* Bytes of reads that nobody takes while the program waits for another device. A file of its own: what other cases do makes the client receive from
+ * all nodes. */
+#include "harness.h"
+
+#define DEVICES 2
+
+/* A read that is larger than what the link holds, and that nobody takes, while the program waits for the other device. What that waits for comes
+ * behind the read: by an event, and by a transfer of what the first device has written. */
+static void read_that_nobody_takes(bool by_event) {
+    enum { LARGE = 32 << 20, SMALL = 4096 };
+    if (device_count < DEVICES) test_skip("one device only");
+    cl_context both = make_context(DEVICES, devices);
+    cl_command_queue on[DEVICES];
+    for (int d = 0; d < DEVICES; d++) on[d] = make_queue(both, devices[d], 0);
+    char *bytes = malloc(LARGE);
+    cl_mem large = make_buffer(both, 0, LARGE, NULL), small = make_buffer(both, 0, SMALL, NULL), target = make_buffer(both, 0, SMALL, NULL);
+    for (int round = 0; round < 5; round++) {
+        const cl_uint word = 0x01010101u * (cl_uint)(round + 1);
+        cl_event filled;
+        OK(clEnqueueFillBuffer(on[0], large, &word, sizeof word, 0, LARGE, 0, NULL, NULL));
+        OK(clEnqueueReadBuffer(on[0], large, CL_FALSE, 0, LARGE, bytes, 0, NULL, NULL));
+        OK(clEnqueueFillBuffer(on[0], small, &word, sizeof word, 0, SMALL, 0, NULL, &filled));
+        OK(clFlush(on[0]));
+        if (by_event) OK(clEnqueueFillBuffer(on[1], target, &word, sizeof word, 0, SMALL, 1, &filled, NULL));
+        else OK(clEnqueueCopyBuffer(on[1], small, target, 0, 0, SMALL, 1, &filled, NULL));
+        OK(clFinish(on[1]));
+        cl_uint back = 0;
+        OK(clEnqueueReadBuffer(on[1], target, CL_TRUE, SMALL - 4, 4, &back, 0, NULL, NULL));
+        CHECK(back == word);
+        OK(clFinish(on[0]));
+        CHECK(bytes[0] == round + 1 && bytes[LARGE - 1] == round + 1);
+        OK(clReleaseEvent(filled));
+    }
+    OK(clReleaseMemObject(large));
+    OK(clReleaseMemObject(small));
+    OK(clReleaseMemObject(target));
+    free(bytes);
+    for (int d = 0; d < DEVICES; d++) OK(clReleaseCommandQueue(on[d]));
+    OK(clReleaseContext(both));
+}
+
+TEST(an_event_behind_a_read_that_nobody_takes) { read_that_nobody_takes(true); }
+
+TEST(a_transfer_behind_a_read_that_nobody_takes) { read_that_nobody_takes(false); }
