@@ -2,11 +2,13 @@
 """Runs the same programs emulated (tier B: network namespaces, real TCP, wall clock) and simulated (tier C), and writes both with the error.
 
     tools/sim/cross_check.py --native DIR [--programs DIR] [--output FILE]
+    tools/sim/cross_check.py --again FILE     simulate the rows of FILE again, and keep their emulated times
 
 DIR has the applications as they are built for a cluster, with libwater.so and libwtr_mpi_openmpi.so. Needs root. Wall-clock times are the best of
 three: whatever else the host does only makes them longer.
 """
 import argparse
+import csv
 import json
 import os
 import pathlib
@@ -39,22 +41,42 @@ def emulate(native, app, nodes, size, dcr):
     return json.loads(lines[0])["seconds"]
 
 
+def error(emulated, simulated):
+    return f"{100 * (simulated / emulated - 1):+.1f} %"
+
+
+def again(path, programs):
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        simulated, _ = run.simulate(programs, row["app"], int(row["nodes"]), "gbe", "vsc2", row["dcr"], row["size"])
+        row.update(simulated=f"{simulated:.6f}", error=error(float(row["emulated"]), simulated))
+        print(",".join(row.values()), flush=True)
+    run.write_table(path, FIELDS, rows)
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--native", type=pathlib.Path, required=True)
+    parser.add_argument("--native", type=pathlib.Path)
+    parser.add_argument("--again")
     parser.add_argument("--programs", type=pathlib.Path, default=run.TARGET / "sim")
     parser.add_argument("--dcr", default="off,auto")
     parser.add_argument("--output")
     arguments = parser.parse_args()
-    native, programs = arguments.native.resolve(), arguments.programs.resolve()
+    programs = arguments.programs.resolve()
+    if arguments.again:
+        return again(arguments.again, programs)
+    if not arguments.native:
+        parser.error("--native or --again is needed")
+    native = arguments.native.resolve()
     rows = []
     for app, size in RUNS:
         for dcr in arguments.dcr.split(","):
             for nodes in NODES:
                 emulated = emulate(native, app, nodes, size, dcr)
                 simulated, _ = run.simulate(programs, app, nodes, "gbe", "vsc2", dcr, size)
-                error = f"{100 * (simulated / emulated - 1):+.1f} %"
-                rows.append(dict(zip(FIELDS, [app, size, nodes, dcr, f"{emulated:.4f}", f"{simulated:.6f}", error])))
+                rows.append(dict(zip(FIELDS, [app, size, nodes, dcr, f"{emulated:.4f}", f"{simulated:.6f}", error(emulated, simulated)])))
                 print(",".join(str(value) for value in rows[-1].values()), flush=True)
     if arguments.output:
         run.write_table(arguments.output, FIELDS, rows)

@@ -3,11 +3,15 @@
 
     tools/sim/run.py [--apps a,b] [--nodes 1,2,4] [--platform ib-qdr] [--model vsc2] [--dcr off,auto] [--programs DIR] [--output FILE]
     tools/sim/run.py --check FILE [--fast]    run the rows of FILE again: any difference fails
+    tools/sim/run.py --again FILE             run the rows of FILE again, and write the new times into FILE
 
+--apps, --nodes and --dcr choose among the rows of FILE too. A run without FILE prints efficiencies at its end, where it has a run on one node.
 A model may have changed values and options of the simulator behind its name: 'vsc2 nap_us=2000 network/crosstraffic=0'.
+The value 'kernels=0.5' halves the time of every kernel of the model.
 Simulated times do not depend on the machine, so they are compared exactly. Build the programs first: tools/sim/build.sh DIR.
 """
 import argparse
+import concurrent.futures
 import csv
 import json
 import os
@@ -22,6 +26,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TOP / "target"))
 FIELDS = ["app", "size", "platform", "model", "dcr", "nodes", "seconds"]
+APPS = "perlin_noise,nbody,knn,floyd,matrix_mul,lin_reg"
+NODES = "1,2,4,8,16,32,64"
+MODES = "off,paper,auto"
 # The paper's sizes; it does not say how many steps its bodies make, and two show what a step costs.
 PAPER = {"nbody": "paper steps=2"}
 # A run that takes longer than this on the real clock has gone wrong: the largest (1024 nodes) take minutes.
@@ -47,10 +54,20 @@ def model_file(model, directory):
     file = pathlib.Path(name).resolve() if name.endswith(".json") else HERE / "models" / f"{name}.json"
     if not changes:
         return file
-    values = json.loads(file.read_text()) | {key: float(value) for key, value in (change.split("=") for change in changes)}
-    changed = pathlib.Path(directory) / "model.json"
-    changed.write_text(json.dumps(values))
-    return changed
+    changed = {key: float(value) for key, value in (change.split("=") for change in changes)}
+    values = scaled(json.loads(file.read_text()), changed.pop("kernels", 1.0)) | changed
+    file = pathlib.Path(directory) / "model.json"
+    file.write_text(json.dumps(values))
+    return file
+
+
+def scaled(values, factor):
+    """A model whose kernels take `factor` times as long. What the runtime, a launch and the network take stays the same."""
+    for kernel in values["kernels"].values():
+        if "ns_per_item" not in kernel:
+            sys.exit(f"'kernels=' scales kernels with a time for each work-item, and this one has none: {kernel}")
+        kernel["ns_per_item"] *= factor
+    return values
 
 
 def simulate(programs, app, nodes, platform, model, dcr, size, more=()):
@@ -73,12 +90,28 @@ def simulate(programs, app, nodes, platform, model, dcr, size, more=()):
     return json.loads(lines[0])["seconds"], time.monotonic() - began
 
 
+def chosen(path, arguments):
+    """The rows of a table that --apps, --nodes and --dcr name. All of them, for what was not given."""
+    lists = {"app": arguments.apps, "nodes": arguments.nodes, "dcr": arguments.dcr}
+    with open(path, newline="") as file:
+        return [row for row in csv.DictReader(file) if all(names is None or row[field] in names.split(",") for field, names in lists.items())]
+
+
+def simulated(rows, arguments):
+    """Each row with what its run gives, in order. Runs beside each other do not change each other's simulated times."""
+    def one(row):
+        return simulate(arguments.programs, row["app"], int(row["nodes"]), row["platform"], row["model"], row["dcr"], row["size"])
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        yield from zip(rows, pool.map(one, rows))
+
+
 def check(arguments):
-    with open(arguments.check, newline="") as file:
-        rows = [row for row in csv.DictReader(file) if not arguments.fast or int(row["nodes"]) <= FAST_NODES_MAX]
+    rows = chosen(arguments.check, arguments)
+    if arguments.fast:
+        rows = [row for row in rows if int(row["nodes"]) <= FAST_NODES_MAX]
     wrong = 0
-    for row in rows:
-        seconds, _ = simulate(arguments.programs, row["app"], int(row["nodes"]), row["platform"], row["model"], row["dcr"], row["size"])
+    for row, (seconds, _) in simulated(rows, arguments):
         if f"{seconds:.6f}" != row["seconds"]:
             wrong += 1
             print(f"{row['app']} on {row['nodes']} nodes, {row['platform']}, DCR {row['dcr']}: {seconds:.6f} s, the table has {row['seconds']} s")
@@ -86,17 +119,32 @@ def check(arguments):
     return 1 if wrong or not rows else 0
 
 
+def again(arguments):
+    rows = chosen(arguments.again, arguments)
+    changed = 0
+    for row, (seconds, real) in simulated(rows, arguments):
+        new = dict(row, seconds=f"{seconds:.6f}")
+        if new != row:
+            changed += 1
+            print(f"{','.join(row.values())}: now {new['seconds']}  # {real:.1f} s real", flush=True)
+        store(arguments.again, new)
+    print(f"{changed} of {len(rows)} simulated times of {arguments.again} have changed")
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--apps", default="perlin_noise,nbody,knn,floyd,matrix_mul,lin_reg")
-    parser.add_argument("--nodes", default="1,2,4,8,16,32,64")
+    parser.add_argument("--apps", help=f"default: {APPS}")
+    parser.add_argument("--nodes", help=f"default: {NODES}")
     parser.add_argument("--platform", default="ib-qdr")
     parser.add_argument("--model", default="vsc2")
-    parser.add_argument("--dcr", default="off,paper,auto")
+    parser.add_argument("--dcr", help=f"default: {MODES}")
     parser.add_argument("--size", help="the applications' options, as 'size=100 points=200' (default: paper)")
     parser.add_argument("--programs", type=pathlib.Path, default=TARGET / "sim")
     parser.add_argument("--output", help="write the table there; rows of the same run are replaced")
     parser.add_argument("--check", help="run the rows of this table again")
+    parser.add_argument("--again", help="run the rows of this table again, and write the new times into it")
+    parser.add_argument("--jobs", type=int, default=1, help="with --check and --again: runs at the same time (default 1)")
     parser.add_argument("--fast", action="store_true", help=f"with --check: only up to {FAST_NODES_MAX} nodes")
     arguments = parser.parse_args()
     arguments.programs = arguments.programs.resolve()
@@ -105,16 +153,32 @@ def main():
         return 77
     if arguments.check:
         return check(arguments)
-    for app in arguments.apps.split(","):
-        for dcr in arguments.dcr.split(","):
-            for nodes in map(int, arguments.nodes.split(",")):
+    if arguments.again:
+        return again(arguments)
+    rows = []
+    for app in (arguments.apps or APPS).split(","):
+        for dcr in (arguments.dcr or MODES).split(","):
+            for nodes in map(int, (arguments.nodes or NODES).split(",")):
                 size = arguments.size or PAPER.get(app, "paper")
                 seconds, real = simulate(arguments.programs, app, nodes, arguments.platform, arguments.model, dcr, size)
                 row = dict(zip(FIELDS, [app, size, arguments.platform, arguments.model, dcr, nodes, f"{seconds:.6f}"]))
                 print(",".join(str(value) for value in row.values()), f"  # {real:.1f} s real", flush=True)
+                rows.append(row)
                 if arguments.output:
                     store(arguments.output, row)
+    print_efficiencies(rows)
     return 0
+
+
+def print_efficiencies(rows):
+    """T(1) / (N T(N)) of what was run, for each application and for all together."""
+    seconds = {(row["app"], row["dcr"], row["nodes"]): float(row["seconds"]) for row in rows}
+    for dcr, nodes in sorted({(row["dcr"], row["nodes"]) for row in rows if row["nodes"] > 1}):
+        apps = [row["app"] for row in rows if (row["dcr"], row["nodes"]) == (dcr, nodes) and (row["app"], dcr, 1) in seconds]
+        values = [100 * seconds[app, dcr, 1] / (nodes * seconds[app, dcr, nodes]) for app in apps]
+        if values:
+            each = ", ".join(f"{app} {value:.1f} %" for app, value in zip(apps, values))
+            print(f"# efficiency, DCR {dcr}, {nodes} nodes: {each}; mean of {len(values)}: {sum(values) / len(values):.1f} %")
 
 
 def store(path, row):

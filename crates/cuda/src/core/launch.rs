@@ -33,7 +33,9 @@ impl Shape {
 impl Bound {
     /// Lets go of the heap that was an argument: the next launch sets it anew.
     pub(super) fn forget_heap(&self) {
-        self.kernel.set(self.heap_at, ArgValue::Memory(None));
+        if let Some(at) = self.heap_at {
+            self.kernel.set(at, ArgValue::Memory(None));
+        }
     }
 }
 
@@ -149,7 +151,8 @@ impl Function {
         block.copy_from_slice(params);
         heap.name_on(&self.loaded.device, block);
         set_arguments(bound, shape.dynamic);
-        bound.kernel.set(bound.heap_at, ArgValue::Heap(heap.pool.clone()));
+        let heap_at = bound.heap_at.ok_or(CUDA_ERROR_INVALID_IMAGE)?;
+        bound.kernel.set(heap_at, ArgValue::Heap(heap.pool.clone()));
         Ok(bound)
     }
 
@@ -285,10 +288,12 @@ fn set_arguments(bound: &mut Bound, dynamic: u32) {
     if let Some(place) = bound.dynamic_bytes_at.and_then(|at| bound.params.get_mut(at..)?.first_chunk_mut()) {
         *place = u64::from(dynamic).to_le_bytes();
     }
-    bound.kernel.set_bytes(bound.params_at, &bound.params);
-    if bound.dynamic != Some(dynamic) {
+    if let Some(at) = bound.params_at {
+        bound.kernel.set_bytes(at, &bound.params);
+    }
+    if let Some(at) = bound.shared_at.filter(|_| bound.dynamic != Some(dynamic)) {
         let bytes = (u64::from(dynamic) + u64::from(bound.local_bytes)).max(bound.local_min);
-        bound.kernel.set(bound.shared_at, ArgValue::Local(bytes));
+        bound.kernel.set(at, ArgValue::Local(bytes));
         bound.dynamic = Some(dynamic);
     }
 }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use penstock_client::{Given, Kernel, KernelInfo as _, Range, Want};
+use penstock_client::{ArgValue, Given, Kernel, KernelInfo as _, Range, Want};
 use penstock_cuda_sys::driver::*;
 use penstock_ptx::ir::Entry;
-use penstock_wire::cuda;
+use penstock_ptx::translate::Argument;
 use rustc_hash::FxHashMap;
 
 use super::arena::Block;
@@ -16,7 +16,7 @@ use super::attribute::{self, SHARED_BYTES};
 use super::context::Context;
 use super::device::Device;
 use super::native;
-use super::program::{self, Program, Refusal, ptx_of};
+use super::program::{self, Build, Program, Refusal, ptx_of};
 use super::setup::Setup;
 use crate::edge::{CuResult, Object, forget, new_number, of_error, publish};
 
@@ -73,12 +73,12 @@ pub(crate) struct Bound {
     pub(crate) local_bytes: u32,
     /// Where among its parameters it wants the launch's dynamic shared bytes.
     pub(crate) dynamic_bytes_at: Option<usize>,
-    /// Which argument they are.
-    pub(crate) params_at: usize,
-    /// Which argument is the heap, if it has one.
-    pub(crate) heap_at: usize,
-    /// Which argument that is, and the least that it must have.
-    pub(crate) shared_at: usize,
+    /// Which argument the parameters are. None: the kernel has no parameters.
+    pub(crate) params_at: Option<usize>,
+    /// Which argument the heap is, if the kernel has one.
+    pub(crate) heap_at: Option<usize>,
+    /// Which argument the local memory for shared memory is, if the kernel has one, and the least that it must have.
+    pub(crate) shared_at: Option<usize>,
     pub(crate) local_min: u64,
 }
 
@@ -287,41 +287,46 @@ impl Function {
             let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_PTX)?;
             let kernel =
                 Kernel::new(&build.program, made.description.clone()).map_err(|error| of_error(&error))?;
-            for (index, arena) in build.arenas.iter().enumerate() {
-                kernel.set(index, penstock_client::ArgValue::Memory(Some(arena.memory.clone())));
-            }
-            let count = build.arenas.len();
-            // CUDA's own driver has no arguments but these.
-            let (params_at, heap_at, shared_at) = if device.is_native {
-                (cuda::ARG_PARAMS as usize, cuda::ARG_HEAP as usize, cuda::ARG_SHARED as usize)
-            } else {
-                let params_at = count + usize::from(heap);
-                (params_at, count, params_at + 3)
-            };
-            if !device.is_native {
-                kernel.set_bytes(params_at + 1, &self.loaded.data.to_le_bytes());
-                let control = self.loaded.context()?.control.address();
-                kernel.set_bytes(params_at + 2, &control.to_le_bytes());
-            }
+            self.set_constant(&kernel, &build, &made.arguments)?;
+            let place = |wanted| made.arguments.iter().position(|argument| *argument == wanted);
             // An argument in local memory must have some; to the driver it is only a number.
             let dynamic_bytes_at = made.dynamic_bytes_at.map(|at| at as usize);
             let (local_bytes, local_min) = (made.local_bytes, if device.is_native { 0 } else { 8 });
             let padded = (self.entry().params_size as usize).next_multiple_of(8).max(8);
             let params = vec![0; padded.max(dynamic_bytes_at.map_or(0, |at| at + 8))];
             *bound = Some(Bound {
-                arenas: count,
+                arenas: build.arenas.len(),
                 kernel,
                 params,
                 dynamic: None,
                 local_bytes,
                 dynamic_bytes_at,
-                params_at,
-                heap_at,
-                shared_at,
+                params_at: place(Argument::Params),
+                heap_at: place(Argument::Heap),
+                shared_at: place(Argument::Shared),
                 local_min,
             });
         }
         bound.as_mut().ok_or(CUDA_ERROR_UNKNOWN)
+    }
+
+    /// Sets the arguments that are the same for all launches. They travel once, with the first launch.
+    fn set_constant(&self, kernel: &Kernel, build: &Build, arguments: &[Argument]) -> CuResult {
+        for (index, argument) in arguments.iter().enumerate() {
+            match argument {
+                Argument::Arena(number) => {
+                    let arena = build.arenas.get(*number).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
+                    kernel.set(index, ArgValue::Memory(Some(arena.memory.clone())));
+                }
+                Argument::Data => kernel.set_bytes(index, &self.loaded.data.to_le_bytes()),
+                Argument::Control => {
+                    let control = self.loaded.context()?.control.address();
+                    kernel.set_bytes(index, &control.to_le_bytes());
+                }
+                Argument::Heap | Argument::Params | Argument::Shared => {}
+            }
+        }
+        Ok(())
     }
 
     /// Threads of a block, at most: what the driver and the program itself allow. Builds the module.

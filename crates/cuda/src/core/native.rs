@@ -9,6 +9,7 @@ use penstock_client::{
 use penstock_cuda_sys::driver::*;
 use penstock_ptx::fatbin::{self, ImageKind};
 use penstock_ptx::ir::{Entry, FunctionId, Global, Module as Described, Param};
+use penstock_ptx::translate::Argument;
 use penstock_wire::cuda;
 use penstock_wire::describe::KernelDescription;
 
@@ -29,6 +30,9 @@ const GROW_BYTES: u64 = 32 << 20;
 const TRIES_MAX: usize = 4;
 /// What is said where that does not help.
 const TAKEN: &str = "a device has memory at addresses that this process uses too";
+/// The arguments of a kernel that CUDA's own driver has, in the order of [`cuda::ARG_PARAMS`] and what follows it.
+const ARGUMENTS: [Argument; 3] = [Argument::Params, Argument::Shared, Argument::Heap];
+const _: () = assert!(cuda::ARG_PARAMS == 0 && cuda::ARG_SHARED == 1 && cuda::ARG_HEAP == 2);
 /// `CL_PROGRAM_BUILD_LOG`.
 const BUILD_LOG: u32 = 0x1183;
 /// `CL_MEM_READ_WRITE`.
@@ -148,7 +152,8 @@ pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
     });
     let module = Described::without_code(entries, globals.collect());
     let kernels = made.iter().map(|kernel| {
-        (kernel.name.clone(), Made { description: kernel.clone(), local_bytes: 0, dynamic_bytes_at: None })
+        let (description, arguments) = (kernel.clone(), ARGUMENTS.to_vec());
+        (kernel.name.clone(), Made { description, arguments, local_bytes: 0, dynamic_bytes_at: None })
     });
     let build = Build { arenas: Vec::new(), kernels: kernels.collect(), program: program.clone() };
     Ok(Program::of_driver(module, build))

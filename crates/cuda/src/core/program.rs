@@ -8,7 +8,7 @@ use penstock_client::Program as PoolProgram;
 use penstock_cuda_sys::driver::*;
 use penstock_ptx::fatbin::{self, ImageKind};
 use penstock_ptx::ir::Module;
-use penstock_ptx::translate::{Options, Translation, translate};
+use penstock_ptx::translate::{Argument, Options, Translation, translate};
 use penstock_wire::describe::KernelDescription;
 use rustc_hash::FxHashMap;
 
@@ -75,7 +75,9 @@ pub(crate) struct Build {
 /// A kernel of a [`Build`].
 pub(crate) struct Made {
     pub(crate) description: Arc<KernelDescription>,
-    /// Bytes of local memory that its last argument has besides the launch's.
+    /// Its arguments, in their order.
+    pub(crate) arguments: Vec<Argument>,
+    /// Bytes of local memory that its shared memory takes besides the launch's.
     pub(crate) local_bytes: u32,
     /// Where among its parameters it wants the launch's dynamic shared bytes, behind all others.
     pub(crate) dynamic_bytes_at: Option<u32>,
@@ -208,6 +210,7 @@ fn compile(device: &Device, arenas: Vec<Arena>, translation: &Translation) -> Cu
         let description = made.iter().find(|made| made.name == kernel.cl_name)?;
         let made = Made {
             description: description.clone(),
+            arguments: kernel.arguments.clone(),
             local_bytes: kernel.local_bytes,
             dynamic_bytes_at: kernel.dynamic_bytes_at,
         };

@@ -7,10 +7,8 @@
 //!
 //! # Arguments of a translated kernel
 //!
-//! The arenas (`__global uchar *`, one for each of [`Options::arenas`]), a symmetric heap as this device sees it (`__global uchar *`, if
-//! [`Options::heap`]), all parameters by value (one structure of
-//! [`TranslatedKernel::params_size`] bytes rounded up to 8, at least 8), the device address of the module's data block (`ulong`), the device address
-//! of the control block (`ulong`), and local memory of [`TranslatedKernel::local_bytes`] plus the launch's dynamic shared bytes, at least 8.
+//! [`TranslatedKernel::arguments`] names them in their order. A kernel has only the arguments that its text names, because drivers do work for
+//! each argument at each launch: PoCL counts references to buffers and makes room for local memory.
 //!
 //! # Addresses
 //!
@@ -145,6 +143,24 @@ pub fn name_number(name: &str) -> u64 {
     })
 }
 
+/// An argument of a translated kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Argument {
+    /// `__global uchar *`: the arena of [`Options::arenas`] with this number.
+    Arena(usize),
+    /// `__global uchar *`: a symmetric heap as the device sees it. Every kernel has it if [`Options::heap`] is set.
+    Heap,
+    /// All parameters by value: one structure of [`TranslatedKernel::params_size`] bytes rounded up to 8, and 8 more bytes if
+    /// [`TranslatedKernel::dynamic_bytes_at`] names a place. Every kernel that has parameters has it.
+    Params,
+    /// `ulong`: the device address of the module's data block.
+    Data,
+    /// `ulong`: the device address of the control block.
+    Control,
+    /// Local memory of [`TranslatedKernel::local_bytes`] plus the launch's dynamic shared bytes, at least 8.
+    Shared,
+}
+
 /// A module in OpenCL C.
 #[derive(Debug, Clone)]
 pub struct Translation {
@@ -163,9 +179,11 @@ pub struct TranslatedKernel {
     pub name: String,
     /// The name in OpenCL C.
     pub cl_name: String,
+    /// Its arguments, in their order.
+    pub arguments: Vec<Argument>,
     /// Bytes of all parameters, as [`Entry::params_size`].
     pub params_size: u32,
-    /// Bytes of local memory that the last argument needs besides the launch's dynamic shared bytes: static shared
+    /// Bytes of local memory that [`Argument::Shared`] needs besides the launch's dynamic shared bytes: static shared
     /// memory, where the kernel uses dynamic shared memory too, else 0.
     pub local_bytes: u32,
     /// Whether it uses dynamic shared memory.
@@ -241,26 +259,19 @@ fn kernel(
     let cl_name = format!("k{index}_{}", plain(&entry.name));
     let words = parameter_words(entry) + u32::from(body.uses_dynamic_size);
     let _ = writeln!(code, "struct p{index} {{ ulong w[{words}]; }};");
-    let mut arguments = String::new();
-    for arena in 0..options.arenas.len() {
-        let _ = write!(arguments, "__global uchar *arena{arena}, ");
-    }
-    if options.heap {
-        arguments.push_str("__global uchar *heap, ");
-    }
+    let arguments = arguments(entry, options, &body);
+    let declared: Vec<String> = arguments.iter().map(|argument| argument.declaration(index)).collect();
     let attribute = match entry.required {
         Some([x, y, z]) => format!("__attribute__((reqd_work_group_size({x}, {y}, {z}))) "),
         None => String::new(),
     };
-    let _ = writeln!(
-        code,
-        "__kernel {attribute}void {cl_name}({arguments}const struct p{index} p, const ulong module_data, const ulong control, __local ulong *dynamic) {{"
-    );
+    let _ = writeln!(code, "__kernel {attribute}void {cl_name}({}) {{", declared.join(", "));
     code.push_str(&body.text);
     code.push_str("}\n");
     Ok(TranslatedKernel {
         name: entry.name.clone(),
         cl_name,
+        arguments,
         params_size: entry.params_size,
         local_bytes: if entry.uses_dynamic_shared { entry.static_shared } else { 0 },
         uses_dynamic_shared: entry.uses_dynamic_shared,
@@ -270,6 +281,41 @@ fn kernel(
         uses_barriers: body.uses_barriers,
         is_machine: body.is_machine,
     })
+}
+
+impl Argument {
+    /// How a kernel of this number declares it.
+    fn declaration(self, index: usize) -> String {
+        match self {
+            Self::Arena(arena) => format!("__global uchar *arena{arena}"),
+            Self::Heap => String::from("__global uchar *heap"),
+            Self::Params => format!("const struct p{index} p"),
+            Self::Data => String::from("const ulong module_data"),
+            Self::Control => String::from("const ulong control"),
+            Self::Shared => String::from("__local ulong *dynamic"),
+        }
+    }
+}
+
+/// The arguments that a kernel with this body needs.
+fn arguments(entry: &Entry, options: &Options, body: &body::Body) -> Vec<Argument> {
+    let words = || body.text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let names = |wanted: &str| words().any(|word| word == wanted);
+    // `AT` chooses among all arenas; checks name the only one there is.
+    let reaches_arenas = names("AT") || names("arena0");
+    let mut arguments = Vec::new();
+    if reaches_arenas {
+        arguments.extend((0..options.arenas.len()).map(Argument::Arena));
+    }
+    let rest = [
+        (Argument::Heap, options.heap),
+        (Argument::Params, !entry.params.is_empty() || body.uses_dynamic_size || names("p")),
+        (Argument::Data, names("module_data")),
+        (Argument::Control, names("control")),
+        (Argument::Shared, names("dynamic")),
+    ];
+    arguments.extend(rest.into_iter().filter(|(_, is_needed)| *is_needed).map(|(argument, _)| argument));
+    arguments
 }
 
 /// The longest part of a PTX name that a C name keeps: names of C++ templates can have thousands of letters.

@@ -106,6 +106,28 @@ fn only_what_is_used_of_the_prelude_is_there() {
 }
 
 #[test]
+fn a_kernel_has_only_the_arguments_that_it_uses() {
+    use super::Argument::{Arena, Control, Data, Heap, Params, Shared};
+    let arguments = |body: &str, options: &Options| of(body, options).kernels[0].arguments.clone();
+    let one = options();
+    assert_eq!(arguments("ret;", &one), [Params]);
+    assert_eq!(arguments("st.shared.u32 [s], %r1; ret;", &one), [Params]);
+    assert_eq!(arguments("ld.global.u32 %r2, [%rd2]; ret;", &one), [Arena(0), Params]);
+    assert_eq!(arguments("trap;", &one), [Arena(0), Params, Control]);
+    let two = Options { arenas: vec![(BASE, 1 << 20), (BASE + (1 << 40), 1 << 20)], ..options() };
+    assert_eq!(arguments("ld.global.u32 %r2, [%rd2]; ret;", &two), [Arena(0), Arena(1), Params]);
+    assert_eq!(arguments("ret;", &Options { heap: true, ..options() }), [Heap, Params]);
+
+    let text = ".version 8.0\n.target sm_75\n.address_size 64\n.global .align 4 .u32 g;\n.extern .shared .align 16 .b8 d[];\n
+        .visible .entry empty() { ret; }
+        .visible .entry global() { .reg .b32 %r<2>; ld.global.u32 %r1, [g]; st.global.u32 [g+0], %r1; ret; }
+        .visible .entry dynamic() { .reg .b32 %r<2>; mov.u32 %r1, 1; st.shared.u32 [d], %r1; ret; }";
+    let translation = translate(&parse(text).unwrap(), &one).unwrap();
+    let all: Vec<_> = translation.kernels.iter().map(|kernel| kernel.arguments.as_slice()).collect();
+    assert_eq!(all, [&[] as &[_], &[Arena(0), Data], &[Shared]], "{}", translation.source);
+}
+
+#[test]
 fn several_arenas_are_chosen_by_the_address() {
     let two = Options { arenas: vec![(BASE, 1 << 20), (BASE + (1 << 40), 1 << 20)], ..options() };
     let text = of("ld.global.u32 %r2, [%rd2]; ret;", &two).source;

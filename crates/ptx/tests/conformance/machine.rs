@@ -6,7 +6,7 @@ use penstock_cl_sys::{
 use penstock_device::{Arg, Context, Device, Driver, Kernel, Mem, Program, Queue, Range, Staged, Want};
 use penstock_ptx::ir::Module;
 use penstock_ptx::module::parse;
-use penstock_ptx::translate::{CONTROL_BYTES, Options, Translation, translate};
+use penstock_ptx::translate::{Argument, CONTROL_BYTES, Options, Translation, translate};
 
 /// Where device memory starts for the programs under test.
 pub const BASE: u64 = 0x7_0000_0000_0000;
@@ -168,14 +168,16 @@ impl Machine {
         }
         let object = Kernel::new(&ready.program, &kernel.cl_name).expect("the kernel is in the program");
         let local = (u64::from(kernel.local_bytes) + dynamic).max(8);
-        let arguments = [
-            Arg::Mem(Some(&self.arena)),
-            Arg::Bytes(&block),
-            Arg::Bytes(&(BASE + DATA).to_le_bytes()),
-            Arg::Bytes(&(BASE + CONTROL).to_le_bytes()),
-            Arg::Local(local),
-        ];
-        for (index, argument) in (0..).zip(arguments) {
+        let (data, control) = ((BASE + DATA).to_le_bytes(), (BASE + CONTROL).to_le_bytes());
+        for (index, argument) in (0..).zip(&kernel.arguments) {
+            let argument = match argument {
+                Argument::Arena(_) => Arg::Mem(Some(&self.arena)),
+                Argument::Heap => Arg::Mem(None),
+                Argument::Params => Arg::Bytes(&block),
+                Argument::Data => Arg::Bytes(&data),
+                Argument::Control => Arg::Bytes(&control),
+                Argument::Shared => Arg::Local(local),
+            };
             object
                 .set(index, argument)
                 .unwrap_or_else(|status| panic!("argument {index} of {name}: {status:?}"));
