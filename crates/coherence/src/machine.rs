@@ -616,9 +616,13 @@ impl Machine {
     }
 
     /// A blocking write was sent and has returned, and ends with `id`: drivers return when its bytes are in the buffer, so other
-    /// queues of the context may use them without an event. In order a write stands for those before it.
+    /// queues of the context may use them without an event. In order a write stands for those before it, which may be told
+    /// later, by other threads.
     pub fn settle(&mut self, context: ContextId, queue: QueueId, in_order: bool, id: CommandId) {
         let writes = self.settled.entry(context).or_default();
+        if in_order && writes.iter().any(|(of, later)| *of == queue && *later > id) {
+            return;
+        }
         writes.retain(|(of, _)| !(in_order && *of == queue));
         writes.push((queue, id));
         self.nodes.entry(id).or_insert_with(|| Node::new(Stage::Sent)).settles = Some(context);
@@ -633,6 +637,11 @@ impl Machine {
 
     /// Whether the host may copy at this moment, instead of the command that the copy stands for. The caller keeps
     /// other threads from enqueueing into the queue until the copy is done.
+    ///
+    /// Nobody has to ask which of the program's memory the copy uses. If an earlier command is still to write that, then
+    /// it happens before the copy. Either the host was told of something behind that command, or the copy's wait list
+    /// has ended, which is told as well; but an end is told only after those writes. Or the copy is behind the command
+    /// in its queue: then it is one of those that the queue is behind of.
     pub fn may_copy(&self, copy: &InPlace) -> bool {
         let hold = |rule| self.rules.hold(rule);
         if (!copy.is_idle && hold(Rule::InPlaceWhenIdle))
@@ -644,16 +653,12 @@ impl Machine {
             return true;
         }
         let is_held = || !self.held_in(copy.queue).is_empty() && hold(Rule::InPlaceWhenNothingHeld);
-        let is_written = || {
-            let mut shape = copy.host.iter().filter(|_| hold(Rule::InPlaceAfterHostWrites));
-            shape.any(|shape| self.host.overlapping(shape).next().is_some())
-        };
         let is_unsettled = || {
             hold(Rule::InPlaceAfterBlockingWrites)
                 && !self.unsettled(copy.context, copy.queue, copy.in_order).is_empty()
         };
         let is_behind = || hold(Rule::InPlaceAfterWritersBefore) && !self.behind_queue(copy.queue).is_empty();
-        !is_held() && !is_written() && !is_unsettled() && !is_behind()
+        !is_held() && !is_unsettled() && !is_behind()
     }
 }
 

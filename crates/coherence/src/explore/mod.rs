@@ -4,8 +4,13 @@
 //! world runs it with workers, links and threads whose steps come in a random order, and asks the machine for every
 //! decision. At the end all memory is compared with a sequential run of the program.
 
+mod chooser;
+mod client;
 mod effects;
+mod order;
+mod outcome;
 mod plan;
+mod program;
 mod random;
 mod workers;
 mod world;
@@ -14,12 +19,19 @@ use std::fmt;
 
 use crate::Rule;
 use crate::machine::Machine;
-pub use plan::{Act, Command, Op, Program, Span};
+use chooser::Chooser;
+use outcome::Planned;
+pub use program::{Act, Command, Fault, Op, Program, Span};
 use random::Random;
 use world::World;
 
 /// Different orders of steps that each program is run with.
-const ORDERS_PER_PROGRAM: u64 = 3;
+const ORDERS_PER_PROGRAM: u64 = 4;
+
+/// Different orders in which a program with an operation less is tried.
+const ORDERS_TO_SHRINK: u64 = 200;
+/// Has the orders of steps differ from the programs.
+const SEED: u64 = 0x005e_ed0f_0de1;
 
 /// A program whose run did not give what it must give.
 #[derive(Clone, Debug)]
@@ -70,8 +82,10 @@ pub fn run(seed: u64, programs: u64, off: Option<Rule>, go_on: &mut dyn FnMut(u6
         let program = Program::plan(&mut Random::new(seed));
         report.programs += 1;
         report.ops += program.ops.len() as u64;
+        let Some(planned) = Planned::of(&program) else { continue };
         for order in 0..ORDERS_PER_PROGRAM {
-            if let Err(what) = run_once(&program, order, off, &mut report) {
+            let chooser = Chooser::random(order, Random::new(order ^ SEED));
+            if let Err(what) = run_once((&program, &planned), chooser, off, &mut report) {
                 let (program, what) = shrink(program, order, off, what);
                 report.finding = Some(Finding { seed, order, program, what });
                 return report;
@@ -93,11 +107,16 @@ fn machine(off: Option<Rule>) -> Machine {
     Machine::default()
 }
 
-fn run_once(program: &Program, order: u64, off: Option<Rule>, report: &mut Report) -> Result<(), String> {
-    let mut world = World::new(program, machine(off), Random::new(order ^ 0x005e_ed0f_0de1));
+fn run_once(
+    program: (&Program, &Planned),
+    chooser: Chooser,
+    off: Option<Rule>,
+    report: &mut Report,
+) -> Result<(), String> {
+    let mut world = World::new(program, machine(off), chooser);
     let ended = world.run();
     report.with_held += u64::from(world.held > 0);
-    report.transfers += world.transfers;
+    report.transfers += world.started as u64;
     report.in_place += world.in_place;
     ended
 }
@@ -109,9 +128,13 @@ fn shrink(program: Program, order: u64, off: Option<Rule>, what: String) -> (Pro
     while at > 0 {
         at -= 1;
         let Some(smaller) = best.0.without(at) else { continue };
-        let orders = (0..40).map(|more| order.wrapping_add(more * ORDERS_PER_PROGRAM));
+        let Some(planned) = Planned::of(&smaller) else { continue };
         let mut scratch = Report::default();
-        let found = { orders }.find_map(|order| run_once(&smaller, order, off, &mut scratch).err());
+        let found = (0..ORDERS_TO_SHRINK).find_map(|more| {
+            let order = order.wrapping_add(more * ORDERS_PER_PROGRAM);
+            let chooser = Chooser::random(order, Random::new(order ^ SEED));
+            run_once((&smaller, &planned), chooser, off, &mut scratch).err()
+        });
         if let Some(what) = found {
             at = smaller.ops.len().min(at + 1);
             best = (smaller, what);
