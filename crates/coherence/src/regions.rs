@@ -71,6 +71,9 @@ struct Copy {
     version: u64,
     /// The transfers that brought the content and have not ended.
     arrivals: Vec<CommandId>,
+    /// Transfers that may still store content which a later command was to write over. That command may have failed
+    /// without waiting for them.
+    replaced: Vec<CommandId>,
     /// Commands that use the copy.
     writers: Users,
     readers: Users,
@@ -128,6 +131,7 @@ impl Copy {
         Self {
             version,
             arrivals: Vec::new(),
+            replaced: Vec::new(),
             writers: Users::default(),
             readers: Users::default(),
             departures: Users::default(),
@@ -136,7 +140,8 @@ impl Copy {
 
     /// All that a transfer to here must wait for.
     fn users(&self, around: &Around<'_>) -> Vec<CommandId> {
-        let mut users: Vec<_> = self.arrivals.iter().copied().filter(|id| (around.is_live)(*id)).collect();
+        let transfers = self.arrivals.iter().chain(&self.replaced).copied();
+        let mut users: Vec<_> = transfers.filter(|id| (around.is_live)(*id)).collect();
         users.extend(self.writers.open(around));
         users.extend(self.readers.open(around));
         users.extend(self.departures.open(around));
@@ -144,9 +149,11 @@ impl Copy {
     }
 
     fn join(&mut self, other: Self) {
-        for id in other.arrivals {
-            if !self.arrivals.contains(&id) {
-                self.arrivals.push(id);
+        for (to, from) in [(&mut self.arrivals, other.arrivals), (&mut self.replaced, other.replaced)] {
+            for id in from {
+                if !to.contains(&id) {
+                    to.push(id);
+                }
             }
         }
         self.writers.join(other.writers);
@@ -244,12 +251,12 @@ impl Allocation {
                 replaced = std::mem::take(&mut copy.arrivals);
                 replaced.retain(|id| (around.is_live)(*id));
                 if rules.hold(Rule::OverwriteAfterArrival) {
-                    plan.ends.extend(&replaced);
-                    copy.writers.0.extend(replaced.iter().map(|id| (None, *id)));
+                    copy.replaced.extend(&replaced);
                 }
             } else if rules.hold(Rule::ReadAfterArrival) {
                 plan.waits.extend(copy.arrivals.iter().copied().filter(|id| (around.is_live)(*id)));
             }
+            plan.ends.extend(copy.replaced.iter().copied().filter(|id| (around.is_live)(*id)));
             if rounded.access != Access::Read {
                 let before = segment.version;
                 segment.version = stamp;
@@ -324,6 +331,7 @@ impl Allocation {
                 let before = copy.arrivals.len();
                 copy.arrivals.retain(|id| *id != command);
                 let failed = copy.arrivals.len() < before && !is_ok;
+                copy.replaced.retain(|id| *id != command);
                 if failed && rules.hold(Rule::FailedArrivalIsNone) {
                     copy.version = STALE;
                 }

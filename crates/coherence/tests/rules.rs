@@ -156,6 +156,20 @@ fn a_write_over_everything_comes_after_a_transfer_on_its_way_there() {
 }
 
 #[test]
+fn what_follows_a_failed_write_over_everything_comes_after_that_transfer_too() {
+    let mut test = Test::new();
+    test.send(1, 0, Access::Write);
+    let fetch = Test::only_fetch(&test.send(2, 1, Access::Read));
+    // It may fail before the transfer has ended.
+    test.send(3, 1, Access::Overwrite);
+    assert!(test.send(4, 1, Access::Write).ends.contains(&fetch.arrival));
+    test.machine.ended(CommandId(3), false);
+    assert!(test.send(5, 1, Access::Write).ends.contains(&fetch.arrival));
+    test.machine.ended(fetch.arrival, true);
+    assert_eq!(test.send(6, 1, Access::Write).ends, []);
+}
+
+#[test]
 fn a_failed_client_event_fails_what_names_it_and_nothing_else() {
     let mut test = Test::new();
     let event = CommandId(50);
