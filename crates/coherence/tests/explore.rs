@@ -40,3 +40,24 @@ fn every_planted_defect_is_found() {
     }
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
+
+#[test]
+fn all_small_programs_give_what_a_sequential_run_gives() {
+    let bounds = explore::Bounds { ops: 2, turns: 2 };
+    let report = explore::run_all(bounds, None, &mut |_| true);
+    if let Some(finding) = &report.finding {
+        panic!("{finding}");
+    }
+    assert!(report.programs > 5_000 && report.runs > 10 * report.programs, "{report:?}");
+}
+
+/// All programs of two operations are enough to find the absence of these.
+#[cfg(feature = "planted")]
+#[test]
+fn all_small_programs_find_planted_defects() {
+    for rule in [Rule::HostReadAfterWrite, Rule::UnsetEventHolds, Rule::LeaveAfterWriters] {
+        let bounds = explore::Bounds { ops: 3, turns: 1 };
+        let report = explore::run_all(bounds, Some(rule), &mut |_| true);
+        assert!(report.finding.is_some(), "{rule:?}: {report:?}");
+    }
+}

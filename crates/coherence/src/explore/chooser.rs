@@ -15,6 +15,16 @@ pub(super) enum Chooser {
     Uniform(Random),
     /// Some actors are much slower than others, as links and threads are.
     Uneven(Random, [usize; ACTORS]),
+    /// The steps that were written down; after them always the first one.
+    Script(Script),
+}
+
+/// A path through the choices of a run.
+#[derive(Default)]
+pub(super) struct Script {
+    wanted: Vec<usize>,
+    /// For each choice which one was taken, and of how many.
+    taken: Vec<(usize, usize)>,
 }
 
 impl Chooser {
@@ -42,12 +52,38 @@ impl Chooser {
                 let at = random.below(all);
                 sums.iter().take(count).position(|sum| at < *sum).unwrap_or(0)
             }
+            Self::Script(script) => script.pick(count),
         }
     }
 
     pub(super) fn below(&mut self, end: usize) -> usize {
         match self {
             Self::Uniform(random) | Self::Uneven(random, _) => random.below(end),
+            Self::Script(script) => script.pick(end),
         }
+    }
+}
+
+impl Script {
+    fn pick(&mut self, count: usize) -> usize {
+        if count < 2 {
+            return 0;
+        }
+        let wanted = self.wanted.get(self.taken.len()).copied().unwrap_or(0);
+        self.taken.push((wanted, count));
+        wanted
+    }
+
+    /// The next path behind this one that leaves the first choice at most `turns_max` times; `None` if there is none.
+    pub(super) fn next(mut self, turns_max: usize) -> Option<Self> {
+        while let Some((taken, count)) = self.taken.pop() {
+            let turns = self.taken.iter().filter(|(taken, _)| *taken > 0).count();
+            if taken + 1 < count && turns < turns_max {
+                let mut wanted: Vec<usize> = self.taken.iter().map(|(taken, _)| *taken).collect();
+                wanted.push(taken + 1);
+                return Some(Self { wanted, taken: Vec::new() });
+            }
+        }
+        None
     }
 }

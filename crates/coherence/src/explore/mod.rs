@@ -3,6 +3,8 @@
 //! A program is planned as a whole from a seed. It has one result, because conflicting accesses are always ordered. The
 //! world runs it with workers, links and threads whose steps come in a random order, and asks the machine for every
 //! decision. At the end all memory is compared with a sequential run of the program.
+//!
+//! Small programs are also enumerated, with all orders of steps up to a bound.
 
 mod chooser;
 mod client;
@@ -12,6 +14,7 @@ mod outcome;
 mod plan;
 mod program;
 mod random;
+mod small;
 mod workers;
 mod world;
 
@@ -23,6 +26,7 @@ use chooser::Chooser;
 use outcome::Planned;
 pub use program::{Act, Command, Fault, Op, Program, Span};
 use random::Random;
+pub use small::{Bounds, run_all};
 use world::World;
 
 /// Different orders of steps that each program is run with.
@@ -53,6 +57,8 @@ pub struct Report {
     pub programs: u64,
     /// Operations in them.
     pub ops: u64,
+    /// Runs of programs, each with another order of steps.
+    pub runs: u64,
     /// Runs in which the machine held a command back.
     pub with_held: u64,
     /// Transfers between places.
@@ -84,8 +90,9 @@ pub fn run(seed: u64, programs: u64, off: Option<Rule>, go_on: &mut dyn FnMut(u6
         report.ops += program.ops.len() as u64;
         let Some(planned) = Planned::of(&program) else { continue };
         for order in 0..ORDERS_PER_PROGRAM {
-            let chooser = Chooser::random(order, Random::new(order ^ SEED));
-            if let Err(what) = run_once((&program, &planned), chooser, off, &mut report) {
+            let mut chooser = Chooser::random(order, Random::new(order ^ SEED));
+            report.runs += 1;
+            if let Err(what) = run_once((&program, &planned), &mut chooser, off, &mut report) {
                 let (program, what) = shrink(program, order, off, what);
                 report.finding = Some(Finding { seed, order, program, what });
                 return report;
@@ -109,7 +116,7 @@ fn machine(off: Option<Rule>) -> Machine {
 
 fn run_once(
     program: (&Program, &Planned),
-    chooser: Chooser,
+    chooser: &mut Chooser,
     off: Option<Rule>,
     report: &mut Report,
 ) -> Result<(), String> {
@@ -132,8 +139,8 @@ fn shrink(program: Program, order: u64, off: Option<Rule>, what: String) -> (Pro
         let mut scratch = Report::default();
         let found = (0..ORDERS_TO_SHRINK).find_map(|more| {
             let order = order.wrapping_add(more * ORDERS_PER_PROGRAM);
-            let chooser = Chooser::random(order, Random::new(order ^ SEED));
-            run_once((&smaller, &planned), chooser, off, &mut scratch).err()
+            let mut chooser = Chooser::random(order, Random::new(order ^ SEED));
+            run_once((&smaller, &planned), &mut chooser, off, &mut scratch).err()
         });
         if let Some(what) = found {
             at = smaller.ops.len().min(at + 1);

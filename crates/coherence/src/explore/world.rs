@@ -66,7 +66,7 @@ pub(super) struct World<'a> {
     pub(super) program: &'a Program,
     planned: &'a Planned,
     pub(super) machine: Machine,
-    pub(super) chooser: Chooser,
+    chooser: &'a mut Chooser,
     threads: Vec<(Vec<usize>, Doing)>,
     /// Operations whose commands are in their queues, and operations that have returned.
     pub(super) called: FxHashSet<usize>,
@@ -113,7 +113,7 @@ impl<'a> World<'a> {
     pub(super) fn new(
         (program, planned): (&'a Program, &'a Planned),
         mut machine: Machine,
-        mut chooser: Chooser,
+        chooser: &'a mut Chooser,
     ) -> Self {
         let places = program.nodes.len();
         for (index, (cells, is_indivisible, has_initial)) in program.allocations.iter().enumerate() {
