@@ -175,6 +175,13 @@ impl Machine {
 
     /// The program enqueues a command. `next` makes names for transfers.
     pub fn submit(&mut self, command: &Submit<'_>, next: &mut dyn FnMut() -> CommandId) -> Verdict {
+        if self.is_quiet()
+            && command.uses.is_empty()
+            && command.writes_host.is_none()
+            && command.gate.is_none()
+        {
+            return Verdict::Send { plan: Plan::default(), is_tracked: false };
+        }
         let blockers = self.blockers(command);
         if let Some(gate) = command.gate {
             self.client_event(gate);
@@ -331,6 +338,11 @@ impl Machine {
         if self.host.is_empty() && behind.is_empty() {
             self.behind.clear();
             self.queues_behind.clear();
+            return;
+        }
+        let is_writer = self.nodes.get(&id).is_some_and(|node| node.writes_host.is_some());
+        // The common case: something writes the program's memory, and has nothing to do with this queue.
+        if behind.is_empty() && !is_writer && !self.queues_behind.contains_key(&kept.queue) {
             return;
         }
         let (mut all, mut barrier) = self.queues_behind.remove(&kept.queue).unwrap_or_default();
@@ -521,8 +533,8 @@ impl Machine {
         node.reads_host = None;
         let waiting = std::mem::take(&mut node.until_passed);
         let is_tracked = !node.allocations.is_empty() || node.writes_host.is_some() || node.settles.is_some();
-        for allocation in node.allocations.clone() {
-            if let Some(allocation) = self.allocations.get_mut(&allocation) {
+        for allocation in &node.allocations {
+            if let Some(allocation) = self.allocations.get_mut(allocation) {
                 allocation.sent(id, self.rules);
             }
         }
