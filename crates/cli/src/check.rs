@@ -8,6 +8,8 @@ use penstock_coherence::explore;
 
 /// Programs that are run where neither a number nor a time is given.
 const PROGRAMS_DEFAULT: u64 = 100_000;
+/// With one turn all programs of three operations take about a minute.
+const TURNS_DEFAULT: usize = 1;
 /// The time from one line of progress to the next.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
@@ -17,32 +19,44 @@ pub struct CheckCommand {
     /// Run small programs on the client's memory model alone, without a driver; takes --seed, --programs and --seconds
     #[arg(long)]
     machine: bool,
+    /// With --machine: run all programs of up to this many operations instead of random ones
+    #[arg(long, requires = "machine", value_name = "OPERATIONS")]
+    exhaustive: Option<usize>,
+    /// With --exhaustive: at this many points of a run another step comes than the first possible one
+    #[arg(long, requires = "exhaustive", value_name = "NUMBER", default_value_t = TURNS_DEFAULT)]
+    turns: usize,
     #[command(flatten)]
     driver: penstock_check::args::CheckArgs,
 }
 
 /// Runs the command. Its exit status is 0 without a finding, and 1 with one.
 pub fn run(command: &CheckCommand) -> ExitCode {
-    if command.machine { machine(&command.driver) } else { penstock_check::main(&command.driver, &["check"]) }
+    if command.machine { machine(command) } else { penstock_check::main(&command.driver, &["check"]) }
 }
 
-fn machine(args: &penstock_check::args::CheckArgs) -> ExitCode {
+fn machine(command: &CheckCommand) -> ExitCode {
+    let args = &command.driver;
     let programs = match (args.programs, args.seconds) {
         (Some(programs), _) => programs,
         (None, Some(_)) => u64::MAX,
+        (None, None) if command.exhaustive.is_some() => u64::MAX,
         (None, None) => PROGRAMS_DEFAULT,
     };
     let limit = args.programs.is_none().then_some(args.seconds).flatten().map(Duration::from_secs);
     let began = Instant::now();
     let mut told = Duration::ZERO;
-    let report = explore::run(args.seed, programs, None, &mut |done| {
+    let mut go_on = |done: u64| {
         let elapsed = began.elapsed();
         if elapsed >= told + PROGRESS_EVERY {
             told = elapsed;
             eprintln!("{} s: {done} programs, no finding", elapsed.as_secs());
         }
-        limit.is_none_or(|limit| elapsed < limit)
-    });
+        done < programs && limit.is_none_or(|limit| elapsed < limit)
+    };
+    let report = match command.exhaustive {
+        Some(ops) => explore::run_all(explore::Bounds { ops, turns: command.turns }, None, &mut go_on),
+        None => explore::run(args.seed, programs, None, &mut go_on),
+    };
     let seconds = began.elapsed().as_secs_f64();
     println!(
         "{} programs with {} operations in {seconds:.1} s ({:.0} programs per second): {}",
@@ -52,8 +66,8 @@ fn machine(args: &penstock_check::args::CheckArgs) -> ExitCode {
         if report.finding.is_some() { "1 finding" } else { "no finding" }
     );
     println!(
-        "{} runs held commands back; {} transfers between places; {} copies in place",
-        report.with_held, report.transfers, report.in_place
+        "{} runs; {} of them held commands back; {} transfers between places; {} copies in place",
+        report.runs, report.with_held, report.transfers, report.in_place
     );
     match report.finding {
         Some(finding) => {

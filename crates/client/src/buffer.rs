@@ -64,7 +64,7 @@ impl Queue {
         let write = |part: &crate::arena::Part, origin: u64| {
             source.linear().is_some_and(|bytes| part.write(origin + offset, bytes))
         };
-        self.in_place(memory, waits, want, || source.shape(), write) == Some(true)
+        self.in_place(memory, waits, want, write) == Some(true)
     }
 
     /// Reads bytes of a buffer into `target`, which is written to until the event ends.
@@ -79,11 +79,10 @@ impl Queue {
         waits: &[Event],
         want: Want,
     ) -> Enqueued {
-        let shape = target.shape();
         let take = |part: &crate::arena::Part, origin: u64| {
             target.take(0, &mut part.payload(origin + range.offset, range.size))
         };
-        if let Some(taken) = self.in_place(memory, waits, want, || shape, take) {
+        if let Some(taken) = self.in_place(memory, waits, want, take) {
             taken?;
             return Ok(ended(want));
         }
@@ -129,7 +128,7 @@ impl Queue {
         let mut take = |part: &crate::arena::Part, origin: u64| {
             target.take(0, &mut part.payload(origin + range.offset, range.size))
         };
-        let event = if let Some(taken) = self.in_place(memory, waits, want, || shape, &mut take) {
+        let event = if let Some(taken) = self.in_place(memory, waits, want, &mut take) {
             taken?;
             ended(want)
         } else if let Some((part, origin)) = memory.shared_place().filter(|_| self.is_in_order()) {

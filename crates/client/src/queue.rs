@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use penstock_coherence::Access;
-use penstock_coherence::{HostShape, InPlace, QueueId};
+use penstock_coherence::{InPlace, QueueId};
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, TimesOf, U32, U64};
@@ -239,13 +239,12 @@ impl Queue {
 
     /// Does `work` where the host may use a buffer's content at this moment: it shares the memory with the device, and
     /// everything that the command would have to wait for has ended. An event with times can only come from the device.
-    /// No other thread enqueues meanwhile. `host` is what else of the program's memory the work uses.
+    /// No other thread enqueues meanwhile.
     pub(crate) fn in_place<T>(
         &self,
         memory: &Memory,
         waits: &[Event],
         want: Want,
-        host: impl FnOnce() -> Option<HostShape>,
         work: impl FnOnce(&Part, u64) -> T,
     ) -> Option<T> {
         let (part, origin) = memory.shared_place()?;
@@ -260,7 +259,6 @@ impl Queue {
             context: self.context.name(),
             is_idle: issued.is_idle(),
             waits_ended: waits.iter().all(has_ended),
-            host: host(),
         };
         let may = order().may_copy(&copy) && self.session().is_usable();
         may.then(|| work(part, origin))

@@ -46,7 +46,7 @@ impl Queue {
         waits: &[Event],
         want: Want,
     ) -> Enqueued {
-        if self.in_place(memory, waits, want, || None, |_, _| ()).is_some() {
+        if self.in_place(memory, waits, want, |_, _| ()).is_some() {
             return Ok(ended(want));
         }
         let all = [waits, &self.unsettled()].concat();

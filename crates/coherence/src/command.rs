@@ -159,8 +159,6 @@ pub struct InPlace {
     pub context: ContextId,
     /// Whether all commands that were sent in the queue have ended.
     pub is_idle: bool,
-    /// Whether all events of the wait list have ended well.
+    /// Whether all events of the wait list have ended well, and the program may be told so.
     pub waits_ended: bool,
-    /// The program's memory that the copy reads or writes.
-    pub host: Option<HostShape>,
 }

@@ -1,5 +1,7 @@
 //! What may be sent, and what has to wait for what.
 
+mod behind;
+
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -31,9 +33,6 @@ pub struct Machine {
     prune_at: usize,
     rules: Rules,
 }
-
-/// Entries of [`Machine::behind`] that are not worth looking at: some 100 KB.
-const BEHIND_MIN: usize = 1024;
 
 /// A command or client event that something may have to wait for.
 #[derive(Debug)]
@@ -175,6 +174,13 @@ impl Machine {
 
     /// The program enqueues a command. `next` makes names for transfers.
     pub fn submit(&mut self, command: &Submit<'_>, next: &mut dyn FnMut() -> CommandId) -> Verdict {
+        if self.is_quiet()
+            && command.uses.is_empty()
+            && command.writes_host.is_none()
+            && command.gate.is_none()
+        {
+            return Verdict::Send { plan: Plan::default(), is_tracked: false };
+        }
         let blockers = self.blockers(command);
         if let Some(gate) = command.gate {
             self.client_event(gate);
@@ -280,88 +286,6 @@ impl Machine {
         Verdict::Send { plan, is_tracked }
     }
 
-    /// The commands that are still to write the program's memory and happen before this one.
-    fn behind(&self, kept: &Kept) -> Vec<CommandId> {
-        if self.host.is_empty() || !self.rules.hold(Rule::EndAfterHostWrites) {
-            return Vec::new();
-        }
-        let mut behind = Vec::new();
-        for id in &kept.waits {
-            behind.extend_from_slice(self.behind.get(id).map(Vec::as_slice).unwrap_or_default());
-            behind.push(*id);
-        }
-        if let Some((all, barrier)) = self.queues_behind.get(&kept.queue) {
-            let waits_for_all = kept.sync.is_some_and(|sync| !sync.is_listed);
-            behind.extend_from_slice(if kept.in_order || waits_for_all { all } else { barrier });
-        }
-        self.retain_writers(&mut behind);
-        behind
-    }
-
-    /// Ends of an in-order queue are told in order, so a command need not be told after those of its own queue.
-    fn leave_out_line(&self, kept: &Kept, plan: &mut Plan) {
-        plan.is_behind_writers = !plan.behind.is_empty();
-        if kept.in_order {
-            let line = |id: &CommandId| self.nodes.get(id).and_then(|node| node.line);
-            plan.behind.retain(|id| line(id) != Some(kept.queue));
-        }
-    }
-
-    /// Keeps those that are still to write the program's memory; of an in-order queue the last one, whose end is told
-    /// after those of the others. In such a queue a later command has a greater name.
-    fn retain_writers(&self, ids: &mut Vec<CommandId>) {
-        ids.retain(|id| self.nodes.get(id).is_some_and(|node| node.writes_host.is_some()));
-        ids.sort_unstable();
-        ids.dedup();
-        let queue = |id: &CommandId| self.nodes.get(id).and_then(|node| node.line);
-        let mut at = 0;
-        while let Some(id) = ids.get(at) {
-            let line = queue(id);
-            let is_last = line.is_none() || !ids.iter().skip(at + 1).any(|later| queue(later) == line);
-            if is_last {
-                at += 1;
-            } else {
-                ids.remove(at);
-            }
-        }
-    }
-
-    /// Notes what later commands are behind because they are behind this one.
-    fn note_behind(&mut self, id: CommandId, kept: &Kept, behind: &[CommandId]) {
-        if self.host.is_empty() && behind.is_empty() {
-            self.behind.clear();
-            self.queues_behind.clear();
-            return;
-        }
-        let (mut all, mut barrier) = self.queues_behind.remove(&kept.queue).unwrap_or_default();
-        all.extend_from_slice(behind);
-        all.push(id);
-        self.retain_writers(&mut all);
-        if kept.sync.is_some_and(|sync| sync.is_barrier) {
-            barrier.clone_from(&behind.to_vec());
-        }
-        self.retain_writers(&mut barrier);
-        if !all.is_empty() || !barrier.is_empty() {
-            self.queues_behind.insert(kept.queue, (all, barrier));
-        }
-        if !behind.is_empty() {
-            self.behind.insert(id, behind.to_vec());
-            self.prune_behind();
-        }
-    }
-
-    /// Forgets what is behind writers that have ended. A program may always have some read under way, so that this must
-    /// not wait for a moment without any; and looking at each command would cost more than it gains.
-    fn prune_behind(&mut self) {
-        if self.behind.len() < self.prune_at {
-            return;
-        }
-        let Self { behind, nodes, .. } = self;
-        let is_open = |id: &CommandId| nodes.get(id).is_some_and(|node| node.writes_host.is_some());
-        behind.retain(|_, writers| writers.iter().any(is_open));
-        self.prune_at = BEHIND_MIN.max(2 * self.behind.len());
-    }
-
     /// Whether some command that is held back, or being sent, has still to read bytes of this part of the program's
     /// memory.
     pub fn may_be_read(&self, shape: &HostShape) -> bool {
@@ -374,14 +298,6 @@ impl Machine {
     pub fn may_be_written(&self, shape: &HostShape) -> bool {
         let held = self.nodes.values().filter_map(|node| node.held.as_ref()?.writes_host.as_ref());
         self.host.overlapping(shape).next().is_some() || { held }.any(|other| other.overlaps(shape))
-    }
-
-    /// The commands of a queue, and those before them, that are still to write the program's memory. Whoever has waited
-    /// for all of the queue waits for these, too.
-    pub fn behind_queue(&self, queue: QueueId) -> Vec<CommandId> {
-        let mut all = self.queues_behind.get(&queue).map(|(all, _)| all.clone()).unwrap_or_default();
-        self.retain_writers(&mut all);
-        all
     }
 
     /// A command is being sent from now on.
@@ -521,8 +437,8 @@ impl Machine {
         node.reads_host = None;
         let waiting = std::mem::take(&mut node.until_passed);
         let is_tracked = !node.allocations.is_empty() || node.writes_host.is_some() || node.settles.is_some();
-        for allocation in node.allocations.clone() {
-            if let Some(allocation) = self.allocations.get_mut(&allocation) {
+        for allocation in &node.allocations {
+            if let Some(allocation) = self.allocations.get_mut(allocation) {
                 allocation.sent(id, self.rules);
             }
         }
@@ -616,9 +532,13 @@ impl Machine {
     }
 
     /// A blocking write was sent and has returned, and ends with `id`: drivers return when its bytes are in the buffer, so other
-    /// queues of the context may use them without an event. In order a write stands for those before it.
+    /// queues of the context may use them without an event. In order a write stands for those before it, which may be told
+    /// later, by other threads.
     pub fn settle(&mut self, context: ContextId, queue: QueueId, in_order: bool, id: CommandId) {
         let writes = self.settled.entry(context).or_default();
+        if in_order && writes.iter().any(|(of, later)| *of == queue && *later > id) {
+            return;
+        }
         writes.retain(|(of, _)| !(in_order && *of == queue));
         writes.push((queue, id));
         self.nodes.entry(id).or_insert_with(|| Node::new(Stage::Sent)).settles = Some(context);
@@ -633,6 +553,11 @@ impl Machine {
 
     /// Whether the host may copy at this moment, instead of the command that the copy stands for. The caller keeps
     /// other threads from enqueueing into the queue until the copy is done.
+    ///
+    /// Nobody has to ask which of the program's memory the copy uses. If an earlier command is still to write that, then
+    /// it happens before the copy. Either the host was told of something behind that command, or the copy's wait list
+    /// has ended, which is told as well; but an end is told only after those writes. Or the copy is behind the command
+    /// in its queue: then it is one of those that the queue is behind of.
     pub fn may_copy(&self, copy: &InPlace) -> bool {
         let hold = |rule| self.rules.hold(rule);
         if (!copy.is_idle && hold(Rule::InPlaceWhenIdle))
@@ -644,16 +569,12 @@ impl Machine {
             return true;
         }
         let is_held = || !self.held_in(copy.queue).is_empty() && hold(Rule::InPlaceWhenNothingHeld);
-        let is_written = || {
-            let mut shape = copy.host.iter().filter(|_| hold(Rule::InPlaceAfterHostWrites));
-            shape.any(|shape| self.host.overlapping(shape).next().is_some())
-        };
         let is_unsettled = || {
             hold(Rule::InPlaceAfterBlockingWrites)
                 && !self.unsettled(copy.context, copy.queue, copy.in_order).is_empty()
         };
         let is_behind = || hold(Rule::InPlaceAfterWritersBefore) && !self.behind_queue(copy.queue).is_empty();
-        !is_held() && !is_written() && !is_unsettled() && !is_behind()
+        !is_held() && !is_unsettled() && !is_behind()
     }
 }
 

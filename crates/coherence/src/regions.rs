@@ -54,12 +54,16 @@ struct Segment {
 }
 
 /// What was current before a write that did not ask for it. Used if that write fails.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Undo {
     command: CommandId,
     place: Place,
     version: u64,
     written: u64,
+    /// Whether the writer's place had that version.
+    is_here: bool,
+    /// The transfers that were still to bring it there.
+    arrivals: Vec<CommandId>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,10 +71,15 @@ struct Copy {
     version: u64,
     /// The transfers that brought the content and have not ended.
     arrivals: Vec<CommandId>,
+    /// Transfers that may still store content which a later command was to write over. That command may have failed
+    /// without waiting for them.
+    replaced: Vec<CommandId>,
     /// Commands that use the copy.
     writers: Users,
     readers: Users,
-    /// Transfers that leave with its content.
+    /// Transfers that leave with its content. A write does not wait for them: whoever needs what they take and what
+    /// the write replaces happens before the write and has waited for the arrival, and nobody else gets what they took,
+    /// because it has an old version from the write on.
     departures: Users,
 }
 
@@ -122,6 +131,7 @@ impl Copy {
         Self {
             version,
             arrivals: Vec::new(),
+            replaced: Vec::new(),
             writers: Users::default(),
             readers: Users::default(),
             departures: Users::default(),
@@ -130,7 +140,8 @@ impl Copy {
 
     /// All that a transfer to here must wait for.
     fn users(&self, around: &Around<'_>) -> Vec<CommandId> {
-        let mut users: Vec<_> = self.arrivals.iter().copied().filter(|id| (around.is_live)(*id)).collect();
+        let transfers = self.arrivals.iter().chain(&self.replaced).copied();
+        let mut users: Vec<_> = transfers.filter(|id| (around.is_live)(*id)).collect();
         users.extend(self.writers.open(around));
         users.extend(self.readers.open(around));
         users.extend(self.departures.open(around));
@@ -138,9 +149,11 @@ impl Copy {
     }
 
     fn join(&mut self, other: Self) {
-        for id in other.arrivals {
-            if !self.arrivals.contains(&id) {
-                self.arrivals.push(id);
+        for (to, from) in [(&mut self.arrivals, other.arrivals), (&mut self.replaced, other.replaced)] {
+            for id in from {
+                if !to.contains(&id) {
+                    to.push(id);
+                }
             }
         }
         self.writers.join(other.writers);
@@ -230,30 +243,32 @@ impl Allocation {
         }
         let rules = around.rules;
         for segment in self.segments.get_mut(range).unwrap_or_default() {
-            let was_current = segment.is_current(place);
+            let is_here = segment.is_current(place);
             let Some(copy) = segment.copies.get_mut(place) else { continue };
-            if rounded.access != Access::Read && rules.hold(Rule::WriteAfterDepartures) {
-                plan.ends.extend(copy.departures.open(around));
-            }
+            let mut replaced = Vec::new();
             if rounded.access == Access::Overwrite {
                 // How the transfer ends does not matter any more, only that it does not end later.
-                let arrivals = std::mem::take(&mut copy.arrivals);
+                replaced = std::mem::take(&mut copy.arrivals);
+                replaced.retain(|id| (around.is_live)(*id));
                 if rules.hold(Rule::OverwriteAfterArrival) {
-                    plan.ends.extend(arrivals.iter().copied().filter(|id| (around.is_live)(*id)));
-                    copy.writers.0.extend(arrivals.into_iter().map(|id| (None, id)));
+                    copy.replaced.extend(&replaced);
                 }
             } else if rules.hold(Rule::ReadAfterArrival) {
                 plan.waits.extend(copy.arrivals.iter().copied().filter(|id| (around.is_live)(*id)));
             }
+            plan.ends.extend(copy.replaced.iter().copied().filter(|id| (around.is_live)(*id)));
             if rounded.access != Access::Read {
                 let before = segment.version;
                 segment.version = stamp;
                 copy.version = stamp;
-                segment.undo = (rounded.access == Access::Overwrite && !was_current).then_some(Undo {
+                let can_undo = rounded.access == Access::Overwrite && !(is_here && replaced.is_empty());
+                segment.undo = can_undo.then_some(Undo {
                     command,
                     place,
                     version: before,
                     written: stamp,
+                    is_here,
+                    arrivals: replaced,
                 });
                 if !rules.hold(Rule::WriteMakesOthersOld) {
                     segment.copies.iter_mut().for_each(|copy| copy.version = stamp);
@@ -296,21 +311,27 @@ impl Allocation {
     pub(crate) fn ended(&mut self, command: CommandId, is_ok: bool, rules: Rules) {
         self.sending.retain(|id| *id != command);
         for segment in &mut self.segments {
-            if segment.undo.is_some_and(|undo| undo.command == command) {
-                let undo = segment.undo.take();
-                if let Some(undo) = undo.filter(|_| !is_ok && rules.hold(Rule::FailedOverwriteIsUndone))
-                    && segment.version == undo.written
-                {
-                    segment.version = undo.version;
-                    if let Some(copy) = segment.copies.get_mut(undo.place) {
-                        copy.version = STALE;
-                    }
+            if let Some(undo) = segment.undo.take_if(|undo| undo.command == command)
+                && !is_ok
+                && rules.hold(Rule::FailedOverwriteIsUndone)
+                && segment.version == undo.written
+            {
+                segment.version = undo.version;
+                if let Some(copy) = segment.copies.get_mut(undo.place) {
+                    copy.version = if undo.is_here { undo.version } else { STALE };
+                    copy.arrivals = undo.arrivals;
                 }
+            }
+            if let Some(undo) = &mut segment.undo {
+                let before = undo.arrivals.len();
+                undo.arrivals.retain(|id| *id != command);
+                undo.is_here &= is_ok || undo.arrivals.len() == before;
             }
             for copy in &mut segment.copies {
                 let before = copy.arrivals.len();
                 copy.arrivals.retain(|id| *id != command);
                 let failed = copy.arrivals.len() < before && !is_ok;
+                copy.replaced.retain(|id| *id != command);
                 if failed && rules.hold(Rule::FailedArrivalIsNone) {
                     copy.version = STALE;
                 }
@@ -396,14 +417,20 @@ impl Allocation {
         let (departure, arrival) = ((around.next)(), (around.next)());
         for segment in segments {
             let version = segment.version;
+            // Where the source itself still waits for its content, the target has nothing if that does not come.
+            let mut before = Vec::new();
             if let Some(from) = source.and_then(|source| segment.copies.get_mut(source)) {
                 from.departures.0.retain(|(_, id)| (around.is_live)(*id));
                 from.departures.0.push((None, departure));
+                if around.rules.hold(Rule::DoubtTravelsOn) {
+                    before.extend(from.arrivals.iter().copied().filter(|id| (around.is_live)(*id)));
+                }
             }
             if let Some(to) = segment.copies.get_mut(place) {
                 *to = Copy::new(version);
                 // Initial content is sent in the order of the link, so nothing has to wait for it.
                 if source.is_some() {
+                    to.arrivals = before;
                     to.arrivals.push(arrival);
                 }
             }

@@ -53,14 +53,14 @@ rules! {
     LeaveAfterArrival,
     /// A transfer is stored after the commands that use the copy that it replaces.
     ArriveAfterUsers,
-    /// A write waits for the transfers that leave with the old content.
-    WriteAfterDepartures,
     /// A command waits for the transfers that bring what it reads.
     ReadAfterArrival,
     /// A write over all of a copy waits for a transfer that is still on its way to it.
     OverwriteAfterArrival,
     /// A transfer that failed has brought nothing.
     FailedArrivalIsNone,
+    /// What a transfer takes from a place where it has not arrived yet has arrived nowhere if it does not arrive there.
+    DoubtTravelsOn,
     /// Where a write over all of a copy failed, the content that it was to replace is current again.
     FailedOverwriteIsUndone,
     /// Only later commands of the same in-order queue stand for earlier ones.
@@ -77,8 +77,6 @@ rules! {
     InPlaceWhenNothingHeld,
     /// The host copies in place only when the wait list has ended.
     InPlaceAfterWaits,
-    /// The host copies in place only from memory that nothing is still to write.
-    InPlaceAfterHostWrites,
     /// The host copies in place only when no command before it is still to write the program's memory.
     InPlaceAfterWritersBefore,
     /// The host copies in place only when no other queue has a blocking write under way.

@@ -1,12 +1,17 @@
-//! What commands do to memory, and what a sequential run gives.
+//! What commands do to memory.
 
-use super::plan::{Act, Command, HOST_CELL_BYTES, HOST_CELLS, HOST_START, Op, Program, Step, host_cells};
+use super::program::{Act, Command, HOST_CELL_BYTES, HOST_START, host_cells};
 use super::random::mix;
 use crate::{Access, HostShape};
 
 /// The content that an allocation is made with.
 pub(super) fn initial(allocation: usize, cell: usize) -> u64 {
     mix(0xA110C + 100 * allocation as u64 + cell as u64)
+}
+
+/// What the program's memory holds at the beginning.
+pub(super) fn host_initial(cell: usize) -> u64 {
+    mix(0x1057 + cell as u64)
 }
 
 /// What the host stores in an operation.
@@ -39,10 +44,9 @@ pub(super) fn apply(
     act: &Act,
     memory: &mut [Vec<u64>],
     host: &mut dyn FnMut(usize, Option<u64>) -> u64,
-) -> bool {
+) {
     match act {
-        Act::Kernel { is_refused: true, .. } => return false,
-        Act::Kernel { uses, .. } => {
+        Act::Kernel(uses) => {
             let mut seen = stored(index);
             for (span, _) in uses.iter().filter(|(_, access)| *access != Access::Overwrite) {
                 for value in &memory[span.of][span.at..span.at + span.count] {
@@ -76,49 +80,4 @@ pub(super) fn apply(
         }
         Act::Marker | Act::Barrier | Act::Run(_) => {}
     }
-    true
-}
-
-type Memory = (Vec<Vec<u64>>, [u64; HOST_CELLS]);
-
-/// A sequential run: the memory at its end.
-pub(super) fn reference(program: &Program) -> Memory {
-    let content = |(of, (cells, _, has_initial)): (usize, &(usize, bool, bool))| -> Vec<u64> {
-        (0..*cells).map(|cell| if *has_initial { initial(of, cell) } else { 0 }).collect()
-    };
-    let mut memory: Vec<_> = program.allocations.iter().enumerate().map(content).collect();
-    let mut host: [u64; HOST_CELLS] = std::array::from_fn(|cell| mix(0x1057 + cell as u64));
-    let failing = program.failing();
-    for step in program.sequence() {
-        match step {
-            Step::Do(index) => {
-                if let Op::Store(cell) = &program.ops[index].1 {
-                    host[*cell] = stored(index);
-                }
-            }
-            Step::Run(index) => {
-                let Op::Enqueue(command) = &program.ops[index].1 else { continue };
-                if failing[index] {
-                    continue;
-                }
-                if let Act::Run(cell) = command.act {
-                    host[cell] = mix(host[cell] ^ stored(index));
-                }
-                let taken: Vec<u64> = match &command.act {
-                    Act::Write(span, first, pitch) => {
-                        host_cells(*first, *pitch, span.count).map(|cell| host[cell]).collect()
-                    }
-                    _ => Vec::new(),
-                };
-                apply(index, &command.act, &mut memory, &mut |cell, value| match value {
-                    Some(value) => {
-                        host[cell] = value;
-                        0
-                    }
-                    None => taken.get(cell).copied().unwrap_or_default(),
-                });
-            }
-        }
-    }
-    (memory, host)
 }

@@ -3,10 +3,18 @@
 //! A program is planned as a whole from a seed. It has one result, because conflicting accesses are always ordered. The
 //! world runs it with workers, links and threads whose steps come in a random order, and asks the machine for every
 //! decision. At the end all memory is compared with a sequential run of the program.
+//!
+//! Small programs are also enumerated, with all orders of steps up to a bound.
 
+mod chooser;
+mod client;
 mod effects;
+mod order;
+mod outcome;
 mod plan;
+mod program;
 mod random;
+mod small;
 mod workers;
 mod world;
 
@@ -14,12 +22,20 @@ use std::fmt;
 
 use crate::Rule;
 use crate::machine::Machine;
-pub use plan::{Act, Command, Op, Program, Span};
+use chooser::Chooser;
+use outcome::Planned;
+pub use program::{Act, Command, Fault, Op, Program, Span};
 use random::Random;
+pub use small::{Bounds, run_all};
 use world::World;
 
 /// Different orders of steps that each program is run with.
-const ORDERS_PER_PROGRAM: u64 = 3;
+const ORDERS_PER_PROGRAM: u64 = 4;
+
+/// Different orders in which a program with an operation less is tried.
+const ORDERS_TO_SHRINK: u64 = 200;
+/// Has the orders of steps differ from the programs.
+const SEED: u64 = 0x005e_ed0f_0de1;
 
 /// A program whose run did not give what it must give.
 #[derive(Clone, Debug)]
@@ -41,6 +57,8 @@ pub struct Report {
     pub programs: u64,
     /// Operations in them.
     pub ops: u64,
+    /// Runs of programs, each with another order of steps.
+    pub runs: u64,
     /// Runs in which the machine held a command back.
     pub with_held: u64,
     /// Transfers between places.
@@ -70,8 +88,11 @@ pub fn run(seed: u64, programs: u64, off: Option<Rule>, go_on: &mut dyn FnMut(u6
         let program = Program::plan(&mut Random::new(seed));
         report.programs += 1;
         report.ops += program.ops.len() as u64;
+        let Some(planned) = Planned::of(&program) else { continue };
         for order in 0..ORDERS_PER_PROGRAM {
-            if let Err(what) = run_once(&program, order, off, &mut report) {
+            let mut chooser = Chooser::random(order, Random::new(order ^ SEED));
+            report.runs += 1;
+            if let Err(what) = run_once((&program, &planned), &mut chooser, off, &mut report) {
                 let (program, what) = shrink(program, order, off, what);
                 report.finding = Some(Finding { seed, order, program, what });
                 return report;
@@ -93,11 +114,16 @@ fn machine(off: Option<Rule>) -> Machine {
     Machine::default()
 }
 
-fn run_once(program: &Program, order: u64, off: Option<Rule>, report: &mut Report) -> Result<(), String> {
-    let mut world = World::new(program, machine(off), Random::new(order ^ 0x005e_ed0f_0de1));
+fn run_once(
+    program: (&Program, &Planned),
+    chooser: &mut Chooser,
+    off: Option<Rule>,
+    report: &mut Report,
+) -> Result<(), String> {
+    let mut world = World::new(program, machine(off), chooser);
     let ended = world.run();
     report.with_held += u64::from(world.held > 0);
-    report.transfers += world.transfers;
+    report.transfers += world.started as u64;
     report.in_place += world.in_place;
     ended
 }
@@ -109,9 +135,13 @@ fn shrink(program: Program, order: u64, off: Option<Rule>, what: String) -> (Pro
     while at > 0 {
         at -= 1;
         let Some(smaller) = best.0.without(at) else { continue };
-        let orders = (0..40).map(|more| order.wrapping_add(more * ORDERS_PER_PROGRAM));
+        let Some(planned) = Planned::of(&smaller) else { continue };
         let mut scratch = Report::default();
-        let found = { orders }.find_map(|order| run_once(&smaller, order, off, &mut scratch).err());
+        let found = (0..ORDERS_TO_SHRINK).find_map(|more| {
+            let order = order.wrapping_add(more * ORDERS_PER_PROGRAM);
+            let mut chooser = Chooser::random(order, Random::new(order ^ SEED));
+            run_once((&smaller, &planned), &mut chooser, off, &mut scratch).err()
+        });
         if let Some(what) = found {
             at = smaller.ops.len().min(at + 1);
             best = (smaller, what);

@@ -1,12 +1,15 @@
 //! Ends, and what workers do.
 
 use super::effects::{apply, stored};
-use super::plan::{Act, Op};
+use super::program::{Act, Op};
 use super::random::mix;
 use super::world::{
     Job, OF_TRANSFERS, Told, Work, World, allocation_of, event_of, fetch_cells, index_of, marker_of,
 };
-use crate::names::CommandId;
+use crate::names::{CommandId, NodeId};
+
+/// What is in memory where nothing of use is.
+const GARBAGE: u64 = 0xDEAD_BEEF;
 
 impl World<'_> {
     // -- ends ----------------------------------------------------------------------------------------------------
@@ -43,6 +46,7 @@ impl World<'_> {
         if let Act::Run(cell) = command.act {
             self.host[cell] = mix(self.host[cell] ^ stored(index));
         }
+        self.ran.insert(index);
         self.end_client_event(event_of(index), true);
     }
 
@@ -51,11 +55,15 @@ impl World<'_> {
         for (cell, value) in told.data {
             self.host[cell] = value;
         }
-        self.known.insert(told.id, told.is_ok);
-        self.machine.ended(told.id, told.is_ok);
-        let index = index_of(told.id);
-        if told.id.0 < OF_TRANSFERS && told.id == marker_of(index) {
-            self.after_marker(index, told.is_ok);
+        self.heard_end(told.id, told.is_ok);
+    }
+
+    fn heard_end(&mut self, id: CommandId, is_ok: bool) {
+        self.known.insert(id, is_ok);
+        self.machine.ended(id, is_ok);
+        let index = index_of(id);
+        if id.0 < OF_TRANSFERS && id == marker_of(index) {
+            self.after_marker(index, is_ok);
         }
     }
 
@@ -68,8 +76,26 @@ impl World<'_> {
             return false;
         }
         if let Work::Arrive(fetch) = &job.work {
-            return self.arriving.contains_key(&fetch.arrival);
+            let has_come = self.arriving.contains_key(&fetch.arrival);
+            return has_come || self.failing_arrivals.contains(&fetch.arrival);
         }
+        self.is_next(at)
+    }
+
+    /// Whether a command can fail at this moment: it does not wait for everything, because something has failed that it
+    /// waits for.
+    pub(super) fn can_fail(&self, at: usize) -> bool {
+        let job = &self.jobs[at];
+        let has_ended = |id: &CommandId| self.ended.contains_key(id);
+        let has_failed = |id: &CommandId| self.ended.get(id) == Some(&false);
+        job.waits.iter().any(has_failed)
+            && !job.waits.iter().chain(&job.ends).all(has_ended)
+            && self.is_next(at)
+    }
+
+    /// Whether it is the command's turn in its queue.
+    fn is_next(&self, at: usize) -> bool {
+        let job = &self.jobs[at];
         let Some((queue, index)) = job.of else { return true };
         let mut before = self.jobs[..at].iter().filter(|it| it.of.is_some_and(|(of, _)| of == queue));
         if self.program.queues[queue].1 {
@@ -88,50 +114,110 @@ impl World<'_> {
     }
 
     pub(super) fn run_job(&mut self, at: usize) {
+        if self.jobs[at].waits.iter().any(|id| self.ended.get(id) == Some(&false)) {
+            return self.fail_job(at);
+        }
         let job = self.jobs.remove(at);
-        let failed = job.waits.iter().any(|id| self.ended.get(id) == Some(&false));
-        let mut told = Told { id: job.id, is_ok: !failed, data: Vec::new() };
-        if !failed {
-            match &job.work {
-                Work::Marker => {}
-                Work::Depart(fetch) => {
-                    let of = allocation_of(fetch);
-                    let cells = fetch_cells(fetch).map(|cell| self.memory[job.place][of][cell]).collect();
-                    self.arriving.insert(fetch.arrival, cells);
+        let mut told = Told { id: job.id, is_ok: true, data: Vec::new() };
+        match &job.work {
+            Work::Marker => {}
+            Work::Depart(fetch) => {
+                // Workers send nothing of what a failed transfer has left. The client does not look.
+                let is_arrival = |id: &&CommandId| self.failing_arrivals.contains(*id);
+                if !self.is_relaying && fetch.source_waits.iter().any(|id| is_arrival(&id)) {
+                    self.failing_arrivals.insert(fetch.arrival);
                 }
-                Work::Arrive(fetch) => {
-                    let values = self.arriving.remove(&fetch.arrival).unwrap_or_default();
-                    let of = allocation_of(fetch);
-                    for (cell, value) in fetch_cells(fetch).zip(values) {
-                        self.memory[job.place][of][cell] = value;
-                    }
-                }
-                Work::Command { payload } => {
-                    let index = job.of.map_or(0, |(_, index)| index);
-                    (told.is_ok, told.data) = self.run_command(index, job.place, payload);
+                let of = allocation_of(fetch);
+                let cells = fetch_cells(fetch).map(|cell| self.memory[job.place][of][cell]).collect();
+                self.arriving.insert(fetch.arrival, cells);
+            }
+            Work::Arrive(fetch) => {
+                let values = self.arriving.remove(&fetch.arrival).unwrap_or_default();
+                told.is_ok = !self.failing_arrivals.contains(&fetch.arrival);
+                let of = allocation_of(fetch);
+                for (nth, cell) in fetch_cells(fetch).enumerate() {
+                    let value = values.get(nth).filter(|_| told.is_ok).copied();
+                    self.memory[job.place][of][cell] = value.unwrap_or(GARBAGE);
                 }
             }
+            Work::Command { payload } => {
+                let index = job.of.map_or(0, |(_, index)| index);
+                (told.is_ok, told.data) = self.run_command(index, job.place, payload);
+            }
         }
+        self.end_job(&job, told);
+    }
+
+    /// Ends a command that does not run, because something has failed that it waits for.
+    pub(super) fn fail_job(&mut self, at: usize) {
+        let job = self.jobs.remove(at);
+        // The wait lists of the program are looked at elsewhere.
+        if let Some((_, index)) = job.of
+            && job.waits.iter().any(|id| id.0 > OF_TRANSFERS && self.ended.get(id) == Some(&false))
+        {
+            self.excuse(index);
+        }
+        let told = Told { id: job.id, is_ok: false, data: Vec::new() };
+        self.end_job(&job, told);
+    }
+
+    fn end_job(&mut self, job: &Job, told: Told) {
         self.ended.insert(job.id, told.is_ok);
         let link = job.of.map_or(self.program.queues.len() + job.place, |(queue, _)| queue);
         self.links[link].push(told);
     }
 
-    pub(super) fn run_command(
-        &mut self,
-        index: usize,
-        place: usize,
-        payload: &[u64],
-    ) -> (bool, Vec<(usize, u64)>) {
+    fn run_command(&mut self, index: usize, place: usize, payload: &[u64]) -> (bool, Vec<(usize, u64)>) {
         let Op::Enqueue(command) = &self.program.ops[index].1 else { return (true, Vec::new()) };
+        self.ran.insert(index);
         let mut data = Vec::new();
-        let is_ok = apply(index, &command.act, &mut self.memory[place], &mut |cell, value| match value {
+        if command.is_refused {
+            return (false, data);
+        }
+        apply(index, &command.act, &mut self.memory[place], &mut |cell, value| match value {
             Some(value) => {
                 data.push((cell, value));
                 0
             }
             None => payload.get(cell).copied().unwrap_or_default(),
         });
-        (is_ok, data)
+        (true, data)
+    }
+
+    // -- the loss of a node --------------------------------------------------------------------------------------
+
+    /// Everything of a node ends with an error that the client has not heard of.
+    pub(super) fn lose(&mut self, node: u32) {
+        self.has_struck = true;
+        self.lost.insert(node);
+        self.machine.lost(NodeId(node));
+        let is_lost = |place: usize| self.program.nodes[place] == node;
+        let (gone, stay) = std::mem::take(&mut self.jobs).into_iter().partition(|job| is_lost(job.place));
+        self.jobs = stay;
+        let mut ends: Vec<CommandId> = Vec::new();
+        for job in gone {
+            self.ended.insert(job.id, false);
+            ends.push(job.id);
+            // Nothing comes any more for the other end.
+            if let Work::Depart(fetch) = &job.work {
+                self.failing_arrivals.insert(fetch.arrival);
+            }
+        }
+        let queues = self.program.queues.len();
+        for (link, told) in self.links.iter_mut().enumerate() {
+            let place = if link < queues { self.program.queues[link].0 } else { link - queues };
+            if self.program.nodes[place] == node {
+                ends.extend(told.drain(..).map(|told| told.id));
+            }
+        }
+        for id in ends {
+            if id.0 < OF_TRANSFERS {
+                self.excused.insert(index_of(id));
+            }
+            self.heard_end(id, false);
+        }
+        for place in (0..self.program.nodes.len()).filter(|place| self.program.nodes[*place] == node) {
+            self.memory[place].iter_mut().flatten().for_each(|value| *value = GARBAGE);
+        }
     }
 }

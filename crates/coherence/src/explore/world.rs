@@ -2,15 +2,17 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::effects::{host_use, initial, reference, stored};
-use super::plan::{Act, CELL_BYTES, Command, HOST_CELLS, Op, Program, Span, host_cells};
-use super::random::{Random, mix};
-use crate::command::{Action, Fetch, InPlace, Plan, Source, Submit, Sync, Verdict};
+use super::chooser::{Chooser, LINKS};
+use super::client::sent_name;
+use super::effects::{host_initial, initial, stored};
+use super::outcome::{Planned, Went};
+use super::program::{CELL_BYTES, Fault, GRAIN_CELLS, HOST_CELLS, Op, Program};
+use crate::command::{Action, Fetch, Plan, Submit, Verdict};
 use crate::machine::Machine;
 use crate::names::{AllocationId, CommandId, ContextId, NodeId, QueueId};
-use crate::{Access, Use};
+use crate::{Access, GRAIN_BYTES, Use};
 
-const CONTEXT: ContextId = ContextId(1);
+pub(super) const CONTEXT: ContextId = ContextId(1);
 /// Names: of the event of an operation, of the marker before a function of the program, and of transfers.
 const OF_EVENTS: u64 = 100;
 const OF_MARKERS: u64 = 10_000;
@@ -49,7 +51,7 @@ pub(super) struct Told {
 }
 
 #[derive(Clone, Debug)]
-enum Doing {
+pub(super) enum Doing {
     Next,
     /// The machine has said that the command of this operation is sent.
     Sending(usize, Plan),
@@ -62,8 +64,9 @@ enum Doing {
 
 pub(super) struct World<'a> {
     pub(super) program: &'a Program,
+    planned: &'a Planned,
     pub(super) machine: Machine,
-    pub(super) random: Random,
+    chooser: &'a mut Chooser,
     threads: Vec<(Vec<usize>, Doing)>,
     /// Operations whose commands are in their queues, and operations that have returned.
     pub(super) called: FxHashSet<usize>,
@@ -80,21 +83,38 @@ pub(super) struct World<'a> {
     pub(super) known: FxHashMap<CommandId, bool>,
     /// What must be known before an end is told to the program.
     pub(super) behind: FxHashMap<CommandId, Vec<CommandId>>,
-    is_behind_writers: FxHashSet<CommandId>,
+    pub(super) is_behind_writers: FxHashSet<CommandId>,
     /// Commands of each queue that were sent.
     pub(super) sent: Vec<Vec<CommandId>>,
     pub(super) arriving: FxHashMap<CommandId, Vec<u64>>,
+    /// Functions of the program whose markers have ended.
     pub(super) functions: Vec<usize>,
+    /// Commands that ran, well or not.
+    pub(super) ran: FxHashSet<usize>,
+    /// What workers were told of. They know nothing of other names.
+    pub(super) told_workers: FxHashSet<CommandId>,
+    pub(super) lost: FxHashSet<u32>,
+    /// Whether something went wrong that nobody has planned, and the commands that fail because of it.
+    pub(super) has_struck: bool,
+    pub(super) excused: FxHashSet<usize>,
+    /// Whether the client itself carries content from node to node. It does not look at how the source came by it.
+    pub(super) is_relaying: bool,
+    /// Transfers that bring nothing, because they are planned to fail or their source is lost.
+    pub(super) failing_arrivals: FxHashSet<CommandId>,
     pub(super) memory: Vec<Vec<Vec<u64>>>,
     pub(super) host: [u64; HOST_CELLS],
     pub(super) names: u64,
     pub(super) held: u64,
-    pub(super) transfers: u64,
+    pub(super) started: usize,
     pub(super) in_place: u64,
 }
 
 impl<'a> World<'a> {
-    pub(super) fn new(program: &'a Program, mut machine: Machine, random: Random) -> Self {
+    pub(super) fn new(
+        (program, planned): (&'a Program, &'a Planned),
+        mut machine: Machine,
+        chooser: &'a mut Chooser,
+    ) -> Self {
         let places = program.nodes.len();
         for (index, (cells, is_indivisible, has_initial)) in program.allocations.iter().enumerate() {
             if places > 1 {
@@ -114,10 +134,12 @@ impl<'a> World<'a> {
             let ops = (0..program.ops.len()).filter(|index| program.ops[*index].0 == thread);
             (ops.rev().collect(), Doing::Next)
         };
+        let is_relaying = program.fault.is_some() && chooser.below(2) == 1;
         Self {
             program,
+            planned,
             machine,
-            random,
+            chooser,
             threads: (0..threads).map(of_thread).collect(),
             called: FxHashSet::default(),
             done: FxHashSet::default(),
@@ -132,11 +154,18 @@ impl<'a> World<'a> {
             sent: vec![Vec::new(); program.queues.len()],
             arriving: FxHashMap::default(),
             functions: Vec::new(),
+            ran: FxHashSet::default(),
+            told_workers: FxHashSet::default(),
+            lost: FxHashSet::default(),
+            has_struck: false,
+            excused: FxHashSet::default(),
+            is_relaying,
+            failing_arrivals: FxHashSet::default(),
             memory: vec![memory.collect(); places],
-            host: std::array::from_fn(|cell| mix(0x1057 + cell as u64)),
+            host: std::array::from_fn(host_initial),
             names: OF_TRANSFERS,
             held: 0,
-            transfers: 0,
+            started: 0,
             in_place: 0,
         }
     }
@@ -148,7 +177,8 @@ impl<'a> World<'a> {
             if choices.is_empty() {
                 break;
             }
-            let choice = choices[self.random.below(choices.len())];
+            let mut actors = choices.iter().map(|choice| self.actor(*choice)).collect::<Vec<_>>().into_iter();
+            let choice = choices[self.chooser.pick(&mut actors)];
             self.step(choice);
         }
         let waits = |(ops, doing): &(Vec<usize>, Doing)| !ops.is_empty() || !matches!(doing, Doing::Next);
@@ -162,29 +192,24 @@ impl<'a> World<'a> {
     }
 
     fn compare(&mut self) -> Result<(), String> {
-        let (memory, host) = reference(self.program);
-        let failing = self.program.failing();
-        for (index, fails) in failing.iter().enumerate() {
-            let id = event_of(index);
-            if let Some(is_ok) = self.known.get(&id)
-                && is_ok == fails
-            {
-                return Err(format!(
-                    "operation {index} ended {}",
-                    if *is_ok { "well" } else { "with an error" }
-                ));
-            }
-        }
-        for (cell, (is, should)) in self.host.iter().zip(&host).enumerate() {
-            if is != should {
+        let failed = self.failed()?;
+        let went = Went { failed, ran: std::mem::take(&mut self.ran) };
+        let expected = self.planned.expected(self.program, &went);
+        for (cell, (is, should)) in self.host.iter().zip(&expected.host).enumerate() {
+            if should.is_some_and(|should| *is != should) {
                 return Err(format!("cell {cell} of the program's memory is wrong"));
             }
         }
-        for (of, cells) in memory.iter().enumerate() {
-            let place = self.random.below(self.program.nodes.len());
-            self.gather(of, place)?;
-            for (cell, should) in cells.iter().enumerate() {
-                if self.memory[place][of][cell] != *should {
+        for (of, cells) in expected.memory.iter().enumerate() {
+            let place = self.last_place();
+            for first in (0..cells.len()).step_by(GRAIN_CELLS) {
+                let last = cells.len().min(first + GRAIN_CELLS);
+                if !self.gather(of, place, (first, last))? {
+                    continue;
+                }
+                let is = &self.memory[place][of];
+                let is_wrong = |cell: &usize| cells[*cell].is_some_and(|should| is[*cell] != should);
+                if let Some(cell) = (first..last).find(is_wrong) {
                     return Err(format!("cell {cell} of allocation {of} is wrong at place {place}"));
                 }
             }
@@ -195,14 +220,50 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Makes an allocation current at a place, as a last read would.
-    fn gather(&mut self, of: usize, place: usize) -> Result<(), String> {
+    /// Which operations' events ended with an error. Each of these must have a reason.
+    fn failed(&self) -> Result<Vec<bool>, String> {
+        let planned = &self.planned.failing;
+        let mut failed = vec![false; planned.len()];
+        for (index, (_, op)) in self.program.ops.iter().enumerate() {
+            let waits = match op {
+                Op::Enqueue(command) => command.waits.as_slice(),
+                Op::Event => &[],
+                _ => continue,
+            };
+            let Some(is_ok) = self.known.get(&event_of(index)) else {
+                return Err(format!("operation {index} never ended"));
+            };
+            failed[index] = !is_ok;
+            let has_reason = planned[index]
+                || self.excused.contains(&index)
+                || waits.iter().any(|of| self.known.get(&event_of(*of)) == Some(&false));
+            if !is_ok && !has_reason {
+                return Err(format!("operation {index} ended with an error"));
+            }
+            if *is_ok && planned[index] {
+                return Err(format!("operation {index} ended well"));
+            }
+        }
+        Ok(failed)
+    }
+
+    /// Some place that is not lost.
+    fn last_place(&mut self) -> usize {
+        let places = 0..self.program.nodes.len();
+        let alive: Vec<usize> = places.filter(|place| !self.is_lost(*place)).collect();
+        alive.get(self.chooser.below(alive.len())).copied().unwrap_or(0)
+    }
+
+    /// Makes a grain current at a place, as a last read would. `false` if its content is lost, which only happens where
+    /// something went wrong that nobody has planned.
+    fn gather(&mut self, of: usize, place: usize, (first, last): (usize, usize)) -> Result<bool, String> {
         if self.program.nodes.len() == 1 {
-            return Ok(());
+            return Ok(true);
         }
         let id = CommandId(1);
-        let end = self.program.allocations[of].0 as u64 * CELL_BYTES;
-        let uses = [Use { allocation: AllocationId(of as u64), start: 0, end, access: Access::Read }];
+        let end = (self.program.allocations[of].0 as u64 * CELL_BYTES).min(last as u64 * CELL_BYTES);
+        let start = first as u64 * CELL_BYTES / GRAIN_BYTES * GRAIN_BYTES;
+        let uses = [Use { allocation: AllocationId(of as u64), start, end, access: Access::Read }];
         let last = Submit {
             id,
             queue: QueueId(99),
@@ -216,11 +277,12 @@ impl<'a> World<'a> {
             writes_host: None,
             gate: None,
         };
-        let verdict = self.machine.submit(&last, &mut namer(&mut self.names));
-        let Verdict::Send { plan, .. } = verdict else {
-            return Err(format!("the last read of allocation {of} is told: {verdict:?}"));
+        let plan = match self.machine.submit(&last, &mut namer(&mut self.names)) {
+            Verdict::Send { plan, .. } => plan,
+            Verdict::ContentLost if self.has_struck => return Ok(false),
+            verdict => return Err(format!("the last read of allocation {of} is told: {verdict:?}")),
         };
-        self.send_fetches(&plan);
+        let has_started = self.send_fetches(&plan);
         self.machine.sent(id);
         while let Some(at) = (0..self.jobs.len()).find(|at| self.can_run(*at)) {
             self.run_job(at);
@@ -228,8 +290,16 @@ impl<'a> World<'a> {
         while let Some(link) = self.links.iter().position(|link| !link.is_empty()) {
             self.hear(link);
         }
-        self.machine.ended(id, true);
-        Ok(())
+        let has_failed = plan.waits.iter().any(|id| self.ended.get(id) == Some(&false));
+        self.machine.ended(id, !has_failed);
+        if has_failed && !self.has_struck {
+            return Err(format!("the last read of allocation {of} fails"));
+        }
+        Ok(has_started && !has_failed)
+    }
+
+    pub(super) fn is_lost(&self, place: usize) -> bool {
+        self.lost.contains(&self.program.nodes[place])
     }
 
     // -- what can happen next ------------------------------------------------------------------------------------
@@ -238,8 +308,10 @@ impl<'a> World<'a> {
         let mut choices = Vec::new();
         choices.extend((0..self.threads.len()).filter(|at| self.can_step(*at)).map(Choice::Thread));
         choices.extend((0..self.jobs.len()).filter(|at| self.can_run(*at)).map(Choice::Job));
+        choices.extend((0..self.jobs.len()).filter(|at| self.can_fail(*at)).map(Choice::FailEarly));
         choices.extend((0..self.links.len()).filter(|at| !self.links[*at].is_empty()).map(Choice::Link));
-        choices.extend((0..self.functions.len()).map(Choice::Function));
+        let can_begin = |at: &usize| self.is_known(marker_of(self.functions[*at]));
+        choices.extend((0..self.functions.len()).filter(can_begin).map(Choice::Function));
         if self.released.is_none() && self.machine.has_ready() {
             choices.push(Choice::Release);
         }
@@ -248,20 +320,49 @@ impl<'a> World<'a> {
         {
             choices.push(Choice::SendReleased);
         }
+        // Only while something else goes on: nothing else would come of it.
+        if let Some(Fault::Node(node)) = self.program.fault
+            && !choices.is_empty()
+            && !self.lost.contains(&node)
+        {
+            choices.push(Choice::Lose(node));
+        }
         choices
+    }
+
+    /// A number for whoever takes the step, so that some can be slower than others.
+    fn actor(&self, choice: Choice) -> usize {
+        match choice {
+            Choice::Thread(thread) => thread,
+            Choice::Job(at) | Choice::FailEarly(at) => match self.jobs[at].of {
+                Some((queue, _)) => 2 + queue,
+                None => 5 + self.jobs[at].place,
+            },
+            Choice::Function(_) => 8,
+            Choice::Release => 9,
+            Choice::SendReleased => 10,
+            Choice::Lose(_) => 11,
+            Choice::Link(link) => LINKS + link,
+        }
     }
 
     fn step(&mut self, choice: Choice) {
         match choice {
             Choice::Thread(thread) => self.step_thread(thread),
             Choice::Job(job) => self.run_job(job),
+            Choice::FailEarly(job) => self.fail_job(job),
+            Choice::Lose(node) => self.lose(node),
             Choice::Link(link) => self.hear(link),
             Choice::Function(at) => self.run_function(at),
             Choice::Release => {
                 let action = self.machine.next_action(&mut namer(&mut self.names));
                 match action {
                     Some(Action::Send(id, plan)) => self.released = Some((id, plan)),
-                    Some(Action::Fail(id) | Action::ContentLost(id)) => self.fail_held(id),
+                    Some(Action::Fail(id)) => self.fail_held(id),
+                    Some(Action::ContentLost(id)) => {
+                        self.excuse(index_of(id));
+                        self.fail_held(id);
+                    }
                     // All links of this world bring what comes.
                     Some(Action::Await(..)) | None => {}
                 }
@@ -283,7 +384,7 @@ impl<'a> World<'a> {
     }
 
     /// Whether the program is told that a command has ended.
-    fn is_known(&self, id: CommandId) -> bool {
+    pub(super) fn is_known(&self, id: CommandId) -> bool {
         let is_heard = |id: &CommandId| self.known.contains_key(id);
         is_heard(&id) && self.behind.get(&id).is_none_or(|behind| behind.iter().all(is_heard))
     }
@@ -358,6 +459,7 @@ impl<'a> World<'a> {
                 let is_ok = self.known.get(&marker_of(index)) == Some(&true);
                 if is_ok {
                     self.copy_in_place(index);
+                    self.ran.insert(index);
                 }
                 self.end_client_event(event_of(index), is_ok);
                 self.finish(thread, index);
@@ -365,199 +467,16 @@ impl<'a> World<'a> {
         }
     }
 
+    /// A command fails because of what nobody has planned, if that has happened.
+    pub(super) fn excuse(&mut self, index: usize) {
+        if self.has_struck {
+            self.excused.insert(index);
+        }
+    }
+
     fn finish(&mut self, thread: usize, index: usize) {
         self.done.insert(index);
         self.threads[thread].0.pop();
-    }
-
-    // -- enqueueing ----------------------------------------------------------------------------------------------
-
-    /// Whether the host shares the memory with the device, so that it may copy in place.
-    fn is_shared(&self, command: &Command) -> bool {
-        self.program.nodes.len() == 1 && matches!(command.act, Act::Write(..) | Act::Read(..))
-    }
-
-    fn enqueue(&mut self, index: usize, command: &Command) -> Doing {
-        let id = event_of(index);
-        let waits: Vec<CommandId> = command.waits.iter().map(|of| event_of(*of)).collect();
-        let in_order = self.program.queues[command.queue].1;
-        if waits.iter().any(|id| self.known.get(id) == Some(&false)) {
-            // A wait list that is known to have failed fails the command without the machine.
-            self.known.insert(id, false);
-            self.ended.insert(id, false);
-            return Doing::Next;
-        }
-        let (reads_host, writes_host) = host_use(command);
-        let in_place = InPlace {
-            queue: QueueId(command.queue as u64),
-            in_order,
-            context: CONTEXT,
-            is_idle: self.sent[command.queue].iter().all(|id| self.known.contains_key(id)),
-            waits_ended: waits.iter().all(|id| self.known.get(id) == Some(&true) && self.is_known(*id)),
-            host: reads_host.or(writes_host),
-        };
-        if self.is_shared(command) && self.machine.may_copy(&in_place) {
-            self.in_place += 1;
-            self.copy_in_place(index);
-            self.end_client_event(id, true);
-            return Doing::Next;
-        }
-        let waits: Vec<_> = waits.into_iter().filter(|id| !self.is_known(*id)).collect();
-        let uses = self.uses(command);
-        let sync = match command.act {
-            Act::Marker => Some(Sync { is_listed: !command.waits.is_empty(), is_barrier: false }),
-            Act::Barrier => Some(Sync { is_listed: !command.waits.is_empty(), is_barrier: true }),
-            _ => None,
-        };
-        let name = sent_name(self.program, index, command);
-        let verdict = self.machine.submit(
-            &Submit {
-                id: name,
-                queue: QueueId(command.queue as u64),
-                in_order,
-                context: CONTEXT,
-                place: self.program.queues[command.queue].0,
-                waits: &waits,
-                sync,
-                uses: &uses,
-                reads_host,
-                writes_host,
-                gate: (name != id).then_some(id),
-            },
-            &mut namer(&mut self.names),
-        );
-        match verdict {
-            Verdict::Send { plan, .. } => {
-                self.locked.insert(command.queue);
-                Doing::Sending(index, plan)
-            }
-            Verdict::Hold { .. } => {
-                self.held += 1;
-                if !command.is_blocking {
-                    return Doing::Next;
-                }
-                match command.act {
-                    Act::Write(..) => Doing::UntilPassed(index),
-                    _ => self.after_send(index, command),
-                }
-            }
-            Verdict::ContentLost => Doing::UntilKnown(index),
-        }
-    }
-
-    fn after_send(&mut self, index: usize, command: &Command) -> Doing {
-        match command.act {
-            _ if !command.is_blocking => Doing::Next,
-            Act::Write(..) if !self.is_behind_writers.contains(&event_of(index)) => {
-                self.settle(index, command);
-                Doing::Next
-            }
-            _ if reads_in_place(self.program, command) => Doing::UntilReached(index),
-            _ => Doing::UntilKnown(index),
-        }
-    }
-
-    /// A blocking write has returned: other queues of the context see its bytes.
-    fn settle(&mut self, index: usize, command: &Command) {
-        let id = event_of(index);
-        if !self.known.contains_key(&id) {
-            let (queue, in_order) = (QueueId(command.queue as u64), self.program.queues[command.queue].1);
-            self.machine.settle(CONTEXT, queue, in_order, id);
-        }
-    }
-
-    fn uses(&self, command: &Command) -> Vec<Use> {
-        if self.program.nodes.len() == 1 {
-            return Vec::new();
-        }
-        let of = |span: &Span, access| Use {
-            allocation: AllocationId(span.of as u64),
-            start: span.at as u64 * CELL_BYTES,
-            end: (span.at + span.count) as u64 * CELL_BYTES,
-            access,
-        };
-        match &command.act {
-            Act::Kernel { uses, .. } => uses.iter().map(|(span, access)| of(span, *access)).collect(),
-            Act::Write(span, ..) => vec![of(span, Access::Overwrite)],
-            Act::Read(span, ..) => vec![of(span, Access::Read)],
-            Act::Copy(from, to) => vec![of(from, Access::Read), of(to, Access::Overwrite)],
-            Act::Marker | Act::Barrier | Act::Run(_) => Vec::new(),
-        }
-    }
-
-    fn send(&mut self, index: usize, plan: &Plan) {
-        let Op::Enqueue(command) = &self.program.ops[index].1 else { return };
-        self.send_fetches(plan);
-        let id = sent_name(self.program, index, command);
-        if command.waits.iter().any(|of| self.known.get(&event_of(*of)) == Some(&false)) {
-            // The client itself fails a command whose wait list is known to have failed when it is sent. The transfers
-            // of the plan take place, because the machine counts on them.
-            self.machine.ended(id, false);
-            return self.fail_held(id);
-        }
-        let mut waits: Vec<CommandId> = command.waits.iter().map(|of| event_of(*of)).collect();
-        waits.extend(&plan.waits);
-        let work = match &command.act {
-            _ if id != event_of(index) => Work::Marker,
-            Act::Write(span, first, pitch) => {
-                let payload = host_cells(*first, *pitch, span.count).map(|cell| self.host[cell]).collect();
-                Work::Command { payload }
-            }
-            _ => Work::Command { payload: Vec::new() },
-        };
-        let place = self.program.queues[command.queue].0;
-        self.behind.insert(id, plan.behind.clone());
-        if plan.is_behind_writers {
-            self.is_behind_writers.insert(id);
-        }
-        self.sent[command.queue].push(id);
-        let of = Some((command.queue, index));
-        self.jobs.push(Job { id, place, of, waits, ends: plan.ends.clone(), work });
-    }
-
-    fn send_fetches(&mut self, plan: &Plan) {
-        for fetch in &plan.fetches {
-            self.transfers += 1;
-            match fetch.source {
-                Source::Initial => {
-                    for cell in fetch_cells(fetch) {
-                        let of = allocation_of(fetch);
-                        self.memory[fetch.target][of][cell] = initial(of, cell);
-                    }
-                }
-                Source::Place(source) => {
-                    let job = |id, place, ends: &[CommandId], work| Job {
-                        id,
-                        place,
-                        of: None,
-                        waits: Vec::new(),
-                        ends: ends.to_vec(),
-                        work,
-                    };
-                    let depart = Work::Depart(fetch.clone());
-                    self.jobs.push(job(fetch.departure, source, &fetch.source_waits, depart));
-                    let arrive = Work::Arrive(fetch.clone());
-                    self.jobs.push(job(fetch.arrival, fetch.target, &fetch.target_waits, arrive));
-                }
-            }
-        }
-    }
-
-    fn copy_in_place(&mut self, index: usize) {
-        let Op::Enqueue(command) = &self.program.ops[index].1 else { return };
-        match &command.act {
-            Act::Write(span, first, pitch) => {
-                for (cell, host) in (span.at..).zip(host_cells(*first, *pitch, span.count)) {
-                    self.memory[0][span.of][cell] = self.host[host];
-                }
-            }
-            Act::Read(span, first, pitch) => {
-                for (cell, host) in (span.at..).zip(host_cells(*first, *pitch, span.count)) {
-                    self.host[host] = self.memory[0][span.of][cell];
-                }
-            }
-            _ => {}
-        }
     }
 }
 
@@ -565,13 +484,16 @@ impl<'a> World<'a> {
 enum Choice {
     Thread(usize),
     Job(usize),
+    /// A command fails as soon as one of those that it waits for has failed.
+    FailEarly(usize),
+    Lose(u32),
     Link(usize),
     Function(usize),
     Release,
     SendReleased,
 }
 
-fn namer(names: &mut u64) -> impl FnMut() -> CommandId {
+pub(super) fn namer(names: &mut u64) -> impl FnMut() -> CommandId {
     move || {
         *names += 1;
         CommandId(*names)
@@ -585,17 +507,6 @@ pub(super) fn marker_of(index: usize) -> CommandId {
 pub(super) fn index_of(id: CommandId) -> usize {
     let first = if id.0 >= OF_MARKERS { OF_MARKERS } else { OF_EVENTS };
     usize::try_from(id.0.saturating_sub(first)).unwrap_or(usize::MAX)
-}
-
-/// The name of what is sent for an operation: of its command, or of the marker before what the client runs itself.
-fn sent_name(program: &Program, index: usize, command: &Command) -> CommandId {
-    let is_marker = matches!(command.act, Act::Run(_)) || reads_in_place(program, command);
-    if is_marker { marker_of(index) } else { event_of(index) }
-}
-
-/// A blocking read of memory that the host shares waits until it is its turn, and copies itself.
-fn reads_in_place(program: &Program, command: &Command) -> bool {
-    program.nodes.len() == 1 && command.is_blocking && matches!(command.act, Act::Read(..))
 }
 
 pub(super) fn allocation_of(fetch: &Fetch) -> usize {

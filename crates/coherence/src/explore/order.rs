@@ -1,0 +1,244 @@
+//! What happens before what in a program, and which programs have one result.
+
+use super::program::{Act, Command, Op, Program};
+
+impl Program {
+    /// The program without one operation and what cannot be without it, if it still ends and has one result.
+    pub(crate) fn without(&self, index: usize) -> Option<Self> {
+        self.removed(index).filter(|smaller| smaller.is_valid() && smaller.first_unset().is_none())
+    }
+
+    /// The first user event that nobody sets.
+    pub(crate) fn first_unset(&self) -> Option<usize> {
+        let is_set = |of: usize| self.ops.iter().any(|(_, op)| matches!(op, Op::Set(set, _) if *set == of));
+        (0..self.ops.len()).find(|index| matches!(self.ops[*index].1, Op::Event) && !is_set(*index))
+    }
+
+    /// Whether the program ends and has one result.
+    pub(crate) fn is_valid(&self) -> bool {
+        for (index, (_, op)) in self.ops.iter().enumerate() {
+            if let Op::Set(of, _) = op
+                && self.ops[..index].iter().any(|(_, other)| matches!(other, Op::Set(set, _) if set == of))
+            {
+                return false;
+            }
+        }
+        let broken = self.broken();
+        let is_waited_for = |op: &Op, index: usize| match op {
+            Op::Wait(of) => broken[*of],
+            Op::Enqueue(command) => command.is_blocking && broken[index],
+            _ => false,
+        };
+        // A call that fails because of a wait list may return before what its command would have come after.
+        if self.ops.iter().enumerate().any(|(index, (_, op))| is_waited_for(op, index)) {
+            return false;
+        }
+        // Also if nothing failed, the program would end.
+        let Some(unbroken) = Order::of(self, &vec![false; self.ops.len()]) else { return false };
+        if self.uses_what_is_open(&unbroken) {
+            return false;
+        }
+        let order = if broken.contains(&true) { Order::of(self, &broken) } else { Some(unbroken) };
+        order.is_some_and(|order| self.races(&order).next().is_none())
+    }
+
+    /// Commands that end without having waited for anything, because an event of their wait list fails.
+    pub(crate) fn broken(&self) -> Vec<bool> {
+        let failing = self.failing();
+        let has_failing_wait =
+            |op: &Op| op.command().is_some_and(|command| command.waits.iter().any(|of| failing[*of]));
+        self.ops.iter().map(|(_, op)| has_failing_wait(op)).collect()
+    }
+
+    /// Pairs of operations that use the same cells in no order. Commands that fail as planned use nothing.
+    pub(crate) fn races(&self, order: &Order) -> impl Iterator<Item = (usize, usize)> {
+        let broken = self.broken();
+        let used = |index: usize| if broken[index] { Vec::new() } else { self.accesses(index) };
+        let accesses: Vec<_> = (0..self.ops.len()).map(used).collect();
+        let pairs = (0..self.ops.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+        pairs.filter(move |(a, b)| {
+            let conflict = accesses[*a].iter().any(|x| accesses[*b].iter().any(|y| x.conflicts(y)));
+            conflict && !order.are_ordered(self, *a, *b)
+        })
+    }
+
+    /// Whether some operation uses bytes that a refused write over all of them has left undefined. The program may use
+    /// them again when it has waited for the refusal. Also a command that fails counts, because the bytes are brought
+    /// to it before its wait list has failed.
+    fn uses_what_is_open(&self, order: &Order) -> bool {
+        (0..self.ops.len()).any(|refused| {
+            let open = self.open_while_refused(refused);
+            let is_heard = |later: usize| {
+                (0..self.ops.len()).any(|at| {
+                    matches!(self.ops[at].1, Op::Wait(of) if of == refused)
+                        && order.is_before(Step::Do(at), Step::Do(later))
+                })
+            };
+            !open.is_empty() && { 0..self.ops.len() }.any(|other| {
+                other != refused
+                    && self.accesses(other).iter().any(|x| open.iter().any(|y| x.conflicts(y)))
+                    && !order.is_before(Step::Run(other), Step::Run(refused))
+                    && !is_heard(other)
+            })
+        })
+    }
+}
+
+/// A moment of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A thread does the operation.
+    Do(usize),
+    /// The operation's command runs.
+    Run(usize),
+}
+
+/// What happens before what.
+pub(crate) struct Order {
+    /// For each moment those that it happens before.
+    before: Vec<u128>,
+    /// Moments in an order in which their effects may come; commands stand for when they run.
+    pub(crate) sequence: Vec<Step>,
+}
+
+fn number(step: Step) -> usize {
+    match step {
+        Step::Do(index) => 2 * index,
+        Step::Run(index) => 2 * index + 1,
+    }
+}
+
+impl Order {
+    /// `None` if the program waits in a circle. `broken` commands wait for nothing.
+    pub(crate) fn of(program: &Program, broken: &[bool]) -> Option<Self> {
+        let steps = 2 * program.ops.len();
+        if steps > 128 {
+            return None;
+        }
+        let mut after = vec![0u128; steps];
+        Self::add_edges(program, broken, &mut |from, to| after[number(from)] |= 1 << number(to));
+        let mut open = vec![0; steps];
+        after.iter().for_each(|set| members(*set).for_each(|to| open[to] += 1));
+        let mut ready: Vec<usize> = (0..steps).rev().filter(|step| open[*step] == 0).collect();
+        let mut sequence = Vec::with_capacity(steps);
+        while let Some(step) = ready.pop() {
+            sequence.push(step);
+            for to in members(after[step]) {
+                open[to] -= 1;
+                if open[to] == 0 {
+                    ready.push(to);
+                }
+            }
+        }
+        if sequence.len() < steps {
+            return None;
+        }
+        let mut before = vec![0u128; steps];
+        for step in sequence.iter().rev() {
+            before[*step] = members(after[*step]).fold(after[*step], |all, to| all | before[to]);
+        }
+        let step = |number: usize| {
+            if number.is_multiple_of(2) { Step::Do(number / 2) } else { Step::Run(number / 2) }
+        };
+        Some(Self { before, sequence: sequence.into_iter().map(step).collect() })
+    }
+
+    fn add_edges(program: &Program, broken: &[bool], edge: &mut dyn FnMut(Step, Step)) {
+        for (index, (thread, op)) in program.ops.iter().enumerate() {
+            edge(Step::Do(index), Step::Run(index));
+            let earlier = |wanted: &dyn Fn(usize, &Op) -> bool| {
+                (0..index).rev().find(|at| wanted(program.ops[*at].0, &program.ops[*at].1))
+            };
+            if let Some(before) = earlier(&|other, _| other == *thread) {
+                edge(Step::Do(before), Step::Do(index));
+                // A blocking call returns when its command has ended.
+                if program.ops[before].1.command().is_some_and(|command| command.is_blocking) {
+                    edge(Step::Run(before), Step::Do(index));
+                }
+            }
+            for of in op.names() {
+                // The event comes from the call that made it, when that call returns.
+                edge(Step::Do(of), Step::Do(index));
+                if program.ops[of].1.command().is_some_and(|command| command.is_blocking) {
+                    edge(Step::Run(of), Step::Do(index));
+                }
+            }
+            match op {
+                Op::Wait(of) => edge(Step::Run(*of), Step::Do(index)),
+                Op::Enqueue(command) => {
+                    Self::add_command_edges(program, index, (command, broken[index]), edge);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn add_command_edges(
+        program: &Program,
+        index: usize,
+        (command, is_broken): (&Command, bool),
+        edge: &mut dyn FnMut(Step, Step),
+    ) {
+        let same_queue =
+            |at: &usize| program.ops[*at].1.command().is_some_and(|other| other.queue == command.queue);
+        let earlier = || (0..index).rev().filter(same_queue);
+        if let Some(last) = earlier().next() {
+            // The order of calls into one queue is the plan's, whatever their threads.
+            edge(Step::Do(last), Step::Do(index));
+        }
+        if is_broken {
+            return;
+        }
+        for of in &command.waits {
+            edge(Step::Run(*of), Step::Run(index));
+            if matches!(program.ops[*of].1, Op::Event) {
+                let set = (0..program.ops.len())
+                    .find(|at| matches!(program.ops[*at].1, Op::Set(set, _) if set == *of));
+                if let Some(set) = set {
+                    edge(Step::Do(set), Step::Run(index));
+                }
+            }
+        }
+        let in_order = program.queues[command.queue].1;
+        let is_sync = |command: &Command| matches!(command.act, Act::Marker | Act::Barrier);
+        let is_barrier =
+            |at: &usize| program.ops[*at].1.command().is_some_and(|other| matches!(other.act, Act::Barrier));
+        // Not only the last one, because that one may be broken and end before those that are before it.
+        if in_order || (is_sync(command) && command.waits.is_empty()) {
+            earlier().for_each(|before| edge(Step::Run(before), Step::Run(index)));
+        } else {
+            { earlier() }.filter(is_barrier).for_each(|before| edge(Step::Run(before), Step::Run(index)));
+        }
+    }
+
+    pub(crate) fn is_before(&self, one: Step, other: Step) -> bool {
+        self.before[number(one)] >> number(other) & 1 != 0
+    }
+
+    /// Whether the effects of two operations cannot overlap. What a command does in the program's memory may be done
+    /// at any time from its call to its end, as far as the program's own code sees.
+    fn are_ordered(&self, program: &Program, a: usize, b: usize) -> bool {
+        let is_command = |at: usize| program.ops[at].1.command().is_some();
+        match (is_command(a), is_command(b)) {
+            (true, true) => {
+                self.is_before(Step::Run(a), Step::Run(b)) || self.is_before(Step::Run(b), Step::Run(a))
+            }
+            (true, false) => {
+                self.is_before(Step::Run(a), Step::Do(b)) || self.is_before(Step::Do(b), Step::Do(a))
+            }
+            (false, true) => self.are_ordered(program, b, a),
+            (false, false) => {
+                self.is_before(Step::Do(a), Step::Do(b)) || self.is_before(Step::Do(b), Step::Do(a))
+            }
+        }
+    }
+}
+
+/// The numbers of the bits that are set.
+fn members(mut set: u128) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = (set != 0).then(|| set.trailing_zeros() as usize)?;
+        set &= set - 1;
+        Some(lowest)
+    })
+}

@@ -1,0 +1,264 @@
+//! What a program is.
+
+use std::fmt;
+
+use crate::Access;
+
+/// Bytes of a cell of an allocation: two cells are a grain, so that writes of parts of grains occur.
+pub(crate) const CELL_BYTES: u64 = crate::GRAIN_BYTES / GRAIN_CELLS as u64;
+/// Cells of a grain.
+pub(crate) const GRAIN_CELLS: usize = 2;
+/// Bytes of a cell of the program's memory, and its address.
+pub(crate) const HOST_CELL_BYTES: u64 = 64;
+pub(crate) const HOST_START: u64 = 0x1000;
+pub(crate) const HOST_CELLS: usize = 5;
+
+/// A planned program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The node of each place. One place: memory that the host and the device share.
+    pub nodes: Vec<u32>,
+    /// The place of each queue, and whether its commands run in order.
+    pub queues: Vec<(usize, bool)>,
+    /// Cells of each allocation, whether it moves as a whole, and whether it has content from the beginning.
+    pub allocations: Vec<(usize, bool, bool)>,
+    /// The operations in an order in which they could run, each with its thread.
+    pub ops: Vec<(usize, Op)>,
+    /// What goes wrong while the program runs, beside what the program itself does wrong.
+    pub fault: Option<Fault>,
+}
+
+/// What goes wrong at a moment that nobody has planned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fault {
+    /// The transfer between places that is started after this number of others fails. Its target has other bytes then.
+    Transfer(usize),
+    /// A node is lost.
+    Node(u32),
+}
+
+/// Cells of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// The allocation.
+    pub of: usize,
+    /// First cell.
+    pub at: usize,
+    /// Number of cells.
+    pub count: usize,
+}
+
+/// What a thread of the program does.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Enqueues a command.
+    Enqueue(Command),
+    /// Makes a user event.
+    Event,
+    /// Sets the user event that the operation of this index made, well or not.
+    Set(usize, bool),
+    /// Waits for the command that the operation of this index enqueued.
+    Wait(usize),
+    /// Stores a new value in a cell of the program's memory.
+    Store(usize),
+}
+
+/// A command.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// Its queue.
+    pub queue: usize,
+    /// Indices of operations whose events are its wait list.
+    pub waits: Vec<usize>,
+    /// What it does.
+    pub act: Act,
+    /// Whether the call returns only when the command has ended.
+    pub is_blocking: bool,
+    /// The worker refuses it: it does not run, and fails.
+    pub is_refused: bool,
+}
+
+/// What a command does.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// A kernel that reads and writes cells: what it uses, and how.
+    Kernel(Vec<(Span, Access)>),
+    /// Writes cells of the program's memory, every `pitch`th one from the first on, into an allocation.
+    Write(Span, usize, usize),
+    /// Reads cells of an allocation into the program's memory.
+    Read(Span, usize, usize),
+    /// Copies between allocations.
+    Copy(Span, Span),
+    /// A marker.
+    Marker,
+    /// A barrier.
+    Barrier,
+    /// A function of the program: changes this cell of its memory.
+    Run(usize),
+}
+
+impl Op {
+    pub(crate) fn command(&self) -> Option<&Command> {
+        if let Self::Enqueue(command) = self { Some(command) } else { None }
+    }
+
+    /// Indices of operations that this one names.
+    pub(crate) fn names(&self) -> Vec<usize> {
+        match self {
+            Self::Enqueue(command) => command.waits.clone(),
+            Self::Set(of, _) | Self::Wait(of) => vec![*of],
+            Self::Event | Self::Store(_) => Vec::new(),
+        }
+    }
+
+    fn rename(&mut self, gone: usize) {
+        let step = |index: &mut usize| *index -= usize::from(*index > gone);
+        match self {
+            Self::Enqueue(command) => {
+                command.waits.retain(|index| *index != gone);
+                command.waits.iter_mut().for_each(step);
+            }
+            Self::Set(of, _) | Self::Wait(of) => step(of),
+            Self::Event | Self::Store(_) => {}
+        }
+    }
+}
+
+/// Cells of the program's memory that a transfer of `count` cells uses.
+pub(crate) fn host_cells(first: usize, pitch: usize, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |index| first + index * pitch)
+}
+
+impl Program {
+    pub(crate) fn removed(&self, index: usize) -> Option<Self> {
+        let mut smaller = self.clone();
+        let mut gone = vec![index];
+        while let Some(index) = gone.pop() {
+            if index >= smaller.ops.len() {
+                return None;
+            }
+            smaller.ops.remove(index);
+            let lost: Vec<usize> = (0..smaller.ops.len())
+                .filter(|at| matches!(smaller.ops[*at].1, Op::Set(of, _) | Op::Wait(of) if of == index))
+                .collect();
+            for (_, op) in &mut smaller.ops {
+                op.rename(index);
+            }
+            // From the back, so that the indices of the others stay right.
+            gone.extend(lost);
+        }
+        Some(smaller)
+    }
+
+    /// Which operations' events end with an error.
+    pub(crate) fn failing(&self) -> Vec<bool> {
+        let mut failing = vec![false; self.ops.len()];
+        for (_, op) in &self.ops {
+            if let Op::Set(of, false) = op {
+                failing[*of] = true;
+            }
+        }
+        for (index, (_, op)) in self.ops.iter().enumerate() {
+            if let Op::Enqueue(command) = op {
+                failing[index] = command.is_refused || command.waits.iter().any(|of| failing[*of]);
+            }
+        }
+        failing
+    }
+
+    /// Cells that an operation uses.
+    pub(crate) fn accesses(&self, index: usize) -> Vec<Cell> {
+        let host = |cell, writes| Cell { of: HOST, cell, writes };
+        let span = |span: &Span, writes: bool| {
+            let of = span.of;
+            (span.at..span.at + span.count).map(move |cell| Cell { of, cell, writes })
+        };
+        match &self.ops[index].1 {
+            Op::Store(cell) => vec![host(*cell, true)],
+            Op::Enqueue(command) => match &command.act {
+                Act::Kernel(uses) => {
+                    uses.iter().flat_map(|(it, access)| span(it, *access != Access::Read)).collect()
+                }
+                Act::Write(it, first, pitch) => {
+                    let cells = host_cells(*first, *pitch, it.count).map(|cell| host(cell, false));
+                    span(it, true).chain(cells).collect()
+                }
+                Act::Read(it, first, pitch) => {
+                    let cells = host_cells(*first, *pitch, it.count).map(|cell| host(cell, true));
+                    span(it, false).chain(cells).collect()
+                }
+                Act::Copy(from, to) => span(from, false).chain(span(to, true)).collect(),
+                Act::Run(cell) => vec![host(*cell, true)],
+                Act::Marker | Act::Barrier => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The program's memory, where a cell could be one of an allocation.
+pub(crate) const HOST: usize = usize::MAX;
+
+/// A cell of an allocation or of the program's memory that an operation uses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cell {
+    pub(crate) of: usize,
+    pub(crate) cell: usize,
+    pub(crate) writes: bool,
+}
+
+impl Cell {
+    pub(crate) fn conflicts(&self, other: &Self) -> bool {
+        (self.of, self.cell) == (other.of, other.cell) && (self.writes || other.writes)
+    }
+}
+
+impl Program {
+    /// The parts of allocations of which the machine hears that the command writes all bytes.
+    fn overwrites(&self, index: usize) -> Vec<Span> {
+        let Op::Enqueue(command) = &self.ops[index].1 else { return Vec::new() };
+        match &command.act {
+            Act::Write(span, ..) | Act::Copy(_, span) => vec![*span],
+            Act::Kernel(uses) => {
+                let whole = uses.iter().filter(|(_, access)| *access == Access::Overwrite);
+                whole.map(|(span, _)| *span).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Cells whose content is undefined between a refused write over all of them and the moment at which the program
+    /// hears of the refusal: nobody brings the old content for a write that replaces all of it.
+    pub(crate) fn open_while_refused(&self, index: usize) -> Vec<Cell> {
+        let is_refused = self.ops[index].1.command().is_some_and(|command| command.is_refused);
+        let fills_its_grains = |span: &Span| {
+            let (cells, is_indivisible, _) = self.allocations[span.of];
+            let begins = span.at.is_multiple_of(GRAIN_CELLS);
+            let ends = (span.at + span.count).is_multiple_of(GRAIN_CELLS) || span.at + span.count == cells;
+            if is_indivisible { span.count == cells } else { begins && ends }
+        };
+        if !is_refused || self.nodes.len() == 1 {
+            return Vec::new();
+        }
+        let spans = self.overwrites(index).into_iter().filter(fills_its_grains);
+        let cells = |span: Span| {
+            (span.at..span.at + span.count).map(move |cell| Cell { of: span.of, cell, writes: true })
+        };
+        spans.flat_map(cells).collect()
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  nodes of places {:?}", self.nodes)?;
+        writeln!(f, "  queues (place, in order) {:?}", self.queues)?;
+        writeln!(f, "  allocations (cells, indivisible, initial) {:?}", self.allocations)?;
+        if let Some(fault) = self.fault {
+            writeln!(f, "  fault {fault:?}")?;
+        }
+        for (index, (thread, op)) in self.ops.iter().enumerate() {
+            writeln!(f, "  {index:2} thread {thread}: {op:?}")?;
+        }
+        Ok(())
+    }
+}

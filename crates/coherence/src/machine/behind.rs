@@ -1,0 +1,106 @@
+//! Ends that are told only after other commands have written the program's memory.
+
+use super::{Kept, Machine};
+use crate::command::Plan;
+use crate::names::{CommandId, QueueId};
+use crate::rules::Rule;
+
+/// Entries of [`Machine::behind`] that are not worth looking at: some 100 KB.
+const BEHIND_MIN: usize = 1024;
+
+impl Machine {
+    /// The commands that are still to write the program's memory and happen before this one.
+    pub(super) fn behind(&self, kept: &Kept) -> Vec<CommandId> {
+        if self.host.is_empty() || !self.rules.hold(Rule::EndAfterHostWrites) {
+            return Vec::new();
+        }
+        let mut behind = Vec::new();
+        for id in &kept.waits {
+            behind.extend_from_slice(self.behind.get(id).map(Vec::as_slice).unwrap_or_default());
+            behind.push(*id);
+        }
+        if let Some((all, barrier)) = self.queues_behind.get(&kept.queue) {
+            let waits_for_all = kept.sync.is_some_and(|sync| !sync.is_listed);
+            behind.extend_from_slice(if kept.in_order || waits_for_all { all } else { barrier });
+        }
+        self.retain_writers(&mut behind);
+        behind
+    }
+
+    /// Ends of an in-order queue are told in order, so a command need not be told after those of its own queue.
+    pub(super) fn leave_out_line(&self, kept: &Kept, plan: &mut Plan) {
+        plan.is_behind_writers = !plan.behind.is_empty();
+        if kept.in_order {
+            let line = |id: &CommandId| self.nodes.get(id).and_then(|node| node.line);
+            plan.behind.retain(|id| line(id) != Some(kept.queue));
+        }
+    }
+
+    /// Keeps those that are still to write the program's memory; of an in-order queue the last one, whose end is told
+    /// after those of the others. In such a queue a later command has a greater name.
+    fn retain_writers(&self, ids: &mut Vec<CommandId>) {
+        ids.retain(|id| self.nodes.get(id).is_some_and(|node| node.writes_host.is_some()));
+        ids.sort_unstable();
+        ids.dedup();
+        let queue = |id: &CommandId| self.nodes.get(id).and_then(|node| node.line);
+        let mut at = 0;
+        while let Some(id) = ids.get(at) {
+            let line = queue(id);
+            let is_last = line.is_none() || !ids.iter().skip(at + 1).any(|later| queue(later) == line);
+            if is_last {
+                at += 1;
+            } else {
+                ids.remove(at);
+            }
+        }
+    }
+
+    /// Notes what later commands are behind because they are behind this one.
+    pub(super) fn note_behind(&mut self, id: CommandId, kept: &Kept, behind: &[CommandId]) {
+        if self.host.is_empty() && behind.is_empty() {
+            self.behind.clear();
+            self.queues_behind.clear();
+            return;
+        }
+        let is_writer = self.nodes.get(&id).is_some_and(|node| node.writes_host.is_some());
+        // The common case: something writes the program's memory, and has nothing to do with this queue.
+        if behind.is_empty() && !is_writer && !self.queues_behind.contains_key(&kept.queue) {
+            return;
+        }
+        let (mut all, mut barrier) = self.queues_behind.remove(&kept.queue).unwrap_or_default();
+        all.extend_from_slice(behind);
+        all.push(id);
+        self.retain_writers(&mut all);
+        if kept.sync.is_some_and(|sync| sync.is_barrier) {
+            barrier.clone_from(&behind.to_vec());
+        }
+        self.retain_writers(&mut barrier);
+        if !all.is_empty() || !barrier.is_empty() {
+            self.queues_behind.insert(kept.queue, (all, barrier));
+        }
+        if !behind.is_empty() {
+            self.behind.insert(id, behind.to_vec());
+            self.prune_behind();
+        }
+    }
+
+    /// Forgets what is behind writers that have ended. A program may always have some read under way, so that this must
+    /// not wait for a moment without any; and looking at each command would cost more than it gains.
+    fn prune_behind(&mut self) {
+        if self.behind.len() < self.prune_at {
+            return;
+        }
+        let Self { behind, nodes, .. } = self;
+        let is_open = |id: &CommandId| nodes.get(id).is_some_and(|node| node.writes_host.is_some());
+        behind.retain(|_, writers| writers.iter().any(is_open));
+        self.prune_at = BEHIND_MIN.max(2 * self.behind.len());
+    }
+
+    /// The commands of a queue, and those before them, that are still to write the program's memory. Whoever has waited
+    /// for all of the queue waits for these, too.
+    pub fn behind_queue(&self, queue: QueueId) -> Vec<CommandId> {
+        let mut all = self.queues_behind.get(&queue).map(|(all, _)| all.clone()).unwrap_or_default();
+        self.retain_writers(&mut all);
+        all
+    }
+}
