@@ -328,6 +328,24 @@ fn threads_may_use_one_context_at_once() {
 }
 
 #[test]
+fn a_copy_between_contexts_of_one_device_comes_before_later_work_of_both() {
+    const SIZE: usize = 32 << 20;
+    let first = TestContext::new();
+    let source = allocate(SIZE);
+    upload(source, &vec![7u8; SIZE]);
+    let second = TestContext::new();
+    let target = allocate(SIZE);
+    upload(target, &vec![1u8; SIZE]);
+    // SAFETY: handles, and memory of this size.
+    unsafe {
+        ok(cuCtxSetCurrent(first.0));
+        ok(cuMemcpyPeer(target, second.0, source, first.0, SIZE));
+        ok(cuCtxSetCurrent(second.0));
+    }
+    assert_eq!(download::<u8>(target + SIZE as u64 - 4, 4), [7; 4]);
+}
+
+#[test]
 fn contexts_are_a_stack_in_each_thread() {
     let first = TestContext::new();
     let second = TestContext::new();
