@@ -31,7 +31,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "devices" -d 'List
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "run" -d 'Run an OpenCL program on the pool'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "status" -d 'Show what the daemons of the pool do'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "bench" -d 'Measure the pool beside the local OpenCL platform, or communication between devices'
-complete -c penstock -n "__fish_penstock_needs_command" -f -a "check" -d 'Run random OpenCL programs on any OpenCL platform and compare what they see with a model'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "check" -d 'Run random OpenCL or CUDA programs on any driver and compare what they see with a model'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "demo" -d 'Run a matrix product on a pool of two nodes on this host, and beside it locally'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "sim" -d 'Run a libWater program on a simulated cluster, in simulated time'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "energy" -d 'Measure the energy and the core-seconds of a command, or list the energy sources of this host'
@@ -91,6 +91,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand check" -l out -d 'The 
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l replay -d 'Run the program of a file that an earlier run wrote, instead of random ones' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l machine -d 'Run small programs on the client\'s memory model alone, without a driver; takes --seed, --programs and --seconds'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l json -d 'Write the summary as JSON'
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l cuda -d 'Run programs of CUDA\'s driver interface, with the libcuda.so.1 that the loader finds'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l list -d 'List the features and end'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l child -d 'Serve a campaign: requests come from standard input'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -s h -l help -d 'Print help'

@@ -86,6 +86,9 @@ if wanted model; then
     for pool in unix tcp two far mixed platforms; do
         step model/$pool tests/model/run.sh --on $pool --programs 400 --shrink-seconds 10 --findings 3
     done
+    for pool in unix two; do
+        step model/cuda-$pool tests/model/run.sh --on $pool --cuda --programs 400 --shrink-seconds 10 --findings 3
+    done
 fi
 if wanted water; then
     step water/programs tests/water/programs.sh "$PENSTOCK_BIN"

@@ -1,22 +1,47 @@
 #!/bin/bash
-# Runs random OpenCL programs on a pool: tests/model/run.sh [--on local|unix|tcp|two|far|mixed|platforms] [OPTION...]
+# Runs random OpenCL or CUDA programs on a pool:
+# tests/model/run.sh [--on local|unix|tcp|two|far|mixed|platforms] [--cuda] [OPTION...]
 #
+# With --cuda the programs are CUDA's, through Penstock's libcuda.so.1; on `local` through the libcuda.so.1 of this host.
 # The other options are those of `penstock-check`. Without --seconds and --programs it runs for a minute. What it finds is in
-# target/model/KIND. On `local` the platform is PoCL; MODEL_DEVICES are PoCL's devices on each node (POCL_DEVICES).
-# MODEL_INTEL=1 adds Intel's runtime for CPUs to `local` and chooses it.
+# target/model/KIND, or target/model/cuda-KIND. On `local` the platform is PoCL; MODEL_DEVICES are PoCL's devices on each node (POCL_DEVICES).
+# MODEL_INTEL=1 adds Intel's runtime for CPUs to `local` and chooses it; with --cuda it is the device of each node.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
 on=local
+interface=opencl
 options=()
 while [ $# -gt 0 ]; do
     case $1 in
         --on) on=$2; shift ;;
-        -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        --cuda) interface=cuda ;;
+        -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
         *) options+=("$1") ;;
     esac
     shift
 done
+checker=${MODEL_CHECK:-$PENSTOCK_BIN/penstock-check}
+export POCL_DEVICES=${MODEL_DEVICES:-pthread}
+trap pool_stop EXIT
+trap 'exit 130' INT TERM
+if [ "$interface" = cuda ]; then
+    out=$PENSTOCK_TARGET/model/cuda-$on
+    mkdir -p "$out"
+    libraries=$PENSTOCK_BIN/cuda
+    if [ "$on" = local ]; then
+        libraries=
+    elif [ ! -e "$libraries/libcuda.so.1" ]; then
+        echo "no libcuda.so.1 in $libraries: run \`make cuda\` first" >&2
+        exit 1
+    fi
+    if [ "${MODEL_INTEL:-}" = 1 ]; then
+        export OCL_ICD_VENDORS=$POOL_ROOT/.venv-cuda/vendors OPENCL_VENDOR_PATH=$POOL_ROOT/.venv-cuda/vendors
+    fi
+    pool_start "$on" || exit $?
+    env "${POOL_ENV[@]}" ${libraries:+LD_LIBRARY_PATH="$libraries"} "$checker" --cuda --out "$out" "${options[@]}"
+    exit
+fi
 out=$PENSTOCK_TARGET/model/$on
 mkdir -p "$out"
 # What PoCL 3.1 cannot do, on a node as well as alone: docs/checker.md.
@@ -32,9 +57,6 @@ if [ "$on" = local ] && [ "${MODEL_INTEL:-}" = 1 ]; then
     export OCL_ICD_VENDORS=$POOL_ROOT/.venv-cuda/vendors OPENCL_VENDOR_PATH=$POOL_ROOT/.venv-cuda/vendors
     platform=Intel without=writes-end,failing-blocking,failing-events,failing-callbacks
 fi
-export POCL_DEVICES=${MODEL_DEVICES:-pthread}
-trap pool_stop EXIT
-trap 'exit 130' INT TERM
 pool_start "$on" || exit $?
 [ -n "$without" ] && options=(--without "$without" "${options[@]}")
-env "${POOL_ENV[@]}" "${MODEL_CHECK:-$PENSTOCK_BIN/penstock-check}" --platform "$platform" --out "$out" "${options[@]}"
+env "${POOL_ENV[@]}" "$checker" --platform "$platform" --out "$out" "${options[@]}"

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::feature::Feature;
+use crate::feature::{self, Named};
 use crate::planner::OPS_DEFAULT;
 
 /// What can be asked for.
@@ -30,10 +30,10 @@ pub struct CheckArgs {
     pub jobs: usize,
     /// Programs contain only these features besides buffers, in-order queues, transfers and launches
     #[arg(long, value_name = "FEATURE", value_delimiter = ',')]
-    pub only: Vec<Feature>,
+    pub only: Vec<String>,
     /// Programs do not contain these features
     #[arg(long, value_name = "FEATURE", value_delimiter = ',')]
-    pub without: Vec<Feature>,
+    pub without: Vec<String>,
     /// For how long each kind of finding is made smaller; 0 leaves the programs as they are
     #[arg(long, value_name = "NUMBER", default_value_t = 60)]
     pub shrink_seconds: u64,
@@ -52,6 +52,9 @@ pub struct CheckArgs {
     /// Write the summary as JSON
     #[arg(long)]
     pub json: bool,
+    /// Run programs of CUDA's driver interface, with the libcuda.so.1 that the loader finds
+    #[arg(long)]
+    pub cuda: bool,
     /// List the features and end
     #[arg(long)]
     pub list: bool,
@@ -62,10 +65,13 @@ pub struct CheckArgs {
 
 impl CheckArgs {
     /// The features that programs may contain.
-    pub fn features(&self) -> Vec<Feature> {
-        let wanted = |feature: &&Feature| {
-            (self.only.is_empty() || self.only.contains(feature)) && !self.without.contains(feature)
-        };
-        Feature::ALL.iter().filter(wanted).copied().collect()
+    ///
+    /// # Errors
+    ///
+    /// A name that no feature of the interface has.
+    pub fn features<F: Named>(&self) -> Result<Vec<F>, String> {
+        let (only, without) = (feature::named::<F>(&self.only)?, feature::named::<F>(&self.without)?);
+        let wanted = |feature: &&F| (only.is_empty() || only.contains(feature)) && !without.contains(feature);
+        Ok(F::ALL.iter().filter(wanted).copied().collect())
     }
 }

@@ -47,7 +47,7 @@ pub fn print(prepared: &Prepared<'_>, platform: &Platform, finding: &Finding) ->
     text
 }
 
-fn comment(text: &str) -> String {
+pub(crate) fn comment(text: &str) -> String {
     text.replace("*/", "* /").trim_end_matches('.').to_owned()
 }
 
@@ -71,7 +71,7 @@ fn sorted(checks: &std::collections::HashMap<usize, Bytes>) -> Vec<(usize, &Byte
     all
 }
 
-fn quoted(source: &str) -> String {
+pub(crate) fn quoted(source: &str) -> String {
     let line = |line: &str| format!("    \"{}\\n\"", line.replace('\\', "\\\\").replace('"', "\\\""));
     source.lines().map(line).collect::<Vec<_>>().join("\n")
 }
@@ -118,10 +118,15 @@ fn declare(text: &mut String, prepared: &Prepared<'_>) {
 
 /// The words that one look must see, as a table.
 fn looks(text: &mut String, index: usize, expected: &Bytes, finding: &Finding) {
+    look_table(text, &format!("look{index}"), expected, finding.at.filter(|_| finding.op == Some(index)));
+}
+
+/// A table of the words that a look must see. `wrong` is the first wrong byte.
+pub(crate) fn look_table(text: &mut String, name: &str, expected: &Bytes, wrong: Option<usize>) {
     let words: Vec<usize> = (0..expected.data.len() / 4)
         .filter(|word| expected.known[word * 4..word * 4 + 4].iter().all(|&known| known))
         .collect();
-    let wrong = finding.at.filter(|_| finding.op == Some(index)).map_or(usize::MAX, |at| at / 4);
+    let wrong = wrong.map_or(usize::MAX, |at| at / 4);
     let step = (words.len() / (WORDS_MAX / 2)).max(1);
     let near = |word: usize| word >= wrong && word < wrong.saturating_add(WORDS_MAX / 4);
     let last = words.len().saturating_sub(4);
@@ -134,7 +139,7 @@ fn looks(text: &mut String, index: usize, expected: &Bytes, finding: &Finding) {
     if all.is_empty() {
         return;
     }
-    _ = writeln!(text, "static const struct look look{index}[] = {{");
+    _ = writeln!(text, "static const struct look {name}[] = {{");
     for line in all.chunks(5) {
         _ = writeln!(text, "    {},", line.join(", "));
     }

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::args::CheckArgs;
-use crate::feature::Feature;
+use crate::feature::Named as _;
 use crate::finding::Finding;
+use crate::interface::{Interface, Plan as _, act_name};
 use crate::message::Request;
-use crate::plan::{Platform, Program};
-use crate::planner::{self, Limits};
+use crate::plan::Platform;
 pub use worker::{Outcome, Starter, Worker};
 
 /// Nothing was found.
@@ -66,9 +66,16 @@ struct Line {
 }
 
 /// Runs a campaign. `prefix` stands before the arguments of a child: the name of the subcommand, if this is one.
-pub fn campaign(args: &CheckArgs, prefix: &[&str]) -> ExitCode {
+pub fn campaign<I: Interface>(args: &CheckArgs, prefix: &[&str]) -> ExitCode {
+    let features = match args.features::<I::Feature>() {
+        Ok(features) => features,
+        Err(reason) => {
+            eprintln!("penstock-check: {reason}");
+            return ExitCode::from(UNABLE);
+        }
+    };
     let starter = Starter::new(args, prefix);
-    let platform = match Worker::start(&starter, args.seed) {
+    let platform = match Worker::<I>::start(&starter, args.seed) {
         Ok((_, platform)) => platform,
         Err(reason) => {
             eprintln!("penstock-check: {reason}");
@@ -77,9 +84,9 @@ pub fn campaign(args: &CheckArgs, prefix: &[&str]) -> ExitCode {
     };
     eprintln!("{} ({}): {} devices", platform.name, platform.version, platform.devices.len());
     if let Some(file) = &args.replay {
-        return replay(args, &starter, file);
+        return replay::<I>(args, &starter, file);
     }
-    let state = State::new(args);
+    let state = State::<I>::new(args, features);
     std::thread::scope(|scope| {
         for _ in 0..args.jobs.max(1) {
             scope.spawn(|| state.work(&starter));
@@ -92,10 +99,10 @@ pub fn campaign(args: &CheckArgs, prefix: &[&str]) -> ExitCode {
 /// How often a replayed program runs, if nothing else is said.
 const REPLAYS_DEFAULT: u64 = 20;
 
-fn replay(args: &CheckArgs, starter: &Starter, file: &std::path::Path) -> ExitCode {
+fn replay<I: Interface>(args: &CheckArgs, starter: &Starter, file: &std::path::Path) -> ExitCode {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
     let program =
-        text.and_then(|text| serde_json::from_str::<Program>(&text).map_err(|error| error.to_string()));
+        text.and_then(|text| serde_json::from_str::<I::Program>(&text).map_err(|error| error.to_string()));
     let program = match program {
         Ok(program) => Box::new(program),
         Err(reason) => {
@@ -104,7 +111,7 @@ fn replay(args: &CheckArgs, starter: &Starter, file: &std::path::Path) -> ExitCo
         }
     };
     let times = usize::try_from(args.programs.unwrap_or(REPLAYS_DEFAULT)).unwrap_or(usize::MAX);
-    let outcome = Worker::start(starter, program.seed)
+    let outcome = Worker::<I>::start(starter, program.seed())
         .map(|(mut worker, _)| worker.ask(&Request::Program { program, times }, &|_| true));
     match outcome {
         Ok(Outcome::Clean) => {
@@ -122,9 +129,9 @@ fn replay(args: &CheckArgs, starter: &Starter, file: &std::path::Path) -> ExitCo
     }
 }
 
-struct State<'a> {
+struct State<'a, I: Interface> {
     args: &'a CheckArgs,
-    features: Vec<Feature>,
+    features: Vec<I::Feature>,
     begun: Instant,
     next: AtomicU64,
     programs: AtomicU64,
@@ -133,11 +140,11 @@ struct State<'a> {
     trouble: Mutex<Option<String>>,
 }
 
-impl<'a> State<'a> {
-    fn new(args: &'a CheckArgs) -> Self {
+impl<'a, I: Interface> State<'a, I> {
+    fn new(args: &'a CheckArgs, features: Vec<I::Feature>) -> Self {
         Self {
             args,
-            features: args.features(),
+            features,
             begun: Instant::now(),
             next: AtomicU64::new(args.seed),
             programs: AtomicU64::new(0),
@@ -175,7 +182,7 @@ impl<'a> State<'a> {
     fn batch(&self, starter: &Starter, mut first: u64, count: u64) {
         let end = first + count;
         while first < end && !self.is_over() {
-            let mut worker = match Worker::start(starter, first) {
+            let mut worker = match Worker::<I>::start(starter, first) {
                 Ok((worker, _)) => worker,
                 Err(reason) => return self.trouble(reason),
             };
@@ -235,15 +242,14 @@ impl<'a> State<'a> {
         }
     }
 
-    fn conclude(&self, starter: &Starter, platform: &Platform) -> ExitCode {
+    fn conclude(&self, starter: &Starter, platform: &Platform<I::Device>) -> ExitCode {
         let seconds = self.begun.elapsed().as_secs_f64();
         let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
-        let limits = Limits { ops: self.args.ops, features: self.features.clone() };
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         let mut lines = Vec::new();
         for one in &found {
-            let program = planner::plan(one.seed, platform, &limits);
-            let act = act_name(&program, one.finding.op);
+            let program = I::plan(one.seed, platform, self.args.ops, &self.features);
+            let act = act_name::<I>(&program, one.finding.op);
             let class = format!("{} {act}", one.finding.kind.name());
             let count = seen.entry(class).or_default();
             *count += 1;
@@ -258,7 +264,7 @@ impl<'a> State<'a> {
                 operations: None,
             };
             if *count == 1 {
-                crate::report::write(
+                crate::report::write::<I>(
                     self.args,
                     starter,
                     platform,
@@ -272,12 +278,15 @@ impl<'a> State<'a> {
             }
             lines.push(line);
         }
-        let left_out =
-            Feature::ALL.iter().filter(|it| !self.features.contains(it)).map(|it| it.name()).collect();
+        let left_out = <I::Feature as crate::feature::Named>::ALL
+            .iter()
+            .filter(|it| !self.features.contains(it))
+            .map(|it| it.name())
+            .collect();
         let summary = Summary {
             platform: &platform.name,
             version: &platform.version,
-            devices: platform.devices.iter().map(|device| device.name.as_str()).collect(),
+            devices: platform.devices.iter().map(AsRef::as_ref).collect(),
             programs: self.programs.load(Ordering::Relaxed),
             seconds,
             left_out,
@@ -312,14 +321,4 @@ impl<'a> State<'a> {
             summary.findings.len()
         );
     }
-}
-
-/// The name of what an operation does.
-pub fn act_name(program: &Program, op: Option<usize>) -> String {
-    let Some(op) = op.and_then(|op| program.ops.get(op)) else { return "start".to_owned() };
-    let text = match &op.act {
-        crate::plan::Act::Enqueue { cmd, .. } => format!("{cmd:?}"),
-        act => format!("{act:?}"),
-    };
-    text.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
 }

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 mod commands;
-mod memory;
+pub(crate) mod memory;
 mod objects;
 
 use std::collections::HashMap;

@@ -1,29 +1,55 @@
 //! What programs may contain besides buffers, in-order queues, transfers, copies, fills and launches.
 
+use std::fmt::Debug;
+
 use serde::{Deserialize, Serialize};
 
+/// A feature of the programs of one interface.
+pub trait Named: Copy + Eq + Debug + Send + Sync + 'static {
+    /// All of them.
+    const ALL: &'static [Self];
+
+    /// Its name on the command line.
+    fn name(self) -> &'static str;
+
+    /// What it is.
+    fn about(self) -> &'static str;
+}
+
+/// The features that have these names.
+///
+/// # Errors
+///
+/// A name that no feature has, and those that there are.
+pub fn named<F: Named>(names: &[String]) -> Result<Vec<F>, String> {
+    let known = |name: &String| {
+        F::ALL.iter().copied().find(|feature| feature.name() == name).ok_or_else(|| {
+            let all: Vec<_> = F::ALL.iter().map(|feature| feature.name()).collect();
+            format!("no such feature: {name}; there are: {}", all.join(", "))
+        })
+    };
+    names.iter().map(known).collect()
+}
+
 macro_rules! features {
-    ($($variant:ident $name:literal $about:literal,)*) => {
-        /// Something that programs may contain.
+    ($what:literal $Feature:ident { $($variant:ident $name:literal $about:literal,)* }) => {
+        #[doc = $what]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
-        pub enum Feature {
+        pub enum $Feature {
             $(#[doc = $about] $variant,)*
         }
 
-        impl Feature {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+        impl Named for $Feature {
+            const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Its name on the command line.
-            pub fn name(self) -> &'static str {
+            fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
                 }
             }
 
-            /// What it is.
-            pub fn about(self) -> &'static str {
+            fn about(self) -> &'static str {
                 match self {
                     $(Self::$variant => $about,)*
                 }
@@ -31,8 +57,9 @@ macro_rules! features {
         }
     };
 }
+pub(crate) use features;
 
-features! {
+features! { "Something that programs may contain." Feature {
     Threads "threads" "several host threads",
     Contexts "contexts" "several contexts",
     Devices "devices" "several devices in one program",
@@ -64,16 +91,4 @@ features! {
     ConstCast "const-cast" "kernels that write through a cast of a pointer to const",
     Slow "slow" "kernels that take some milliseconds",
     Large "large" "buffers of some mebibytes",
-}
-
-impl std::str::FromStr for Feature {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.iter().find(|feature| feature.name() == text);
-        found.copied().ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|feature| feature.name()).collect();
-            format!("no such feature; there are: {}", names.join(", "))
-        })
-    }
-}
+}}

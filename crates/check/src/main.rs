@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Random OpenCL host programs against a sequential model
+/// Random OpenCL or CUDA host programs against a sequential model
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 struct Line {

@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::feature::Feature;
 use crate::finding::Finding;
-use crate::plan::{Platform, Program};
+use crate::interface::Interface;
+use crate::plan::Platform;
 
 /// What a child is asked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Request {
+#[serde(bound = "")]
+pub enum Request<I: Interface> {
     /// Opens a platform.
     Open {
         /// Part of its name.
@@ -25,12 +26,12 @@ pub enum Request {
         /// Roughly how many operations a program has.
         ops: usize,
         /// What programs may contain.
-        features: Vec<Feature>,
+        features: Vec<I::Feature>,
     },
     /// Runs one program several times.
     Program {
         /// The program.
-        program: Box<Program>,
+        program: Box<I::Program>,
         /// How many times at most.
         times: usize,
     },
@@ -38,9 +39,10 @@ pub enum Request {
 
 /// What a child answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Answer {
+#[serde(bound = "")]
+pub enum Answer<I: Interface> {
     /// It has opened a platform.
-    Opened(Platform),
+    Opened(Platform<I::Device>),
     /// It cannot run anything.
     Unable(String),
     /// A program starts.

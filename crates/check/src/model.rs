@@ -16,28 +16,28 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    fn unknown(len: usize) -> Self {
+    pub(crate) fn unknown(len: usize) -> Self {
         Self { data: vec![0; len], known: vec![false; len] }
     }
 
-    fn part(&self, offset: usize, len: usize) -> Self {
+    pub(crate) fn part(&self, offset: usize, len: usize) -> Self {
         Self {
             data: self.data[offset..offset + len].to_vec(),
             known: self.known[offset..offset + len].to_vec(),
         }
     }
 
-    fn put(&mut self, offset: usize, from: &Self) {
+    pub(crate) fn put(&mut self, offset: usize, from: &Self) {
         let end = offset + from.data.len();
         self.data[offset..end].copy_from_slice(&from.data);
         self.known[offset..end].copy_from_slice(&from.known);
     }
 
-    fn forget(&mut self, offset: usize, len: usize) {
+    pub(crate) fn forget(&mut self, offset: usize, len: usize) {
         self.known[offset..offset + len].fill(false);
     }
 
-    fn word(&self, offset: usize) -> Option<u32> {
+    pub(crate) fn word(&self, offset: usize) -> Option<u32> {
         let known = self.known[offset..offset + 4].iter().all(|&known| known);
         let bytes = &self.data[offset..offset + 4];
         known.then(|| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))

@@ -35,13 +35,13 @@ pub struct Program {
 
 /// One operation of one host thread.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
-pub struct Op {
+pub struct Op<A = Act> {
     /// Who does it.
     pub thread: usize,
     /// How long that thread rests before it, in microseconds.
     pub delay_us: u32,
     /// What is done.
-    pub act: Act,
+    pub act: A,
 }
 
 /// What a buffer has to do with host memory.
@@ -416,11 +416,11 @@ pub struct Device {
 
 /// What the programs run on.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
-pub struct Platform {
+pub struct Platform<D = Device> {
     /// Its name.
     pub name: String,
     /// Its version.
     pub version: String,
     /// Its devices.
-    pub devices: Vec<Device>,
+    pub devices: Vec<D>,
 }

@@ -8,7 +8,7 @@ mod motifs;
 mod pieces;
 mod steps;
 
-use crate::feature::Feature;
+use crate::feature::{Feature, Named as _};
 use crate::ledger::{Ledger, MemKind, Prepared, Reject, Source};
 use crate::plan::{Act, Cmd, Op, Platform, Program, Ptr};
 use crate::random::Random;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::args::CheckArgs;
-use crate::campaign::{Outcome, Starter, Worker, act_name};
+use crate::campaign::{Outcome, Starter, Worker};
 use crate::finding::{Finding, Kind};
+use crate::interface::{Interface, Plan as _, act_name};
 use crate::message::Request;
-use crate::plan::{Platform, Program};
-use crate::run::Prepared;
+use crate::plan::Platform;
 use crate::shrink::{self, Judge};
 
 /// How often a program runs to see how often it fails.
@@ -18,42 +18,41 @@ const RUNS_MAX: usize = 120;
 const HANG_SECONDS: u64 = 4;
 
 /// Shrinks a program and writes it into the folder of the command line. `written` hears of the file and of its size.
-pub fn write(
+pub fn write<I: Interface>(
     args: &CheckArgs,
     starter: &Starter,
-    platform: &Platform,
-    program: &Program,
+    platform: &Platform<I::Device>,
+    program: &I::Program,
     finding: &Finding,
     written: &mut dyn FnMut(String, usize),
 ) {
     let (small, finding) = if args.shrink_seconds > 0 {
-        smaller(args, starter, platform, program, finding)
+        smaller::<I>(args, starter, platform, program, finding)
     } else {
         (program.clone(), finding.clone())
     };
-    let Ok(prepared) = Prepared::new(&small, platform) else { return };
-    let act = act_name(&small, finding.op).to_lowercase();
-    let name = format!("{}-{act}-{}", finding.kind.name().replace(' ', "-"), program.seed);
+    let act = act_name::<I>(&small, finding.op).to_lowercase();
+    let name = format!("{}-{act}-{}", finding.kind.name().replace(' ', "-"), program.seed());
     let path = args.out.join(format!("{name}.c"));
-    let text = crate::c::print(&prepared, platform, &finding);
+    let Some(text) = I::print(&small, platform, &finding) else { return };
     let json = serde_json::to_string(&small).unwrap_or_default();
     let kept = std::fs::create_dir_all(&args.out)
         .and_then(|()| std::fs::write(&path, text))
         .and_then(|()| std::fs::write(args.out.join(format!("{name}.json")), json));
     match kept {
-        Ok(()) => written(path.display().to_string(), small.ops.len()),
+        Ok(()) => written(path.display().to_string(), small.ops().len()),
         Err(error) => eprintln!("penstock-check: {}: {error}", path.display()),
     }
 }
 
-fn smaller(
+fn smaller<I: Interface>(
     args: &CheckArgs,
     starter: &Starter,
-    platform: &Platform,
-    program: &Program,
+    platform: &Platform<I::Device>,
+    program: &I::Program,
     finding: &Finding,
-) -> (Program, Finding) {
-    let mut judge = Runs {
+) -> (I::Program, Finding) {
+    let mut judge = Runs::<I> {
         starter: starter.patient(args.hang_seconds.min(HANG_SECONDS)),
         kind: finding.kind,
         worker: None,
@@ -69,18 +68,18 @@ fn smaller(
         failures += usize::from(judge.fails(program));
     }
     if failures == 0 {
-        eprintln!("seed {}: it did not fail again in {trials} runs and stays as it is", program.seed);
+        eprintln!("seed {}: it did not fail again in {trials} runs and stays as it is", program.seed());
         return (program.clone(), finding.clone());
     }
     // So often that a program that still fails as often as this one passes all runs once in twenty times.
     judge.runs = (trials * 3 / failures).clamp(3, RUNS_MAX);
     let time = Duration::from_secs(args.shrink_seconds);
-    let (small, tried) = shrink::shrink(program, platform, finding.op, &mut judge, time);
+    let (small, tried) = shrink::shrink::<I>(program, platform, finding.op, &mut judge, time);
     eprintln!(
         "seed {}: fails in {failures} of {trials} runs; {} operations made {} by {tried} candidates",
-        program.seed,
-        program.ops.len(),
-        small.ops.len()
+        program.seed(),
+        program.ops().len(),
+        small.ops().len()
     );
     let finding = match judge.last.take() {
         Some((program, seen)) if program == small => seen,
@@ -90,21 +89,21 @@ fn smaller(
 }
 
 /// Runs candidates in a child.
-struct Runs {
+struct Runs<I: Interface> {
     starter: Starter,
     kind: Kind,
-    worker: Option<Worker>,
+    worker: Option<Worker<I>>,
     runs: usize,
     /// The last program that failed, and how.
-    last: Option<(Program, Finding)>,
+    last: Option<(I::Program, Finding)>,
 }
 
-impl Judge for Runs {
-    fn fails(&mut self, program: &Program) -> bool {
+impl<I: Interface> Judge<I> for Runs<I> {
+    fn fails(&mut self, program: &I::Program) -> bool {
         let request = Request::Program { program: Box::new(program.clone()), times: self.runs };
         let worker = match self.worker.take() {
             Some(worker) => Ok(worker),
-            None => Worker::start(&self.starter, program.seed).map(|(worker, _)| worker),
+            None => Worker::start(&self.starter, program.seed()).map(|(worker, _)| worker),
         };
         let Ok(mut worker) = worker else { return false };
         match worker.ask(&request, &|_| true) {

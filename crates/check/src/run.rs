@@ -54,6 +54,11 @@ impl Progress {
         Self { threads: Default::default(), patience }
     }
 
+    /// Where a thread says which operation it performs.
+    pub(crate) fn place(&self, thread: usize) -> &AtomicUsize {
+        &self.threads[thread]
+    }
+
     /// The operation that each thread performs; the number of operations means that the thread has ended.
     pub fn positions(&self, threads: usize) -> Vec<usize> {
         self.threads[..threads.min(THREADS_MAX)].iter().map(|at| at.load(Ordering::Relaxed)).collect()
@@ -203,7 +208,7 @@ impl State<'_> {
 }
 
 /// Rests for some time; for short times without giving the processor away.
-fn rest(us: u32) {
+pub(crate) fn rest(us: u32) {
     let time = Duration::from_micros(u64::from(us));
     if us >= 60 {
         std::thread::sleep(time);

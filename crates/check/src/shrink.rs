@@ -5,31 +5,33 @@
 
 use std::time::{Duration, Instant};
 
+use crate::interface::{ActOf, Interface, Plan as _};
 use crate::ledger::Ledger;
 use crate::plan::{Act, Cmd, Kernel, Op, Platform, Program};
 
 /// Says whether a program fails as the original does. It may run the program several times.
-pub trait Judge {
+pub trait Judge<I: Interface> {
     /// Whether `program` fails.
-    fn fails(&mut self, program: &Program) -> bool;
+    fn fails(&mut self, program: &I::Program) -> bool;
 }
 
 /// The smallest failing program that was found within `time`, and how many candidates were tried.
-pub fn shrink(
-    program: &Program,
-    platform: &Platform,
+pub fn shrink<I: Interface>(
+    program: &I::Program,
+    platform: &Platform<I::Device>,
     failed_op: Option<usize>,
-    judge: &mut dyn Judge,
+    judge: &mut dyn Judge<I>,
     time: Duration,
-) -> (Program, usize) {
-    let mut it = Shrinker { best: program.clone(), platform, judge, end: Instant::now() + time, tried: 0 };
+) -> (I::Program, usize) {
+    let mut it =
+        Shrinker::<I> { best: program.clone(), platform, judge, end: Instant::now() + time, tried: 0 };
     if let Some(op) = failed_op {
         it.end_after(op);
     }
     it.use_one_thread();
     let mut before = usize::MAX;
-    while it.best.ops.len() < before && !it.is_over() {
-        before = it.best.ops.len();
+    while it.best.ops().len() < before && !it.is_over() {
+        before = it.best.ops().len();
         it.drop_groups();
         it.simplify();
     }
@@ -37,27 +39,29 @@ pub fn shrink(
     (it.best, it.tried)
 }
 
-struct Shrinker<'a> {
-    best: Program,
-    platform: &'a Platform,
-    judge: &'a mut dyn Judge,
+struct Shrinker<'a, I: Interface> {
+    best: I::Program,
+    platform: &'a Platform<I::Device>,
+    judge: &'a mut dyn Judge<I>,
     end: Instant,
     tried: usize,
 }
 
-impl Shrinker<'_> {
+type Ops<I> = Vec<Op<ActOf<I>>>;
+
+impl<I: Interface> Shrinker<'_, I> {
     fn is_over(&self) -> bool {
         Instant::now() > self.end
     }
 
     /// Takes a candidate if it is another program that fails too.
-    fn consider(&mut self, ops: Vec<Op>) -> bool {
+    fn consider(&mut self, ops: Ops<I>) -> bool {
         if self.is_over() {
             return false;
         }
-        let candidate = Program { ops, ..self.best.clone() };
-        let Some(candidate) = repair(&candidate, self.platform) else { return false };
-        if candidate.ops == self.best.ops || candidate.ops.len() > self.best.ops.len() {
+        let candidate = self.best.with(ops);
+        let Some(candidate) = I::repair(&candidate, self.platform) else { return false };
+        if candidate.ops() == self.best.ops() || candidate.ops().len() > self.best.ops().len() {
             return false;
         }
         self.tried += 1;
@@ -69,29 +73,28 @@ impl Shrinker<'_> {
     }
 
     fn end_after(&mut self, op: usize) {
-        let ops = self.best.ops.iter().take(op + 1).cloned().collect();
+        let ops = self.best.ops().iter().take(op + 1).cloned().collect();
         self.consider(ops);
     }
 
     /// The order of the list is a valid order for one thread that does everything.
     fn use_one_thread(&mut self) {
-        let alone = |op: &Op| Op { thread: 0, ..op.clone() };
-        let not_between = |op: &&Op| !matches!(op.act, Act::Signal { .. } | Act::Await { .. });
-        let ops = self.best.ops.iter().filter(not_between).map(alone).collect();
+        let ops = self.best.ops().iter().filter(|op| !I::is_between_threads(&op.act));
+        let ops = ops.map(|op| Op { thread: 0, ..op.clone() }).collect();
         self.consider(ops);
     }
 
     fn drop_groups(&mut self) {
-        let mut size = self.best.ops.len().div_ceil(2);
+        let mut size = self.best.ops().len().div_ceil(2);
         loop {
             // From the end, as what comes late often does not matter.
-            let mut end = self.best.ops.len();
+            let mut end = self.best.ops().len();
             while end > 0 && !self.is_over() {
                 let start = end.saturating_sub(size);
-                let mut ops = self.best.ops.clone();
+                let mut ops = self.best.ops().to_vec();
                 ops.drain(start..end.min(ops.len()));
                 self.consider(ops);
-                end = start.min(self.best.ops.len());
+                end = start.min(self.best.ops().len());
             }
             if size <= 1 || self.is_over() {
                 return;
@@ -102,13 +105,12 @@ impl Shrinker<'_> {
 
     /// Makes single operations simpler.
     fn simplify(&mut self) {
-        let still = |op: &Op| Op { delay_us: 0, ..op.clone() };
-        let ops = self.best.ops.iter().map(still).collect();
+        let ops = self.best.ops().iter().map(|op| Op { delay_us: 0, ..op.clone() }).collect();
         self.consider(ops);
         let mut index = 0;
-        while index < self.best.ops.len() && !self.is_over() {
-            for simpler in simpler(&self.best.ops[index]) {
-                let mut ops = self.best.ops.clone();
+        while index < self.best.ops().len() && !self.is_over() {
+            for simpler in simpler_ops::<I>(&self.best.ops()[index]) {
+                let mut ops = self.best.ops().to_vec();
                 let Some(place) = ops.get_mut(index) else { break };
                 *place = simpler;
                 self.consider(ops);
@@ -118,14 +120,17 @@ impl Shrinker<'_> {
     }
 }
 
-/// Simpler forms of an operation.
-fn simpler(op: &Op) -> Vec<Op> {
+fn simpler_ops<I: Interface>(op: &Op<ActOf<I>>) -> Ops<I> {
+    let still = (op.delay_us > 0).then(|| op.act.clone());
+    let acts = still.into_iter().chain(I::simpler(&op.act));
+    acts.map(|act| Op { act, delay_us: 0, thread: op.thread }).collect()
+}
+
+/// Simpler forms of an operation of OpenCL.
+pub(crate) fn simpler(act: &Act) -> Vec<Act> {
     let mut all = Vec::new();
-    let mut add = |act: Act| all.push(Op { act, delay_us: 0, thread: op.thread });
-    if op.delay_us > 0 {
-        add(op.act.clone());
-    }
-    match &op.act {
+    let mut add = |act: Act| all.push(act);
+    match act {
         Act::Enqueue { queue, cmd, wait, event, blocking } => {
             let with = |cmd: Cmd, wait: Vec<usize>, event: Option<usize>| Act::Enqueue {
                 queue: *queue,

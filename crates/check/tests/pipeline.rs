@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use penstock_check::fake::{Defect, Fake, platform};
-use penstock_check::feature::Feature;
+use penstock_check::feature::{Feature, Named as _};
 use penstock_check::finding::Finding;
+use penstock_check::interface::OpenCl;
 use penstock_check::ledger::Ledger;
 use penstock_check::model::predict;
 use penstock_check::plan::Program;
@@ -129,7 +130,7 @@ struct Fakes {
     defect: Defect,
 }
 
-impl Judge for Fakes {
+impl Judge<OpenCl> for Fakes {
     fn fails(&mut self, program: &Program) -> bool {
         (0..4).any(|seed| attempt(program, seed, Some(self.defect)).is_some())
     }
@@ -145,7 +146,7 @@ fn failing_programs_become_small_and_stay_in_order() {
         let (program, finding) = found.expect("the defect is found");
         let mut judge = Fakes { defect };
         let (small, _) =
-            shrink(&program, &platform(DEVICES), finding.op, &mut judge, Duration::from_secs(30));
+            shrink::<OpenCl>(&program, &platform(DEVICES), finding.op, &mut judge, Duration::from_secs(30));
         assert!(
             Ledger::of(&small, &platform(DEVICES)).is_ok(),
             "{defect:?}: the smaller program is not in order"

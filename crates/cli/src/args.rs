@@ -148,6 +148,7 @@ Examples:
   penstock run -- penstock check --platform Penstock --jobs 2 --out found
   penstock check --seed 4711 --programs 1
   penstock check --list
+  penstock run -- penstock check --cuda --seconds 60
 
 Programs:
 Each seed gives one program. The program has no data race, and the specification determines what it sees. A program that sees \
@@ -188,7 +189,7 @@ pub enum Command {
     Status(StatusArgs),
     /// Measure the pool beside the local OpenCL platform, or communication between devices
     Bench(BenchArgs),
-    /// Run random OpenCL programs on any OpenCL platform and compare what they see with a model
+    /// Run random OpenCL or CUDA programs on any driver and compare what they see with a model
     #[command(after_help = AFTER_CHECK)]
     Check(crate::check::CheckCommand),
     /// Run a matrix product on a pool of two nodes on this host, and beside it locally

@@ -9,11 +9,13 @@ use std::ptr::null_mut;
 use common::*;
 use penstock_cuda::api::capture::*;
 use penstock_cuda::api::context::*;
+use penstock_cuda::api::copy::*;
 use penstock_cuda::api::graph::*;
 use penstock_cuda::api::graph_exec::*;
 use penstock_cuda::api::graph_memory::*;
 use penstock_cuda::api::graph_node::*;
 use penstock_cuda::api::library::*;
+use penstock_cuda::api::memory::*;
 use penstock_cuda::api::memset::*;
 use penstock_cuda::api::stream::*;
 use penstock_cuda_sys::driver::*;
@@ -69,6 +71,38 @@ fn older_forms_do_the_same() {
         ok(cuGraphDestroy(graph));
         ok(cuGraphExecDestroy(exec));
         assert_eq!(cuGraphExecDestroy(exec), CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
+/// The second launch copies from host memory that the first one is still going to write. So the client holds the second launch
+/// back, and none of its kernels may get lost.
+#[test]
+fn a_launch_that_is_held_back_runs_all_its_kernels() {
+    let _context = TestContext::new();
+    let (stream, add_one) = (stream(CU_STREAM_NON_BLOCKING), function(load(KERNELS), "add_one"));
+    let (values, other) = (allocate(4), allocate(4));
+    upload(values, &[0u32]);
+    let (mut graph, mut exec, mut pinned) = (null_mut(), null_mut(), null_mut());
+    // SAFETY: handles, places for them, and pinned memory.
+    unsafe {
+        ok(cuMemAllocHost_v2(&raw mut pinned, 4));
+        ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        ok(cuMemcpyHtoDAsync_v2(other, pinned, 4, stream));
+        ok(cuMemcpyDtoHAsync_v2(pinned, other, 4, stream));
+        ok(launch(add_one, 1, 1, stream, &[values]));
+        ok(launch(add_one, 1, 1, stream, &[values]));
+        ok(cuStreamEndCapture(stream, &raw mut graph));
+        ok(cuGraphInstantiateWithFlags(&raw mut exec, graph, 0));
+        let gate = Gate::default();
+        gate.close(stream);
+        ok(cuGraphLaunch(exec, stream));
+        ok(cuGraphLaunch(exec, stream));
+        gate.open();
+        ok(cuStreamSynchronize(stream));
+        assert_eq!(read(values), 4);
+        ok(cuGraphExecDestroy(exec));
+        ok(cuGraphDestroy(graph));
+        ok(cuMemFreeHost(pinned));
     }
 }
 

@@ -154,6 +154,38 @@ fn rows_are_copied_with_their_pitches() {
     }
 }
 
+/// Wherever the rows begin: OpenCL takes some of these rectangles for overlapping.
+#[test]
+fn rows_are_copied_to_rows_close_behind_them() {
+    const PITCH: usize = 452;
+    const ROWS: usize = 9;
+    const REACH: usize = PITCH * (ROWS - 1) + 184;
+    let _context = TestContext::new();
+    let values: Vec<u8> = (0..REACH).map(|at| (at % 251) as u8).collect();
+    // Where a row of the source begins at the start of a row of the buffer, a row of the target goes past the end of one.
+    const DISTANCE: usize = PITCH * ROWS - 24;
+    let address = allocate(DISTANCE + REACH + PITCH);
+    for shift in (0..PITCH).step_by(12) {
+        let from = address + shift as u64;
+        let to = from + DISTANCE as u64;
+        upload(from, &values);
+        // SAFETY: all fields are numbers and addresses.
+        let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
+        (copy.srcMemoryType, copy.dstMemoryType) = (CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_DEVICE);
+        (copy.srcDevice, copy.dstDevice) = (from, to);
+        (copy.srcPitch, copy.dstPitch) = (PITCH, PITCH);
+        (copy.WidthInBytes, copy.Height) = (184, ROWS);
+        // SAFETY: both sides are within the allocation.
+        ok(unsafe { cuMemcpy2D_v2(&raw const copy) });
+        synchronize();
+        let back = download::<u8>(to, REACH);
+        for row in 0..ROWS {
+            let bytes = row * PITCH..row * PITCH + 184;
+            assert_eq!(back[bytes.clone()], values[bytes], "shift {shift}, row {row}");
+        }
+    }
+}
+
 #[test]
 fn arrays_hold_their_rows() {
     let _context = TestContext::new();

@@ -93,6 +93,33 @@ fn the_legacy_default_stream_waits_for_blocking_streams_and_they_for_it() {
     assert_eq!(download::<u32>(address, 1), [4]);
 }
 
+/// Of pinned memory the documentation promises it: "the function is synchronous with respect to the host".
+#[test]
+fn a_synchronous_copy_to_the_device_is_done_for_streams_that_wait_for_nobody() {
+    let _context = TestContext::new();
+    let (slow, _, address) = warm();
+    let free = stream(CU_STREAM_NON_BLOCKING);
+    let (mut pinned, pageable) = (null_mut(), 78u32);
+    // SAFETY: a place for the address, which gets a value.
+    unsafe {
+        ok(cuMemAllocHost_v2(&raw mut pinned, 4));
+        pinned.cast::<u32>().write(77);
+    }
+    for (source, expected) in [(pinned.cast_const(), 77), ((&raw const pageable).cast(), 78)] {
+        ok(launch(slow, 1, 1, null_mut(), &[address, ROUNDS]));
+        let mut value = 0u32;
+        // SAFETY: a value, and room for it.
+        unsafe {
+            ok(cuMemcpyHtoD_v2(address, source, 4));
+            ok(cuMemcpyDtoHAsync_v2((&raw mut value).cast(), address, 4, free));
+        }
+        assert_eq!(value, expected);
+        synchronize();
+    }
+    // SAFETY: the address from above.
+    ok(unsafe { cuMemFreeHost(pinned) });
+}
+
 #[test]
 fn a_non_blocking_stream_does_not_wait() {
     let _context = TestContext::new();
@@ -298,6 +325,24 @@ fn threads_may_use_one_context_at_once() {
         }
     });
     assert_eq!(download::<u32>(address, 1), [400]);
+}
+
+#[test]
+fn a_copy_between_contexts_of_one_device_comes_before_later_work_of_both() {
+    const SIZE: usize = 32 << 20;
+    let first = TestContext::new();
+    let source = allocate(SIZE);
+    upload(source, &vec![7u8; SIZE]);
+    let second = TestContext::new();
+    let target = allocate(SIZE);
+    upload(target, &vec![1u8; SIZE]);
+    // SAFETY: handles, and memory of this size.
+    unsafe {
+        ok(cuCtxSetCurrent(first.0));
+        ok(cuMemcpyPeer(target, second.0, source, first.0, SIZE));
+        ok(cuCtxSetCurrent(second.0));
+    }
+    assert_eq!(download::<u8>(target + SIZE as u64 - 4, 4), [7; 4]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::args::CheckArgs;
 use crate::finding::{Finding, Kind};
+use crate::interface::Interface;
 use crate::message::{Answer, Request};
 use crate::plan::Platform;
 
@@ -59,15 +60,15 @@ pub enum Outcome {
 
 /// A child.
 #[derive(Debug)]
-pub struct Worker {
+pub struct Worker<I: Interface> {
     child: Child,
     input: Option<ChildStdin>,
-    answers: Receiver<Answer>,
+    answers: Receiver<Answer<I>>,
     words: Arc<Mutex<Vec<u8>>>,
     silence: Duration,
 }
 
-impl Drop for Worker {
+impl<I: Interface> Drop for Worker<I> {
     fn drop(&mut self) {
         // It may have ended by itself.
         _ = self.child.kill();
@@ -75,16 +76,16 @@ impl Drop for Worker {
     }
 }
 
-impl Worker {
+impl<I: Interface> Worker<I> {
     /// Starts a child and lets it open the platform.
     ///
     /// # Errors
     ///
     /// Why there is nothing to run on.
-    pub fn start(starter: &Starter, seed: u64) -> Result<(Self, Platform), String> {
+    pub fn start(starter: &Starter, seed: u64) -> Result<(Self, Platform<I::Device>), String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
-        command.args(&starter.prefix).arg("--child").env(DELAYS, seed.to_string());
+        command.args(&starter.prefix).args(I::CHILD_OPTIONS).arg("--child").env(DELAYS, seed.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("a child cannot be started: {error}"))?;
         let (sender, answers) = std::sync::mpsc::channel();
@@ -123,14 +124,14 @@ impl Worker {
         }
     }
 
-    fn send(&mut self, request: &Request) -> Result<(), String> {
+    fn send(&mut self, request: &Request<I>) -> Result<(), String> {
         let line = serde_json::to_string(request).map_err(|error| error.to_string())?;
         let input = self.input.as_mut().ok_or("the child takes no requests")?;
         writeln!(input, "{line}").and_then(|()| input.flush()).map_err(|error| error.to_string())
     }
 
     /// Lets the child do something. `started` hears of each program and says whether to go on.
-    pub fn ask(&mut self, request: &Request, started: &dyn Fn(u64) -> bool) -> Outcome {
+    pub fn ask(&mut self, request: &Request<I>, started: &dyn Fn(u64) -> bool) -> Outcome {
         if let Err(reason) = self.send(request) {
             return Outcome::Broken(reason);
         }

@@ -17,13 +17,13 @@ struct Area {
 
 /// All areas that are valid now.
 #[derive(Default)]
-pub(super) struct Areas {
+pub(crate) struct Areas {
     all: HashMap<usize, Area>,
     next: usize,
 }
 
 impl Areas {
-    pub(super) fn array(&mut self, len: usize) -> Handle {
+    pub(crate) fn array(&mut self, len: usize) -> Handle {
         let start = match layout(len) {
             Some(layout) => {
                 // SAFETY: the layout is not empty.
@@ -35,7 +35,7 @@ impl Areas {
         self.add(Area { start, len: if start == 0 { 0 } else { len }, own: true })
     }
 
-    pub(super) fn mapping(&mut self, start: usize, len: usize) -> Handle {
+    pub(crate) fn mapping(&mut self, start: usize, len: usize) -> Handle {
         self.add(Area { start, len, own: false })
     }
 
@@ -45,8 +45,18 @@ impl Areas {
         Handle(self.next)
     }
 
+    /// Where an area starts, and its length.
+    pub(crate) fn whole(&self, area: Handle) -> Option<(usize, usize)> {
+        self.all.get(&area.0).map(|known| (known.start, known.len))
+    }
+
     /// The area is not used any more.
-    pub(super) fn remove(&mut self, area: Handle) -> Option<usize> {
+    pub(crate) fn remove(&mut self, area: Handle) -> Option<usize> {
+        self.take(area).map(|(start, _)| start)
+    }
+
+    /// The same, and whether the memory was made here. Then it is given back.
+    pub(crate) fn take(&mut self, area: Handle) -> Option<(usize, bool)> {
         let known = self.all.remove(&area.0)?;
         if known.own
             && let Some(layout) = layout(known.len)
@@ -54,16 +64,16 @@ impl Areas {
             // SAFETY: `array` made it with this layout, and the program that used it has ended.
             unsafe { std::alloc::dealloc(known.start as *mut u8, layout) };
         }
-        Some(known.start)
+        Some((known.start, known.own))
     }
 
     /// The address of a place with `len` bytes behind it.
-    pub(super) fn address(&self, at: At, len: usize) -> Option<usize> {
+    pub(crate) fn address(&self, at: At, len: usize) -> Option<usize> {
         let known = self.all.get(&at.area.0)?;
         (at.offset.checked_add(len)? <= known.len).then_some(known.start + at.offset)
     }
 
-    pub(super) fn load(&self, at: At, len: usize) -> Vec<u8> {
+    pub(crate) fn load(&self, at: At, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         if let Some(address) = self.address(at, len) {
             // SAFETY: the area holds these bytes. The ledger has put all commands that write to them before this look.
@@ -72,7 +82,7 @@ impl Areas {
         bytes
     }
 
-    pub(super) fn store(&self, at: At, bytes: &[u8]) {
+    pub(crate) fn store(&self, at: At, bytes: &[u8]) {
         if let Some(address) = self.address(at, bytes.len()) {
             // SAFETY: the area holds these bytes. The ledger has put all commands that use them before or after this.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };

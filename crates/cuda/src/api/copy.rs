@@ -210,7 +210,10 @@ cu_stream_entry! {
         size: usize,
     ) {
         super::peer::settle(to_context, from_context)?;
-        now(default, Side::Device(to), Side::Device(from), size)
+        now(default, Side::Device(to), Side::Device(from), size)?;
+        // "... serialized with respect all pending and future asynchronous work in to the current context, srcContext, and
+        // dstContext". Two contexts of one device have a legacy default stream each.
+        super::peer::settle(to_context, from_context)
     }
     /// `cuMemcpyPeerAsync`: the addresses say on which devices they are.
     fn cuMemcpyPeerAsync / cuMemcpyPeerAsync_ptsz |default| (

@@ -17,6 +17,7 @@ pub(super) fn check(one: CUcontext, other: CUcontext) -> CuResult {
 /// "... is serialized with respect to all pending and future asynchronous work in to the current context, source context, and
 /// destination context".
 pub(super) fn settle(one: CUcontext, other: CUcontext) -> CuResult {
+    Context::current()?.synchronize()?;
     Context::borrow(one)?.synchronize()?;
     Context::borrow(other)?.synchronize()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_client::{Given, HostShape, Range, Want};
+use penstock_client::{Event, Given, HostShape, Range, Want};
 use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
@@ -37,6 +37,40 @@ impl When {
             Self::Now => false,
             Self::Later => host::is_registered(to.address(), to.size()),
             Self::Unattended => true,
+        }
+    }
+}
+
+/// When the function of a copy to the device returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Returns {
+    /// It does not wait.
+    AtOnce,
+    /// When the bytes are taken. Later commands of other streams come after the copy.
+    Settled,
+    /// When the copy has ended.
+    Ended,
+}
+
+impl Returns {
+    /// "For transfers from pinned host memory to device memory, the function is synchronous with respect to the host." Of pageable
+    /// memory "the function will return once the pageable buffer has been copied to the staging memory [...], but the DMA to final
+    /// destination may not have completed". Programs take that for done too, and use the memory in streams that do not wait for the
+    /// legacy default stream.
+    pub(super) fn of_write(when: When, is_pinned: bool) -> Self {
+        match when {
+            When::Now if is_pinned => Self::Ended,
+            When::Now => Self::Settled,
+            When::Later | When::Unattended => Self::AtOnce,
+        }
+    }
+
+    /// What the command is asked for.
+    pub(super) fn wants(self) -> Want {
+        match self {
+            Self::AtOnce => Want::Nothing,
+            Self::Settled => Want::Settled,
+            Self::Ended => Want::Event,
         }
     }
 }
@@ -99,7 +133,7 @@ impl Context {
     pub(super) fn write_aside(self: &Arc<Self>, to: u64, bytes: &[u8]) -> CuResult {
         let place = self.device.space.place(to, bytes.len() as u64)?;
         let aside = self.aside()?;
-        self.issue_write(aside, &place, &Given(bytes))?;
+        self.issue_write(aside, &place, &Given(bytes), Want::Nothing)?;
         self.finish(aside)
     }
 
@@ -130,7 +164,30 @@ impl Context {
         }
         let source = self.source(stream, HostSource::linear(from), when)?;
         let place = self.device.space.place(to, from.size() as u64)?;
-        self.issue_write(stream, &place, &source)
+        let returns = Returns::of_write(when, host::is_registered(from.address(), from.size()));
+        match self.issue_write(stream, &place, &source, returns.wants())? {
+            Some(sent) => self.written(stream, returns, sent),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets the function of a copy to the device return.
+    pub(super) fn written(
+        &self,
+        stream: &Stream,
+        returns: Returns,
+        (event, serial): (Option<Event>, u64),
+    ) -> CuResult {
+        match (returns, event) {
+            (Returns::AtOnce, _) => Ok(()),
+            (Returns::Settled, event) => {
+                if let Some(event) = event {
+                    stream.queue.settle(&event);
+                }
+                Ok(())
+            }
+            (Returns::Ended, event) => self.await_event(stream, event, serial),
+        }
     }
 
     fn read(&self, stream: &Stream, to: Bytes, from: u64, when: When) -> CuResult {

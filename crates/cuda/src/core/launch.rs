@@ -272,7 +272,7 @@ impl Kept {
         self.0 = None;
     }
 
-    /// Sends it. Something: it failed.
+    /// Sends it. The event is there if the launch has failed, or if the client holds the launch back.
     pub(crate) fn send(
         &self,
         launch: &Fixed,

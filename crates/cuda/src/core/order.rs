@@ -68,17 +68,23 @@ impl Context {
         Ok(sent)
     }
 
-    /// As [`Context::issue`] of a write, which may take no command at all.
-    pub(crate) fn issue_write(&self, stream: &Stream, place: &Place, source: &dyn Source) -> CuResult {
+    /// As [`Context::issue`] of a write, which may take no command at all: then nothing comes back.
+    pub(crate) fn issue_write(
+        &self,
+        stream: &Stream,
+        place: &Place,
+        source: &dyn Source,
+        want: Want,
+    ) -> CuResult<Option<(Option<Event>, u64)>> {
         self.check()?;
         let write = |waits: &[Event]| {
             if stream.queue.write_at_once(&place.memory, place.offset, source, waits) {
-                return Ok(());
+                return Ok(None);
             }
             let command = |queue: &Arc<Queue>, waits: &[Event]| {
-                queue.write(&place.memory, place.offset, source, waits, Want::Nothing)
+                queue.write(&place.memory, place.offset, source, waits, want)
             };
-            self.send(stream, waits, command).map(drop)
+            self.send(stream, waits, command).map(Some)
         };
         if stream.kind == Kind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
             return write(&[]);

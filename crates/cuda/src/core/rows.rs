@@ -5,10 +5,11 @@ use std::sync::Arc;
 use penstock_client::{Rect, Want};
 use penstock_cuda_sys::driver::*;
 
-use super::callback;
+use super::arena::Place;
 use super::context::Context;
-use super::copy::{Side, When};
+use super::copy::{Returns, Side, When};
 use super::stream::Stream;
+use super::{callback, host};
 use crate::edge::{Bytes, CuResult, HostSource, HostTarget};
 
 /// One side of a copy of rows.
@@ -112,11 +113,12 @@ impl Context {
         let pitch = usize::try_from(apart.from.pitch).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         let width = usize::try_from(apart.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         let source = self.source(stream, HostSource::rows(bytes, width, pitch), when)?;
-        self.issue(stream, |queue, waits| {
+        let returns = Returns::of_write(when, host::is_registered(bytes.address(), bytes.size()));
+        let sent = self.issue(stream, |queue, waits| {
             let to = rect(place.offset, apart.to.pitch);
-            queue.write_rect(&place.memory, to, apart.region(), &source, waits, Want::Nothing)
-        })
-        .map(drop)
+            queue.write_rect(&place.memory, to, apart.region(), &source, waits, returns.wants())
+        })?;
+        self.written(stream, returns, sent)
     }
 
     fn read_rows(&self, stream: &Stream, apart: &Apart, to: usize, from: u64, when: When) -> CuResult {
@@ -166,8 +168,14 @@ impl Context {
         let (source, target) =
             (space.place(from, apart.source_reach()?)?, space.place(to, apart.target_reach()?)?);
         // "CL_INVALID_VALUE if src_buffer and dst_buffer are the same buffer object and src_slice_pitch is not equal to dst_slice_pitch
-        // and src_row_pitch is not equal to dst_row_pitch."
-        let is_refused = Arc::ptr_eq(&source.memory, &target.memory) && apart.from.pitch != apart.to.pitch;
+        // and src_row_pitch is not equal to dst_row_pitch." Where rows of the copy go past the end of a row of the buffer, the
+        // specification's own test for CL_MEM_COPY_OVERLAP also takes rectangles for overlapping that only lie close together.
+        let goes_past =
+            |place: &Place, rows: &Rows| place.offset % rows.pitch.max(1) + apart.width > rows.pitch;
+        let is_refused = Arc::ptr_eq(&source.memory, &target.memory)
+            && (apart.from.pitch != apart.to.pitch
+                || goes_past(&source, &apart.from)
+                || goes_past(&target, &apart.to));
         self.issue(stream, |queue, waits| {
             if is_refused && !self.device.is_native {
                 for y in 0..apart.height {

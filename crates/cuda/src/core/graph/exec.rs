@@ -311,9 +311,11 @@ fn launch_all(steps: &mut [Step], context: &Arc<Context>, stream: &Arc<Stream>) 
         let mut waits = waits;
         for step in launches() {
             let Work::Kernel(launch) = &step.work else { continue };
-            let failed = step.kept.send(launch, queue, waits)?;
-            if failed.is_some() {
-                return Ok(failed);
+            let sent = step.kept.send(launch, queue, waits)?;
+            // A launch that the client holds back has an event too, and that launch has not failed.
+            let status = sent.as_ref().and_then(PoolEvent::known_status);
+            if status.is_some_and(Status::is_error) {
+                return Ok(sent);
             }
             // The queue is in order: what the first one waits for, the others do.
             waits = &[];

@@ -1,0 +1,365 @@
+//! CUDA's driver interface, from whatever `libcuda.so.1` is found at run time. All unsafe code of `cuda` is here.
+//!
+//! A handle that reaches these functions is alive, and memory is large enough, because the runner refuses every program that
+//! the ledger does not find in order. The comments on safety below rest on that.
+#![allow(unsafe_code)]
+
+mod commands;
+mod functions;
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use thiserror::Error;
+
+use super::backend::{At, Backend, Caller, Command, Handle, Memory, Stream};
+use super::plan::{Context, Device, Kernel, Platform};
+use crate::cl::memory::Areas;
+use functions::Functions;
+
+/// The kernels.
+pub const KERNELS: &str = include_str!("kernels.ptx");
+
+/// `CUDA_ERROR_UNKNOWN`: what stands for a failure of our own.
+const UNKNOWN: i32 = 999;
+/// `CU_STREAM_NON_BLOCKING`.
+const NON_BLOCKING: c_uint = 1;
+/// `CU_EVENT_DISABLE_TIMING`.
+const NO_TIMING: c_uint = 2;
+/// `CU_MEMHOSTALLOC_PORTABLE` and `CU_MEMHOSTREGISTER_PORTABLE`: the memory is pinned for all contexts.
+const PORTABLE: c_uint = 1;
+/// `CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED`.
+const MEMORY_POOLS: c_uint = 115;
+
+/// Why there is nothing to run on.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The library is not there.
+    #[error("libcuda.so.1 cannot be loaded: {0}")]
+    Library(#[from] libloading::Error),
+    /// The library lacks a function.
+    #[error("libcuda.so.1 has no function {0}")]
+    Function(&'static str),
+    /// The driver cannot be used.
+    #[error("{call} gives {code}")]
+    Driver {
+        /// The function.
+        call: &'static str,
+        /// What it returned.
+        code: i32,
+    },
+    /// There is no device.
+    #[error("CUDA's driver has no device")]
+    Devices,
+}
+
+/// A context that is open.
+#[derive(Clone, Copy)]
+struct Opened {
+    context: usize,
+    kernels: [usize; Kernel::ALL.len()],
+}
+
+/// The driver.
+pub struct Driver {
+    functions: Functions,
+    platform: Platform,
+    devices: Vec<c_int>,
+    contexts: Mutex<HashMap<Context, Opened>>,
+    areas: Arc<RwLock<Areas>>,
+    /// What the functions of each graph are called with.
+    graphs: Mutex<HashMap<usize, Vec<usize>>>,
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("devices", &self.devices.len()).finish_non_exhaustive()
+    }
+}
+
+/// Calls a function of CUDA and gives its code.
+macro_rules! call {
+    ($self:expr, $name:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY: see the head of this module: handles are alive, and addresses lead to memory of the named size.
+        unsafe { ($self.functions.$name)($($argument),*) }
+    };
+}
+use call;
+
+fn code(code: c_int) -> Result<(), i32> {
+    if code == 0 { Ok(()) } else { Err(code) }
+}
+
+impl Driver {
+    /// Loads the library and looks at the devices.
+    ///
+    /// # Errors
+    ///
+    /// When there is no driver, or no device.
+    pub fn open() -> Result<Self, OpenError> {
+        // SAFETY: the library's constructors run here, which is what this program is for.
+        let library = unsafe { libloading::Library::new("libcuda.so.1") }?;
+        let functions = Functions::load(&library)?;
+        // Drivers keep threads running: their code must stay for the life of the process.
+        std::mem::forget(library);
+        let platform = Platform { name: "CUDA".to_owned(), version: String::new(), devices: Vec::new() };
+        let mut driver = Self {
+            functions,
+            platform,
+            devices: Vec::new(),
+            contexts: Mutex::default(),
+            areas: Arc::default(),
+            graphs: Mutex::default(),
+        };
+        driver.look()?;
+        Ok(driver)
+    }
+
+    fn look(&mut self) -> Result<(), OpenError> {
+        let failed = |call: &'static str| move |code: i32| OpenError::Driver { call, code };
+        let (mut version, mut count) = (0, 0);
+        code(call!(self, cuInit(0))).map_err(failed("cuInit"))?;
+        code(call!(self, cuDriverGetVersion(&raw mut version))).map_err(failed("cuDriverGetVersion"))?;
+        self.platform.version = format!("driver interface {}.{}", version / 1000, version % 1000 / 10);
+        code(call!(self, cuDeviceGetCount(&raw mut count))).map_err(failed("cuDeviceGetCount"))?;
+        for index in 0..count {
+            let (mut device, mut pools, mut name) = (0, 0, [0_u8; 256]);
+            code(call!(self, cuDeviceGet(&raw mut device, index))).map_err(failed("cuDeviceGet"))?;
+            let text = name.as_mut_ptr().cast();
+            code(call!(self, cuDeviceGetName(text, 255, device))).map_err(failed("cuDeviceGetName"))?;
+            code(call!(self, cuDeviceGetAttribute(&raw mut pools, MEMORY_POOLS, device)))
+                .map_err(failed("cuDeviceGetAttribute"))?;
+            let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+            let name = String::from_utf8_lossy(&name[..end]).into_owned();
+            self.platform.devices.push(Device { name, pools: pools != 0 });
+            self.devices.push(device);
+        }
+        if self.devices.is_empty() { Err(OpenError::Devices) } else { Ok(()) }
+    }
+
+    /// What the driver is.
+    pub fn describe(&self) -> Platform {
+        self.platform.clone()
+    }
+
+    fn enter(&self, by: Caller) -> Result<(), i32> {
+        code(call!(self, cuCtxSetCurrent(by.context.0)))
+    }
+
+    /// Makes something in the current context.
+    fn make(&self, by: Caller, make: impl FnOnce(&mut usize) -> c_int) -> Result<Handle, i32> {
+        self.enter(by)?;
+        let mut new = 0;
+        code(make(&mut new))?;
+        Ok(Handle(new))
+    }
+
+    /// Does something in the current context.
+    fn act(&self, by: Caller, act: impl FnOnce() -> c_int) -> i32 {
+        match self.enter(by) {
+            Ok(()) => act(),
+            Err(code) => code,
+        }
+    }
+
+    fn address(&self, at: At, len: usize) -> Result<usize, i32> {
+        let areas = self.areas.read().unwrap_or_else(PoisonError::into_inner);
+        areas.address(at, len).ok_or(UNKNOWN)
+    }
+
+    fn area(&self, area: Handle) -> Result<(usize, usize), i32> {
+        let areas = self.areas.read().unwrap_or_else(PoisonError::into_inner);
+        areas.whole(area).ok_or(UNKNOWN)
+    }
+}
+
+/// The handle of a stream: those of the default streams are numbers with a meaning of their own.
+fn stream(stream: Stream) -> usize {
+    match stream {
+        Stream::Legacy => penstock_cuda_sys::driver::CU_STREAM_LEGACY,
+        Stream::PerThread => penstock_cuda_sys::driver::CU_STREAM_PER_THREAD,
+        Stream::Made(made) => made.0,
+    }
+}
+
+impl Memory for RwLock<Areas> {
+    fn load(&self, at: At, len: usize) -> Vec<u8> {
+        self.read().unwrap_or_else(PoisonError::into_inner).load(at, len)
+    }
+
+    fn store(&self, at: At, bytes: &[u8]) {
+        self.read().unwrap_or_else(PoisonError::into_inner).store(at, bytes);
+    }
+}
+
+impl Backend for Driver {
+    fn context(&self, context: Context) -> Result<Handle, i32> {
+        let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = contexts.get(&context) {
+            return Ok(Handle(known.context));
+        }
+        let device = *self.devices.get(context.device).ok_or(UNKNOWN)?;
+        let mut opened = Opened { context: 0, kernels: [0; Kernel::ALL.len()] };
+        let new = &raw mut opened.context;
+        code(if context.primary {
+            call!(self, cuDevicePrimaryCtxRetain(new, device))
+        } else {
+            call!(self, cuCtxCreate_v2(new, 0, device))
+        })?;
+        code(call!(self, cuCtxSetCurrent(opened.context)))?;
+        let (mut module, text) = (0, format!("{KERNELS}\0"));
+        code(call!(self, cuModuleLoadData(&raw mut module, text.as_ptr().cast())))?;
+        for (place, kernel) in opened.kernels.iter_mut().zip(Kernel::ALL) {
+            let name = format!("{}\0", kernel.name());
+            code(call!(self, cuModuleGetFunction(&raw mut *place, module, name.as_ptr().cast())))?;
+        }
+        contexts.insert(context, opened);
+        Ok(Handle(opened.context))
+    }
+
+    fn new_area(&self, context: Handle, len: usize, pinned: bool) -> Result<Handle, i32> {
+        if !pinned {
+            return Ok(self.areas.write().unwrap_or_else(PoisonError::into_inner).array(len));
+        }
+        let new = self.make(Caller { context, thread: 0 }, |new| {
+            call!(self, cuMemHostAlloc(&raw mut *new, len, PORTABLE))
+        })?;
+        let mut areas = self.areas.write().unwrap_or_else(PoisonError::into_inner);
+        let area = areas.mapping(new.0, len);
+        areas.store(At { area, offset: 0 }, &vec![0; len]);
+        Ok(area)
+    }
+
+    fn drop_area(&self, context: Handle, area: Handle) -> i32 {
+        let Some((start, own)) = self.areas.write().unwrap_or_else(PoisonError::into_inner).take(area) else {
+            return UNKNOWN;
+        };
+        if own {
+            return 0;
+        }
+        self.act(Caller { context, thread: 0 }, || call!(self, cuMemFreeHost(start)))
+    }
+
+    fn register(&self, by: Caller, area: Handle) -> i32 {
+        match self.area(area) {
+            Ok((start, len)) => self.act(by, || call!(self, cuMemHostRegister_v2(start, len, PORTABLE))),
+            Err(code) => code,
+        }
+    }
+
+    fn unregister(&self, by: Caller, area: Handle) -> i32 {
+        match self.area(area) {
+            Ok((start, _)) => self.act(by, || call!(self, cuMemHostUnregister(start))),
+            Err(code) => code,
+        }
+    }
+
+    fn memory(&self) -> Arc<dyn Memory> {
+        Arc::clone(&self.areas) as Arc<dyn Memory>
+    }
+
+    fn new_stream(&self, by: Caller, blocking: bool) -> Result<Handle, i32> {
+        let flags = if blocking { 0 } else { NON_BLOCKING };
+        self.make(by, |new| call!(self, cuStreamCreate(&raw mut *new, flags)))
+    }
+
+    fn drop_stream(&self, by: Caller, stream: Handle) -> i32 {
+        self.act(by, || call!(self, cuStreamDestroy_v2(stream.0)))
+    }
+
+    fn new_event(&self, by: Caller, timing: bool) -> Result<Handle, i32> {
+        let flags = if timing { 0 } else { NO_TIMING };
+        self.make(by, |new| call!(self, cuEventCreate(&raw mut *new, flags)))
+    }
+
+    fn drop_event(&self, by: Caller, event: Handle) -> i32 {
+        self.act(by, || call!(self, cuEventDestroy_v2(event.0)))
+    }
+
+    fn alloc(&self, by: Caller, size: usize) -> Result<Handle, i32> {
+        self.make(by, |new| call!(self, cuMemAlloc_v2(std::ptr::from_mut(new).cast(), size)))
+    }
+
+    fn free(&self, by: Caller, mem: Handle) -> i32 {
+        self.act(by, || call!(self, cuMemFree_v2(mem.0 as u64)))
+    }
+
+    fn alloc_async(&self, by: Caller, on: Stream, size: usize) -> Result<Handle, i32> {
+        self.make(by, |new| call!(self, cuMemAllocAsync(std::ptr::from_mut(new).cast(), size, stream(on))))
+    }
+
+    fn free_async(&self, by: Caller, on: Stream, mem: Handle) -> i32 {
+        self.act(by, || call!(self, cuMemFreeAsync(mem.0 as u64, stream(on))))
+    }
+
+    fn record(&self, by: Caller, event: Handle, on: Stream) -> i32 {
+        self.act(by, || call!(self, cuEventRecord(event.0, stream(on))))
+    }
+
+    fn stream_wait(&self, by: Caller, on: Stream, event: Handle) -> i32 {
+        self.act(by, || call!(self, cuStreamWaitEvent(stream(on), event.0, 0)))
+    }
+
+    fn event_sync(&self, by: Caller, event: Handle) -> i32 {
+        self.act(by, || call!(self, cuEventSynchronize(event.0)))
+    }
+
+    fn event_query(&self, by: Caller, event: Handle) -> i32 {
+        self.act(by, || call!(self, cuEventQuery(event.0)))
+    }
+
+    fn stream_sync(&self, by: Caller, on: Stream) -> i32 {
+        self.act(by, || call!(self, cuStreamSynchronize(stream(on))))
+    }
+
+    fn stream_query(&self, by: Caller, on: Stream) -> i32 {
+        self.act(by, || call!(self, cuStreamQuery(stream(on))))
+    }
+
+    fn context_sync(&self, by: Caller) -> i32 {
+        self.act(by, || call!(self, cuCtxSynchronize()))
+    }
+
+    fn enqueue(&self, by: Caller, on: Option<Stream>, command: &Command) -> i32 {
+        let done = self.enter(by).and_then(|()| self.command(by, on.map(stream), command, None));
+        done.err().unwrap_or(0)
+    }
+
+    fn new_graph(&self, by: Caller, parts: &[(bool, Command)]) -> Result<Handle, i32> {
+        self.enter(by)?;
+        let mut functions = Vec::new();
+        let graph = self.capture(by, parts, &mut functions)?;
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner).insert(graph, functions);
+        Ok(Handle(graph))
+    }
+
+    fn drop_graph(&self, by: Caller, graph: Handle) -> i32 {
+        let code = self.act(by, || call!(self, cuGraphExecDestroy(graph.0)));
+        let functions = self.graphs.lock().unwrap_or_else(PoisonError::into_inner).remove(&graph.0);
+        for data in functions.unwrap_or_default() {
+            // SAFETY: `keep` made it, and nothing of the graph runs any more.
+            drop(unsafe { Box::from_raw(data as *mut super::backend::Function) });
+        }
+        code
+    }
+
+    fn launch(&self, by: Caller, graph: Handle, on: Stream) -> i32 {
+        self.act(by, || call!(self, cuGraphLaunch(graph.0, stream(on))))
+    }
+}
+
+/// Runs a function of the program that is called once.
+unsafe extern "C" fn run_once(data: *mut c_void) {
+    // SAFETY: `command` made it for this one call.
+    let function = unsafe { Box::from_raw(data.cast::<super::backend::Function>()) };
+    function();
+}
+
+/// Runs a function of the program that a graph calls.
+unsafe extern "C" fn run_again(data: *mut c_void) {
+    // SAFETY: `command` made it, and it lives as long as the graph.
+    let function = unsafe { &*data.cast::<super::backend::Function>() };
+    function();
+}

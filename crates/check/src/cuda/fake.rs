@@ -1,0 +1,548 @@
+//! An implementation of CUDA in memory, for tests: it executes commands on threads of its own, in any order that streams and
+//! events allow, and can be given defects. It knows nothing of the ledger.
+
+mod commands;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::backend::{At, Backend, Caller, Command, Handle, Memory, Stream};
+use super::plan::{Context, Device, Platform};
+use crate::random::Random;
+
+/// Defects that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Defect {
+    /// An asynchronous copy to the device takes the bytes of host memory when it is enqueued.
+    EarlyCapture,
+    /// The same, but only where a copy of another context is going to write these bytes.
+    EarlyCaptureAcross,
+    /// The legacy default stream does not wait for blocking streams.
+    LegacyWaitsForNone,
+    /// Blocking streams do not wait for the legacy default stream.
+    BlockingWaitsForNone,
+    /// The default streams of threads count as non-blocking ones.
+    LoosePerThread,
+    /// `cuStreamWaitEvent` does nothing.
+    IgnoredEvent,
+    /// An event that is recorded again stays what it was.
+    OldRecord,
+    /// `cuStreamSynchronize` leaves out the last command.
+    EarlyStreamSync,
+    /// `cuEventQuery` says that the event has ended when it has not.
+    HastyQuery,
+    /// `cuCtxSynchronize` leaves out non-blocking streams.
+    PartialContextSync,
+    /// What comes behind a function of the program does not wait for its end.
+    LateFunction,
+    /// A two-dimensional copy uses the wrong pitch for host memory.
+    WrongPitch,
+    /// A fill works in two parts, and nobody waits for the second one.
+    TornFill,
+    /// A synchronous copy from pinned memory returns before it has ended.
+    EarlyPinnedWrite,
+    /// A synchronous copy to the host returns before it has ended.
+    EarlyRead,
+    /// A graph is launched although its last launch has not ended.
+    OverlappingLaunches,
+    /// The stream of a launch does not wait for the second branch of the graph.
+    LooseBranch,
+    /// `cuMemFree` gives memory away that is still used.
+    EarlyFree,
+    /// `cuStreamDestroy` drops the work that has not begun.
+    DroppedWork,
+    /// A copy between contexts takes its bytes when it is enqueued.
+    EarlyPeer,
+}
+
+impl Defect {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::EarlyCapture,
+        Self::EarlyCaptureAcross,
+        Self::LegacyWaitsForNone,
+        Self::BlockingWaitsForNone,
+        Self::LoosePerThread,
+        Self::IgnoredEvent,
+        Self::OldRecord,
+        Self::EarlyStreamSync,
+        Self::HastyQuery,
+        Self::PartialContextSync,
+        Self::LateFunction,
+        Self::WrongPitch,
+        Self::TornFill,
+        Self::EarlyPinnedWrite,
+        Self::EarlyRead,
+        Self::OverlappingLaunches,
+        Self::LooseBranch,
+        Self::EarlyFree,
+        Self::DroppedWork,
+        Self::EarlyPeer,
+    ];
+}
+
+/// The platform that the fake shows.
+pub fn platform(devices: usize) -> Platform {
+    let device = Device { name: "fake".to_owned(), pools: true };
+    Platform { name: "Fake".to_owned(), version: "1".to_owned(), devices: vec![device; devices] }
+}
+
+/// Memory of a device or of the host.
+type Bytes = Arc<Mutex<Vec<u8>>>;
+/// What a task does.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A stream of the fake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Name {
+    Legacy(Handle),
+    PerThread(Handle, usize),
+    Made(Handle),
+}
+
+#[derive(Default)]
+struct Queue {
+    context: usize,
+    blocking: bool,
+    /// The last task.
+    tail: Option<usize>,
+}
+
+struct Task {
+    context: usize,
+    stream: Option<Name>,
+    /// Gone while the task runs.
+    work: Option<Work>,
+    after: Vec<usize>,
+    has_ended: bool,
+}
+
+#[derive(Clone)]
+struct Area {
+    bytes: Bytes,
+    pinned: bool,
+    /// The last copy that writes it, and its context.
+    writer: Option<(usize, Handle)>,
+}
+
+struct Graph {
+    parts: Vec<(bool, Command)>,
+    last: Option<usize>,
+}
+
+struct State {
+    next: usize,
+    random: Random,
+    contexts: HashMap<Context, Handle>,
+    queues: HashMap<Name, Queue>,
+    tasks: HashMap<usize, Task>,
+    /// What an event has recorded.
+    events: HashMap<usize, Option<usize>>,
+    mems: HashMap<usize, Bytes>,
+    graphs: HashMap<usize, Graph>,
+}
+
+impl State {
+    fn fresh(&mut self) -> usize {
+        self.next += 1;
+        self.next
+    }
+
+    fn has_ended(&self, task: usize) -> bool {
+        self.tasks.get(&task).is_none_or(|task| task.has_ended)
+    }
+
+    /// A task that may run now, any of them.
+    fn pick(&mut self) -> Option<usize> {
+        let ready = |task: &Task| task.work.is_some() && task.after.iter().all(|&it| self.has_ended(it));
+        let mut all: Vec<usize> = self.tasks.iter().filter(|(_, it)| ready(it)).map(|(&id, _)| id).collect();
+        all.sort_unstable();
+        self.random.pick(&all)
+    }
+}
+
+/// Host memory.
+#[derive(Default)]
+struct Areas {
+    all: Mutex<HashMap<usize, Area>>,
+}
+
+impl Memory for Areas {
+    fn load(&self, at: At, len: usize) -> Vec<u8> {
+        let bytes = Arc::clone(&lock(&self.all)[&at.area.0].bytes);
+        let bytes = lock(&bytes);
+        bytes[at.offset..at.offset + len].to_vec()
+    }
+
+    fn store(&self, at: At, new: &[u8]) {
+        let bytes = Arc::clone(&lock(&self.all)[&at.area.0].bytes);
+        lock(&bytes)[at.offset..at.offset + new.len()].copy_from_slice(new);
+    }
+}
+
+struct Inner {
+    defect: Option<Defect>,
+    is_weak: bool,
+    state: Mutex<State>,
+    areas: Arc<Areas>,
+    changed: Condvar,
+    over: AtomicBool,
+}
+
+/// The implementation.
+pub struct Fake {
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Fake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fake").field("defect", &self.inner.defect).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many threads execute commands.
+const EXECUTORS: usize = 3;
+/// The longest wait. Nothing in a test takes so long, unless a defect lets it hang.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// What a wait gives that has lasted too long.
+const HANGS: i32 = -9999;
+/// `CUDA_ERROR_NOT_READY`.
+const NOT_READY: i32 = 600;
+
+impl Fake {
+    /// An implementation that chooses the order of commands by `seed`. A weak one does only what the documentation promises,
+    /// see [`super::plan::Relies`].
+    pub fn new(seed: u64, defect: Option<Defect>, is_weak: bool) -> Self {
+        let state = State {
+            next: 0,
+            random: Random::new(seed),
+            contexts: HashMap::new(),
+            queues: HashMap::new(),
+            tasks: HashMap::new(),
+            events: HashMap::new(),
+            mems: HashMap::new(),
+            graphs: HashMap::new(),
+        };
+        let (areas, over) = (Arc::default(), AtomicBool::new(false));
+        let state = Mutex::new(state);
+        let inner = Arc::new(Inner { defect, is_weak, state, areas, changed: Condvar::new(), over });
+        for _ in 0..EXECUTORS {
+            let inner = Arc::clone(&inner);
+            std::thread::spawn(move || inner.execute());
+        }
+        Self { inner }
+    }
+}
+
+impl Inner {
+    fn is(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    fn execute(&self) {
+        let mut state = lock(&self.state);
+        while !self.over.load(Ordering::Relaxed) {
+            let Some(id) = state.pick() else {
+                state = self.pause(state);
+                continue;
+            };
+            let work = state.tasks.get_mut(&id).and_then(|task| task.work.take());
+            let rest = if state.random.chance(30) { state.random.below(80) } else { 0 };
+            drop(state);
+            if rest > 0 {
+                std::thread::sleep(Duration::from_micros(rest as u64));
+            }
+            if let Some(work) = work {
+                work();
+            }
+            state = lock(&self.state);
+            if let Some(task) = state.tasks.get_mut(&id) {
+                task.has_ended = true;
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    fn pause<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, Duration::from_millis(20));
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn wait(&self, tasks: &[usize]) -> i32 {
+        let start = Instant::now();
+        let mut state = lock(&self.state);
+        while !tasks.iter().all(|&task| state.has_ended(task)) {
+            if self.over.load(Ordering::Relaxed) || start.elapsed() > WAIT_MAX {
+                return HANGS;
+            }
+            state = self.pause(state);
+        }
+        0
+    }
+
+    /// What the next command of a stream waits for.
+    fn before(&self, state: &State, name: Name, context: usize) -> Vec<usize> {
+        let tail = |name: &Name| state.queues.get(name).and_then(|queue| queue.tail);
+        let legacy = Name::Legacy(Handle(context));
+        let is_blocking = |name: &Name, queue: &Queue| {
+            let loose = self.is(Defect::LoosePerThread) && matches!(name, Name::PerThread(..));
+            queue.context == context && queue.blocking && !loose
+        };
+        let mut all: Vec<usize> = tail(&name).into_iter().collect();
+        if name == legacy {
+            if !self.is(Defect::LegacyWaitsForNone) {
+                let others = state.queues.iter().filter(|(name, queue)| is_blocking(name, queue));
+                all.extend(others.filter_map(|(_, queue)| queue.tail));
+            }
+        } else if state.queues.get(&name).is_some_and(|queue| is_blocking(&name, queue))
+            && !self.is(Defect::BlockingWaitsForNone)
+        {
+            all.extend(tail(&legacy));
+        }
+        all
+    }
+
+    /// Adds a task to a stream.
+    fn add(&self, state: &mut State, name: Name, context: usize, mut after: Vec<usize>, work: Work) -> usize {
+        after.extend(self.before(state, name, context));
+        let id = state.fresh();
+        let task = Task { context, stream: Some(name), work: Some(work), after, has_ended: false };
+        state.tasks.insert(id, task);
+        let queue = state.queues.entry(name).or_default();
+        queue.context = context;
+        queue.tail = Some(id);
+        self.changed.notify_all();
+        id
+    }
+
+    fn name(&self, by: Caller, stream: Stream) -> Name {
+        match stream {
+            Stream::Legacy => Name::Legacy(by.context),
+            Stream::PerThread => {
+                let name = Name::PerThread(by.context, by.thread);
+                let mut state = lock(&self.state);
+                state.queues.entry(name).or_insert(Queue {
+                    context: by.context.0,
+                    blocking: true,
+                    tail: None,
+                });
+                name
+            }
+            Stream::Made(made) => Name::Made(made),
+        }
+    }
+
+    /// All tasks of a stream.
+    fn tasks_of(&self, name: Name) -> Vec<usize> {
+        let state = lock(&self.state);
+        let own = state.tasks.iter().filter(|(_, task)| task.stream == Some(name));
+        let mut all: Vec<usize> = own.map(|(&id, _)| id).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+impl Backend for Fake {
+    fn context(&self, context: Context) -> Result<Handle, i32> {
+        let mut state = lock(&self.inner.state);
+        let new = state.fresh();
+        Ok(*state.contexts.entry(context).or_insert(Handle(new)))
+    }
+
+    fn new_area(&self, _: Handle, len: usize, pinned: bool) -> Result<Handle, i32> {
+        let id = lock(&self.inner.state).fresh();
+        let area = Area { bytes: Arc::new(Mutex::new(vec![0; len])), pinned, writer: None };
+        lock(&self.inner.areas.all).insert(id, area);
+        Ok(Handle(id))
+    }
+
+    fn drop_area(&self, _: Handle, _: Handle) -> i32 {
+        0
+    }
+
+    fn register(&self, _: Caller, area: Handle) -> i32 {
+        lock(&self.inner.areas.all).entry(area.0).and_modify(|it| it.pinned = true);
+        0
+    }
+
+    fn unregister(&self, _: Caller, area: Handle) -> i32 {
+        lock(&self.inner.areas.all).entry(area.0).and_modify(|it| it.pinned = false);
+        0
+    }
+
+    fn memory(&self) -> Arc<dyn Memory> {
+        Arc::clone(&self.inner.areas) as Arc<dyn Memory>
+    }
+
+    fn new_stream(&self, by: Caller, blocking: bool) -> Result<Handle, i32> {
+        let mut state = lock(&self.inner.state);
+        let id = state.fresh();
+        let queue = Queue { context: by.context.0, blocking, tail: None };
+        state.queues.insert(Name::Made(Handle(id)), queue);
+        Ok(Handle(id))
+    }
+
+    fn drop_stream(&self, _: Caller, stream: Handle) -> i32 {
+        let mut state = lock(&self.inner.state);
+        let name = Name::Made(stream);
+        state.queues.remove(&name);
+        if self.inner.is(Defect::DroppedWork) {
+            let own = state.tasks.values_mut().filter(|task| task.stream == Some(name));
+            own.filter_map(|task| task.work.as_mut()).for_each(|work| *work = Box::new(|| {}));
+        }
+        0
+    }
+
+    fn new_event(&self, _: Caller, _: bool) -> Result<Handle, i32> {
+        let mut state = lock(&self.inner.state);
+        let id = state.fresh();
+        state.events.insert(id, None);
+        Ok(Handle(id))
+    }
+
+    fn drop_event(&self, _: Caller, event: Handle) -> i32 {
+        lock(&self.inner.state).events.remove(&event.0);
+        0
+    }
+
+    fn alloc(&self, _: Caller, size: usize) -> Result<Handle, i32> {
+        let mut state = lock(&self.inner.state);
+        let id = state.fresh();
+        state.mems.insert(id, Arc::new(Mutex::new(vec![0xAB; size])));
+        Ok(Handle(id))
+    }
+
+    fn free(&self, _: Caller, mem: Handle) -> i32 {
+        let Some(bytes) = lock(&self.inner.state).mems.remove(&mem.0) else { return 1 };
+        if self.inner.is_weak || self.inner.is(Defect::EarlyFree) {
+            lock(&bytes).fill(0xEE);
+        }
+        0
+    }
+
+    fn alloc_async(&self, by: Caller, stream: Stream, size: usize) -> Result<Handle, i32> {
+        let new = self.alloc(by, size)?;
+        let name = self.inner.name(by, stream);
+        let mut state = lock(&self.inner.state);
+        self.inner.add(&mut state, name, by.context.0, Vec::new(), Box::new(|| {}));
+        Ok(new)
+    }
+
+    fn free_async(&self, by: Caller, stream: Stream, mem: Handle) -> i32 {
+        let name = self.inner.name(by, stream);
+        let mut state = lock(&self.inner.state);
+        let Some(bytes) = state.mems.remove(&mem.0) else { return 1 };
+        let work = Box::new(move || lock(&bytes).fill(0xEE));
+        self.inner.add(&mut state, name, by.context.0, Vec::new(), work);
+        0
+    }
+
+    fn record(&self, by: Caller, event: Handle, stream: Stream) -> i32 {
+        let name = self.inner.name(by, stream);
+        let mut state = lock(&self.inner.state);
+        let task = self.inner.add(&mut state, name, by.context.0, Vec::new(), Box::new(|| {}));
+        let keeps = self.inner.is(Defect::OldRecord);
+        let Some(recorded) = state.events.get_mut(&event.0) else { return 400 };
+        if recorded.is_none() || !keeps {
+            *recorded = Some(task);
+        }
+        0
+    }
+
+    fn stream_wait(&self, by: Caller, stream: Stream, event: Handle) -> i32 {
+        let name = self.inner.name(by, stream);
+        let mut state = lock(&self.inner.state);
+        let recorded = state.events.get(&event.0).copied().flatten();
+        let ignores = self.inner.is(Defect::IgnoredEvent);
+        let after = recorded.filter(|_| !ignores).into_iter().collect();
+        self.inner.add(&mut state, name, by.context.0, after, Box::new(|| {}));
+        0
+    }
+
+    fn event_sync(&self, _: Caller, event: Handle) -> i32 {
+        let recorded = lock(&self.inner.state).events.get(&event.0).copied().flatten();
+        self.inner.wait(&recorded.into_iter().collect::<Vec<_>>())
+    }
+
+    fn event_query(&self, _: Caller, event: Handle) -> i32 {
+        let state = lock(&self.inner.state);
+        let recorded = state.events.get(&event.0).copied().flatten();
+        let ended = recorded.is_none_or(|task| state.has_ended(task));
+        if ended || self.inner.is(Defect::HastyQuery) { 0 } else { NOT_READY }
+    }
+
+    fn stream_sync(&self, by: Caller, stream: Stream) -> i32 {
+        let mut tasks = self.inner.tasks_of(self.inner.name(by, stream));
+        if self.inner.is(Defect::EarlyStreamSync) {
+            tasks.pop();
+        }
+        self.inner.wait(&tasks)
+    }
+
+    fn stream_query(&self, by: Caller, stream: Stream) -> i32 {
+        let tasks = self.inner.tasks_of(self.inner.name(by, stream));
+        let state = lock(&self.inner.state);
+        if tasks.iter().all(|&task| state.has_ended(task)) { 0 } else { NOT_READY }
+    }
+
+    fn context_sync(&self, by: Caller) -> i32 {
+        let tasks: Vec<usize> = {
+            let state = lock(&self.inner.state);
+            let skips = |task: &Task| {
+                let queue = task.stream.and_then(|name| state.queues.get(&name));
+                let is_legacy = matches!(task.stream, Some(Name::Legacy(_)));
+                let loose = !is_legacy && queue.is_some_and(|queue| !queue.blocking);
+                self.inner.is(Defect::PartialContextSync) && loose
+            };
+            let own = state.tasks.iter().filter(|(_, task)| task.context == by.context.0 && !skips(task));
+            own.map(|(&id, _)| id).collect()
+        };
+        self.inner.wait(&tasks)
+    }
+
+    fn enqueue(&self, by: Caller, stream: Option<Stream>, command: &Command) -> i32 {
+        match stream {
+            Some(stream) => {
+                let name = self.inner.name(by, stream);
+                self.inner.later(by, name, command);
+                0
+            }
+            None => self.inner.now(by, command),
+        }
+    }
+
+    fn new_graph(&self, _: Caller, parts: &[(bool, Command)]) -> Result<Handle, i32> {
+        let mut state = lock(&self.inner.state);
+        let id = state.fresh();
+        state.graphs.insert(id, Graph { parts: parts.to_vec(), last: None });
+        Ok(Handle(id))
+    }
+
+    fn drop_graph(&self, _: Caller, graph: Handle) -> i32 {
+        lock(&self.inner.state).graphs.remove(&graph.0);
+        0
+    }
+
+    fn launch(&self, by: Caller, graph: Handle, stream: Stream) -> i32 {
+        let name = self.inner.name(by, stream);
+        self.inner.launch(by, graph, name);
+        0
+    }
+
+    fn abandon(&self) {
+        self.inner.over.store(true, Ordering::Relaxed);
+        self.inner.changed.notify_all();
+    }
+}

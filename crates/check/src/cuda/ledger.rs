@@ -1,0 +1,381 @@
+//! The order of a CUDA program: which operation and which command happens before which, and who uses what.
+//!
+//! This is a ledger of its own and not that of OpenCL. The order of CUDA needs no user events, so nothing is ever held back
+//! and every moment is complete when it is added. It needs implicit order between streams and commands of several moments,
+//! which OpenCL's queues do not have.
+
+mod access;
+mod order;
+mod validity;
+
+use std::collections::{BTreeMap, HashMap};
+
+use thiserror::Error;
+
+pub use access::Space;
+pub(super) use order::mems_of;
+
+use super::plan::{Act, Context, Op, Part, Program, Relies, Stream};
+use crate::bits::Bits;
+use access::{Access, Touch};
+
+/// Why an operation cannot be added as it is, and what would help.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reject {
+    /// It names something that is not there, or asks for something that no program may do.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// It must come after what the thread has done so far.
+    #[error("it is not ordered after thread {thread}")]
+    Thread {
+        /// The other thread.
+        thread: usize,
+    },
+    /// It must come after a command.
+    #[error("it is not ordered after the command of operation {op}")]
+    Command {
+        /// The command, as a number of the ledger.
+        cmd: usize,
+        /// The operation that enqueued it.
+        op: usize,
+        /// The call itself must come after it, and not only what the call enqueues.
+        host: bool,
+    },
+}
+
+/// One moment of a program.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// All moments that happen before it.
+    pub before: Bits,
+    /// What it is.
+    pub moment: Moment,
+}
+
+/// What a moment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The start of everything.
+    Root,
+    /// The host's own part of an operation.
+    Start(usize),
+    /// The command of an operation.
+    Cmd(usize),
+    /// A synchronous copy takes its bytes from pageable memory.
+    Take(usize),
+    /// The return of an operation that waits.
+    End(usize),
+}
+
+/// A stream with its context; the default streams of threads are different ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Key {
+    Legacy(usize),
+    PerThread { context: usize, thread: usize },
+    Made { context: usize, stream: usize, blocking: bool },
+}
+
+impl Key {
+    /// The context of the stream.
+    pub fn context(self) -> usize {
+        match self {
+            Self::Legacy(context) | Self::PerThread { context, .. } | Self::Made { context, .. } => context,
+        }
+    }
+
+    /// "The per-thread default stream is not a non-blocking stream and will synchronize with the legacy default stream if
+    /// both are used in a program."
+    fn is_blocking(self) -> bool {
+        matches!(self, Self::PerThread { .. } | Self::Made { blocking: true, .. })
+    }
+}
+
+/// A stream that the program has made.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Made {
+    pub context: usize,
+    pub blocking: bool,
+    pub alive: bool,
+}
+
+/// An event.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Event {
+    pub context: usize,
+    pub alive: bool,
+    /// The command that recorded it last.
+    pub recorded: Option<usize>,
+}
+
+/// Memory of a device.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Mem {
+    pub context: usize,
+    pub size: usize,
+    pub alive: bool,
+    /// Whether it comes from `cuMemAllocAsync`.
+    pub pooled: bool,
+}
+
+/// An array of host memory.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Area {
+    pub len: usize,
+    pub pinned: bool,
+    pub registered: bool,
+}
+
+impl Area {
+    /// Whether copies take it as pinned memory: "memory registered with cuMemHostRegister is page-locked".
+    pub fn is_pinned(self) -> bool {
+        self.pinned || self.registered
+    }
+}
+
+/// A graph that can be launched.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Graph {
+    pub context: usize,
+    pub parts: Vec<Part>,
+    /// The commands of its launches.
+    launches: Vec<usize>,
+}
+
+/// A command.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Command {
+    pub op: usize,
+    pub thread: usize,
+    pub node: usize,
+    pub start: usize,
+    /// The streams whose order it is in: its own, and for a synchronous copy between contexts that of the other context.
+    pub keys: Vec<Key>,
+}
+
+impl Command {
+    /// The stream that it was enqueued in.
+    pub fn key(&self) -> Key {
+        self.keys[0]
+    }
+}
+
+/// What an operation would add, if it is in order.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    start: Bits,
+    cmds: Vec<NewCommand>,
+    /// What the operation waits for before it returns: moments, and how many of its own commands.
+    awaited: Vec<usize>,
+    awaits_own: usize,
+    touches: Vec<Touch>,
+}
+
+#[derive(Clone, Debug)]
+struct NewCommand {
+    before: Bits,
+    keys: Vec<Key>,
+    /// Whether this is the part of a copy that takes the bytes.
+    takes: bool,
+}
+
+/// The order of a program, as far as it was added.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Ledger {
+    pub contexts: Vec<Context>,
+    pub nodes: Vec<Node>,
+    pub streams: BTreeMap<usize, Made>,
+    pub events: BTreeMap<usize, Event>,
+    pub mems: BTreeMap<usize, Mem>,
+    pub areas: Vec<Area>,
+    pub graphs: BTreeMap<usize, Graph>,
+    pub cmds: Vec<Command>,
+    pools: Vec<bool>,
+    relies: Relies,
+    ops: usize,
+    signals: HashMap<usize, usize>,
+    threads: Vec<usize>,
+    accesses: HashMap<Space, Vec<Access>>,
+}
+
+impl Ledger {
+    /// The ledger of a program whose operations are added later.
+    pub fn new(platform: &super::plan::Platform, program: &Program) -> Self {
+        let area = |area: &super::plan::Area| Area { len: area.len, pinned: area.pinned, registered: false };
+        let pools = |context: &Context| platform.devices.get(context.device).is_some_and(|it| it.pools);
+        Self {
+            contexts: program.contexts.clone(),
+            nodes: vec![Node { before: Bits::default(), moment: Moment::Root }],
+            streams: BTreeMap::new(),
+            events: BTreeMap::new(),
+            mems: BTreeMap::new(),
+            areas: program.areas.iter().map(area).collect(),
+            graphs: BTreeMap::new(),
+            cmds: Vec::new(),
+            pools: program.contexts.iter().map(pools).collect(),
+            relies: program.relies,
+            ops: 0,
+            signals: HashMap::new(),
+            threads: vec![0; program.threads],
+            accesses: HashMap::new(),
+        }
+    }
+
+    /// The ledger of a whole program.
+    ///
+    /// # Errors
+    ///
+    /// The first operation that is not in order, and why.
+    pub fn of(program: &Program, platform: &super::plan::Platform) -> Result<Self, (usize, Reject)> {
+        let devices = platform.devices.len();
+        if program.contexts.iter().any(|context| context.device >= devices) {
+            return Err((0, Reject::Invalid("the program needs more devices")));
+        }
+        let mut ledger = Self::new(platform, program);
+        for (index, op) in program.ops.iter().enumerate() {
+            let prepared = ledger.prepare(op, false).map_err(|reject| (index, reject))?;
+            ledger.admit(op, prepared);
+        }
+        Ok(ledger)
+    }
+
+    /// The moments in one order that respects what happens before what.
+    pub fn sequence(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..self.nodes.len()).collect();
+        all.sort_by_key(|&node| (self.nodes[node].before.count(), node));
+        all
+    }
+
+    /// Whether the first moment happens before the second, or is the same.
+    pub fn is_before(&self, first: usize, second: usize) -> bool {
+        first == second || self.nodes[second].before.has(first)
+    }
+
+    /// The latest moment of a thread.
+    pub fn now(&self, thread: usize) -> usize {
+        self.threads[thread]
+    }
+
+    /// The stream that a thread means.
+    pub fn key(&self, stream: Stream, thread: usize) -> Option<Key> {
+        match stream {
+            Stream::Legacy(context) => Some(Key::Legacy(context)),
+            Stream::PerThread(context) => Some(Key::PerThread { context, thread }),
+            Stream::Made(stream) => {
+                let made = self.streams.get(&stream)?;
+                Some(Key::Made { context: made.context, stream, blocking: made.blocking })
+            }
+        }
+    }
+
+    /// Checks an operation. With `settled`, host memory that commands still use is not given to the next command: the host
+    /// has to wait first.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be added.
+    pub fn prepare(&self, op: &Op, settled: bool) -> Result<Prepared, Reject> {
+        self.valid(op)?;
+        let mut prepared = self.ordered(op)?;
+        prepared.touches = self.touches(op, settled);
+        self.conflicts(op, &prepared)?;
+        Ok(prepared)
+    }
+
+    /// Adds an operation that [`Self::prepare`] has checked.
+    pub fn admit(&mut self, op: &Op, prepared: Prepared) {
+        let index = self.ops;
+        self.ops += 1;
+        let Prepared { start, cmds, mut awaited, awaits_own, touches } = prepared;
+        let start = self.node(start, Moment::Start(index));
+        let mut own = Vec::new();
+        for new in cmds {
+            let mut before = new.before;
+            before.insert(start);
+            if let Some(&(node, _)) = own.last() {
+                let earlier: &Node = &self.nodes[node];
+                before.unite(&earlier.before);
+                before.insert(node);
+            }
+            let moment = if new.takes { Moment::Take(index) } else { Moment::Cmd(index) };
+            let node = self.node(before, moment);
+            own.push((node, self.cmds.len()));
+            self.cmds.push(Command { op: index, thread: op.thread, node, start, keys: new.keys });
+        }
+        awaited.extend(own.iter().take(awaits_own).map(|(node, _)| *node));
+        let mut end = start;
+        if !awaited.is_empty() {
+            let mut before = self.nodes[start].before.clone();
+            before.insert(start);
+            for node in awaited {
+                before.unite(&self.nodes[node].before);
+                before.insert(node);
+            }
+            end = self.node(before, Moment::End(index));
+        }
+        self.threads[op.thread] = end;
+        self.record(touches, start, op.thread, &own);
+        self.enter(op, end, own.last().map(|(_, cmd)| *cmd));
+    }
+
+    fn node(&mut self, before: Bits, moment: Moment) -> usize {
+        self.nodes.push(Node { before, moment });
+        self.nodes.len() - 1
+    }
+
+    /// Changes what the operation changes.
+    fn enter(&mut self, op: &Op, end: usize, cmd: Option<usize>) {
+        match &op.act {
+            Act::Signal { id } => {
+                self.signals.insert(*id, end);
+            }
+            Act::NewStream { stream, context, blocking } => {
+                let made = Made { context: *context, blocking: *blocking, alive: true };
+                self.streams.insert(*stream, made);
+            }
+            Act::DropStream { stream } => {
+                self.streams.entry(*stream).and_modify(|it| it.alive = false);
+            }
+            Act::NewEvent { event, context, .. } => {
+                self.events.insert(*event, Event { context: *context, alive: true, recorded: None });
+            }
+            Act::DropEvent { event } => {
+                self.events.entry(*event).and_modify(|it| it.alive = false);
+            }
+            Act::Alloc { mem, context, size } => {
+                let new = Mem { context: *context, size: *size, alive: true, pooled: false };
+                self.mems.insert(*mem, new);
+            }
+            Act::AllocAsync { mem, stream, size } => {
+                let context = self.key(*stream, op.thread).map_or(0, Key::context);
+                self.mems.insert(*mem, Mem { context, size: *size, alive: true, pooled: true });
+            }
+            Act::Free { mem } | Act::FreeAsync { mem, .. } => {
+                self.mems.entry(*mem).and_modify(|it| it.alive = false);
+            }
+            Act::Register { area } => self.areas[*area].registered = true,
+            Act::Unregister { area } => self.areas[*area].registered = false,
+            Act::Record { event, .. } => {
+                self.events.entry(*event).and_modify(|it| it.recorded = cmd);
+            }
+            Act::NewGraph { graph, context, parts } => {
+                let new = Graph { context: *context, parts: parts.clone(), launches: Vec::new() };
+                self.graphs.insert(*graph, new);
+            }
+            Act::Graph { graph, .. } => {
+                if let (Some(known), Some(cmd)) = (self.graphs.get_mut(graph), cmd) {
+                    known.launches.push(cmd);
+                }
+            }
+            _ => {}
+        }
+    }
+}

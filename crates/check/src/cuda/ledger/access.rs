@@ -1,0 +1,291 @@
+//! Who touches what, and which two of them are in conflict.
+
+use super::{Ledger, Prepared, Reject, mems_of};
+use crate::cuda::plan::{Act, Job, Op, Part, Side, Work};
+
+/// What can be touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// The bytes of memory of a device.
+    Mem(usize),
+    /// The bytes of an array of host memory.
+    Area(usize),
+    /// Whether an array is registered.
+    Kind(usize),
+    /// The address of memory of a device.
+    Address(usize),
+    /// A stream's handle.
+    Stream(usize),
+    /// An event and what it has recorded.
+    Event(usize),
+    /// A graph.
+    Graph(usize),
+    /// Which blocking streams a context has. Its legacy default stream looks at them.
+    Blocking(usize),
+    /// Whether a stream of a context captures. `cuCtxSynchronize` is refused then.
+    Capture(usize),
+}
+
+/// A use of something by a moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access {
+    start: usize,
+    end: usize,
+    write: bool,
+    node: usize,
+    thread: usize,
+    cmd: Option<usize>,
+}
+
+/// A use by an operation that is not added yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Touch {
+    space: Space,
+    start: usize,
+    end: usize,
+    write: bool,
+    /// Which of the operation's commands it is, or the host's own part.
+    by: Option<usize>,
+}
+
+/// All of something that has no bytes.
+const WHOLE: (usize, usize) = (0, usize::MAX);
+
+impl Ledger {
+    pub(super) fn touches(&self, op: &Op, settled: bool) -> Vec<Touch> {
+        let mut all = Vec::new();
+        let mut host = |space: Space, write: bool| {
+            all.push(Touch { space, start: WHOLE.0, end: WHOLE.1, write, by: None });
+        };
+        match &op.act {
+            Act::NewStream { stream, .. } => host(Space::Stream(*stream), true),
+            Act::DropStream { stream } => {
+                host(Space::Stream(*stream), true);
+                host(Space::Blocking(self.streams[stream].context), true);
+            }
+            Act::NewEvent { event, .. } | Act::DropEvent { event } | Act::Record { event, .. } => {
+                host(Space::Event(*event), true);
+            }
+            Act::StreamWait { event, .. } | Act::EventWait { event, .. } => host(Space::Event(*event), false),
+            Act::Alloc { mem, .. } => host(Space::Address(*mem), true),
+            Act::Free { mem } => {
+                host(Space::Address(*mem), true);
+                host(Space::Mem(*mem), true);
+            }
+            Act::AllocAsync { mem, .. } | Act::FreeAsync { mem, .. } => {
+                host(Space::Address(*mem), true);
+                all.push(Touch {
+                    space: Space::Mem(*mem),
+                    start: 0,
+                    end: usize::MAX,
+                    write: true,
+                    by: Some(0),
+                });
+            }
+            Act::Register { area } | Act::Unregister { area } => {
+                host(Space::Kind(*area), true);
+                host(Space::Area(*area), true);
+            }
+            Act::Store { to: at, len, .. } | Act::Check { at, len } => {
+                let write = matches!(op.act, Act::Store { .. });
+                let space = Space::Area(at.area);
+                all.push(Touch { space, start: at.offset, end: at.offset + len, write, by: None });
+            }
+            Act::ContextSync { context } => host(Space::Capture(*context), false),
+            Act::NewGraph { graph, context, parts } => {
+                host(Space::Graph(*graph), true);
+                host(Space::Capture(*context), true);
+                // A node of a graph knows the address of its memory from the capture on.
+                for mem in parts.iter().flat_map(|part| mems_of(&part.work)) {
+                    host(Space::Address(mem), false);
+                }
+            }
+            // "A graph object is not threadsafe", and neither is what is made of it.
+            Act::Graph { graph, .. } => host(Space::Graph(*graph), true),
+            _ => {}
+        }
+        self.stream_touches(op, &mut all);
+        for work in self.works(op) {
+            self.work_touches(op, work, settled, &mut all);
+        }
+        all
+    }
+
+    /// The handles of streams.
+    fn stream_touches(&self, op: &Op, all: &mut Vec<Touch>) {
+        use crate::cuda::plan::Stream;
+        let mut host = |space: Space| {
+            all.push(Touch { space, start: WHOLE.0, end: WHOLE.1, write: false, by: None });
+        };
+        match &op.act {
+            Act::Record { stream, .. }
+            | Act::StreamWait { stream, .. }
+            | Act::StreamSync { stream, .. }
+            | Act::AllocAsync { stream, .. }
+            | Act::FreeAsync { stream, .. }
+            | Act::Enqueue { stream, .. }
+            | Act::Graph { stream, .. } => match stream {
+                Stream::Made(stream) => host(Space::Stream(*stream)),
+                Stream::Legacy(context) => host(Space::Blocking(*context)),
+                Stream::PerThread(_) => {}
+            },
+            Act::Now { context, work } => {
+                host(Space::Blocking(*context));
+                for mem in mems_of(work) {
+                    host(Space::Blocking(self.mems[&mem].context));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The work of an operation's command.
+    fn works<'a>(&'a self, op: &'a Op) -> Vec<&'a Work> {
+        match &op.act {
+            Act::Enqueue { work, .. } | Act::Now { work, .. } => vec![work],
+            Act::NewGraph { .. } => Vec::new(),
+            Act::Graph { graph, .. } => self.graphs[graph].parts.iter().map(|part| &part.work).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn work_touches(&self, op: &Op, work: &Work, settled: bool, all: &mut Vec<Touch>) {
+        let is_now = matches!(op.act, Act::Now { .. });
+        let is_graph = matches!(op.act, Act::Graph { .. });
+        for (space, start, end, write) in pieces(work) {
+            let Space::Area(area) = space else {
+                if let Space::Mem(mem) = space {
+                    let (space, by) = (Space::Address(mem), None);
+                    all.push(Touch { space, start: WHOLE.0, end: WHOLE.1, write: false, by });
+                }
+                // The second command of a copy that takes its bytes before writes the device's memory.
+                let by = Some(usize::from(is_now && self.is_taken(work)));
+                all.push(Touch { space, start, end, write, by });
+                continue;
+            };
+            let copies = !matches!(work, Work::Function { .. });
+            if copies {
+                let (space, by) = (Space::Kind(area), None);
+                all.push(Touch { space, start: WHOLE.0, end: WHOLE.1, write: false, by });
+            }
+            all.push(Touch { space, start, end, write, by: Some(0) });
+            // "If pageable memory must first be staged to pinned memory, the driver may synchronize with the stream and stage
+            // the copy into pinned memory." It may also stage it when it is called, for all that this says.
+            let staged = copies && !write && !is_now && !self.areas[area].is_pinned();
+            if staged && !is_graph && !self.relies.pageable_order || settled {
+                all.push(Touch { space, start, end, write, by: None });
+            }
+        }
+    }
+
+    /// Whether a synchronous copy takes its bytes from pageable memory.
+    fn is_taken(&self, work: &Work) -> bool {
+        let (Work::Copy { to, from, .. } | Work::Copy2D { to, from, .. }) = work else { return false };
+        match (to, from) {
+            (Side::Device { .. }, Side::Host(from)) => !self.areas[from.area].is_pinned(),
+            _ => false,
+        }
+    }
+
+    /// Refuses an operation that touches what an unordered one touches.
+    pub(super) fn conflicts(&self, op: &Op, prepared: &Prepared) -> Result<(), Reject> {
+        for touch in &prepared.touches {
+            let own = touch.by.and_then(|by| prepared.cmds.get(by));
+            let before = own.map_or(&prepared.start, |cmd| &cmd.before);
+            for access in self.accesses.get(&touch.space).map_or(&[][..], Vec::as_slice) {
+                let apart = access.end <= touch.start || touch.end <= access.start;
+                if apart || !(access.write || touch.write) || before.has(access.node) {
+                    continue;
+                }
+                if self.may_free_early(op, touch, access) {
+                    continue;
+                }
+                return Err(match access.cmd {
+                    Some(cmd) => Reject::Command { cmd, op: self.cmds[cmd].op, host: own.is_none() },
+                    None => Reject::Thread { thread: access.thread },
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Of memory that `cuMemAlloc` gives, the documentation of cuMemFree says: "this API may perform implicit synchronization".
+    /// Work in another context is not what that can mean.
+    fn may_free_early(&self, op: &Op, touch: &Touch, access: &Access) -> bool {
+        let (Act::Free { mem }, Space::Mem(_)) = (&op.act, touch.space) else { return false };
+        let known = self.mems[mem];
+        let own = |cmd: usize| self.cmds[cmd].keys.iter().all(|key| key.context() == known.context);
+        self.relies.early_frees && !known.pooled && access.cmd.is_some_and(own)
+    }
+
+    pub(super) fn record(
+        &mut self,
+        touches: Vec<Touch>,
+        start: usize,
+        thread: usize,
+        own: &[(usize, usize)],
+    ) {
+        for Touch { space, start: first, end, write, by } in touches {
+            let cmd = by.and_then(|by| own.get(by));
+            let (node, cmd) = cmd.map_or((start, None), |&(node, cmd)| (node, Some(cmd)));
+            let access = Access { start: first, end, write, node, thread, cmd };
+            self.accesses.entry(space).or_default().push(access);
+        }
+    }
+}
+
+/// The bytes that some work touches, and whether it writes them. Rows count from their first to their last byte.
+pub(super) fn pieces(work: &Work) -> Vec<(Space, usize, usize, bool)> {
+    let side = |side: &Side, len: usize, write: bool| match side {
+        Side::Host(at) => (Space::Area(at.area), at.offset, at.offset + len, write),
+        Side::Device { mem, offset } => (Space::Mem(*mem), *offset, offset + len, write),
+    };
+    match work {
+        Work::Copy { to, from, len } => vec![side(from, *len, false), side(to, *len, true)],
+        Work::Copy2D { to, from, rows } => {
+            vec![side(from, rows.span(rows.from_pitch), false), side(to, rows.span(rows.to_pitch), true)]
+        }
+        Work::Peer { to, to_offset, from, from_offset, len } => vec![
+            (Space::Mem(*from), *from_offset, from_offset + len, false),
+            (Space::Mem(*to), *to_offset, to_offset + len, true),
+        ],
+        Work::Fill { mem, offset, len, .. } => vec![(Space::Mem(*mem), *offset, offset + len, true)],
+        Work::Fill2D { mem, offset, rows, .. } => {
+            vec![(Space::Mem(*mem), *offset, offset + rows.span(rows.to_pitch), true)]
+        }
+        Work::Launch { a, a_offset, b, b_offset, count, .. } => {
+            let words = |mem: usize, offset: usize, write: bool| {
+                (Space::Mem(mem), offset * 4, (offset + count) * 4, write)
+            };
+            let source = b.map(|b| words(b, *b_offset, false));
+            source.into_iter().chain([words(*a, *a_offset, true)]).collect()
+        }
+        Work::Function { job, .. } => {
+            let host = |at: &crate::plan::Ptr, len: usize, write: bool| {
+                (Space::Area(at.area), at.offset, at.offset + len, write)
+            };
+            match job {
+                Job::Store { to, len, .. } => vec![host(to, *len, true)],
+                Job::Check { at, len } => vec![host(at, *len, false)],
+                Job::Move { to, from, len } => vec![host(from, *len, false), host(to, *len, true)],
+                Job::Rest => Vec::new(),
+            }
+        }
+    }
+}
+
+/// Whether two pieces of work may run at the same time.
+pub(super) fn are_apart(one: &Work, other: &Work) -> bool {
+    let others = pieces(other);
+    pieces(one).iter().all(|own| {
+        others.iter().all(|it| own.0 != it.0 || own.2 <= it.1 || it.2 <= own.1 || !(own.3 || it.3))
+    })
+}
+
+/// Whether the branches of a graph touch nothing that the other one writes.
+pub(super) fn branches_are_apart(parts: &[Part]) -> bool {
+    let fork = parts.iter().position(|part| part.second).unwrap_or(parts.len());
+    let beside = &parts[fork..];
+    let (second, first): (Vec<&Part>, Vec<&Part>) = beside.iter().partition(|part| part.second);
+    second.iter().all(|one| first.iter().all(|other| are_apart(&one.work, &other.work)))
+}

@@ -1,0 +1,234 @@
+//! Makes a CUDA program from a seed.
+//!
+//! The planner picks an operation and asks the ledger. What the ledger misses, the planner adds before: an event and a stream
+//! that waits for it, a wait of the host, a signal from another thread. So every program is in order when it is complete.
+
+mod motifs;
+mod steps;
+mod works;
+
+use super::feature::Feature;
+use super::ledger::{Key, Ledger, Reject};
+use super::plan::{Act, Area, Context, Op, Platform, Program, Relies, Stream};
+use crate::plan::Ptr;
+use crate::random::Random;
+
+/// The program of a seed.
+pub fn plan(seed: u64, platform: &Platform, ops: usize, features: &[Feature]) -> Program {
+    let mut planner = Planner::new(seed, platform, features);
+    planner.prologue();
+    let ops = planner.random.between(ops / 3 + 4, ops + 4);
+    // A step that leads nowhere adds nothing.
+    for _ in 0..ops * 3 {
+        if planner.program.ops.len() >= ops {
+            break;
+        }
+        planner.step();
+    }
+    planner.epilogue();
+    planner.program
+}
+
+/// How deep the planner goes to make something possible: a wait that needs a signal that needs a wait.
+const DEPTH_MAX: usize = 6;
+/// How many obstacles of one operation the planner removes before it gives up.
+const OBSTACLES_MAX: usize = 24;
+/// The most host threads: one fewer than a run can have.
+const THREADS_MAX: usize = crate::run::THREADS_MAX - 1;
+
+struct Planner {
+    random: Random,
+    program: Program,
+    ledger: Ledger,
+    on: Vec<Feature>,
+    thread: usize,
+    /// The typical size of memory of a device.
+    size: usize,
+    next: usize,
+    /// Where the last copies from and to host memory were.
+    recent: Vec<(Ptr, usize)>,
+}
+
+impl Planner {
+    fn new(seed: u64, platform: &Platform, features: &[Feature]) -> Self {
+        let mut random = Random::new(seed);
+        // Each program leaves out about half of the features, so that the others meet more often.
+        let on: Vec<Feature> = features.iter().copied().filter(|_| random.chance(55)).collect();
+        let has = |feature| on.contains(&feature);
+        let threads = if has(Feature::Threads) { random.between(2, THREADS_MAX) } else { 1 };
+        let mut devices: Vec<usize> = (0..platform.devices.len()).collect();
+        let wanted = if has(Feature::Devices) { random.between(1, devices.len().min(3)) } else { 1 };
+        while devices.len() > wanted {
+            devices.remove(random.below(devices.len()));
+        }
+        let mut contexts: Vec<Context> =
+            devices.into_iter().map(|device| Context { device, primary: true }).collect();
+        if has(Feature::Contexts) {
+            let device = contexts[random.below(contexts.len())].device;
+            contexts.push(Context { device, primary: false });
+        }
+        let mut sizes = vec![64, 256, 1024, 4096, 4096, 16 << 10, 64 << 10];
+        if has(Feature::Large) {
+            sizes.extend([256 << 10, 1 << 20, 1 << 20, 4 << 20]);
+        }
+        let size = random.pick(&sizes).unwrap_or(1024);
+        let mut areas = Vec::new();
+        for _ in 0..random.between(2, 4) {
+            let pinned = has(Feature::Pinned) && random.chance(60);
+            areas.push(Area { len: size * random.between(1, 2), pinned });
+        }
+        // The last array takes the results at the end.
+        areas.push(Area { len: size * 2, pinned: false });
+        let relies = Relies {
+            writes_end: has(Feature::WritesEnd),
+            pageable_order: has(Feature::PageableChains),
+            early_frees: has(Feature::EarlyFrees),
+        };
+        let program = Program { seed, threads, contexts, areas, relies, ops: Vec::new() };
+        let ledger = Ledger::new(platform, &program);
+        Self { random, program, ledger, on, thread: 0, size, next: 0, recent: Vec::new() }
+    }
+
+    fn has(&self, feature: Feature) -> bool {
+        self.on.contains(&feature)
+    }
+
+    /// A number for a new object. Numbers of all kinds are different, so that a program is easy to read.
+    fn fresh(&mut self) -> usize {
+        self.next += 1;
+        self.next
+    }
+
+    /// Adds an operation of the current thread, with all that it needs before.
+    fn emit(&mut self, act: Act) -> Option<usize> {
+        self.emit_by(self.thread, act, 0)
+    }
+
+    fn emit_by(&mut self, thread: usize, act: Act, depth: usize) -> Option<usize> {
+        if depth > DEPTH_MAX {
+            return None;
+        }
+        let mut delay_us = 0;
+        if self.has(Feature::Delays) && self.random.chance(12) {
+            delay_us = self.random.pick(&[1, 5, 20, 100, 400, 1500]).unwrap_or(0);
+        }
+        let op = Op { thread, delay_us, act };
+        for _ in 0..OBSTACLES_MAX {
+            match self.ledger.prepare(&op, !self.has(Feature::HostChains)) {
+                Ok(prepared) => {
+                    self.ledger.admit(&op, prepared);
+                    self.program.ops.push(op);
+                    return Some(self.program.ops.len() - 1);
+                }
+                Err(Reject::Thread { thread: other }) if other != thread => {
+                    self.sync(other, thread, depth + 1)?;
+                }
+                Err(Reject::Command { cmd, host, .. }) => self.order_after(&op, cmd, host, depth + 1)?,
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// Puts all that one thread has done before all that another one does next.
+    fn sync(&mut self, from: usize, to: usize, depth: usize) -> Option<()> {
+        let id = self.fresh();
+        self.emit_by(from, Act::Signal { id }, depth)?;
+        self.emit_by(to, Act::Await { id }, depth).map(drop)
+    }
+
+    /// Puts a command before an operation. With `host` the call itself has to come after it.
+    fn order_after(&mut self, op: &Op, cmd: usize, host: bool, depth: usize) -> Option<()> {
+        let stream = stream_of(&op.act).filter(|_| !host && self.has(Feature::StreamWaits));
+        if let Some(stream) = stream
+            && self.random.chance(70)
+            && let Some(event) = self.event_after(op.thread, cmd, depth)
+        {
+            return self.emit_by(op.thread, Act::StreamWait { stream, event }, depth).map(drop);
+        }
+        self.wait_for(op.thread, cmd, depth)
+    }
+
+    /// An event that ends with a command or later: one that is there, or a new record. The thread knows of it then.
+    fn event_after(&mut self, thread: usize, cmd: usize, depth: usize) -> Option<usize> {
+        let known = self.ledger.cmds[cmd].clone();
+        let covers = |event: &super::ledger::Event| {
+            let recorded = event.recorded.map(|cmd| self.ledger.cmds[cmd].node);
+            event.alive && recorded.is_some_and(|node| self.ledger.is_before(known.node, node))
+        };
+        let there: Vec<usize> =
+            self.ledger.events.iter().filter(|(_, it)| covers(it)).map(|(&id, _)| id).collect();
+        if let Some(event) = self.random.pick(&there).filter(|_| self.random.chance(75)) {
+            return Some(event);
+        }
+        let (stream, by) = self.usable(known.key(), known.thread, thread)?;
+        if by != thread && !self.ledger.is_before(known.start, self.ledger.now(thread)) {
+            self.sync(by, thread, depth)?;
+        } else if by == thread && !self.ledger.is_before(known.start, self.ledger.now(thread)) {
+            self.sync(known.thread, thread, depth)?;
+        }
+        let event = self.an_event(known.key().context(), by, depth)?;
+        self.emit_by(by, Act::Record { event, stream }, depth)?;
+        if by != thread {
+            self.sync(by, thread, depth)?;
+        }
+        Some(event)
+    }
+
+    /// How a command's stream can be named, and by which thread: that of the command, or another one that would rather do it.
+    fn usable(&self, key: Key, own: usize, other: usize) -> Option<(Stream, usize)> {
+        match key {
+            Key::Legacy(context) => Some((Stream::Legacy(context), other)),
+            Key::PerThread { context, .. } => Some((Stream::PerThread(context), own)),
+            Key::Made { stream, .. } => {
+                self.ledger.streams[&stream].alive.then_some((Stream::Made(stream), other))
+            }
+        }
+    }
+
+    /// An event of a context: a new one, or one whose last record is not needed any more.
+    fn an_event(&mut self, context: usize, thread: usize, depth: usize) -> Option<usize> {
+        let fits = |event: &super::ledger::Event| event.alive && event.context == context;
+        let all: Vec<usize> =
+            self.ledger.events.iter().filter(|(_, it)| fits(it)).map(|(&id, _)| id).collect();
+        if all.len() > 2 || self.random.chance(40) && !all.is_empty() {
+            return self.random.pick(&all);
+        }
+        let (event, timing) = (self.fresh(), self.random.chance(40));
+        self.emit_by(thread, Act::NewEvent { event, context, timing }, depth)?;
+        Some(event)
+    }
+
+    /// Lets a thread wait for a command.
+    fn wait_for(&mut self, thread: usize, cmd: usize, depth: usize) -> Option<()> {
+        let known = self.ledger.cmds[cmd].clone();
+        let query = self.has(Feature::Queries) && self.random.chance(35);
+        if self.random.chance(35)
+            && let Some(event) = self.event_after(thread, cmd, depth)
+        {
+            return self.emit_by(thread, Act::EventWait { event, query }, depth).map(drop);
+        }
+        // A thread that does not know of the command waits for nothing.
+        if !self.ledger.is_before(known.start, self.ledger.now(thread)) {
+            self.sync(known.thread, thread, depth)?;
+        }
+        let context = known.key().context();
+        let act = match self.usable(known.key(), known.thread, thread) {
+            Some((stream, by)) if by == thread && self.random.chance(80) => Act::StreamSync { stream, query },
+            _ => Act::ContextSync { context },
+        };
+        self.emit_by(thread, act, depth).map(drop)
+    }
+}
+
+/// The stream in which an operation enqueues something that can be kept back by an event.
+fn stream_of(act: &Act) -> Option<Stream> {
+    match act {
+        Act::Enqueue { stream, .. }
+        | Act::Graph { stream, .. }
+        | Act::AllocAsync { stream, .. }
+        | Act::FreeAsync { stream, .. } => Some(*stream),
+        Act::Now { context, .. } => Some(Stream::Legacy(*context)),
+        _ => None,
+    }
+}

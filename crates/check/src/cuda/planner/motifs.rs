@@ -1,0 +1,121 @@
+//! Groups of operations that belong together: what programs do, and what implementations got wrong.
+
+use super::Planner;
+use crate::cuda::feature::Feature;
+use crate::cuda::plan::{Act, Kernel, Side, Stream, Work};
+
+impl Planner {
+    pub(super) fn motif(&mut self, context: usize) -> Option<()> {
+        match self.random.below(4) {
+            0 => self.chain(context),
+            1 => self.legacy_event(context),
+            2 => self.workspace(context),
+            _ => self.exchange(context),
+        }
+    }
+
+    fn writes(&mut self, context: usize, mem: usize) -> Option<Work> {
+        let kernel = if self.has(Feature::Slow) { Kernel::Slow } else { Kernel::Put };
+        self.launch_of(context, mem, kernel)
+    }
+
+    fn all_of(&self, mem: usize) -> (Side, usize) {
+        (Side::Device { mem, offset: 0 }, self.ledger.mems[&mem].size)
+    }
+
+    /// A kernel writes memory, a copy brings it to the host, and the next copy takes it from there to other memory, in the
+    /// same stream or in another one, of the same device or of another one.
+    fn chain(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::HostChains) {
+            return None;
+        }
+        let (a, stream) = (self.a_mem(context)?, self.a_stream(context)?);
+        let work = self.writes(context, a)?;
+        self.emit(Act::Enqueue { stream, work })?;
+        let (from, len) = self.all_of(a);
+        let (at, len) = self.host(len, false)?;
+        self.emit(Act::Enqueue { stream, work: Work::Copy { to: Side::Host(at), from, len } })?;
+        let (mut next, mut target) = (context, stream);
+        if self.random.chance(60) {
+            next = self.random.below(self.program.contexts.len());
+            target = self.a_stream(next)?;
+            self.thread = self.random.below(self.program.threads);
+        }
+        let b = self.a_mem(next)?;
+        let (to, room) = self.all_of(b);
+        let work = Work::Copy { to, from: Side::Host(at), len: len.min(room) };
+        self.emit(Act::Enqueue { stream: target, work }).map(drop)
+    }
+
+    /// Work in a stream, an event or a launch in the legacy default stream, and a stream or the host that waits for it.
+    fn legacy_event(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::Legacy) {
+            return None;
+        }
+        let (a, stream) = (self.a_mem(context)?, self.a_stream(context)?);
+        let work = self.writes(context, a)?;
+        self.emit(Act::Enqueue { stream, work })?;
+        let legacy = Stream::Legacy(context);
+        let mut target = self.a_stream(context)?;
+        if self.random.chance(60) {
+            let event = self.an_event(context, self.thread, 0)?;
+            self.emit(Act::Record { event, stream: legacy })?;
+            target = self.a_stream(context)?;
+            let act = if self.has(Feature::StreamWaits) && self.random.chance(60) {
+                Act::StreamWait { stream: target, event }
+            } else {
+                Act::EventWait { event, query: false }
+            };
+            self.emit(act)?;
+        } else {
+            let work = self.launch(context)?;
+            self.emit(Act::Enqueue { stream: legacy, work })?;
+        }
+        let (from, len) = self.all_of(a);
+        let (at, len) = self.host(len, false)?;
+        let work = Work::Copy { to: Side::Host(at), from, len };
+        self.emit(Act::Enqueue { stream: target, work }).map(drop)
+    }
+
+    /// One piece of host memory through which a program brings its data to and fro.
+    fn workspace(&mut self, context: usize) -> Option<()> {
+        let (at, room) = self.host(self.size, self.has(Feature::Pinned))?;
+        for _ in 0..self.random.between(2, 3) {
+            let (mem, stream) = (self.a_mem(context)?, self.a_stream(context)?);
+            let (device, len) = self.all_of(mem);
+            let len = len.min(room);
+            if self.random.chance(50) {
+                let seed = self.random.word();
+                self.emit(Act::Store { to: at, len, seed })?;
+            }
+            let work = Work::Copy { to: device, from: Side::Host(at), len };
+            self.emit(Act::Enqueue { stream, work })?;
+            if self.random.chance(50) {
+                let work = self.launch(context)?;
+                self.emit(Act::Enqueue { stream, work })?;
+            }
+            let stream = if self.random.chance(50) { stream } else { self.a_stream(context)? };
+            let work = Work::Copy { to: Side::Host(at), from: device, len };
+            self.emit(Act::Enqueue { stream, work })?;
+            if self.random.chance(50) {
+                self.emit(Act::Check { at, len })?;
+            }
+        }
+        Some(())
+    }
+
+    /// Two contexts give each other what they have computed.
+    fn exchange(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::Peers) {
+            return None;
+        }
+        let (mem, stream) = (self.a_mem(context)?, self.a_stream(context)?);
+        let work = self.writes(context, mem)?;
+        self.emit(Act::Enqueue { stream, work })?;
+        let work = self.peer(context)?;
+        self.give(context, work)?;
+        let other = self.random.below(self.program.contexts.len());
+        let work = self.launch(other)?;
+        self.give(other, work)
+    }
+}

@@ -1,0 +1,452 @@
+//! Performs a CUDA program on an implementation and compares what it sees with the model.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::backend::{At, Backend, Caller, Command, Function, Handle, Place, Stream as Target};
+use super::ledger::{Ledger, Reject};
+use super::model::{self, Expected};
+use super::plan::{Act, Job, Op, Platform, Program, Side, Stream, Work};
+use crate::finding::{Finding, Kind};
+use crate::model::Bytes;
+use crate::plan::Ptr;
+use crate::run::{Progress, rest};
+
+/// `CUDA_ERROR_NOT_READY`.
+const NOT_READY: i32 = 600;
+
+/// A program that is in order, with what it must see.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// Its order.
+    pub ledger: Ledger,
+    /// What it must see.
+    pub expected: Arc<Expected>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Checks a program and predicts what it sees.
+    ///
+    /// # Errors
+    ///
+    /// The first operation that is not in order.
+    pub fn new(program: &'a Program, platform: &Platform) -> Result<Self, (usize, Reject)> {
+        let ledger = Ledger::of(program, platform)?;
+        let expected = Arc::new(model::predict(program, &ledger, &ledger.sequence()));
+        Ok(Self { program, ledger, expected })
+    }
+}
+
+/// Runs a program. `report` gets the first finding, at once: the program's other threads may never end then.
+pub fn run(
+    prepared: &Prepared<'_>,
+    backend: &dyn Backend,
+    progress: &Progress,
+    report: &(dyn Fn(Finding) + Sync),
+) {
+    let state = State {
+        prepared,
+        backend,
+        report,
+        failed: AtomicBool::new(false),
+        table: Mutex::default(),
+        signals: Mutex::default(),
+        changed: Condvar::new(),
+        seen: Arc::default(),
+    };
+    if let Err(finding) = state.open() {
+        return state.fail(finding);
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..prepared.program.threads {
+            let (state, place) = (&state, progress.place(thread));
+            scope.spawn(move || state.thread(thread, place));
+        }
+    });
+    if !state.failed.load(Ordering::Relaxed)
+        && let Err(finding) = state.close()
+    {
+        state.fail(finding);
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    contexts: Vec<Handle>,
+    areas: Vec<Handle>,
+    // In the order of their numbers, because they are released in this order in the end.
+    streams: BTreeMap<usize, Handle>,
+    events: BTreeMap<usize, Handle>,
+    mems: BTreeMap<usize, Handle>,
+    graphs: BTreeMap<usize, Handle>,
+}
+
+/// What functions of the program have found.
+type Seen = Arc<Mutex<Option<Finding>>>;
+
+struct State<'a> {
+    prepared: &'a Prepared<'a>,
+    backend: &'a dyn Backend,
+    report: &'a (dyn Fn(Finding) + Sync),
+    failed: AtomicBool,
+    table: Mutex<Table>,
+    signals: Mutex<HashSet<usize>>,
+    changed: Condvar,
+    seen: Seen,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State<'_> {
+    fn fail(&self, finding: Finding) {
+        if !self.failed.swap(true, Ordering::Relaxed) {
+            (self.report)(finding);
+            self.backend.abandon();
+            self.changed.notify_all();
+        }
+    }
+
+    fn open(&self) -> Result<(), Finding> {
+        let mut table = lock(&self.table);
+        for context in &self.prepared.program.contexts {
+            let new = self.backend.context(*context);
+            table
+                .contexts
+                .push(new.map_err(|code| outside(format!("{context:?} cannot be opened: {code}")))?);
+        }
+        for area in &self.prepared.program.areas {
+            let context = *table.contexts.first().ok_or_else(|| outside("no context".to_owned()))?;
+            let new = self.backend.new_area(context, area.len, area.pinned);
+            table.areas.push(new.map_err(|code| outside(format!("no host memory: {code}")))?);
+        }
+        Ok(())
+    }
+
+    fn thread(&self, thread: usize, place: &AtomicUsize) {
+        for (index, op) in self.prepared.program.ops.iter().enumerate() {
+            if op.thread != thread {
+                continue;
+            }
+            if self.failed.load(Ordering::Relaxed) {
+                return;
+            }
+            place.store(index, Ordering::Relaxed);
+            rest(op.delay_us);
+            if let Err(finding) = self.perform(index, op).and_then(|()| self.heard()) {
+                return self.fail(finding);
+            }
+        }
+        place.store(self.prepared.program.ops.len(), Ordering::Relaxed);
+    }
+
+    /// Whether a function of the program has found something.
+    fn heard(&self) -> Result<(), Finding> {
+        lock(&self.seen).clone().map_or(Ok(()), Err)
+    }
+
+    /// Waits for all work and releases what the program has left.
+    fn close(&self) -> Result<(), Finding> {
+        let table = std::mem::take(&mut *lock(&self.table));
+        let ledger = &self.prepared.ledger;
+        let by = |context: usize| Caller { context: table.contexts[context], thread: 0 };
+        for context in 0..table.contexts.len() {
+            let code = self.backend.context_sync(by(context));
+            if code != 0 {
+                return Err(outside(format!("cuCtxSynchronize in the end gives {code}")));
+            }
+        }
+        self.heard()?;
+        let mut codes = Vec::new();
+        for (id, graph) in &table.graphs {
+            codes.push(self.backend.drop_graph(by(ledger.graphs[id].context), *graph));
+        }
+        for (id, event) in &table.events {
+            codes.push(self.backend.drop_event(by(ledger.events[id].context), *event));
+        }
+        for (id, mem) in &table.mems {
+            codes.push(self.backend.free(by(ledger.mems[id].context), *mem));
+        }
+        for (id, stream) in &table.streams {
+            codes.push(self.backend.drop_stream(by(ledger.streams[id].context), *stream));
+        }
+        for (area, known) in table.areas.iter().zip(&ledger.areas) {
+            if known.registered {
+                codes.push(self.backend.unregister(by(0), *area));
+            }
+            codes.push(self.backend.drop_area(table.contexts[0], *area));
+        }
+        match codes.iter().find(|code| **code != 0) {
+            Some(code) => Err(outside(format!("a release in the end gives {code}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn perform(&self, index: usize, op: &Op) -> Result<(), Finding> {
+        let done = |code: i32| if code == 0 { Ok(()) } else { Err(wrong_code(index, code)) };
+        let made = |result: Result<Handle, i32>| result.map_err(|code| wrong_code(index, code));
+        let by = |context: usize| Caller { context: self.context(context), thread: op.thread };
+        let of = |stream: Stream| {
+            let context = self.prepared.ledger.key(stream, op.thread).map_or(0, super::ledger::Key::context);
+            (by(context), self.stream(stream))
+        };
+        let backend = self.backend;
+        match &op.act {
+            Act::Signal { id } => {
+                lock(&self.signals).insert(*id);
+                self.changed.notify_all();
+            }
+            Act::Await { id } => self.await_signal(*id),
+            Act::NewStream { stream, context, blocking } => {
+                let new = made(backend.new_stream(by(*context), *blocking))?;
+                lock(&self.table).streams.insert(*stream, new);
+            }
+            Act::DropStream { stream } => {
+                let context = self.prepared.ledger.streams[stream].context;
+                let known = lock(&self.table).streams.remove(stream);
+                done(known.map_or(0, |known| backend.drop_stream(by(context), known)))?;
+            }
+            Act::NewEvent { event, context, timing } => {
+                let new = made(backend.new_event(by(*context), *timing))?;
+                lock(&self.table).events.insert(*event, new);
+            }
+            Act::DropEvent { event } => {
+                let context = self.prepared.ledger.events[event].context;
+                let known = lock(&self.table).events.remove(event);
+                done(known.map_or(0, |known| backend.drop_event(by(context), known)))?;
+            }
+            Act::Alloc { mem, context, size } => {
+                let new = made(backend.alloc(by(*context), *size))?;
+                lock(&self.table).mems.insert(*mem, new);
+            }
+            Act::AllocAsync { mem, stream, size } => {
+                let (by, stream) = of(*stream);
+                let new = made(backend.alloc_async(by, stream, *size))?;
+                lock(&self.table).mems.insert(*mem, new);
+            }
+            Act::Free { mem } | Act::FreeAsync { mem, .. } => {
+                let context = self.prepared.ledger.mems[mem].context;
+                let known = lock(&self.table).mems.remove(mem).unwrap_or(Handle(0));
+                done(match &op.act {
+                    Act::FreeAsync { stream, .. } => {
+                        let (by, stream) = of(*stream);
+                        backend.free_async(by, stream, known)
+                    }
+                    _ => backend.free(by(context), known),
+                })?;
+            }
+            Act::Register { area } => done(backend.register(by(0), self.area(*area)))?,
+            Act::Unregister { area } => done(backend.unregister(by(0), self.area(*area)))?,
+            Act::Store { to, len, seed } => {
+                backend.memory().store(self.at(*to), &model::pattern_bytes(*seed, *len));
+            }
+            Act::Check { at, len } => {
+                let seen = backend.memory().load(self.at(*at), *len);
+                let expected = self.prepared.expected.look(index, 0);
+                if let Some(finding) = expected.and_then(|it| difference(index, it, &seen)) {
+                    return Err(finding);
+                }
+            }
+            Act::Record { event, stream } => {
+                let (by, stream) = of(*stream);
+                done(backend.record(by, self.event(*event), stream))?;
+            }
+            Act::StreamWait { stream, event } => {
+                let (by, stream) = of(*stream);
+                done(backend.stream_wait(by, stream, self.event(*event)))?;
+            }
+            Act::EventWait { event, query } => {
+                let by = by(self.prepared.ledger.events[event].context);
+                let event = self.event(*event);
+                if *query {
+                    done(self.until_ready(|| backend.event_query(by, event)))?;
+                } else {
+                    done(backend.event_sync(by, event))?;
+                }
+            }
+            Act::StreamSync { stream, query } => {
+                let (by, stream) = of(*stream);
+                if *query {
+                    done(self.until_ready(|| backend.stream_query(by, stream)))?;
+                } else {
+                    done(backend.stream_sync(by, stream))?;
+                }
+            }
+            Act::ContextSync { context } => done(backend.context_sync(by(*context)))?,
+            Act::Enqueue { stream, work } => {
+                let (by, stream) = of(*stream);
+                let command = self.command(work, &[index], 0);
+                done(backend.enqueue(by, Some(stream), &command))?;
+            }
+            Act::Now { context, work } => {
+                done(backend.enqueue(by(*context), None, &self.command(work, &[index], 0)))?;
+            }
+            Act::NewGraph { graph, context, parts } => {
+                let launches = self.launches(*graph);
+                let command = |(place, part): (usize, &super::plan::Part)| {
+                    (part.second, self.command(&part.work, &launches, place))
+                };
+                let parts: Vec<_> = parts.iter().enumerate().map(command).collect();
+                let new = made(backend.new_graph(by(*context), &parts))?;
+                lock(&self.table).graphs.insert(*graph, new);
+            }
+            Act::Graph { stream, graph } => {
+                let known = lock(&self.table).graphs.get(graph).copied().unwrap_or(Handle(0));
+                let (by, stream) = of(*stream);
+                done(backend.launch(by, known, stream))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The operations that launch a graph, in the order in which its launches are performed.
+    fn launches(&self, graph: usize) -> Vec<usize> {
+        let launches = |op: &Op| matches!(op.act, Act::Graph { graph: own, .. } if own == graph);
+        let ops = self.prepared.program.ops.iter().enumerate();
+        ops.filter(|(_, op)| launches(op)).map(|(index, _)| index).collect()
+    }
+
+    fn until_ready(&self, ask: impl Fn() -> i32) -> i32 {
+        loop {
+            let code = ask();
+            if code != NOT_READY || self.failed.load(Ordering::Relaxed) {
+                return code;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn await_signal(&self, id: usize) {
+        let mut signals = lock(&self.signals);
+        while !signals.contains(&id) && !self.failed.load(Ordering::Relaxed) {
+            let waited = self.changed.wait_timeout(signals, Duration::from_millis(100));
+            signals = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// `ops` are the operations that perform the command, one after the other.
+    fn command(&self, work: &Work, ops: &[usize], place: usize) -> Command {
+        match *work {
+            Work::Copy { to, from, len } => Command::Copy { to: self.place(to), from: self.place(from), len },
+            Work::Copy2D { to, from, rows } => {
+                Command::Copy2D { to: self.place(to), from: self.place(from), rows }
+            }
+            Work::Peer { to, to_offset, from, from_offset, len } => {
+                let context = |mem: usize| self.context(self.prepared.ledger.mems[&mem].context);
+                let end = |mem: usize, offset: usize| (context(mem), self.mem(mem), offset);
+                Command::Peer { to: end(to, to_offset), from: end(from, from_offset), len }
+            }
+            Work::Fill { mem, offset, len, unit, value } => {
+                Command::Fill { mem: self.mem(mem), offset, len, unit, value }
+            }
+            Work::Fill2D { mem, offset, rows, value } => {
+                Command::Fill2D { mem: self.mem(mem), offset, rows, value }
+            }
+            Work::Launch { kernel, a, a_offset, b, b_offset, count, seed, spin } => Command::Launch {
+                kernel,
+                a: (self.mem(a), a_offset * 4),
+                b: b.map(|b| (self.mem(b), b_offset * 4)),
+                count,
+                seed,
+                spin,
+            },
+            Work::Function { job, delay_us } => Command::Function(self.function(job, delay_us, ops, place)),
+        }
+    }
+
+    fn function(&self, job: Job, delay_us: u32, ops: &[usize], place: usize) -> Function {
+        let (memory, seen) = (self.backend.memory(), Arc::clone(&self.seen));
+        let expected = Arc::clone(&self.prepared.expected);
+        let (ops, turn) = (ops.to_vec(), AtomicUsize::new(0));
+        let (to, from) = match job {
+            Job::Store { to, .. } => (self.at(to), self.at(to)),
+            Job::Check { at, .. } => (self.at(at), self.at(at)),
+            Job::Move { to, from, .. } => (self.at(to), self.at(from)),
+            Job::Rest => (At { area: Handle(0), offset: 0 }, At { area: Handle(0), offset: 0 }),
+        };
+        Arc::new(move || {
+            rest(delay_us);
+            let turn = turn.fetch_add(1, Ordering::Relaxed);
+            match job {
+                Job::Store { len, seed, .. } => memory.store(to, &model::pattern_bytes(seed, len)),
+                Job::Move { len, .. } => memory.store(to, &memory.load(from, len)),
+                Job::Check { len, .. } => {
+                    let bytes = memory.load(from, len);
+                    let Some(&op) = ops.get(turn) else { return };
+                    let found = expected.look(op, place).and_then(|it| difference(op, it, &bytes));
+                    if let Some(finding) = found {
+                        lock(&seen).get_or_insert(finding);
+                    }
+                }
+                Job::Rest => {}
+            }
+        })
+    }
+
+    fn place(&self, side: Side) -> Place {
+        match side {
+            Side::Host(at) => Place::Host(self.at(at)),
+            Side::Device { mem, offset } => Place::Device { mem: self.mem(mem), offset },
+        }
+    }
+
+    fn stream(&self, stream: Stream) -> Target {
+        match stream {
+            Stream::Legacy(_) => Target::Legacy,
+            Stream::PerThread(_) => Target::PerThread,
+            Stream::Made(stream) => Target::Made(known(&lock(&self.table).streams, stream)),
+        }
+    }
+
+    fn context(&self, context: usize) -> Handle {
+        lock(&self.table).contexts.get(context).copied().unwrap_or(Handle(0))
+    }
+
+    fn area(&self, area: usize) -> Handle {
+        lock(&self.table).areas.get(area).copied().unwrap_or(Handle(0))
+    }
+
+    fn at(&self, at: Ptr) -> At {
+        At { area: self.area(at.area), offset: at.offset }
+    }
+
+    fn event(&self, event: usize) -> Handle {
+        known(&lock(&self.table).events, event)
+    }
+
+    fn mem(&self, mem: usize) -> Handle {
+        known(&lock(&self.table).mems, mem)
+    }
+}
+
+fn known(table: &BTreeMap<usize, Handle>, id: usize) -> Handle {
+    table.get(&id).copied().unwrap_or(Handle(0))
+}
+
+fn difference(op: usize, expected: &Bytes, seen: &[u8]) -> Option<Finding> {
+    let (at, count) = expected.difference(seen)?;
+    let word = at / 4 * 4;
+    let end = (word + 4).min(seen.len());
+    let what = format!(
+        "{count} of {} bytes are wrong, the first is byte {at}: expected {:02x?}, seen {:02x?}",
+        seen.len(),
+        &expected.data[word..end],
+        &seen[word..end]
+    );
+    Some(Finding { kind: Kind::WrongBytes, op: Some(op), at: Some(at), what })
+}
+
+fn wrong_code(op: usize, code: i32) -> Finding {
+    let what = format!("the call returned {code} instead of 0");
+    Finding { kind: Kind::WrongCode, op: Some(op), at: None, what }
+}
+
+/// A finding of no operation: before the first one or after the last one.
+fn outside(what: String) -> Finding {
+    Finding { kind: Kind::WrongCode, op: None, at: None, what }
+}

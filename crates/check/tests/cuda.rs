@@ -1,0 +1,193 @@
+//! The whole pipeline of CUDA programs on the implementation in memory: right programs find nothing, planted defects are
+//! found, and failing programs become small.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use penstock_check::cuda::Cuda;
+use penstock_check::cuda::fake::{Defect, Fake, platform};
+use penstock_check::cuda::feature::Feature;
+use penstock_check::cuda::ledger::Ledger;
+use penstock_check::cuda::model::predict;
+use penstock_check::cuda::plan::Program;
+use penstock_check::cuda::planner::plan;
+use penstock_check::cuda::run::{Prepared, run};
+use penstock_check::feature::Named as _;
+use penstock_check::finding::Finding;
+use penstock_check::interface::Interface as _;
+use penstock_check::random::Random;
+use penstock_check::run::Progress;
+use penstock_check::shrink::{Judge, shrink};
+
+const DEVICES: usize = 2;
+const OPS: usize = 50;
+/// What a program relies on that a weak implementation does not do.
+const RELIED: [Feature; 3] = [Feature::WritesEnd, Feature::PageableChains, Feature::EarlyFrees];
+
+fn features() -> Vec<Feature> {
+    // Large memory only costs time here.
+    Feature::ALL.iter().copied().filter(|it| *it != Feature::Large).collect()
+}
+
+fn program(seed: u64) -> Program {
+    plan(seed, &platform(DEVICES), OPS, &features())
+}
+
+fn attempt(program: &Program, fake: &Fake) -> Option<Finding> {
+    let prepared = Prepared::new(program, &platform(DEVICES)).unwrap_or_else(|(op, reject)| {
+        panic!("seed {}: operation {op}, {:?}: {reject}", program.seed, program.ops.get(op))
+    });
+    let found = Mutex::new(None);
+    let report = |finding: Finding| {
+        found.lock().unwrap().get_or_insert(finding);
+    };
+    run(&prepared, fake, &Progress::new(Duration::from_secs(2)), &report);
+    found.into_inner().unwrap()
+}
+
+fn show(program: &Program) {
+    for (index, op) in program.ops.iter().enumerate() {
+        eprintln!("{index}: thread {}: {:?}", op.thread, op.act);
+    }
+}
+
+#[test]
+fn a_seed_always_gives_the_same_program() {
+    for seed in 0..50 {
+        assert_eq!(program(seed), program(seed));
+    }
+}
+
+#[test]
+fn all_programs_are_in_order() {
+    for seed in 0..3000 {
+        let program = program(seed);
+        if let Err((op, reject)) = Ledger::of(&program, &platform(DEVICES)) {
+            show(&program);
+            panic!("seed {seed}: operation {op}: {reject}");
+        }
+    }
+}
+
+/// Every feature is used, or the search is broken.
+#[test]
+fn programs_contain_what_they_may_contain() {
+    let all: String = (0..300).map(|seed| format!("{:?}", program(seed).ops)).collect();
+    let names = [
+        "Legacy",
+        "PerThread",
+        "blocking: true",
+        "StreamWait",
+        "query: true",
+        "Register",
+        "Unregister",
+        "Now",
+        "Copy2D",
+        "Fill2D",
+        "Peer",
+        "Store",
+        "Move",
+        "AllocAsync",
+        "FreeAsync",
+        "NewGraph",
+        "second: true",
+        "Graph {",
+        "Free {",
+        "DropStream",
+        "DropEvent",
+        "Slow",
+        "ContextSync",
+        "EventWait",
+    ];
+    for name in names {
+        assert!(all.contains(name), "no program contains {name}");
+    }
+}
+
+/// The planner's order and the model do not depend on which of the allowed orders is taken.
+#[test]
+fn every_order_that_respects_the_ledger_gives_the_same_bytes() {
+    for seed in 0..150 {
+        let program = program(seed);
+        let ledger = Ledger::of(&program, &platform(DEVICES)).unwrap();
+        let expected = predict(&program, &ledger, &ledger.sequence());
+        for other in 0..4 {
+            let order = any_order(&ledger, &mut Random::new(seed * 100 + other));
+            assert_eq!(predict(&program, &ledger, &order), expected, "seed {seed}, order {other}");
+        }
+    }
+}
+
+fn any_order(ledger: &Ledger, random: &mut Random) -> Vec<usize> {
+    let mut left: Vec<usize> = (0..ledger.nodes.len()).collect();
+    let mut order = Vec::new();
+    while !left.is_empty() {
+        let free = |&&node: &&usize| !left.iter().any(|&it| it != node && ledger.nodes[node].before.has(it));
+        let ready: Vec<usize> = left.iter().filter(free).copied().collect();
+        let next = random.pick(&ready).expect("there is no circle");
+        left.retain(|&node| node != next);
+        order.push(next);
+    }
+    order
+}
+
+/// The fake executes commands in any order that streams and events allow, and knows nothing of the ledger. A program with a
+/// race, or one that never ends, would differ from the model here.
+#[test]
+fn right_programs_find_nothing() {
+    for seed in 0..400 {
+        let found = attempt(&program(seed), &Fake::new(seed, None, false));
+        assert_eq!(found, None, "seed {seed}");
+    }
+}
+
+/// Programs that rely on nothing but the documentation find nothing in an implementation that does no more than that.
+#[test]
+fn strict_programs_find_nothing_in_a_weak_implementation() {
+    let features: Vec<Feature> = features().into_iter().filter(|it| !RELIED.contains(it)).collect();
+    for seed in 0..400 {
+        let program = plan(seed, &platform(DEVICES), OPS, &features);
+        let found = attempt(&program, &Fake::new(seed, None, true));
+        assert_eq!(found, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn every_planted_defect_is_found() {
+    for &defect in Defect::ALL {
+        let found =
+            (0..1500).find(|&seed| attempt(&program(seed), &Fake::new(seed, Some(defect), false)).is_some());
+        assert!(found.is_some(), "{defect:?} was not found by 1500 programs");
+        println!("{defect:?}: program {}", found.unwrap());
+    }
+}
+
+struct Fakes {
+    defect: Defect,
+}
+
+impl Judge<Cuda> for Fakes {
+    fn fails(&mut self, program: &Program) -> bool {
+        (0..4).any(|seed| attempt(program, &Fake::new(seed, Some(self.defect), false)).is_some())
+    }
+}
+
+#[test]
+fn failing_programs_become_small_and_print_as_c() {
+    for defect in [Defect::EarlyCapture, Defect::WrongPitch, Defect::LegacyWaitsForNone, Defect::LooseBranch]
+    {
+        let found = (0..1500).find_map(|seed| {
+            let program = program(seed);
+            attempt(&program, &Fake::new(seed, Some(defect), false)).map(|finding| (program, finding))
+        });
+        let (program, finding) = found.expect("the defect is found");
+        let mut judge = Fakes { defect };
+        let time = Duration::from_secs(30);
+        let (small, _) = shrink::<Cuda>(&program, &platform(DEVICES), finding.op, &mut judge, time);
+        assert!(Ledger::of(&small, &platform(DEVICES)).is_ok(), "{defect:?}: it is not in order");
+        assert!(small.ops.len() <= 14, "{defect:?}: {} operations are left", small.ops.len());
+        println!("{defect:?}: {} operations became {}", program.ops.len(), small.ops.len());
+        let text = Cuda::print(&small, &platform(DEVICES), &finding).expect("it is in order");
+        assert!(text.contains("int main(") && text.contains(".visible .entry put"), "{text}");
+    }
+}
