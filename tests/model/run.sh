@@ -3,7 +3,8 @@
 #
 # The other options are those of `penstock-check`. Without --seconds and --programs it runs for a minute. What it finds is in
 # target/model/KIND. On `local` the platform is PoCL; MODEL_DEVICES are PoCL's devices on each node (POCL_DEVICES).
-# MODEL_INTEL=1 adds Intel's runtime for CPUs to `local` and chooses it.
+# MODEL_INTEL=1 adds Intel's runtime for CPUs to `local` and chooses it. Builds with the feature `test-delays` of
+# penstock-trial take PENSTOCK_TEST_DELAYS as the seed of the delays in daemons and workers.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -12,7 +13,7 @@ options=()
 while [ $# -gt 0 ]; do
     case $1 in
         --on) on=$2; shift ;;
-        -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
         *) options+=("$1") ;;
     esac
     shift
@@ -30,7 +31,12 @@ if [ "$on" = local ] && [ "${MODEL_INTEL:-}" = 1 ]; then
     export OCL_ICD_VENDORS=$POOL_ROOT/.venv-cuda/vendors OPENCL_VENDOR_PATH=$POOL_ROOT/.venv-cuda/vendors
     platform=Intel without=writes-end,failing-blocking,failing-events,failing-callbacks
 fi
+# Features that are left out otherwise can be asked for by their names: MODEL_WITH.
+for feature in ${MODEL_WITH:-}; do
+    without=$(printf %s ",$without," | sed "s/,$feature,/,/;s/^,//;s/,\$//")
+done
 export POCL_DEVICES=${MODEL_DEVICES:-pthread}
+export PENSTOCK_TEST_DELAYS=${PENSTOCK_TEST_DELAYS:-1}
 trap pool_stop EXIT
 trap 'exit 130' INT TERM
 pool_start "$on" || exit $?

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use penstock_coherence::{Access, AllocationId};
 
+use penstock_trial::{Defect, planted};
+
 use crate::memory::{Memory, MemoryKind};
 use crate::queue::Range;
 
@@ -25,6 +27,12 @@ impl<'a> Use<'a> {
     /// Of some of its bytes. Of an image that is all of it, and a write over all of an image is one of its bytes.
     pub(crate) fn part(memory: &'a Arc<Memory>, access: Access, range: Range) -> Self {
         let (start, end, has_gaps) = place_in_root(memory, range);
+        if planted(Defect::ViewOverwrite)
+            && matches!(memory.kind(), MemoryKind::Image(_))
+            && access == Access::Overwrite
+        {
+            return Self { memory, access, start: 0, end: memory.root().size() };
+        }
         // Between the rows of an image there may be bytes that are not its own.
         let access = if access == Access::Overwrite && has_gaps { Access::Write } else { access };
         Self { memory, access, start, end }

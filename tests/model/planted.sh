@@ -1,0 +1,129 @@
+#!/bin/bash
+# Plants one defect after the other into the whole system, and has the checker find each of them:
+#
+#   tests/model/planted.sh [--seconds N] [--no-build] [NAME...]
+#
+# It builds Penstock with the features that plant defects and inject delays, in target/planted, and runs random programs on
+# a pool for each defect. NAME is a defect of crates/trial/src/defect.rs or a rule of crates/coherence/src/rules.rs;
+# without names, all of the table below are planted. --seconds is the time that each may take (600). It prints a table for
+# docs/checker.md. The exit status is 1 if a defect was not found.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+seconds=600
+build=yes
+names=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --seconds) seconds=$2; shift ;;
+        --no-build) build= ;;
+        -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        *) names+=("$1") ;;
+    esac
+    shift
+done
+
+# The name, the pool that shows the defect, and features that random programs do not have without being asked
+# (tests/model/run.sh says which, and why).
+table='
+HostReadAfterWrite      unix
+HostWriteAfterWrite     two
+UnsetEventHolds         two
+BehindHeldInOrder       unix
+ClientRunHolds          unix
+FetchWhatIsRead         two
+FetchAroundPartialWrite two
+FetchInitial            two
+WriteMakesOthersOld     two
+LeaveAfterWriters       two
+ReadAfterArrival        two
+FollowBlockingWrites    unix
+EndAfterHostWrites      two
+InPlaceWhenIdle         unix
+InPlaceWhenNothingHeld  unix
+InPlaceAfterWaits       unix
+InPlaceAfterBlockingWrites unix
+early-end               two
+lost-wait               two
+old-region              two
+stored-early            two
+first-piece             two
+last-piece              two
+fill-offset             unix
+unmap-page              two
+map-chain               unix
+context-chain           unix
+held-first              unix
+finish-early            two
+svm-finish              unix
+callback-early          two
+event-early             two
+launch-lost             unix
+failed-launch-stale     two
+ring-order              unix
+ends-overtake           unix
+rect-pitch              unix
+host-pitch              unix
+user-event-failure      unix
+pump-one                unix
+view-overwrite          two     image-views
+times-early             unix
+trust-const             two
+new-queue               unix
+late-args               unix
+torn-read               unix
+release-ends            two
+copy-swap               unix
+creation-bytes          two
+'
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")/planted
+if [ -n "$build" ]; then
+    (cd "$root" && CARGO_TARGET_DIR=$target cargo build --profile quick -p penstock-trial -p penstock-client \
+        -p penstock-cli -p penstock-opencl -p penstock-check \
+        --features penstock-client/planted,penstock-trial/test-delays) || exit 2
+fi
+export PENSTOCK_BIN=${PENSTOCK_BIN:-$target/quick}
+[ ${#names[@]} -eq 0 ] && mapfile -t names < <(awk 'NF { print $1 }' <<<"$table")
+
+# What goes wrong with a defect of this name.
+about() {
+    sed -n "s/^    [A-Za-z]* \"$1\" \"\(.*\)\",\$/\1/p" "$root/crates/trial/src/defect.rs"
+    sed -n "/^    \/\/\/ /{s/^    \/\/\/ //;h};/^    $1,\$/{g;s/^/Not applied: /;p}" "$root/crates/coherence/src/rules.rs"
+}
+
+# The first value of a key in a summary.
+value() {
+    sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$2" | head -n 1
+}
+
+missed=0
+folder=$(mktemp -d "${TMPDIR:-/tmp}/penstock-planted.XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT TERM
+echo '| defect | what goes wrong | pool | finding | programs | seconds | operations left |'
+echo '|---|---|---|---|---|---|---|'
+for name in "${names[@]}"; do
+    read -r pool with < <(awk -v name="$name" '$1 == name { print $2, $3; found = 1 } END { if (!found) print "two" }' <<<"$table")
+    what=$(about "$name")
+    if [ -z "$what" ]; then
+        echo "no such defect: $name" >&2
+        exit 2
+    fi
+    out=$folder/$name.json
+    PENSTOCK_TEST_PLANT=$name MODEL_WITH=$with "$here/run.sh" --on "$pool" --seconds "$seconds" --findings 1 \
+        --shrink-seconds 30 --hang-seconds 8 --json >"$out" 2>"$folder/$name.log"
+    case $? in
+        1)
+            printf '| `%s` | %s | %s | %s | %s | %.1f | %s |\n' "$name" "$what" "$pool" \
+                "$(value kind "$out") in $(value act "$out")" "$(value after_programs "$out")" \
+                "$(value after_seconds "$out")" "$(value operations "$out")" ;;
+        0)
+            printf '| `%s` | %s | %s | not found | %s | %s | |\n' "$name" "$what" "$pool" "$(value programs "$out")" "$seconds"
+            missed=1 ;;
+        *)
+            tail -n 5 "$folder/$name.log" >&2
+            exit 2 ;;
+    esac
+done
+exit "$missed"
