@@ -21,7 +21,7 @@ done
 out=$PENSTOCK_TARGET/model/$on
 mkdir -p "$out"
 # What PoCL 3.1 cannot do, on a node as well as alone: docs/checker.md.
-without=user-events-out-of-order,failing-callbacks,failing-blocking,images,image-views,rect-copies
+without=user-events-out-of-order,failing-callbacks,failing-blocking,images,image-view-fills,rect-copies
 platform=Penstock
 case $on in
     local) platform=Portable; without=$without,failing-launches ;;
