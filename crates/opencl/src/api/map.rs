@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use penstock_cl_sys::*;
+use penstock_client::Want;
 
 use super::buffer::{buffer_for, check_read, object_for, triple};
 use super::image::image_for;
@@ -34,6 +35,11 @@ fn check_access(mem: &Mem, flags: cl_map_flags) -> ClResult {
     Ok(())
 }
 
+/// Whether the command's event is wanted: a blocking call waits for it.
+fn wanted(blocking: cl_bool, event: *mut cl_event) -> Want {
+    if blocking == CL_FALSE { want(event) } else { Want::Event }
+}
+
 cl_entry! {
     /// `clEnqueueMapBuffer`.
     fn clEnqueueMapBuffer(
@@ -56,7 +62,7 @@ cl_entry! {
         check_access(&mem, flags)?;
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
-        let (address, mapped) = map::map(&queue, &mem, Region::Bytes { offset, size }, flags, &waits, want(event))?;
+        let (address, mapped) = map::map(&queue, &mem, Region::Bytes { offset, size }, flags, &waits, wanted(blocking, event))?;
         check_read(&queue, blocking, Some(&mapped)).inspect_err(|_| map::forget(&mem, address.addr()))?;
         // SAFETY: a place for an event.
         unsafe { hand_out(Some(mapped), CL_COMMAND_MAP_BUFFER, &queue, event) };
@@ -92,7 +98,7 @@ cl_entry! {
         check_access(&mem, flags)?;
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
-        let (address, mapped) = map::map(&queue, &mem, Region::Box { origin, region }, flags, &waits, want(event))?;
+        let (address, mapped) = map::map(&queue, &mem, Region::Box { origin, region }, flags, &waits, wanted(blocking, event))?;
         check_read(&queue, blocking, Some(&mapped)).inspect_err(|_| map::forget(&mem, address.addr()))?;
         // SAFETY: two places for numbers, or `NULL`.
         unsafe {
