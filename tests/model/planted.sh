@@ -1,24 +1,27 @@
 #!/bin/bash
 # Plants one defect after the other into the whole system, and has the checker find each of them:
 #
-#   tests/model/planted.sh [--seconds N] [--no-build] [NAME...]
+#   tests/model/planted.sh [--seconds N] [--shrink-seconds N] [--no-build] [NAME...]
 #
 # It builds Penstock with the features that plant defects and inject delays, in target/planted, and runs random programs on
 # a pool for each defect. NAME is a defect of crates/trial/src/defect.rs or a rule of crates/coherence/src/rules.rs;
-# without names, all of the table below are planted. --seconds is the time that each may take (600). It prints a table for
+# without names, all of the table below are planted. NAME:KIND waits for a finding of this kind, such as wrong-bytes or
+# hang. --seconds is the time that each may take (600). It prints a table for
 # docs/checker.md. A program that finds something must be right without the defect; those that are not are kept in
 # target/model, and the search goes on. The exit status is 1 if a defect was not found.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 seconds=600
+shrink=30
 build=yes
 names=()
 while [ $# -gt 0 ]; do
     case $1 in
         --seconds) seconds=$2; shift ;;
+        --shrink-seconds) shrink=$2; shift ;;
         --no-build) build= ;;
-        -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
         *) names+=("$1") ;;
     esac
     shift
@@ -29,7 +32,8 @@ done
 table='
 HostReadAfterWrite      unix
 HostWriteAfterWrite     two
-UnsetEventHolds         two
+UnsetEventHolds:wrong-bytes two
+UnsetEventHolds:hang    two
 BehindHeldInOrder       unix
 ClientRunHolds          unix
 FetchWhatIsRead         two
@@ -47,7 +51,7 @@ InPlaceAfterBlockingWrites unix
 early-end               two
 lost-wait               two
 old-region              two
-stored-early            two
+arrived-early           two
 first-piece             two
 last-piece              two
 fill-offset             unix
@@ -108,23 +112,31 @@ echo '| defect | what goes wrong | pool | finding | programs | seconds | operati
 echo '|---|---|---|---|---|---|---|'
 for name in "${names[@]}"; do
     read -r pool with < <(awk -v name="$name" '$1 == name { print $2, $3; found = 1 } END { if (!found) print "two" }' <<<"$table")
-    what=$(about "$name")
+    defect=${name%%:*} kind=
+    [ "$defect" = "$name" ] || kind=${name#*:}
+    what=$(about "$defect")
     if [ -z "$what" ]; then
         echo "no such defect: $name" >&2
         exit 2
     fi
     out=$folder/$name.json
-    begun=$SECONDS
     seed=1 programs=0 spent=0
     while :; do
-        left=$((seconds - (SECONDS - begun)))
-        [ "$left" -gt 0 ] || left=1
-        PENSTOCK_TEST_PLANT=$name MODEL_WITH=$with "$here/run.sh" --on "$pool" --seconds "$left" --findings 1 \
-            --seed "$seed" --shrink-seconds 30 --hang-seconds 8 --json >"$out" 2>"$folder/$name.log"
+        left=$(awk -v all="$seconds" -v spent="$spent" 'BEGIN { print int(all - spent) }')
+        if [ "$left" -le 0 ]; then
+            status=0
+            break
+        fi
+        PENSTOCK_TEST_PLANT=$defect MODEL_WITH=$with "$here/run.sh" --on "$pool" --seconds "$left" --findings 1 \
+            --seed "$seed" --shrink-seconds "$shrink" --hang-seconds 8 --json >"$out" 2>"$folder/$name.log"
         status=$?
         programs=$((programs + $(value programs "$out" || echo 0)))
         spent=$(awk -v a="$spent" -v b="$(value "after_seconds" "$out")" 'BEGIN { print a + b }')
         [ "$status" -eq 1 ] || break
+        if [ -n "$kind" ] && [ "$(value kind "$out")" != "${kind//-/ }" ]; then
+            seed=$(($(value seed "$out") + 1))
+            continue
+        fi
         # The same program must be right without the defect, or something else was found.
         file=$(value file "$out")
         MODEL_WITH=$with "$here/run.sh" --on "$pool" --replay "${file%.c}.json" --programs 5 --hang-seconds 8 \
@@ -135,10 +147,10 @@ for name in "${names[@]}"; do
     done
     case $status in
         1)
-            printf '| `%s` | %s | %s | %s | %s | %.1f | %s |\n' "$name" "$what" "$pool" \
+            printf '| `%s` | %s | %s | %s | %s | %.1f | %s |\n' "$defect" "$what" "$pool" \
                 "$(value kind "$out") in $(value act "$out")" "$programs" "$spent" "$(value operations "$out")" ;;
         0)
-            printf '| `%s` | %s | %s | not found | %s | %s | |\n' "$name" "$what" "$pool" "$programs" "$seconds"
+            printf '| `%s` | %s | %s | not found | %s | %s | |\n' "$defect" "$what" "$pool" "$programs" "$seconds"
             missed=1 ;;
         *)
             tail -n 5 "$folder/$name.log" >&2

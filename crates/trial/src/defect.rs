@@ -41,7 +41,7 @@ defects! {
     EarlyEnd "early-end" "A worker reports the end of a write before the device has the bytes.",
     LostWait "lost-wait" "A worker does not wait for the last of several events of a wait list.",
     OldRegion "old-region" "A worker sends a region to another node before the commands that write it have ended.",
-    StoredEarly "stored-early" "A worker stores the content of a transfer while commands still use the old content.",
+    ArrivedEarly "arrived-early" "A transfer counts as arrived before its content has come.",
     FirstPiece "first-piece" "A read that comes in pieces counts as ended after the first of them.",
     LastPiece "last-piece" "The last piece of a large read is missing.",
     FillOffset "fill-offset" "The offset of a sub-buffer is forgotten in a fill.",

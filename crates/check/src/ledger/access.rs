@@ -250,7 +250,13 @@ impl Touched<'_> {
                 }
                 (*area, *len)
             }
-            Cmd::Unmap { area } => (*area, self.ledger.areas[area].len),
+            Cmd::Unmap { area } => {
+                let known = &self.ledger.areas[area];
+                if let Some(map) = known.map {
+                    self.uses(Kind::Mem, map.mem);
+                }
+                (*area, known.len)
+            }
             _ => return,
         };
         self.makes(Kind::Area, area);
