@@ -166,7 +166,7 @@ impl Queue {
         let uses = spec.uses.iter().filter_map(Use::of_allocation);
         let uses: Vec<_> = uses.collect();
         // Addresses have 47 bits at most.
-        let apart = if planted(Defect::ContextChain) { (context.name().0 & 0x7f) << 48 } else { 0 };
+        let apart = if planted(Defect::DeviceChain) { (self.place() as u64) << 48 } else { 0 };
         let own = |shape: HostShape| HostShape { start: shape.start + apart, ..shape };
         let command = Submit {
             id: CommandId(id.get()),

@@ -1,7 +1,9 @@
-//! Planted defects: mistakes that somebody could plausibly make, outside of the state machine of the memory model.
+//! Planted defects: mistakes that somebody could plausibly make, outside of the state machine of
+//! the memory model.
 //!
-//! The environment variable `PENSTOCK_TEST_PLANT` names the one that is switched on. It may also name a rule of the state
-//! machine (`penstock_coherence::Rule`), which is then switched off; the client looks at that.
+//! The environment variable `PENSTOCK_TEST_PLANT` names the one that is switched on. It may also
+//! name a rule of the state machine (`penstock_coherence::Rule`), which is then switched off; the
+//! client looks at that.
 
 #[cfg(feature = "planted")]
 use std::sync::OnceLock;
@@ -47,7 +49,7 @@ defects! {
     FillOffset "fill-offset" "The offset of a sub-buffer is forgotten in a fill.",
     UnmapPage "unmap-page" "Unmapping sends only the first page of the region.",
     MapChain "map-chain" "Unmapping does not wait for a read into the mapped region.",
-    ContextChain "context-chain" "A write does not see that a command of another context has still to write its source.",
+    DeviceChain "device-chain" "A write does not see that a command of another device has still to write its source.",
     HeldFirst "held-first" "A command that writes host memory waits for held commands that read the memory.",
     FinishEarly "finish-early" "`clFinish` does not wait for reads of other nodes into host memory.",
     SvmFinish "svm-finish" "`clFinish` does not wait for copies within host memory.",

@@ -1,8 +1,9 @@
 //! Random delays.
 //!
-//! The environment variable `PENSTOCK_TEST_DELAYS` has the seed. Without it, there are no delays. Each place counts its
-//! visits. A number that is made of the seed, the place and the count decides whether a visit rests, and for how long.
-//! So the same seed gives the same rests, as far as the threads visit the places in the same order.
+//! The environment variable `PENSTOCK_TEST_DELAYS` has the seed. Without it, there are no delays.
+//! Each place counts its visits. A number that is made of the seed, the place and the count decides
+//! whether a visit rests, and for how long. So the same seed gives the same rests, as far as the
+//! threads visit the places in the same order.
 
 #[cfg(feature = "test-delays")]
 use std::sync::{
@@ -40,7 +41,8 @@ places! {
     WorkerSubmits,
     /// A worker reports the end of a command.
     WorkerReports,
-    /// A worker hands a frame to the thread that writes, although the link would take the frame at once.
+    /// A worker hands a frame to the thread that writes, although the link would take the frame at
+    /// once.
     LinkPutsOff,
     /// The thread that writes puts a frame on the link.
     LinkWrites,
@@ -61,7 +63,8 @@ pub fn delay(place: Place) {
     let _ = place;
 }
 
-/// Whether something that could be done at once is left to another thread. Always `false` without the feature.
+/// Whether something that could be done at once is left to another thread. Always `false` without
+/// the feature.
 #[inline]
 #[must_use]
 pub fn is_put_off(place: Place) -> bool {
@@ -87,8 +90,8 @@ fn seed() -> Option<u64> {
     *SEED.get_or_init(|| std::env::var("PENSTOCK_TEST_DELAYS").ok()?.parse().ok())
 }
 
-/// A number of 48 random bits for this visit of the place. The 16 bits above are the same for some visits in a row: the
-/// mood.
+/// A number of 48 random bits for this visit of the place. The 16 bits above are the same for some
+/// visits in a row: the mood.
 #[cfg(feature = "test-delays")]
 fn draw(place: Place) -> Option<u64> {
     let seed = seed()?;
@@ -108,7 +111,8 @@ fn mixed(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// Whether this visit is one of those that rest: about one in `calm`, and most of them in a slow mood.
+/// Whether this visit is one of those that rest: about one in `calm`, and most of them in a slow
+/// mood.
 #[cfg(feature = "test-delays")]
 fn weight(number: u64, calm: u64) -> bool {
     let per_mille = match number >> 48 & 7 {
