@@ -105,3 +105,22 @@ TEST(read_there_into_what_is_mapped_here) {
     OK(clReleaseMemObject(from));
     OK(clReleaseMemObject(mapped));
 }
+
+/* A map whose content does not matter reads nothing. When the blocking call returns, the read before it has ended. */
+TEST(a_blocking_map_that_reads_nothing_waits_for_its_queue) {
+    need_two();
+    for (int d = 0; d < DEVICES; d++) {
+        cl_uint *host = calloc(1, BYTES);
+        cl_mem from = make_buffer(both, 0, BYTES, NULL);
+        cl_int code;
+        set_slowly(d, from, 42);
+        OK(clEnqueueReadBuffer(on[d], from, CL_FALSE, 0, BYTES, host, 0, NULL, NULL));
+        void *at = clEnqueueMapBuffer(on[d], from, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0, BYTES, 0, NULL, NULL, &code);
+        OK(code);
+        CHECK(host[0] == 42 && host[WORDS - 1] == 42);
+        OK(clEnqueueUnmapMemObject(on[d], from, at, 0, NULL, NULL));
+        OK(clFinish(on[d]));
+        OK(clReleaseMemObject(from));
+        free(host);
+    }
+}

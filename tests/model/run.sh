@@ -5,7 +5,8 @@
 # With --cuda the programs are CUDA's, through Penstock's libcuda.so.1; on `local` through the libcuda.so.1 of this host.
 # The other options are those of `penstock-check`. Without --seconds and --programs it runs for a minute. What it finds is in
 # target/model/KIND, or target/model/cuda-KIND. On `local` the platform is PoCL; MODEL_DEVICES are PoCL's devices on each node (POCL_DEVICES).
-# MODEL_INTEL=1 adds Intel's runtime for CPUs to `local` and chooses it; with --cuda it is the device of each node.
+# MODEL_INTEL=1 adds Intel's runtime for CPUs to `local` and chooses it; with --cuda it is the device of each node. Builds with
+# the feature `test-delays` of penstock-trial take PENSTOCK_TEST_DELAYS as the seed of the delays in daemons and workers.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -16,13 +17,14 @@ while [ $# -gt 0 ]; do
     case $1 in
         --on) on=$2; shift ;;
         --cuda) interface=cuda ;;
-        -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
         *) options+=("$1") ;;
     esac
     shift
 done
 checker=${MODEL_CHECK:-$PENSTOCK_BIN/penstock-check}
 export POCL_DEVICES=${MODEL_DEVICES:-pthread}
+export PENSTOCK_TEST_DELAYS=${PENSTOCK_TEST_DELAYS:-1}
 trap pool_stop EXIT
 trap 'exit 130' INT TERM
 if [ "$interface" = cuda ]; then
@@ -45,7 +47,7 @@ fi
 out=$PENSTOCK_TARGET/model/$on
 mkdir -p "$out"
 # What PoCL 3.1 cannot do, on a node as well as alone: docs/checker.md.
-without=user-events-out-of-order,failing-callbacks,failing-blocking,images,image-views,rect-copies
+without=user-events-out-of-order,failing-callbacks,failing-blocking,images,image-view-fills,rect-copies
 platform=Penstock
 case $on in
     local) platform=Portable; without=$without,failing-launches ;;
@@ -57,6 +59,10 @@ if [ "$on" = local ] && [ "${MODEL_INTEL:-}" = 1 ]; then
     export OCL_ICD_VENDORS=$POOL_ROOT/.venv-cuda/vendors OPENCL_VENDOR_PATH=$POOL_ROOT/.venv-cuda/vendors
     platform=Intel without=writes-end,failing-blocking,failing-events,failing-callbacks
 fi
+# Features that are left out otherwise can be asked for by their names: MODEL_WITH.
+for feature in ${MODEL_WITH:-}; do
+    without=$(printf %s ",$without," | sed "s/,$feature,/,/;s/^,//;s/,\$//")
+done
 pool_start "$on" || exit $?
 [ -n "$without" ] && options=(--without "$without" "${options[@]}")
 env "${POOL_ENV[@]}" "$checker" --platform "$platform" --out "$out" "${options[@]}"

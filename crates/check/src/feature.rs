@@ -68,7 +68,7 @@ features! { "Something that programs may contain." Feature {
     SubBuffers "sub-buffers" "sub-buffers, also overlapping ones",
     Images "images" "two-dimensional images",
     ImageViews "image-views" "images over buffers",
-    ImageViewFills "image-view-fills" "fills of images over buffers",
+    ImageViewFills "image-view-fills" "fills and copies of images over buffers",
     Maps "maps" "mapping and unmapping",
     Svm "svm" "coarse-grained shared virtual memory",
     UseHostPtr "use-host-ptr" "buffers that use the program's memory",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
 use penstock_wire::{Status, U64};
 
@@ -166,7 +167,7 @@ impl Queue {
             event,
             origin: rect.origin.map(U64::new),
             region: region.map(U64::new),
-            row_pitch: U64::new(rect.row_pitch),
+            row_pitch: U64::new(if planted(Defect::RectPitch) { 0 } else { rect.row_pitch }),
             slice_pitch: U64::new(rect.slice_pitch),
         })
     }
@@ -217,6 +218,9 @@ impl Queue {
         let uses = [Use::part(source, Access::Read, from), Use::part(target, Access::Overwrite, to)];
         let (queue, place) = (self.id(), self.place());
         let (source, target) = (source.id_at(place), target.id_at(place));
+        let swaps = planted(Defect::CopySwap) && size > 4096;
+        let (source_offset, target_offset) =
+            if swaps { (target_offset, source_offset) } else { (source_offset, target_offset) };
         self.issue(Spec::new(&uses, waits, want), &NOTHING, move |event| to_worker::CopyBuffer {
             queue,
             source,
@@ -274,6 +278,7 @@ impl Queue {
         want: Want,
     ) -> Enqueued {
         let uses = [Use::part(memory, Access::Overwrite, range)];
+        let memory = if planted(Defect::FillOffset) { memory.root() } else { memory };
         let (queue, mem) = (self.id(), memory.id_at(self.place()));
         self.issue(Spec::new(&uses, waits, want), &Given(pattern), move |event| to_worker::FillBuffer {
             queue,

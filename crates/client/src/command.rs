@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use penstock_coherence::{CommandId, HostShape, Source as Origin, Submit, Sync};
+use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Id, Status};
@@ -10,7 +11,7 @@ use penstock_wire::{Call, Id, Status};
 use crate::error::Result;
 use crate::event::{Event, Issuing, Times, wire_waits};
 use crate::memory::Memory;
-use crate::order::{Held, Planned, Submitted, name_of, order};
+use crate::order::{Held, Planned, Submitted, may_be_read, name_of, order};
 use crate::queue::{Enqueued, Queue, Want};
 use crate::session::{Session, Target};
 use crate::source::{self, Source};
@@ -105,6 +106,9 @@ impl Queue {
         for it in spec.uses {
             it.memory.create_in(self.place())?;
         }
+        while planted(Defect::HeldFirst) && spec.writes_host.as_ref().is_some_and(may_be_read) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         // Held until the command is sent or held back, so that no other thread's command comes between.
         let mut issued = self.progress().issue();
         let id = crate::ids::next_id();
@@ -179,6 +183,9 @@ impl Queue {
         let waits: Vec<CommandId> = open.map(name_of).collect();
         let uses = spec.uses.iter().filter_map(Use::of_allocation);
         let uses: Vec<_> = uses.collect();
+        // Addresses have 47 bits at most.
+        let apart = if planted(Defect::DeviceChain) { (self.place() as u64) << 48 } else { 0 };
+        let own = |shape: HostShape| HostShape { start: shape.start + apart, ..shape };
         let command = Submit {
             id: CommandId(id.get()),
             queue: self.name(),
@@ -188,8 +195,8 @@ impl Queue {
             waits: &waits,
             sync: spec.sync,
             uses: &uses,
-            reads_host: spec.reads_host,
-            writes_host: spec.writes_host,
+            reads_host: spec.reads_host.map(own),
+            writes_host: spec.writes_host.map(own),
             gate: spec.gate.map(name_of),
         };
         let mut event = None;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use penstock_trial::{Defect, planted};
 use penstock_wire::args::{self, Arg};
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::KernelDescription;
@@ -184,6 +185,7 @@ const MEM_READ_ONLY: u64 = 1 << 2;
 fn trusts_const() -> bool {
     static TRUSTS: OnceLock<bool> = OnceLock::new();
     *TRUSTS.get_or_init(|| std::env::var_os("PENSTOCK_TRUST_CONST").is_some_and(|value| value == "1"))
+        || planted(Defect::TrustConst)
 }
 
 impl Kernel {

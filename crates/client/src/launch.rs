@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
 use penstock_wire::{Status, U32, U64};
 
@@ -90,7 +91,9 @@ impl Queue {
         }
         kernel.on_wire(|| {
             send(args)?;
-            args.override_at(self.place());
+            if !planted(Defect::LateArgs) {
+                args.override_at(self.place());
+            }
             Ok(())
         })
     }

@@ -6,10 +6,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+#[cfg(feature = "planted")]
+use penstock_coherence::Rule;
 use penstock_coherence::{
     Action, AllocationId, CommandId, ContextId, Fetch, HostShape, InPlace, Machine, NodeId, Plan, QueueId,
     Source, Submit, Verdict,
 };
+use penstock_trial::{Defect, planted};
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status};
 use rustc_hash::FxHashMap;
@@ -51,6 +54,7 @@ impl Drop for Forget {
 
 /// Ends a user event, and sends what it held back. `false` if it had ended already.
 pub fn set_user_event(event: &Event, status: Status) -> bool {
+    let status = if planted(Defect::UserEventFailure) { Status::OK } else { status };
     let ended = event.set_status(status);
     if ended {
         order().end_client_event(event, !status.is_error());
@@ -142,9 +146,22 @@ fn next() -> CommandId {
     name(crate::ids::next_id())
 }
 
+/// The machine without the rule that `PENSTOCK_TEST_PLANT` names.
+#[cfg(feature = "planted")]
+fn machine() -> Machine {
+    let is_named = |rule: &&Rule| penstock_trial::planted_name() == Some(format!("{rule:?}").as_str());
+    Rule::ALL.iter().find(is_named).map_or_else(Machine::default, |rule| Machine::without(*rule))
+}
+
+#[cfg(not(feature = "planted"))]
+fn machine() -> Machine {
+    Machine::default()
+}
+
 impl Default for Order {
     fn default() -> Self {
-        Self { state: Mutex::default(), is_quiet: AtomicBool::new(true) }
+        let state = State { machine: machine(), ..State::default() };
+        Self { state: Mutex::new(state), is_quiet: AtomicBool::new(true) }
     }
 }
 
@@ -290,6 +307,9 @@ impl Order {
             }
             // Some wait for commands to be sent.
             progress::user_event_ended();
+            if planted(Defect::PumpOne) {
+                break;
+            }
         }
         for session in sessions {
             // Nobody may flush them again. A lost session has ended its events.
@@ -339,7 +359,7 @@ impl Order {
 
     /// Whether the host may copy in place, see [`Machine::may_copy`].
     pub(crate) fn may_copy(&self, copy: &InPlace) -> bool {
-        if self.is_quiet() {
+        if self.is_quiet() && penstock_trial::planted_name().is_none() {
             return copy.is_idle && copy.waits_ended;
         }
         self.state().machine.may_copy(copy)

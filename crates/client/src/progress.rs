@@ -57,6 +57,7 @@ impl Worker {
         loop {
             if let Some(job) = jobs.queue.pop_front() {
                 drop(jobs);
+                penstock_trial::delay(penstock_trial::Place::ClientJobs);
                 // A panic of one callback must not take the others with it.
                 _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 pub use penstock_coherence::Access;
 use penstock_coherence::{InPlace, QueueId};
+use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, TimesOf, U32, U64};
@@ -202,7 +203,9 @@ impl Queue {
     /// When the node is lost, or a command failed that the program has no event of.
     pub fn finish(&self) -> Result<()> {
         // A worker's answer knows nothing of what is still held back here.
-        order().wait_until_passed(&order().held_in(self.name()));
+        if !planted(Defect::SvmFinish) {
+            order().wait_until_passed(&order().held_in(self.name()));
+        }
         let issued = self.progress.issue();
         let serial = issued.issued();
         let behind = order().behind_queue(self.name());
@@ -210,7 +213,7 @@ impl Queue {
         drop(issued);
         let finished = pending.wait();
         self.progress.reach(serial);
-        for event in behind {
+        for event in behind.iter().filter(|_| !planted(Defect::FinishEarly) && !planted(Defect::SvmFinish)) {
             _ = event.wait();
         }
         // Both are told now.

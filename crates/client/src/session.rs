@@ -246,6 +246,7 @@ impl Session {
     /// # Errors
     /// When the session is lost, or the call is over a limit.
     pub fn send<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], payload: &[u8]) -> Result<()> {
+        penstock_trial::delay(penstock_trial::Place::ClientSends);
         let sent = self.sender.send(call, waits, payload);
         self.end_relief();
         sent.map_err(|error| self.not_sent(&error))
@@ -484,6 +485,7 @@ impl Session {
 
     /// Serves one frame, if one comes in time.
     fn receive(self: &Arc<Self>, receiver: &mut Receiver, patience: Patience) -> bool {
+        penstock_trial::delay(penstock_trial::Place::ClientReceives);
         let mut incoming = Incoming { session: self };
         let received = receiver
             .receive(patience, &mut |frame, payload| to_client::dispatch(&mut incoming, frame, payload));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use penstock_coherence::{HostShape, Sync};
+use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
 use penstock_wire::{Status, U64};
 
@@ -67,8 +68,11 @@ impl Queue {
         if want == Want::Nothing && waits.is_empty() && order().is_quiet() {
             return Ok(None);
         }
-        let spec =
-            Spec { sync: Some(self.turn(waits)), reads_host: Some(written), ..Spec::new(&[], waits, want) };
+        let spec = Spec {
+            sync: Some(self.turn(waits)),
+            reads_host: Some(written).filter(|_| !planted(Defect::MapChain)),
+            ..Spec::new(&[], waits, want)
+        };
         self.send_marker(spec)
     }
 
@@ -116,7 +120,7 @@ impl Queue {
         let spec = Spec {
             sync: Some(self.turn(waits)),
             writes_host,
-            gate: Some(&gate),
+            gate: Some(&gate).filter(|_| !planted(Defect::TornRead)),
             ..Spec::new(&[], &all, Want::Event)
         };
         let before = self.send_gated(spec, &gate)?;
@@ -213,7 +217,7 @@ impl Sibling for Queue {
         // A blocking write that is being sent has either seen that there are several queues, or is counted when this lock
         // is free.
         drop(self.progress().issue());
-        if !self.progress().has_unsettled() {
+        if !self.progress().has_unsettled() || planted(Defect::NewQueue) {
             return;
         }
         // A lost node has ended its commands.

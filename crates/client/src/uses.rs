@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use penstock_coherence::{Access, AllocationId};
 
+use penstock_trial::{Defect, planted};
+
 use crate::memory::{Memory, MemoryKind};
 use crate::queue::Range;
 
@@ -29,6 +31,11 @@ impl<'a> Use<'a> {
     pub(crate) fn of_allocation(&self) -> Option<penstock_coherence::Use> {
         let allocation: AllocationId = self.memory.root().allocation()?;
         let (start, end, has_gaps) = place_in_root(self.memory, self.range);
+        let is_whole_image = matches!(self.memory.kind(), MemoryKind::Image(_)) && self.access == Access::Overwrite;
+        if is_whole_image && planted(Defect::ViewOverwrite) {
+            let (start, end) = (0, self.memory.root().size());
+            return Some(penstock_coherence::Use { allocation, start, end, access: self.access });
+        }
         // Between the rows of an image there may be bytes that are not its own.
         let may_leave_some = self.access == Access::Overwrite && has_gaps;
         let access = if may_leave_some { Access::Write } else { self.access };

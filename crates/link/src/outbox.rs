@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use penstock_trial::{Defect, planted};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Id};
 use zerocopy::IntoBytes;
@@ -120,7 +121,8 @@ impl Outbox {
         if state.closed {
             return;
         }
-        if state.queue.is_empty() && !state.writing {
+        let is_put_off = penstock_trial::is_put_off(penstock_trial::Place::LinkPutsOff);
+        if state.queue.is_empty() && !state.writing && !is_put_off {
             match shared.sender.try_send_now(&head, body.bytes(), more) {
                 Ok(true) => return,
                 Ok(false) => {}
@@ -130,7 +132,9 @@ impl Outbox {
         state.bytes += body.bytes().len();
         let item = Item { head: head.concat(), body };
         shared.held.fetch_add(item.held(), Relaxed);
-        state.queue.push_back(item);
+        let is_overtaking = planted(Defect::RingOrder) && !state.queue.is_empty();
+        let at = state.queue.len() - usize::from(is_overtaking);
+        state.queue.insert(at, item);
         shared.call_writer(state);
     }
 
@@ -256,6 +260,7 @@ impl Shared {
             state.writing = true;
             drop(state);
             let (bytes, held) = (item.body.bytes().len(), item.held());
+            penstock_trial::delay(penstock_trial::Place::LinkWrites);
             let mut sent = self.sender.send_head(&[&item.head], item.body.bytes());
             drop(item);
             self.held.fetch_sub(held, Relaxed);

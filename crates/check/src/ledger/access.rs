@@ -1,6 +1,7 @@
 //! Who touches what, and which two of them are in conflict.
 
 use super::{Ledger, MemKind, Places, Prepared, Reject, Work};
+use crate::bits::Bits;
 use crate::plan::{Act, Cmd, MapMode, Op, Ptr, Style, SvmEnd};
 
 /// Something that can be touched.
@@ -249,7 +250,13 @@ impl Touched<'_> {
                 }
                 (*area, *len)
             }
-            Cmd::Unmap { area } => (*area, self.ledger.areas[area].len),
+            Cmd::Unmap { area } => {
+                let known = &self.ledger.areas[area];
+                if let Some(map) = known.map {
+                    self.uses(Kind::Mem, map.mem);
+                }
+                (*area, known.len)
+            }
             _ => return,
         };
         self.makes(Kind::Area, area);
@@ -261,6 +268,16 @@ impl Touched<'_> {
 }
 
 impl Ledger {
+    /// Whether something that surely happens before has filled a buffer that several threads fill and read.
+    pub(super) fn is_filled(&self, mem: usize, before: &Bits) -> bool {
+        let root = Space::Root(self.mems[&mem].root);
+        let known = self.accesses.get(&root).map(Vec::as_slice).unwrap_or_default();
+        known.iter().filter(|it| it.write && it.hot.is_some()).any(|it| match it.owner {
+            Owner::Cmd(cmd) => before.has(self.cmds[cmd].node),
+            Owner::Host(_) => false,
+        })
+    }
+
     /// All that an operation touches.
     pub(super) fn accesses_of(&self, op: &Op, runs: bool) -> Result<Vec<Access>, Reject> {
         let mut it = Touched { ledger: self, device: None, all: Vec::new() };

@@ -83,12 +83,24 @@ impl Ledger {
     fn follows_gated(&self, queue: usize, start: &Bits) -> Result<(), Reject> {
         for &cmd in &self.queues[&queue].cmds {
             let known = &self.cmds[cmd];
-            let matters = !self.gates_of(cmd).is_empty() || known.fate == Fate::Fails;
+            let at_start = &self.nodes[known.start].before;
+            let is_held =
+                !self.gates_of(cmd).is_empty() || self.is_late(&self.nodes[known.node].before, at_start);
+            let matters = is_held || known.fate == Fate::Fails;
             if matters && !start.has(known.start) {
                 return Err(Reject::Thread { thread: known.thread });
             }
         }
         Ok(())
+    }
+
+    /// Whether a command may be held back when it is enqueued, because its thread does not know yet that another one has
+    /// set a user event.
+    fn is_late(&self, before: &Bits, start: &Bits) -> bool {
+        self.events.values().any(|event| match event.source {
+            Source::Gate { set: Some(node), .. } => before.has(node) && !start.has(node),
+            _ => false,
+        })
     }
 
     /// What was promised to happen before a user event is set.
@@ -223,7 +235,12 @@ impl Ledger {
         if blocking {
             open(gates.clone())?;
         }
-        if !gates.is_empty() || self.may_come_before_its_gate(&before, &new.start) {
+        if let Some(Cmd::HotRead { mem, .. }) = cmd
+            && !self.is_filled(*mem, &before)
+        {
+            return Err(Reject::Invalid("nothing was surely filled in before"));
+        }
+        if !gates.is_empty() || self.is_late(&before, &new.start) {
             for (thread, last) in known.users.iter().enumerate() {
                 if last.is_some_and(|node| !new.start.has(node)) {
                     return Err(Reject::Thread { thread });
@@ -249,16 +266,6 @@ impl Ledger {
         new.awaits = blocking;
         new.cmd = Some(NewCommand { before, gates, fate, barrier: matches!(cmd, Some(Cmd::Barrier)), queue });
         Ok(())
-    }
-
-    /// Whether a command depends on a user event that another thread sets, and that the call does not come after: then
-    /// the call may come first. Whoever waits for the queue before that thread sets the event must not find the command
-    /// there.
-    fn may_come_before_its_gate(&self, before: &Bits, start: &Bits) -> bool {
-        self.events.values().any(|event| match event.source {
-            Source::Gate { set: Some(node), .. } => before.has(node) && !start.has(node),
-            _ => false,
-        })
     }
 
     /// Keeps what an operation that was added makes and ends.

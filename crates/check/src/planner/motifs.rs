@@ -8,7 +8,7 @@ use crate::plan::{Act, Cmd, Kernel, Ptr, Style, SvmEnd};
 
 impl Planner {
     pub(super) fn motif(&mut self, context: usize) -> Option<()> {
-        match self.random.below(9) {
+        match self.random.below(10) {
             0 => self.chain(context),
             1 => self.late_writer(context),
             2 => self.too_big(context),
@@ -17,6 +17,7 @@ impl Planner {
             5 => self.map_chain(context),
             6 => self.timed_write(context),
             7 => self.host_copy(context),
+            8 => self.far_end(context),
             _ => self.failing_blocking(context),
         }
     }
@@ -227,6 +228,35 @@ impl Planner {
         let (from, len) = self.host(len, false)?;
         let event = self.enqueue(queue, Cmd::Write { mem, offset, len, from }, true)?;
         self.emit(Act::Times { event }).map(drop)
+    }
+
+    /// The host learns the end of a read from a command of another queue that comes after the read, and looks at the
+    /// bytes.
+    fn far_end(&mut self, context: usize) -> Option<()> {
+        let (one, other) = (self.a_queue(Some(context))?, self.a_queue(Some(context))?);
+        let mem = self.a_mem(context, is_buffer)?;
+        (one != other).then_some(())?;
+        if self.random.chance(50) {
+            self.slow(one, mem)?;
+        }
+        let (to, len) = self.host(self.ledger.mems[&mem].size, true)?;
+        let read = self.enqueue(one, Cmd::Read { mem, offset: 0, len, to }, false)?;
+        let behind = !self.ledger.queues[&one].out_of_order && self.random.chance(40);
+        let last = if behind { self.enqueue(one, Cmd::Marker, false)? } else { read };
+        self.emit(Act::Flush { queue: one })?;
+        let far = self.fresh();
+        let (cmd, wait) = (Cmd::Marker, vec![last]);
+        self.emit(Act::Enqueue { queue: other, cmd, wait, event: Some(far), blocking: false })?;
+        match self.random.below(3) {
+            0 => self.emit(Act::Finish { queue: other })?,
+            1 if self.has(Feature::Callbacks) => {
+                let callback = self.fresh();
+                self.emit(Act::Callback { event: far, callback, sets: None })?;
+                self.emit(Act::AwaitCallback { callback })?
+            }
+            _ => self.emit(Act::Wait { events: vec![far] })?,
+        };
+        self.emit(Act::Check { at: to, len }).map(drop)
     }
 
     /// A copy between two pieces of host memory, in the order of a queue.

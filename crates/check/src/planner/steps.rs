@@ -414,6 +414,8 @@ impl Planner {
             _ => return self.new_image(context, queue),
         };
         let size = self.ledger.mems[&image].size;
+        let is_view = matches!(self.ledger.mems[&image].kind, MemKind::View { .. });
+        let may_fill = !is_view || self.has(Feature::ImageViewFills);
         let cmd = match self.random.below(5) {
             0 => {
                 let (to, len) = self.host(size, true)?;
@@ -428,11 +430,11 @@ impl Planner {
                 Cmd::WriteImage { mem: image, from }
             }
             2 => {
-                let view = matches!(self.ledger.mems[&image].kind, MemKind::View { .. });
-                (!view || self.has(Feature::ImageViewFills)).then_some(())?;
+                may_fill.then_some(())?;
                 Cmd::FillImage { mem: image, word: self.random.word() }
             }
             kind => {
+                may_fill.then_some(())?;
                 let mem = self.a_mem(context, is_buffer)?;
                 let (offset, room) = self.part(mem, 4)?;
                 (room >= size).then_some(())?;

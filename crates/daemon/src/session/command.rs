@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use penstock_device as device;
 use penstock_device::{Rect, Want};
+use penstock_trial::{Defect, planted};
 use penstock_wire::calls::{Serve, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status, U64, frame};
@@ -111,6 +112,7 @@ pub(crate) fn prepare<'a>(
     if event.is_some() {
         queue.tell_failure(shared, names.queue);
     }
+    penstock_trial::delay(penstock_trial::Place::WorkerSubmits);
     match shared.events.natives(names.waits, queue.device.context()) {
         Ok(waits) => {
             if let Some(event) = event.filter(|_| !waits.is_empty()) {
@@ -145,11 +147,14 @@ pub(crate) fn refuse(
     event: Option<&Arc<Event>>,
     status: Status,
 ) {
+    let status = if planted(Defect::LaunchLost) { Status::OK } else { status };
     match (event, queue) {
-        (Some(event), Some(queue)) => end_in_turn(shared, queue, event, status),
-        (Some(event), None) => shared.end_event(event, status, device::Times::default()),
-        (None, Some(queue)) => queue.fail(status),
-        (None, None) => {}
+        (Some(event), Some(queue)) if !planted(Defect::FailedLaunchStale) => {
+            end_in_turn(shared, queue, event, status)
+        }
+        (Some(event), _) => shared.end_event(event, status, device::Times::default()),
+        (None, Some(queue)) if status.is_error() => queue.fail(status),
+        (None, _) => {}
     }
 }
 

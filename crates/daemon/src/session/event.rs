@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_device as device;
+use penstock_trial::{Defect, planted};
 use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, I32, Id, Payload, Status, limits};
@@ -188,7 +189,7 @@ impl Events {
         let keep = {
             let mut links = lock(&event.links);
             links.released = true;
-            !event.own && event.ended().is_none()
+            !event.own && event.ended().is_none() && !planted(Defect::ReleaseEnds)
         };
         if !keep {
             table.events.remove(&id);
@@ -221,6 +222,9 @@ impl Events {
                 Some(_) => {}
                 None => natives.extend(event.native_in(context)?),
             }
+        }
+        if planted(Defect::LostWait) && natives.len() > 1 {
+            natives.pop();
         }
         Ok(natives)
     }
@@ -452,6 +456,7 @@ impl Shared {
 
     /// Tells the client that a command has ended.
     pub(crate) fn tell_event(&self, event: &Event, status: Status, times: device::Times) {
+        penstock_trial::delay(penstock_trial::Place::WorkerReports);
         self.drain_output();
         let call = to_client::EventDone::new(event.id, status, times);
         self.outbox.post(&call, &[], penstock_link::Body::None);

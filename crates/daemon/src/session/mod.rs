@@ -162,6 +162,7 @@ impl Session {
                 if self.shared.outbox.held_bytes() > UNTAKEN_BYTES_MAX {
                     return Err(FrameError::Limit("UNTAKEN_BYTES_MAX"));
                 }
+                penstock_trial::delay(penstock_trial::Place::WorkerReceives);
                 to_worker::dispatch(&mut self, frame, payload)
             });
             match received {

@@ -246,6 +246,7 @@ impl Shared {
         let mut from = FromPeer { shared: self, peer };
         let error = loop {
             let received = receiver.receive(Patience::Forever, &mut |frame, payload| {
+                penstock_trial::delay(penstock_trial::Place::TransferArrives);
                 to_peer::dispatch(&mut from, frame, payload)
             });
             if let Err(error) = received {

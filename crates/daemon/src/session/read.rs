@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use penstock_device as device;
 use penstock_device::{HomeBytes, Staged, Times, Want};
 use penstock_link::Body;
+use penstock_trial::{Defect, planted};
 use penstock_wire::calls::{Serve, to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status, U64};
@@ -241,8 +242,12 @@ impl Read<'_> {
 
     /// Reads pieces into staged memory; each is sent while the next is read.
     fn in_pieces(self, waits: &[&device::Event]) -> Result<Result<(), Status>, FrameError> {
-        let pieces: Vec<_> = self.area.pieces(PIECE_BYTES_MAX).collect();
-        let gather = Arc::new(Gather::new(self.shared.clone(), self.event.clone(), pieces.len()));
+        let mut pieces: Vec<_> = self.area.pieces(PIECE_BYTES_MAX).collect();
+        if planted(Defect::LastPiece) && pieces.len() > 1 {
+            pieces.pop();
+        }
+        let awaited = if planted(Defect::FirstPiece) { 1 } else { pieces.len() };
+        let gather = Arc::new(Gather::new(self.shared.clone(), self.event.clone(), awaited));
         let last = pieces.len().saturating_sub(1);
         for (at, piece) in pieces.iter().enumerate() {
             self.shared.wait_for_room(piece.bytes)?;

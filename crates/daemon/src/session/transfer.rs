@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use penstock_device as device;
 use penstock_device::{HomeBytes, Staged, Times, Want};
 use penstock_link::Body;
+use penstock_trial::{Defect, planted};
 use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, I32, Id, Payload, Status, U64, limits};
@@ -220,6 +221,7 @@ impl Shared {
 
     /// The wait list of a transfer's source has ended.
     fn send_content(self: &Arc<Self>, departure: Departure, waited: Result<(), Status>) {
+        penstock_trial::delay(penstock_trial::Place::TransferLeaves);
         let source = waited.and_then(|()| departure.take());
         let shared = self.clone();
         match source {
@@ -373,6 +375,7 @@ impl Serve<to_worker::SendMem> for Session {
             Ok((mem, area)) => {
                 let departure = Departure { mem, area, event, transfer, peer };
                 let arrivals: Vec<_> = waits.iter().filter_map(|id| self.shared.events.get(*id)).collect();
+                let waits = if planted(Defect::OldRegion) { &[] } else { waits };
                 self.shared.events.when_all(waits, move |_| {
                     // A command that failed leaves some content; a transfer that failed leaves none.
                     let failed = arrivals.iter().any(|event| event.is_failed_arrival());
@@ -418,6 +421,9 @@ impl Serve<to_worker::ReceiveMem> for Session {
             Ok(_) if gone => shared.end_event(&event, Status::NODE_LOST, Times::default()),
             Ok((mem, area)) => {
                 let name = (transfer, peer);
+                if planted(Defect::ArrivedEarly) {
+                    shared.end_event(&event, Status::OK, Times::default());
+                }
                 let target = Target { mem, area, event };
                 shared.transfers.update(name, |it| it.target = Some(target));
                 // Commands that used the target before must have ended, well or not: all of it is new afterwards.

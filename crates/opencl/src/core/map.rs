@@ -6,6 +6,7 @@
 
 use penstock_cl_sys::*;
 use penstock_client::{Event, Want};
+use penstock_trial::{Defect, planted};
 
 use super::memory::{Mem, keep};
 use super::queue::Queue;
@@ -161,7 +162,7 @@ fn write(
     waits: &[Event],
     want: Want,
 ) -> ClResult<Option<Event>> {
-    let source = host_source(mem, mapped.region)?;
+    let source = host_source(mem, first_page(mapped.region))?;
     match mapped.region {
         Region::Bytes { offset, .. } => {
             Ok(queue.pool.write(&mem.pool, offset as u64, &source, waits, want)?)
@@ -170,6 +171,16 @@ fn write(
             let area = (origin.map(|n| n as u64), region.map(|n| n as u64));
             Ok(queue.pool.write_image(&mem.pool, area, &source, waits, want)?)
         }
+    }
+}
+
+/// The region, or with a planted defect its first page.
+fn first_page(region: Region) -> Region {
+    match region {
+        Region::Bytes { offset, size } if planted(Defect::UnmapPage) => {
+            Region::Bytes { offset, size: size.min(4096) }
+        }
+        region => region,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Boxes in linear memory: rows and slices with pitches.
 
 use penstock_cl_sys::*;
+use penstock_trial::{Defect, planted};
 
 use crate::edge::{ClError, ClResult, require};
 
@@ -51,7 +52,7 @@ impl Layout {
     /// The rows of `region`, as offset and length; rows that touch are one piece.
     pub(crate) fn pieces(self, region: [usize; 3]) -> Pieces {
         let mut shape = region;
-        if self.row_pitch == shape[0] || shape[1] == 1 {
+        if self.row_pitch == shape[0] || shape[1] == 1 || planted(Defect::HostPitch) {
             // Rows touch, so a slice is one piece; and if slices touch, so is all of it.
             let slice = shape[0] * shape[1];
             if self.slice_pitch == slice || shape[2] == 1 {
