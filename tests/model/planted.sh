@@ -3,12 +3,13 @@
 #
 #   tests/model/planted.sh [--seconds N] [--shrink-seconds N] [--no-build] [NAME...]
 #
-# It builds Penstock with the features that plant defects and inject delays, in target/planted, and runs random programs on
-# a pool for each defect. NAME is a defect of crates/trial/src/defect.rs or a rule of crates/coherence/src/rules.rs;
-# without names, all of the table below are planted. NAME:KIND waits for a finding of this kind, such as wrong-bytes or
-# hang. --seconds is the time that each may take (600). It prints a table for
-# docs/checker.md. A program that finds something must be right without the defect; those that are not are kept in
-# target/model, and the search goes on. The exit status is 1 if a defect was not found.
+# It builds Penstock with the features that plant defects and inject delays, in target/planted, and
+# runs random programs on a pool for each defect. NAME is a defect of crates/trial/src/defect.rs or
+# a rule of crates/coherence/src/rules.rs; without names, all of the table below are planted.
+# NAME:KIND waits for a finding of this kind, such as wrong-bytes or hang. --seconds is the time
+# that each may take (600). It prints a table for docs/checker.md. A program that finds something
+# must be right without the defect; those that are not are kept in target/model, and the search goes
+# on. The exit status is 1 if a defect was not found.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -21,7 +22,7 @@ while [ $# -gt 0 ]; do
         --seconds) seconds=$2; shift ;;
         --shrink-seconds) shrink=$2; shift ;;
         --no-build) build= ;;
-        -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
         *) names+=("$1") ;;
     esac
     shift
@@ -57,7 +58,7 @@ last-piece              two
 fill-offset             unix
 unmap-page              two
 map-chain               unix
-context-chain           unix
+device-chain            two
 held-first              unix
 finish-early            two
 svm-finish              unix

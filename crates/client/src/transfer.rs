@@ -124,7 +124,9 @@ fn direct((from, taken): (&End<'_>, Range), (to, given): (&End<'_>, Range)) -> R
     to.session.send(&receive, &wire_waits(to.waits, to.session), &[])?;
 
     from.event.expect_at(from.session)?;
+    // Both may wait for commands that their workers hold back.
     from.event.receive_past_reads();
+    to.event.receive_past_reads();
     let (mem, event, peer) = (from.mem, from.event.0.id, from.other);
     let (offset, size) = (U64::new(taken.offset), U64::new(taken.size));
     let send = to_worker::SendMem { mem, event, transfer, peer, offset, size };
