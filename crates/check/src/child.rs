@@ -105,9 +105,12 @@ fn tell<I: Interface>(answer: &Answer<I>) {
     _ = out.flush();
 }
 
+/// The program that runs, where its threads are, and since when.
+type Current<I> = (<I as Interface>::Program, Arc<Progress>, Instant);
+
 /// Looks whether a program takes too long.
 struct Watch<I: Interface> {
-    current: Mutex<Option<(I::Program, Arc<Progress>, Instant)>>,
+    current: Mutex<Option<Current<I>>>,
     beats: AtomicU64,
 }
 

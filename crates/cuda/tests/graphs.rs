@@ -207,8 +207,8 @@ fn memory_of_a_graph_stays_while_anything_has_it() {
         ok(cuGraphDestroy(graph));
         // The program has it still.
         assert_eq!(download::<u32>(wanted.dptr, 1024), [5; 1024]);
-        ok(penstock_cuda::api::memory::cuMemFree_v2(wanted.dptr));
-        let again = penstock_cuda::api::memory::cuMemFree_v2(wanted.dptr);
+        ok(cuMemFree_v2(wanted.dptr));
+        let again = cuMemFree_v2(wanted.dptr);
         assert_eq!(again, CUDA_ERROR_INVALID_VALUE);
         let (mut used, mut reserved) = (9u64, 9u64);
         let (used_kind, all) = (CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);

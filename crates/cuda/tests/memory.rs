@@ -161,7 +161,7 @@ fn rows_are_copied_to_rows_close_behind_them() {
     const ROWS: usize = 9;
     const REACH: usize = PITCH * (ROWS - 1) + 184;
     let _context = TestContext::new();
-    let values: Vec<u8> = (0..REACH).map(|at| (at % 251) as u8).collect();
+    let values: Vec<u8> = (0..=250).cycle().take(REACH).collect();
     // Where a row of the source begins at the start of a row of the buffer, a row of the target goes past the end of one.
     const DISTANCE: usize = PITCH * ROWS - 24;
     let address = allocate(DISTANCE + REACH + PITCH);

@@ -9,7 +9,7 @@ use crate::cuda::backend::{Caller, Command, Place};
 use crate::cuda::plan::{Kernel, Rows};
 
 /// Threads of a block.
-const BLOCK: usize = 64;
+const BLOCK: c_uint = 64;
 /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: what other threads do meanwhile is their own affair.
 const THREAD_LOCAL: c_uint = 1;
 
@@ -149,23 +149,11 @@ impl Driver {
             Kernel::Mix => [a, b, words, seed],
             Kernel::Put | Kernel::Slow => [a, words, seed, pointer(&raw mut spin)],
         };
-        let blocks = c_uint::try_from(count.div_ceil(BLOCK)).map_err(|_| UNKNOWN)?;
+        let blocks = c_uint::try_from(*count).map_err(|_| UNKNOWN)?.div_ceil(BLOCK);
         let none = std::ptr::null_mut();
         code(call!(
             self,
-            cuLaunchKernel(
-                function,
-                blocks,
-                1,
-                1,
-                BLOCK as c_uint,
-                1,
-                1,
-                0,
-                stream,
-                parameters.as_mut_ptr(),
-                none
-            )
+            cuLaunchKernel(function, blocks, 1, 1, BLOCK, 1, 1, 0, stream, parameters.as_mut_ptr(), none)
         ))
     }
 
