@@ -52,6 +52,8 @@ struct Node {
     writes_host: Option<HostShape>,
     /// Its queue, if that is in order.
     line: Option<QueueId>,
+    /// It may fail with something that it waits for, before it is its turn.
+    is_in_doubt: bool,
     /// While it is being sent after it was held back.
     reads_host: Option<HostShape>,
     allocations: Vec<AllocationId>,
@@ -113,6 +115,7 @@ impl Node {
             held: None,
             writes_host: None,
             line: None,
+            is_in_doubt: false,
             reads_host: None,
             allocations: Vec::new(),
             settles: None,
@@ -281,7 +284,7 @@ impl Machine {
         if is_tracked {
             self.nodes.insert(id, Node::new(Stage::Sending));
         }
-        self.note_sending(id, &kept, &plan.behind);
+        self.note_sending(id, &kept, &plan);
         self.leave_out_line(&kept, &mut plan);
         Verdict::Send { plan, is_tracked }
     }
@@ -301,7 +304,7 @@ impl Machine {
     }
 
     /// A command is being sent from now on.
-    fn note_sending(&mut self, id: CommandId, kept: &Kept, behind: &[CommandId]) {
+    fn note_sending(&mut self, id: CommandId, kept: &Kept, plan: &Plan) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.stage = Stage::Sending;
             node.reads_host = kept.reads_host;
@@ -311,10 +314,11 @@ impl Machine {
         let writer = kept.gate.unwrap_or(id);
         if let Some((node, shape)) = self.nodes.get_mut(&writer).zip(kept.writes_host) {
             node.writes_host = Some(shape);
+            node.is_in_doubt = kept.is_in_doubt || !plan.waits.is_empty();
             node.line = kept.in_order.then_some(kept.queue).filter(|_| kept.gate.is_none());
             self.host.insert(writer, shape);
         }
-        self.note_behind(id, kept, behind);
+        self.note_behind(id, kept, &plan.behind);
     }
 
     fn hold(&mut self, id: CommandId, kept: Kept, blockers: &[(CommandId, Until)]) -> Verdict {
@@ -520,7 +524,7 @@ impl Machine {
                 self.ended(id, false);
                 return Some(Action::ContentLost(id));
             };
-            self.note_sending(id, &kept, &plan.behind);
+            self.note_sending(id, &kept, &plan);
             self.leave_out_line(&kept, &mut plan);
             return Some(Action::Send(id, plan));
         }

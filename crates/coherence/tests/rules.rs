@@ -183,7 +183,7 @@ fn a_failed_client_event_fails_what_names_it_and_nothing_else() {
 }
 
 /// A read into the program's memory that has not ended.
-fn reading(machine: &mut Machine, id: u64, queue: u64, waits: &[CommandId]) {
+fn reading(machine: &mut Machine, id: u64, queue: u64, target: u64, waits: &[CommandId]) {
     let command = Submit {
         id: CommandId(id),
         queue: QueueId(queue),
@@ -194,7 +194,7 @@ fn reading(machine: &mut Machine, id: u64, queue: u64, waits: &[CommandId]) {
         sync: None,
         uses: &[],
         reads_host: None,
-        writes_host: Some(HostShape::linear(0x1000, 64)),
+        writes_host: Some(HostShape::linear(target, 64)),
         gate: None,
     };
     let verdict = machine.submit(&command, &mut || CommandId(0));
@@ -209,7 +209,7 @@ fn copy_in(queue: u64) -> InPlace {
 #[test]
 fn the_host_copies_in_place_only_behind_the_reads_before_it() {
     let mut machine = Machine::default();
-    reading(&mut machine, 1, 1, &[]);
+    reading(&mut machine, 1, 1, 0x1000, &[]);
     // A command of another queue waits for the read, and has ended, as far as its own link tells.
     let behind = Submit {
         id: CommandId(2),
@@ -229,6 +229,39 @@ fn the_host_copies_in_place_only_behind_the_reads_before_it() {
     assert!(!machine.may_copy(&copy_in(2)));
     machine.ended(CommandId(1), true);
     assert!(machine.may_copy(&copy_in(2)));
+}
+
+/// A command of another queue.
+fn marker(id: u64, waits: &[CommandId]) -> Submit<'_> {
+    Submit {
+        id: CommandId(id),
+        queue: QueueId(2),
+        in_order: true,
+        context: CONTEXT,
+        place: 0,
+        waits,
+        sync: None,
+        uses: &[],
+        reads_host: None,
+        writes_host: None,
+        gate: None,
+    }
+}
+
+#[test]
+fn a_read_that_fails_early_does_not_stand_for_those_before_it() {
+    let mut machine = Machine::default();
+    reading(&mut machine, 1, 1, 0x1000, &[]);
+    // The second read waits for a command that fails, and then ends before the first one.
+    reading(&mut machine, 2, 1, 0x2000, &[CommandId(99)]);
+    let mut send = |id, waits: &[CommandId]| {
+        let verdict = machine.submit(&marker(id, waits), &mut || CommandId(0));
+        let Verdict::Send { plan, .. } = verdict else { panic!("held") };
+        plan.behind
+    };
+    send(3, &[CommandId(1)]);
+    send(4, &[CommandId(2)]);
+    assert_eq!(send(5, &[]), [CommandId(1), CommandId(2)]);
 }
 
 /// Each rule that a case above is about has a machine without it fail that case.
@@ -273,7 +306,7 @@ fn the_cases_notice_when_their_rule_is_off() {
         assert_eq!(test.machine.next_action(&mut || CommandId(0)), Some(Action::Fail(CommandId(1))));
     });
     without(Rule::InPlaceAfterWritersBefore, &|mut test| {
-        reading(&mut test.machine, 1, 1, &[]);
+        reading(&mut test.machine, 1, 1, 0x1000, &[]);
         assert!(!test.machine.may_copy(&copy_in(1)));
     });
 }

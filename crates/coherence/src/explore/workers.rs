@@ -82,15 +82,14 @@ impl World<'_> {
         self.is_next(at)
     }
 
-    /// Whether a command can fail at this moment: it does not wait for everything, because something has failed that it
-    /// waits for.
+    /// Whether a command can fail at this moment: it does not wait for everything, nor for its turn in its queue, because
+    /// something has failed that it waits for.
     pub(super) fn can_fail(&self, at: usize) -> bool {
         let job = &self.jobs[at];
         let has_ended = |id: &CommandId| self.ended.contains_key(id);
         let has_failed = |id: &CommandId| self.ended.get(id) == Some(&false);
         job.waits.iter().any(has_failed)
-            && !job.waits.iter().chain(&job.ends).all(has_ended)
-            && self.is_next(at)
+            && !(job.waits.iter().chain(&job.ends).all(has_ended) && self.is_next(at))
     }
 
     /// Whether it is the command's turn in its queue.

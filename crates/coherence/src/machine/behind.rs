@@ -37,16 +37,19 @@ impl Machine {
     }
 
     /// Keeps those that are still to write the program's memory; of an in-order queue the last one, whose end is told
-    /// after those of the others. In such a queue a later command has a greater name.
+    /// after those of the others. In such a queue a later command has a greater name. One that may fail with something
+    /// that it waits for does not stand for the others, because it may end before them.
     fn retain_writers(&self, ids: &mut Vec<CommandId>) {
         ids.retain(|id| self.nodes.get(id).is_some_and(|node| node.writes_host.is_some()));
         ids.sort_unstable();
         ids.dedup();
         let queue = |id: &CommandId| self.nodes.get(id).and_then(|node| node.line);
+        let stands = |id: &CommandId| self.nodes.get(id).is_some_and(|node| !node.is_in_doubt);
         let mut at = 0;
         while let Some(id) = ids.get(at) {
             let line = queue(id);
-            let is_last = line.is_none() || !ids.iter().skip(at + 1).any(|later| queue(later) == line);
+            let stands_for_it = |later: &CommandId| queue(later) == line && stands(later);
+            let is_last = line.is_none() || !ids.iter().skip(at + 1).any(stands_for_it);
             if is_last {
                 at += 1;
             } else {
