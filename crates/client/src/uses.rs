@@ -31,7 +31,8 @@ impl<'a> Use<'a> {
     pub(crate) fn of_allocation(&self) -> Option<penstock_coherence::Use> {
         let allocation: AllocationId = self.memory.root().allocation()?;
         let (start, end, has_gaps) = place_in_root(self.memory, self.range);
-        let is_whole_image = matches!(self.memory.kind(), MemoryKind::Image(_)) && self.access == Access::Overwrite;
+        let is_whole_image =
+            matches!(self.memory.kind(), MemoryKind::Image(_)) && self.access == Access::Overwrite;
         if is_whole_image && planted(Defect::ViewOverwrite) {
             let (start, end) = (0, self.memory.root().size());
             return Some(penstock_coherence::Use { allocation, start, end, access: self.access });
