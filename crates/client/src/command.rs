@@ -9,7 +9,8 @@ use penstock_wire::id::kind;
 use penstock_wire::{Call, Id, Status};
 
 use crate::error::Result;
-use crate::event::{Event, Issuing, Times, wire_waits};
+use crate::event::{Event, Times, wire_waits};
+use crate::issued::Issuing;
 use crate::memory::Memory;
 use crate::order::{Held, Planned, Submitted, may_be_read, name_of, order};
 use crate::queue::{Enqueued, Queue, Want};

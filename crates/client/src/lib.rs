@@ -26,6 +26,7 @@ mod heap;
 pub mod identity;
 mod ids;
 mod image;
+mod issued;
 mod kernel;
 mod launch;
 mod memory;
