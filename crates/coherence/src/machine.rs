@@ -54,6 +54,8 @@ struct Node {
     line: Option<QueueId>,
     /// It may fail with something that it waits for, before it is its turn.
     is_in_doubt: bool,
+    /// What it waits for at its worker, if that is one command.
+    only_wait: Option<CommandId>,
     /// While it is being sent after it was held back.
     reads_host: Option<HostShape>,
     allocations: Vec<AllocationId>,
@@ -116,6 +118,7 @@ impl Node {
             writes_host: None,
             line: None,
             is_in_doubt: false,
+            only_wait: None,
             reads_host: None,
             allocations: Vec::new(),
             settles: None,
@@ -308,13 +311,14 @@ impl Machine {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.stage = Stage::Sending;
             node.reads_host = kept.reads_host;
+            node.is_in_doubt = kept.is_in_doubt || !plan.waits.is_empty();
+            node.only_wait = kept.waits.first().filter(|_| kept.waits.len() + plan.waits.len() == 1).copied();
             node.allocations = kept.uses.iter().map(|it| it.allocation).collect();
         }
         // What the client runs itself, it runs after the command has ended and before it sets the gate.
         let writer = kept.gate.unwrap_or(id);
         if let Some((node, shape)) = self.nodes.get_mut(&writer).zip(kept.writes_host) {
             node.writes_host = Some(shape);
-            node.is_in_doubt = kept.is_in_doubt || !plan.waits.is_empty();
             node.line = kept.in_order.then_some(kept.queue).filter(|_| kept.gate.is_none());
             self.host.insert(writer, shape);
         }
@@ -402,7 +406,9 @@ impl Machine {
                 allocation.acquire(&it, kept.place, (id, *stamp), &mut around, &mut plan);
             }
         }
-        let queue = kept.in_order.then_some(kept.queue);
+        let has_transfers = plan.fetches.iter().any(|fetch| fetch.source != Source::Initial);
+        let may_fail_early = kept.is_in_doubt || has_transfers || !plan.waits.is_empty();
+        let queue = Some(kept.queue).filter(|_| kept.in_order && !may_fail_early);
         for it in &kept.uses {
             if let Some(allocation) = allocations.get_mut(&it.allocation) {
                 allocation.record(it, kept.place, (queue, id), &around);
@@ -443,7 +449,7 @@ impl Machine {
         let is_tracked = !node.allocations.is_empty() || node.writes_host.is_some() || node.settles.is_some();
         for allocation in &node.allocations {
             if let Some(allocation) = self.allocations.get_mut(allocation) {
-                allocation.sent(id, self.rules);
+                allocation.sent(id, node.only_wait, self.rules);
             }
         }
         if !is_tracked {
@@ -539,11 +545,13 @@ impl Machine {
     /// queues of the context may use them without an event. In order a write stands for those before it, which may be told
     /// later, by other threads.
     pub fn settle(&mut self, context: ContextId, queue: QueueId, in_order: bool, id: CommandId) {
-        let writes = self.settled.entry(context).or_default();
-        if in_order && writes.iter().any(|(of, later)| *of == queue && *later > id) {
+        let Self { settled, nodes, .. } = self;
+        let stands = |id: &CommandId| in_order && nodes.get(id).is_none_or(|node| !node.is_in_doubt);
+        let writes = settled.entry(context).or_default();
+        if writes.iter().any(|(of, later)| *of == queue && *later > id && stands(later)) {
             return;
         }
-        writes.retain(|(of, _)| !(in_order && *of == queue));
+        writes.retain(|(of, earlier)| !(*of == queue && *earlier < id && stands(&id)));
         writes.push((queue, id));
         self.nodes.entry(id).or_insert_with(|| Node::new(Stage::Sent)).settles = Some(context);
     }

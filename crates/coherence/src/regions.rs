@@ -83,7 +83,8 @@ struct Copy {
     departures: Users,
 }
 
-/// Commands that use a copy. In an in-order queue the last one stands for all before it.
+/// Commands that use a copy. In an in-order queue the last one stands for all before it, unless it may fail before its
+/// turn: then it has no queue here.
 #[derive(Clone, Debug, Default)]
 struct Users(Vec<(Option<QueueId>, CommandId)>);
 
@@ -104,11 +105,11 @@ impl Users {
     }
 
     /// The command was sent: in an in-order queue it stands for all before it. One that could not be sent does not,
-    /// because its end says nothing of theirs.
-    fn stand_for_all(&mut self, id: CommandId, rules: Rules) {
-        let Some(queue) = self.0.iter().find(|(_, user)| *user == id).and_then(|(queue, _)| *queue) else {
-            return;
-        };
+    /// because its end says nothing of theirs. One that waits for a single command stands for that one.
+    fn stand_for_all(&mut self, id: CommandId, only_wait: Option<CommandId>, rules: Rules) {
+        let Some((queue, _)) = self.0.iter().find(|(_, user)| *user == id).copied() else { return };
+        self.0.retain(|(_, user)| Some(*user) != only_wait);
+        let Some(queue) = queue else { return };
         let per_queue = rules.hold(Rule::OneUserPerQueue);
         self.0.retain(|(of, user)| *user == id || (per_queue && *of != Some(queue)));
     }
@@ -277,7 +278,8 @@ impl Allocation {
         }
     }
 
-    /// Notes that a command uses bytes at `place`. `queue` is given if it is an in-order queue.
+    /// Notes that a command uses bytes at `place`. `queue` is given if it is an in-order queue and the command ends after
+    /// those before it there.
     pub(crate) fn record(
         &mut self,
         it: &Use,
@@ -299,11 +301,11 @@ impl Allocation {
     }
 
     /// A command that uses this allocation was sent.
-    pub(crate) fn sent(&mut self, command: CommandId, rules: Rules) {
+    pub(crate) fn sent(&mut self, command: CommandId, only_wait: Option<CommandId>, rules: Rules) {
         self.sending.retain(|id| *id != command);
         for copy in self.segments.iter_mut().flat_map(|segment| &mut segment.copies) {
-            copy.writers.stand_for_all(command, rules);
-            copy.readers.stand_for_all(command, rules);
+            copy.writers.stand_for_all(command, only_wait, rules);
+            copy.readers.stand_for_all(command, only_wait, rules);
         }
     }
 

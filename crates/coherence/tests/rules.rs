@@ -231,6 +231,23 @@ fn the_host_copies_in_place_only_behind_the_reads_before_it() {
     assert!(machine.may_copy(&copy_in(2)));
 }
 
+#[test]
+fn a_write_that_fails_early_does_not_stand_for_those_before_it() {
+    let (plain, failing, after) = (CommandId(1), CommandId(2), CommandId(3));
+    let mut test = Test::new();
+    test.send(plain.0, 1, Access::Write);
+    let mut send_behind = |id: CommandId, of: CommandId| {
+        let verdict = test.submit(id.0, 1, &[of], Access::Write);
+        assert!(matches!(verdict, Verdict::Send { .. }), "{verdict:?}");
+        test.machine.sent(id);
+    };
+    send_behind(failing, CommandId(99));
+    // This one waits for the one before it alone, and so ends after that.
+    send_behind(after, failing);
+    let fetch = Test::only_fetch(&test.send(4, 0, Access::Read));
+    assert_eq!(fetch.source_waits, [plain, after]);
+}
+
 /// A command of another queue.
 fn marker(id: u64, waits: &[CommandId]) -> Submit<'_> {
     Submit {

@@ -156,7 +156,9 @@ impl World<'_> {
             _ => Work::Command { payload: Vec::new() },
         };
         self.behind.insert(id, plan.behind.clone());
-        if plan.is_behind_writers {
+        // A blocking write whose wait list is open waits for its end, too.
+        let is_open = |of: &usize| !self.known.contains_key(&event_of(*of));
+        if plan.is_behind_writers || command.waits.iter().any(is_open) {
             self.is_behind_writers.insert(id);
         }
         self.sent[command.queue].push(id);
