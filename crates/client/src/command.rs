@@ -242,7 +242,7 @@ impl Queue {
         issued: &mut Issuing<'_>,
         (event, waits, target): (Option<&Event>, &[Event], Option<Box<dyn Target>>),
         objects: impl Iterator<Item = &'m Arc<Memory>> + Clone,
-        planned: Option<Planned>,
+        mut planned: Option<Planned>,
         send: impl FnOnce(&Session, &Issue) -> Result<()>,
     ) -> Result<Status> {
         let session = self.session();
@@ -266,8 +266,11 @@ impl Queue {
         }
         let serial = issued.count();
         if let Some(event) = event {
-            let (behind, is_behind_writers) =
-                planned.map_or((Vec::new(), false), |it| (it.behind, it.is_behind_writers));
+            // What else is planned lives until the command is sent: it names these events.
+            let (behind, is_behind_writers) = match &mut planned {
+                Some(planned) => (std::mem::take(&mut planned.behind), planned.is_behind_writers),
+                None => (Vec::new(), false),
+            };
             event.set_behind(behind);
             let open = waits.iter().filter(|event| event.known_status().is_none());
             let open: Vec<_> = open.cloned().collect();
