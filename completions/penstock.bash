@@ -137,12 +137,20 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__check)
-            opts="-h --machine --platform --seed --programs --seconds --ops --jobs --only --without --shrink-seconds --hang-seconds --findings --out --replay --json --list --child --help"
+            opts="-h --machine --exhaustive --turns --platform --seed --programs --seconds --ops --jobs --only --without --shrink-seconds --hang-seconds --findings --out --replay --json --list --child --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --exhaustive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --turns)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --platform)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

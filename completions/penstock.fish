@@ -76,6 +76,8 @@ complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l bars -d 'Say which of the bars of docs/comm.md are met'
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -l require-energy -d 'Fail if no energy can be measured'
 complete -c penstock -n "__fish_penstock_using_subcommand bench; and __fish_seen_subcommand_from comm" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l exhaustive -d 'With --machine: run all programs of up to this many operations instead of random ones' -r
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l turns -d 'With --exhaustive: at this many points of a run another step comes than the first possible one' -r
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l platform -d 'The platform: the first one with devices whose name contains this text' -r
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l seed -d 'The seed of the first program; the next programs have the next seeds' -r
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l programs -d 'How many programs are run' -r
