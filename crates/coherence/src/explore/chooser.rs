@@ -1,6 +1,6 @@
 //! Which of the possible steps comes next.
 
-use super::random::Random;
+use super::random::{Random, mix};
 
 /// Actors that are told apart by their weights.
 pub(super) const ACTORS: usize = LINKS + LINKS_MAX;
@@ -29,7 +29,8 @@ pub(super) struct Script {
 
 impl Chooser {
     /// The first order of a program is even, the others are not.
-    pub(super) fn random(order: u64, mut random: Random) -> Self {
+    pub(super) fn random(seed: u64, order: u64) -> Self {
+        let mut random = Random::new(mix(seed ^ mix(order + 1)));
         if order == 0 {
             return Self::Uniform(random);
         }

@@ -34,9 +34,6 @@ const ORDERS_PER_PROGRAM: u64 = 4;
 
 /// Different orders in which a program with an operation less is tried.
 const ORDERS_TO_SHRINK: u64 = 200;
-/// Has the orders of steps differ from the programs.
-const SEED: u64 = 0x005e_ed0f_0de1;
-
 /// A program whose run did not give what it must give.
 #[derive(Clone, Debug)]
 pub struct Finding {
@@ -90,10 +87,10 @@ pub fn run(seed: u64, programs: u64, off: Option<Rule>, go_on: &mut dyn FnMut(u6
         report.ops += program.ops.len() as u64;
         let Some(planned) = Planned::of(&program) else { continue };
         for order in 0..ORDERS_PER_PROGRAM {
-            let mut chooser = Chooser::random(order, Random::new(order ^ SEED));
+            let mut chooser = Chooser::random(seed, order);
             report.runs += 1;
             if let Err(what) = run_once((&program, &planned), &mut chooser, off, &mut report) {
-                let (program, what) = shrink(program, order, off, what);
+                let (program, what) = shrink(program, (seed, order), off, what);
                 report.finding = Some(Finding { seed, order, program, what });
                 return report;
             }
@@ -129,7 +126,7 @@ fn run_once(
 }
 
 /// Removes operations as long as some order of steps still shows something wrong.
-fn shrink(program: Program, order: u64, off: Option<Rule>, what: String) -> (Program, String) {
+fn shrink(program: Program, (seed, order): (u64, u64), off: Option<Rule>, what: String) -> (Program, String) {
     let mut best = (program, what);
     let mut at = best.0.ops.len();
     while at > 0 {
@@ -139,7 +136,7 @@ fn shrink(program: Program, order: u64, off: Option<Rule>, what: String) -> (Pro
         let mut scratch = Report::default();
         let found = (0..ORDERS_TO_SHRINK).find_map(|more| {
             let order = order.wrapping_add(more * ORDERS_PER_PROGRAM);
-            let mut chooser = Chooser::random(order, Random::new(order ^ SEED));
+            let mut chooser = Chooser::random(seed, order);
             run_once((&smaller, &planned), &mut chooser, off, &mut scratch).err()
         });
         if let Some(what) = found {

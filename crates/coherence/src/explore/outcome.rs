@@ -38,6 +38,8 @@ struct Memory {
 pub(super) struct Planned {
     /// Operations whose events end with an error.
     pub(super) failing: Vec<bool>,
+    /// Among them the commands that have waited for everything and are refused.
+    refused: Vec<bool>,
     order: Order,
     expected: Expected,
 }
@@ -45,10 +47,13 @@ pub(super) struct Planned {
 impl Planned {
     /// `None` if the program waits in a circle.
     pub(super) fn of(program: &Program) -> Option<Self> {
-        let (failing, order) = (program.failing(), Order::of(program, &program.broken())?);
+        let (failing, broken) = (program.failing(), program.broken());
+        let order = Order::of(program, &broken)?;
+        let is_refused = |at: usize| failing[at] && !broken[at] && program.ops[at].1.command().is_some();
+        let refused = (0..failing.len()).map(is_refused).collect();
         let torn = vec![false; failing.len()];
         let expected = run(program, &failing, &torn, &order, Memory::new(program));
-        Some(Self { failing, order, expected })
+        Some(Self { failing, refused, order, expected })
     }
 
     /// The memory at the end of a sequential run in which the same commands fail.
@@ -56,7 +61,9 @@ impl Planned {
     /// What a command that failed unforeseen was to write is open after it. Such a command has not waited for what
     /// comes before it, and so some operations behind it may be in no order. What they use is open, too.
     pub(super) fn expected(&self, program: &Program, went: &Went) -> Cow<'_, Expected> {
-        if went.failed == self.failing {
+        // A refused command may also have failed before it was refused.
+        let was_refused = |at: usize| !self.refused[at] || went.ran.contains(&at);
+        if went.failed == self.failing && (0..program.ops.len()).all(was_refused) {
             return Cow::Borrowed(&self.expected);
         }
         let is_torn = |at: usize| went.failed[at] && !self.failing[at];

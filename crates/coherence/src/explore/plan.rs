@@ -43,13 +43,23 @@ const FAILING_TRANSFERS: usize = 3;
 
 impl Program {
     pub(crate) fn plan(random: &mut Random) -> Self {
-        let places = [1, 1, 2, 2, 3][random.below(5)];
+        let places = [1, 1, 2, 2, 3, 3][random.below(6)];
         // Two places of one node are two drivers of it.
         let nodes: Vec<u32> = (0..places).map(|place| if random.once_in(4) { 0 } else { place }).collect();
-        let queues = (0..2 + random.below(2)).map(|_| (random.below(nodes.len()), !random.once_in(3)));
+        // In half of the programs one queue in each place comes first.
+        let (is_spread, first) = (random.once_in(2), random.below(nodes.len()));
+        let queues = (0..2 + random.below(2).max(usize::from(is_spread && nodes.len() > 2))).map(|queue| {
+            let place = if is_spread { (first + queue) % nodes.len() } else { random.below(nodes.len()) };
+            (place, !random.once_in(3))
+        });
         let queues = queues.collect();
         // In one place the host shares buffers, but not images: both together matter.
-        let (count, images) = if places == 1 { (2, 2) } else { (1 + random.below(2), 4) };
+        // In three places a single allocation moves more.
+        let (count, images) = match places {
+            1 => (2, 2),
+            2 => (1 + random.below(2), 4),
+            _ => (1, 4),
+        };
         let allocations = (0..count).map(|_| {
             let cells = 2 + random.below(4).min(random.below(4));
             (cells, random.once_in(images), random.once_in(3))
