@@ -9,7 +9,7 @@ pub trait Named: Copy + Eq + Debug + Send + Sync + 'static {
     /// All of them.
     const ALL: &'static [Self];
 
-    /// Its name on the command line.
+    /// The word that selects the feature on the command line.
     fn name(self) -> &'static str;
 
     /// What it is.

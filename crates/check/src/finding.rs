@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name.
+    /// The words that reports use for this kind of finding.
     pub fn name(self) -> &'static str {
         match self {
             Self::WrongBytes => "wrong bytes",

@@ -398,7 +398,7 @@ pub enum Cmd {
 /// What a platform's device can do.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Device {
-    /// Its name.
+    /// The name that the driver gives the device.
     pub name: String,
     /// Whether it has images with the format that the programs use.
     pub images: bool,
@@ -417,7 +417,7 @@ pub struct Device {
 /// What the programs run on.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Platform<D = Device> {
-    /// Its name.
+    /// The name that the driver gives the platform.
     pub name: String,
     /// Its version.
     pub version: String,

@@ -18,7 +18,7 @@ use crate::plan::{Platform, Program};
 pub struct Prepared<'a> {
     /// The program.
     pub program: &'a Program,
-    /// Its order.
+    /// The ledger says which operations of the program come before which others.
     pub ledger: Ledger,
     /// What it must see.
     pub expected: Expected,

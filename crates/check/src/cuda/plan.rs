@@ -14,7 +14,7 @@ pub type Op = AnyOp<Act>;
 /// A device.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Device {
-    /// Its name.
+    /// The name that the driver gives the device.
     pub name: String,
     /// Whether it has memory pools.
     pub pools: bool,
@@ -41,7 +41,7 @@ pub struct Context {
 /// An array of host memory.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Area {
-    /// Its bytes.
+    /// The number of bytes of the memory.
     pub len: usize,
     /// Whether `cuMemHostAlloc` gives it. Others are pageable, and may be registered for some time.
     pub pinned: bool,
@@ -54,9 +54,9 @@ pub struct Program {
     pub seed: u64,
     /// How many host threads it has.
     pub threads: usize,
-    /// Its contexts.
+    /// The contexts that the program uses.
     pub contexts: Vec<Context>,
-    /// Its host memory.
+    /// The pieces of host memory that the program uses.
     pub areas: Vec<Area>,
     /// What it relies on.
     pub relies: Relies,
@@ -64,7 +64,7 @@ pub struct Program {
     pub ops: Vec<Op>,
 }
 
-/// What a program relies on that the documentation does not promise in so many words.
+/// The program relies on these behaviours of drivers, which the documentation does not state.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Relies {
     /// The end of a synchronous copy from pageable memory to the device when the call returns.
@@ -147,7 +147,7 @@ impl Kernel {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Put, Self::Slow, Self::Mix];
 
-    /// Its name in the module.
+    /// The name that the PTX module gives the kernel.
     pub fn name(self) -> &'static str {
         match self {
             Self::Put => "put",

@@ -22,7 +22,7 @@ const NOT_READY: i32 = 600;
 pub struct Prepared<'a> {
     /// The program.
     pub program: &'a Program,
-    /// Its order.
+    /// The ledger says which operations of the program come before which others.
     pub ledger: Ledger,
     /// What it must see.
     pub expected: Arc<Expected>,
