@@ -74,6 +74,7 @@ user-event-failure      unix
 pump-one                unix
 view-overwrite          two
 times-early             unix
+open-before             two
 trust-const             two
 new-queue               unix
 late-args               unix

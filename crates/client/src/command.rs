@@ -107,6 +107,18 @@ impl Queue {
         for it in spec.uses {
             it.memory.create_in(self.place())?;
         }
+        if self.may_be_alone(&spec) {
+            let mut issued = self.progress().issue();
+            // The machine would plan nothing, and nobody needs an event.
+            if order().is_quiet() && !(spec.want == Want::Settled && self.concerns_others()) {
+                let serial = issued.count();
+                now(self.session(), &Issue { waits: Vec::new(), event: Id::NONE })?;
+                if spec.want == Want::Settled {
+                    self.progress().settle(serial);
+                }
+                return Ok(None);
+            }
+        }
         while planted(Defect::HeldFirst) && spec.writes_host.as_ref().is_some_and(may_be_read) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
@@ -149,10 +161,24 @@ impl Queue {
         if is_tracked {
             order().sent(CommandId(id.get()));
         }
+        if spec.want == Want::Nothing {
+            // The worker tells a failure of a command that has an event to the event alone.
+            event.iter().for_each(|event| self.report(event));
+        }
         if event.is_some() {
             self.session().poll_now_and_then();
         }
         Ok(event)
+    }
+
+    /// Whether a command needs nothing but to be sent, as far as the command itself says.
+    fn may_be_alone(&self, spec: &Spec<'_>) -> bool {
+        spec.waits.is_empty()
+            && spec.want != Want::Event
+            && spec.target.is_none()
+            && spec.gate.is_none()
+            && spec.writes_host.is_none()
+            && self.context().is_single()
     }
 
     fn wants_event(&self, spec: &Spec<'_>, planned: Option<&Planned>) -> bool {
@@ -165,6 +191,8 @@ impl Queue {
             || spec.target.is_some()
             || spec.gate.is_some()
             || planned.is_some_and(|planned| planned.is_tracked)
+            // When the command has ended, so have these, whatever has been told of them.
+            || spec.waits.iter().any(|event| is_open(event) && !event.is_told_before(self.progress()))
     }
 
     /// Asks the machine what becomes of a command. The queue is locked.

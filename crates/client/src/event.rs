@@ -12,7 +12,7 @@ use penstock_wire::{I32, Id, Status};
 use rustc_hash::FxHashSet;
 
 use crate::error::Result;
-use crate::issued::Mark;
+use crate::issued::{Mark, Progress};
 use crate::progress;
 use crate::session::failure::Failure;
 use crate::session::{Ending, Session, Target};
@@ -120,11 +120,18 @@ impl Event {
 
     /// Sets what the command waits for: when it has ended well, these have ended, whatever has been told of them.
     pub(crate) fn set_after(&self, after: Vec<Self>) {
-        *self.after() = after;
+        if !planted(Defect::OpenBefore) {
+            *self.after() = after;
+        }
     }
 
     fn after(&self) -> MutexGuard<'_, Vec<Self>> {
         self.0.after.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its end is told before the ends of all commands that come later in the queue of `progress`.
+    pub(crate) fn is_told_before(&self, progress: &Arc<Progress>) -> bool {
+        self.0.mark.get().is_some_and(|mark| Arc::ptr_eq(&mark.progress, progress))
     }
 
     /// Has questions for the status of what the command waited for wait until its end is told.
@@ -522,7 +529,6 @@ impl fmt::Debug for Event {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::issued::Progress;
 
     #[test]
     fn a_refused_command_tells_nothing_of_those_before_it() {

@@ -65,6 +65,7 @@ defects! {
     PumpOne "pump-one" "Setting a user event sends only the first of the commands that the event held back.",
     ViewOverwrite "view-overwrite" "A write over all of an image counts as a write over all of its buffer.",
     TimesEarly "times-early" "A question for the times of a blocking write does not wait for its end.",
+    OpenBefore "open-before" "After a command has ended, an event that it waited for counts as open until its own end is told.",
     TrustConst "trust-const" "A kernel counts as a reader of what it gets as a pointer to const.",
     NewQueue "new-queue" "A new queue does not follow blocking writes of older queues.",
     LateArgs "late-args" "After a held launch was sent, the next launch takes the arguments of the held one.",

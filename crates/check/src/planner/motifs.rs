@@ -230,8 +230,7 @@ impl Planner {
         self.emit(Act::Times { event }).map(drop)
     }
 
-    /// The host learns the end of a read from a command of another queue that comes after the read, and looks at the
-    /// bytes.
+    /// The host learns the ends of commands from commands of another queue that come after them.
     fn far_end(&mut self, context: usize) -> Option<()> {
         let (one, other) = (self.a_queue(Some(context))?, self.a_queue(Some(context))?);
         let mem = self.a_mem(context, is_buffer)?;
@@ -239,24 +238,54 @@ impl Planner {
         if self.random.chance(50) {
             self.slow(one, mem)?;
         }
+        if self.random.chance(50) {
+            return self.far_read((one, other), mem);
+        }
+        for _ in 0..self.random.between(1, 5) {
+            self.far_fill((one, other), mem)?;
+        }
+        Some(())
+    }
+
+    /// The host looks at bytes that a read has brought, or asks for its status.
+    fn far_read(&mut self, (one, other): (usize, usize), mem: usize) -> Option<()> {
         let (to, len) = self.host(self.ledger.mems[&mem].size, true)?;
         let read = self.enqueue(one, Cmd::Read { mem, offset: 0, len, to }, false)?;
         let behind = !self.ledger.queues[&one].out_of_order && self.random.chance(40);
         let last = if behind { self.enqueue(one, Cmd::Marker, false)? } else { read };
-        self.emit(Act::Flush { queue: one })?;
-        let far = self.fresh();
-        let (cmd, wait) = (Cmd::Marker, vec![last]);
-        self.emit(Act::Enqueue { queue: other, cmd, wait, event: Some(far), blocking: false })?;
-        match self.random.below(3) {
-            0 => self.emit(Act::Finish { queue: other })?,
-            1 if self.has(Feature::Callbacks) => {
-                let callback = self.fresh();
-                self.emit(Act::Callback { event: far, callback, sets: None })?;
-                self.emit(Act::AwaitCallback { callback })?
-            }
-            _ => self.emit(Act::Wait { events: vec![far] })?,
-        };
+        self.wait_afar((one, other), last)?;
+        if self.random.chance(30) {
+            self.emit(Act::Status { event: read })?;
+        }
         self.emit(Act::Check { at: to, len }).map(drop)
+    }
+
+    /// The host asks for the status or the times of a command that moves nothing to the host.
+    fn far_fill(&mut self, (one, other): (usize, usize), mem: usize) -> Option<()> {
+        let (len, word) = (self.ledger.mems[&mem].size / 4 * 4, self.random.word());
+        let event = self.enqueue(one, Cmd::Fill { mem, offset: 0, len, word }, false)?;
+        self.wait_afar((one, other), event)?;
+        let is_timed = self.ledger.queues[&one].profiling && self.random.chance(50);
+        self.emit(if is_timed { Act::Times { event } } else { Act::Status { event } }).map(drop)
+    }
+
+    /// Waits for a command of one queue by waiting for what comes after it in another queue.
+    fn wait_afar(&mut self, (one, other): (usize, usize), event: usize) -> Option<()> {
+        self.emit(Act::Flush { queue: one })?;
+        let way = self.random.below(4);
+        let far = (way > 0).then(|| self.fresh());
+        let (cmd, wait) = (Cmd::Marker, vec![event]);
+        self.emit(Act::Enqueue { queue: other, cmd, wait, event: far, blocking: false })?;
+        match (way, far) {
+            (1, Some(event)) if self.has(Feature::Callbacks) => {
+                let callback = self.fresh();
+                self.emit(Act::Callback { event, callback, sets: None })?;
+                self.emit(Act::AwaitCallback { callback })
+            }
+            (1.., Some(event)) => self.emit(Act::Wait { events: vec![event] }),
+            _ => self.emit(Act::Finish { queue: other }),
+        }
+        .map(drop)
     }
 
     /// A copy between two pieces of host memory, in the order of a queue.
