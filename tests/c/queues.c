@@ -221,6 +221,64 @@ TEST(barrier_orders_an_out_of_order_queue) {
     OK(clReleaseCommandQueue(own));
 }
 
+/* Two commands of an out-of-order queue that do nothing: an unmapping of what was only read, and a marker whose wait list has ended. Before
+ * them is a command behind `gate`, and a barrier or nothing. */
+struct idle {
+    cl_command_queue queue;
+    cl_mem written, mapped;
+    cl_event gate, held, ends[2];
+};
+
+static void enqueue_idle(struct idle *all, bool barrier) {
+    cl_int code;
+    cl_uint word = 7;
+    cl_event ended;
+    if (on_pocl()) test_skip("PoCL 3.1 hangs behind a held command of an out-of-order queue");
+    all->queue = out_of_order();
+    all->written = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
+    all->mapped = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
+    all->gate = clCreateUserEvent(context, &code);
+    OK(code);
+    OK(clEnqueueFillBuffer(all->queue, all->mapped, &word, 4, 0, 64, 0, NULL, &ended));
+    void *at = clEnqueueMapBuffer(all->queue, all->mapped, CL_TRUE, CL_MAP_READ, 0, 64, 1, &ended, NULL, &code);
+    OK(code);
+    OK(clEnqueueFillBuffer(all->queue, all->written, &word, 4, 0, 64, 1, &all->gate, &all->held));
+    if (barrier) OK(clEnqueueBarrierWithWaitList(all->queue, 0, NULL, NULL));
+    OK(clEnqueueUnmapMemObject(all->queue, all->mapped, at, 0, NULL, &all->ends[0]));
+    OK(clEnqueueMarkerWithWaitList(all->queue, 1, &ended, &all->ends[1]));
+    OK(clFlush(all->queue));
+    OK(clReleaseEvent(ended));
+}
+
+static void release_idle(struct idle *all) {
+    OK(clSetUserEventStatus(all->gate, CL_COMPLETE));
+    OK(clWaitForEvents(2, all->ends));
+    OK(clWaitForEvents(1, &all->held));
+    OK(clFinish(all->queue));
+    OK(clReleaseEvent(all->gate));
+    OK(clReleaseEvent(all->held));
+    for (int i = 0; i < 2; i++) OK(clReleaseEvent(all->ends[i]));
+    OK(clReleaseMemObject(all->written));
+    OK(clReleaseMemObject(all->mapped));
+    OK(clReleaseCommandQueue(all->queue));
+}
+
+TEST(what_does_nothing_comes_after_a_barrier) {
+    struct idle all;
+    enqueue_idle(&all, true);
+    usleep(20000);
+    for (int i = 0; i < 2; i++) CHECK(status_of(all.ends[i]) > CL_COMPLETE);
+    release_idle(&all);
+}
+
+TEST(what_does_nothing_passes_a_held_command) {
+    struct idle all;
+    enqueue_idle(&all, false);
+    OK(clWaitForEvents(2, all.ends));
+    CHECK(status_of(all.held) > CL_COMPLETE);
+    release_idle(&all);
+}
+
 TEST(marker_waits_for_all_before) {
     cl_int code;
     cl_command_queue own = out_of_order();

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Builds and runs the C tests: tests/c/run.sh [--on local|unix|tcp|two|far|mixed] [NAME...]
+# Builds and runs the C tests: tests/c/run.sh [--on local|unix|tcp|two|far|mixed] [--times N] [NAME...]
 #
+# With --times each program runs N times, and each run is one line and has to pass.
 # One line per program with its time; the log of a program that fails; a summary as the last line.
 # Logs stay in target/c-tests/log. Programs named multi_* and stress* get several devices from PoCL.
 # A program is one file, NAME.c, or that and its parts: NAME-*.c and NAME.h.
@@ -8,11 +9,13 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
 on=local
+times=1
 names=()
 while [ $# -gt 0 ]; do
     case $1 in
         --on) on=$2; shift ;;
-        -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        --times) times=$2; shift ;;
+        -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
         -*) echo "no such option: $1" >&2; exit 2 ;;
         *) names+=("${1%.c}") ;;
     esac
@@ -36,8 +39,12 @@ build() {
         if [ -e "$source" ] && [ ! "$target" -nt "$source" ]; then
             # A fresh file each time: another run may be using the old one.
             # shellcheck disable=SC2086
-            gcc $flags "${sources[@]}" -o "$target.$$" -lOpenCL -lpthread -lm &&
+            if gcc $flags "${sources[@]}" -o "$target.$$" -lOpenCL -lpthread -lm; then
                 mv "$target.$$" "$target"
+            else
+                # An older one must not pass in its place.
+                rm -f "$target"
+            fi
             return
         fi
     done
@@ -61,7 +68,11 @@ start_pool() { # $1: the devices of each node
     pool_start "$on"
 }
 passed=0 failed=0 skipped=0
+runs=()
 for name in "${names[@]}"; do
+    for ((run = 0; run < times; run++)); do runs+=("$name"); done
+done
+for name in "${runs[@]}"; do
     # PoCL 3.1 hangs with "pthread basic" in these tests, alone: two devices of one kind work.
     case $name-$on in multi_*-two | multi_*-far | multi_*-mixed) devices=pthread ;; multi_* | stress*) devices="pthread pthread" ;; *) devices=pthread ;; esac
     start_pool "$devices"

@@ -10,7 +10,7 @@ use penstock_wire::{Call, Id, Status};
 
 use crate::error::Result;
 use crate::event::{Event, Times, wire_waits};
-use crate::issued::Issuing;
+use crate::issued::{Issuing, take_for_ended};
 use crate::memory::Memory;
 use crate::order::{Held, Planned, Submitted, may_be_read, name_of, order};
 use crate::queue::{Enqueued, Queue, Want};
@@ -44,6 +44,14 @@ pub(crate) struct Spec<'a> {
     pub(crate) keep: Option<Keep>,
 }
 
+/// What a command comes after.
+#[derive(Clone, Copy)]
+struct After<'a> {
+    waits: &'a [Event],
+    /// Whether it also comes after all commands before it, although its queue may be out of order.
+    is_after_all: bool,
+}
+
 /// Something that lives as long as somebody has this.
 pub(crate) type Keep = Arc<dyn std::any::Any + Send + std::marker::Sync>;
 
@@ -60,6 +68,13 @@ impl<'a> Spec<'a> {
             target: None,
             keep: None,
         }
+    }
+}
+
+impl Spec<'_> {
+    /// Whether it is a marker or a barrier without a wait list.
+    fn is_after_all(&self) -> bool {
+        self.sync.is_some_and(|sync| !sync.is_listed)
     }
 }
 
@@ -114,7 +129,7 @@ impl Queue {
                 let serial = issued.count();
                 now(self.session(), &Issue { waits: Vec::new(), event: Id::NONE })?;
                 if spec.want == Want::Settled {
-                    self.progress().settle(serial);
+                    self.settle_up_to(serial);
                 }
                 return Ok(None);
             }
@@ -142,9 +157,10 @@ impl Queue {
         }
         let objects = spec.uses.iter().map(|it| it.memory);
         let target = spec.target.take();
-        let sent = self.transmit(&mut issued, (event.as_ref(), spec.waits, target), objects, planned, now);
+        let after = After { waits: spec.waits, is_after_all: spec.is_after_all() };
+        let sent = self.transmit(&mut issued, (event.as_ref(), after, target), objects, planned, now);
         if spec.want == Want::Settled {
-            self.progress().settle(issued.issued());
+            self.settle_up_to(issued.issued());
         }
         drop(issued);
         let failed = match &sent {
@@ -191,8 +207,6 @@ impl Queue {
             || spec.target.is_some()
             || spec.gate.is_some()
             || planned.is_some_and(|planned| planned.is_tracked)
-            // When the command has ended, so have these, whatever has been told of them.
-            || spec.waits.iter().any(|event| is_open(event) && !event.is_told_before(self.progress()))
     }
 
     /// Asks the machine what becomes of a command. The queue is locked.
@@ -236,6 +250,7 @@ impl Queue {
                 queue: self.clone(),
                 event: held.clone(),
                 waits: spec.waits.to_vec(),
+                is_after_all: spec.is_after_all(),
                 objects: spec.uses.iter().map(|it| it.memory.clone()).collect(),
                 target: spec.target.take(),
                 send: later(),
@@ -260,7 +275,8 @@ impl Queue {
             session.send(&to_worker::Marker { queue, event: issue.event }, &issue.waits, &[])
         };
         let objects = std::iter::empty();
-        self.transmit(&mut issued, (Some(&event), &[], None), objects, None, send)?;
+        let after = After { waits: &[], is_after_all: true };
+        self.transmit(&mut issued, (Some(&event), after, None), objects, None, send)?;
         Ok(event)
     }
 
@@ -268,7 +284,7 @@ impl Queue {
     fn transmit<'m>(
         &self,
         issued: &mut Issuing<'_>,
-        (event, waits, target): (Option<&Event>, &[Event], Option<Box<dyn Target>>),
+        (event, after, target): (Option<&Event>, After<'_>, Option<Box<dyn Target>>),
         objects: impl Iterator<Item = &'m Arc<Memory>> + Clone,
         mut planned: Option<Planned>,
         send: impl FnOnce(&Session, &Issue) -> Result<()>,
@@ -276,7 +292,7 @@ impl Queue {
         let session = self.session();
         let started = planned.as_ref().map_or(Ok(()), |planned| self.start_transfers(objects, planned));
         let mut ids = Vec::new();
-        for event in waits.iter().chain(planned.iter().flat_map(|planned| &planned.waits)) {
+        for event in after.waits.iter().chain(planned.iter().flat_map(|planned| &planned.waits)) {
             match event.id_for(session) {
                 Ok(id) => ids.extend(id),
                 // Also for a transfer that could not be started.
@@ -293,6 +309,7 @@ impl Queue {
             ids.dedup();
         }
         let serial = issued.count();
+        self.note_waits(serial, event, after);
         if let Some(event) = event {
             // What else is planned lives until the command is sent: it names these events.
             let (behind, is_behind_writers) = match &mut planned {
@@ -300,13 +317,8 @@ impl Queue {
                 None => (Vec::new(), false),
             };
             event.set_behind(behind);
-            let open = waits.iter().filter(|event| event.known_status().is_none());
-            let open: Vec<_> = open.cloned().collect();
-            if is_behind_writers || !open.is_empty() {
+            if is_behind_writers || after.waits.iter().any(|event| event.known_status().is_none()) {
                 event.note_open_before();
-            }
-            if !open.is_empty() {
-                event.set_after(open);
             }
             if self.is_in_order() {
                 event.set_mark(self.progress().mark(serial));
@@ -319,6 +331,35 @@ impl Queue {
         let issue = Issue { waits: ids, event: event.map_or(Id::NONE, |event| event.0.id) };
         send(session, &issue)?;
         Ok(Status::OK)
+    }
+
+    /// Notes what has ended when the command has ended, whatever is told of it until then.
+    fn note_waits(&self, serial: u64, event: Option<&Event>, after: After<'_>) {
+        let progress = self.progress();
+        let is_open = |event: &&Event| event.known_status().is_none() && !event.is_told_before(progress);
+        let mut open = after.waits.iter().filter(is_open).map(Event::awaited).peekable();
+        if planted(Defect::OpenBefore) {
+            return;
+        }
+        let free = event.filter(|_| !self.is_in_order());
+        if let Some(event) = free.filter(|_| after.is_after_all) {
+            event.set_after(progress.awaited_up_to(serial));
+        } else if open.peek().is_some() {
+            let open: Vec<_> = open.collect();
+            progress.wait_for(serial, open.iter().map(Arc::downgrade));
+            if let Some(event) = free {
+                event.set_after(open);
+            }
+        }
+    }
+
+    /// A blocking write with this number has returned: the program takes it for ended, and all before it where the queue
+    /// is in order.
+    fn settle_up_to(&self, serial: u64) {
+        self.progress().settle(serial);
+        if self.is_in_order() {
+            take_for_ended(self.progress().awaited_up_to(serial));
+        }
     }
 
     fn start_transfers<'m>(
@@ -354,6 +395,7 @@ struct Kept {
     queue: Arc<Queue>,
     event: Event,
     waits: Vec<Event>,
+    is_after_all: bool,
     objects: Vec<Arc<Memory>>,
     target: Option<Box<dyn Target>>,
     send: Later,
@@ -370,10 +412,11 @@ impl Held for Kept {
     }
 
     fn send(self: Box<Self>, planned: Planned) {
-        let Self { queue, event, waits, objects, target, send, _keep } = *self;
+        let Self { queue, event, waits, is_after_all, objects, target, send, _keep } = *self;
+        let after = After { waits: &waits, is_after_all };
         let mut issued = queue.progress().issue();
         let sent =
-            queue.transmit(&mut issued, (Some(&event), &waits, target), objects.iter(), Some(planned), send);
+            queue.transmit(&mut issued, (Some(&event), after, target), objects.iter(), Some(planned), send);
         drop(issued);
         event.mark_sent();
         match sent {

@@ -9,10 +9,9 @@ pub use penstock_wire::Times;
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{I32, Id, Status};
-use rustc_hash::FxHashSet;
 
 use crate::error::Result;
-use crate::issued::{Mark, Progress};
+use crate::issued::{Awaited, Mark, Progress, take_for_ended};
 use crate::progress;
 use crate::session::failure::Failure;
 use crate::session::{Ending, Session, Target};
@@ -48,8 +47,8 @@ pub(crate) struct Inner {
     behind: Mutex<Vec<Event>>,
     /// Whether `behind` may have some that are open.
     is_behind: AtomicBool,
-    /// What the command waits for. Another link may tell those ends later than this one's.
-    after: Mutex<Vec<Event>>,
+    /// In an out-of-order queue, what the command waits for. Another link may tell those ends later than this one's.
+    after: Mutex<Vec<Arc<dyn Awaited>>>,
     telling: Mutex<()>,
     shared: Mutex<Shared>,
 }
@@ -119,14 +118,8 @@ impl Event {
     }
 
     /// Sets what the command waits for: when it has ended well, these have ended, whatever has been told of them.
-    pub(crate) fn set_after(&self, after: Vec<Self>) {
-        if !planted(Defect::OpenBefore) {
-            *self.after() = after;
-        }
-    }
-
-    fn after(&self) -> MutexGuard<'_, Vec<Self>> {
-        self.0.after.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn set_after(&self, after: Vec<Arc<dyn Awaited>>) {
+        *self.0.after() = after;
     }
 
     /// Whether its end is told before the ends of all commands that come later in the queue of `progress`.
@@ -134,16 +127,9 @@ impl Event {
         self.0.mark.get().is_some_and(|mark| Arc::ptr_eq(&mark.progress, progress))
     }
 
-    /// Has questions for the status of what the command waited for wait until its end is told.
-    fn take_those_before_for_ended(&self) {
-        let mut open = std::mem::take(&mut *self.after());
-        let mut known = FxHashSet::default();
-        while let Some(event) = open.pop() {
-            if event.raw_status().is_none() && known.insert(event.0.id.get()) {
-                event.take_for_ended();
-                open.extend_from_slice(&event.after());
-            }
-        }
+    /// Itself, for what waits for it.
+    pub(crate) fn awaited(&self) -> Arc<dyn Awaited> {
+        self.0.clone()
     }
 
     /// Has a session end it, when the session's worker tells the end. To be said before the command is sent.
@@ -200,10 +186,7 @@ impl Event {
     /// The program takes the command for ended, and all before it in its queue: a blocking call has returned. A question
     /// for their status waits for them.
     pub(crate) fn take_for_ended(&self) {
-        self.0.is_taken_for_ended.store(true, Ordering::Release);
-        if let Some(mark) = self.0.mark.get() {
-            mark.progress.settle(mark.serial);
-        }
+        take_for_ended(vec![self.0.clone()]);
     }
 
     /// The command was sent. The caller wakes those who wait: [`progress::user_event_ended`].
@@ -348,11 +331,10 @@ impl Event {
 
     /// Marks the end, tells who waits. `false` if it had ended already.
     pub(crate) fn end(&self, status: Status, times: Times) -> bool {
-        if status.is_error() {
-            drop(std::mem::take(&mut *self.after()));
-        } else {
-            self.take_those_before_for_ended();
+        if !status.is_error() {
+            take_for_ended(self.0.before());
         }
+        drop(std::mem::take(&mut *self.0.after()));
         let mut shared = self.0.shared();
         if self.raw_status().is_some() {
             return false;
@@ -485,8 +467,39 @@ pub(crate) fn wire_waits(events: &[Event], session: &Arc<Session>) -> Vec<Id<kin
 pub(crate) struct WaitFailed;
 
 impl Inner {
+    fn after(&self) -> MutexGuard<'_, Vec<Arc<dyn Awaited>>> {
+        self.after.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has ended if this has ended well.
+    fn before(&self) -> Vec<Arc<dyn Awaited>> {
+        let mut before = self.after().clone();
+        if let Some(mark) = self.mark.get() {
+            before.extend(mark.progress.awaited_up_to(mark.serial));
+        }
+        before
+    }
+
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Awaited for Inner {
+    fn id(&self) -> u64 {
+        self.id.get()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.status.load(Ordering::Acquire) <= 0
+    }
+
+    fn take_for_ended(&self) -> Vec<Arc<dyn Awaited>> {
+        self.is_taken_for_ended.store(true, Ordering::Release);
+        if let Some(mark) = self.mark.get() {
+            mark.progress.settle(mark.serial);
+        }
+        self.before()
     }
 }
 
@@ -506,13 +519,6 @@ impl Drop for Inner {
         }
         if let Some(session) = &self.session {
             session.release_event(self.id);
-        }
-        // A long chain of events that never ended must not be dropped by calls that are as deep.
-        let mut chain = std::mem::take(self.after.get_mut().unwrap_or_else(PoisonError::into_inner));
-        while let Some(event) = chain.pop() {
-            if let Some(mut inner) = Arc::into_inner(event.0) {
-                chain.append(inner.after.get_mut().unwrap_or_else(PoisonError::into_inner));
-            }
         }
     }
 }

@@ -1,10 +1,13 @@
 //! How far queues have come.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustc_hash::FxHashSet;
 
 /// How far a queue has come, as far as this process knows without asking.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Progress {
     /// Locked from a command's counting until it is sent: else another thread could send a later one first, and its end
     /// would tell nothing of this one.
@@ -14,10 +17,35 @@ pub(crate) struct Progress {
     reached: AtomicU64,
     /// The last blocking write that has returned: the program takes everything up to it for ended.
     settled: AtomicU64,
+    /// Open events of other queues that commands of this one wait for, with the numbers of the commands: other links or
+    /// threads tell those ends, maybe later than the ends of the commands.
+    awaited: Mutex<VecDeque<(u64, Weak<dyn Awaited>)>>,
+    /// Whether `awaited` has something.
+    has_awaited: AtomicBool,
+}
+
+/// An event that other queues wait for. If the program has released it, nobody can ask for its status.
+pub(crate) trait Awaited: Send + Sync {
+    fn id(&self) -> u64;
+
+    fn has_ended(&self) -> bool;
+
+    /// Has questions for its status wait until its end is told. Returns what has ended if it has.
+    fn take_for_ended(&self) -> Vec<Arc<dyn Awaited>>;
+}
+
+/// Takes all of these for ended, and what they waited for: a command that waits for them counts as ended.
+pub(crate) fn take_for_ended(mut open: Vec<Arc<dyn Awaited>>) {
+    let mut known = FxHashSet::default();
+    // Not by calls in calls: queues may wait for each other in a long chain.
+    while let Some(one) = open.pop() {
+        if !one.has_ended() && known.insert(one.id()) {
+            open.extend(one.take_for_ended());
+        }
+    }
 }
 
 /// A command's place in its queue, where its end tells the end of all before it: workers tell ends in the order of the commands.
-#[derive(Debug)]
 pub(crate) struct Mark {
     pub(crate) progress: Arc<Progress>,
     pub(crate) serial: u64,
@@ -82,6 +110,32 @@ impl Progress {
     /// Whether a blocking write has returned that has not ended, as far as is known.
     pub(crate) fn has_unsettled(&self) -> bool {
         self.settled.load(Ordering::Acquire) > self.reached.load(Ordering::Acquire)
+    }
+
+    /// Notes what the command with this number waits for in other queues.
+    pub(crate) fn wait_for(&self, serial: u64, awaited: impl Iterator<Item = Weak<dyn Awaited>>) {
+        self.awaited().extend(awaited.map(|one| (serial, one)));
+        self.has_awaited.store(true, Ordering::Release);
+    }
+
+    /// What commands up to this one wait for, as far as it is open.
+    pub(crate) fn awaited_up_to(&self, serial: u64) -> Vec<Arc<dyn Awaited>> {
+        if !self.has_awaited.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let known = self.awaited();
+        self.has_awaited.store(!known.is_empty(), Ordering::Release);
+        // They stay until their ends are told: another thread may learn of the command's end at the same time.
+        known.iter().take_while(|(of, _)| *of <= serial).filter_map(|(_, one)| one.upgrade()).collect()
+    }
+
+    /// Without those whose ends were told.
+    fn awaited(&self) -> MutexGuard<'_, VecDeque<(u64, Weak<dyn Awaited>)>> {
+        let mut known = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        while known.front().is_some_and(|(_, one)| one.upgrade().is_none_or(|one| one.has_ended())) {
+            known.pop_front();
+        }
+        known
     }
 
     pub(crate) fn mark(self: &Arc<Self>, serial: u64) -> Mark {

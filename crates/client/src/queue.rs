@@ -1,7 +1,7 @@
 //! Command queues: each command is one call, sent and not waited for.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use penstock_coherence::Access;
 use penstock_coherence::{InPlace, QueueId};
@@ -14,7 +14,7 @@ use crate::arena::Part;
 use crate::context::{Context, Sibling};
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::issued::Progress;
+use crate::issued::{Progress, take_for_ended};
 use crate::memory::Memory;
 use crate::order::order;
 use crate::pool::Device;
@@ -81,6 +81,8 @@ pub struct Queue {
     /// Whether markers have.
     profiles: bool,
     progress: Arc<Progress>,
+    /// Barriers of an out-of-order queue, as far as they have not ended.
+    barriers: Mutex<Vec<Event>>,
     /// Failures of commands that the program has no event of.
     failure: Arc<Failure>,
 }
@@ -140,6 +142,7 @@ impl Queue {
             timed: properties & PROFILING != 0 && times == TimesOf::Commands,
             profiles: properties & PROFILING != 0,
             progress: Arc::default(),
+            barriers: Mutex::default(),
             failure,
         });
         let sibling: Arc<dyn Sibling> = queue.clone();
@@ -208,11 +211,17 @@ impl Queue {
             order().wait_until_passed(&order().held_in(self.name()));
         }
         let issued = self.progress.issue();
+        if issued.is_idle() && order().is_quiet() && self.session().is_usable() {
+            // The worker has told the ends of all commands, and before them what failed: its answer would tell nothing.
+            drop(issued);
+            return self.check();
+        }
         let serial = issued.issued();
         let behind = order().behind_queue(self.name());
         let pending = self.session().request(to_worker::Finish { request: Id::NONE, queue: self.id }, &[]);
         drop(issued);
         let finished = pending.wait();
+        take_for_ended(self.progress.awaited_up_to(serial));
         self.progress.reach(serial);
         for event in behind.iter().filter(|_| !planted(Defect::FinishEarly) && !planted(Defect::SvmFinish)) {
             _ = event.wait();
@@ -234,6 +243,22 @@ impl Queue {
     /// Nobody holds the event of this command: if it fails, or has failed, [`Queue::check`] tells.
     pub fn report(&self, event: &Event) {
         event.report_to(&self.failure);
+    }
+
+    /// What comes later comes after this barrier.
+    pub(crate) fn set_barrier(&self, barrier: &Event) {
+        self.open_barriers().push(barrier.clone());
+    }
+
+    /// Whether a barrier has not ended, as far as is known without asking anybody.
+    pub(crate) fn is_behind_barrier(&self) -> bool {
+        !self.open_barriers().is_empty()
+    }
+
+    fn open_barriers(&self) -> MutexGuard<'_, Vec<Event>> {
+        let mut barriers = self.barriers.lock().unwrap_or_else(PoisonError::into_inner);
+        barriers.retain(|barrier| barrier.known_status().is_none());
+        barriers
     }
 
     /// Whether commands of the context may not follow those of this queue anyway.

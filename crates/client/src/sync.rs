@@ -152,7 +152,7 @@ impl Queue {
         waits: &[Event],
         want: Want,
     ) -> Enqueued {
-        if memory.is_none() && self.has_passed(waits) {
+        if memory.is_none() && !waits.is_empty() && self.has_passed(waits) {
             return Ok(ended(want));
         }
         let uses: Vec<_> = memory.map(|(memory, access)| Use::all(memory, access)).into_iter().collect();
@@ -160,16 +160,28 @@ impl Queue {
         self.send_marker(Spec { sync: Some(sync), ..Spec::new(&uses, waits, want) })
     }
 
+    /// A command that does nothing, when it is its turn: after `waits`, and after all before it where the queue is in order,
+    /// else after the barriers before it.
+    ///
+    /// # Errors
+    /// When the node is lost.
+    pub fn pass(self: &Arc<Self>, waits: &[Event], want: Want) -> Enqueued {
+        if self.has_passed(waits) {
+            return Ok(ended(want));
+        }
+        self.send_marker(Spec { sync: Some(self.turn(waits)), ..Spec::new(&[], waits, want) })
+    }
+
     fn send_marker(self: &Arc<Self>, spec: Spec<'_>) -> Enqueued {
         let queue = self.id();
         self.issue(spec, &NOTHING, move |event| to_worker::Marker { queue, event })
     }
 
-    /// Whether a marker or barrier with these waits has nothing to wait for. What has ended is left out of wait lists, and
-    /// an empty one means something else: all commands so far.
+    /// Whether a command that does nothing has nothing to wait for. What has ended is left out of wait lists on the wire,
+    /// and there an empty one of a marker or a barrier means all commands so far.
     fn has_passed(&self, waits: &[Event]) -> bool {
         let ended = |event: &Event| event.known_status() == Some(Status::OK);
-        !self.is_in_order() && !self.profiles() && !waits.is_empty() && waits.iter().all(ended)
+        !self.is_in_order() && !self.profiles() && waits.iter().all(ended) && !self.is_behind_barrier()
     }
 
     /// A barrier.
@@ -177,13 +189,22 @@ impl Queue {
     /// # Errors
     /// When the node is lost.
     pub fn barrier(self: &Arc<Self>, waits: &[Event], want: Want) -> Enqueued {
-        if self.has_passed(waits) {
+        if !waits.is_empty() && self.has_passed(waits) {
             return Ok(ended(want));
         }
         let queue = self.id();
         let sync = Sync { is_listed: !waits.is_empty(), is_barrier: true };
-        let spec = Spec { sync: Some(sync), ..Spec::new(&[], waits, want) };
-        self.issue(spec, &NOTHING, move |event| to_worker::Barrier { queue, event })
+        // In order, a barrier is one command of many.
+        let own = if self.is_in_order() { want } else { Want::Event };
+        let spec = Spec { sync: Some(sync), ..Spec::new(&[], waits, own) };
+        let barrier = self.issue(spec, &NOTHING, move |event| to_worker::Barrier { queue, event })?;
+        if let Some(event) = barrier.as_ref().filter(|_| !self.is_in_order()) {
+            self.set_barrier(event);
+            if want != Want::Event {
+                self.report(event);
+            }
+        }
+        Ok(barrier)
     }
 
     /// Moves memory objects to the queue's device. `flags` are `cl_mem_migration_flags`.

@@ -125,7 +125,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
-            queue.pool.marker(None, &waits, want_turn(&queue, blocking, &waits, event))?
+            queue.pool.pass(&waits, want_turn(blocking, event))?
         } else {
             // SAFETY: "ptr is the pointer to buffer in host memory where data is to be read into", until the command ends.
             let target = unsafe { HostTarget::linear(pointer.cast(), size, None) };
@@ -161,7 +161,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
-            queue.pool.marker(None, &waits, want_written(blocking, event))?
+            queue.pool.pass(&waits, want_written(blocking, event))?
         } else {
             // SAFETY: "ptr is the pointer to buffer in host memory where data is to be ... written from"; `size` bytes, which
             // are inside a buffer, are no longer than a slice may be.
@@ -332,7 +332,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
-            queue.pool.marker(None, &waits, want(event))?
+            queue.pool.pass(&waits, want(event))?
         } else {
             let (from, to) = ((&source.pool, from.offset), (&target.pool, to.offset));
             queue.pool.copy(from, to, size as u64, &waits, want(event))?
@@ -410,7 +410,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
-            queue.pool.marker(None, &waits, want(event))?
+            queue.pool.pass(&waits, want(event))?
         } else {
             queue.pool.fill(&mem.pool, pattern, range, &waits, want(event))?
         };

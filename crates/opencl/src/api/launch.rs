@@ -28,7 +28,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if range.is_empty() {
-            queue.pool.marker(None, &waits, want(event))?
+            queue.pool.pass(&waits, want(event))?
         } else {
             kernel.check_local_memory(&queue.device)?;
             let space = (range.dims, range.offset, range.global, range.local);

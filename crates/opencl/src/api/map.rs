@@ -56,7 +56,7 @@ cl_entry! {
         check_access(&mem, flags)?;
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
-        let wanted = want_turn(&queue, blocking, &waits, event);
+        let wanted = want_turn(blocking, event);
         let (address, mapped) = map::map(&queue, &mem, Region::Bytes { offset, size }, flags, &waits, wanted)?;
         check_read(&queue, blocking, Some(&mapped)).inspect_err(|_| map::forget(&mem, address.addr()))?;
         // SAFETY: a place for an event.
@@ -93,7 +93,7 @@ cl_entry! {
         check_access(&mem, flags)?;
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
-        let wanted = want_turn(&queue, blocking, &waits, event);
+        let wanted = want_turn(blocking, event);
         let (address, mapped) = map::map(&queue, &mem, Region::Box { origin, region }, flags, &waits, wanted)?;
         check_read(&queue, blocking, Some(&mapped)).inspect_err(|_| map::forget(&mem, address.addr()))?;
         // SAFETY: two places for numbers, or `NULL`.

@@ -116,7 +116,7 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let enqueued = if size == 0 {
-            queue.pool.marker(None, &waits, want_turn(&queue, blocking, &waits, event))?
+            queue.pool.pass(&waits, want_turn(blocking, event))?
         } else {
             let wanted = if blocking == CL_FALSE { want(event) } else { penstock_client::Want::Event };
             // SAFETY: "dst_ptr ... src_ptr": memory of `size` bytes each, shared or the program's own.

@@ -45,15 +45,9 @@ pub(crate) fn want(event: *mut cl_event) -> Want {
 }
 
 /// The same for a command that moves no bytes. A blocking call returns when the command has had its turn: after the
-/// commands before it, where the queue is in order, and after its wait list.
-pub(crate) fn want_turn(
-    queue: &Queue,
-    blocking: cl_bool,
-    waits: &[penstock_client::Event],
-    event: *mut cl_event,
-) -> Want {
-    let has_turn = queue.pool.is_in_order() || !waits.is_empty();
-    if blocking != CL_FALSE && has_turn { Want::Event } else { want(event) }
+/// commands before it, where the queue is in order, after the barriers before it, and after its wait list.
+pub(crate) fn want_turn(blocking: cl_bool, event: *mut cl_event) -> Want {
+    if blocking != CL_FALSE { Want::Event } else { want(event) }
 }
 
 /// Gives the program the event of a command that was enqueued, if it wants it. Else the next call that waits for the queue tells of a

@@ -79,11 +79,10 @@ pub(crate) fn map(
 fn discard(queue: &Queue, mem: &Mem, waits: &[Event], want: Want) -> ClResult<Option<Event>> {
     let mut all = waits.to_vec();
     all.extend(mem.maps().arriving.iter().filter(|event| event.known_status().is_none()).cloned());
-    // Out of order a marker without a wait list would wait for commands that this one need not wait for.
-    if all.is_empty() && (want == Want::Nothing || !queue.pool.is_in_order()) {
+    if all.is_empty() && want == Want::Nothing {
         return Ok(None);
     }
-    Ok(queue.pool.marker(None, &all, Want::Event)?)
+    Ok(queue.pool.pass(&all, Want::Event)?)
 }
 
 fn read(
@@ -143,10 +142,7 @@ pub(crate) fn unmap(
         return Ok(queue.pool.released(written, waits, want)?);
     }
     if !mapped.writes {
-        if waits.is_empty() && !queue.pool.is_in_order() {
-            return Ok(None);
-        }
-        return Ok(queue.pool.marker(None, waits, want)?);
+        return Ok(queue.pool.pass(waits, want)?);
     }
     // If the content does not come, the program has not seen it, and nothing is written back.
     let arrival =

@@ -127,11 +127,8 @@ pub(crate) fn map(
         // SAFETY: the range is inside the allocation, which the target keeps; the program leaves it alone until the event.
         let target = unsafe { HostTarget::linear(area.host(start), size, Some(area.clone())) };
         queue.pool.read(&area.pool, range, target, waits, Want::Event)?
-    } else if waits.is_empty() && !queue.pool.is_in_order() {
-        // A marker without a wait list would wait for commands that this one need not wait for.
-        None
     } else {
-        queue.pool.marker(None, waits, Want::Event)?
+        queue.pool.pass(waits, Want::Event)?
     };
     let writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
     let arrival = enqueued.clone().filter(|_| reads);
@@ -163,7 +160,7 @@ pub(crate) fn unmap(
             let source = unsafe { HostSource::linear(area.host(start), mapped.size, Some(area.clone())) };
             Ok(queue.pool.write(&area.pool, range.offset, &source, &waits, want)?)
         }
-        _ => Ok(queue.pool.marker(None, waits, want)?),
+        _ => Ok(queue.pool.pass(waits, want)?),
     }
 }
 
