@@ -75,6 +75,7 @@ pump-one                unix
 view-overwrite          two
 times-early             unix
 open-before             two
+barrier-passed          two
 trust-const             two
 new-queue               unix
 late-args               unix

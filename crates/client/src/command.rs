@@ -44,14 +44,6 @@ pub(crate) struct Spec<'a> {
     pub(crate) keep: Option<Keep>,
 }
 
-/// What a command comes after.
-#[derive(Clone, Copy)]
-struct After<'a> {
-    waits: &'a [Event],
-    /// Whether it also comes after all commands before it, although its queue may be out of order.
-    is_after_all: bool,
-}
-
 /// Something that lives as long as somebody has this.
 pub(crate) type Keep = Arc<dyn std::any::Any + Send + std::marker::Sync>;
 
@@ -142,6 +134,7 @@ impl Queue {
         let id = crate::ids::next_id();
         let planned = match self.decide(&mut spec, id, later)? {
             Decided::Held(event) => {
+                self.note_order(&issued, Some(&event), (spec.waits, spec.is_after_all()));
                 if spec.want != Want::Event {
                     self.report(&event);
                 }
@@ -155,10 +148,10 @@ impl Queue {
         if let Some(event) = event.as_ref().filter(|_| is_tracked) {
             order().track(event);
         }
+        self.note_order(&issued, event.as_ref(), (spec.waits, spec.is_after_all()));
         let objects = spec.uses.iter().map(|it| it.memory);
         let target = spec.target.take();
-        let after = After { waits: spec.waits, is_after_all: spec.is_after_all() };
-        let sent = self.transmit(&mut issued, (event.as_ref(), after, target), objects, planned, now);
+        let sent = self.transmit(&mut issued, (event.as_ref(), spec.waits, target), objects, planned, now);
         if spec.want == Want::Settled {
             self.settle_up_to(issued.issued());
         }
@@ -250,7 +243,6 @@ impl Queue {
                 queue: self.clone(),
                 event: held.clone(),
                 waits: spec.waits.to_vec(),
-                is_after_all: spec.is_after_all(),
                 objects: spec.uses.iter().map(|it| it.memory.clone()).collect(),
                 target: spec.target.take(),
                 send: later(),
@@ -275,8 +267,8 @@ impl Queue {
             session.send(&to_worker::Marker { queue, event: issue.event }, &issue.waits, &[])
         };
         let objects = std::iter::empty();
-        let after = After { waits: &[], is_after_all: true };
-        self.transmit(&mut issued, (Some(&event), after, None), objects, None, send)?;
+        self.note_order(&issued, Some(&event), (&[], true));
+        self.transmit(&mut issued, (Some(&event), &[], None), objects, None, send)?;
         Ok(event)
     }
 
@@ -284,7 +276,7 @@ impl Queue {
     fn transmit<'m>(
         &self,
         issued: &mut Issuing<'_>,
-        (event, after, target): (Option<&Event>, After<'_>, Option<Box<dyn Target>>),
+        (event, waits, target): (Option<&Event>, &[Event], Option<Box<dyn Target>>),
         objects: impl Iterator<Item = &'m Arc<Memory>> + Clone,
         mut planned: Option<Planned>,
         send: impl FnOnce(&Session, &Issue) -> Result<()>,
@@ -292,7 +284,7 @@ impl Queue {
         let session = self.session();
         let started = planned.as_ref().map_or(Ok(()), |planned| self.start_transfers(objects, planned));
         let mut ids = Vec::new();
-        for event in after.waits.iter().chain(planned.iter().flat_map(|planned| &planned.waits)) {
+        for event in waits.iter().chain(planned.iter().flat_map(|planned| &planned.waits)) {
             match event.id_for(session) {
                 Ok(id) => ids.extend(id),
                 // Also for a transfer that could not be started.
@@ -309,7 +301,9 @@ impl Queue {
             ids.dedup();
         }
         let serial = issued.count();
-        self.note_waits(serial, event, after);
+        if self.is_in_order() {
+            self.note_waits(serial, waits);
+        }
         if let Some(event) = event {
             // What else is planned lives until the command is sent: it names these events.
             let (behind, is_behind_writers) = match &mut planned {
@@ -317,7 +311,7 @@ impl Queue {
                 None => (Vec::new(), false),
             };
             event.set_behind(behind);
-            if is_behind_writers || after.waits.iter().any(|event| event.known_status().is_none()) {
+            if is_behind_writers || waits.iter().any(|event| event.known_status().is_none()) {
                 event.note_open_before();
             }
             if self.is_in_order() {
@@ -333,24 +327,38 @@ impl Queue {
         Ok(Status::OK)
     }
 
-    /// Notes what has ended when the command has ended, whatever is told of it until then.
-    fn note_waits(&self, serial: u64, event: Option<&Event>, after: After<'_>) {
+    /// Notes what has ended in other queues when the command has ended, whatever is told of it until then.
+    fn note_waits(&self, serial: u64, waits: &[Event]) {
         let progress = self.progress();
         let is_open = |event: &&Event| event.known_status().is_none() && !event.is_told_before(progress);
-        let mut open = after.waits.iter().filter(is_open).map(Event::awaited).peekable();
-        if planted(Defect::OpenBefore) {
+        let mut open = waits.iter().filter(is_open).map(Event::awaited).peekable();
+        if open.peek().is_some() && !planted(Defect::OpenBefore) {
+            progress.wait_for(serial, open);
+        }
+    }
+
+    /// The same for a command of an out-of-order queue, when it is enqueued. It comes after its wait list and the barriers
+    /// before it, or `is_after_all`: after everything before it.
+    fn note_order(
+        &self,
+        issued: &Issuing<'_>,
+        event: Option<&Event>,
+        (waits, is_after_all): (&[Event], bool),
+    ) {
+        if self.is_in_order() || planted(Defect::OpenBefore) {
             return;
         }
-        let free = event.filter(|_| !self.is_in_order());
-        if let Some(event) = free.filter(|_| after.is_after_all) {
-            event.set_after(progress.awaited_up_to(serial));
-        } else if open.peek().is_some() {
-            let open: Vec<_> = open.collect();
-            progress.wait_for(serial, open.iter().map(Arc::downgrade));
-            if let Some(event) = free {
-                event.set_after(open);
-            }
-        }
+        let serial = issued.issued() + 1;
+        self.note_waits(serial, waits);
+        let Some(event) = event else { return };
+        let after = if is_after_all {
+            self.progress().awaited_up_to(serial).iter().map(Arc::downgrade).collect()
+        } else {
+            let open = waits.iter().filter(|event| event.known_status().is_none());
+            open.map(Event::awaited).chain(self.barriers()).collect()
+        };
+        event.set_after(after);
+        self.progress().wait_for(serial, std::iter::once(event.awaited()));
     }
 
     /// A blocking write with this number has returned: the program takes it for ended, and all before it where the queue
@@ -395,7 +403,6 @@ struct Kept {
     queue: Arc<Queue>,
     event: Event,
     waits: Vec<Event>,
-    is_after_all: bool,
     objects: Vec<Arc<Memory>>,
     target: Option<Box<dyn Target>>,
     send: Later,
@@ -412,11 +419,10 @@ impl Held for Kept {
     }
 
     fn send(self: Box<Self>, planned: Planned) {
-        let Self { queue, event, waits, is_after_all, objects, target, send, _keep } = *self;
-        let after = After { waits: &waits, is_after_all };
+        let Self { queue, event, waits, objects, target, send, _keep } = *self;
         let mut issued = queue.progress().issue();
         let sent =
-            queue.transmit(&mut issued, (Some(&event), after, target), objects.iter(), Some(planned), send);
+            queue.transmit(&mut issued, (Some(&event), &waits, target), objects.iter(), Some(planned), send);
         drop(issued);
         event.mark_sent();
         match sent {

@@ -47,8 +47,8 @@ pub(crate) struct Inner {
     behind: Mutex<Vec<Event>>,
     /// Whether `behind` may have some that are open.
     is_behind: AtomicBool,
-    /// In an out-of-order queue, what the command waits for. Another link may tell those ends later than this one's.
-    after: Mutex<Vec<Arc<dyn Awaited>>>,
+    /// In an out-of-order queue, what the command comes after. Those ends may be told later than this one's.
+    after: Mutex<Vec<Weak<dyn Awaited>>>,
     telling: Mutex<()>,
     shared: Mutex<Shared>,
 }
@@ -117,8 +117,8 @@ impl Event {
         }
     }
 
-    /// Sets what the command waits for: when it has ended well, these have ended, whatever has been told of them.
-    pub(crate) fn set_after(&self, after: Vec<Arc<dyn Awaited>>) {
+    /// Sets what the command comes after: when it has ended well, these have ended, whatever has been told of them.
+    pub(crate) fn set_after(&self, after: Vec<Weak<dyn Awaited>>) {
         *self.0.after() = after;
     }
 
@@ -127,9 +127,10 @@ impl Event {
         self.0.mark.get().is_some_and(|mark| Arc::ptr_eq(&mark.progress, progress))
     }
 
-    /// Itself, for what waits for it.
-    pub(crate) fn awaited(&self) -> Arc<dyn Awaited> {
-        self.0.clone()
+    /// Itself, for what comes after it.
+    pub(crate) fn awaited(&self) -> Weak<dyn Awaited> {
+        let inner: Arc<dyn Awaited> = self.0.clone();
+        Arc::downgrade(&inner)
     }
 
     /// Has a session end it, when the session's worker tells the end. To be said before the command is sent.
@@ -467,13 +468,13 @@ pub(crate) fn wire_waits(events: &[Event], session: &Arc<Session>) -> Vec<Id<kin
 pub(crate) struct WaitFailed;
 
 impl Inner {
-    fn after(&self) -> MutexGuard<'_, Vec<Arc<dyn Awaited>>> {
+    fn after(&self) -> MutexGuard<'_, Vec<Weak<dyn Awaited>>> {
         self.after.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has ended if this has ended well.
     fn before(&self) -> Vec<Arc<dyn Awaited>> {
-        let mut before = self.after().clone();
+        let mut before: Vec<_> = self.after().iter().filter_map(Weak::upgrade).collect();
         if let Some(mark) = self.mark.get() {
             before.extend(mark.progress.awaited_up_to(mark.serial));
         }

@@ -1,7 +1,7 @@
 //! How far queues have come.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustc_hash::FxHashSet;
@@ -18,10 +18,12 @@ pub(crate) struct Progress {
     /// The last blocking write that has returned: the program takes everything up to it for ended.
     settled: AtomicU64,
     /// Open events of other queues that commands of this one wait for, with the numbers of the commands: other links or
-    /// threads tell those ends, maybe later than the ends of the commands.
+    /// threads tell those ends, maybe later than the ends of the commands. Out of order, also those of this queue.
     awaited: Mutex<VecDeque<(u64, Weak<dyn Awaited>)>>,
     /// Whether `awaited` has something.
     has_awaited: AtomicBool,
+    /// How many there may be before those that have ended are looked for.
+    awaited_max: AtomicUsize,
 }
 
 /// An event that other queues wait for. If the program has released it, nobody can ask for its status.
@@ -32,6 +34,13 @@ pub(crate) trait Awaited: Send + Sync {
 
     /// Has questions for its status wait until its end is told. Returns what has ended if it has.
     fn take_for_ended(&self) -> Vec<Arc<dyn Awaited>>;
+}
+
+/// So many events are kept without a look at those behind the first one.
+const AWAITED_MIN: usize = 64;
+
+fn is_over((_, one): &(u64, Weak<dyn Awaited>)) -> bool {
+    one.upgrade().is_none_or(|one| one.has_ended())
 }
 
 /// Takes all of these for ended, and what they waited for: a command that waits for them counts as ended.
@@ -112,10 +121,16 @@ impl Progress {
         self.settled.load(Ordering::Acquire) > self.reached.load(Ordering::Acquire)
     }
 
-    /// Notes what the command with this number waits for in other queues.
+    /// Notes events that have ended when all commands up to this number have.
     pub(crate) fn wait_for(&self, serial: u64, awaited: impl Iterator<Item = Weak<dyn Awaited>>) {
-        self.awaited().extend(awaited.map(|one| (serial, one)));
-        self.has_awaited.store(true, Ordering::Release);
+        let mut known = self.awaited();
+        known.extend(awaited.map(|one| (serial, one)));
+        if known.len() > self.awaited_max.load(Ordering::Relaxed) {
+            // One that takes long may stand before many that have ended.
+            known.retain(|one| !is_over(one));
+            self.awaited_max.store(known.len() * 2 + AWAITED_MIN, Ordering::Relaxed);
+        }
+        self.has_awaited.store(!known.is_empty(), Ordering::Release);
     }
 
     /// What commands up to this one wait for, as far as it is open.
@@ -132,7 +147,7 @@ impl Progress {
     /// Without those whose ends were told.
     fn awaited(&self) -> MutexGuard<'_, VecDeque<(u64, Weak<dyn Awaited>)>> {
         let mut known = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
-        while known.front().is_some_and(|(_, one)| one.upgrade().is_none_or(|one| one.has_ended())) {
+        while known.front().is_some_and(is_over) {
             known.pop_front();
         }
         known

@@ -1,7 +1,7 @@
 //! Command queues: each command is one call, sent and not waited for.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub use penstock_coherence::Access;
 use penstock_coherence::{InPlace, QueueId};
@@ -14,7 +14,7 @@ use crate::arena::Part;
 use crate::context::{Context, Sibling};
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::issued::{Progress, take_for_ended};
+use crate::issued::{Awaited, Progress, take_for_ended};
 use crate::memory::Memory;
 use crate::order::order;
 use crate::pool::Device;
@@ -250,9 +250,14 @@ impl Queue {
         self.open_barriers().push(barrier.clone());
     }
 
+    /// The barriers that have not ended, for what comes after them.
+    pub(crate) fn barriers(&self) -> Vec<Weak<dyn Awaited>> {
+        self.open_barriers().iter().map(Event::awaited).collect()
+    }
+
     /// Whether a barrier has not ended, as far as is known without asking anybody.
     pub(crate) fn is_behind_barrier(&self) -> bool {
-        !self.open_barriers().is_empty()
+        !self.open_barriers().is_empty() && !planted(Defect::BarrierPassed)
     }
 
     fn open_barriers(&self) -> MutexGuard<'_, Vec<Event>> {

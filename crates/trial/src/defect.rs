@@ -66,6 +66,7 @@ defects! {
     ViewOverwrite "view-overwrite" "A write over all of an image counts as a write over all of its buffer.",
     TimesEarly "times-early" "A question for the times of a blocking write does not wait for its end.",
     OpenBefore "open-before" "After a command has ended, an event that it waited for counts as open until its own end is told.",
+    BarrierPassed "barrier-passed" "A command of an out-of-order queue that does nothing ends although a barrier before it has not ended.",
     TrustConst "trust-const" "A kernel counts as a reader of what it gets as a pointer to const.",
     NewQueue "new-queue" "A new queue does not follow blocking writes of older queues.",
     LateArgs "late-args" "After a held launch was sent, the next launch takes the arguments of the held one.",

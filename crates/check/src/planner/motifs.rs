@@ -8,7 +8,7 @@ use crate::plan::{Act, Cmd, Kernel, Ptr, Style, SvmEnd};
 
 impl Planner {
     pub(super) fn motif(&mut self, context: usize) -> Option<()> {
-        match self.random.below(10) {
+        match self.random.below(11) {
             0 => self.chain(context),
             1 => self.late_writer(context),
             2 => self.too_big(context),
@@ -18,6 +18,7 @@ impl Planner {
             6 => self.timed_write(context),
             7 => self.host_copy(context),
             8 => self.far_end(context),
+            9 => self.behind_a_barrier(context),
             _ => self.failing_blocking(context),
         }
     }
@@ -286,6 +287,34 @@ impl Planner {
             _ => self.emit(Act::Finish { queue: other }),
         }
         .map(drop)
+    }
+
+    /// In an out-of-order queue, the host learns the end of a command from an unmapping behind a barrier. The command waits
+    /// for a write that cannot be sent before a read into the same host memory has ended.
+    fn behind_a_barrier(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::Maps) || !self.has(Feature::HostChains) || !self.has(Feature::Markers) {
+            return None;
+        }
+        let (one, free) = (self.a_queue(Some(context))?, self.a_queue(Some(context))?);
+        (one != free && self.ledger.queues[&free].out_of_order).then_some(())?;
+        let (x, y) = (self.a_mem(context, is_buffer)?, self.a_mem(context, is_buffer)?);
+        (self.ledger.mems[&x].root != self.ledger.mems[&y].root).then_some(())?;
+        let area = self.map_on(free, x)?;
+        self.slow(one, y)?;
+        let size = self.ledger.mems[&y].size / 4 * 4;
+        let (at, len) = self.host(size, true)?;
+        let read = self.enqueue(one, Cmd::Read { mem: y, offset: 0, len, to: at }, false)?;
+        let (cmd, event) = (Cmd::Write { mem: y, offset: 0, len, from: at }, self.fresh());
+        self.emit(Act::Enqueue { queue: one, cmd, wait: vec![read], event: Some(event), blocking: false })?;
+        let (cmd, wait) = (Cmd::Fill { mem: y, offset: 0, len: size, word: self.random.word() }, vec![event]);
+        self.emit(Act::Enqueue { queue: free, cmd, wait, event: None, blocking: false })?;
+        self.emit(Act::Flush { queue: one })?;
+        let (cmd, wait) = (Cmd::Barrier, Vec::new());
+        self.emit(Act::Enqueue { queue: free, cmd, wait, event: None, blocking: false })?;
+        let unmapped = self.enqueue(free, Cmd::Unmap { area }, false)?;
+        self.emit(Act::Flush { queue: free })?;
+        self.emit(Act::Wait { events: vec![unmapped] })?;
+        self.read_from(one, y).map(drop)
     }
 
     /// A copy between two pieces of host memory, in the order of a queue.
