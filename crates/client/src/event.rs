@@ -325,7 +325,12 @@ impl Event {
 
     /// Ends an event of the client. `false` if it had ended already.
     pub(crate) fn set_status(&self, status: Status) -> bool {
-        let ended = self.end(status, Times::default());
+        self.set_ended(status, Times::default())
+    }
+
+    /// The same with the times of what the client has done.
+    pub(crate) fn set_ended(&self, status: Status, times: Times) -> bool {
+        let ended = self.end(status, times);
         progress::user_event_ended();
         ended
     }

@@ -189,6 +189,11 @@ fn trusts_const() -> bool {
 }
 
 impl Kernel {
+    /// Whether it may print.
+    pub(crate) fn may_print(&self) -> bool {
+        self.program.may_print()
+    }
+
     /// `clCreateKernel` of a built program.
     ///
     /// # Errors

@@ -1,7 +1,9 @@
 //! Launches of kernels.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use penstock_coherence::HostShape;
 use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
 use penstock_wire::{Status, U32, U64};
@@ -39,7 +41,7 @@ impl Queue {
         // Within one place the driver knows what a kernel uses.
         let uses = if self.context().is_single() { Vec::new() } else { args.uses() };
         let uses: Vec<_> = uses.iter().map(|(memory, access)| Use::all(memory, *access)).collect();
-        let spec = Spec::new(&uses, waits, want);
+        let spec = Spec { writes_host: self.printed_by(kernel), ..Spec::new(&uses, waits, want) };
         // Both may be made, and only one of them runs.
         let args = std::cell::RefCell::new(&mut *args);
         let now = |session: &Session, issue: &Issue| {
@@ -62,6 +64,25 @@ impl Queue {
             }
         }
         Ok(enqueued)
+    }
+
+    /// What a kernel prints comes with the end of the launch. To the state machine it is host memory that the launch writes:
+    /// nobody is told of the end by another node before the text has come. Each launch has a byte of its own, at an
+    /// address that no program has.
+    fn printed_by(&self, kernel: &Kernel) -> Option<HostShape> {
+        /// The highest bit is that of the system's own addresses.
+        const PRINTED: u64 = 1 << 63;
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // The text of one node comes in the order of its ends.
+        let is_far = kernel.may_print() && !self.context().is_single();
+        is_far.then(|| HostShape {
+            start: PRINTED | NEXT.fetch_add(1, Ordering::Relaxed),
+            row: 1,
+            rows: 1,
+            row_pitch: 1,
+            slices: 1,
+            slice_pitch: 1,
+        })
     }
 
     fn send_launch(

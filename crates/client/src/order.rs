@@ -18,7 +18,7 @@ use penstock_wire::{Id, Status};
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
-use crate::event::Event;
+use crate::event::{Event, Times};
 use crate::progress;
 use crate::session::Session;
 
@@ -54,8 +54,13 @@ impl Drop for Forget {
 
 /// Ends a user event, and sends what it held back. `false` if it had ended already.
 pub fn set_user_event(event: &Event, status: Status) -> bool {
+    set_client_event(event, status, Times::default())
+}
+
+/// The same for an event that stands for something that the client has done, with its times.
+pub(crate) fn set_client_event(event: &Event, status: Status, times: Times) -> bool {
     let status = if planted(Defect::UserEventFailure) { Status::OK } else { status };
-    let ended = event.set_status(status);
+    let ended = event.set_ended(status, times);
     if ended {
         order().end_client_event(event, !status.is_error());
     }

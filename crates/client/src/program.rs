@@ -20,6 +20,8 @@ pub struct Program {
     /// Its name in each place; none where it does not exist.
     ids: Vec<Id<kind::Program>>,
     built: Mutex<Built>,
+    /// Whether its kernels may print. No source is known of a program that was made otherwise.
+    may_print: bool,
 }
 
 /// What the last builds reported.
@@ -40,10 +42,11 @@ impl Program {
     /// When a node is lost.
     pub fn with_source(context: &Arc<Context>, source: &[u8]) -> Result<Arc<Self>> {
         let source = &*with_header(source);
-        Self::one_way(context, |place, program| {
+        let ids = each_place(context, |place, program| {
             let call = to_worker::CreateProgramWithSource { program, context: place.id };
             place.session.send(&call, &[], source)
-        })
+        })?;
+        Ok(Self::of_source(context, ids, source))
     }
 
     /// `clCreateProgramWithIL`.
@@ -51,10 +54,11 @@ impl Program {
     /// # Errors
     /// When a node is lost.
     pub fn with_il(context: &Arc<Context>, il: &[u8]) -> Result<Arc<Self>> {
-        Self::one_way(context, |place, program| {
+        let ids = each_place(context, |place, program| {
             let call = to_worker::CreateProgramWithIl { program, context: place.id };
             place.session.send(&call, &[], il)
-        })
+        })?;
+        Ok(Self::new(context, ids))
     }
 
     /// As [`Program::with_source`], only where these devices are: elsewhere it does not exist, nor do its kernels. For a program that is
@@ -79,24 +83,23 @@ impl Program {
             place.session.send(&call, &[], source)?;
             ids.push(program);
         }
-        Ok(Self::new(context, ids))
-    }
-
-    fn one_way(
-        context: &Arc<Context>,
-        create: impl Fn(&Place, Id<kind::Program>) -> Result<()>,
-    ) -> Result<Arc<Self>> {
-        let mut ids = Vec::new();
-        for place in context.places() {
-            let id = crate::ids::next_id();
-            create(place, id)?;
-            ids.push(id);
-        }
-        Ok(Self::new(context, ids))
+        Ok(Self::of_source(context, ids, source))
     }
 
     fn new(context: &Arc<Context>, ids: Vec<Id<kind::Program>>) -> Arc<Self> {
-        Arc::new(Self { context: context.clone(), ids, built: Mutex::default() })
+        Arc::new(Self { context: context.clone(), ids, built: Mutex::default(), may_print: true })
+    }
+
+    /// A program whose source includes nothing can print only where the source says so.
+    fn of_source(context: &Arc<Context>, ids: Vec<Id<kind::Program>>, source: &[u8]) -> Arc<Self> {
+        let says = |word: &[u8]| source.windows(word.len()).any(|part| part == word);
+        let may_print = says(b"printf") || says(b"include") || says(b"##");
+        Arc::new(Self { context: context.clone(), ids, built: Mutex::default(), may_print })
+    }
+
+    /// Whether its kernels may print.
+    pub(crate) fn may_print(&self) -> bool {
+        self.may_print
     }
 
     /// `clCreateProgramWithBinary`: the program, and the status of each binary in order. Waits for the workers.
@@ -372,6 +375,18 @@ impl KernelInfo for KernelDescription {
 pub trait KernelInfo {
     /// The driver's answer to query `name` of `clGetKernelWorkGroupInfo`, for a kernel without arguments set.
     fn work_group_info(&self, context: &Context, device: &Device, name: u32) -> Option<&[u8]>;
+}
+
+/// Makes a program in each place of a context.
+fn each_place(
+    context: &Arc<Context>,
+    create: impl Fn(&Place, Id<kind::Program>) -> Result<()>,
+) -> Result<Vec<Id<kind::Program>>> {
+    let make = |place: &Place| {
+        let id = crate::ids::next_id();
+        create(place, id).map(|()| id)
+    };
+    context.places().iter().map(make).collect()
 }
 
 fn order(devices: Vec<u32>, options: Option<&str>, inputs: &[Input<'_>], place: usize) -> BuildOrder {

@@ -1,6 +1,7 @@
 //! Commands that move nothing: markers and barriers, what stands for a blocking call, and what the client runs itself.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use penstock_coherence::{HostShape, Sync};
 use penstock_trial::{Defect, planted};
@@ -10,9 +11,9 @@ use penstock_wire::{Status, U64};
 use crate::command::Spec;
 use crate::context::Sibling;
 use crate::error::Result;
-use crate::event::Event;
+use crate::event::{Event, Times};
 use crate::memory::Memory;
-use crate::order::{order, set_user_event};
+use crate::order::{order, set_client_event, set_user_event};
 use crate::queue::{Access, Enqueued, Queue, Want, ended};
 use crate::source::{Given, NOTHING};
 use crate::uses::Use;
@@ -98,9 +99,11 @@ impl Queue {
         };
         let before = self.send_gated(spec, &gate)?.unwrap_or_else(|| Event::ended(Status::OK));
         let told = gate.clone();
+        let turn = before.clone();
         before.on_complete(move |status| {
+            let started = Instant::now();
             let status = run(status);
-            set_user_event(&told, status);
+            set_client_event(&told, status, after(turn.times(), started.elapsed()));
         });
         // Nobody may flush the marker but this function: the program waits for another event.
         self.flush()?;
@@ -231,6 +234,16 @@ impl Queue {
             flags: U64::new(flags),
         })
     }
+}
+
+/// Times of what the client has done after a marker of the same queue, by the clock of the marker's device. Zero where the
+/// queue has no times.
+fn after(marker: Times, took: Duration) -> Times {
+    if marker.ended == 0 {
+        return marker;
+    }
+    let ended = marker.ended.saturating_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    Times { started: marker.ended, ended, completed: ended, ..marker }
 }
 
 impl Sibling for Queue {

@@ -12,6 +12,10 @@ use crate::names::{AllocationId, CommandId, ContextId, NodeId, Place, QueueId};
 use crate::regions::{Allocation, Around};
 use crate::rules::{Rule, Rules};
 
+/// A command waits for all transfers that are on their way to a copy that it uses, and each of them takes its place in the
+/// wait list of that command. Programs that move a buffer to and fro gain nothing from more of them.
+const ARRIVALS_MAX: usize = 16;
+
 /// The state of everything that a later command may have to wait for.
 #[derive(Debug, Default)]
 pub struct Machine {
@@ -32,7 +36,12 @@ pub struct Machine {
     /// The number of entries of `behind` at which those that mean nothing any more are forgotten.
     prune_at: usize,
     rules: Rules,
+    /// Instead of [`ARRIVALS_MAX`].
+    arrivals_max: Option<usize>,
 }
+
+/// So many held commands of a queue are kept without looking which of them are not held back any more.
+const HELD_MIN: usize = 16;
 
 /// A command or client event that something may have to wait for.
 #[derive(Debug)]
@@ -77,8 +86,10 @@ enum Stage {
 struct Held {
     /// In order: what the next command comes behind. Out of order: the last barrier that is held back.
     tail: Option<CommandId>,
-    /// Out of order: all commands that are held back, and gates.
+    /// Out of order: all commands that are held back, and gates; also some that are not any more.
     open: Vec<CommandId>,
+    /// The number of `open` at which those that are not held back any more are forgotten.
+    prune_at: usize,
 }
 
 /// A submitted command that is kept.
@@ -131,6 +142,13 @@ impl Machine {
     #[cfg(feature = "planted")]
     pub fn without(rule: Rule) -> Self {
         Self { rules: Rules { off: Some(rule) }, ..Self::default() }
+    }
+
+    /// With another limit for the transfers on their way to one copy, so that small programs reach the limit.
+    #[cfg(feature = "explore")]
+    #[must_use]
+    pub fn with_arrivals_max(self, arrivals_max: usize) -> Self {
+        Self { arrivals_max: Some(arrivals_max), ..self }
     }
 
     /// Whether nothing is known that a command of a context with one place could have to wait for. Then
@@ -225,6 +243,12 @@ impl Machine {
     /// that the program sets when this one has ended.
     fn hazards(&self, kept: &Kept) -> Vec<(CommandId, Until)> {
         let mut hazards = self.senders(&kept.uses);
+        let arrivals_max = self.arrivals_max.unwrap_or(ARRIVALS_MAX);
+        for it in &kept.uses {
+            let allocation = self.allocations.get(&it.allocation);
+            let crowd = allocation.and_then(|allocation| allocation.crowd(it, arrivals_max, self.rules));
+            hazards.extend(crowd.map(|id| (id, Until::Ended)));
+        }
         // Once is enough: what was sent since then is not ordered before the command.
         if !kept.is_host_checked {
             for (shape, rule) in
@@ -353,7 +377,10 @@ impl Machine {
         let Some(last) = last else { return };
         if !command.in_order {
             let mut queue = self.queues.remove(&command.queue).unwrap_or_default();
-            queue.open.retain(|id| !self.has_passed(*id));
+            if queue.open.len() >= queue.prune_at {
+                queue.open.retain(|id| !self.has_passed(*id));
+                queue.prune_at = 2 * queue.open.len() + HELD_MIN;
+            }
             queue.open.push(last);
             self.queues.insert(command.queue, queue);
             if command.sync.is_none_or(|sync| !sync.is_barrier) {

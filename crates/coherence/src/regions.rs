@@ -300,6 +300,22 @@ impl Allocation {
         }
     }
 
+    /// What a command that uses these bytes has to wait for first, so that no copy has more than `arrivals_max` transfers on
+    /// their way to it: each later use of the copy waits for all of them.
+    pub(crate) fn crowd(&self, it: &Use, arrivals_max: usize, rules: Rules) -> Option<CommandId> {
+        let it = self.rounded(it, rules);
+        let mut start = 0;
+        let used = self.segments.iter().filter(|segment| {
+            let overlaps = start < it.end && it.start < segment.end;
+            start = segment.end;
+            overlaps
+        });
+        let mut copies = used.flat_map(|segment| &segment.copies);
+        let crowded = copies.find(|copy| copy.arrivals.len() > arrivals_max)?;
+        // Half of them may stay, so that the next commands need not be held back.
+        crowded.arrivals.get(crowded.arrivals.len() - 1 - arrivals_max / 2).copied()
+    }
+
     /// A command that uses this allocation was sent.
     pub(crate) fn sent(&mut self, command: CommandId, only_wait: Option<CommandId>, rules: Rules) {
         self.sending.retain(|id| *id != command);

@@ -89,7 +89,9 @@ pub fn run(seed: u64, programs: u64, off: Option<Rule>, go_on: &mut dyn FnMut(u6
         for order in 0..ORDERS_PER_PROGRAM {
             let mut chooser = Chooser::random(seed, order);
             report.runs += 1;
-            if let Err(what) = run_once((&program, &planned), &mut chooser, off, &mut report) {
+            if let Err(what) =
+                run_once((&program, &planned), &mut chooser, limited(machine(off), order), &mut report)
+            {
                 let (program, what) = shrink(program, (seed, order), off, what);
                 report.finding = Some(Finding { seed, order, program, what });
                 return report;
@@ -111,13 +113,22 @@ fn machine(off: Option<Rule>) -> Machine {
     Machine::default()
 }
 
+/// In half of the orders, commands are held back because of one or two transfers.
+fn limited(machine: Machine, order: u64) -> Machine {
+    match order & 3 {
+        2 => machine.with_arrivals_max(1),
+        3 => machine.with_arrivals_max(2),
+        _ => machine,
+    }
+}
+
 fn run_once(
     program: (&Program, &Planned),
     chooser: &mut Chooser,
-    off: Option<Rule>,
+    machine: Machine,
     report: &mut Report,
 ) -> Result<(), String> {
-    let mut world = World::new(program, machine(off), chooser);
+    let mut world = World::new(program, machine, chooser);
     let ended = world.run();
     report.with_held += u64::from(world.held > 0);
     report.transfers += world.started as u64;
@@ -137,7 +148,7 @@ fn shrink(program: Program, (seed, order): (u64, u64), off: Option<Rule>, what: 
         let found = (0..ORDERS_TO_SHRINK).find_map(|more| {
             let order = order.wrapping_add(more * ORDERS_PER_PROGRAM);
             let mut chooser = Chooser::random(seed, order);
-            run_once((&smaller, &planned), &mut chooser, off, &mut scratch).err()
+            run_once((&smaller, &planned), &mut chooser, limited(machine(off), order), &mut scratch).err()
         });
         if let Some(what) = found {
             at = smaller.ops.len().min(at + 1);

@@ -73,7 +73,8 @@ impl All<'_> {
         let mut order = 0;
         while let Some(path) = script.take() {
             let mut chooser = Chooser::Script(path);
-            let ended = run_once((program, &planned), &mut chooser, self.off, &mut self.report);
+            let ended =
+                run_once((program, &planned), &mut chooser, super::machine(self.off), &mut self.report);
             self.report.runs += 1;
             if let Err(what) = ended {
                 self.report.finding = Some(Finding { seed, order, program: program.clone(), what });
