@@ -98,6 +98,21 @@ TEST(times_of_blocking_calls) {
     free(bytes);
 }
 
+/* A copy within host memory is a command like others, although no device takes part in it. */
+TEST(times_of_copies_within_host_memory) {
+    cl_device_svm_capabilities can = 0;
+    clGetDeviceInfo(device, CL_DEVICE_SVM_CAPABILITIES, sizeof can, &can, NULL);
+    if (can == 0) test_skip("no shared virtual memory");
+    cl_command_queue own = profiled();
+    unsigned char from[64] = {3}, to[64] = {0};
+    cl_event copied;
+    OK(clEnqueueSVMMemcpy(own, CL_FALSE, to, from, sizeof to, 0, NULL, &copied));
+    OK(clFinish(own));
+    CHECK(to[0] == 3);
+    has_times(copied);
+    OK(clReleaseCommandQueue(own));
+}
+
 /* clpeak works like this: after clFinish every event before it is complete, and its times are there. */
 TEST(times_after_finish) {
     cl_command_queue own = profiled();
