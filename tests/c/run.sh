@@ -67,7 +67,8 @@ start_pool() { # $1: the devices of each node
     pool_devices=$1
     pool_start "$on"
 }
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 number=0
+if ! [ "$times" -ge 1 ] 2>/dev/null; then echo "--times takes a number from 1 on, not $times" >&2; exit 2; fi
 runs=()
 for name in "${names[@]}"; do
     for ((run = 0; run < times; run++)); do runs+=("$name"); done
@@ -86,7 +87,9 @@ for name in "${runs[@]}"; do
             continue ;;
         *) exit 1 ;;
     esac
+    number=$((number + 1))
     log=$out/log/$name-$on.log
+    [ "$times" -gt 1 ] && log=$out/log/$name-$on-$number.log
     started=$(date +%s.%N)
     PENSTOCK_TEST_POOL=$on pool_run "${TEST_SECONDS_MAX:-120}" "$out/$name" >"$log" 2>&1
     code=$?

@@ -219,7 +219,7 @@ impl Queue {
         let waits: Vec<CommandId> = open.map(name_of).collect();
         let uses = spec.uses.iter().filter_map(Use::of_allocation);
         let uses: Vec<_> = uses.collect();
-        // Addresses have 47 bits at most.
+        // Addresses of programs have 47 bits at most; the bytes that stand for printed text have their own.
         let apart = if planted(Defect::DeviceChain) { (self.place() as u64) << 48 } else { 0 };
         let own = |shape: HostShape| HostShape { start: shape.start + apart, ..shape };
         let command = Submit {
@@ -267,7 +267,6 @@ impl Queue {
             session.send(&to_worker::Marker { queue, event: issue.event }, &issue.waits, &[])
         };
         let objects = std::iter::empty();
-        self.note_order(&issued, Some(&event), (&[], true));
         self.transmit(&mut issued, (Some(&event), &[], None), objects, None, send)?;
         Ok(event)
     }
@@ -330,7 +329,10 @@ impl Queue {
     /// Notes what has ended in other queues when the command has ended, whatever is told of it until then.
     fn note_waits(&self, serial: u64, waits: &[Event]) {
         let progress = self.progress();
-        let is_open = |event: &&Event| event.known_status().is_none() && !event.is_told_before(progress);
+        // Events of the client have ended when what waits for them is sent.
+        let is_open = |event: &&Event| {
+            event.known_status().is_none() && !event.is_of_client() && !event.is_told_before(progress)
+        };
         let mut open = waits.iter().filter(is_open).map(Event::awaited).peekable();
         if open.peek().is_some() && !planted(Defect::OpenBefore) {
             progress.wait_for(serial, open);
@@ -351,13 +353,12 @@ impl Queue {
         let serial = issued.issued() + 1;
         self.note_waits(serial, waits);
         let Some(event) = event else { return };
-        let after = if is_after_all {
-            self.progress().awaited_up_to(serial).iter().map(Arc::downgrade).collect()
-        } else {
-            let open = waits.iter().filter(|event| event.known_status().is_none());
-            open.map(Event::awaited).chain(self.barriers()).collect()
-        };
-        event.set_after(after);
+        if is_after_all {
+            event.set_after(self.progress().stand_for_all(serial, event.awaited()));
+            return;
+        }
+        let open = waits.iter().filter(|event| event.known_status().is_none() && !event.is_of_client());
+        event.set_after(open.map(Event::awaited).chain(self.barriers()).collect());
         self.progress().wait_for(serial, std::iter::once(event.awaited()));
     }
 

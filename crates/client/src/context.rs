@@ -135,6 +135,13 @@ impl Context {
         self.places.len() == 1
     }
 
+    /// Whether its places are on more than one node.
+    pub(crate) fn has_several_nodes(&self) -> bool {
+        let mut nodes = self.places.iter().map(|place| place.session.number());
+        let first = nodes.next();
+        nodes.any(|node| Some(node) != first)
+    }
+
     /// Index of the place that `device` belongs to. A sub-device belongs to its parent's place.
     pub fn place_of(&self, device: &Device) -> Option<usize> {
         self.places.iter().position(|place| place.is_for(device))

@@ -223,7 +223,9 @@ impl Event {
         if self.known_status().is_none() {
             let is_before = |mark: &Mark| mark.progress.is_settled(mark.serial);
             let is_taken = self.0.is_taken_for_ended.load(Ordering::Acquire);
-            if (is_taken || self.0.mark.get().is_some_and(is_before)) && !planted(Defect::TimesEarly) {
+            let is_over = is_taken || self.0.mark.get().is_some_and(is_before);
+            // The program itself may have to let go what is held back.
+            if is_over && self.is_sent() && !planted(Defect::TimesEarly) {
                 return Some(self.wait());
             }
             let behind = self.behind();
@@ -498,6 +500,10 @@ impl Awaited for Inner {
 
     fn has_ended(&self) -> bool {
         self.status.load(Ordering::Acquire) <= 0
+    }
+
+    fn is_sent(&self) -> bool {
+        self.is_sent.load(Ordering::Acquire)
     }
 
     fn take_for_ended(&self) -> Vec<Arc<dyn Awaited>> {

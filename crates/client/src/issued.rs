@@ -26,11 +26,14 @@ pub(crate) struct Progress {
     awaited_max: AtomicUsize,
 }
 
-/// An event that other queues wait for. If the program has released it, nobody can ask for its status.
+/// An event that commands come after. If the program has released it, nobody can ask for its status.
 pub(crate) trait Awaited: Send + Sync {
     fn id(&self) -> u64;
 
     fn has_ended(&self) -> bool;
+
+    /// Whether its command was sent: then it ends without the program doing anything more.
+    fn is_sent(&self) -> bool;
 
     /// Has questions for its status wait until its end is told. Returns what has ended if it has.
     fn take_for_ended(&self) -> Vec<Arc<dyn Awaited>>;
@@ -48,7 +51,8 @@ pub(crate) fn take_for_ended(mut open: Vec<Arc<dyn Awaited>>) {
     let mut known = FxHashSet::default();
     // Not by calls in calls: queues may wait for each other in a long chain.
     while let Some(one) = open.pop() {
-        if !one.has_ended() && known.insert(one.id()) {
+        // Nothing can have come after one that is held back. It was noted although it is in no order with what has ended.
+        if !one.has_ended() && one.is_sent() && known.insert(one.id()) {
             open.extend(one.take_for_ended());
         }
     }
@@ -123,8 +127,9 @@ impl Progress {
 
     /// Notes events that have ended when all commands up to this number have.
     pub(crate) fn wait_for(&self, serial: u64, awaited: impl Iterator<Item = Weak<dyn Awaited>>) {
+        let new: Vec<_> = awaited.map(|one| (serial, one)).collect();
         let mut known = self.awaited();
-        known.extend(awaited.map(|one| (serial, one)));
+        known.extend(new);
         if known.len() > self.awaited_max.load(Ordering::Relaxed) {
             // One that takes long may stand before many that have ended.
             known.retain(|one| !is_over(one));
@@ -142,6 +147,16 @@ impl Progress {
         self.has_awaited.store(!known.is_empty(), Ordering::Release);
         // They stay until their ends are told: another thread may learn of the command's end at the same time.
         known.iter().take_while(|(of, _)| *of <= serial).filter_map(|(_, one)| one.upgrade()).collect()
+    }
+
+    /// The same, and the event of the command with this number stands for all of it from now on: it comes after everything
+    /// before it.
+    pub(crate) fn stand_for_all(&self, serial: u64, event: Weak<dyn Awaited>) -> Vec<Weak<dyn Awaited>> {
+        let mut known = self.awaited();
+        let before = known.drain(..).map(|(_, one)| one).collect();
+        known.push_back((serial, event));
+        self.has_awaited.store(true, Ordering::Release);
+        before
     }
 
     /// Without those whose ends were told.

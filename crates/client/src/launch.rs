@@ -70,11 +70,11 @@ impl Queue {
     /// nobody is told of the end by another node before the text has come. Each launch has a byte of its own, at an
     /// address that no program has.
     fn printed_by(&self, kernel: &Kernel) -> Option<HostShape> {
-        /// The highest bit is that of the system's own addresses.
+        /// No program has addresses with the highest bit set.
         const PRINTED: u64 = 1 << 63;
         static NEXT: AtomicU64 = AtomicU64::new(0);
         // The text of one node comes in the order of its ends.
-        let is_far = kernel.may_print() && !self.context().is_single();
+        let is_far = kernel.may_print() && self.context().has_several_nodes();
         is_far.then(|| HostShape {
             start: PRINTED | NEXT.fetch_add(1, Ordering::Relaxed),
             row: 1,

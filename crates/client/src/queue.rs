@@ -245,9 +245,13 @@ impl Queue {
         event.report_to(&self.failure);
     }
 
-    /// What comes later comes after this barrier.
-    pub(crate) fn set_barrier(&self, barrier: &Event) {
-        self.open_barriers().push(barrier.clone());
+    /// What comes later comes after this barrier. One without a wait list comes after all barriers before it.
+    pub(crate) fn set_barrier(&self, barrier: &Event, is_listed: bool) {
+        let mut barriers = self.open_barriers();
+        if !is_listed {
+            barriers.clear();
+        }
+        barriers.push(barrier.clone());
     }
 
     /// The barriers that have not ended, for what comes after them.

@@ -180,7 +180,7 @@ impl Queue {
         self.issue(spec, &NOTHING, move |event| to_worker::Marker { queue, event })
     }
 
-    /// Whether a command that does nothing has nothing to wait for. What has ended is left out of wait lists on the wire,
+    /// Whether a command that does nothing has nothing to wait for, neither events nor a barrier. What has ended is left out of wait lists on the wire,
     /// and there an empty one of a marker or a barrier means all commands so far.
     fn has_passed(&self, waits: &[Event]) -> bool {
         let ended = |event: &Event| event.known_status() == Some(Status::OK);
@@ -202,7 +202,7 @@ impl Queue {
         let spec = Spec { sync: Some(sync), ..Spec::new(&[], waits, own) };
         let barrier = self.issue(spec, &NOTHING, move |event| to_worker::Barrier { queue, event })?;
         if let Some(event) = barrier.as_ref().filter(|_| !self.is_in_order()) {
-            self.set_barrier(event);
+            self.set_barrier(event, !waits.is_empty());
             if want != Want::Event {
                 self.report(event);
             }

@@ -300,8 +300,8 @@ impl Allocation {
         }
     }
 
-    /// What a command that uses these bytes has to wait for first, so that no copy has more than `arrivals_max` transfers on
-    /// their way to it: each later use of the copy waits for all of them.
+    /// What a command that uses these bytes has to wait for first, where more than `arrivals_max` transfers are on their way
+    /// to a copy of them: each use of the copy waits for all of them.
     pub(crate) fn crowd(&self, it: &Use, arrivals_max: usize, rules: Rules) -> Option<CommandId> {
         let it = self.rounded(it, rules);
         let mut start = 0;

@@ -1,5 +1,7 @@
 //! Ends that are told only after other commands have written the program's memory.
 
+use rustc_hash::FxHashSet;
+
 use super::{Kept, Machine};
 use crate::command::Plan;
 use crate::names::{CommandId, QueueId};
@@ -43,19 +45,19 @@ impl Machine {
         ids.retain(|id| self.nodes.get(id).is_some_and(|node| node.writes_host.is_some()));
         ids.sort_unstable();
         ids.dedup();
-        let queue = |id: &CommandId| self.nodes.get(id).and_then(|node| node.line);
-        let stands = |id: &CommandId| self.nodes.get(id).is_some_and(|node| !node.is_in_doubt);
-        let mut at = 0;
-        while let Some(id) = ids.get(at) {
-            let line = queue(id);
-            let stands_for_it = |later: &CommandId| queue(later) == line && stands(later);
-            let is_last = line.is_none() || !ids.iter().skip(at + 1).any(stands_for_it);
-            if is_last {
-                at += 1;
-            } else {
-                ids.remove(at);
+        let mut lines = FxHashSet::default();
+        ids.reverse();
+        ids.retain(|id| {
+            let Some((node, line)) = self.nodes.get(id).and_then(|node| Some((node, node.line?))) else {
+                return true;
+            };
+            let is_last = !lines.contains(&line);
+            if !node.is_in_doubt {
+                lines.insert(line);
             }
-        }
+            is_last
+        });
+        ids.reverse();
     }
 
     /// Notes what later commands are behind because they are behind this one.
