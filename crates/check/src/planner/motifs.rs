@@ -4,7 +4,7 @@ use super::Planner;
 use super::pieces::{is_buffer, is_linear};
 use crate::feature::Feature;
 use crate::ledger::MemKind;
-use crate::plan::{Act, Cmd, Kernel, Ptr, Style, SvmEnd};
+use crate::plan::{Act, Cmd, Kernel, MapMode, Ptr, Style, SvmEnd};
 
 impl Planner {
     pub(super) fn motif(&mut self, context: usize) -> Option<()> {
@@ -292,14 +292,20 @@ impl Planner {
     /// In an out-of-order queue, the host learns the end of a command from an unmapping behind a barrier. The command waits
     /// for a write that cannot be sent before a read into the same host memory has ended.
     fn behind_a_barrier(&mut self, context: usize) -> Option<()> {
-        if !self.has(Feature::Maps) || !self.has(Feature::HostChains) || !self.has(Feature::Markers) {
+        if !self.has(Feature::Maps) || !self.has(Feature::HostChains) {
             return None;
         }
-        let (one, free) = (self.a_queue(Some(context))?, self.a_queue(Some(context))?);
+        let (mut one, mut free) = (self.a_queue(Some(context))?, self.a_queue(Some(context))?);
+        if self.ledger.queues[&one].out_of_order {
+            (one, free) = (free, one);
+        }
         (one != free && self.ledger.queues[&free].out_of_order).then_some(())?;
         let (x, y) = (self.a_mem(context, is_buffer)?, self.a_mem(context, is_buffer)?);
         (self.ledger.mems[&x].root != self.ledger.mems[&y].root).then_some(())?;
-        let area = self.map_on(free, x)?;
+        let (offset, len) = self.part(x, 4)?;
+        let area = self.fresh();
+        let cmd = Cmd::Map { mem: x, offset, len, mode: MapMode::Read, area };
+        self.emit(Act::Enqueue { queue: free, cmd, wait: Vec::new(), event: None, blocking: true })?;
         self.slow(one, y)?;
         let size = self.ledger.mems[&y].size / 4 * 4;
         let (at, len) = self.host(size, true)?;
