@@ -359,3 +359,23 @@ bool read_pattern(cl_command_queue on, cl_mem mem, size_t size, unsigned seed) {
     free(bytes);
     return same;
 }
+
+static FILE *printed;
+
+int capture_begin(void) {
+    printed = tmpfile();
+    REQUIRE(printed);
+    fflush(stdout);
+    const int saved = dup(1);
+    dup2(fileno(printed), 1);
+    return saved;
+}
+
+void capture_end(int saved, char *text, size_t size) {
+    fflush(stdout);
+    dup2(saved, 1);
+    close(saved);
+    const ssize_t length = pread(fileno(printed), text, size - 1, 0);
+    text[length > 0 ? length : 0] = 0;
+    fclose(printed);
+}

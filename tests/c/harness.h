@@ -142,6 +142,10 @@ cl_ulong device_ulong(cl_device_id of, cl_device_info what);
 void device_text(cl_device_id of, cl_device_info what, char *text, size_t size);
 bool device_has_extension(cl_device_id of, const char *name);
 
+/* What the program prints between these two calls goes into `text`, which ends with a zero. `saved` is what the first one returns. */
+int capture_begin(void);
+void capture_end(int saved, char *text, size_t size);
+
 /* Data: the same seed gives the same bytes. */
 void pattern(void *bytes, size_t size, unsigned seed);
 bool same_pattern(const void *bytes, size_t size, unsigned seed);

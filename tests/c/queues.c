@@ -237,8 +237,7 @@ static void enqueue_idle(struct idle *all, bool barrier) {
     all->queue = out_of_order();
     all->written = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
     all->mapped = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
-    all->gate = clCreateUserEvent(context, &code);
-    OK(code);
+    all->gate = make_user_event(context);
     OK(clEnqueueFillBuffer(all->queue, all->mapped, &word, 4, 0, 64, 0, NULL, &ended));
     void *at = clEnqueueMapBuffer(all->queue, all->mapped, CL_TRUE, CL_MAP_READ, 0, 64, 1, &ended, NULL, &code);
     OK(code);
@@ -286,11 +285,9 @@ TEST(a_new_queue_leaves_a_held_command_open) {
     enum { SIZE = 1 << 20 };
     static unsigned char bytes[SIZE];
     cl_mem a = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL), b = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
-    cl_int code;
     for (int round = 0; round < 20; round++) {
-        cl_event held, gate = clCreateUserEvent(context, &code);
+        cl_event held, gate = make_user_event(context);
         const cl_uint word = 5;
-        OK(code);
         OK(clEnqueueWriteBuffer(own, a, CL_TRUE, 0, SIZE, bytes, 0, NULL, NULL));
         OK(clEnqueueFillBuffer(own, b, &word, 4, 0, 64, 1, &gate, &held));
         cl_command_queue later = make_queue(context, device, 0);

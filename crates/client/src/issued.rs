@@ -22,7 +22,7 @@ pub(crate) struct Progress {
     awaited: Mutex<VecDeque<(u64, Weak<dyn Awaited>)>>,
     /// Whether `awaited` has something.
     has_awaited: AtomicBool,
-    /// How many there may be before those that have ended are looked for.
+    /// The queue looks for events that have ended when `awaited` has more than this number.
     awaited_max: AtomicUsize,
 }
 
@@ -39,7 +39,7 @@ pub(crate) trait Awaited: Send + Sync {
     fn take_for_ended(&self) -> Vec<Arc<dyn Awaited>>;
 }
 
-/// So many events are kept without a look at those behind the first one.
+/// A queue keeps up to this number of events before it looks for ended events behind the first one.
 const AWAITED_MIN: usize = 64;
 
 fn is_over((_, one): &(u64, Weak<dyn Awaited>)) -> bool {

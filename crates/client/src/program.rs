@@ -20,7 +20,7 @@ pub struct Program {
     /// Its name in each place; none where it does not exist.
     ids: Vec<Id<kind::Program>>,
     built: Mutex<Built>,
-    /// Whether its kernels may print. No source is known of a program that was made otherwise.
+    /// Whether its kernels may print: its source has `printf`, or the client does not know the source.
     may_print: bool,
 }
 

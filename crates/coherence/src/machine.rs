@@ -40,7 +40,7 @@ pub struct Machine {
     arrivals_max: Option<usize>,
 }
 
-/// So many held commands of a queue are kept without looking which of them are not held back any more.
+/// The machine keeps up to this number of names in [`Held::open`] before it looks which of them are not held back any more.
 const HELD_MIN: usize = 16;
 
 /// A command or client event that something may have to wait for.
@@ -88,7 +88,7 @@ struct Held {
     tail: Option<CommandId>,
     /// Out of order: all commands that are held back, and gates; also some that are not any more.
     open: Vec<CommandId>,
-    /// The number of `open` at which those that are not held back any more are forgotten.
+    /// The machine forgets the names in `open` that are not held back any more when there are this many.
     prune_at: usize,
 }
 
