@@ -82,8 +82,8 @@ test-programs: setup build ## the slow real programs on all pools: clpeak, OpenM
 	@tools/lammps.sh
 	@PENSTOCK_BIN=$(BIN) tools/test.sh --only programs --lane slow
 
-bench: setup build ## measure the pool beside local PoCL; writes target/bench/ (about 5 minutes)
-	@$(PROGRAMS)/penstock-bench --output $(CARGO_TARGET_DIR)/bench
+bench: setup build ## measure the pool beside local PoCL; writes target/bench/ (about 5 minutes); BESIDE=FOLDER: beside another build, too
+	@$(PROGRAMS)/penstock-bench --output $(CARGO_TARGET_DIR)/bench $(if $(BESIDE),--beside $(abspath $(BESIDE)))
 
 bench-water: setup build $(PROGRAMS)/wtrbench ## what libWater's runtime costs: empty commands per second, and beside OpenCL's own calls
 	@$(CARGO) run --release --quiet -p penstock-water --example throughput

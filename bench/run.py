@@ -4,6 +4,9 @@
 Every round runs `clbench` on the local platform, on a node behind a Unix socket, and on a node behind TCP, so that a
 change of the machine's mood touches all of them. What is told are the medians of the rounds and their ratios, beside
 the limits of the machine (`limits`). Writes benchmarks.json and benchmarks.md into the output folder.
+
+`--beside FOLDER` names another build of Penstock, for example of an earlier commit. Each round then runs the same
+`clbench` on the pools of that build, too, and a table says what each row costs now for every unit that it cost there.
 """
 
 import argparse
@@ -45,6 +48,8 @@ Unix socket, and its device works on the host's memory; the context has devices 
 event with times. Elsewhere a transfer is a command: see the rows for TCP, those "with its times", and "write, kernel, read back". (Over TCP a blocking write takes 0.2 µs, too, because it returns
 when the client has the bytes. "To its end" is timed until the device has them.) After a rest both sides have gone to sleep, and a call that needs the worker also takes one wake-up of a core.
 """
+# What the name of a kind of pool ends with where the nodes and the client are of the other build (`--beside`).
+OTHER = ", other build"
 # What those are compared with: the best that a plain program gets, with one such message as with many.
 RAW_TCP = {
     # A blocking write returns when the socket has the bytes, so it is not what is compared.
@@ -68,12 +73,15 @@ def find(name, *folders):
 
 
 class Places:
-    """Where the programs are: beside this one, or in the build folder."""
+    """Where the programs are: beside this one, or in the build folder. `build` names another build of Penstock itself."""
 
-    def __init__(self):
+    def __init__(self, build=None):
         target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target"))
         programs = [os.environ.get("PENSTOCK_PROGRAMS"), HERE, target / "programs"]
         self.clbench, self.limits, self.matmul = (find(n, *programs) for n in ("clbench", "limits", "matmul"))
+        if build:
+            self.penstock, self.library = find("penstock", build), find("libpenstock_opencl.so", build)
+            return
         given = os.environ.get("PENSTOCK")
         beside = [given and Path(given).parent, os.environ.get("PENSTOCK_BIN"), HERE.parent / "release", HERE.parent.parent / "bin",
                   target / "release"]
@@ -192,24 +200,36 @@ def pinned_product(places, pool, quick):
             "devices": result["devices"], "n": result["n"], "slice": result["slice"]}
 
 
-def measure(places, pool, arguments):
-    kinds = {"local": dict(os.environ, POCL_DEVICES="pthread")}
+def start_nodes(pool, suffix=""):
+    """A node behind each kind of address. Returns the environment of a program on each of them, and on both."""
     addresses = {"unix": pool.serve(f"unix:{pool.folder}/node.sock", POCL_DEVICES="pthread"),
                  "tcp": pool.serve("tcp:127.0.0.1:0", POCL_DEVICES="pthread")}
-    kinds.update({kind: pool.env(address) for kind, address in addresses.items()})
+    kinds = {kind + suffix: pool.env(address) for kind, address in addresses.items()}
+    return addresses, kinds, {"two nodes" + suffix: pool.env(*addresses.values())}
+
+
+def measure(places, pool, other, arguments):
+    kinds = {"local": dict(os.environ, POCL_DEVICES="pthread")}
+    addresses, single, two = start_nodes(pool)
+    kinds.update(single)
+    two["two local devices"] = dict(os.environ, POCL_DEVICES="pthread pthread")
+    if other:
+        _, single, two_there = start_nodes(other, OTHER)
+        kinds.update(single)
+        two.update(two_there)
     options = ["--quick"] if arguments.quick else []
-    results, limits = {kind: [] for kind in kinds}, []
+    results, limits = {kind: [] for kind in [*kinds, *two]}, []
     for number in range(arguments.rounds):
         order = list(kinds)
-        for kind in order[number % 3:] + order[:number % 3]:
+        for kind in order[number % len(order):] + order[:number % len(order)]:
             say(f"round {number + 1} of {arguments.rounds}: {kind}")
             results[kind].append(run_json([places.clbench, *options], kinds[kind]))
         # In every round: the rates of sockets change with the machine's mood as the pool's do.
         say(f"round {number + 1} of {arguments.rounds}: limits of the machine")
         limits.append(rows_of(run_json([places.limits], dict(os.environ))))
-    say("between two devices")
-    results["two local devices"] = [run_json([places.clbench, "--only", "migrate", *options], dict(os.environ, POCL_DEVICES="pthread pthread"))]
-    results["two nodes"] = [run_json([places.clbench, "--only", "migrate", *options], pool.env(addresses["unix"], addresses["tcp"]))]
+        say(f"round {number + 1} of {arguments.rounds}: between two devices")
+        for kind, env in two.items():
+            results[kind].append(run_json([places.clbench, "--only", "migrate", *options], env))
     say("memory and threads")
     memory = footprint(places, pool, addresses["unix"])
     say("matrix product on two nodes")
@@ -224,7 +244,7 @@ def summarise(results, limits, memory, product, arguments):
         for name in tables[0]:
             values = [table[name][1] for table in tables if name in table]
             medians.setdefault(name, {"unit": tables[0][name][0]})[kind] = {
-                "median": statistics.median(values), "least": min(values), "most": max(values)}
+                "median": statistics.median(values), "least": min(values), "most": max(values), "rounds": values}
     limit_rows = {name: (unit, statistics.median(table[name][1] for table in limits)) for name, (unit, _) in limits[0].items()}
     wake_s = limit_rows.get("wake a sleeping core", ("s", 0))[1]
     bars = []
@@ -253,7 +273,23 @@ def summarise(results, limits, memory, product, arguments):
                         "device": first["device"]},
             "rounds": arguments.rounds, "quick": arguments.quick, "date": time.strftime("%Y-%m-%d"),
             "rows": medians, "limits": {name: {"unit": unit, "value": value} for name, (unit, value) in limit_rows.items()},
-            "memory": memory, "product": product, "bars": bars}
+            "memory": memory, "product": product, "bars": bars, "beside": beside_other_build(medians)}
+
+
+def beside_other_build(rows):
+    """What each row costs for every unit that it costs with the other build: the median over the rounds, and of the best rounds.
+
+    A cost is a time, or the inverse of a rate. A row of which one build has no figure is left out."""
+    found = []
+    for name, row in rows.items():
+        is_rate = row["unit"].endswith("/s")
+        for kind in ("unix", "tcp", "two nodes"):
+            if kind + OTHER not in row or kind not in row or row["unit"] not in ("s", "/s", "B/s"):
+                continue
+            now, then = ([1 / value if is_rate else value for value in row[which]["rounds"]] for which in (kind, kind + OTHER))
+            found.append({"row": name, "pool": kind, "unit": row["unit"], "other": row[kind + OTHER]["median"], "this": row[kind]["median"],
+                          "cost": statistics.median(a / b for a, b in zip(now, then)), "cost_of_bests": min(now) / min(then)})
+    return found
 
 
 def cpu_name():
@@ -319,6 +355,12 @@ def markdown(report):
     for bar in report["bars"]:
         bare = f" ({bar['less_one_wake_up']:.2f} less one wake-up)" if bar["less_one_wake_up"] is not None else ""
         out.append(f"| {bar['row']} | {bar['pool']} | {bar['ratio']:.2f}{bare} | {bar['bar']} | {'met' if bar['met'] else '**missed**'} |")
+    if report["beside"]:
+        out.append("\nBeside the other build: what a row costs now for every unit of time that it cost there (less is better). "
+                   f"Medians over {report['rounds']} pairs of rounds, and of the best rounds alone.\n")
+        out.append("| measure | pool | other build | this build | cost | of the best rounds |\n|---|---|---|---|---|---|")
+        out += [f"| {b['row']} | {b['pool']} | {figure(b['unit'], b['other'])} | {figure(b['unit'], b['this'])} "
+                f"| {b['cost']:.2f} | {b['cost_of_bests']:.2f} |" for b in report["beside"]]
     return "\n".join(out) + "\n"
 
 
@@ -331,17 +373,22 @@ def main():
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--quick", action="store_true", help="one round with fewer samples: to see that all works")
     parser.add_argument("--rounds", type=int, help="how often each pool is measured (default 5; quick: 1)")
+    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="the folder of another build's `penstock` and `libpenstock_opencl.so`: measure that build in turn with this one")
     parser.add_argument("--output", type=Path, help="folder for benchmarks.json and benchmarks.md")
     arguments = parser.parse_args()
     arguments.rounds = arguments.rounds or (1 if arguments.quick else 5)
     places = Places()
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench."))
-    pool = None
+    pools = []
     try:
-        pool = Pool(places, folder)
-        report = measure(places, pool, arguments)
+        pools.append(Pool(places, folder / "this"))
+        other = None
+        if arguments.beside:
+            other = Pool(Places(arguments.beside), folder / "other")
+            pools.append(other)
+        report = measure(places, pools[0], other, arguments)
     finally:
-        if pool:
+        for pool in pools:
             pool.stop()
         shutil.rmtree(folder, ignore_errors=True)
     text = markdown(report)

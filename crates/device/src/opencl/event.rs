@@ -151,15 +151,18 @@ impl Event {
         if !self.0.profiles {
             return Times::default();
         }
+        let started = self.time(CL_PROFILING_COMMAND_START);
         let ended = self.time(CL_PROFILING_COMMAND_END);
-        let completed = self.time(CL_PROFILING_COMMAND_COMPLETE);
+        // Intel's runtime gives a marker no time at which it was queued. No phase begins later than the one after it, so
+        // that one's time stands in.
+        let submitted = known_or(self.time(CL_PROFILING_COMMAND_SUBMIT), started);
         Times {
-            queued: self.time(CL_PROFILING_COMMAND_QUEUED),
-            submitted: self.time(CL_PROFILING_COMMAND_SUBMIT),
-            started: self.time(CL_PROFILING_COMMAND_START),
+            queued: known_or(self.time(CL_PROFILING_COMMAND_QUEUED), submitted),
+            submitted,
+            started,
             ended,
             // A driver older than 2.0 does not know it: there, no kernel has children that end later.
-            completed: if completed == 0 { ended } else { completed },
+            completed: known_or(self.time(CL_PROFILING_COMMAND_COMPLETE), ended),
         }
     }
 
@@ -199,3 +202,8 @@ impl PartialEq for Event {
     }
 }
 impl Eq for Event {}
+
+/// A time that the driver gave, or the other one where it gave 0.
+fn known_or(time: u64, other: u64) -> u64 {
+    if time == 0 { other } else { time }
+}
