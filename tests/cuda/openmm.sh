@@ -1,13 +1,24 @@
 #!/bin/bash
 # OpenMM's CUDA platform, from PyPI, on an OpenCL device of the host: forces of 8,000 atoms beside the Reference platform's.
 #
-#   tests/cuda/openmm.sh [ATOMS]
+#   tests/cuda/openmm.sh [--device pocl|intel] [ATOMS]
 #
 # Installs OpenMM into target/openmm if it is not there (some 600 MB). Mapped host memory is not served yet, so a library that is
 # preloaded stands in for it (mapped.c). PENSTOCK_BIN is the folder with penstock and its folder cuda, target/release if it is not set.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
+if [ "${1:-}" = --device ]; then
+    case ${2:-} in
+        pocl) ;;
+        intel)
+            vendors=$POOL_ROOT/.venv-cuda/vendors
+            [ -e "$vendors/intel.icd" ] || { echo "no Intel runtime: run \`tools/setup.sh cuda\` first" >&2; exit 1; }
+            export OCL_ICD_VENDORS=$vendors OPENCL_VENDOR_PATH=$vendors ;;
+        *) echo "no such device: ${2:-} (pocl or intel)" >&2; exit 2 ;;
+    esac
+    shift 2
+fi
 libraries=$PENSTOCK_BIN/cuda
 folder=$PENSTOCK_TARGET/openmm
 [ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }

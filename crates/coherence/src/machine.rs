@@ -1,6 +1,7 @@
 //! What may be sent, and what has to wait for what.
 
 mod behind;
+mod blockers;
 
 use std::collections::VecDeque;
 
@@ -11,10 +12,6 @@ use crate::host::{HostShape, HostWrites};
 use crate::names::{AllocationId, CommandId, ContextId, NodeId, Place, QueueId};
 use crate::regions::{Allocation, Around};
 use crate::rules::{Rule, Rules};
-
-/// A command waits for all transfers that are on their way to a copy that it uses, and each of them takes its place in the
-/// wait list of that command. Programs that move a buffer to and fro gain nothing from more of them.
-const ARRIVALS_MAX: usize = 16;
 
 /// The state of everything that a later command may have to wait for.
 #[derive(Debug, Default)]
@@ -36,7 +33,7 @@ pub struct Machine {
     /// The number of entries of `behind` at which those that mean nothing any more are forgotten.
     prune_at: usize,
     rules: Rules,
-    /// Instead of [`ARRIVALS_MAX`].
+    /// Instead of [`blockers::ARRIVALS_MAX`].
     arrivals_max: Option<usize>,
 }
 
@@ -222,69 +219,6 @@ impl Machine {
         verdict
     }
 
-    /// What holds a command back.
-    fn blockers(&self, command: &Submit<'_>) -> Vec<(CommandId, Until)> {
-        let mut blockers = Vec::new();
-        if self.nodes.is_empty() {
-            return blockers;
-        }
-        for id in command.waits {
-            if !self.has_passed(*id) && self.rules.hold(Rule::UnsetEventHolds) {
-                blockers.push((*id, Until::Passed(true)));
-            }
-        }
-        self.add_queue_blockers(command, &mut blockers);
-        blockers
-    }
-
-    /// What an otherwise free command still waits for: other threads that are sending, and commands that are still to
-    /// write what it reads or writes of the program's memory. Only commands that were sent count. A command that is
-    /// held back may come after this one, whatever the order of their calls: the event that holds it back may be one
-    /// that the program sets when this one has ended.
-    fn hazards(&self, kept: &Kept) -> Vec<(CommandId, Until)> {
-        let mut hazards = self.senders(&kept.uses);
-        let arrivals_max = self.arrivals_max.unwrap_or(ARRIVALS_MAX);
-        for it in &kept.uses {
-            let allocation = self.allocations.get(&it.allocation);
-            let crowd = allocation.and_then(|allocation| allocation.crowd(it, arrivals_max, self.rules));
-            hazards.extend(crowd.map(|id| (id, Until::Ended)));
-        }
-        // Once is enough: what was sent since then is not ordered before the command.
-        if !kept.is_host_checked {
-            for (shape, rule) in
-                [(&kept.reads_host, Rule::HostReadAfterWrite), (&kept.writes_host, Rule::HostWriteAfterWrite)]
-            {
-                if let Some(shape) = shape.as_ref().filter(|_| self.rules.hold(rule)) {
-                    hazards.extend(self.host.overlapping(shape).map(|id| (id, Until::Ended)));
-                }
-            }
-        }
-        hazards
-    }
-
-    fn add_queue_blockers(&self, command: &Submit<'_>, blockers: &mut Vec<(CommandId, Until)>) {
-        let Some(queue) = self.queues.get(&command.queue) else { return };
-        let rule = if command.in_order { Rule::BehindHeldInOrder } else { Rule::BehindHeldBarrier };
-        if let Some(tail) = queue.tail.filter(|tail| !self.has_passed(*tail) && self.rules.hold(rule)) {
-            blockers.push((tail, Until::Passed(false)));
-        }
-        let waits_for_all = command.sync.is_some_and(|sync| !sync.is_listed);
-        if !command.in_order && waits_for_all && self.rules.hold(Rule::SyncWaitsForHeld) {
-            let open = queue.open.iter().filter(|id| !self.has_passed(**id));
-            blockers.extend(open.map(|id| (*id, Until::Passed(false))));
-        }
-    }
-
-    /// Commands of other threads that use the same allocations and are being sent: their names must be known to their
-    /// workers before others can wait for them.
-    fn senders(&self, uses: &[Use]) -> Vec<(CommandId, Until)> {
-        if !self.rules.hold(Rule::OneSenderPerAllocation) {
-            return Vec::new();
-        }
-        let allocations = uses.iter().filter_map(|it| self.allocations.get(&it.allocation));
-        allocations.flat_map(|it| it.sending.iter().map(|id| (*id, Until::Passed(false)))).collect()
-    }
-
     /// Whether a command was sent, or a client event was set.
     fn has_passed(&self, id: CommandId) -> bool {
         self.nodes.get(&id).is_none_or(|node| node.stage == Stage::Sent)
@@ -354,7 +288,7 @@ impl Machine {
         node.held = Some(Box::new(kept));
         self.nodes.insert(id, node);
         self.block(id, blockers);
-        Verdict::Hold { until_ended: ended_of(blockers) }
+        Verdict::Hold { until_ended: blockers::ended_of(blockers) }
     }
 
     fn block(&mut self, id: CommandId, blockers: &[(CommandId, Until)]) {
@@ -551,7 +485,7 @@ impl Machine {
                     node.held = Some(kept);
                 }
                 self.block(id, &hazards);
-                return Some(Action::Await(id, ended_of(&hazards)));
+                return Some(Action::Await(id, blockers::ended_of(&hazards)));
             }
             let Some(mut plan) = self.plan(id, &kept, next) else {
                 self.ended(id, false);
@@ -622,11 +556,6 @@ impl Machine {
 fn in_doubt(it: &Use, is_in_doubt: bool) -> Use {
     let may_leave_some = is_in_doubt && it.access == Access::Overwrite;
     Use { access: if may_leave_some { Access::Write } else { it.access }, ..*it }
-}
-
-fn ended_of(blockers: &[(CommandId, Until)]) -> Vec<CommandId> {
-    let ended = blockers.iter().filter(|(_, until)| matches!(until, Until::Ended));
-    ended.map(|(id, _)| *id).collect()
 }
 
 impl Kept {

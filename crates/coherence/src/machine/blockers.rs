@@ -1,0 +1,81 @@
+//! What holds a command back.
+
+use super::{Kept, Machine, Until};
+use crate::command::{Submit, Use};
+use crate::names::CommandId;
+use crate::rules::Rule;
+
+/// A command waits for all transfers that are on their way to a copy that it uses, and each of them takes its place in the
+/// wait list of that command. Programs that move a buffer to and fro gain nothing from more of them.
+const ARRIVALS_MAX: usize = 16;
+
+impl Machine {
+    /// What holds a command back.
+    pub(super) fn blockers(&self, command: &Submit<'_>) -> Vec<(CommandId, Until)> {
+        let mut blockers = Vec::new();
+        if self.nodes.is_empty() {
+            return blockers;
+        }
+        for id in command.waits {
+            if !self.has_passed(*id) && self.rules.hold(Rule::UnsetEventHolds) {
+                blockers.push((*id, Until::Passed(true)));
+            }
+        }
+        self.add_queue_blockers(command, &mut blockers);
+        blockers
+    }
+
+    /// What an otherwise free command still waits for: other threads that are sending, and commands that are still to
+    /// write what it reads or writes of the program's memory. Only commands that were sent count. A command that is
+    /// held back may come after this one, whatever the order of their calls: the event that holds it back may be one
+    /// that the program sets when this one has ended.
+    pub(super) fn hazards(&self, kept: &Kept) -> Vec<(CommandId, Until)> {
+        let mut hazards = self.senders(&kept.uses);
+        let arrivals_max = self.arrivals_max.unwrap_or(ARRIVALS_MAX);
+        for it in &kept.uses {
+            let allocation = self.allocations.get(&it.allocation);
+            let crowd = allocation.and_then(|allocation| allocation.crowd(it, arrivals_max, self.rules));
+            hazards.extend(crowd.map(|id| (id, Until::Ended)));
+        }
+        // Once is enough: what was sent since then is not ordered before the command.
+        if !kept.is_host_checked {
+            for (shape, rule) in
+                [(&kept.reads_host, Rule::HostReadAfterWrite), (&kept.writes_host, Rule::HostWriteAfterWrite)]
+            {
+                if let Some(shape) = shape.as_ref().filter(|_| self.rules.hold(rule)) {
+                    hazards.extend(self.host.overlapping(shape).map(|id| (id, Until::Ended)));
+                }
+            }
+        }
+        hazards
+    }
+
+    fn add_queue_blockers(&self, command: &Submit<'_>, blockers: &mut Vec<(CommandId, Until)>) {
+        let Some(queue) = self.queues.get(&command.queue) else { return };
+        let rule = if command.in_order { Rule::BehindHeldInOrder } else { Rule::BehindHeldBarrier };
+        if let Some(tail) = queue.tail.filter(|tail| !self.has_passed(*tail) && self.rules.hold(rule)) {
+            blockers.push((tail, Until::Passed(false)));
+        }
+        let waits_for_all = command.sync.is_some_and(|sync| !sync.is_listed);
+        if !command.in_order && waits_for_all && self.rules.hold(Rule::SyncWaitsForHeld) {
+            let open = queue.open.iter().filter(|id| !self.has_passed(**id));
+            blockers.extend(open.map(|id| (*id, Until::Passed(false))));
+        }
+    }
+
+    /// Commands of other threads that use the same allocations and are being sent: their names must be known to their
+    /// workers before others can wait for them.
+    fn senders(&self, uses: &[Use]) -> Vec<(CommandId, Until)> {
+        if !self.rules.hold(Rule::OneSenderPerAllocation) {
+            return Vec::new();
+        }
+        let allocations = uses.iter().filter_map(|it| self.allocations.get(&it.allocation));
+        allocations.flat_map(|it| it.sending.iter().map(|id| (*id, Until::Passed(false)))).collect()
+    }
+}
+
+/// The blockers that have to end, not only to be sent.
+pub(super) fn ended_of(blockers: &[(CommandId, Until)]) -> Vec<CommandId> {
+    let ended = blockers.iter().filter(|(_, until)| matches!(until, Until::Ended));
+    ended.map(|(id, _)| *id).collect()
+}
