@@ -81,7 +81,7 @@ pool_start() {
                 pool_serve --listen tcp:127.0.0.1:0 || return 1
                 nodes=$nodes,$POOL_ADDRESS
             fi ;;
-        tcp | two | far)
+        tcp | two | far | apart)
             PENSTOCK_KEY=$key "$PENSTOCK_BIN/penstock" key --create >/dev/null || return 1
             POOL_SERVE_ENV=("PENSTOCK_KEY=$key")
             if [ "$POOL_KIND" = far ]; then
@@ -101,12 +101,14 @@ pool_start() {
                 nodes=$nodes,$POOL_ADDRESS
             fi ;;
         *)
-            echo "no such pool: $POOL_KIND (local, unix, tcp, two, far, mixed or platforms)" >&2
+            echo "no such pool: $POOL_KIND (local, unix, tcp, two, far, apart, mixed or platforms)" >&2
             return 1 ;;
     esac
     # OPENCL_VENDOR_PATH is what loaders older than ocl-icd 2.3 and some bundled ones read.
     POOL_ENV=("OCL_ICD_VENDORS=$POOL_DIR/vendors" "OPENCL_VENDOR_PATH=$POOL_DIR/vendors" "PENSTOCK_NODES=$nodes")
     [ -e "$key" ] && POOL_ENV+=("PENSTOCK_KEY=$key")
+    # As "two", but the workers have no link: all that moves between the nodes goes through the client.
+    [ "$POOL_KIND" = apart ] && POOL_ENV+=("PENSTOCK_PEERS=off")
     return 0
 }
 

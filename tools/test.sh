@@ -79,11 +79,13 @@ if wanted c; then
     tests/c/run.sh --on far multi_heaps | without_summary
     PENSTOCK_HEAP_PATH=proxy tests/c/run.sh --on two multi_heaps | without_summary
     tests/c/run.sh --on mixed multi_heaps | without_summary
+    # Nodes that do not reach each other: the client relays.
+    tests/c/run.sh --on apart multi_buffers multi_events multi_gates multi_host_memory multi_views | without_summary
 fi
 if wanted model; then
     step model/machine "$PENSTOCK_BIN/penstock" check --machine --programs 100000
     # Random programs, the same in each run. A search from other seeds is `tests/model/run.sh --seed`.
-    for pool in unix tcp two far mixed platforms; do
+    for pool in unix tcp two far apart mixed platforms; do
         step model/$pool tests/model/run.sh --on $pool --programs 400 --shrink-seconds 10 --findings 3
     done
     for pool in unix two; do

@@ -53,6 +53,24 @@ TEST(write_here_read_there) {
     OK(clReleaseMemObject(mem));
 }
 
+/* "After the memobj reference count becomes zero and commands queued for execution on a command-queue(s) that use memobj have
+ * finished, the memory object is deleted": not while its content is still on the way to another device. */
+TEST(released_while_its_content_moves) {
+    need_two();
+    const size_t size = 4 << 20;
+    cl_mem to = make_buffer(both, 0, size, NULL);
+    for (unsigned round = 0; round < 10; round++) {
+        cl_mem from = make_buffer(both, 0, size, NULL);
+        write_pattern(on[0], from, size, round);
+        OK(clFinish(on[0]));
+        OK(clEnqueueCopyBuffer(on[1], from, to, 0, 0, size, 0, NULL, NULL));
+        OK(clReleaseMemObject(from));
+        OK(clFinish(on[1]));
+        CHECK(read_pattern(on[1], to, size, round));
+    }
+    OK(clReleaseMemObject(to));
+}
+
 TEST(kernels_in_turn) {
     need_two();
     cl_kernel kernel = kernel_up();

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds and runs the C tests: tests/c/run.sh [--on local|unix|tcp|two|far|mixed] [--times N] [NAME...]
+# Builds and runs the C tests: tests/c/run.sh [--on local|unix|tcp|two|far|apart|mixed] [--times N] [NAME...]
 #
 # With --times each program runs N times, and each run is one line and has to pass.
 # One line per program with its time; the log of a program that fails; a summary as the last line.
@@ -75,7 +75,7 @@ for name in "${names[@]}"; do
 done
 for name in "${runs[@]}"; do
     # PoCL 3.1 hangs with "pthread basic" in these tests, alone: two devices of one kind work.
-    case $name-$on in multi_*-two | multi_*-far | multi_*-mixed) devices=pthread ;; multi_* | stress*) devices="pthread pthread" ;; *) devices=pthread ;; esac
+    case $name-$on in multi_*-two | multi_*-far | multi_*-apart | multi_*-mixed) devices=pthread ;; multi_* | stress*) devices="pthread pthread" ;; *) devices=pthread ;; esac
     start_pool "$devices"
     case $? in
         0) ;;

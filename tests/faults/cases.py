@@ -151,7 +151,7 @@ def kill_one_of_two(times, kind, folder):
     for turn in range(times):
         first, second = Node(folder, "unix", 0), Node(folder, "tcp", 1)
         try:
-            client = first.client("both", nodes=[first, second])
+            client = first.client("moving" if turn % 4 < 2 else "both", nodes=[first, second])
             client.wait_busy()
             time.sleep(random.uniform(0.02, 0.08))
             for node in (first, second):

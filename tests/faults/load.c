@@ -227,6 +227,29 @@ static void again(int turn) {
     usleep(2000);
 }
 
+/* The first device's content moves to the last one for a copy whose event nobody has: the only call that can tell of a
+ * failure of the way is the one that waits for the last queue. */
+static void moving(int turn) {
+    enum { MOVED = 32 << 20 };
+    static cl_mem from, to;
+    static unsigned char *back;
+    cl_command_queue last = queues[device_count - 1];
+    const unsigned char pattern = (unsigned char)(turn + 1);
+    if (!from) {
+        from = buffer(MOVED);
+        to = buffer(MOVED);
+        back = malloc(MOVED);
+    }
+    CALL(clEnqueueFillBuffer(queues[0], from, &pattern, 1, 0, MOVED, 0, NULL, NULL));
+    CALL(clFinish(queues[0]));
+    CALL(clEnqueueCopyBuffer(last, from, to, 0, 0, MOVED, 0, NULL, NULL));
+    CALL(clFinish(last));
+    CALL(clEnqueueReadBuffer(last, to, CL_TRUE, 0, MOVED, back, 0, NULL, NULL));
+    for (size_t i = 0; i < MOVED; i++)
+        if (back[i] != pattern) end(4, "wrong: byte %zu is %u in turn %d", i, back[i], turn);
+    if (turn > 1) busy();
+}
+
 static const char *const wait_source =
     "#include <ggas.h>\n"
     "kernel void wait_long(global ggas_heap_t *heap) {\n"
@@ -322,6 +345,7 @@ int main(int argc, char **argv) {
         else if (strcmp(mode, "builds") == 0) builds();
         else if (strcmp(mode, "both") == 0) both(turn);
         else if (strcmp(mode, "again") == 0) again(turn);
+        else if (strcmp(mode, "moving") == 0) moving(turn);
         else steady(queues[0]);
         turn++;
     } while (!stop && seconds() - start_s < limit_s);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs random OpenCL or CUDA programs on a pool:
-# tests/model/run.sh [--on local|unix|tcp|two|far|mixed|platforms] [--cuda] [OPTION...]
+# tests/model/run.sh [--on local|unix|tcp|two|far|apart|mixed|platforms] [--cuda] [OPTION...]
 #
 # With --cuda the programs are CUDA's, through Penstock's libcuda.so.1; on `local` through the libcuda.so.1 of this host.
 # The other options are those of `penstock-check`. Without --seconds and --programs it runs for a minute. What it finds is in

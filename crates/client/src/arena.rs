@@ -26,6 +26,8 @@ pub(crate) struct Shared {
 
 struct Parts {
     free: RangeAllocator<u64>,
+    /// How many buffers of the program have a part.
+    taken: usize,
     /// Of buffers that the program has released, but the worker may still use.
     leaving: FxHashMap<u64, Range<u64>>,
     /// Buffers that the worker has nothing of, although the program has not released them: it could not make them.
@@ -44,19 +46,28 @@ impl Shared {
         let free = RangeAllocator::new(0..arena.bytes() as u64 / PAGE_BYTES * PAGE_BYTES);
         Arc::new(Self {
             arena,
-            parts: Mutex::new(Parts { free, leaving: FxHashMap::default(), refused: FxHashSet::default() }),
+            parts: Mutex::new(Parts {
+                free,
+                taken: 0,
+                leaving: FxHashMap::default(),
+                refused: FxHashSet::default(),
+            }),
         })
     }
 
     /// Takes a part for a buffer; nothing if there is none so large.
     pub(crate) fn take(self: &Arc<Self>, size: u64) -> Option<Part> {
-        let range = self.parts().free.allocate_range(size.checked_next_multiple_of(PAGE_BYTES)?).ok()?;
+        let mut parts = self.parts();
+        let range = parts.free.allocate_range(size.checked_next_multiple_of(PAGE_BYTES)?).ok()?;
+        parts.taken += 1;
+        drop(parts);
         Some(Part { shared: self.clone(), range })
     }
 
     /// The program has released the buffer `mem`. Its part is free when the worker says that it has none of it left.
     pub(crate) fn leave(&self, mem: Id<kind::Mem>, part: Part) {
         let mut parts = self.parts();
+        parts.taken = parts.taken.saturating_sub(1);
         if parts.refused.remove(&mem.get()) {
             self.clear(&part.range);
             parts.free.free_range(part.range);
@@ -69,7 +80,10 @@ impl Shared {
     pub(crate) fn gone(&self, mem: Id<kind::Mem>) {
         let mut parts = self.parts();
         let Some(range) = parts.leaving.remove(&mem.get()) else {
-            parts.refused.insert(mem.get());
+            // A worker that names buffers which nobody made fills no memory here.
+            if parts.refused.len() < parts.taken {
+                parts.refused.insert(mem.get());
+            }
             return;
         };
         self.clear(&range);

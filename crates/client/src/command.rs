@@ -281,6 +281,9 @@ impl Queue {
         send: impl FnOnce(&Session, &Issue) -> Result<()>,
     ) -> Result<Status> {
         let session = self.session();
+        if let (Some(event), Some(planned)) = (event, &planned) {
+            event.set_waits(waits, &planned.waits);
+        }
         let started = planned.as_ref().map_or(Ok(()), |planned| self.start_transfers(objects, planned));
         let mut ids = Vec::new();
         for event in waits.iter().chain(planned.iter().flat_map(|planned| &planned.waits)) {
@@ -382,12 +385,11 @@ impl Queue {
                 order().follow(&transfer.departure);
                 order().follow(&transfer.arrival);
             }
-            let mut roots = objects.clone().map(|memory| memory.root());
-            let root = roots.find(|root| root.allocation() == Some(transfer.fetch.allocation));
+            let moves = |object: &&Arc<Memory>| object.root().allocation() == Some(transfer.fetch.allocation);
             if started.is_ok()
-                && let Some(root) = root
+                && let Some(object) = objects.clone().find(moves)
             {
-                started = transfer::start(root, transfer);
+                started = transfer::start(object, transfer);
             }
             if let Err(error) = &started {
                 for event in [&transfer.departure, &transfer.arrival] {
@@ -425,12 +427,14 @@ impl Held for Kept {
         let sent =
             queue.transmit(&mut issued, (Some(&event), &waits, target), objects.iter(), Some(planned), send);
         drop(issued);
-        event.mark_sent();
+        // The end comes first: whoever finds the command sent waits for its worker, which would not tell an end that the
+        // client itself has given.
         match sent {
             Ok(Status::OK) => {}
             Ok(status) => _ = event.end(status, Times::default()),
             Err(error) => _ = event.end(error.status(), Times::default()),
         }
+        event.mark_sent();
     }
 
     fn fail(self: Box<Self>, status: Status) {

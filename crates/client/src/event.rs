@@ -15,6 +15,7 @@ use crate::issued::{Awaited, Mark, Progress, take_for_ended};
 use crate::progress;
 use crate::session::failure::Failure;
 use crate::session::{Ending, Session, Target};
+use crate::waits::Waits;
 
 /// What is run, in the thread that ends an event, before anybody else hears of the end.
 type Hook = Box<dyn FnOnce(Status) + Send>;
@@ -59,6 +60,8 @@ struct Shared {
     hooks: Vec<Hook>,
     /// Where a failure is noted, because the program does not hold the event.
     report: Option<Arc<Failure>>,
+    /// What the command waits for, if that is more than the program's wait list.
+    waits: Option<Box<Waits>>,
     /// Sessions that expect this event although another one, or the client, ends it.
     told: Vec<Told>,
 }
@@ -114,6 +117,13 @@ impl Event {
         if !behind.is_empty() && !planted(Defect::EventEarly) {
             *self.0.behind.lock().unwrap_or_else(PoisonError::into_inner) = behind;
             self.0.is_behind.store(true, Ordering::Release);
+        }
+    }
+
+    /// Sets what the command waits for: the program's wait list, and what was added to it.
+    pub(crate) fn set_waits(&self, listed: &[Self], added: &[Self]) {
+        if !added.is_empty() {
+            self.0.shared().waits = Some(Box::new(Waits::new(listed, added)));
         }
     }
 
@@ -207,7 +217,7 @@ impl Event {
     }
 
     /// `None` while its worker, or the client, has not told its end.
-    fn raw_status(&self) -> Option<Status> {
+    pub(crate) fn raw_status(&self) -> Option<Status> {
         let status = self.0.status.load(Ordering::Acquire);
         (status <= 0).then_some(Status(status))
     }
@@ -315,7 +325,10 @@ impl Event {
     pub(crate) fn report_to(&self, failure: &Arc<Failure>) {
         let mut shared = self.0.shared();
         match self.raw_status() {
-            Some(status) => failure.note(status),
+            Some(status) => match shared.waits.take() {
+                Some(waits) => waits.tell(failure.clone(), status),
+                None => failure.note(status),
+            },
             None => shared.report = Some(failure.clone()),
         }
     }
@@ -349,8 +362,12 @@ impl Event {
         }
         // The times are there before anybody can see that the event has ended, and so is a failure that another call tells.
         _ = self.0.times.set(times);
-        if let Some(report) = shared.report.take() {
-            report.note(status);
+        let waits = shared.waits.take();
+        match (shared.report.take(), waits) {
+            (Some(report), Some(waits)) => waits.tell(report, status),
+            (Some(report), None) => report.note(status),
+            // Somebody may still say where to tell of the failure.
+            (None, waits) => shared.waits = waits.filter(|_| status.is_error()),
         }
         self.0.status.store(status.0.min(0), Ordering::Release);
         // A command that was never sent, or whose node is lost, tells nothing of those before it in its queue.

@@ -44,6 +44,7 @@ mod survey;
 mod sync;
 mod transfer;
 mod uses;
+mod waits;
 
 pub use claims::Claims;
 pub use collective::HeapLaunch;

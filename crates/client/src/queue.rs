@@ -222,7 +222,9 @@ impl Queue {
         drop(issued);
         let finished = pending.wait();
         take_for_ended(self.progress.awaited_up_to(serial));
-        self.progress.reach(serial);
+        if finished.is_ok() {
+            self.progress.reach(serial);
+        }
         for event in behind.iter().filter(|_| !planted(Defect::FinishEarly) && !planted(Defect::SvmFinish)) {
             _ = event.wait();
         }

@@ -42,8 +42,9 @@ fn names(from: &Arc<Session>, to: &Arc<Session>) -> Option<(Id<kind::Peer>, Id<k
     from.peer(to).zip(to.peer(from))
 }
 
-/// Starts moving a part of `memory` (of anything but a buffer, all of it) from one place to another.
-pub(crate) fn start(memory: &Memory, transfer: &Transfer) -> Result<()> {
+/// Starts moving a part of the root of `object` (of anything but a buffer, all of it) from one place to another.
+pub(crate) fn start(object: &Arc<Memory>, transfer: &Transfer) -> Result<()> {
+    let memory = object.root();
     let Fetch { start, end, target, .. } = transfer.fetch;
     let Source::Place(source) = transfer.fetch.source else {
         return memory.bring_initial(target, start, end);
@@ -66,7 +67,7 @@ pub(crate) fn start(memory: &Memory, transfer: &Transfer) -> Result<()> {
     let from = end(from.session(), source, &transfer.source_waits, departure, names.0);
     let to = end(to.session(), target, &transfer.target_waits, arrival, names.1);
     if is_relayed {
-        relayed(memory, part, &from, &to);
+        relayed(object, part, &from, &to);
         Ok(())
     } else {
         direct((&from, part), (&to, part))
@@ -141,10 +142,11 @@ fn direct((from, taken): (&End<'_>, Range), (to, given): (&End<'_>, Range)) -> R
 }
 
 /// Through the client, by a thread of its own: slow, but it works where nodes do not reach each other.
-fn relayed(memory: &Memory, part: Range, from: &End<'_>, to: &End<'_>) {
+fn relayed(object: &Arc<Memory>, part: Range, from: &End<'_>, to: &End<'_>) {
     let job = Relay {
+        _object: object.clone(),
         part,
-        image: match memory.kind() {
+        image: match object.root().kind() {
             MemoryKind::Image(shape) => Some(shape.extent.map(|extent| U64::new(extent.max(1)))),
             _ => None,
         },
@@ -170,6 +172,8 @@ fn relayed(memory: &Memory, part: Range, from: &End<'_>, to: &End<'_>) {
 }
 
 struct Relay {
+    /// The program may release the object at once. The workers would then release it before the bytes are there.
+    _object: Arc<Memory>,
     part: Range,
     image: Option<[U64; 3]>,
     from: Arc<Session>,

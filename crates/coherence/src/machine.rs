@@ -181,6 +181,7 @@ impl Machine {
     /// A queue is gone, and none of its commands is held back.
     pub fn release_queue(&mut self, id: QueueId) {
         self.queues.remove(&id);
+        self.queues_behind.remove(&id);
     }
 
     /// A client event, which the program or the client sets: then [`Machine::ended`] tells.

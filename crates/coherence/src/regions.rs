@@ -114,8 +114,8 @@ impl Users {
         self.0.retain(|(of, user)| *user == id || (per_queue && *of != Some(queue)));
     }
 
-    fn open<'a>(&'a self, around: &'a Around<'_>) -> impl Iterator<Item = CommandId> + 'a {
-        self.0.iter().map(|(_, id)| *id).filter(|id| (around.is_live)(*id))
+    fn open<'a>(&'a self, is_live: &'a dyn Fn(CommandId) -> bool) -> impl Iterator<Item = CommandId> + 'a {
+        self.0.iter().map(|(_, id)| *id).filter(|id| is_live(*id))
     }
 
     fn join(&mut self, other: Self) {
@@ -140,12 +140,12 @@ impl Copy {
     }
 
     /// All that a transfer to here must wait for.
-    fn users(&self, around: &Around<'_>) -> Vec<CommandId> {
+    fn users(&self, is_live: &dyn Fn(CommandId) -> bool) -> Vec<CommandId> {
         let transfers = self.arrivals.iter().chain(&self.replaced).copied();
-        let mut users: Vec<_> = transfers.filter(|id| (around.is_live)(*id)).collect();
-        users.extend(self.writers.open(around));
-        users.extend(self.readers.open(around));
-        users.extend(self.departures.open(around));
+        let mut users: Vec<_> = transfers.filter(|id| is_live(*id)).collect();
+        users.extend(self.writers.open(is_live));
+        users.extend(self.readers.open(is_live));
+        users.extend(self.departures.open(is_live));
         users
     }
 
@@ -215,16 +215,38 @@ impl Allocation {
 
     /// Whether the content that a use needs is nowhere any more.
     pub(crate) fn is_lost(&self, it: &Use, place: Place, rules: Rules, lost: &FxHashSet<NodeId>) -> bool {
+        self.needed(it, rules).any(|segment| self.need(segment, place, rules, lost) == Need::Lost)
+    }
+
+    /// The segments whose content a use needs.
+    fn needed(&self, it: &Use, rules: Rules) -> impl Iterator<Item = &Segment> {
         let it = self.rounded(it, rules);
-        if it.access == Access::Overwrite {
-            return false;
-        }
-        let mut start = 0;
-        self.segments.iter().any(|segment| {
-            let overlaps = start < it.end && it.start < segment.end;
-            start = segment.end;
-            overlaps && self.need(segment, place, rules, lost) == Need::Lost
-        })
+        let needed = if it.access == Access::Overwrite { &[] } else { self.used(&it) };
+        needed.iter()
+    }
+
+    /// The segments that a rounded use overlaps.
+    fn used(&self, it: &Use) -> &[Segment] {
+        let first = self.segments.partition_point(|segment| segment.end <= it.start);
+        let last = self.segments.partition_point(|segment| segment.end < it.end);
+        // The segment in which the use ends begins before that end, unless the use is empty.
+        let behind = if it.start < it.end { (last + 1).min(self.segments.len()) } else { first };
+        self.segments.get(first..behind).unwrap_or_default()
+    }
+
+    /// What uses a copy to which content given at creation has to be brought. That content is sent at once, in the order
+    /// of the link and without a wait list.
+    pub(crate) fn before_initial(
+        &self,
+        it: &Use,
+        place: Place,
+        is_live: &dyn Fn(CommandId) -> bool,
+        (rules, lost): (Rules, &FxHashSet<NodeId>),
+    ) -> Vec<CommandId> {
+        let needed = self.needed(it, rules);
+        let initial = needed.filter(|segment| self.need(segment, place, rules, lost) == Need::Initial);
+        let copies = initial.filter_map(|segment| segment.copies.get(place));
+        copies.flat_map(|copy| copy.users(is_live)).collect()
     }
 
     /// Makes the bytes of `it` usable at `place`: adds the transfers to `plan`, and what the command has to wait for.
@@ -304,13 +326,7 @@ impl Allocation {
     /// to a copy of them: each use of the copy waits for all of them.
     pub(crate) fn crowd(&self, it: &Use, arrivals_max: usize, rules: Rules) -> Option<CommandId> {
         let it = self.rounded(it, rules);
-        let mut start = 0;
-        let used = self.segments.iter().filter(|segment| {
-            let overlaps = start < it.end && it.start < segment.end;
-            start = segment.end;
-            overlaps
-        });
-        let mut copies = used.flat_map(|segment| &segment.copies);
+        let mut copies = self.used(&it).iter().flat_map(|segment| &segment.copies);
         let crowded = copies.find(|copy| copy.arrivals.len() > arrivals_max)?;
         // Half of them may stay, so that the next commands need not be held back.
         crowded.arrivals.get(crowded.arrivals.len() - 1 - arrivals_max / 2).copied()
@@ -421,13 +437,13 @@ impl Allocation {
                     source_waits.extend(from.arrivals.iter().copied().filter(|id| (around.is_live)(*id)));
                 }
                 if around.rules.hold(Rule::LeaveAfterWriters) {
-                    source_waits.extend(from.writers.open(around));
+                    source_waits.extend(from.writers.open(around.is_live));
                 }
             }
             if let Some(to) = segment.copies.get(place)
                 && around.rules.hold(Rule::ArriveAfterUsers)
             {
-                target_waits.extend(to.users(around));
+                target_waits.extend(to.users(around.is_live));
             }
         }
         dedup(&mut source_waits);
@@ -446,7 +462,8 @@ impl Allocation {
             }
             if let Some(to) = segment.copies.get_mut(place) {
                 *to = Copy::new(version);
-                // Initial content is sent in the order of the link, so nothing has to wait for it.
+                // Initial content is sent in the order of the link, so nothing has to wait for it. Nobody uses the copy:
+                // `before_initial` has told what did.
                 if source.is_some() {
                     to.arrivals = before;
                     to.arrivals.push(arrival);

@@ -72,6 +72,30 @@ fn a_transfer_that_failed_has_brought_nothing() {
 }
 
 #[test]
+fn content_given_at_creation_is_not_brought_under_a_transfer_to_the_same_copy() {
+    let mut test = Test { machine: Machine::default(), names: 1000 };
+    test.machine.allocate(ALL, SIZE, false, vec![NodeId(0), NodeId(1)], true);
+    test.send(1, 0, Access::Overwrite);
+    let Verdict::Send { plan, .. } = test.submit(2, 1, &[CommandId(1)], Access::Read) else { panic!("held") };
+    test.machine.sent(CommandId(2));
+    let fetch = Test::only_fetch(&plan);
+    // The overwrite was refused, so the content given at creation is current again, and nobody has it.
+    test.machine.ended(CommandId(1), false);
+    test.machine.ended(CommandId(2), false);
+    let verdict = test.submit(3, 1, &[], Access::Read);
+    assert!(matches!(verdict, Verdict::Hold { .. }), "{verdict:?}");
+    test.machine.ended(fetch.departure, true);
+    test.machine.ended(fetch.arrival, true);
+    let names = &mut test.names;
+    let action = test.machine.next_action(&mut || {
+        *names += 1;
+        CommandId(*names)
+    });
+    let Some(Action::Send(id, plan)) = action else { panic!("{action:?}") };
+    assert_eq!((id, Test::only_fetch(&plan).source), (CommandId(3), Source::Initial));
+}
+
+#[test]
 fn what_leaves_before_it_has_arrived_has_arrived_nowhere_if_it_does_not_arrive() {
     let mut test = Test::new();
     test.send(1, 0, Access::Write);

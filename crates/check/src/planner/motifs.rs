@@ -270,6 +270,17 @@ impl Planner {
         self.emit(if is_timed { Act::Times { event } } else { Act::Status { event } }).map(drop)
     }
 
+    /// The only queue of a context gets a blocking write behind a slow kernel. A queue that is made when the write has
+    /// returned reads what it wrote.
+    pub(super) fn second_queue(&mut self, context: usize, device: usize, first: usize) -> Option<()> {
+        let (busy, mem) = (self.new_buffer(context)?, self.new_buffer(context)?);
+        self.slow(first, busy)?;
+        let (from, len) = self.host(self.ledger.mems[&mem].size, false)?;
+        self.enqueue(first, Cmd::Write { mem, offset: 0, len, from }, true)?;
+        let second = self.new_queue(context, device)?;
+        self.read_from(second, mem).map(drop)
+    }
+
     /// Waits for a command of one queue by waiting for what comes after it in another queue.
     fn wait_afar(&mut self, (one, other): (usize, usize), event: usize) -> Option<()> {
         self.emit(Act::Flush { queue: one })?;

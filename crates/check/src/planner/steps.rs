@@ -6,6 +6,10 @@ use crate::feature::Feature;
 use crate::ledger::{MemKind, Source};
 use crate::plan::{Act, Cmd, Kernel, MapMode, Ptr, Style, SvmEnd};
 
+/// How often a context has one queue alone at first: a small part of the programs, because most programs have several queues
+/// from the start.
+const SECOND_QUEUE_PERCENT: usize = 10;
+
 impl Planner {
     /// Makes the first queues and buffers of each context and fills host memory.
     pub(super) fn prologue(&mut self) {
@@ -16,7 +20,11 @@ impl Planner {
         for context in 0..self.program.contexts.len() {
             for device in self.program.contexts[context].clone() {
                 for _ in 0..self.random.between(1, 2) {
-                    self.new_queue(context, device);
+                    let is_first = !self.ledger.queues.values().any(|queue| queue.context == context);
+                    let queue = self.new_queue(context, device);
+                    if is_first && self.random.chance(SECOND_QUEUE_PERCENT) {
+                        queue.and_then(|queue| self.second_queue(context, device, queue));
+                    }
                 }
             }
             for _ in 0..self.random.between(2, 3) {
@@ -129,7 +137,7 @@ impl Planner {
         Some(queue)
     }
 
-    fn new_buffer(&mut self, context: usize) -> Option<usize> {
+    pub(super) fn new_buffer(&mut self, context: usize) -> Option<usize> {
         let size = self.new_size();
         let style = match self.random.below(10) {
             0 if self.has(Feature::UseHostPtr) => Style::Use,

@@ -1,6 +1,6 @@
 //! What holds a command back.
 
-use super::{Kept, Machine, Until};
+use super::{Kept, Machine, Until, in_doubt};
 use crate::command::{Submit, Use};
 use crate::names::CommandId;
 use crate::rules::Rule;
@@ -36,6 +36,12 @@ impl Machine {
             let allocation = self.allocations.get(&it.allocation);
             let crowd = allocation.and_then(|allocation| allocation.crowd(it, arrivals_max, self.rules));
             hazards.extend(crowd.map(|id| (id, Until::Ended)));
+            if let Some(allocation) = allocation {
+                let it = in_doubt(it, kept.is_in_doubt);
+                let is_live = |id: CommandId| self.nodes.contains_key(&id);
+                let users = allocation.before_initial(&it, kept.place, &is_live, (self.rules, &self.lost));
+                hazards.extend(users.into_iter().map(|id| (id, Until::Ended)));
+            }
         }
         // Once is enough: what was sent since then is not ordered before the command.
         if !kept.is_host_checked {

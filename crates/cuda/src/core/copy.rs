@@ -183,6 +183,8 @@ impl Context {
             (Returns::Settled, event) => {
                 if let Some(event) = event {
                     stream.queue.settle(&event);
+                    stream.queue.report(&event);
+                    stream.note_silent(serial);
                 }
                 Ok(())
             }

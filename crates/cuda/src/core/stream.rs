@@ -171,9 +171,14 @@ impl Stream {
     pub(crate) fn count(&self, has_event: bool) -> u64 {
         let serial = self.issued.fetch_add(1, Ordering::AcqRel) + 1;
         if !has_event {
-            self.silent.fetch_max(serial, Ordering::AcqRel);
+            self.note_silent(serial);
         }
         serial
+    }
+
+    /// Nobody looks at the event of the command with this number: the queue tells of its failure.
+    pub(super) fn note_silent(&self, serial: u64) {
+        self.silent.fetch_max(serial, Ordering::AcqRel);
     }
 
     /// The queue has been waited for when there were so many commands.

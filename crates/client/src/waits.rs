@@ -1,0 +1,53 @@
+//! Failures that no event of the program tells of.
+//!
+//! A command that fails because an event of its wait list has failed is told of by its own event alone, as drivers do: the
+//! event that failed first has told already. But a command also waits for what the program does not see, such as a
+//! transfer between nodes. If that fails, the command did not run, and nothing else would say so.
+
+use std::sync::Arc;
+
+use penstock_wire::Status;
+
+use crate::event::Event;
+use crate::session::failure::Failure;
+
+/// What a command waits for.
+pub(crate) struct Waits {
+    /// The program's wait list.
+    listed: Vec<Event>,
+    /// What the client added.
+    added: Vec<Event>,
+}
+
+impl Waits {
+    pub(crate) fn new(listed: &[Event], added: &[Event]) -> Self {
+        Self { listed: listed.to_vec(), added: added.to_vec() }
+    }
+
+    /// Notes how the command has ended, if nothing else tells of that.
+    pub(crate) fn tell(self: Box<Self>, failure: Arc<Failure>, status: Status) {
+        if status != Status::WAIT_LIST_FAILED {
+            return failure.note(status);
+        }
+        if self.listed.iter().any(has_failed) {
+            return;
+        }
+        let open = self.listed.iter().find(|event| event.raw_status().is_none()).cloned();
+        match open.filter(|_| !self.added.iter().any(has_failed)) {
+            // One of them has failed, and this process has not heard of it yet.
+            Some(open) => open.when_ended(move |_| self.tell(failure, status)),
+            None => failure.note(self.cause()),
+        }
+    }
+
+    /// The first failure among what the client added that is not itself the failure of something else.
+    fn cause(&self) -> Status {
+        let statuses = self.added.iter().filter_map(Event::raw_status);
+        let mut causes = statuses.filter(|status| status.is_error() && *status != Status::WAIT_LIST_FAILED);
+        causes.next().unwrap_or(Status::OUT_OF_RESOURCES)
+    }
+}
+
+fn has_failed(event: &Event) -> bool {
+    event.raw_status().is_some_and(Status::is_error)
+}
