@@ -25,6 +25,9 @@ use crate::session::Session;
 /// Commands that are held back in one process. Each takes some 500 bytes, so this is half a gigabyte; a program that
 /// goes on enqueueing behind an event that it never sets gets an error instead of all of the memory.
 const HELD_MAX: usize = 1 << 20;
+/// Blocking writes of out-of-order queues that may be open before the client looks which have ended. A wait list of this
+/// length costs a few microseconds.
+const SETTLED_MAX: usize = 64;
 
 static ORDER: LazyLock<Order> = LazyLock::new(Order::default);
 
@@ -370,13 +373,17 @@ impl Order {
         self.state().machine.may_copy(copy)
     }
 
-    /// A blocking write has returned, and its event is open.
-    pub(crate) fn settle(&self, context: ContextId, queue: QueueId, in_order: bool, event: &Event) {
+    /// A blocking write has returned, and its event is open. Returns whether so many of them are open that it is worth
+    /// asking which have ended: each later write names all of them.
+    pub(crate) fn settle(&self, context: ContextId, queue: QueueId, in_order: bool, event: &Event) -> bool {
+        let mut count = 0;
         self.change(|state| {
             state.machine.settle(context, queue, in_order, name_of(event));
             state.events.insert(name_of(event), event.clone());
+            count = state.machine.settled_count(context);
         });
         self.follow(event);
+        count > SETTLED_MAX
     }
 
     /// The blocking writes of other queues that have returned and are open.

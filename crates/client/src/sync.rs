@@ -27,8 +27,11 @@ impl Queue {
         event.take_for_ended();
         if event.returns_at_end() {
             _ = event.wait();
-        } else if self.concerns_others() && event.known_status().is_none() {
-            order().settle(self.context().name(), self.name(), self.is_in_order(), event);
+        } else if self.concerns_others()
+            && event.known_status().is_none()
+            && order().settle(self.context().name(), self.name(), self.is_in_order(), event)
+        {
+            self.session().poll();
         }
     }
 
@@ -256,7 +259,7 @@ impl Sibling for Queue {
         }
         // A lost node has ended its commands.
         if let Ok(marker) = self.mark_sent() {
-            order().settle(self.context().name(), self.name(), self.is_in_order(), &marker);
+            _ = order().settle(self.context().name(), self.name(), self.is_in_order(), &marker);
         }
     }
 }

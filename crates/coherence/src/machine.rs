@@ -518,6 +518,12 @@ impl Machine {
         self.nodes.entry(id).or_insert_with(|| Node::new(Stage::Sent)).settles = Some(context);
     }
 
+    /// How many blocking writes of a context have returned and have not ended, as far as has been told. In an in-order
+    /// queue one stands for all before it.
+    pub fn settled_count(&self, context: ContextId) -> usize {
+        self.settled.get(&context).map_or(0, Vec::len)
+    }
+
     /// Blocking writes that a command which follows all writes has to wait for.
     pub fn unsettled(&self, context: ContextId, queue: QueueId, in_order: bool) -> Vec<CommandId> {
         let writes = self.settled.get(&context).map(Vec::as_slice).unwrap_or_default();

@@ -8,7 +8,7 @@
 //! All parts and views of an allocation (sub-buffers, images over buffers, mapped regions) are ranges of it, so they
 //! share one map.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::command::{Access, Fetch, Plan, Source, Use};
 use crate::names::{AllocationId, CommandId, NodeId, Place, QueueId};
@@ -42,7 +42,12 @@ pub(crate) struct Allocation {
     join_at: usize,
     /// Commands that use it and are being sent at this moment, with their transfers.
     pub(crate) sending: Vec<CommandId>,
+    /// From which byte to which one the segments lie that name a command or transfer which has not ended. Segments that are
+    /// joined and split again may name it outside of these, where it has nothing to do.
+    spans: FxHashMap<CommandId, Span>,
 }
+
+type Span = std::ops::Range<u64>;
 
 /// Part of an allocation, up to `end`, from where the one before ends.
 #[derive(Clone, Debug)]
@@ -195,7 +200,8 @@ impl Allocation {
         let copy = Copy::new(if has_initial { STALE } else { UNDEFINED });
         let whole = Segment { end: size, version, undo: None, copies: vec![copy; nodes.len()] };
         let segments = vec![whole];
-        Self { size, is_indivisible, nodes, segments, join_at: SEGMENTS_MAX, sending: Vec::new() }
+        let (sending, spans) = (Vec::new(), FxHashMap::default());
+        Self { size, is_indivisible, nodes, segments, join_at: SEGMENTS_MAX, sending, spans }
     }
 
     /// The use in whole grains. A write over all of its bytes that does not fill its grains writes a part of them.
@@ -227,11 +233,20 @@ impl Allocation {
 
     /// The segments that a rounded use overlaps.
     fn used(&self, it: &Use) -> &[Segment] {
-        let first = self.segments.partition_point(|segment| segment.end <= it.start);
-        let last = self.segments.partition_point(|segment| segment.end < it.end);
-        // The segment in which the use ends begins before that end, unless the use is empty.
-        let behind = if it.start < it.end { (last + 1).min(self.segments.len()) } else { first };
-        self.segments.get(first..behind).unwrap_or_default()
+        self.segments.get(self.indices(&(it.start..it.end))).unwrap_or_default()
+    }
+
+    /// The segments that overlap these bytes.
+    fn indices(&self, bytes: &Span) -> std::ops::Range<usize> {
+        let first = self.segments.partition_point(|segment| segment.end <= bytes.start);
+        let last = self.segments.partition_point(|segment| segment.end < bytes.end);
+        // The segment in which the bytes end begins before that end, unless there are none.
+        first..if bytes.is_empty() { first } else { (last + 1).min(self.segments.len()) }
+    }
+
+    fn note_span(&mut self, id: CommandId, start: u64, end: u64) {
+        let span = self.spans.entry(id).or_insert(start..end);
+        *span = span.start.min(start)..span.end.max(end);
     }
 
     /// What uses a copy to which content given at creation has to be brought. That content is sent at once, in the order
@@ -310,6 +325,7 @@ impl Allocation {
         around: &Around<'_>,
     ) {
         let it = self.rounded(it, around.rules);
+        self.note_span(command, it.start, it.end);
         let range = self.split(it.start, it.end);
         for segment in self.segments.get_mut(range).unwrap_or_default() {
             if let Some(copy) = segment.copies.get_mut(place) {
@@ -324,18 +340,30 @@ impl Allocation {
 
     /// What a command that uses these bytes has to wait for first, where more than `arrivals_max` transfers are on their way
     /// to a copy of them: each use of the copy waits for all of them.
-    pub(crate) fn crowd(&self, it: &Use, arrivals_max: usize, rules: Rules) -> Option<CommandId> {
+    pub(crate) fn crowd(
+        &self,
+        it: &Use,
+        arrivals_max: usize,
+        is_live: &dyn Fn(CommandId) -> bool,
+        rules: Rules,
+    ) -> Option<CommandId> {
         let it = self.rounded(it, rules);
-        let mut copies = self.used(&it).iter().flat_map(|segment| &segment.copies);
-        let crowded = copies.find(|copy| copy.arrivals.len() > arrivals_max)?;
-        // Half of them may stay, so that the next commands need not be held back.
-        crowded.arrivals.get(crowded.arrivals.len() - 1 - arrivals_max / 2).copied()
+        let copies = self.used(&it).iter().flat_map(|segment| &segment.copies);
+        let mut crowds = copies.filter(|copy| copy.arrivals.len() > arrivals_max);
+        crowds.find_map(|copy| {
+            let open: Vec<_> = copy.arrivals.iter().filter(|id| is_live(**id)).collect();
+            // Half of them may stay, so that the next commands need not be held back.
+            (open.len() > arrivals_max).then(|| *open[open.len() - 1 - arrivals_max / 2])
+        })
     }
 
     /// A command that uses this allocation was sent.
     pub(crate) fn sent(&mut self, command: CommandId, only_wait: Option<CommandId>, rules: Rules) {
         self.sending.retain(|id| *id != command);
-        for copy in self.segments.iter_mut().flat_map(|segment| &mut segment.copies) {
+        let Some(span) = self.spans.get(&command) else { return };
+        let range = self.indices(span);
+        let segments = self.segments.get_mut(range).unwrap_or_default();
+        for copy in segments.iter_mut().flat_map(|segment| &mut segment.copies) {
             copy.writers.stand_for_all(command, only_wait, rules);
             copy.readers.stand_for_all(command, only_wait, rules);
         }
@@ -344,7 +372,9 @@ impl Allocation {
     /// A command or transfer that uses this allocation has ended.
     pub(crate) fn ended(&mut self, command: CommandId, is_ok: bool, rules: Rules) {
         self.sending.retain(|id| *id != command);
-        for segment in &mut self.segments {
+        let Some(span) = self.spans.remove(&command) else { return };
+        let range = self.indices(&span);
+        for segment in self.segments.get_mut(range).unwrap_or_default() {
             if let Some(undo) = segment.undo.take_if(|undo| undo.command == command)
                 && !is_ok
                 && rules.hold(Rule::FailedOverwriteIsUndone)
@@ -469,6 +499,11 @@ impl Allocation {
                     to.arrivals.push(arrival);
                 }
             }
+        }
+        // Nobody tells an end of content given at creation.
+        if source.is_some() {
+            self.note_span(departure, start, end);
+            self.note_span(arrival, start, end);
         }
         let source = source.map_or(Source::Initial, Source::Place);
         let target = place;

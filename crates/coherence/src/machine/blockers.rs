@@ -34,11 +34,11 @@ impl Machine {
         let arrivals_max = self.arrivals_max.unwrap_or(ARRIVALS_MAX);
         for it in &kept.uses {
             let allocation = self.allocations.get(&it.allocation);
-            let crowd = allocation.and_then(|allocation| allocation.crowd(it, arrivals_max, self.rules));
-            hazards.extend(crowd.map(|id| (id, Until::Ended)));
+            let is_live = |id: CommandId| self.nodes.contains_key(&id);
             if let Some(allocation) = allocation {
+                let crowd = allocation.crowd(it, arrivals_max, &is_live, self.rules);
+                hazards.extend(crowd.map(|id| (id, Until::Ended)));
                 let it = in_doubt(it, kept.is_in_doubt);
-                let is_live = |id: CommandId| self.nodes.contains_key(&id);
                 let users = allocation.before_initial(&it, kept.place, &is_live, (self.rules, &self.lost));
                 hazards.extend(users.into_iter().map(|id| (id, Until::Ended)));
             }
