@@ -77,6 +77,51 @@ TEST(by_counts) {
     OK(clReleaseContext(own));
 }
 
+/* A context of a device's parts: each has the binary, and a program of it runs there. */
+static void check_binaries(cl_uint count, const cl_device_id *parts) {
+    cl_context own = make_context(count, parts);
+    cl_program program = build(own, "kernel void k(global uint *w) { *w = 17; }", NULL);
+    size_t sizes[2] = {0, 0};
+    OK(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, NULL));
+    unsigned char *binaries[2] = {malloc(sizes[0] + 1), malloc(sizes[1] + 1)};
+    OK(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binaries, binaries, NULL));
+    for (cl_uint i = 0; i < count; i++) {
+        GAP_BEGIN; /* PoCL 3.1 has the binary of the device alone. */
+        CHECK(sizes[i] > 0);
+        GAP_END;
+        if (sizes[i] == 0) continue;
+        cl_int loaded, code;
+        cl_program again = clCreateProgramWithBinary(own, 1, &parts[i], &sizes[i], (const unsigned char **)&binaries[i], &loaded, &code);
+        OK(code);
+        OK(clBuildProgram(again, 1, &parts[i], NULL, NULL, NULL));
+        cl_command_queue on = make_queue(own, parts[i], 0);
+        cl_kernel kernel = make_kernel(again, "k");
+        cl_mem mem = make_buffer(own, 0, 4, NULL);
+        cl_uint back = 0;
+        set_mem(kernel, 0, mem);
+        launch(on, kernel, 1);
+        OK(clEnqueueReadBuffer(on, mem, CL_TRUE, 0, 4, &back, 0, NULL, NULL));
+        CHECK(back == 17);
+        OK(clReleaseMemObject(mem));
+        OK(clReleaseKernel(kernel));
+        OK(clReleaseProgram(again));
+        OK(clReleaseCommandQueue(on));
+    }
+    for (int i = 0; i < 2; i++) free(binaries[i]);
+    OK(clReleaseProgram(program));
+    OK(clReleaseContext(own));
+}
+
+TEST(binaries) {
+    if (!can(CL_DEVICE_PARTITION_BY_COUNTS) || units() < 2) test_skip("no partition by counts");
+    const cl_device_partition_property how[] = {CL_DEVICE_PARTITION_BY_COUNTS, 1, 1, CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
+    cl_device_id parts[2];
+    OK(clCreateSubDevices(device, how, 2, parts, NULL));
+    check_binaries(1, &parts[1]);
+    check_binaries(2, parts);
+    for (int i = 0; i < 2; i++) OK(clReleaseDevice(parts[i]));
+}
+
 TEST(errors) {
     const cl_device_partition_property none[] = {0}, unknown[] = {0x4242, 1, 0}, equally[] = {CL_DEVICE_PARTITION_EQUALLY, 1, 0};
     cl_device_id part;

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::memory::Memory;
 use crate::pool::Device;
-use crate::program::Program;
+use crate::program::{KernelInfo, Program};
 use crate::queue::{Access, Queue};
 use crate::session::{Pending, Session};
 
@@ -318,7 +318,9 @@ impl Kernel {
     pub fn set_exec_info(&self, name: u32, value: &[u8], reaches: Option<Vec<Arc<Memory>>>) -> Result<()> {
         let mut args = self.args();
         self.send_args(|| {
-            for (place, kernel) in self.program.context().places().iter().zip(&self.ids) {
+            let places = self.program.context().places().iter().zip(&self.ids).enumerate();
+            // Where the program is not built there is no such kernel, and no launch.
+            for (_, (place, kernel)) in places.filter(|(index, _)| self.description.is_at(*index)) {
                 place.session.request(exec_info(*kernel, name), value).wait()?;
             }
             Ok(())

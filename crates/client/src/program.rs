@@ -10,7 +10,7 @@ use penstock_wire::id::kind;
 use penstock_wire::{Id, Request, Status, U32, frame};
 
 use crate::context::{Context, Place};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pool::Device;
 use crate::session::Pending;
 
@@ -24,12 +24,44 @@ pub struct Program {
     may_print: bool,
 }
 
-/// What the last builds reported.
+/// What the last build for each device reported.
 #[derive(Default)]
 struct Built {
     devices: Vec<((usize, u32), Info)>,
+    /// Each kernel that a device has; [`KernelDescription::work_group`] says which.
     kernels: Vec<Arc<KernelDescription>>,
     info: Info,
+}
+
+impl Built {
+    /// Takes what the places of one build reported. A program may be built for each device in a call of its own, so what is known of
+    /// other devices stays, also where this build failed.
+    fn take(&mut self, reports: Vec<(usize, BuildReport)>) {
+        let mut kernels = Vec::new();
+        for (place, report) in reports {
+            for (device, info) in report.devices {
+                self.forget(place, device);
+                self.devices.push(((place, device), info));
+            }
+            self.info = report.info;
+            merge(&mut kernels, report.kernels.into_iter().map(|kernel| at_place(kernel, place)));
+        }
+        // Where the builds do not agree about a kernel, the last one counts.
+        let older = std::mem::replace(&mut self.kernels, kernels);
+        merge(&mut self.kernels, older);
+    }
+
+    /// Drops what earlier builds said of a device, and with it the kernels that no other device has.
+    fn forget(&mut self, place: usize, device: u32) {
+        self.devices.retain(|(known, _)| *known != (place, device));
+        let key = device_key(place, device);
+        for kernel in &mut self.kernels {
+            if kernel.work_group.iter().any(|(known, _)| *known == key) {
+                Arc::make_mut(kernel).work_group.retain(|(known, _)| *known != key);
+            }
+        }
+        self.kernels.retain(|kernel| !kernel.work_group.is_empty());
+    }
 }
 
 /// An input of a compilation or link: for a header, with the name under which it is included.
@@ -231,28 +263,20 @@ impl Program {
         Ok((program, linked))
     }
 
-    /// Takes the reports of all places; the first failure is the result.
+    /// Takes the reports of all places; the first failure is the result. A place without a report does not take those of others away.
     fn collect(&self, pending: Vec<(usize, Pending<BuildReport>)>) -> Result<()> {
         let mut result = Ok(());
-        let mut kernels: Option<Vec<Arc<KernelDescription>>> = None;
+        let mut reports = Vec::new();
         for (place, pending) in pending {
             let node: Arc<str> =
                 self.context.places().get(place).map_or("", |at| at.devices()[0].host()).into();
-            let (status, report) = pending.wait_report()?;
-            if let Err(status) = status.ok() {
-                result = result.and(Err(crate::error::Error::Refused { node, status }));
-            }
-            let mut built = self.built();
-            for (device, info) in report.devices {
-                built.devices.retain(|(known, _)| *known != (place, device));
-                built.devices.push(((place, device), info));
-            }
-            built.info = report.info;
-            kernels = Some(merge(kernels.unwrap_or_default(), report.kernels, place));
+            let ended = pending.wait_report().and_then(|(status, report)| {
+                reports.push((place, report));
+                status.ok().map_err(|status| Error::Refused { node, status })
+            });
+            result = result.and(ended);
         }
-        if let Some(kernels) = kernels {
-            self.built().kernels = kernels;
-        }
+        self.built().take(reports);
         result
     }
 
@@ -289,21 +313,26 @@ impl Program {
     /// The device's binary, for each device of the program that has one. Waits for the workers.
     ///
     /// # Errors
-    /// The driver's code.
+    /// The driver's code; that nothing is built only where it is so in all places.
     pub fn binaries(&self) -> Result<Vec<(Arc<Device>, Vec<u8>)>> {
-        let mut binaries = Vec::new();
-        for (place, id) in self.context.places().iter().zip(&self.ids) {
-            if id.is_none() {
-                continue;
-            }
+        let (mut binaries, mut answered, mut not_built) = (Vec::new(), false, Ok(()));
+        for (place, id) in self.context.places().iter().zip(&self.ids).filter(|(_, id)| !id.is_none()) {
             let call = to_worker::ProgramBinaries { request: Id::NONE, program: *id };
-            for (index, binary) in place.session.request(call, &[]).wait()? {
+            let found = match place.session.request(call, &[]).wait() {
+                Err(error) if says_not_built(&error) => {
+                    not_built = not_built.and(Err(error));
+                    continue;
+                }
+                found => found?,
+            };
+            answered = true;
+            for (index, binary) in found {
                 if let Some(device) = place.devices().iter().find(|device| device.index() == index) {
                     binaries.push((device.clone(), binary));
                 }
             }
         }
-        Ok(binaries)
+        if answered { Ok(binaries) } else { not_built.map(|()| binaries) }
     }
 
     /// `clSetProgramSpecializationConstant`. Waits for the workers.
@@ -336,22 +365,28 @@ impl Program {
     }
 }
 
-/// Adds what another place knows of the same kernels. The devices' numbers are kept apart by their place.
-fn merge(
-    mut known: Vec<Arc<KernelDescription>>,
-    more: Vec<KernelDescription>,
-    place: usize,
-) -> Vec<Arc<KernelDescription>> {
-    for mut kernel in more {
-        for (device, _) in &mut kernel.work_group {
-            *device = device_key(place, *device);
-        }
+/// Whether a driver refuses to tell of binaries because no build for its devices has succeeded.
+fn says_not_built(error: &Error) -> bool {
+    let codes = [Status::INVALID_PROGRAM, Status::INVALID_PROGRAM_EXECUTABLE];
+    matches!(error, Error::Refused { status, .. } if codes.contains(status))
+}
+
+/// Adds what other devices know of the same kernels.
+fn merge(known: &mut Vec<Arc<KernelDescription>>, more: impl IntoIterator<Item = Arc<KernelDescription>>) {
+    for kernel in more {
         match known.iter_mut().find(|it| it.name == kernel.name) {
-            Some(it) => Arc::make_mut(it).work_group.extend(kernel.work_group),
-            None => known.push(Arc::new(kernel)),
+            Some(it) => Arc::make_mut(it).work_group.extend(Arc::unwrap_or_clone(kernel).work_group),
+            None => known.push(kernel),
         }
     }
-    known
+}
+
+/// A kernel as a place reports it, with the devices' numbers kept apart from those of other places.
+fn at_place(mut kernel: KernelDescription, place: usize) -> Arc<KernelDescription> {
+    for (device, _) in &mut kernel.work_group {
+        *device = device_key(place, *device);
+    }
+    Arc::new(kernel)
 }
 
 /// A device's number in a merged [`KernelDescription::work_group`]: nodes number their devices alike. 16 bits each hold
@@ -362,18 +397,40 @@ const fn device_key(place: usize, device: u32) -> u32 {
     (place << 16) | (device & 0xffff)
 }
 
+/// The place in a number that [`device_key`] made.
+const fn place_of_key(key: u32) -> usize {
+    (key >> 16) as usize
+}
+
 impl KernelInfo for KernelDescription {
     fn work_group_info(&self, context: &Context, device: &Device, name: u32) -> Option<&[u8]> {
-        let key = device_key(context.place_of(device)?, device.index());
-        let (_, info) = self.work_group.iter().find(|(known, _)| *known == key)?;
-        penstock_wire::describe::find(info, name)
+        penstock_wire::describe::find(of_device(self, context, device)?, name)
     }
+
+    fn is_for(&self, context: &Context, device: &Device) -> bool {
+        of_device(self, context, device).is_some()
+    }
+
+    fn is_at(&self, place: usize) -> bool {
+        self.work_group.iter().any(|(key, _)| place_of_key(*key) == place)
+    }
+}
+
+fn of_device<'a>(kernel: &'a KernelDescription, context: &Context, device: &Device) -> Option<&'a Info> {
+    let key = device_key(context.place_of(device)?, device.index());
+    kernel.work_group.iter().find(|(known, _)| *known == key).map(|(_, info)| info)
 }
 
 /// Questions about a kernel's numbers on a device of a context.
 pub trait KernelInfo {
     /// The driver's answer to query `name` of `clGetKernelWorkGroupInfo`, for a kernel without arguments set.
     fn work_group_info(&self, context: &Context, device: &Device, name: u32) -> Option<&[u8]>;
+
+    /// Whether the executable for a device has the kernel.
+    fn is_for(&self, context: &Context, device: &Device) -> bool;
+
+    /// Whether the executable for any device of a place has the kernel.
+    fn is_at(&self, place: usize) -> bool;
 }
 
 /// Makes a program in each place of a context.

@@ -33,6 +33,8 @@ impl Status {
     pub const INVALID_SAMPLER: Self = Self(-41);
     /// `CL_INVALID_PROGRAM`.
     pub const INVALID_PROGRAM: Self = Self(-44);
+    /// `CL_INVALID_PROGRAM_EXECUTABLE`.
+    pub const INVALID_PROGRAM_EXECUTABLE: Self = Self(-45);
     /// `CL_INVALID_KERNEL`.
     pub const INVALID_KERNEL: Self = Self(-48);
     /// `CL_INVALID_EVENT`.

@@ -55,8 +55,8 @@ pub struct Device(Arc<Inner>);
 struct Inner {
     handle: Handle,
     platform: Platform,
-    /// A sub-device counts references; a root device lives as long as its platform.
-    is_sub_device: bool,
+    /// The device that a sub-device is a part of. A sub-device counts references; a root device lives as long as its platform.
+    parent: Option<Device>,
     shares_host_memory: OnceLock<bool>,
     must_not_wait: OnceLock<bool>,
     limits: OnceLock<Limits>,
@@ -94,7 +94,7 @@ impl Hash for Device {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.is_sub_device
+        if self.parent.is_some()
             && let Ok(release) = function!(clReleaseDevice)
         {
             // SAFETY: the reference that clCreateSubDevices gave is ours, and given back once.
@@ -105,14 +105,14 @@ impl Drop for Inner {
 
 impl Device {
     pub(super) fn root(platform: &Platform, handle: cl_device_id) -> Self {
-        Self::from_handle(platform, handle, false)
+        Self::from_handle(platform, handle, None)
     }
 
-    fn from_handle(platform: &Platform, handle: cl_device_id, is_sub_device: bool) -> Self {
+    fn from_handle(platform: &Platform, handle: cl_device_id, parent: Option<Self>) -> Self {
         Self(Arc::new(Inner {
             handle: Handle(handle),
             platform: platform.clone(),
-            is_sub_device,
+            parent,
             shares_host_memory: OnceLock::new(),
             must_not_wait: OnceLock::new(),
             limits: OnceLock::new(),
@@ -121,6 +121,11 @@ impl Device {
 
     pub(super) fn raw(&self) -> cl_device_id {
         self.0.handle.0
+    }
+
+    /// The device that this one is a part of.
+    pub(super) fn parent(&self) -> Option<&Self> {
+        self.0.parent.as_ref()
     }
 
     /// Its platform.
@@ -166,7 +171,7 @@ impl Device {
             split(self.raw(), list.as_ptr(), places, handles.as_mut_ptr(), std::ptr::null_mut())
         })?;
         let handles = handles.into_iter().filter(|handle| !handle.is_null());
-        Ok(handles.map(|handle| Self::from_handle(self.platform(), handle, true)).collect())
+        Ok(handles.map(|handle| Self::from_handle(self.platform(), handle, Some(self.clone()))).collect())
     }
 
     /// `clGetDeviceAndHostTimer`.

@@ -1,5 +1,7 @@
 //! What programs tell of themselves: all that a client may ask after a build, in one answer.
 
+use std::iter;
+
 use penstock_cl_sys::{
     CL_KERNEL_ATTRIBUTES, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_GLOBAL_WORK_SIZE,
     CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_KERNEL_PRIVATE_MEM_SIZE,
@@ -81,7 +83,7 @@ impl Program {
         devices.iter().map(|(index, device)| (*index, known(device))).collect()
     }
 
-    /// `clGetProgramInfo(CL_PROGRAM_BINARIES)`: a binary for each of `devices` that has one.
+    /// `clGetProgramInfo(CL_PROGRAM_BINARIES)`: a binary for each of `devices` in the program's context that has one.
     ///
     /// # Errors
     /// The driver's; `CL_OUT_OF_RESOURCES` where they are more than a reply may carry.
@@ -110,14 +112,15 @@ impl Program {
                 std::ptr::null_mut(),
             )
         })?;
-        let mut found = Vec::new();
-        for (handle, binary) in handles.into_iter().zip(binaries) {
-            let device = devices.iter().find(|(_, device)| device.raw().addr() == handle);
-            if let (Some((index, _)), false) = (device, binary.is_empty()) {
-                found.push((*index, binary));
-            }
+        let listed: Vec<(usize, Vec<u8>)> = handles.into_iter().zip(binaries).collect();
+        let in_context = devices.iter().filter(|(_, device)| self.context().devices().contains(device));
+        let found: Vec<(u32, &[u8])> =
+            in_context.filter_map(|(index, device)| Some((*index, binary_of(device, &listed)?))).collect();
+        // The parts of a device share one binary, and the reply has it once for each.
+        if found.iter().map(|(_, binary)| binary.len() as u64).sum::<u64>() > limits::REPLY_BYTES_MAX {
+            return Err(Status::OUT_OF_RESOURCES);
         }
-        Ok(found)
+        Ok(found.into_iter().map(|(index, binary)| (index, binary.to_vec())).collect())
     }
 
     fn build_info(&self, device: &Device) -> Info {
@@ -180,6 +183,13 @@ impl Kernel {
             work_group: devices.iter().map(|(index, device)| (*index, work_group(device))).collect(),
         }
     }
+}
+
+/// The binary of a device among those of the devices that the driver lists. PoCL lists a device where the program is for parts of it.
+fn binary_of<'a>(device: &Device, listed: &'a [(usize, Vec<u8>)]) -> Option<&'a [u8]> {
+    let own = |device: &Device| listed.iter().find(|(handle, _)| *handle == device.raw().addr());
+    let (_, binary) = iter::successors(Some(device), |device| device.parent()).find_map(own)?;
+    Some(binary.as_slice()).filter(|binary| !binary.is_empty())
 }
 
 /// An answer that is a list of sizes or handles.

@@ -59,7 +59,8 @@ impl Kernel {
             description.args.iter().map(|arg| ArgKind::of(arg, description.arg_info)).collect();
         let devices = program.devices.iter();
         let ready = |device: &&Ref<Device>| {
-            matches!(program.origin, Origin::BuiltIn) || program.is_executable(device)
+            let is_built = || program.is_executable(device) && exists_for(program, description, device);
+            matches!(program.origin, Origin::BuiltIn) || is_built()
         };
         let limits = devices
             .filter(ready)
@@ -315,6 +316,13 @@ pub(crate) fn work_group_info<'a>(
 ) -> Option<&'a [u8]> {
     let known = description.work_group_info(&program.context.pool, &device.pool, name);
     known.or_else(|| work_group_info(program, description, device.parent.as_ref()?, name))
+}
+
+/// Whether the executable for a device, or for the one that it is a part of, has the kernel: a build for another device may have been with
+/// options that give it others.
+fn exists_for(program: &Program, description: &KernelDescription, device: &Ref<Device>) -> bool {
+    let of_parent = || device.parent.as_ref().is_some_and(|parent| exists_for(program, description, parent));
+    description.is_for(&program.context.pool, &device.pool) || of_parent()
 }
 
 fn limits(program: &Program, description: &KernelDescription, device: &Ref<Device>) -> Limits {
