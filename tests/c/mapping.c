@@ -190,3 +190,120 @@ TEST(errors) {
     GAP_END;
     OK(clReleaseMemObject(mem));
 }
+
+/* A table of the program in pages that nobody can write. */
+static const cl_uint table[1024] = {1, 2, 3};
+
+static void check_table_mapped(cl_mem mem, size_t offset, size_t size) {
+    const cl_uint *at = map(mem, CL_TRUE, CL_MAP_READ, 0, size, NULL);
+    CHECK(at == table + offset / sizeof *table);
+    OK(clEnqueueUnmapMemObject(queue, mem, (void *)(uintptr_t)at, 0, NULL, NULL));
+    OK(clFinish(queue));
+}
+
+static void use_and_map_table(cl_mem_flags flags) {
+    const char *source = "kernel void k(global const uint *t, constant uint *c, global uint *sum) { *sum = t[1] + c[2]; }";
+    const cl_buffer_region half = {2048, 2048};
+    cl_uint sum = 0;
+    cl_int code;
+    cl_mem mem = make_buffer(context, flags | CL_MEM_USE_HOST_PTR, sizeof table, (void *)(uintptr_t)table);
+    cl_mem out = make_buffer(context, 0, 4, NULL);
+    cl_mem part = clCreateSubBuffer(mem, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &code);
+    OK(code);
+    check_table_mapped(mem, 0, sizeof table);
+    cl_kernel kernel = kernel_from(context, source, "k");
+    set_mem(kernel, 0, mem);
+    set_mem(kernel, 1, mem);
+    set_mem(kernel, 2, out);
+    launch(queue, kernel, 1);
+    OK(clEnqueueCopyBuffer(queue, mem, out, 0, 0, 4, 0, NULL, NULL));
+    launch(queue, kernel, 1);
+    OK(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, 4, &sum, 0, NULL, NULL));
+    CHECK(sum == 5);
+    check_table_mapped(mem, 0, sizeof table);
+    check_table_mapped(part, half.origin, half.size);
+    OK(clReleaseKernel(kernel));
+    OK(clReleaseMemObject(part));
+    OK(clReleaseMemObject(out));
+    OK(clReleaseMemObject(mem));
+}
+
+TEST(constant_table_is_mapped_for_reading) { use_and_map_table(CL_MEM_READ_ONLY); }
+
+/* The kernel promises to write nothing; the buffer does not. */
+TEST(constant_table_in_a_writable_buffer_is_mapped_for_reading) { use_and_map_table(CL_MEM_READ_WRITE); }
+
+TEST(constant_image_is_mapped_for_reading) {
+    need_images();
+    const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
+    const cl_image_desc description = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 8, .image_height = 8};
+    const size_t origin[3] = {0}, region[3] = {8, 8, 1};
+    const cl_mem_flags flags = CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR;
+    size_t pitch;
+    cl_int code;
+    cl_mem image = clCreateImage(context, flags, &format, &description, (void *)(uintptr_t)table, &code);
+    OK(code);
+    void *at = clEnqueueMapImage(queue, image, CL_TRUE, CL_MAP_READ, origin, region, &pitch, NULL, 0, NULL, NULL, &code);
+    OK(code);
+    CHECK(at == table);
+    OK(clEnqueueUnmapMemObject(queue, image, at, 0, NULL, NULL));
+    OK(clFinish(queue));
+    OK(clReleaseMemObject(image));
+}
+
+/* Which command comes first is said by events, not by the order of the calls. */
+TEST(map_sees_a_write_that_is_enqueued_later_and_comes_first) {
+    unsigned char *host = aligned_alloc(4096, SIZE), *data = malloc(SIZE);
+    pattern(host, SIZE, 11);
+    pattern(data, SIZE, 12);
+    cl_mem mem = make_buffer(context, CL_MEM_USE_HOST_PTR, SIZE, host);
+    cl_command_queue other = make_queue(context, device, 0);
+    cl_event gate = make_user_event(context), mapped;
+    cl_int code;
+    void *at = clEnqueueMapBuffer(queue, mem, CL_FALSE, CL_MAP_READ, 0, SIZE, 1, &gate, &mapped, &code);
+    OK(code);
+    OK(clEnqueueWriteBuffer(other, mem, CL_FALSE, 0, SIZE, data, 0, NULL, NULL));
+    OK(clFinish(other));
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clWaitForEvents(1, &mapped));
+    CHECK(same_pattern(at, SIZE, 12));
+    OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
+    OK(clFinish(queue));
+    OK(clReleaseEvent(mapped));
+    OK(clReleaseEvent(gate));
+    OK(clReleaseCommandQueue(other));
+    OK(clReleaseMemObject(mem));
+    free(data);
+    free(host);
+}
+
+/* Every way in which commands may change what the program gave reaches the program's memory with the next map. */
+TEST(maps_of_given_memory_see_every_kind_of_write) {
+    const char *source = "kernel void set(global uint *w) { w[get_global_id(0)] = 7; }";
+    const cl_uint seven = 7;
+    cl_kernel kernel = kernel_from(context, source, "set");
+    for (int way = 0; way < 5; way++) {
+        cl_uint *host = aligned_alloc(4096, 4096), sevens[1024];
+        for (int i = 0; i < 1024; i++) host[i] = 1, sevens[i] = 7;
+        const cl_mem_flags use = way == 4 ? CL_MEM_READ_ONLY : CL_MEM_READ_WRITE;
+        cl_mem mem = make_buffer(context, use | CL_MEM_USE_HOST_PTR, 4096, host);
+        cl_mem from = make_buffer(context, CL_MEM_COPY_HOST_PTR, 4096, sevens);
+        set_mem(kernel, 0, mem);
+        switch (way) {
+        case 0: OK(clEnqueueWriteBuffer(queue, mem, CL_TRUE, 0, 4096, sevens, 0, NULL, NULL)); break;
+        case 1: OK(clEnqueueFillBuffer(queue, mem, &seven, 4, 0, 4096, 0, NULL, NULL)); break;
+        case 2: OK(clEnqueueCopyBuffer(queue, from, mem, 0, 0, 4096, 0, NULL, NULL)); break;
+        default: launch(queue, kernel, 1024); /* The last one, of a buffer that kernels only read, is left open. */
+        }
+        const cl_uint *at = map(mem, CL_TRUE, CL_MAP_READ, 0, 4096, NULL);
+        const bool right = memcmp(at, sevens, 4096) == 0;
+        if (!right) test_note("way %d", way);
+        CHECK(right);
+        OK(clEnqueueUnmapMemObject(queue, mem, (void *)(uintptr_t)at, 0, NULL, NULL));
+        OK(clFinish(queue));
+        OK(clReleaseMemObject(from));
+        OK(clReleaseMemObject(mem));
+        free(host);
+    }
+    OK(clReleaseKernel(kernel));
+}

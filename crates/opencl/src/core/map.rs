@@ -1,8 +1,9 @@
 //! Mapping: regions of memory objects in the host's memory.
 //!
-//! A map reads the region into the object's host memory (its shadow, or what the program gave with `CL_MEM_USE_HOST_PTR`);
-//! an unmap writes it back if it was mapped for writing, and nothing else. The bytes to write are taken when the unmap is
-//! sent: from the call on the program may not touch them, but commands before the unmap may still write them.
+//! A map reads the region into the object's host memory: its shadow, or what the program gave with `CL_MEM_USE_HOST_PTR`,
+//! where only what differs is written, because that may lie in pages that nobody can write. An unmap writes the region
+//! back if it was mapped for writing, and nothing else. The bytes to write are taken when the unmap is sent: from the call
+//! on the program may not touch them, but commands before the unmap may still write them.
 
 use penstock_cl_sys::*;
 use penstock_client::{Event, Want};
@@ -97,6 +98,7 @@ fn read(
             // SAFETY: The region is inside the object's host memory, which `keep` keeps; the program leaves it alone until
             // the event has ended.
             let target = unsafe { HostTarget::linear(address, size, keep(mem)) };
+            let target = sparing(mem, target);
             let range = penstock_client::Range { offset: offset as u64, size: size as u64 };
             Ok(queue.pool.read(&mem.pool, range, target, waits, Want::Event)?)
         }
@@ -107,10 +109,16 @@ fn read(
             let target = unsafe {
                 HostTarget::new(address, image.host.pieces(host), host.iter().product(), keep(mem))
             };
+            let target = sparing(mem, target);
             let area = (origin.map(|n| n as u64), region.map(|n| n as u64));
             Ok(queue.pool.read_image(&mem.pool, area, target, waits)?)
         }
     }
+}
+
+/// The target, which spares memory that the program gave.
+fn sparing(mem: &Mem, target: Box<HostTarget>) -> Box<HostTarget> {
+    if mem.host_ptr == 0 { target } else { target.only_changes() }
 }
 
 /// Forgets a map that failed.

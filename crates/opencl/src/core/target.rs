@@ -1,8 +1,8 @@
 //! Where reads put their bytes and writes take them: memory of the program, or a shadow.
 
 use std::any::Any;
-use std::slice;
 use std::sync::Arc;
+use std::{ptr, slice};
 
 use penstock_client::{HostShape, Source, Target};
 use penstock_wire::{FrameError, Payload};
@@ -18,6 +18,8 @@ pub(crate) struct HostTarget {
     /// Where the bytes go, from the address on.
     pieces: Pieces,
     bytes: usize,
+    /// Whether bytes that are there already are not written again.
+    only_changes: bool,
     _keep: Keep,
 }
 
@@ -29,9 +31,20 @@ impl HostTarget {
     /// A target of `pieces` from `address` on.
     ///
     /// # Safety
-    /// All pieces must be writable memory, and nobody else may use them until the target is dropped.
+    /// All pieces must be memory that is writable (with [`HostTarget::only_changes`]: readable, and writable where other bytes
+    /// arrive), and nobody else may use them until the target is dropped.
     pub(crate) unsafe fn new(address: *mut u8, pieces: Pieces, bytes: usize, keep: Keep) -> Box<Self> {
-        Box::new(Self { address, pieces, bytes, _keep: keep })
+        Box::new(Self { address, pieces, bytes, only_changes: false, _keep: keep })
+    }
+
+    /// The same for memory that a program gave with `CL_MEM_USE_HOST_PTR`, which may lie in pages that nobody can write: a
+    /// table of constants, or a file. As long as no command changes the content, it is there already.
+    ///
+    /// What arrives is compared, because nobody can tell beforehand whether it is the same: a kernel may have written through
+    /// any pointer, and a command that is enqueued after the read may come before it.
+    pub(crate) fn only_changes(mut self: Box<Self>) -> Box<Self> {
+        self.only_changes = true;
+        self
     }
 
     /// A target of `length` bytes at `address`.
@@ -144,14 +157,45 @@ impl Target for HostTarget {
             // SAFETY: `start` is the offset of a piece of `length` bytes, and `within + now` is at most that; so the
             // address is inside memory that `new` was promised to be writable.
             let to = unsafe { self.address.add(start + within) };
-            // SAFETY: As above; nobody else uses these bytes until the read's event has ended.
-            let to = unsafe { slice::from_raw_parts_mut(to, now) };
-            payload.read(to)?;
+            if self.only_changes {
+                // SAFETY: As above, for as many bytes.
+                unsafe { take_changes(to, now, payload) }?;
+            } else {
+                // SAFETY: As above; nobody else uses these bytes until the read's event has ended.
+                payload.read(unsafe { slice::from_raw_parts_mut(to, now) })?;
+            }
             at += now;
             left -= now;
         }
         Ok(())
     }
+}
+
+/// Bytes that are compared at a time: they stay in the processor's cache.
+const COMPARED: usize = 64 << 10;
+
+/// Takes the next `length` bytes of a payload to `to`, but writes nothing where they are there already.
+///
+/// # Safety
+/// `length` bytes at `to` must be readable, those that change writable, and nobody else may use them meanwhile.
+unsafe fn take_changes(to: *mut u8, length: usize, payload: &mut dyn Payload) -> Result<(), FrameError> {
+    let mut arrived = vec![0; length.min(COMPARED)];
+    let mut at = 0;
+    while at < length {
+        let now = arrived.len().min(length - at);
+        let arrived = arrived.get_mut(..now).unwrap_or_default();
+        payload.read(arrived)?;
+        // SAFETY: `at` is less than `length`.
+        let to = unsafe { to.add(at) };
+        // SAFETY: `now` bytes from here on are among the `length` that were promised to be readable.
+        let is_there = unsafe { slice::from_raw_parts(to, now) } == arrived;
+        if !is_there {
+            // SAFETY: As above; other bytes have come, so these are promised to be writable, and `arrived` is our own.
+            unsafe { ptr::copy_nonoverlapping(arrived.as_ptr(), to, now) };
+        }
+        at += now;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -186,5 +230,29 @@ mod tests {
         assert!(target.take(4, &mut &[1u8; 5][..]).is_err());
         assert!(target.take(u64::MAX, &mut &[1u8; 5][..]).is_err());
         assert!(target.take(3, &mut &[1u8; 5][..]).is_ok());
+    }
+
+    #[test]
+    fn changes_are_taken_in_any_portions() {
+        let old: Vec<u8> = (0..COMPARED * 2 + 100).map(|at| (at % 251) as u8).collect();
+        let mut host = old.clone();
+        let mut new = old;
+        let last = new.len() - 1;
+        (new[3], new[last]) = (7, 9);
+        // SAFETY: As many bytes as the vector has.
+        let target = unsafe { HostTarget::linear(host.as_mut_ptr(), host.len(), None) };
+        let mut target = target.only_changes();
+        target.take(0, &mut &new[..5]).unwrap();
+        target.take(5, &mut &new[5..]).unwrap();
+        drop(target);
+        assert!(host == new);
+    }
+
+    #[test]
+    fn what_is_there_already_is_not_written() {
+        static TABLE: [u8; 5000] = [3; 5000];
+        // SAFETY: As many bytes as the table has. It can not be written, and no other bytes come.
+        let target = unsafe { HostTarget::linear(TABLE.as_ptr().cast_mut(), TABLE.len(), None) };
+        target.only_changes().take(0, &mut &[3; 5000][..]).unwrap();
     }
 }
