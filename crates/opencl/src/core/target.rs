@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn changes_are_taken_in_any_portions() {
-        let old: Vec<u8> = (0..COMPARED * 2 + 100).map(|at| (at % 251) as u8).collect();
+        let old: Vec<u8> = (0..=250).cycle().take(COMPARED * 2 + 100).collect();
         let mut host = old.clone();
         let mut new = old;
         let last = new.len() - 1;
