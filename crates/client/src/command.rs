@@ -10,7 +10,7 @@ use penstock_wire::{Call, Id, Status};
 
 use crate::error::Result;
 use crate::event::{Event, Times, wire_waits};
-use crate::issued::{Issuing, take_for_ended};
+use crate::issued::Issuing;
 use crate::memory::Memory;
 use crate::order::{Held, Planned, Submitted, may_be_read, name_of, order};
 use crate::queue::{Enqueued, Queue, Want};
@@ -370,7 +370,7 @@ impl Queue {
     fn settle_up_to(&self, serial: u64) {
         self.progress().settle(serial);
         if self.is_in_order() {
-            take_for_ended(self.progress().awaited_up_to(serial));
+            self.progress().take_for_ended_up_to(serial);
         }
     }
 

@@ -138,11 +138,23 @@ impl Progress {
         self.has_awaited.store(!known.is_empty(), Ordering::Release);
     }
 
-    /// What commands up to this one wait for, as far as it is open.
-    pub(crate) fn awaited_up_to(&self, serial: u64) -> Vec<Arc<dyn Awaited>> {
-        if !self.has_awaited.load(Ordering::Acquire) {
-            return Vec::new();
+    /// The program takes commands up to this one for ended. So it takes what they waited for, for ended, too.
+    #[inline]
+    pub(crate) fn take_for_ended_up_to(&self, serial: u64) {
+        let open = self.awaited_up_to(serial);
+        if !open.is_empty() {
+            take_for_ended(open);
         }
+    }
+
+    /// What commands up to this one wait for, as far as it is open.
+    #[inline]
+    pub(crate) fn awaited_up_to(&self, serial: u64) -> Vec<Arc<dyn Awaited>> {
+        if self.has_awaited.load(Ordering::Acquire) { self.open_up_to(serial) } else { Vec::new() }
+    }
+
+    #[cold]
+    fn open_up_to(&self, serial: u64) -> Vec<Arc<dyn Awaited>> {
         let known = self.awaited();
         self.has_awaited.store(!known.is_empty(), Ordering::Release);
         // They stay until their ends are told: another thread may learn of the command's end at the same time.

@@ -227,7 +227,15 @@ impl Memory {
     }
 
     /// Makes the object in a place, after what it is a part of, unless it is there.
+    #[inline]
     pub(crate) fn create_in(&self, place: usize) -> Result<()> {
+        // What it is a part of is there as well, then.
+        let is_there = self.created.get(place).is_some_and(|created| created.load(Ordering::Acquire));
+        if is_there { Ok(()) } else { self.make_in(place) }
+    }
+
+    #[cold]
+    fn make_in(&self, place: usize) -> Result<()> {
         if let Some(parent) = &self.parent {
             parent.create_in(place)?;
         }

@@ -14,7 +14,7 @@ use crate::arena::Part;
 use crate::context::{Context, Sibling};
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::issued::{Awaited, Progress, take_for_ended};
+use crate::issued::{Awaited, Progress};
 use crate::memory::Memory;
 use crate::order::order;
 use crate::pool::Device;
@@ -221,7 +221,7 @@ impl Queue {
         let pending = self.session().request(to_worker::Finish { request: Id::NONE, queue: self.id }, &[]);
         drop(issued);
         let finished = pending.wait();
-        take_for_ended(self.progress.awaited_up_to(serial));
+        self.progress.take_for_ended_up_to(serial);
         if finished.is_ok() {
             self.progress.reach(serial);
         }
