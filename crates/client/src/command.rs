@@ -163,6 +163,9 @@ impl Queue {
         if let Some(status) = failed {
             if let Some(event) = &event {
                 event.end(status, Times::default());
+                if spec.want == Want::Nothing && sent.is_ok() {
+                    self.report(event);
+                }
             }
             sent?;
             return Ok(Some(event.unwrap_or_else(|| Event::ended(status))));

@@ -1,5 +1,7 @@
 //! The completion of one command.
 
+mod waits;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -15,7 +17,7 @@ use crate::issued::{Awaited, Mark, Progress, take_for_ended};
 use crate::progress;
 use crate::session::failure::Failure;
 use crate::session::{Ending, Session, Target};
-use crate::waits::Waits;
+use waits::Waits;
 
 /// What is run, in the thread that ends an event, before anybody else hears of the end.
 type Hook = Box<dyn FnOnce(Status) + Send>;
@@ -60,6 +62,8 @@ struct Shared {
     hooks: Vec<Hook>,
     /// Where a failure is noted, because the program does not hold the event.
     report: Option<Arc<Failure>>,
+    /// A failure is told once, whoever asks for that.
+    is_reported: bool,
     /// What the command waits for, if that is more than the program's wait list.
     waits: Option<Box<Waits>>,
     /// Sessions that expect this event although another one, or the client, ends it.
@@ -217,7 +221,7 @@ impl Event {
     }
 
     /// `None` while its worker, or the client, has not told its end.
-    pub(crate) fn raw_status(&self) -> Option<Status> {
+    fn raw_status(&self) -> Option<Status> {
         let status = self.0.status.load(Ordering::Acquire);
         (status <= 0).then_some(Status(status))
     }
@@ -324,6 +328,9 @@ impl Event {
     /// Has a failure noted, now or at the end: the program does not hold the event.
     pub(crate) fn report_to(&self, failure: &Arc<Failure>) {
         let mut shared = self.0.shared();
+        if std::mem::replace(&mut shared.is_reported, true) {
+            return;
+        }
         match self.raw_status() {
             Some(status) => match shared.waits.take() {
                 Some(waits) => waits.tell(failure.clone(), status),
@@ -363,11 +370,13 @@ impl Event {
         // The times are there before anybody can see that the event has ended, and so is a failure that another call tells.
         _ = self.0.times.set(times);
         let waits = shared.waits.take();
+        let mut of_no_use = None;
         match (shared.report.take(), waits) {
             (Some(report), Some(waits)) => waits.tell(report, status),
             (Some(report), None) => report.note(status),
             // Somebody may still say where to tell of the failure.
-            (None, waits) => shared.waits = waits.filter(|_| status.is_error()),
+            (None, Some(waits)) if waits.may_tell(status) => shared.waits = Some(waits),
+            (None, waits) => of_no_use = waits,
         }
         self.0.status.store(status.0.min(0), Ordering::Release);
         // A command that was never sent, or whose node is lost, tells nothing of those before it in its queue.
@@ -382,6 +391,7 @@ impl Event {
         let told = shared.told.iter().filter(|told| told.by_client || lost);
         let told: Vec<_> = told.map(|told| told.session.clone()).collect();
         drop(shared);
+        drop(of_no_use);
         for hook in hooks {
             hook(status);
         }

@@ -44,7 +44,6 @@ mod survey;
 mod sync;
 mod transfer;
 mod uses;
-mod waits;
 
 pub use claims::Claims;
 pub use collective::HeapLaunch;

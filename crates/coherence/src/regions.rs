@@ -334,6 +334,7 @@ impl Allocation {
             }
         }
         if self.segments.len() > self.join_at {
+            self.forget_ended(around.is_live);
             self.join_alike();
         }
     }
@@ -537,6 +538,15 @@ impl Allocation {
             self.segments.insert(index, front);
         }
         (index + 1).min(self.segments.len())
+    }
+
+    /// Takes out the names of transfers that have ended. Segments that were joined and split again may have names of what has
+    /// nothing to do with them, which nobody else takes out.
+    fn forget_ended(&mut self, is_live: &dyn Fn(CommandId) -> bool) {
+        for copy in self.segments.iter_mut().flat_map(|segment| &mut segment.copies) {
+            copy.arrivals.retain(|id| is_live(*id));
+            copy.replaced.retain(|id| is_live(*id));
+        }
     }
 
     /// Joins neighbours in the same state.

@@ -171,7 +171,9 @@ impl Target for HostTarget {
     }
 }
 
-/// Bytes that are compared at a time: they stay in the processor's cache.
+/// The smallest unit of memory that can be protected against writing.
+const PAGE: usize = 4096;
+/// Bytes that are taken and compared at a time: they stay in the processor's cache.
 const COMPARED: usize = 64 << 10;
 
 /// Takes the next `length` bytes of a payload to `to`, but writes nothing where they are there already.
@@ -187,15 +189,31 @@ unsafe fn take_changes(to: *mut u8, length: usize, payload: &mut dyn Payload) ->
         payload.read(arrived)?;
         // SAFETY: `at` is less than `length`.
         let to = unsafe { to.add(at) };
-        // SAFETY: `now` bytes from here on are among the `length` that were promised to be readable.
-        let is_there = unsafe { slice::from_raw_parts(to, now) } == arrived;
-        if !is_there {
-            // SAFETY: As above; other bytes have come, so these are promised to be writable, and `arrived` is our own.
-            unsafe { ptr::copy_nonoverlapping(arrived.as_ptr(), to, now) };
-        }
+        // SAFETY: `now` bytes from here on are among the `length` that the caller promises.
+        unsafe { write_changes(to, arrived) };
         at += now;
     }
     Ok(())
+}
+
+/// Writes the bytes to `to`, but leaves alone each page of memory in which they are already.
+///
+/// # Safety
+/// As many bytes at `to` must be readable, the pages in which some change writable, and nobody else may use them meanwhile.
+unsafe fn write_changes(mut to: *mut u8, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let left_in_page = PAGE - to.addr() % PAGE;
+        let (here, rest) = bytes.split_at(left_in_page.min(bytes.len()));
+        // SAFETY: The bytes of this page are among those that the caller promises to be readable.
+        let is_there = unsafe { slice::from_raw_parts(to, here.len()) } == here;
+        if !is_there {
+            // SAFETY: As above; other bytes have come, so these are promised to be writable, and `here` is our own.
+            unsafe { ptr::copy_nonoverlapping(here.as_ptr(), to, here.len()) };
+        }
+        // SAFETY: This is at most the end of the bytes that the caller promises.
+        to = unsafe { to.add(here.len()) };
+        bytes = rest;
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use penstock_wire::Status;
 
-use crate::event::Event;
+use super::Event;
 use crate::session::failure::Failure;
 
 /// What a command waits for.
@@ -33,18 +33,23 @@ impl Waits {
             return;
         }
         let open = self.listed.iter().find(|event| event.raw_status().is_none()).cloned();
-        match open.filter(|_| !self.added.iter().any(has_failed)) {
-            // One of them has failed, and this process has not heard of it yet.
-            Some(open) => open.when_ended(move |_| self.tell(failure, status)),
-            None => failure.note(self.cause()),
+        match (self.cause(), open) {
+            (Some(cause), _) => failure.note(cause),
+            // It may be the one that has failed, and this process has not heard of it yet.
+            (None, Some(open)) => open.when_ended(move |_| self.tell(failure, status)),
+            (None, None) => failure.note(Status::OUT_OF_RESOURCES),
         }
     }
 
+    /// Whether [`Waits::tell`] may have something to tell of a command that has ended like this.
+    pub(crate) fn may_tell(&self, status: Status) -> bool {
+        status == Status::WAIT_LIST_FAILED && !self.listed.iter().any(has_failed)
+    }
+
     /// The first failure among what the client added that is not itself the failure of something else.
-    fn cause(&self) -> Status {
-        let statuses = self.added.iter().filter_map(Event::raw_status);
-        let mut causes = statuses.filter(|status| status.is_error() && *status != Status::WAIT_LIST_FAILED);
-        causes.next().unwrap_or(Status::OUT_OF_RESOURCES)
+    fn cause(&self) -> Option<Status> {
+        let mut statuses = self.added.iter().filter_map(Event::raw_status);
+        statuses.find(|status| status.is_error() && *status != Status::WAIT_LIST_FAILED)
     }
 }
 
