@@ -80,7 +80,7 @@ if wanted c; then
     PENSTOCK_HEAP_PATH=proxy tests/c/run.sh --on two multi_heaps | without_summary
     tests/c/run.sh --on mixed multi_heaps | without_summary
     # Nodes that do not reach each other: the client relays.
-    tests/c/run.sh --on apart multi_buffers multi_events multi_gates multi_host_memory multi_views | without_summary
+    tests/c/run.sh --on apart multi_buffers multi_events multi_gates multi_host_memory multi_programs multi_views | without_summary
 fi
 if wanted model; then
     step model/machine "$PENSTOCK_BIN/penstock" check --machine --programs 100000

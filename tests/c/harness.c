@@ -360,6 +360,16 @@ bool read_pattern(cl_command_queue on, cl_mem mem, size_t size, unsigned seed) {
     return same;
 }
 
+cl_uint word_of(cl_context of, cl_command_queue on, cl_kernel kernel, size_t items) {
+    cl_mem mem = make_buffer(of, 0, sizeof(cl_uint), NULL);
+    cl_uint word = 0;
+    set_mem(kernel, 0, mem);
+    OK(clEnqueueNDRangeKernel(on, kernel, 1, NULL, &items, &items, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(on, mem, CL_TRUE, 0, sizeof word, &word, 0, NULL, NULL));
+    OK(clReleaseMemObject(mem));
+    return word;
+}
+
 static FILE *printed;
 
 int capture_begin(void) {

@@ -149,6 +149,8 @@ void capture_end(int saved, char *text, size_t size);
 /* Data: the same seed gives the same bytes. */
 void pattern(void *bytes, size_t size, unsigned seed);
 bool same_pattern(const void *bytes, size_t size, unsigned seed);
+/* Runs a kernel with one argument, a buffer, in one group of `items` items, and returns the first word that it has written there. */
+cl_uint word_of(cl_context of, cl_command_queue on, cl_kernel kernel, size_t items);
 void write_pattern(cl_command_queue on, cl_mem mem, size_t size, unsigned seed);
 bool read_pattern(cl_command_queue on, cl_mem mem, size_t size, unsigned seed);
 

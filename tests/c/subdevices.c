@@ -22,15 +22,9 @@ static void check_part(cl_device_id part, cl_uint wanted_units) {
     CHECK(device_uint(part, CL_DEVICE_MAX_COMPUTE_UNITS) == wanted_units);
     cl_context own = make_context(1, &part);
     cl_command_queue on = make_queue(own, part, 0);
-    cl_uint back = 0;
     cl_kernel kernel = kernel_from(own, "kernel void k(global uint *w) { *w = 99; }", "k");
-    cl_mem mem = make_buffer(own, 0, 4, NULL);
-    set_mem(kernel, 0, mem);
-    launch(on, kernel, 1);
-    OK(clEnqueueReadBuffer(on, mem, CL_TRUE, 0, 4, &back, 0, NULL, NULL));
-    CHECK(back == 99);
+    CHECK(word_of(own, on, kernel, 1) == 99);
     OK(clReleaseKernel(kernel));
-    OK(clReleaseMemObject(mem));
     OK(clReleaseCommandQueue(on));
     OK(clReleaseContext(own));
 }
@@ -96,13 +90,7 @@ static void check_binaries(cl_uint count, const cl_device_id *parts) {
         OK(clBuildProgram(again, 1, &parts[i], NULL, NULL, NULL));
         cl_command_queue on = make_queue(own, parts[i], 0);
         cl_kernel kernel = make_kernel(again, "k");
-        cl_mem mem = make_buffer(own, 0, 4, NULL);
-        cl_uint back = 0;
-        set_mem(kernel, 0, mem);
-        launch(on, kernel, 1);
-        OK(clEnqueueReadBuffer(on, mem, CL_TRUE, 0, 4, &back, 0, NULL, NULL));
-        CHECK(back == 17);
-        OK(clReleaseMemObject(mem));
+        CHECK(word_of(own, on, kernel, 1) == 17);
         OK(clReleaseKernel(kernel));
         OK(clReleaseProgram(again));
         OK(clReleaseCommandQueue(on));
