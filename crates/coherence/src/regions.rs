@@ -8,11 +8,14 @@
 //! All parts and views of an allocation (sub-buffers, images over buffers, mapped regions) are ranges of it, so they
 //! share one map.
 
+mod copy;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::command::{Access, Fetch, Plan, Source, Use};
 use crate::names::{AllocationId, CommandId, NodeId, Place, QueueId};
 use crate::rules::{Rule, Rules};
+use copy::Copy;
 
 /// Segments begin at multiples of this. A transfer of a page costs little more than one of a byte.
 pub const GRAIN_BYTES: u64 = 4096;
@@ -71,28 +74,6 @@ struct Undo {
     arrivals: Vec<CommandId>,
 }
 
-#[derive(Clone, Debug)]
-struct Copy {
-    version: u64,
-    /// The transfers that brought the content and have not ended.
-    arrivals: Vec<CommandId>,
-    /// Transfers that may still store content which a later command was to write over. That command may have failed
-    /// without waiting for them.
-    replaced: Vec<CommandId>,
-    /// Commands that use the copy.
-    writers: Users,
-    readers: Users,
-    /// Transfers that leave with its content. A write does not wait for them: whoever needs what they take and what
-    /// the write replaces happens before the write and has waited for the arrival, and nobody else gets what they took,
-    /// because it has an old version from the write on.
-    departures: Users,
-}
-
-/// Commands that use a copy. In an in-order queue the last one stands for all before it, unless it may fail before its
-/// turn: then it has no queue here.
-#[derive(Clone, Debug, Default)]
-struct Users(Vec<(Option<QueueId>, CommandId)>);
-
 /// What the machine knows beside the allocation.
 pub(crate) struct Around<'a> {
     pub(crate) rules: Rules,
@@ -101,71 +82,6 @@ pub(crate) struct Around<'a> {
     pub(crate) lost: &'a FxHashSet<NodeId>,
     /// Makes a name for a transfer.
     pub(crate) next: &'a mut dyn FnMut() -> CommandId,
-}
-
-impl Users {
-    fn add(&mut self, queue: Option<QueueId>, id: CommandId, around: &Around<'_>) {
-        self.0.retain(|(_, id)| (around.is_live)(*id));
-        self.0.push((queue, id));
-    }
-
-    /// The command was sent: in an in-order queue it stands for all before it. One that could not be sent does not,
-    /// because its end says nothing of theirs. One that waits for a single command stands for that one.
-    fn stand_for_all(&mut self, id: CommandId, only_wait: Option<CommandId>, rules: Rules) {
-        let Some((queue, _)) = self.0.iter().find(|(_, user)| *user == id).copied() else { return };
-        self.0.retain(|(_, user)| Some(*user) != only_wait);
-        let Some(queue) = queue else { return };
-        let per_queue = rules.hold(Rule::OneUserPerQueue);
-        self.0.retain(|(of, user)| *user == id || (per_queue && *of != Some(queue)));
-    }
-
-    fn open<'a>(&'a self, is_live: &'a dyn Fn(CommandId) -> bool) -> impl Iterator<Item = CommandId> + 'a {
-        self.0.iter().map(|(_, id)| *id).filter(|id| is_live(*id))
-    }
-
-    fn join(&mut self, other: Self) {
-        for user in other.0 {
-            if !self.0.contains(&user) {
-                self.0.push(user);
-            }
-        }
-    }
-}
-
-impl Copy {
-    fn new(version: u64) -> Self {
-        Self {
-            version,
-            arrivals: Vec::new(),
-            replaced: Vec::new(),
-            writers: Users::default(),
-            readers: Users::default(),
-            departures: Users::default(),
-        }
-    }
-
-    /// All that a transfer to here must wait for.
-    fn users(&self, is_live: &dyn Fn(CommandId) -> bool) -> Vec<CommandId> {
-        let transfers = self.arrivals.iter().chain(&self.replaced).copied();
-        let mut users: Vec<_> = transfers.filter(|id| is_live(*id)).collect();
-        users.extend(self.writers.open(is_live));
-        users.extend(self.readers.open(is_live));
-        users.extend(self.departures.open(is_live));
-        users
-    }
-
-    fn join(&mut self, other: Self) {
-        for (to, from) in [(&mut self.arrivals, other.arrivals), (&mut self.replaced, other.replaced)] {
-            for id in from {
-                if !to.contains(&id) {
-                    to.push(id);
-                }
-            }
-        }
-        self.writers.join(other.writers);
-        self.readers.join(other.readers);
-        self.departures.join(other.departures);
-    }
 }
 
 impl Segment {
@@ -485,8 +401,7 @@ impl Allocation {
             // Where the source itself still waits for its content, the target has nothing if that does not come.
             let mut before = Vec::new();
             if let Some(from) = source.and_then(|source| segment.copies.get_mut(source)) {
-                from.departures.0.retain(|(_, id)| (around.is_live)(*id));
-                from.departures.0.push((None, departure));
+                from.departures.add(None, departure, around);
                 if around.rules.hold(Rule::DoubtTravelsOn) {
                     before.extend(from.arrivals.iter().copied().filter(|id| (around.is_live)(*id)));
                 }
