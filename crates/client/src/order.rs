@@ -373,8 +373,8 @@ impl Order {
         self.state().machine.may_copy(copy)
     }
 
-    /// A blocking write has returned, and its event is open. Returns whether so many of them are open that it is worth
-    /// asking which have ended: each later write names all of them.
+    /// A blocking write has returned, and its event is open. Returns `true` if more than [`SETTLED_MAX`] such events are
+    /// open. Each later write names all of them in its wait list, so the caller should look which have ended.
     pub(crate) fn settle(&self, context: ContextId, queue: QueueId, in_order: bool, event: &Event) -> bool {
         let mut count = 0;
         self.change(|state| {

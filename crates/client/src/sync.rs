@@ -183,8 +183,8 @@ impl Queue {
         self.issue(spec, &NOTHING, move |event| to_worker::Marker { queue, event })
     }
 
-    /// Whether a command that does nothing has nothing to wait for, neither events nor a barrier. What has ended is left out of wait lists on the wire,
-    /// and there an empty one of a marker or a barrier means all commands so far.
+    /// Whether a command that does nothing has nothing to wait for, neither events nor a barrier. What has ended is left out
+    /// of wait lists on the wire, and there an empty one of a marker or a barrier means all commands so far.
     fn has_passed(&self, waits: &[Event]) -> bool {
         let ended = |event: &Event| event.known_status() == Some(Status::OK);
         !self.is_in_order() && !self.profiles() && waits.iter().all(ended) && !self.is_behind_barrier()

@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn what_is_there_already_is_not_written() {
         static TABLE: [u8; 5000] = [3; 5000];
-        // SAFETY: As many bytes as the table has. It can not be written, and no other bytes come.
+        // SAFETY: The table has this many bytes. It is never written, because the bytes that arrive are the same.
         let target = unsafe { HostTarget::linear(TABLE.as_ptr().cast_mut(), TABLE.len(), None) };
         target.only_changes().take(0, &mut &[3; 5000][..]).unwrap();
     }
