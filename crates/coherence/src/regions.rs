@@ -174,6 +174,9 @@ impl Allocation {
         is_live: &dyn Fn(CommandId) -> bool,
         (rules, lost): (Rules, &FxHashSet<NodeId>),
     ) -> Vec<CommandId> {
+        if !rules.hold(Rule::InitialAfterUsers) {
+            return Vec::new();
+        }
         let needed = self.needed(it, rules);
         let initial = needed.filter(|segment| self.need(segment, place, rules, lost) == Need::Initial);
         let copies = initial.filter_map(|segment| segment.copies.get(place));

@@ -45,6 +45,8 @@ rules! {
     FetchUnderDoubt,
     /// Content given at creation reaches the place that uses it.
     FetchInitial,
+    /// Content given at creation is stored after the commands and transfers that use the copy that it replaces.
+    InitialAfterUsers,
     /// A write makes the copies of other places old.
     WriteMakesOthersOld,
     /// A transfer leaves after the writers of its source.

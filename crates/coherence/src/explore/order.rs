@@ -1,6 +1,6 @@
 //! What happens before what in a program, and which programs have one result.
 
-use super::program::{Act, Command, Op, Program};
+use super::program::{Act, Cell, Command, GRAIN_CELLS, Op, Program};
 
 impl Program {
     /// The program without one operation and what cannot be without it, if it still ends and has one result.
@@ -64,8 +64,21 @@ impl Program {
 
     /// Whether some operation uses bytes that a refused write over all of them has left undefined. The program may use
     /// them again when it has waited for the refusal. Also a command that fails counts, because the bytes are brought
-    /// to it before its wait list has failed.
+    /// to it, over the old content that its place may have, before its wait list has failed. It does not count where it
+    /// only reads and nobody else has written these bytes, because nobody had the content that they were created with.
     fn uses_what_is_open(&self, order: &Order) -> bool {
+        let broken = self.broken();
+        // What is brought is whole grains, or the whole of what moves as a whole.
+        let moves_with = |it: &Cell, bytes: &Cell| {
+            let is_same_grain = it.cell / GRAIN_CELLS == bytes.cell / GRAIN_CELLS;
+            it.of == bytes.of && (is_same_grain || self.allocations[bytes.of].1)
+        };
+        let writes =
+            |at: usize, bytes: &Cell| self.accesses(at).iter().any(|it| it.writes && moves_with(it, bytes));
+        let brings_nothing = |other: usize, refused: usize, bytes: &Cell| {
+            let is_writer = |at: usize| at != refused && writes(at, bytes);
+            broken[other] && self.allocations[bytes.of].2 && !(0..self.ops.len()).any(is_writer)
+        };
         (0..self.ops.len()).any(|refused| {
             let open = self.open_while_refused(refused);
             let is_heard = |later: usize| {
@@ -76,7 +89,10 @@ impl Program {
             };
             !open.is_empty() && { 0..self.ops.len() }.any(|other| {
                 other != refused
-                    && self.accesses(other).iter().any(|x| open.iter().any(|y| x.conflicts(y)))
+                    && self
+                        .accesses(other)
+                        .iter()
+                        .any(|x| open.iter().any(|y| x.conflicts(y) && !brings_nothing(other, refused, y)))
                     && !order.is_before(Step::Run(other), Step::Run(refused))
                     && !is_heard(other)
             })
