@@ -307,3 +307,103 @@ TEST(maps_of_given_memory_see_every_kind_of_write) {
     }
     OK(clReleaseKernel(kernel));
 }
+
+/* The unmap is enqueued before the map has failed, or after that. */
+enum { UNMAP_FIRST, UNMAP_LATER, UNMAP_ORDERS };
+
+/* The map fails with the event of its wait list, so it has given the program nothing to write. */
+static void fail_map_then_unmap(cl_mem mem, void *at, cl_event gate, cl_event mapped, int order) {
+    cl_event unmapped;
+    if (order == UNMAP_FIRST) OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, &unmapped));
+    OK(clSetUserEventStatus(gate, -7));
+    GIVES(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, clWaitForEvents(1, &mapped));
+    if (order == UNMAP_LATER) OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, &unmapped));
+    /* Whether the unmap fails with the map is not specified. */
+    (void)clWaitForEvents(1, &unmapped);
+    OK(clReleaseEvent(unmapped));
+    OK(clReleaseEvent(mapped));
+    OK(clReleaseEvent(gate));
+}
+
+static void unmap_a_failed_map(cl_map_flags flags) {
+    for (int order = 0; order < UNMAP_ORDERS; order++) {
+        for (int given = 0; given < 2; given++) {
+            unsigned char *host = aligned_alloc(4096, SIZE);
+            memset(host, 0x55, SIZE);
+            cl_mem mem = make_buffer(context, given ? CL_MEM_USE_HOST_PTR : 0, SIZE, given ? host : NULL);
+            write_pattern(queue, mem, SIZE, 20);
+            cl_event gate = make_user_event(context), mapped;
+            cl_int code;
+            void *at = clEnqueueMapBuffer(queue, mem, CL_FALSE, flags, 100, 5000, 1, &gate, &mapped, &code);
+            OK(code);
+            fail_map_then_unmap(mem, at, gate, mapped, order);
+            const bool kept = read_pattern(queue, mem, SIZE, 20);
+            if (!kept) test_note("order %d, memory of the %s", order, given ? "program" : "driver");
+            CHECK(kept);
+
+            /* The next map and unmap work as if nothing had happened. */
+            at = map(mem, CL_TRUE, flags, 0, SIZE, NULL);
+            pattern(at, SIZE, 21);
+            OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
+            CHECK(read_pattern(queue, mem, SIZE, 21));
+            OK(clReleaseMemObject(mem));
+            free(host);
+        }
+    }
+}
+
+TEST(unmap_of_a_failed_map_keeps_the_content) { unmap_a_failed_map(CL_MAP_READ | CL_MAP_WRITE); }
+
+TEST(unmap_of_a_failed_invalidating_map_keeps_the_content) { unmap_a_failed_map(CL_MAP_WRITE_INVALIDATE_REGION); }
+
+TEST(unmap_of_a_failed_invalidating_map_keeps_the_image) {
+    need_images();
+    const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
+    const cl_image_desc description = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 64, .image_height = 64};
+    const size_t none[3] = {0}, whole[3] = {64, 64, 1}, origin[3] = {3, 5, 0}, region[3] = {40, 50, 1};
+    unsigned char back[64 * 64 * 4];
+    for (int order = 0; order < UNMAP_ORDERS; order++) {
+        cl_int code;
+        cl_mem image = clCreateImage(context, CL_MEM_READ_WRITE, &format, &description, NULL, &code);
+        OK(code);
+        pattern(back, sizeof back, 22);
+        OK(clEnqueueWriteImage(queue, image, CL_TRUE, none, whole, 0, 0, back, 0, NULL, NULL));
+        cl_event gate = make_user_event(context), mapped;
+        size_t pitch;
+        void *at = clEnqueueMapImage(queue, image, CL_FALSE, CL_MAP_WRITE_INVALIDATE_REGION, origin, region, &pitch, NULL,
+                                     1, &gate, &mapped, &code);
+        OK(code);
+        fail_map_then_unmap(image, at, gate, mapped, order);
+        memset(back, 0, sizeof back);
+        OK(clEnqueueReadImage(queue, image, CL_TRUE, none, whole, 0, 0, back, 0, NULL, NULL));
+        CHECK(same_pattern(back, sizeof back, 22));
+        OK(clReleaseMemObject(image));
+    }
+}
+
+/* The unmap of an invalidating map that is still open comes after the map, and then writes. */
+TEST(unmap_of_an_open_invalidating_map_writes_when_the_map_has_ended) {
+    unsigned char *host = aligned_alloc(4096, SIZE), back[SIZE];
+    memset(host, 0x55, SIZE);
+    cl_mem mem = make_buffer(context, CL_MEM_USE_HOST_PTR, SIZE, host);
+    cl_command_queue other = make_queue(context, device, 0);
+    cl_event gate = make_user_event(context), unmapped;
+    cl_int code;
+    write_pattern(queue, mem, SIZE, 23);
+    unsigned char *at =
+        clEnqueueMapBuffer(queue, mem, CL_FALSE, CL_MAP_WRITE_INVALIDATE_REGION, 0, SIZE, 1, &gate, NULL, &code);
+    OK(code);
+    OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, &unmapped));
+    OK(clFlush(queue));
+    OK(clEnqueueReadBuffer(other, mem, CL_TRUE, 0, SIZE, back, 0, NULL, NULL));
+    CHECK(same_pattern(back, SIZE, 23));
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clWaitForEvents(1, &unmapped));
+    OK(clEnqueueReadBuffer(other, mem, CL_TRUE, 0, SIZE, back, 0, NULL, NULL));
+    CHECK(memcmp(back, host, SIZE) == 0);
+    OK(clReleaseEvent(unmapped));
+    OK(clReleaseEvent(gate));
+    OK(clReleaseCommandQueue(other));
+    OK(clReleaseMemObject(mem));
+    free(host);
+}

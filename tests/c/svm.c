@@ -208,3 +208,33 @@ TEST(a_finish_waits_for_a_fill_of_mapped_memory) {
     OK(clFinish(queue));
     clSVMFree(context, at);
 }
+
+/* A map that fails has given the program nothing to write, so the unmap, before or after that, writes nothing. */
+TEST(unmap_of_a_failed_map_keeps_the_content) {
+    need_svm();
+    const cl_map_flags flags[] = {CL_MAP_READ | CL_MAP_WRITE, CL_MAP_WRITE_INVALIDATE_REGION};
+    for (int round = 0; round < 4; round++) {
+        const bool unmap_first = round % 2 == 0;
+        unsigned char *at = clSVMAlloc(context, CL_MEM_READ_WRITE, HOST_BYTES, 0);
+        REQUIRE(at);
+        pattern(from, HOST_BYTES, 30);
+        OK(clEnqueueSVMMemcpy(queue, CL_TRUE, at, from, HOST_BYTES, 0, NULL, NULL));
+        cl_event gate = make_user_event(context), mapped, unmapped;
+        OK(clEnqueueSVMMap(queue, CL_FALSE, flags[round / 2], at, HOST_BYTES, 1, &gate, &mapped));
+        if (unmap_first) OK(clEnqueueSVMUnmap(queue, at, 0, NULL, &unmapped));
+        OK(clSetUserEventStatus(gate, -7));
+        GIVES(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, clWaitForEvents(1, &mapped));
+        if (!unmap_first) OK(clEnqueueSVMUnmap(queue, at, 0, NULL, &unmapped));
+        (void)clWaitForEvents(1, &unmapped);
+        memset(back, 0, HOST_BYTES);
+        OK(clEnqueueSVMMemcpy(queue, CL_TRUE, back, at, HOST_BYTES, 0, NULL, NULL));
+        const bool kept = same_pattern(back, HOST_BYTES, 30);
+        if (!kept) test_note("round %d", round);
+        CHECK(kept);
+        OK(clReleaseEvent(unmapped));
+        OK(clReleaseEvent(mapped));
+        OK(clReleaseEvent(gate));
+        OK(clFinish(queue));
+        clSVMFree(context, at);
+    }
+}

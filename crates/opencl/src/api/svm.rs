@@ -173,10 +173,10 @@ cl_entry! {
         let area = queue.context.svm.at(pointer.addr()).ok_or(ClError(CL_INVALID_VALUE))?;
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
-        let enqueued = svm::map(&queue, &area, (pointer.addr(), size), flags, &waits)?;
-        check_read(&queue, blocking, enqueued.as_ref())?;
+        let mapped = svm::map(&queue, &area, (pointer.addr(), size), flags, &waits)?;
+        check_read(&queue, blocking, Some(&mapped))?;
         // SAFETY: a place for an event.
-        unsafe { hand_out(enqueued, CL_COMMAND_SVM_MAP, &queue, event) };
+        unsafe { hand_out(Some(mapped), CL_COMMAND_SVM_MAP, &queue, event) };
         Ok(())
     }
     /// `clEnqueueSVMUnmap`.

@@ -8,6 +8,7 @@
 use penstock_cl_sys::*;
 use penstock_client::{Event, Want};
 use penstock_trial::{Defect, planted};
+use penstock_wire::Status;
 
 use super::memory::{Mem, keep};
 use super::queue::Queue;
@@ -36,8 +37,43 @@ struct Mapped {
     address: usize,
     writes: bool,
     region: Region,
-    /// The read that brings the content; none where nothing is read.
-    arrival: Option<Event>,
+    outcome: Outcome,
+}
+
+/// How a map ends, as far as its unmap must know.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    event: Event,
+    /// Whether the map reads, or waits for an event that can fail. If it does neither, only its node
+    /// or its driver can make it fail: the unmap respects such a failure if it is known, and does
+    /// not wait for the map's end.
+    may_fail: bool,
+}
+
+impl Outcome {
+    /// The outcome of a map that reads the content.
+    pub(super) fn of_read(event: Event) -> Self {
+        Self { event, may_fail: true }
+    }
+
+    /// The outcome of a map that reads nothing and that waits for `waits`.
+    pub(super) fn of_discard(event: Event, waits: &[Event]) -> Self {
+        let may_fail = waits.iter().any(|wait| wait.known_status() != Some(Status::OK));
+        Self { event, may_fail }
+    }
+
+    /// What the write of the unmap waits for, if the program's wait list is `waits`.
+    ///
+    /// If the map fails, the program has neither seen the content nor been given the region to fill,
+    /// and nothing is written back: the write fails with the map's event. A map that has ended well
+    /// adds nothing.
+    pub(super) fn waits_of_unmap(&self, waits: &[Event]) -> Vec<Event> {
+        let must_be_awaited = match self.event.known_status() {
+            Some(status) => status.is_error(),
+            None => self.may_fail && self.event.poll().is_none_or(Status::is_error),
+        };
+        waits.iter().chain(must_be_awaited.then_some(&self.event)).cloned().collect()
+    }
 }
 
 impl Maps {
@@ -58,32 +94,32 @@ pub(crate) fn map(
 ) -> ClResult<(*mut u8, Event)> {
     let address = mem.host_address()?.wrapping_add(host_offset(mem, region)?);
     let reads = flags & CL_MAP_WRITE_INVALIDATE_REGION == 0;
-    let enqueued = if mem.is_shared() {
+    let ended = || Event::ended(Status::OK);
+    let outcome = if mem.is_shared() {
         // The program looks at what the device works on: whatever the flags, the commands before must have ended.
-        queue.pool.reached(&mem.pool, host_source(mem, region)?.place(), waits, want)?
+        let place = host_source(mem, region)?.place();
+        Outcome::of_read(queue.pool.reached(&mem.pool, place, waits, want)?.unwrap_or_else(ended))
     } else if reads {
-        read(queue, mem, region, address, waits)?
+        Outcome::of_read(read(queue, mem, region, address, waits)?.unwrap_or_else(ended))
     } else {
         discard(queue, mem, waits, want)?
     };
-    let event = enqueued.unwrap_or_else(|| Event::ended(penstock_wire::Status::OK));
-    let arrival = reads.then(|| event.clone());
+    let event = outcome.event.clone();
     let writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
     let mut maps = mem.maps();
     maps.arriving.retain(|event| event.known_status().is_none());
-    maps.arriving.extend(arrival.clone());
-    maps.open.push(Mapped { address: address.addr(), writes, region, arrival });
+    maps.arriving.extend(reads.then(|| event.clone()));
+    maps.open.push(Mapped { address: address.addr(), writes, region, outcome });
     Ok((address, event))
 }
 
 /// Maps a region whose content does not matter: nobody else writes to the host's memory, but reads that are on their way.
-fn discard(queue: &Queue, mem: &Mem, waits: &[Event], want: Want) -> ClResult<Option<Event>> {
+fn discard(queue: &Queue, mem: &Mem, waits: &[Event], want: Want) -> ClResult<Outcome> {
     let mut all = waits.to_vec();
     all.extend(mem.maps().arriving.iter().filter(|event| event.known_status().is_none()).cloned());
-    if all.is_empty() && want == Want::Nothing {
-        return Ok(None);
-    }
-    Ok(queue.pool.pass(&all, Want::Event)?)
+    let is_needed = !all.is_empty() || want != Want::Nothing;
+    let enqueued = if is_needed { queue.pool.pass(&all, Want::Event)? } else { None };
+    Ok(Outcome::of_discard(enqueued.unwrap_or_else(|| Event::ended(Status::OK)), &all))
 }
 
 fn read(
@@ -152,11 +188,7 @@ pub(crate) fn unmap(
     if !mapped.writes {
         return Ok(queue.pool.pass(waits, want)?);
     }
-    // If the content does not come, the program has not seen it, and nothing is written back.
-    let arrival =
-        mapped.arrival.iter().filter(|arrival| arrival.poll().is_none_or(|status| status.is_error()));
-    let waits: Vec<Event> = waits.iter().chain(arrival).cloned().collect();
-    write(queue, mem, &mapped, &waits, want)
+    write(queue, mem, &mapped, &mapped.outcome.waits_of_unmap(waits), want)
 }
 
 fn write(

@@ -9,6 +9,7 @@ use penstock_client::{Event, HostShape, Memory, Range, Want};
 use penstock_wire::Status;
 
 use super::context::Context;
+use super::map::Outcome;
 use super::queue::Queue;
 use super::shadow::Pages;
 use super::target::{HostSource, HostTarget};
@@ -32,7 +33,7 @@ struct Mapped {
     start: usize,
     size: usize,
     writes: bool,
-    arrival: Option<Event>,
+    outcome: Outcome,
 }
 
 /// The allocations of a context, by address.
@@ -120,7 +121,7 @@ pub(crate) fn map(
     (start, size): (usize, usize),
     flags: cl_map_flags,
     waits: &[Event],
-) -> ClResult<Option<Event>> {
+) -> ClResult<Event> {
     let range = area.range(start, size)?;
     let reads = flags & CL_MAP_WRITE_INVALIDATE_REGION == 0;
     let enqueued = if reads {
@@ -130,10 +131,12 @@ pub(crate) fn map(
     } else {
         queue.pool.pass(waits, Want::Event)?
     };
+    let event = enqueued.unwrap_or_else(|| Event::ended(Status::OK));
+    let outcome =
+        if reads { Outcome::of_read(event.clone()) } else { Outcome::of_discard(event.clone(), waits) };
     let writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
-    let arrival = enqueued.clone().filter(|_| reads);
-    area.maps().push(Mapped { start, size, writes, arrival });
-    Ok(enqueued)
+    area.maps().push(Mapped { start, size, writes, outcome });
+    Ok(event)
 }
 
 /// Unmaps the range that begins at `start`.
@@ -152,9 +155,7 @@ pub(crate) fn unmap(
     match mapped {
         Some(mapped) if mapped.writes => {
             let range = area.range(start, mapped.size)?;
-            // If the content does not come, the program has not seen it, and nothing is written back.
-            let open = |arrival: &&Event| arrival.poll().is_none_or(Status::is_error);
-            let waits: Vec<Event> = waits.iter().chain(mapped.arrival.iter().filter(open)).cloned().collect();
+            let waits = mapped.outcome.waits_of_unmap(waits);
             // SAFETY: the range is inside the allocation, which the source keeps; the program has unmapped it, so it does
             // not write.
             let source = unsafe { HostSource::linear(area.host(start), mapped.size, Some(area.clone())) };
