@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define THREADS 8
@@ -54,17 +55,19 @@ static void *own_queue(void *argument) {
     return NULL;
 }
 
-static void run_all(void *(*body)(void *), cl_program program) {
-    struct work work[THREADS];
-    for (unsigned i = 0; i < THREADS; i++) {
-        work[i] = (struct work){.number = i, .program = program};
+static void run_threads(void *(*body)(void *), cl_program program, unsigned count, unsigned first_number) {
+    struct work work[count];
+    for (unsigned i = 0; i < count; i++) {
+        work[i] = (struct work){.number = first_number + i, .program = program};
         REQUIRE(pthread_create(&work[i].thread, NULL, body, &work[i]) == 0);
     }
-    for (unsigned i = 0; i < THREADS; i++) {
+    for (unsigned i = 0; i < count; i++) {
         pthread_join(work[i].thread, NULL);
         if (work[i].failed) test_fail(__FILE__, __LINE__, "thread %u failed at line %d", i, work[i].failed);
     }
 }
+
+static void run_all(void *(*body)(void *), cl_program program) { run_threads(body, program, THREADS, 0); }
 
 TEST(own_queues) {
     cl_program program = build(context, source, NULL);
@@ -150,6 +153,23 @@ static void *own_build(void *argument) {
 }
 
 TEST(builds) { run_all(own_build, NULL); }
+
+/* More builds at the same time than a driver runs: the others wait for their turn. */
+#define BUILDS 80
+
+static pthread_barrier_t start;
+
+static void *build_together(void *argument) {
+    pthread_barrier_wait(&start);
+    return own_build(argument);
+}
+
+TEST(many_builds_at_the_same_time) {
+    REQUIRE(pthread_barrier_init(&start, NULL, BUILDS) == 0);
+    /* Numbers, and so sources, of this run alone: PoCL takes what it has built before from its cache. */
+    run_threads(build_together, NULL, BUILDS, (unsigned)time(NULL) * BUILDS);
+    pthread_barrier_destroy(&start);
+}
 
 /* One thread waits while another completes what it waits for. */
 static void *completes(void *argument) {

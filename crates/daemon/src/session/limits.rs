@@ -1,19 +1,14 @@
 //! Enforcement of the limits that are not simply a table's size.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_device::Staged;
-use penstock_wire::{FrameError, Status, limits};
+use penstock_wire::{FrameError, limits};
 
 use super::Shared;
 use super::event::lock;
-
-/// Builds of one session at the same time. Each is a thread that may take 500 MB in a compiler; a program that builds more
-/// at once gets them one after the other from its driver anyway.
-const BUILDS_MAX: usize = 64;
 
 /// How often a thread that waits for room looks again. At the limit 1 GiB is on its way: a tenth of a second.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
@@ -25,31 +20,6 @@ const STUCK_AFTER: Duration = Duration::from_secs(2);
 /// At [`limits::GATED_BYTES_MAX`], after so long without a byte freed, the session ends. A kernel may run as long while a user
 /// event is open that has nothing to do with it.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
-
-/// Builds under way.
-#[derive(Default)]
-pub(crate) struct Builds(Arc<AtomicUsize>);
-
-/// A build's place; free again when dropped.
-#[derive(Debug)]
-pub(crate) struct Build(Arc<AtomicUsize>);
-
-impl Builds {
-    /// A place for one more build.
-    pub(crate) fn begin(&self) -> Result<Build, Status> {
-        if self.0.fetch_add(1, Ordering::AcqRel) >= BUILDS_MAX {
-            self.0.fetch_sub(1, Ordering::AcqRel);
-            return Err(Status::OUT_OF_RESOURCES);
-        }
-        Ok(Build(self.0.clone()))
-    }
-}
-
-impl Drop for Build {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
 
 impl Shared {
     /// Waits until [`limits::STAGED_BYTES_MAX`] has room for so many bytes more: until commands have completed, or the
@@ -115,19 +85,5 @@ impl Shared {
         }
         thread::sleep(ROOM_LOOK);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn builds_are_bounded() {
-        let builds = Builds::default();
-        let all: Vec<_> = (0..BUILDS_MAX).map(|_| builds.begin().expect("under the limit")).collect();
-        assert!(builds.begin().is_err());
-        drop(all);
-        assert!(builds.begin().is_ok());
     }
 }

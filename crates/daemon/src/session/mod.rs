@@ -4,6 +4,7 @@
 //! the calls whose documentation says so, and at the limit of staged bytes. What ends later is told by the driver's
 //! callbacks through the [`penstock_link::Outbox`], which never blocks either.
 
+mod builds;
 mod command;
 mod context;
 mod event;
@@ -93,7 +94,7 @@ pub struct Shared {
     prints: AtomicBool,
     /// Set when the session ends, so that no wait outlasts it.
     ended: AtomicBool,
-    builds: limits::Builds,
+    builds: Arc<builds::Builds>,
     /// At the limit of staged bytes nothing was freed while the client had something to tell.
     gated: AtomicBool,
     /// Of lines about peers, which a client can cause.
@@ -121,7 +122,7 @@ impl Session {
             output,
             prints: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            builds: limits::Builds::default(),
+            builds: Arc::default(),
             gated: AtomicBool::new(false),
             complaints: Throttle::default(),
             started: Instant::now(),

@@ -1,8 +1,7 @@
-//! Programs: making, building, asking. What takes long runs in a thread of its own and answers when it is done.
+//! Programs: making, building, asking. What takes long runs in another thread and answers when it is done.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 
 use penstock_device as device;
 use penstock_wire::calls::{Serve, to_worker};
@@ -11,9 +10,6 @@ use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Payload, Status, frame, limits};
 
 use super::{Objects, Session, Shared};
-
-/// Stack of a build's thread. Compilers recurse into expressions; LLVM's own drivers take 8 MiB. Untouched pages cost nothing.
-const BUILD_STACK_BYTES: usize = 64 << 20;
 
 /// A program. One that is being linked has no device program yet.
 #[derive(Default)]
@@ -55,26 +51,22 @@ impl Drop for Busy {
 }
 
 impl Session {
-    /// Runs `work` in a thread of its own, which answers the request with what it gives.
+    /// Runs `work` in another thread when it is its turn; that thread answers the request with what `work` gives.
     fn in_thread<T: 'static>(
         &mut self,
         request: Id<kind::Request>,
         answer: fn(&Shared, Id<kind::Request>, Result<T, Status>),
         work: impl FnOnce() -> Result<T, Status> + Send + 'static,
     ) {
-        let place = match self.shared.builds.begin() {
-            Ok(place) => place,
-            Err(status) => return self.shared.reply::<()>(request, &Err(status)),
-        };
         let shared = self.shared.clone();
-        let work = move || {
-            let done = work();
-            drop(place);
-            answer(&shared, request, done);
-        };
-        let thread = thread::Builder::new().name("build".into()).stack_size(BUILD_STACK_BYTES).spawn(work);
-        if thread.is_err() {
-            self.shared.reply::<()>(request, &Err(Status::OUT_OF_HOST_MEMORY));
+        let added = self.shared.builds.add(move || {
+            // Nobody waits for a build whose session has ended while it was in line.
+            if !shared.has_ended() {
+                answer(&shared, request, work());
+            }
+        });
+        if let Err(status) = added {
+            self.shared.reply::<()>(request, &Err(status));
         }
     }
 

@@ -1,0 +1,190 @@
+//! The builds of one session: a few run at the same time, and the others wait for their turn.
+//!
+//! A program may ask for more builds at once than a host can run. The thread that reads the client's link only adds a
+//! build to the line. Up to [`at_once`] threads take builds from the line, in the order in which they came, and end when
+//! the line is empty.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use penstock_wire::Status;
+
+use super::event::lock;
+
+/// Stack of a thread that builds. Compilers recurse into expressions; LLVM's own drivers take 8 MiB. Untouched pages cost
+/// nothing.
+const BUILD_STACK_BYTES: usize = 64 << 20;
+
+/// Builds of one session that run at the same time, at least: one or two long builds do not hold up the short ones behind
+/// them, on a host with few cores either.
+const BUILDS_AT_ONCE_MIN: usize = 4;
+
+/// Builds of one session that run at the same time, at most. A compiler may take 500 MB: 8 GB in all.
+const BUILDS_AT_ONCE_MAX: usize = 16;
+
+/// Builds of one session that wait; one more fails. A call that builds waits for its end in a thread of its own, and Linux
+/// gives all processes of a host together 32,768 threads (`pid_max`) where nobody sets another number. A build that waits takes
+/// some 1 KiB (its options and devices): 32 MiB in all.
+const BUILDS_WAITING_MAX: usize = 32_768;
+
+/// A build, with the answer to the client.
+type Build = Box<dyn FnOnce() + Send>;
+
+/// The builds of one session.
+pub(crate) struct Builds {
+    at_once: usize,
+    line: Mutex<Line>,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Build>,
+    /// Threads that take builds from the line.
+    threads: usize,
+}
+
+impl Default for Builds {
+    fn default() -> Self {
+        Self { at_once: at_once(), line: Mutex::default() }
+    }
+}
+
+/// How many builds run at the same time: a compiler keeps a core busy, so as many as there are cores, within the limits.
+fn at_once() -> usize {
+    let cores = thread::available_parallelism().map_or(BUILDS_AT_ONCE_MIN, usize::from);
+    cores.clamp(BUILDS_AT_ONCE_MIN, BUILDS_AT_ONCE_MAX)
+}
+
+impl Builds {
+    /// Has a thread call `build` when it is its turn. Does not wait for that.
+    ///
+    /// # Errors
+    /// `build` is not called, because too many wait or the host gives no thread.
+    pub(crate) fn add(self: &Arc<Self>, build: impl FnOnce() + Send + 'static) -> Result<(), Status> {
+        let mut line = lock(&self.line);
+        if line.waiting.len() >= BUILDS_WAITING_MAX {
+            return Err(Status::OUT_OF_RESOURCES);
+        }
+        line.waiting.push_back(Box::new(build));
+        if line.threads >= self.at_once {
+            return Ok(());
+        }
+        let builds = self.clone();
+        let thread = thread::Builder::new().name("build".into()).stack_size(BUILD_STACK_BYTES);
+        if thread.spawn(move || builds.run()).is_ok() {
+            line.threads += 1;
+            return Ok(());
+        }
+        if line.threads > 0 {
+            // Another thread takes the build when its turn comes.
+            return Ok(());
+        }
+        let refused = line.waiting.pop_back();
+        drop(line);
+        drop(refused);
+        Err(Status::OUT_OF_HOST_MEMORY)
+    }
+
+    /// Runs builds until none waits.
+    fn run(&self) {
+        while let Some(build) = self.next() {
+            // A build that panics leaves those behind it their turn.
+            _ = catch_unwind(AssertUnwindSafe(build));
+        }
+    }
+
+    /// The next build; without one, the thread that asks counts as ended.
+    fn next(&self) -> Option<Build> {
+        let mut line = lock(&self.line);
+        let next = line.waiting.pop_front();
+        if next.is_none() {
+            line.threads -= 1;
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// Builds that all wait until the test lets them go.
+    fn held_up(at_once: usize) -> (Arc<Builds>, Arc<Barrier>) {
+        let builds = Arc::new(Builds { at_once, line: Mutex::default() });
+        let gate = Arc::new(Barrier::new(at_once + 1));
+        for _ in 0..at_once {
+            let gate = gate.clone();
+            let hold = move || {
+                gate.wait();
+                gate.wait();
+            };
+            builds.add(hold).expect("the line is empty");
+        }
+        // All of them run.
+        gate.wait();
+        (builds, gate)
+    }
+
+    #[test]
+    fn builds_beyond_those_that_run_wait_and_run_in_order() {
+        const LATER: usize = 200;
+        let (builds, gate) = held_up(1);
+        let (tell, told) = channel();
+        for number in 0..LATER {
+            let tell = tell.clone();
+            builds.add(move || tell.send(number).expect("the test listens")).expect("under the limit");
+        }
+        assert!(told.try_recv().is_err(), "a build has run out of its turn");
+        gate.wait();
+        drop(tell);
+        assert_eq!(told.iter().collect::<Vec<_>>(), (0..LATER).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn no_more_builds_run_at_the_same_time_than_they_may() {
+        const AT_ONCE: usize = 3;
+        let (builds, gate) = held_up(AT_ONCE);
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (tell, told) = channel();
+        for _ in 0..50 {
+            let (running, most, tell) = (running.clone(), most.clone(), tell.clone());
+            let build = move || {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                thread::sleep(std::time::Duration::from_millis(1));
+                running.fetch_sub(1, Ordering::SeqCst);
+                tell.send(()).expect("the test listens");
+            };
+            builds.add(build).expect("under the limit");
+        }
+        gate.wait();
+        drop(tell);
+        assert_eq!(told.iter().count(), 50);
+        assert!(most.load(Ordering::SeqCst) <= AT_ONCE, "{most:?} ran at the same time");
+    }
+
+    #[test]
+    fn the_line_is_bounded() {
+        let (builds, gate) = held_up(1);
+        for _ in 0..BUILDS_WAITING_MAX {
+            builds.add(|| ()).expect("under the limit");
+        }
+        assert_eq!(builds.add(|| ()), Err(Status::OUT_OF_RESOURCES));
+        gate.wait();
+    }
+
+    #[test]
+    fn a_build_that_panics_leaves_the_others_their_turn() {
+        let (builds, gate) = held_up(1);
+        let (tell, told) = channel();
+        builds.add(|| panic!("a planted panic")).expect("under the limit");
+        builds.add(move || tell.send(()).expect("the test listens")).expect("under the limit");
+        gate.wait();
+        assert_eq!(told.recv(), Ok(()));
+    }
+}
