@@ -238,3 +238,23 @@ TEST(unmap_of_a_failed_map_keeps_the_content) {
         clSVMFree(context, at);
     }
 }
+
+/* A blocking map that fails maps nothing: copies go on using what the devices have. */
+TEST(a_blocking_map_that_fails_leaves_nothing_mapped) {
+    need_svm();
+    if (on_pocl()) test_skip("PoCL waits for ever for a blocking map that fails");
+    unsigned char *at = clSVMAlloc(context, CL_MEM_READ_WRITE, HOST_BYTES, 0);
+    REQUIRE(at);
+    pattern(from, HOST_BYTES, 31);
+    OK(clEnqueueSVMMemcpy(queue, CL_TRUE, at, from, HOST_BYTES, 0, NULL, NULL));
+    cl_event gate = make_user_event(context);
+    OK(clSetUserEventStatus(gate, -7));
+    GIVES(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+          clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, at, HOST_BYTES, 1, &gate, NULL));
+    memset(back, 0, HOST_BYTES);
+    OK(clEnqueueSVMMemcpy(queue, CL_TRUE, back, at, HOST_BYTES, 0, NULL, NULL));
+    CHECK(same_pattern(back, HOST_BYTES, 31));
+    OK(clReleaseEvent(gate));
+    OK(clFinish(queue));
+    clSVMFree(context, at);
+}

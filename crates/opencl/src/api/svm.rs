@@ -174,7 +174,8 @@ cl_entry! {
         // SAFETY: a list of events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
         let mapped = svm::map(&queue, &area, (pointer.addr(), size), flags, &waits)?;
-        check_read(&queue, blocking, Some(&mapped))?;
+        let checked = check_read(&queue, blocking, Some(&mapped));
+        checked.inspect_err(|_| svm::forget(&area, pointer.addr()))?;
         // SAFETY: a place for an event.
         unsafe { hand_out(Some(mapped), CL_COMMAND_SVM_MAP, &queue, event) };
         Ok(())

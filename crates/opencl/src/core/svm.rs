@@ -139,6 +139,14 @@ pub(crate) fn map(
     Ok(event)
 }
 
+/// Forgets a map that failed: its range is not the program's.
+pub(crate) fn forget(area: &Area, start: usize) {
+    let mut maps = area.maps();
+    if let Some(index) = maps.iter().rposition(|mapped| mapped.start == start) {
+        maps.remove(index);
+    }
+}
+
 /// Unmaps the range that begins at `start`.
 pub(crate) fn unmap(
     queue: &Queue,
