@@ -245,3 +245,22 @@ fn a_device_that_must_not_wait_gets_an_error_and_no_hang() {
     assert_eq!(event.wait(), Ok(()));
     thread.join().unwrap();
 }
+
+/// Commands behind a failed user event whose events nobody has, and one that fails before all that it waits for has ended.
+#[test]
+fn a_failure_reaches_commands_whose_events_nobody_has() {
+    let Some((context, queue)) = first_that_waits(0) else { return };
+    let mem = Mem::buffer(&context, READ_WRITE, 4096).unwrap();
+    for _ in 0..100 {
+        let (gate, later) = (Event::user(&context).unwrap(), Event::user(&context).unwrap());
+        let first = queue.fill(&mem, &[1], 0, 64, &[&gate], Want::Event).unwrap().unwrap();
+        for _ in 0..10 {
+            queue.fill(&mem, &[2], 0, 64, &[&first], Want::Nothing).unwrap();
+            drop(queue.fill(&mem, &[3], 0, 64, &[&first, &later], Want::Event).unwrap());
+        }
+        drop(first);
+        queue.flush().unwrap();
+        gate.complete(Status(-5)).unwrap();
+        later.complete(Status(-5)).unwrap();
+    }
+}

@@ -1,10 +1,10 @@
 //! Contexts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 
 use penstock_cl_sys::{
@@ -15,6 +15,7 @@ use penstock_wire::status::Status;
 
 use super::api::{self, function, owned};
 use super::device::Device;
+use super::event::OwnedEvent;
 use super::platform::Platform;
 use super::queue::{OwnedQueue, Queue};
 
@@ -24,6 +25,10 @@ owned!(
     clReleaseContext
 );
 
+/// Events of failed commands that a context keeps, see [`Context::keep_failed`]. A session has at most 65,536 events at a
+/// time, and a failed command is behind few of them. With what PoCL keeps for an event this is 8 MiB.
+const FAILED_EVENTS_MAX: usize = 1 << 14;
+
 /// Image formats that one context may list. A driver that reports more has a defect.
 const FORMATS_MAX: u32 = 1 << 14;
 
@@ -32,9 +37,10 @@ const FORMATS_MAX: u32 = 1 << 14;
 pub struct Context(Arc<Inner>);
 
 struct Inner {
-    // Dropped in this order: the queues before their context.
+    // Dropped in this order: the queues and events before their context.
     init_queue: OnceLock<Result<OwnedQueue, Status>>,
     transfer_queue: OnceLock<Result<Arc<OwnedQueue>, Status>>,
+    failed: Mutex<VecDeque<OwnedEvent>>,
     raw: OwnedContext,
     id: u64,
     platform: Platform,
@@ -42,6 +48,7 @@ struct Inner {
     shares_host_memory: OnceLock<bool>,
     failing: RwLock<()>,
     user_event_failed: AtomicBool,
+    open_user_events: AtomicUsize,
 }
 
 type Notify = Arc<dyn Fn(&str) + Send + Sync>;
@@ -92,6 +99,7 @@ impl Context {
         Ok(Self(Arc::new(Inner {
             init_queue: OnceLock::new(),
             transfer_queue: OnceLock::new(),
+            failed: Mutex::default(),
             raw: OwnedContext::take(raw),
             id,
             platform: platform.clone(),
@@ -99,6 +107,7 @@ impl Context {
             shares_host_memory: OnceLock::new(),
             failing: RwLock::new(()),
             user_event_failed: AtomicBool::new(false),
+            open_user_events: AtomicUsize::new(0),
         })))
     }
 
@@ -182,6 +191,31 @@ impl Context {
     /// command that is enqueued behind an event that has failed already.
     pub(super) fn failing(&self) -> &RwLock<()> {
         &self.0.failing
+    }
+
+    pub(super) fn note_user_event(&self) {
+        self.0.open_user_events.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A user event has been set, and all that it fails has failed.
+    pub(super) fn note_user_event_ended(&self) {
+        self.0.open_user_events.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether commands may fail, or have failed, because a user event does.
+    pub(super) fn may_fail(&self) -> bool {
+        self.0.open_user_events.load(Ordering::Acquire) > 0 || self.has_failed_user_event()
+    }
+
+    /// Keeps the event of a failed command while others may still tell it of their ends: the newest of them, and not longer
+    /// than the context.
+    pub(super) fn keep_failed(&self, event: OwnedEvent) {
+        let mut failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = if failed.len() < FAILED_EVENTS_MAX { None } else { failed.pop_front() };
+        failed.push_back(event);
+        // The driver is not called with the lock.
+        drop(failed);
+        drop(oldest);
     }
 
     pub(super) fn note_user_event_failed(&self) {

@@ -1,5 +1,7 @@
 //! Events: how a command ended, and when.
 
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, TryLockError};
 
 use penstock_cl_sys::{
@@ -30,28 +32,40 @@ pub struct Event(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    raw: OwnedEvent,
+    /// Released by `drop`.
+    raw: ManuallyDrop<OwnedEvent>,
     context: Context,
-    profiles: bool,
-    /// Whether its command had a wait list.
-    waited: bool,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Command {
+        profiles: bool,
+        /// Whether it had a wait list.
+        waited: bool,
+    },
+    /// A user event, and whether nobody has set it.
+    User { is_open: AtomicBool },
+    /// An event without times.
+    Other,
 }
 
 impl Event {
     /// Takes over the event of a command of `queue`.
     pub(super) fn of_command(raw: cl_event, queue: &Queue, waited: bool) -> Self {
-        let (context, profiles) = (queue.context().clone(), queue.profiles());
-        Self(Arc::new(Inner { raw: OwnedEvent::take(raw), context, profiles, waited }))
+        let kind = Kind::Command { profiles: queue.profiles(), waited };
+        Self::of_kind(raw, queue.context(), kind)
     }
 
     /// Takes over an event without times.
     pub(super) fn of_context(raw: cl_event, context: &Context) -> Self {
-        Self(Arc::new(Inner {
-            raw: OwnedEvent::take(raw),
-            context: context.clone(),
-            profiles: false,
-            waited: false,
-        }))
+        Self::of_kind(raw, context, Kind::Other)
+    }
+
+    fn of_kind(raw: cl_event, context: &Context, kind: Kind) -> Self {
+        let raw = ManuallyDrop::new(OwnedEvent::take(raw));
+        Self(Arc::new(Inner { raw, context: context.clone(), kind }))
     }
 
     /// `clCreateUserEvent`.
@@ -63,7 +77,9 @@ impl Event {
         let mut code = 0;
         // SAFETY: the context lives.
         let raw = unsafe { create(context.raw(), &mut code) };
-        Ok(Self::of_context(api::made(raw, code)?, context))
+        let raw = api::made(raw, code)?;
+        context.note_user_event();
+        Ok(Self::of_kind(raw, context, Kind::User { is_open: AtomicBool::new(true) }))
     }
 
     /// `clSetUserEventStatus`: [`Status::OK`] or a failure. Whatever waits for the event, directly or not, then ends with
@@ -112,7 +128,13 @@ impl Event {
         let set = function!(clSetUserEventStatus)?;
         let _inside = Inside::enter();
         // SAFETY: the event lives.
-        api::check(unsafe { set(self.raw(), status.0) })
+        api::check(unsafe { set(self.raw(), status.0) })?;
+        if let Kind::User { is_open } = &self.0.kind
+            && is_open.swap(false, Ordering::AcqRel)
+        {
+            self.0.context.note_user_event_ended();
+        }
+        Ok(())
     }
 
     pub(super) fn raw(&self) -> cl_event {
@@ -126,17 +148,12 @@ impl Event {
 
     /// How its command stands: positive (`CL_QUEUED`, `CL_SUBMITTED`, `CL_RUNNING`) while it has not ended.
     pub fn status(&self) -> Status {
-        let Ok(get) = function!(clGetEventInfo) else { return Status::INVALID_OPERATION };
-        // SAFETY: the event lives, and `number` gives a place of the size it names.
-        let code = api::number::<i32>(|size, value, true_size| unsafe {
-            get(self.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS, size, value, true_size)
-        });
-        match code {
+        match raw_status(&self.0.raw) {
             // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the execution status of any of the events in the wait list is
             // a negative integer value": PoCL 3.1 has a code of its own for it, Oclgrind hands on the first failure's.
             Ok(code)
                 if code < 0
-                    && (self.0.waited || code == POCL_FAILED)
+                    && (self.has_waited() || code == POCL_FAILED)
                     && self.0.context.has_failed_user_event() =>
             {
                 Status::WAIT_LIST_FAILED
@@ -146,9 +163,13 @@ impl Event {
         }
     }
 
+    fn has_waited(&self) -> bool {
+        matches!(self.0.kind, Kind::Command { waited: true, .. })
+    }
+
     /// When its command's phases were.
     pub fn times(&self) -> Times {
-        if !self.0.profiles {
+        if !matches!(self.0.kind, Kind::Command { profiles: true, .. }) {
             return Times::default();
         }
         let started = self.time(CL_PROFILING_COMMAND_START);
@@ -196,12 +217,60 @@ impl Event {
     }
 }
 
+impl Drop for Inner {
+    /// Releases the event, or keeps it until that does no harm.
+    ///
+    /// PoCL 3.1 aborts the process where a command fails whose event has no other reference than its queue's: it gives that
+    /// one back and then unlocks the event. It does the same where something that a failed command waited for ends later,
+    /// which may be the command before it in its queue: it still tells the failed one. Commands fail with a user event, in
+    /// the call that sets it. So while a context has user events, and after one has failed, only the event of a command
+    /// that has succeeded is released, and not within such a call.
+    fn drop(&mut self) {
+        // SAFETY: This is done once, and nobody uses the place again.
+        let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
+        let context = &self.context;
+        if let Kind::User { is_open } = &self.kind {
+            if is_open.load(Ordering::Acquire) {
+                context.note_user_event_ended();
+            }
+            return drop(raw);
+        }
+        if !context.may_fail() {
+            return drop(raw);
+        }
+        let nobody_fails = match context.failing().try_read() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        match raw_status(&raw) {
+            Ok(status) if status > 0 || (status == Status::OK.0 && nobody_fails.is_none()) => {
+                let kind = std::mem::replace(&mut self.kind, Kind::Other);
+                let (raw, context) = (ManuallyDrop::new(raw), context.clone());
+                watch::keep(Event(Arc::new(Self { raw, context, kind })));
+            }
+            // While no user event can fail.
+            Ok(0) => drop(raw),
+            _ => context.keep_failed(raw),
+        }
+    }
+}
+
 impl PartialEq for Event {
     fn eq(&self, other: &Self) -> bool {
         self.raw() == other.raw()
     }
 }
 impl Eq for Event {}
+
+/// `CL_EVENT_COMMAND_EXECUTION_STATUS` as the driver says it.
+fn raw_status(event: &OwnedEvent) -> Result<i32, Status> {
+    let get = function!(clGetEventInfo)?;
+    // SAFETY: the event lives, and `number` gives a place of the size it names.
+    api::number::<i32>(|size, value, true_size| unsafe {
+        get(event.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS, size, value, true_size)
+    })
+}
 
 /// A time that the driver gave, or the other one where it gave 0.
 fn known_or(time: u64, other: u64) -> u64 {

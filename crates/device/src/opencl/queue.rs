@@ -235,7 +235,9 @@ impl Queue {
         }
         let start = if list.is_empty() { std::ptr::null() } else { list.as_ptr() };
         let mut event = std::ptr::null_mut();
-        let place = if want == Want::Event { &raw mut event } else { std::ptr::null_mut() };
+        // Also where only the driver has to have it: dropping it keeps it until the command has ended.
+        let has_event = want == Want::Event || self.context().may_fail();
+        let place = if has_event { &raw mut event } else { std::ptr::null_mut() };
         let _inside = Inside::enter();
         {
             let _no_event_fails_now = self.context().failing().read().unwrap_or_else(PoisonError::into_inner);
@@ -244,10 +246,11 @@ impl Queue {
             }
             api::check(call(length, start, place))?;
         }
-        if want == Want::Nothing {
+        if !has_event {
             return Ok(None);
         }
-        api::made(event, 0).map(|event| Some(Event::of_command(event, self, !list.is_empty())))
+        let event = api::made(event, 0).map(|event| Event::of_command(event, self, !list.is_empty()));
+        if want == Want::Event { event.map(Some) } else { Ok(None) }
     }
 
     /// In builds that inject delays, for some commands: an event that ends a little later, for which the command waits.

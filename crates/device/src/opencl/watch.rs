@@ -45,6 +45,8 @@ struct State {
     next: usize,
     awaited: BTreeMap<usize, Awaited>,
     failures: Vec<(Event, Status)>,
+    /// Events that nobody has any more, but that must not be released yet.
+    kept: Vec<Event>,
     only_looked_at: usize,
     helper: Helper,
 }
@@ -62,6 +64,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     next: 1,
     awaited: BTreeMap::new(),
     failures: Vec::new(),
+    kept: Vec::new(),
     only_looked_at: 0,
     helper: Helper::NotStarted,
 });
@@ -135,6 +138,13 @@ pub(super) fn fail_later(event: Event, status: Status) {
     state.failures.push((event, status));
     state.wake_helper();
     WAKE.notify_one();
+}
+
+/// Keeps an event until it may be released. Nobody waits for that, so it is only looked at now and then.
+pub(super) fn keep(event: Event) {
+    let mut state = lock();
+    state.kept.push(event);
+    state.wake_helper();
 }
 
 /// Tells of every event that has failed.
@@ -222,7 +232,7 @@ fn help() {
     loop {
         let failures = {
             let mut state = lock();
-            if state.awaited.is_empty() && state.failures.is_empty() {
+            if state.awaited.is_empty() && state.failures.is_empty() && state.kept.is_empty() {
                 state.helper = Helper::Asleep;
                 while state.helper == Helper::Asleep {
                     state = WAKE.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -238,6 +248,9 @@ fn help() {
             event.fail_now(status);
         }
         look(LOOKS_MAX, true);
+        let kept = std::mem::take(&mut lock().kept);
+        // Those that may still not be released keep themselves again.
+        drop(kept);
         super::pins::look();
     }
 }
