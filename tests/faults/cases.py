@@ -173,6 +173,30 @@ def kill_one_of_two(times, kind, folder):
     return slowest(errors_s)
 
 
+def spare_the_rest(times, kind, folder):
+    """The worker of one node stops, and ends: commands on the other node that only come after what fails with it run."""
+    first, second = Node(folder, kind, 0), Node(folder, kind, 1)
+    try:
+        for _ in range(times):
+            client = first.client("spared", nodes=[first, second])
+            client.wait_busy()
+            for node in (first, second):
+                node.workers()
+            victim = worker_of(client, second)
+            if victim is None:
+                raise Fault("no worker found for the client")
+            os.kill(victim, signal.SIGSTOP)
+            client.process.send_signal(signal.SIGTERM)
+            wait_for(lambda it=client: "enqueued" in it.lines or it.process.poll() is not None, PATIENCE_S, "the client waits for the stopped node")
+            os.kill(victim, signal.SIGKILL)
+            client.must_be_right(PATIENCE_S)
+        first.must_serve()
+        second.must_serve()
+    finally:
+        first.stop()
+        second.stop()
+
+
 def kill_member(times, kind, folder):
     """Kernels on two nodes wait for each other in a heap, and the worker of one ends: the other one's kernel leaves in time. Over Unix
     sockets the two share memory, over TCP they have proxies."""
@@ -396,6 +420,7 @@ CASES = {
     "worker killed": (kill_workers, ("unix", "tcp")),
     "daemon killed": (kill_daemons, ("unix", "tcp")),
     "node of two killed": (kill_one_of_two, ("two",)),
+    "rest of two spared": (spare_the_rest, ("unix", "tcp")),
     "member of a heap killed": (kill_member, ("unix", "tcp")),
     "link of two lost": (lose_link, ("two",)),
     "silent connections": (silent_connections, ("unix", "tcp")),

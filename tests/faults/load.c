@@ -3,6 +3,9 @@
  * Says "busy" when it is in the middle of its work, "error CODE" at the first OpenCL error, "wrong" if data is not what
  * it must be. Ends with 0 (time is up or SIGTERM, all right), 3 (an OpenCL error), 4 (wrong data).
  *
+ * Mode "spared": says "busy", waits for SIGTERM, enqueues commands of the first device that come after transfers from the
+ * last one, says "enqueued", and ends with 0 only if all that does not need the last device has run.
+ *
  * Mode "heap": kernels on all devices wait in a global buffer for what never comes. Says "aborted DEVICE" when one has left
  * because another one's worker is gone, "lost DEVICE" for a device that is gone itself.
  */
@@ -250,6 +253,47 @@ static void moving(int turn) {
     if (turn > 1) busy();
 }
 
+/* A blocking write that has returned fails later, because the last device, which has the rest of its grain, is lost; and so
+ * does a transfer of content that is written over on the first device. Commands of the first device come after both, and run. */
+static void spared(void) {
+    enum { WORDS = 1 << 20 };
+    const size_t bytes = WORDS * sizeof(cl_uint), items = WORDS;
+    cl_uint *words = calloc(WORDS, sizeof *words), one = 1;
+    cl_command_queue first = queues[0], last = queues[device_count - 1];
+    cl_int code;
+    cl_command_queue second = clCreateCommandQueue(context, devices[0], 0, &code);
+    CALL(code);
+    cl_kernel add = kernel_of(add_source, "add");
+    cl_mem there = buffer(bytes), moving = buffer(bytes), here = buffer(bytes);
+    CALL(clSetKernelArg(add, 1, sizeof one, &one));
+    CALL(clEnqueueWriteBuffer(last, there, CL_TRUE, 0, bytes, words, 0, NULL, NULL));
+    CALL(clEnqueueWriteBuffer(last, moving, CL_TRUE, 0, bytes, words, 0, NULL, NULL));
+    CALL(clEnqueueWriteBuffer(second, here, CL_TRUE, 0, bytes, words, 0, NULL, NULL));
+    CALL(clSetKernelArg(add, 0, sizeof here, &here));
+    CALL(clEnqueueNDRangeKernel(second, add, 1, NULL, &items, NULL, 0, NULL, NULL));
+    CALL(clFinish(second));
+    CALL(clFinish(last));
+    busy();
+    while (!stop) usleep(1000);
+    CALL(clEnqueueWriteBuffer(first, there, CL_TRUE, 4, 4, &one, 0, NULL, NULL));
+    CALL(clEnqueueNDRangeKernel(second, add, 1, NULL, &items, NULL, 0, NULL, NULL));
+    CALL(clEnqueueReadBuffer(first, moving, CL_FALSE, 0, bytes, calloc(1, bytes), 0, NULL, NULL));
+    CALL(clFlush(first));
+    for (cl_uint i = 0; i < WORDS; i++) words[i] = 77;
+    CALL(clEnqueueWriteBuffer(second, moving, CL_TRUE, 0, bytes, words, 0, NULL, NULL));
+    CALL(clFlush(second));
+    puts("enqueued");
+    fflush(stdout);
+    CALL(clFinish(second));
+    CALL(clEnqueueReadBuffer(second, here, CL_TRUE, 0, bytes, words, 0, NULL, NULL));
+    for (cl_uint i = 0; i < WORDS; i++)
+        if (words[i] != 2) end(4, "wrong: word %u is %u after two launches", i, words[i]);
+    CALL(clEnqueueReadBuffer(second, moving, CL_TRUE, 0, bytes, words, 0, NULL, NULL));
+    for (cl_uint i = 0; i < WORDS; i++)
+        if (words[i] != 77) end(4, "wrong: word %u is %u and not what was written", i, words[i]);
+    end(0, "done");
+}
+
 static const char *const wait_source =
     "#include <ggas.h>\n"
     "kernel void wait_long(global ggas_heap_t *heap) {\n"
@@ -335,6 +379,7 @@ int main(int argc, char **argv) {
         CALL(code);
     }
     if (strcmp(mode, "heap") == 0) heap_of_all(platform);
+    if (strcmp(mode, "spared") == 0) spared();
     const double start_s = seconds();
     int turn = 0;
     do {

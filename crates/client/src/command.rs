@@ -298,12 +298,13 @@ impl Queue {
         }
         started?;
         if let Some(planned) = &planned {
-            ids.extend(wire_waits(&planned.ends, session));
+            let ends = wire_waits(&planned.ends, session);
+            ids.extend(ends.into_iter().map(Id::however_it_ends));
         }
         if ids.len() > 1 {
-            // Segments of one object have the same transfers.
-            ids.sort_unstable_by_key(|id| id.get());
-            ids.dedup();
+            // Segments of one object have the same transfers. Where the failure of an event counts, that entry stays.
+            ids.sort_unstable_by_key(|id| (id.of_entry().0.get(), id.get()));
+            ids.dedup_by_key(|id| id.of_entry().0);
         }
         let serial = issued.count();
         if self.is_in_order() {

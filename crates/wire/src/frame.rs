@@ -98,7 +98,7 @@ pub struct Frame<'a> {
     pub header: Header,
     /// The call's body.
     pub body: &'a [u8],
-    /// The wait list.
+    /// The entries of the wait list, see [`Id::of_entry`].
     pub waits: &'a [Id<kind::Event>],
 }
 

@@ -36,6 +36,24 @@ impl<K> Id<K> {
     }
 }
 
+/// The bit of a wait list's entry that says [`Id::however_it_ends`]. Names are counted from 1 and do not reach it.
+const HOWEVER_IT_ENDS: u64 = 1 << 63;
+
+impl Id<kind::Event> {
+    /// The entry of a wait list whose command comes after the end of this event, also if that is a failure. An entry
+    /// that is only the event's name fails the command with the event.
+    #[must_use]
+    pub const fn however_it_ends(self) -> Self {
+        Self::new(self.get() | HOWEVER_IT_ENDS)
+    }
+
+    /// The event of a wait list's entry, and whether its failure fails the command.
+    #[must_use]
+    pub const fn of_entry(self) -> (Self, bool) {
+        (Self::new(self.get() & !HOWEVER_IT_ENDS), self.get() & HOWEVER_IT_ENDS == 0)
+    }
+}
+
 // Derived impls would ask the same of `K`, which is only a name.
 impl<K> Clone for Id<K> {
     fn clone(&self) -> Self {

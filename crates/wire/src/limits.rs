@@ -1,7 +1,7 @@
 //! Every limit of the protocol, by name, with its derivation. What is over a limit is refused with an error that names it.
 
 /// Version of the protocol. Peers with another version are refused: see [`crate::hello`].
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 
 /// Body of a call, in bytes, without wait list and payload. The largest, an image copy, needs under 200; twice that leaves room.
 pub const BODY_BYTES_MAX: usize = 512;

@@ -63,6 +63,8 @@ struct Links {
     native: Option<device::Event>,
     /// User events that stand for this event in other device contexts.
     bridges: Vec<device::Event>,
+    /// User events for commands that come after this event, however it ends. They end well.
+    successions: Vec<device::Event>,
     followers: Vec<Follower>,
     /// What its command waits for. Some drivers run a command although an event that it waited for has failed, and call
     /// that a success.
@@ -198,7 +200,9 @@ impl Events {
 
     /// Notes what the command of `event` waits for.
     pub(crate) fn note_waits(&self, event: &Event, waits: &[Id<kind::Event>]) {
-        let open = waits.iter().filter_map(|id| self.get(*id)).filter(|it| it.ended() != Some(Status::OK));
+        let counts = |entry: &Id<kind::Event>| Some(entry.of_entry()).filter(|(_, counts)| *counts);
+        let events = waits.iter().filter_map(counts).filter_map(|(id, _)| self.get(id));
+        let open = events.filter(|it| it.ended() != Some(Status::OK));
         lock(&event.links).waits = open.collect();
     }
 
@@ -215,12 +219,16 @@ impl Events {
             return Ok(Vec::new());
         }
         let mut natives = Vec::with_capacity(waits.len());
-        for id in waits {
-            let event = self.get(*id).ok_or(Status::INVALID_EVENT)?;
+        for entry in waits {
+            let (id, its_failure_counts) = entry.of_entry();
+            let event = self.get(id).ok_or(Status::INVALID_EVENT)?;
             match event.ended() {
-                Some(status) if status.is_error() => return Err(Status::WAIT_LIST_FAILED),
+                Some(status) if status.is_error() && its_failure_counts => {
+                    return Err(Status::WAIT_LIST_FAILED);
+                }
                 Some(_) => {}
-                None => natives.extend(event.native_in(context)?),
+                None if its_failure_counts => natives.extend(event.native_in(context)?),
+                None => natives.extend(event.succession_in(context)?),
             }
         }
         if planted(Defect::LostWait) && natives.len() > 1 {
@@ -259,12 +267,14 @@ impl Events {
                 then(failure);
             }
         };
-        for id in waits {
-            match self.get(*id) {
+        for entry in waits {
+            let (id, its_failure_counts) = entry.of_entry();
+            match self.get(id) {
                 Some(event) => {
                     let countdown = countdown.clone();
                     event.follow(move |status| {
-                        step(&countdown, status.ok().map_err(|_| Status::WAIT_LIST_FAILED));
+                        let ended = if its_failure_counts { status.ok() } else { Ok(()) };
+                        step(&countdown, ended.map_err(|_| Status::WAIT_LIST_FAILED));
                     });
                 }
                 None => step(&countdown, Err(Status::INVALID_EVENT)),
@@ -332,6 +342,21 @@ impl Event {
         Ok(Some(bridge))
     }
 
+    /// An event of `context` that ends well when this one has ended, however that is; `None` if this one has ended
+    /// meanwhile. The device's own event would fail the command with it.
+    fn succession_in(&self, context: &device::Context) -> Result<Option<device::Event>, Status> {
+        let mut links = lock(&self.links);
+        if self.ended().is_some() {
+            return Ok(None);
+        }
+        if let Some(known) = links.successions.iter().find(|event| event.context_id() == context.id()) {
+            return Ok(Some(known.clone()));
+        }
+        let succession = device::Event::user(context)?;
+        links.successions.push(succession.clone());
+        Ok(Some(succession))
+    }
+
     /// Calls `follower` with the final status: now, if it has ended. It must not block.
     pub(crate) fn follow(&self, follower: impl FnOnce(Status) + Send + 'static) {
         let mut links = lock(&self.links);
@@ -393,6 +418,9 @@ fn tell_all(links: Links, status: Status) {
         for bridge in links.bridges {
             // A bridge that can not be ended belongs to a context that is gone.
             _ = bridge.complete(Status(status.0.min(0)));
+        }
+        for succession in links.successions {
+            _ = succession.complete(Status::OK);
         }
         for follower in links.followers {
             follower(status);

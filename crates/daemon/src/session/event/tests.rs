@@ -75,6 +75,24 @@ fn when_all_waits_for_all_and_tells_a_failure() {
 }
 
 #[test]
+fn an_entry_that_only_asks_for_the_end_does_not_hand_on_the_failure() {
+    let events = Events::default();
+    for raw in 1..=2 {
+        expect(&events, raw);
+    }
+    let (told, heard) = mpsc::channel();
+    events.when_all(&[id(1).however_it_ends(), id(2)], move |ended| told.send(ended).unwrap());
+    let command = Event::new(id(3), true);
+    events.note_waits(&command, &[id(1).however_it_ends(), id(2)]);
+    let noted: Vec<_> = lock(&command.links).waits.iter().map(|event| event.id()).collect();
+    assert_eq!(noted, [id(2)], "when_known fails a command with what is noted");
+    events.resolve(id(1), Status(-5)).unwrap();
+    assert!(heard.try_recv().is_err());
+    events.resolve(id(2), Status::OK).unwrap();
+    assert_eq!(heard.recv(), Ok(Ok(())));
+}
+
+#[test]
 fn a_long_chain_of_ends_needs_no_long_stack() {
     let events = Arc::new(Events::default());
     let last = 100_000;
