@@ -270,6 +270,62 @@ TEST(a_thread_waits_for_another_of_its_block)
     EXPECT_EQUAL(out.to_host()[0], 5);
 }
 
+// The same through global memory, where the flag may come from another block as well: the thread looks at it in three ways.
+template <int how> __global__ void wait_for_a_far_flag(int *flags, int *out)
+{
+    volatile int *const seen = flags;
+    if (threadIdx.x == 0) {
+        if (how == 0)
+            while (seen[0] == 0) {}
+        else if (how == 1)
+            while (atomicAdd(flags, 0) == 0) {}
+        else
+            for (int value = 0; value == 0;) asm volatile("ld.acquire.cta.b32 %0, [%1];" : "=r"(value) : "l"(flags) : "memory");
+        out[0] = seen[1];
+    } else if (threadIdx.x == 40) {
+        seen[1] = 43;
+        __threadfence();
+        seen[0] = 1;
+    }
+    __syncthreads();
+    out[1 + threadIdx.x] = seen[1];
+}
+
+template <int how> void check_far_flag()
+{
+    OnDevice<int> flags(2), out(65);
+    REQUIRE(cudaMemset(flags.data(), 0, 2 * sizeof(int)));
+    wait_for_a_far_flag<how><<<1, 64>>>(flags.data(), out.data());
+    REQUIRE(cudaDeviceSynchronize());
+    for (const int got : out.to_host()) EXPECT_EQUAL(got, 43);
+}
+
+TEST(a_thread_waits_for_another_of_its_block_in_global_memory)
+{
+    check_far_flag<0>();
+    check_far_flag<1>();
+    check_far_flag<2>();
+}
+
+// Each thread waits for the next one.
+__global__ void chain(volatile int *words)
+{
+    const int own = threadIdx.x, count = blockDim.x;
+    if (own < count - 1)
+        while (words[own + 1] == 0) {}
+    words[own] = own < count - 1 ? words[own + 1] + 1 : 1;
+}
+
+TEST(threads_wait_for_each_other_in_a_chain)
+{
+    OnDevice<int> words(64);
+    REQUIRE(cudaMemset(words.data(), 0, 64 * sizeof(int)));
+    chain<<<1, 64>>>(words.data());
+    REQUIRE(cudaDeviceSynchronize());
+    const std::vector<int> got = words.to_host();
+    for (int at = 0; at < 64; at++) EXPECT_EQUAL(got[at], 64 - at);
+}
+
 // Nobody sets the flag: that is an error, and no hang.
 __global__ void wait_for_nothing(int *out)
 {

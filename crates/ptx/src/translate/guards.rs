@@ -29,6 +29,11 @@ impl Range {
     pub(super) fn has(&self, thread: i64, lane: i64) -> bool {
         (self.thread.0..self.thread.1).contains(&thread) && (self.lane.0..self.lane.1).contains(&lane)
     }
+
+    /// The number of the thread, if only one thread may do it.
+    pub(super) fn only_thread(&self) -> Option<i64> {
+        (self.thread.0.checked_add(1) == Some(self.thread.1)).then_some(self.thread.0)
+    }
 }
 
 /// What is known of the threads that do something.

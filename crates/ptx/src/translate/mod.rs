@@ -23,7 +23,7 @@
 //!
 //! Where lanes of a warp exchange values through memory without such a point, one is put in (`order`). `alias` compares the addresses,
 //! by what `linear`, `roots`, `values` and `guards` know of them. `regions` says where lanes that went different ways meet again, and
-//! `spin` finds loops that only wait.
+//! `spin` finds loops that only wait. `peers` says whether such a loop may wait for another thread of its own block.
 //!
 //! # Where it differs from a GPU
 //!
@@ -55,6 +55,7 @@ mod memory;
 mod operand;
 mod order;
 mod param;
+mod peers;
 mod place;
 mod prelude;
 mod promote;

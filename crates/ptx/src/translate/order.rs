@@ -61,7 +61,7 @@ pub(super) fn put_in(module: &Module, entry: &Entry, function: &mut Function) {
         let uniform = Uniform::of(function, &flow, &HashSet::new(), HashSet::new());
         let mut stops = find(module, entry, function, &flow, &uniform);
         let all = !stops.is_empty();
-        stops.extend(spin::yields(function, &flow, all));
+        stops.extend(spin::yields(module, entry, function, (&flow, &uniform), all));
         stops
     };
     if !stops.is_empty() {

@@ -1,25 +1,36 @@
-//! Loops in which a thread does nothing but wait for a value in shared memory.
+//! Loops in which a thread does nothing but wait for a value in memory.
 //!
-//! Only other threads of the block can store it, and here they may run when this one stops. So it
-//! stops in each turn ([`Stop::Yield`]).
+//! If only other threads of the block can store the value, then these threads have to run when the
+//! waiting thread stops. So the waiting thread stops in each turn ([`Stop::Yield`]). A value in
+//! global memory may come from elsewhere too, so such a loop never counts as one that waits in
+//! vain ([`Stop::Pause`]).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::flow::{self, Flow};
-use super::uniform;
+use super::peers::{Peers, Wait};
+use super::uniform::{self, Uniform};
 use super::warp::is_meeting;
 use crate::ir::{
-    Atomic, Cache, Function, Instruction, Opcode, Operand, RegisterId, Semantics, Space, Statement, Stop,
+    Atomic, Cache, Entry, Function, Immediate, Instruction, Module, Opcode, Operand, RegisterId, Semantics,
+    Space, Special, Statement, Stop,
 };
 
 /// Statements of a loop that does nothing but wait. Compilers write some ten; a loop that is longer
 /// does something.
 const STATEMENTS_MAX: usize = 64;
 
-/// The branches that close such loops. With `all` also those of loops that wait for a value in
-/// global memory, which may come from elsewhere.
-pub(super) fn yields(function: &Function, flow: &Flow, all: bool) -> Vec<(usize, Stop)> {
+/// The branches that close such loops. A loop that waits for a value in global memory is among them
+/// if another thread of the block may store the value, and with `all` in any case.
+pub(super) fn yields(
+    module: &Module,
+    entry: &Entry,
+    function: &Function,
+    (flow, uniform): (&Flow, &Uniform),
+    all: bool,
+) -> Vec<(usize, Stop)> {
     let body = function.body.as_deref().unwrap_or_default();
+    let mut peers = None;
     let mut found = Vec::new();
     for (latch, block) in flow.blocks.iter().enumerate().filter(|(latch, _)| flow.reached[*latch]) {
         let at = block.end - 1;
@@ -29,43 +40,163 @@ pub(super) fn yields(function: &Function, flow: &Flow, all: bool) -> Vec<(usize,
         if !flow.dominates(head, latch) {
             continue;
         }
-        if waits(body, flow, (head, latch), Space::Shared) {
+        let Some(turn) = Turn::of(body, flow, (head, latch)) else { continue };
+        let asks = |space: Option<Space>| turn.questions.iter().any(|(_, asked)| *asked == space);
+        if asks(Some(Space::Shared)) {
             found.push((at, Stop::Yield));
-        } else if all && waits(body, flow, (head, latch), Space::Global) {
+        } else if all && asks(Some(Space::Global)) {
             found.push((at, Stop::Pause));
+        } else if !turn.questions.is_empty() && !turn.ends_by_itself(body, flow, (head, latch)) {
+            let is_generic = asks(None) || asks(Some(Space::Generic));
+            let questions = turn.questions.iter().map(|(at, _)| *at).collect();
+            let peers = peers.get_or_insert_with(|| Peers::of(module, entry, function, flow, uniform));
+            if peers.may_store(&Wait { head, questions, is_generic }) {
+                found.push((at, Stop::Pause));
+            }
         }
     }
     found
 }
 
-/// Whether the loop between two blocks only waits, for a value in this memory.
-fn waits(body: &[Statement], flow: &Flow, (head, latch): (usize, usize), space: Space) -> bool {
-    let mut inside = HashSet::from([head, latch]);
-    let mut stack = if head == latch { Vec::new() } else { vec![latch] };
-    let mut statements = 0;
-    let mut asks = false;
-    while let Some(block) = stack.pop() {
-        stack.extend(flow.blocks[block].before.iter().filter(|before| inside.insert(**before)));
-        if inside.len() > STATEMENTS_MAX {
-            return false;
-        }
-    }
-    let found = found(body, flow, &inside);
-    for block in inside {
-        let range = flow.blocks[block].start..flow.blocks[block].end;
-        statements += range.len();
-        if statements > STATEMENTS_MAX {
-            return false;
-        }
-        for statement in &body[range] {
-            let Statement::Instruction(what) = statement else { continue };
-            if does_something(what) {
-                return false;
+/// One turn of a loop that does nothing but look at memory.
+struct Turn {
+    inside: HashSet<usize>,
+    /// The registers that depend on what the turn finds in memory.
+    found: HashSet<RegisterId>,
+    /// The instructions that ask for a value, and the memory of each.
+    questions: Vec<(usize, Option<Space>)>,
+}
+
+impl Turn {
+    /// The turn of the loop between two blocks, if the loop only looks.
+    fn of(body: &[Statement], flow: &Flow, (head, latch): (usize, usize)) -> Option<Self> {
+        let mut inside = HashSet::from([head, latch]);
+        let mut stack = if head == latch { Vec::new() } else { vec![latch] };
+        let mut statements = 0;
+        while let Some(block) = stack.pop() {
+            stack.extend(flow.blocks[block].before.iter().filter(|before| inside.insert(**before)));
+            if inside.len() > STATEMENTS_MAX {
+                return None;
             }
-            asks |= is_question(what, space) && !takes(what, &found);
+        }
+        let found = found(body, flow, &inside);
+        let mut questions = Vec::new();
+        for block in &inside {
+            let range = flow.blocks[*block].start..flow.blocks[*block].end;
+            statements += range.len();
+            if statements > STATEMENTS_MAX {
+                return None;
+            }
+            for at in range {
+                let Statement::Instruction(what) = &body[at] else { continue };
+                if does_something(what) {
+                    return None;
+                }
+                if is_question(what) && !takes(what, &found) {
+                    questions.push((at, what.modifiers.space));
+                }
+            }
+        }
+        Some(Self { inside, found, questions })
+    }
+
+    /// Whether the loop may end although no other thread stores anything: after a number of turns,
+    /// after a time, or by a compare-and-swap that succeeds unless another thread was faster.
+    fn ends_by_itself(&self, body: &[Statement], flow: &Flow, (head, latch): (usize, usize)) -> bool {
+        let own = self.counted(body, flow, latch);
+        self.tries(body, flow, head)
+            || self.inside.iter().any(|block| {
+                let leaves = flow.blocks[*block].next.iter().any(|next| !self.inside.contains(next));
+                let mut depends = false;
+                if let (true, Statement::Instruction(branch)) = (leaves, &body[flow.blocks[*block].end - 1]) {
+                    uniform::read(branch, &mut |id| depends |= own.contains(&id));
+                }
+                depends
+            })
+    }
+
+    /// Whether a compare-and-swap changes a word from the value that a turn found in this word. If
+    /// the compare-and-swap fails, then another thread has done its own part in the meantime.
+    fn tries(&self, body: &[Statement], flow: &Flow, head: usize) -> bool {
+        let is_asked = |place: &Operand| {
+            self.questions.iter().any(|(at, _)| match &body[*at] {
+                Statement::Instruction(what) => what.sources().first() == Some(place),
+                Statement::Label(_) => false,
+            })
+        };
+        body.iter().enumerate().any(|(at, statement)| match statement {
+            Statement::Instruction(what) => {
+                what.modifiers.atomic == Some(Atomic::Cas)
+                    && takes(what, &self.found)
+                    && what.sources().first().is_some_and(is_asked)
+                    && flow.dominates(head, flow.block_of[at])
+            }
+            Statement::Label(_) => false,
+        })
+    }
+
+    /// The registers that change from turn to turn whatever the turn finds: those that depend on a
+    /// clock, or on a register that each turn makes of its own last value.
+    fn counted(&self, body: &[Statement], flow: &Flow, latch: usize) -> HashSet<RegisterId> {
+        let mut sources: HashMap<RegisterId, Vec<RegisterId>> = HashMap::new();
+        let (mut instructions, mut own) = (Vec::new(), HashSet::new());
+        for block in &self.inside {
+            for statement in &body[flow.blocks[*block].start..flow.blocks[*block].end] {
+                let Statement::Instruction(what) = statement else { continue };
+                instructions.push(what);
+                if what.sources().iter().any(is_clock) {
+                    flow::written(what, &mut |id| _ = own.insert(id));
+                }
+                if what.guard.is_none() && flow.dominates(*block, latch) {
+                    flow::written(what, &mut |id| {
+                        if !self.found.contains(&id) {
+                            uniform::read(what, &mut |from| sources.entry(id).or_default().push(from));
+                        }
+                    });
+                }
+            }
+        }
+        for start in sources.keys() {
+            let (mut stack, mut seen) = (sources[start].clone(), HashSet::new());
+            while let Some(id) = stack.pop().filter(|_| !own.contains(start)) {
+                if id == *start {
+                    own.insert(id);
+                } else if seen.insert(id) {
+                    stack.extend(sources.get(&id).into_iter().flatten());
+                }
+            }
+        }
+        spread(&instructions, &mut own);
+        own
+    }
+}
+
+fn is_clock(operand: &Operand) -> bool {
+    matches!(
+        operand,
+        Operand::Special(
+            Special::Clock
+                | Special::ClockHi
+                | Special::Clock64
+                | Special::Globaltimer
+                | Special::GlobaltimerLo
+                | Special::GlobaltimerHi
+        )
+    )
+}
+
+/// Adds all registers that depend on those of a set.
+fn spread(instructions: &[&Instruction], set: &mut HashSet<RegisterId>) {
+    let mut count = None;
+    while count.replace(set.len()) != Some(set.len()) {
+        for what in instructions {
+            let mut depends = false;
+            uniform::read(what, &mut |id| depends |= set.contains(&id));
+            if depends {
+                flow::written(what, &mut |id| _ = set.insert(id));
+            }
         }
     }
-    asks
 }
 
 /// The registers of a loop that depend on what it finds in memory.
@@ -80,16 +211,12 @@ fn found(body: &[Statement], flow: &Flow, inside: &HashSet<usize>) -> HashSet<Re
         .take(STATEMENTS_MAX)
         .collect();
     let mut found = HashSet::new();
-    let mut count = None;
-    while count.replace(found.len()) != Some(found.len()) {
-        for what in &instructions {
-            let mut depends = matches!(what.opcode, Opcode::Ld | Opcode::Atom);
-            uniform::read(what, &mut |id| depends |= found.contains(&id));
-            if depends {
-                flow::written(what, &mut |id| _ = found.insert(id));
-            }
+    for what in &instructions {
+        if matches!(what.opcode, Opcode::Ld | Opcode::Atom) {
+            flow::written(what, &mut |id| _ = found.insert(id));
         }
     }
+    spread(&instructions, &mut found);
     found
 }
 
@@ -106,12 +233,19 @@ fn takes(what: &Instruction, found: &HashSet<RegisterId>) -> bool {
 }
 
 /// Whether an instruction looks for a value that another thread stores.
-fn is_question(what: &Instruction, space: Space) -> bool {
+fn is_question(what: &Instruction) -> bool {
     let modifiers = &what.modifiers;
     let is_strong = modifiers.volatile
         || modifiers.cache == Some(Cache::Cv)
         || modifiers.semantics.is_some_and(|semantics| semantics != Semantics::Weak);
-    modifiers.space == Some(space) && (what.opcode == Opcode::Ld && is_strong || what.opcode == Opcode::Atom)
+    let is_seen = matches!(modifiers.space, None | Some(Space::Shared | Space::Global | Space::Generic));
+    is_seen && (what.opcode == Opcode::Ld && is_strong || what.opcode == Opcode::Atom)
+}
+
+/// Whether an atomic leaves the word as it is: programs read a word by adding 0 to it.
+pub(super) fn only_looks(what: &Instruction) -> bool {
+    matches!(what.modifiers.atomic, Some(Atomic::Add | Atomic::Or | Atomic::Xor))
+        && matches!(what.sources().get(1), Some(Operand::Immediate(Immediate::Integer(0))))
 }
 
 /// Whether an instruction does more than to look.
@@ -119,6 +253,7 @@ fn does_something(what: &Instruction) -> bool {
     match what.opcode {
         Opcode::Atom => {
             !matches!(what.modifiers.atomic, Some(Atomic::Cas | Atomic::Exch | Atomic::Or | Atomic::And))
+                && !only_looks(what)
         }
         Opcode::St | Opcode::Red | Opcode::Call | Opcode::Trap | Opcode::CpAsync | Opcode::Sust => true,
         opcode => is_meeting(opcode),

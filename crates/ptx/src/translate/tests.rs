@@ -387,3 +387,67 @@ fn a_compare_and_swap_in_a_loop_is_no_waiting_for_others() {
     let lock = "mov.u32 %r2, s; L: mov.u32 %r3, 0; atom.shared.cas.b32 %r5, [%r2], %r3, 1; setp.ne.s32 %p1, %r5, 0; @%p1 bra L; ret;";
     assert!(stops(lock));
 }
+
+/// Thread 0 waits for `[%rd2]`, after and before the given statements.
+fn wait_of_thread_0(before: &str, turn: &str, behind: &str) -> bool {
+    stops(&format!(
+        "{before} setp.ne.u32 %p1, %r1, 0; @%p1 bra M; L: {turn} setp.eq.u32 %p2, %r3, 0; @%p2 bra L; M: {behind} ret;"
+    ))
+}
+
+const LOOK: &str = "ld.volatile.global.u32 %r3, [%rd2];";
+
+#[test]
+fn a_wait_for_another_thread_of_the_block_in_global_memory_stops() {
+    let others = "setp.ne.u32 %p3, %r1, 40; @%p3 bra N; st.volatile.global.u32 [%rd2], 1; N:";
+    for turn in [
+        LOOK,
+        "ld.acquire.cta.global.u32 %r3, [%rd2];",
+        "ld.acquire.sys.u32 %r3, [%rd1];",
+        "atom.global.add.u32 %r3, [%rd2], 0;",
+    ] {
+        assert!(wait_of_thread_0("", turn, others), "{turn}");
+        assert!(wait_of_thread_0(others, turn, ""), "{turn}");
+    }
+    // All threads wait, and one of them stores the value first.
+    let all = format!("L: {LOOK} setp.eq.u32 %p2, %r3, 0; @%p2 bra L;");
+    assert!(stops(&format!("{others} {all} ret;")));
+    // Each thread waits for the next one.
+    let chain = "mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd2, %rd3; L: ld.volatile.global.u32 %r3, [%rd4+4]; setp.eq.u32 %p2, %r3, 0; @%p2 bra L; st.volatile.global.u32 [%rd4], 1; ret;";
+    assert!(stops(chain));
+}
+
+#[test]
+fn a_wait_for_another_block_stays_as_it_is() {
+    assert!(!wait_of_thread_0("", LOOK, ""));
+    // The waiting thread is the only one that stores anything beside the loop.
+    let alone = format!("red.global.add.u32 [%rd2], 1; L: {LOOK} setp.eq.u32 %p2, %r3, 0; @%p2 bra L;");
+    assert!(!stops(&format!("setp.ne.u32 %p1, %r1, 0; @%p1 bra M; {alone} M: ret;")));
+    // All threads wait together, and store behind the loop.
+    let all = format!("L: {LOOK} setp.eq.u32 %p2, %r3, 0; @%p2 bra L;");
+    assert!(!stops(&format!("{all} st.global.u32 [%rd2+4], 1; ret;")));
+    // Barriers keep the stores of other threads from the loop.
+    let machine = |body: &str| of(body, &options()).kernels[0].is_machine;
+    let apart = |barrier: &str| {
+        format!(
+            "st.global.u32 [%rd2], 1; {barrier} setp.ne.u32 %p1, %r1, 0; @%p1 bra M; {all} M: {barrier} st.global.u32 [%rd2], 2; ret;"
+        )
+    };
+    assert!(!machine(&apart("bar.sync 0;")));
+    assert!(machine(&apart("")));
+}
+
+#[test]
+fn a_loop_that_ends_by_itself_is_no_wait() {
+    let behind = "st.global.u32 [%rd2+4], 1;";
+    let counts = "add.s32 %r4, %r4, 1; setp.gt.s32 %p3, %r4, 99; @%p3 bra M;";
+    let times = "mov.u32 %r4, %clock; setp.gt.u32 %p3, %r4, 99; @%p3 bra M;";
+    for own in [counts, times] {
+        assert!(!wait_of_thread_0("", &format!("{LOOK} {own}"), behind), "{own}");
+    }
+    // A number of turns that ends nothing.
+    assert!(wait_of_thread_0("", &format!("{LOOK} add.s32 %r4, %r4, 1;"), behind));
+    // A lock, which the thread that has it gives back before the next one runs.
+    let lock = "L: atom.global.cas.b32 %r3, [%rd2], 0, 1; setp.ne.u32 %p2, %r3, 0; @%p2 bra L; st.global.u32 [%rd2], 0; ret;";
+    assert!(!stops(lock));
+}

@@ -1,0 +1,197 @@
+//! Loops that may wait for a value which another thread of the same block has yet to store.
+//!
+//! A device may run the threads of a block one after the other from barrier to barrier, so such a
+//! loop would never end there. This analysis asks whether another thread can come to a store
+//! between the same two barriers as the loop. Barriers that all threads of the block come to
+//! together divide the kernel for this purpose. If no store lies beside the loop, then only other
+//! blocks or the host can end it, and the loop stays as it is.
+
+use std::collections::HashSet;
+
+use super::alias::Forms;
+use super::flow::Flow;
+use super::guards::Conditions;
+use super::linear::Sums;
+use super::regions::Regions;
+use super::uniform::{self, Uniform};
+use crate::ir::{Entry, Function, Instruction, Module, Opcode, Space, Statement};
+
+/// Statements that the searches of one kernel visit. Each search walks through the kernel once. A
+/// search beyond this number finds a store, which costs speed only.
+const STEPS_MAX: usize = 4_000_000;
+
+/// A loop that waits.
+pub(super) struct Wait {
+    /// The block that the loop begins with.
+    pub head: usize,
+    /// The instructions that ask for the value.
+    pub questions: Vec<usize>,
+    /// Whether the value may lie in shared memory.
+    pub is_generic: bool,
+}
+
+/// A statement that stores a value which other threads can see.
+struct Store {
+    at: usize,
+    is_shared: bool,
+    /// The number of the thread that executes the statement, if only one thread does.
+    thread: Option<i64>,
+}
+
+/// The stores and the barriers of one kernel.
+pub(super) struct Peers<'a> {
+    function: &'a Function,
+    flow: &'a Flow,
+    uniform: &'a Uniform,
+    stores: Vec<Store>,
+    /// The barriers that all threads of the block come to together.
+    walls: HashSet<usize>,
+    /// The number of the thread that executes each block, if only one thread does.
+    threads: Vec<Option<i64>>,
+    steps: usize,
+}
+
+impl<'a> Peers<'a> {
+    pub(super) fn of(
+        module: &Module,
+        entry: &Entry,
+        function: &'a Function,
+        flow: &'a Flow,
+        uniform: &'a Uniform,
+    ) -> Self {
+        let body = function.body.as_deref().unwrap_or_default();
+        let mut this = Self {
+            function,
+            flow,
+            uniform,
+            stores: Vec::new(),
+            walls: HashSet::new(),
+            threads: vec![None; flow.blocks.len()],
+            steps: 0,
+        };
+        for (at, statement) in body.iter().enumerate() {
+            let Statement::Instruction(what) = statement else { continue };
+            if !flow.reached[flow.block_of[at]] {
+                continue;
+            }
+            if is_wall(what) && uniform.instruction(what, flow.block_of[at]) {
+                this.walls.insert(at);
+            } else if is_store(what) {
+                let is_shared = what.modifiers.space == Some(Space::Shared) || what.opcode == Opcode::CpAsync;
+                this.stores.push(Store { at, is_shared, thread: None });
+            }
+        }
+        this.find_threads(module, entry);
+        this
+    }
+
+    /// Finds the blocks and the stores that one thread alone executes.
+    fn find_threads(&mut self, module: &Module, entry: &Entry) {
+        let (function, flow, uniform) = (self.function, self.flow, self.uniform);
+        let body = function.body.as_deref().unwrap_or_default();
+        let Some(regions) = Regions::of(function, flow, uniform) else { return };
+        let sums = Sums::of(module, entry, function, flow, uniform);
+        let forms = Forms::of(function, flow, &sums, uniform, &regions.in_loop);
+        if forms.dimensions != [false; 2] {
+            return;
+        }
+        let conditions = Conditions::of(function, flow, &sums, uniform, &forms);
+        let guards: Vec<_> = (0..flow.blocks.len()).map(|block| conditions.in_block(block)).collect();
+        self.threads = guards.iter().map(|guards| guards.range.only_thread()).collect();
+        for store in &mut self.stores {
+            if let Statement::Instruction(what) = &body[store.at] {
+                let guards = &guards[flow.block_of[store.at]];
+                store.thread = conditions.with(what, store.at, guards).range.only_thread();
+            }
+        }
+    }
+
+    /// Whether another thread of the block may store the value that a loop waits for, while a
+    /// thread is in the loop.
+    pub(super) fn may_store(&mut self, wait: &Wait) -> bool {
+        let is_behind = self.is_lock(wait) || self.is_even(wait);
+        let starts: Vec<usize> = [0].into_iter().chain(self.walls.iter().map(|wall| wall + 1)).collect();
+        starts.into_iter().any(|start| self.meets(wait, start, is_behind))
+    }
+
+    /// Whether an instruction has the same operands for all threads of the block.
+    fn is_same(&self, at: usize) -> Option<&Instruction> {
+        let body = self.function.body.as_deref().unwrap_or_default();
+        let Statement::Instruction(what) = &body[at] else { return None };
+        let mut is_same = true;
+        uniform::read(what, &mut |id| is_same &= self.uniform.register(id));
+        is_same.then_some(what)
+    }
+
+    /// Whether the loop takes a lock. The thread that has the lock has passed the loop, and gives
+    /// the lock back before the next thread of the block runs.
+    fn is_lock(&self, wait: &Wait) -> bool {
+        wait.questions.iter().all(|at| self.is_same(*at).is_some_and(takes_turns))
+    }
+
+    /// Whether all threads of the block come to the loop together and leave it for the same value.
+    fn is_even(&self, wait: &Wait) -> bool {
+        if !wait.questions.iter().all(|at| self.is_same(*at).is_some_and(|what| !takes_turns(what))) {
+            return false;
+        }
+        let agreed = wait.questions.iter().copied().collect();
+        Uniform::of(self.function, self.flow, &HashSet::new(), agreed).block(wait.head)
+    }
+
+    /// Whether both the loop and a store of another thread can be reached from a statement without
+    /// a barrier on the way. With `is_behind` stores that come behind the loop do not count.
+    fn meets(&mut self, wait: &Wait, start: usize, is_behind: bool) -> bool {
+        let mut seen = HashSet::new();
+        let mut passed = HashSet::new();
+        let mut has_loop = false;
+        let mut stack = vec![start];
+        while let Some(from) = stack.pop() {
+            let Some(block) = self.flow.block_of.get(from).copied() else { continue };
+            let range = &self.flow.blocks[block];
+            has_loop |= block == wait.head && from == range.start;
+            if block == wait.head && is_behind {
+                continue;
+            }
+            self.steps += range.end - from;
+            if self.steps > STEPS_MAX {
+                return true;
+            }
+            let wall = (from..range.end).find(|at| self.walls.contains(at));
+            passed.extend(from..wall.unwrap_or(range.end));
+            if wall.is_none() {
+                let next = range.next.iter().filter(|next| **next != self.flow.exit());
+                stack.extend(
+                    next.filter(|next| seen.insert(**next)).map(|next| self.flow.blocks[*next].start),
+                );
+            }
+        }
+        let thread = self.threads[wait.head];
+        let is_other = |store: &Store| store.thread.is_none() || store.thread != thread;
+        let counts = |store: &Store| (wait.is_generic || !store.is_shared) && is_other(store);
+        has_loop && self.stores.iter().any(|store| passed.contains(&store.at) && counts(store))
+    }
+}
+
+/// Whether an instruction is a barrier that waits for all threads of the block.
+fn is_wall(what: &Instruction) -> bool {
+    match what.opcode {
+        Opcode::BarSync => what.sources().len() < 2,
+        Opcode::BarRed => what.sources().len() < 3,
+        _ => false,
+    }
+}
+
+/// Whether an instruction changes memory that other threads see.
+fn is_store(what: &Instruction) -> bool {
+    let is_store = match what.opcode {
+        Opcode::Atom => !super::spin::only_looks(what),
+        Opcode::St | Opcode::Red | Opcode::CpAsync => true,
+        _ => false,
+    };
+    is_store && !matches!(what.modifiers.space, Some(Space::Local | Space::Param | Space::Const))
+}
+
+/// Whether an instruction gives each thread another value: an atomic that changes the word.
+fn takes_turns(what: &Instruction) -> bool {
+    what.opcode == Opcode::Atom && !super::spin::only_looks(what)
+}
