@@ -6,6 +6,7 @@
 mod machine;
 
 mod calls;
+mod clocks;
 mod failing;
 mod faults;
 mod flow;
