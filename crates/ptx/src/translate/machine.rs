@@ -49,17 +49,19 @@ pub(super) fn has_meetings(function: &Function) -> bool {
     body.iter().any(|statement| matches!(statement, Statement::Instruction(what) if is_meeting(what.opcode)))
 }
 
-/// Whether some meeting is not reached by all threads together.
+/// Whether some meeting is not reached by all threads together, or whether there are more ways through
+/// meetings than a device's compiler can copy.
 pub(super) fn is_needed(function: &Function, flow: &Flow, uniform: &Uniform) -> bool {
     let body = function.body.as_deref().unwrap_or_default();
-    body.iter().enumerate().any(|(index, statement)| {
+    let is_apart = body.iter().enumerate().any(|(index, statement)| {
         let Statement::Instruction(what) = statement else { return false };
         let block = flow.block_of[index];
         if !is_meeting(what.opcode) || !flow.reached[block] {
             return false;
         }
         what.opcode == Opcode::BarArrive || counts_some(what) || !uniform.instruction(what, block)
-    })
+    });
+    is_apart || super::paths::are_too_many(function, flow, uniform)
 }
 
 /// Whether an instruction counts threads, but maybe not all of the block: `bar.red` with a number of threads, or with a barrier that each

@@ -19,7 +19,8 @@
 //!
 //! Where a barrier or an instruction of a warp is reached by all threads of a block together, it is an OpenCL barrier and an exchange in local
 //! memory. Elsewhere the kernel becomes a state machine (`machine`): every thread runs to its next such point, all meet at one barrier,
-//! whoever has what it waits for goes on.
+//! whoever has what it waits for goes on. A kernel whose barriers in branches would make a device's compiler copy too much becomes one too
+//! (`paths`).
 //!
 //! Where lanes of a warp exchange values through memory without such a point, one is put in (`order`). `alias` compares the addresses,
 //! by what `linear`, `roots`, `values` and `guards` know of them. `regions` says where lanes that went different ways meet again, and
@@ -55,6 +56,7 @@ mod memory;
 mod operand;
 mod order;
 mod param;
+mod paths;
 mod peers;
 mod place;
 mod prelude;

@@ -451,3 +451,29 @@ fn a_loop_that_ends_by_itself_is_no_wait() {
     let lock = "L: atom.global.cas.b32 %r3, [%rd2], 0, 1; setp.ne.u32 %p2, %r3, 0; @%p2 bra L; st.global.u32 [%rd2], 0; ret;";
     assert!(!stops(lock));
 }
+
+/// A kernel with a pair of barriers in each of so many branches in a row, which all threads take alike.
+fn branches_with_barriers(count: u32) -> String {
+    let branch = |at: u32| {
+        format!(
+            "and.b32 %r6, %r5, {}; setp.eq.u32 %p1, %r6, 0; @%p1 bra L{at}; bar.sync 0; ld.shared.u32 %r7, [%r4]; bar.sync 0; st.shared.u32 [%r4], %r7; L{at}:",
+            1 << at
+        )
+    };
+    let branches: String = (0..count).map(branch).collect();
+    format!("{OWN_WORD} ld.param.u32 %r5, [b]; {branches} st.global.u32 [%rd2], %r7; ret;")
+}
+
+#[test]
+fn many_branches_with_barriers_in_a_row_are_a_machine() {
+    let is_machine = |body: &str| of(body, &options()).kernels[0].is_machine;
+    assert!(!is_machine(&branches_with_barriers(3)));
+    assert!(!is_machine(&branches_with_barriers(5)));
+    assert!(is_machine(&branches_with_barriers(9)));
+    assert!(is_machine(&branches_with_barriers(30)));
+    // Branches without barriers, and barriers that all ways pass, need no copies.
+    let plain = branches_with_barriers(30).replace("bar.sync 0;", "");
+    assert!(!is_machine(&plain));
+    let outside = plain.replace(":", ": bar.sync 0;");
+    assert!(!is_machine(&outside));
+}
