@@ -2,6 +2,7 @@
 //!
 //! Run it with `cargo run --profile quick -p penstock-coherence --example cost`.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use penstock_coherence::{
@@ -22,6 +23,41 @@ fn main() {
     };
     cost("launch with two buffers to write, two places", &both(Access::Write), 0, false);
     cost("launch with two buffers to read, two places", &both(Access::Read), 0, false);
+    for turn in [1, 8] {
+        let name = format!("launch with a buffer to write, two places in turns of {turn}");
+        cost_in_turns(&name, turn, 1);
+        cost_in_turns(&format!("{name}, a quarter of it"), turn, 4);
+    }
+}
+
+/// Launches that write one of the equal `parts` of a buffer after the other, `turn` in one place and then as many in the
+/// other one.
+fn cost_in_turns(name: &str, turn: u64, parts: u64) {
+    let mut machine = Machine::default();
+    let mut names = 1 << 40;
+    let mut next = || {
+        names += 1;
+        CommandId(names)
+    };
+    let (allocation, bytes) = (AllocationId(1), 1 << 20);
+    machine.allocate(allocation, bytes, false, vec![NodeId(0), NodeId(1)], true);
+    let mut open = VecDeque::new();
+    let began = Instant::now();
+    for number in 0..COMMANDS / 4 {
+        let start = number % parts * (bytes / parts);
+        let uses = [Use { allocation, start, end: start + bytes / parts, access: Access::Write }];
+        let place = usize::from(number / turn % 2 == 1);
+        let command = Submit { place, ..launch(100 + number, 1 + place as u64, &uses) };
+        let Verdict::Send { plan, .. } = machine.submit(&command, &mut next) else { panic!("held back") };
+        machine.sent(command.id);
+        open.extend(plan.fetches.iter().flat_map(|fetch| [fetch.departure, fetch.arrival]));
+        open.push_back(command.id);
+        while open.len() as u64 > OPEN {
+            open.pop_front().into_iter().for_each(|id| machine.ended(id, true));
+        }
+    }
+    let nanoseconds = began.elapsed().as_nanos() as f64 / (COMMANDS / 4) as f64;
+    println!("{nanoseconds:8.1} ns  {name}");
 }
 
 /// `reads` commands of another queue go on writing the program's memory all the time.

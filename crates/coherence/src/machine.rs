@@ -435,7 +435,7 @@ impl Machine {
         }
         for allocation in &node.allocations {
             if let Some(allocation) = self.allocations.get_mut(allocation) {
-                allocation.ended(id, is_ok, self.rules);
+                allocation.ended(id, is_ok, (self.rules, &self.lost));
             }
         }
         if let Some(context) = node.settles

@@ -9,6 +9,7 @@
 //! share one map.
 
 mod copy;
+mod undo;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -16,6 +17,7 @@ use crate::command::{Access, Fetch, Plan, Source, Use};
 use crate::names::{AllocationId, CommandId, NodeId, Place, QueueId};
 use crate::rules::{Rule, Rules};
 use copy::Copy;
+use undo::{Replaced, Undo};
 
 /// Segments begin at multiples of this. A transfer of a page costs little more than one of a byte.
 pub const GRAIN_BYTES: u64 = 4096;
@@ -26,6 +28,8 @@ const SEGMENTS_MAX: usize = 64;
 
 /// The version of a copy that holds nothing of use.
 const STALE: u64 = u64::MAX;
+/// The version of a copy whose content may still arrive, and is not waited for.
+const DOUBTED: u64 = STALE - 1;
 /// The version of a segment that nobody has written: every copy of it is as good as any other.
 const UNDEFINED: u64 = 0;
 /// The version of content that was given when the allocation was made.
@@ -46,8 +50,8 @@ pub(crate) struct Allocation {
     /// Commands that use it and are being sent at this moment, with their transfers.
     pub(crate) sending: Vec<CommandId>,
     /// From which byte to which one the segments lie that name a command or transfer which has not ended. Segments that are
-    /// joined and split again may name it outside of these, where it has nothing to do.
-    spans: FxHashMap<CommandId, Span>,
+    /// joined and split again may name it outside of these, where it has nothing to do. With the place of a command.
+    spans: FxHashMap<CommandId, (Span, Option<Place>)>,
 }
 
 type Span = std::ops::Range<u64>;
@@ -57,21 +61,9 @@ type Span = std::ops::Range<u64>;
 struct Segment {
     end: u64,
     version: u64,
-    undo: Option<Undo>,
+    /// What the segment goes back to if its writers fail, from the oldest writer that has not ended on.
+    undos: Vec<Undo>,
     copies: Vec<Copy>,
-}
-
-/// What was current before a write that did not ask for it. Used if that write fails.
-#[derive(Clone, Debug)]
-struct Undo {
-    command: CommandId,
-    place: Place,
-    version: u64,
-    written: u64,
-    /// Whether the writer's place had that version.
-    is_here: bool,
-    /// The transfers that were still to bring it there.
-    arrivals: Vec<CommandId>,
 }
 
 /// What the machine knows beside the allocation.
@@ -94,7 +86,7 @@ impl Segment {
         let is_undefined = |segment: &Self| segment.version == UNDEFINED;
         let kind = |segment: &Self| (is_initial(segment), is_undefined(segment));
         let places = 0..self.copies.len();
-        self.undo.is_none() && other.undo.is_none() && kind(self) == kind(other) && { places }
+        self.undos.is_empty() && other.undos.is_empty() && kind(self) == kind(other) && { places }
             .all(|place| self.is_current(place) == other.is_current(place))
     }
 }
@@ -114,7 +106,7 @@ impl Allocation {
     pub(crate) fn new(size: u64, is_indivisible: bool, nodes: Vec<NodeId>, has_initial: bool) -> Self {
         let version = if has_initial { INITIAL } else { UNDEFINED };
         let copy = Copy::new(if has_initial { STALE } else { UNDEFINED });
-        let whole = Segment { end: size, version, undo: None, copies: vec![copy; nodes.len()] };
+        let whole = Segment { end: size, version, undos: Vec::new(), copies: vec![copy; nodes.len()] };
         let segments = vec![whole];
         let (sending, spans) = (Vec::new(), FxHashMap::default());
         Self { size, is_indivisible, nodes, segments, join_at: SEGMENTS_MAX, sending, spans }
@@ -160,8 +152,8 @@ impl Allocation {
         first..if bytes.is_empty() { first } else { (last + 1).min(self.segments.len()) }
     }
 
-    fn note_span(&mut self, id: CommandId, start: u64, end: u64) {
-        let span = self.spans.entry(id).or_insert(start..end);
+    fn note_span(&mut self, id: CommandId, place: Option<Place>, start: u64, end: u64) {
+        let (span, _) = self.spans.entry(id).or_insert((start..end, place));
         *span = span.start.min(start)..span.end.max(end);
     }
 
@@ -183,6 +175,16 @@ impl Allocation {
         copies.flat_map(|copy| copy.users(is_live)).collect()
     }
 
+    /// The transfers that decide whether content that a use needs is undone.
+    pub(crate) fn before_undone(
+        &self,
+        it: &Use,
+        is_live: &dyn Fn(CommandId) -> bool,
+        rules: Rules,
+    ) -> Vec<CommandId> {
+        self.needed(it, rules).flat_map(Segment::undecided).filter(|id| is_live(*id)).collect()
+    }
+
     /// Makes the bytes of `it` usable at `place`: adds the transfers to `plan`, and what the command has to wait for.
     /// The allocation is not being sent by anybody, and [`Allocation::is_lost`] has said no.
     pub(crate) fn acquire(
@@ -199,7 +201,9 @@ impl Allocation {
             self.fetch(it.allocation, range.clone(), place, around, plan);
         }
         let rules = around.rules;
-        for segment in self.segments.get_mut(range).unwrap_or_default() {
+        let Self { nodes, segments, .. } = self;
+        let is_alive = |place: Place| nodes.get(place).is_some_and(|node| !around.lost.contains(node));
+        for segment in segments.get_mut(range).unwrap_or_default() {
             let is_here = segment.is_current(place);
             let Some(copy) = segment.copies.get_mut(place) else { continue };
             let mut replaced = Vec::new();
@@ -214,19 +218,15 @@ impl Allocation {
                 plan.waits.extend(copy.arrivals.iter().copied().filter(|id| (around.is_live)(*id)));
             }
             plan.ends.extend(copy.replaced.iter().copied().filter(|id| (around.is_live)(*id)));
-            if rounded.access != Access::Read {
+            if rounded.access != Access::Read && segment.version != stamp {
                 let before = segment.version;
                 segment.version = stamp;
                 copy.version = stamp;
-                let can_undo = rounded.access == Access::Overwrite && !(is_here && replaced.is_empty());
-                segment.undo = can_undo.then_some(Undo {
-                    command,
-                    place,
-                    version: before,
-                    written: stamp,
-                    is_here,
-                    arrivals: replaced,
-                });
+                let is_new = rounded.access == Access::Overwrite && !(is_here && replaced.is_empty());
+                let replaced = is_new.then_some(Replaced { is_here, arrivals: replaced });
+                let undo =
+                    Undo { command, place, version: before, written: stamp, replaced, has_failed: false };
+                segment.note_undo(undo, rounded.access, rules, &is_alive);
                 if !rules.hold(Rule::WriteMakesOthersOld) {
                     segment.copies.iter_mut().for_each(|copy| copy.version = stamp);
                 }
@@ -244,7 +244,7 @@ impl Allocation {
         around: &Around<'_>,
     ) {
         let it = self.rounded(it, around.rules);
-        self.note_span(command, it.start, it.end);
+        self.note_span(command, Some(place), it.start, it.end);
         let range = self.split(it.start, it.end);
         for segment in self.segments.get_mut(range).unwrap_or_default() {
             if let Some(copy) = segment.copies.get_mut(place) {
@@ -280,7 +280,7 @@ impl Allocation {
     /// A command that uses this allocation was sent.
     pub(crate) fn sent(&mut self, command: CommandId, only_wait: Option<CommandId>, rules: Rules) {
         self.sending.retain(|id| *id != command);
-        let Some(span) = self.spans.get(&command) else { return };
+        let Some((span, _)) = self.spans.get(&command) else { return };
         let range = self.indices(span);
         let segments = self.segments.get_mut(range).unwrap_or_default();
         for copy in segments.iter_mut().flat_map(|segment| &mut segment.copies) {
@@ -290,26 +290,25 @@ impl Allocation {
     }
 
     /// A command or transfer that uses this allocation has ended.
-    pub(crate) fn ended(&mut self, command: CommandId, is_ok: bool, rules: Rules) {
+    pub(crate) fn ended(
+        &mut self,
+        command: CommandId,
+        is_ok: bool,
+        (rules, lost): (Rules, &FxHashSet<NodeId>),
+    ) {
         self.sending.retain(|id| *id != command);
-        let Some(span) = self.spans.remove(&command) else { return };
+        let Some((span, place)) = self.spans.remove(&command) else { return };
         let range = self.indices(&span);
-        for segment in self.segments.get_mut(range).unwrap_or_default() {
-            if let Some(undo) = segment.undo.take_if(|undo| undo.command == command)
+        let Self { nodes, segments, .. } = self;
+        let is_alive = |place: Place| nodes.get(place).is_some_and(|node| !lost.contains(node));
+        for segment in segments.get_mut(range).unwrap_or_default() {
+            segment.end_undo(command, is_ok);
+            segment.end_replaced(command, is_ok);
+            if let Some(place) = place
                 && !is_ok
-                && rules.hold(Rule::FailedOverwriteIsUndone)
-                && segment.version == undo.written
+                && rules.hold(Rule::FailedUseBringsAgain)
             {
-                segment.version = undo.version;
-                if let Some(copy) = segment.copies.get_mut(undo.place) {
-                    copy.version = if undo.is_here { undo.version } else { STALE };
-                    copy.arrivals = undo.arrivals;
-                }
-            }
-            if let Some(undo) = &mut segment.undo {
-                let before = undo.arrivals.len();
-                undo.arrivals.retain(|id| *id != command);
-                undo.is_here &= is_ok || undo.arrivals.len() == before;
+                segment.doubt(place, &is_alive);
             }
             for copy in &mut segment.copies {
                 let before = copy.arrivals.len();
@@ -320,6 +319,7 @@ impl Allocation {
                     copy.version = STALE;
                 }
             }
+            segment.settle_undos(&is_alive);
         }
     }
 
@@ -421,8 +421,8 @@ impl Allocation {
         }
         // Nobody tells an end of content given at creation.
         if source.is_some() {
-            self.note_span(departure, start, end);
-            self.note_span(arrival, start, end);
+            self.note_span(departure, None, start, end);
+            self.note_span(arrival, None, start, end);
         }
         let source = source.map_or(Source::Initial, Source::Place);
         let target = place;

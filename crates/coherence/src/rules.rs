@@ -45,6 +45,8 @@ rules! {
     FetchUnderDoubt,
     /// Content given at creation reaches the place that uses it.
     FetchInitial,
+    /// Where a command has failed, the content is brought again of which nobody has told that it has arrived.
+    FailedUseBringsAgain,
     /// Content given at creation is stored after the commands and transfers that use the copy that it replaces.
     InitialAfterUsers,
     /// A write makes the copies of other places old.
@@ -65,6 +67,8 @@ rules! {
     DoubtTravelsOn,
     /// Where a write over all of a copy failed, the content that it was to replace is current again.
     FailedOverwriteIsUndone,
+    /// Where a command that may write a part has failed, the content from before it is current again in other places.
+    FailedWriteIsUndone,
     /// Only later commands of the same in-order queue stand for earlier ones.
     OneUserPerQueue,
     /// Uses of different bytes of an allocation are told apart.

@@ -173,6 +173,7 @@ impl World<'_> {
         let mut has_started = true;
         for fetch in &plan.fetches {
             let source = match fetch.source {
+                Source::Initial if self.has_no_memory(fetch.target) => continue,
                 Source::Initial => {
                     for cell in fetch_cells(fetch) {
                         let of = allocation_of(fetch);
@@ -191,6 +192,9 @@ impl World<'_> {
             }
             if self.program.fault == Some(Fault::Transfer(self.started)) {
                 self.has_struck = true;
+                self.failing_arrivals.insert(fetch.arrival);
+            }
+            if self.has_no_memory(source) || self.has_no_memory(fetch.target) {
                 self.failing_arrivals.insert(fetch.arrival);
             }
             self.started += 1;

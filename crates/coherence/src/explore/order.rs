@@ -1,6 +1,6 @@
 //! What happens before what in a program, and which programs have one result.
 
-use super::program::{Act, Cell, Command, GRAIN_CELLS, Op, Program};
+use super::program::{Act, Cell, Command, Op, Program};
 
 impl Program {
     /// The program without one operation and what cannot be without it, if it still ends and has one result.
@@ -68,13 +68,9 @@ impl Program {
     /// only reads and nobody else has written these bytes, because nobody had the content that they were created with.
     fn uses_what_is_open(&self, order: &Order) -> bool {
         let broken = self.broken();
-        // What is brought is whole grains, or the whole of what moves as a whole.
-        let moves_with = |it: &Cell, bytes: &Cell| {
-            let is_same_grain = it.cell / GRAIN_CELLS == bytes.cell / GRAIN_CELLS;
-            it.of == bytes.of && (is_same_grain || self.allocations[bytes.of].1)
+        let writes = |at: usize, bytes: &Cell| {
+            self.accesses(at).iter().any(|it| it.writes && self.move_together(it, bytes))
         };
-        let writes =
-            |at: usize, bytes: &Cell| self.accesses(at).iter().any(|it| it.writes && moves_with(it, bytes));
         let brings_nothing = |other: usize, refused: usize, bytes: &Cell| {
             let is_writer = |at: usize| at != refused && writes(at, bytes);
             broken[other] && self.allocations[bytes.of].2 && !(0..self.ops.len()).any(is_writer)

@@ -70,6 +70,7 @@ impl Program {
             program.fault = match random.below(8) {
                 0 | 1 => Some(Fault::Transfer(random.below(FAILING_TRANSFERS))),
                 2 => program.any_node(random).map(Fault::Node),
+                3 => Some(Fault::NoMemory(random.below(program.nodes.len()))),
                 _ => None,
             };
         }

@@ -35,6 +35,9 @@ pub enum Fault {
     Transfer(usize),
     /// A node is lost.
     Node(u32),
+    /// The device of a place has no memory for any allocation. Each command that uses one there fails, and so does each
+    /// transfer to or from there.
+    NoMemory(usize),
 }
 
 /// Cells of an allocation.
@@ -160,10 +163,17 @@ impl Program {
         }
         for (index, (_, op)) in self.ops.iter().enumerate() {
             if let Op::Enqueue(command) = op {
-                failing[index] = command.is_refused || command.waits.iter().any(|of| failing[*of]);
+                let fails_itself = command.is_refused || self.lacks_memory(command);
+                failing[index] = fails_itself || command.waits.iter().any(|of| failing[*of]);
             }
         }
         failing
+    }
+
+    /// Whether a command uses an allocation at a place that has no memory for it.
+    pub(crate) fn lacks_memory(&self, command: &Command) -> bool {
+        let uses_memory = !matches!(command.act, Act::Marker | Act::Barrier | Act::Run(_));
+        uses_memory && self.fault == Some(Fault::NoMemory(self.queues[command.queue].0))
     }
 
     /// Cells that an operation uses.
@@ -227,9 +237,15 @@ impl Program {
         }
     }
 
-    /// Cells whose content is undefined between a refused write over all of them and the moment at which the program
-    /// hears of the refusal: nobody brings the old content for a write that replaces all of it.
+    /// Cells whose content is undefined between a refused command and the moment at which the program hears of the refusal.
+    /// Nobody brings the old content for a write that replaces all of it. A place without memory keeps nothing of what is
+    /// brought to it, and gives nothing to others. There also a reader counts, if another place may take the
+    /// content from there before the failure is heard. In two places that is content given at creation, because nobody
+    /// tells whether that has arrived.
     pub(crate) fn open_while_refused(&self, index: usize) -> Vec<Cell> {
+        if self.ops[index].1.command().is_some_and(|command| self.lacks_memory(command)) {
+            return self.brought_in_vain(index);
+        }
         let is_refused = self.ops[index].1.command().is_some_and(|command| command.is_refused);
         let fills_its_grains = |span: &Span| {
             let (cells, is_indivisible, _) = self.allocations[span.of];
@@ -245,6 +261,26 @@ impl Program {
             (span.at..span.at + span.count).map(move |cell| Cell { of: span.of, cell, writes: true })
         };
         spans.flat_map(cells).collect()
+    }
+
+    /// The cells that others may look for at a place without memory because of a command, with all that move together
+    /// with them.
+    fn brought_in_vain(&self, index: usize) -> Vec<Cell> {
+        let is_looked_for =
+            |it: &Cell| it.of != HOST && (it.writes || self.allocations[it.of].2 || self.nodes.len() > 2);
+        let mut used = self.accesses(index);
+        used.retain(is_looked_for);
+        let all = (0..self.allocations.len()).flat_map(|of| {
+            let cells = 0..self.allocations[of].0;
+            cells.map(move |cell| Cell { of, cell, writes: true })
+        });
+        all.filter(|it| used.iter().any(|of| self.move_together(it, of))).collect()
+    }
+
+    /// Whether what brings one cell brings the other one: whole grains move, or the whole of what moves as a whole.
+    pub(crate) fn move_together(&self, one: &Cell, other: &Cell) -> bool {
+        let is_same_grain = one.cell / GRAIN_CELLS == other.cell / GRAIN_CELLS;
+        one.of == other.of && (is_same_grain || self.allocations[other.of].1)
     }
 }
 

@@ -106,6 +106,7 @@ fn settings() -> Vec<Program> {
         setting(&[0, 1], &[(0, false), (1, true)], false, None),
         setting(&[0, 1], &two, false, Some(Fault::Transfer(0))),
         setting(&[0, 1], &two, false, Some(Fault::Node(1))),
+        setting(&[0, 1], &two, false, Some(Fault::NoMemory(1))),
     ]
 }
 

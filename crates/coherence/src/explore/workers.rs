@@ -170,7 +170,7 @@ impl World<'_> {
         let Op::Enqueue(command) = &self.program.ops[index].1 else { return (true, Vec::new()) };
         self.ran.insert(index);
         let mut data = Vec::new();
-        if command.is_refused {
+        if command.is_refused || self.program.lacks_memory(command) {
             return (false, data);
         }
         apply(index, &command.act, &mut self.memory[place], &mut |cell, value| match value {

@@ -247,10 +247,11 @@ impl<'a> World<'a> {
         Ok(failed)
     }
 
-    /// Some place that is not lost.
+    /// Some place that is not lost and has memory.
     fn last_place(&mut self) -> usize {
         let places = 0..self.program.nodes.len();
-        let alive: Vec<usize> = places.filter(|place| !self.is_lost(*place)).collect();
+        let can_hold = |place: &usize| !self.is_lost(*place) && !self.has_no_memory(*place);
+        let alive: Vec<usize> = places.filter(can_hold).collect();
         alive.get(self.chooser.below(alive.len())).copied().unwrap_or(0)
     }
 
@@ -300,6 +301,10 @@ impl<'a> World<'a> {
 
     pub(super) fn is_lost(&self, place: usize) -> bool {
         self.lost.contains(&self.program.nodes[place])
+    }
+
+    pub(super) fn has_no_memory(&self, place: usize) -> bool {
+        self.program.fault == Some(Fault::NoMemory(place))
     }
 
     // -- what can happen next ------------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ impl Machine {
                 let it = in_doubt(it, kept.is_in_doubt);
                 let users = allocation.before_initial(&it, kept.place, &is_live, (self.rules, &self.lost));
                 hazards.extend(users.into_iter().map(|id| (id, Until::Ended)));
+                let arrivals = allocation.before_undone(&it, &is_live, self.rules);
+                hazards.extend(arrivals.into_iter().map(|id| (id, Until::Ended)));
             }
         }
         // Once is enough: what was sent since then is not ordered before the command.

@@ -1,0 +1,172 @@
+//! What a segment goes back to when commands that write it have failed.
+//!
+//! A command that fails may have left anything in the copy at its place, or nothing at all: the
+//! device may not even have the memory. The content from before the command is still right, and
+//! other places may have it. So a segment keeps what it goes back to until the machine hears how
+//! its writers have ended.
+
+use super::{Copy, DOUBTED, INITIAL, STALE, Segment, UNDEFINED};
+use crate::command::Access;
+use crate::names::{CommandId, Place};
+use crate::rules::{Rule, Rules};
+
+/// A segment goes back over at most this number of writes. A program that enqueues more of them
+/// before it hears of the first one loses the old content if all of them fail. The entries take 20
+/// KB for each segment at most.
+pub(super) const UNDOS_MAX: usize = 256;
+
+/// What was current before a write that has not ended, or that has failed behind one that has not
+/// ended.
+#[derive(Clone, Debug)]
+pub(super) struct Undo {
+    pub(super) command: CommandId,
+    pub(super) place: Place,
+    /// The version before the write, and the version that the write makes.
+    pub(super) version: u64,
+    pub(super) written: u64,
+    /// Given for a write over everything that did not ask for the content before it.
+    pub(super) replaced: Option<Replaced>,
+    pub(super) has_failed: bool,
+}
+
+/// What a write over everything replaces at its own place.
+#[derive(Clone, Debug)]
+pub(super) struct Replaced {
+    /// Whether the place had the version from before the write.
+    pub(super) is_here: bool,
+    /// The transfers that were still to bring it there.
+    pub(super) arrivals: Vec<CommandId>,
+}
+
+impl Segment {
+    /// Notes what is current again if a command fails that is to write the segment. The segment has
+    /// its new version.
+    pub(super) fn note_undo(
+        &mut self,
+        undo: Undo,
+        access: Access,
+        rules: Rules,
+        is_alive: &dyn Fn(Place) -> bool,
+    ) {
+        let rule = match access {
+            Access::Overwrite => Rule::FailedOverwriteIsUndone,
+            Access::Read | Access::Write => Rule::FailedWriteIsUndone,
+        };
+        if !rules.hold(rule) {
+            self.undos.clear();
+            return;
+        }
+        // The common case: only the writer's place has the content from before.
+        if self.undos.is_empty() && !self.can_go_back(&undo, is_alive) {
+            return;
+        }
+        self.undos.push(undo);
+        self.forget_undos(is_alive);
+        if self.undos.len() > UNDOS_MAX {
+            self.undos.clear();
+        }
+    }
+
+    /// Notes how a writer of the segment has ended.
+    pub(super) fn end_undo(&mut self, command: CommandId, is_ok: bool) {
+        let Some(at) = self.undos.iter().position(|undo| undo.command == command) else { return };
+        if is_ok {
+            self.undos.drain(..=at);
+        } else if let Some(undo) = self.undos.get_mut(at) {
+            undo.has_failed = true;
+        }
+    }
+
+    /// Goes back to the oldest content that another place has, if all writers since then have
+    /// failed. To be called when something has ended.
+    pub(super) fn settle_undos(&mut self, is_alive: &dyn Fn(Place) -> bool) {
+        if self.undos.is_empty() {
+            return;
+        }
+        let mut failed = self.undos.iter().enumerate().skip(self.first_failed());
+        // A copy whose content may still not arrive is no better than that of the failed command.
+        let can_hold =
+            |place| is_alive(place) && self.copies.get(place).is_some_and(|it| it.arrivals.is_empty());
+        let oldest = failed.find(|(_, undo)| self.can_go_back(undo, &can_hold)).map(|(at, _)| at);
+        let undo = oldest.and_then(|at| self.undos.drain(at..).next());
+        if let Some(undo) = undo {
+            self.go_back(undo);
+        }
+        self.forget_undos(is_alive);
+    }
+
+    /// The index from which on all writers have failed.
+    fn first_failed(&self) -> usize {
+        self.undos.iter().rposition(|undo| !undo.has_failed).map_or(0, |at| at + 1)
+    }
+
+    /// The transfers on their way to copies with the content from before failed writers. Whether
+    /// the segment goes back to that content is known when they have ended.
+    pub(super) fn undecided(&self) -> impl Iterator<Item = CommandId> {
+        let failed = self.undos.get(self.first_failed()..).unwrap_or_default();
+        let old =
+            failed.iter().flat_map(|undo| self.copies.iter().filter(|copy| copy.version == undo.version));
+        old.flat_map(|copy| copy.arrivals.iter().copied())
+    }
+
+    /// A command has failed at `place`, maybe because its content has not arrived: a device without
+    /// memory has none. Nobody tells whether content given at creation has arrived. Of a transfer
+    /// the machine may hear later.
+    pub(super) fn doubt(&mut self, place: Place, is_alive: &dyn Fn(Place) -> bool) {
+        let Self { version, copies, .. } = self;
+        if *version == UNDEFINED {
+            return;
+        }
+        let is_firm = |(other, copy): (Place, &Copy)| {
+            other != place && is_alive(other) && copy.version == *version && copy.arrivals.is_empty()
+        };
+        let is_elsewhere = *version == INITIAL || copies.iter().enumerate().any(is_firm);
+        let Some(copy) = copies.get_mut(place) else { return };
+        let may_not_arrive = copy.version == *version && !copy.arrivals.is_empty() && is_elsewhere;
+        if copy.version == INITIAL || may_not_arrive {
+            copy.version = DOUBTED;
+        }
+    }
+
+    fn go_back(&mut self, undo: Undo) {
+        let is_last = self.version == undo.written;
+        self.version = undo.version;
+        if undo.version == UNDEFINED {
+            // What the failed commands have left is as good as anything. Nothing need move because
+            // of it.
+            let is_any = |copy: &&mut Copy| copy.version != STALE;
+            self.copies.iter_mut().filter(is_any).for_each(|copy| copy.version = UNDEFINED);
+        }
+        // The copy at the place of any other write has a version that nobody asks for any more.
+        if let Some(replaced) = undo.replaced.filter(|_| is_last)
+            && let Some(copy) = self.copies.get_mut(undo.place)
+        {
+            copy.version = if replaced.is_here { undo.version } else { STALE };
+            copy.arrivals = replaced.arrivals;
+        }
+    }
+
+    /// A transfer has ended that a write over everything had found on its way.
+    pub(super) fn end_replaced(&mut self, transfer: CommandId, is_ok: bool) {
+        for replaced in self.undos.iter_mut().filter_map(|undo| undo.replaced.as_mut()) {
+            let before = replaced.arrivals.len();
+            replaced.arrivals.retain(|id| *id != transfer);
+            replaced.is_here &= is_ok || replaced.arrivals.len() == before;
+        }
+    }
+
+    /// Forgets the oldest entries as long as their content is nowhere any more. A program that
+    /// moves a buffer to and fro so has one entry for each other place.
+    fn forget_undos(&mut self, is_alive: &dyn Fn(Place) -> bool) {
+        let keep = self.undos.iter().position(|undo| self.can_go_back(undo, is_alive));
+        self.undos.drain(..keep.unwrap_or(self.undos.len()));
+    }
+
+    fn can_go_back(&self, undo: &Undo, is_alive: &dyn Fn(Place) -> bool) -> bool {
+        let is_last = self.version == undo.written;
+        let mut copies = self.copies.iter().enumerate();
+        (undo.replaced.is_some() && is_last)
+            || undo.version == INITIAL
+            || copies.any(|(place, copy)| copy.version == undo.version && is_alive(place))
+    }
+}
