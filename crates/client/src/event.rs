@@ -370,6 +370,9 @@ impl Event {
         // The times are there before anybody can see that the event has ended, and so is a failure that another call tells.
         _ = self.0.times.set(times);
         let waits = shared.waits.take();
+        // A lost worker tells its peers nothing, so the client does.
+        let lost = status == Status::NODE_LOST;
+        let status = waits.as_ref().map_or(status, |waits| waits.own_status(status));
         let mut of_no_use = None;
         match (shared.report.take(), waits) {
             (Some(report), Some(waits)) => waits.tell(report, status),
@@ -386,8 +389,6 @@ impl Event {
         _ = self.behind();
         let callbacks = std::mem::take(&mut shared.callbacks);
         let hooks = std::mem::take(&mut shared.hooks);
-        // A lost worker tells its peers nothing, so the client does.
-        let lost = status == Status::NODE_LOST;
         let told = shared.told.iter().filter(|told| told.by_client || lost);
         let told: Vec<_> = told.map(|told| told.session.clone()).collect();
         drop(shared);
