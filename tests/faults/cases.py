@@ -7,6 +7,7 @@ import ctypes
 import errno
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -415,12 +416,39 @@ def wrong_keys(times, kind, folder):
         node.stop()
 
 
+# What a worker may still take. The large buffer of the load is more than that, and its threads and messages take much less.
+SPARE_BYTES = 192 << 20
+
+
+def refuse_memory(times, kind, folder):
+    """One node of two has no memory for a buffer: its kernels fail, and the other node has the content from before them."""
+    for _ in range(min(times, 3)):
+        first, second = Node(folder, "unix", 0), Node(folder, "tcp", 1)
+        try:
+            client = first.client("fallback", nodes=[first, second])
+            client.wait_busy()
+            first.workers()
+            for pid in second.workers():
+                pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
+                limit = pages * os.sysconf("SC_PAGESIZE") + SPARE_BYTES
+                resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
+            client.process.send_signal(signal.SIGTERM)
+            client.must_be_right(PATIENCE_S)
+        finally:
+            for node in (first, second):
+                if node.daemon.poll() is None:
+                    node.stop()
+                for path in Path(folder).glob("*.sock"):
+                    path.unlink()
+
+
 CASES = {
     "client killed": (kill_clients, ("unix", "tcp")),
     "worker killed": (kill_workers, ("unix", "tcp")),
     "daemon killed": (kill_daemons, ("unix", "tcp")),
     "node of two killed": (kill_one_of_two, ("two",)),
     "rest of two spared": (spare_the_rest, ("unix", "tcp")),
+    "node of two is full": (refuse_memory, ("two",)),
     "member of a heap killed": (kill_member, ("unix", "tcp")),
     "link of two lost": (lose_link, ("two",)),
     "silent connections": (silent_connections, ("unix", "tcp")),

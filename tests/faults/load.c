@@ -6,6 +6,9 @@
  * Mode "spared": says "busy", waits for SIGTERM, enqueues commands of the first device that come after transfers from the
  * last one, says "enqueued", and ends with 0 only if all that does not need the last device has run.
  *
+ * Mode "fallback": says "busy" and waits for SIGTERM. After that the last device has no memory for a large buffer. Its kernels
+ * must fail, and the first device must go on with the content from before them.
+ *
  * Mode "heap": kernels on all devices wait in a global buffer for what never comes. Says "aborted DEVICE" when one has left
  * because another one's worker is gone, "lost DEVICE" for a device that is gone itself.
  */
@@ -304,6 +307,66 @@ static const char *const wait_source =
     "    if (status == GGAS_OK) result[1] = ggas_wait_until(g, 0, GGAS_CMP_GE, 1);\n"
     "}\n";
 
+/* A kernel of the last device that adds to all words of a buffer is refused, alone or while a kernel of the first device waits for it. The code
+ * of a refusal that has nothing to do with memory is wrong. With PoCL 3.1 the worker crashes if a second kernel
+ * uses such a buffer there. */
+static void refused(cl_kernel kernel, cl_mem mem, size_t words, bool is_awaited) {
+    const cl_uint by = 1, last = device_count - 1;
+    cl_event event, other = NULL;
+    CALL(clSetKernelArg(kernel, 0, sizeof mem, &mem));
+    CALL(clSetKernelArg(kernel, 1, sizeof by, &by));
+    CALL(clEnqueueNDRangeKernel(queues[last], kernel, 1, NULL, &words, NULL, 0, NULL, &event));
+    if (is_awaited) {
+        const size_t one = 1;
+        CALL(clEnqueueNDRangeKernel(queues[0], kernel, 1, NULL, &one, NULL, 1, &event, &other));
+        if (clWaitForEvents(1, &other) == CL_SUCCESS) end(4, "wrong: a kernel ran behind one that failed");
+        CALL(clReleaseEvent(other));
+    }
+    cl_int status;
+    if (clWaitForEvents(1, &event) == CL_SUCCESS) end(4, "wrong: a device without memory ran a kernel");
+    CALL(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+    if (status != CL_OUT_OF_HOST_MEMORY && status != CL_OUT_OF_RESOURCES && status != CL_MEM_OBJECT_ALLOCATION_FAILURE)
+        end(4, "wrong: the kernel failed with %d", status);
+    CALL(clReleaseEvent(event));
+    CALL(clFinish(queues[last]));
+}
+
+static _Noreturn void fallback(void) {
+    enum { BYTES = 256 << 20 };
+    const size_t words = BYTES / sizeof(cl_uint), few = 1024;
+    const cl_uint by = 1;
+    cl_kernel kernel = kernel_of(add_source, "add");
+    cl_mem small = buffer(SMALL);
+    CALL(clSetKernelArg(kernel, 0, sizeof small, &small));
+    CALL(clSetKernelArg(kernel, 1, sizeof by, &by));
+    for (cl_uint d = 0; d < device_count; d++) {
+        CALL(clEnqueueNDRangeKernel(queues[d], kernel, 1, NULL, &few, NULL, 0, NULL, NULL));
+        CALL(clFinish(queues[d]));
+    }
+    busy();
+    while (!stop) usleep(1000);
+    cl_uint *bytes = malloc(BYTES), back[2];
+    for (size_t i = 0; i < words; i++) bytes[i] = (cl_uint)i;
+    for (int turn = 0; turn < 3; turn++) {
+        /* Where another kernel asked for what the refused one was to write, content that a device has written may be lost. */
+        const bool is_given = turn != 1, is_awaited = turn == 2;
+        cl_int code;
+        cl_mem mem = clCreateBuffer(context, is_given ? CL_MEM_COPY_HOST_PTR : 0, BYTES, is_given ? bytes : NULL, &code);
+        CALL(code);
+        if (!is_given) CALL(clEnqueueWriteBuffer(queues[0], mem, CL_TRUE, 0, BYTES, bytes, 0, NULL, NULL));
+        refused(kernel, mem, words, is_awaited);
+        CALL(clEnqueueNDRangeKernel(queues[0], kernel, 1, NULL, &words, NULL, 0, NULL, NULL));
+        for (int at = 0; at < 2; at++) {
+            const size_t offset = at ? BYTES - sizeof *back : 0;
+            CALL(clEnqueueReadBuffer(queues[0], mem, CL_TRUE, offset, sizeof *back, &back[at], 0, NULL, NULL));
+            if (back[at] != bytes[offset / sizeof *back] + 1) end(4, "wrong: turn %d gave %u", turn, back[at]);
+        }
+        CALL(clReleaseMemObject(mem));
+        CALL(clFinish(queues[0]));
+    }
+    end(0, "done");
+}
+
 /* The kernels have met, and wait: a second queue looks, because the first one has the kernel. */
 static void have_met(cl_mem heap) {
     for (cl_uint d = 0; d < device_count; d++) {
@@ -380,6 +443,7 @@ int main(int argc, char **argv) {
     }
     if (strcmp(mode, "heap") == 0) heap_of_all(platform);
     if (strcmp(mode, "spared") == 0) spared();
+    if (strcmp(mode, "fallback") == 0) fallback();
     const double start_s = seconds();
     int turn = 0;
     do {
