@@ -73,7 +73,9 @@ impl Program {
         };
         let brings_nothing = |other: usize, refused: usize, bytes: &Cell| {
             let is_writer = |at: usize| at != refused && writes(at, bytes);
-            broken[other] && self.allocations[bytes.of].2 && !(0..self.ops.len()).any(is_writer)
+            let lacks_memory = self.ops[refused].1.command().is_some_and(|it| self.lacks_memory(it));
+            let is_unwritten = self.allocations[bytes.of].2 && !(0..self.ops.len()).any(is_writer);
+            broken[other] && is_unwritten && !lacks_memory
         };
         (0..self.ops.len()).any(|refused| {
             let open = self.open_while_refused(refused);

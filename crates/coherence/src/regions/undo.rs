@@ -88,9 +88,15 @@ impl Segment {
         let can_hold =
             |place| is_alive(place) && self.copies.get(place).is_some_and(|it| it.arrivals.is_empty());
         let oldest = failed.find(|(_, undo)| self.can_go_back(undo, &can_hold)).map(|(at, _)| at);
-        let undo = oldest.and_then(|at| self.undos.drain(at..).next());
-        if let Some(undo) = undo {
-            self.go_back(undo);
+        if let Some(at) = oldest {
+            let mut undone: Vec<Undo> = self.undos.drain(at..).collect();
+            for undo in undone.iter().skip(1).filter(|undo| undo.replaced.is_some()) {
+                // A transfer that the write has replaced may store anything there, or has done so.
+                if let Some(copy) = self.copies.get_mut(undo.place) {
+                    copy.version = STALE;
+                }
+            }
+            self.go_back(undone.swap_remove(0));
         }
         self.forget_undos(is_alive);
     }
