@@ -62,25 +62,41 @@ if wanted setup; then STEP_COUNTS= step setup tools/setup.sh build test || summa
 [ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
 if wanted build; then STEP_COUNTS= step build make --no-print-directory rust cuda programs shims || summary; fi
 
-if wanted cargo; then tools/cargo-tests.py "$logs" "$TEST_TALLY"; fi
+if wanted cargo; then
+    # It fails where a test does, which is in the tally, or itself.
+    tools/cargo-tests.py "$logs" "$TEST_TALLY" || awk '{f += $2} END {exit f == 0}' "$TEST_TALLY" || echo "0 1 0" >>"$TEST_TALLY"
+fi
 if wanted lint; then
     step lint/fmt cargo fmt --all --check
     step lint/clippy cargo clippy --quiet --workspace --all-targets -- -D warnings
 fi
 
-# The runners of the C tests and of the real programs print their own lines; their summaries are in the tally.
-without_summary() { grep -vE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$'; }
+# A runner prints its own lines, and what it counts is in the tally: runner COMMAND... One that ends without a summary has
+# failed itself.
+runner() {
+    local printed=$logs/runner-$BASHPID.log code
+    "$@" | tee "$printed" | grep -vE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$'
+    code=${PIPESTATUS[0]}
+    if grep -qE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$printed"; then return; fi
+    if [ "$code" -eq 77 ]; then
+        line skip "${1#tests/}" "" "" "SKIPPED: ${*:2}"
+        echo "0 0 1" >>"$TEST_TALLY"
+    else
+        line FAIL "${1#tests/}" "" "" "ended with code $code and without a summary: ${*:2}"
+        echo "0 1 0" >>"$TEST_TALLY"
+    fi
+}
 if wanted c; then
-    tests/c/run.sh --on local | without_summary
-    tests/c/run.sh --on unix | without_summary
-    tests/c/run.sh --on tcp | without_summary
-    tests/c/run.sh --on two | without_summary
+    runner tests/c/run.sh --on local
+    runner tests/c/run.sh --on unix
+    runner tests/c/run.sh --on tcp
+    runner tests/c/run.sh --on two
     # Heaps have ways of their own: by the proxy over TCP and over a Unix socket, and between two drivers.
-    tests/c/run.sh --on far multi_heaps | without_summary
-    PENSTOCK_HEAP_PATH=proxy tests/c/run.sh --on two multi_heaps | without_summary
-    tests/c/run.sh --on mixed multi_heaps | without_summary
+    runner tests/c/run.sh --on far multi_heaps
+    PENSTOCK_HEAP_PATH=proxy runner tests/c/run.sh --on two multi_heaps
+    runner tests/c/run.sh --on mixed multi_heaps
     # Nodes that do not reach each other: the client relays.
-    tests/c/run.sh --on apart multi_buffers multi_events multi_gates multi_host_memory multi_programs multi_views | without_summary
+    runner tests/c/run.sh --on apart multi_buffers multi_events multi_gates multi_host_memory multi_programs multi_views
 fi
 if wanted model; then
     step model/machine "$PENSTOCK_BIN/penstock" check --machine --programs 100000
@@ -94,41 +110,41 @@ if wanted model; then
 fi
 if wanted water; then
     step water/programs tests/water/programs.sh "$PENSTOCK_BIN"
-    tests/water/run.sh --on two | without_summary
-    tests/water/ranks.sh --mpi openmpi --ranks 2,4,8 | without_summary
-    tests/water/ranks.sh --mpi mpich --ranks 2,4 | without_summary
+    runner tests/water/run.sh --on two
+    runner tests/water/ranks.sh --mpi openmpi --ranks 2,4,8
+    runner tests/water/ranks.sh --mpi mpich --ranks 2,4
     step water/heaps tests/water/heaps.sh
     step water/simulated tools/sim/test.sh
     step water/python env PENSTOCK_WATER_LIBRARY="$PENSTOCK_BIN/libwater.so" .venv/bin/python -m pytest -q -p no:cacheprovider python/tests
 fi
 if wanted cuda; then
     # Everything once on each device; over TCP and on two nodes what depends on the way there, or needs two devices.
-    tests/cuda/run.sh --on tcp vectorAdd matrixMul-static bicubicTexture asyncAPI copies streams numba_vectors | without_summary
+    runner tests/cuda/run.sh --on tcp vectorAdd matrixMul-static bicubicTexture asyncAPI copies streams numba_vectors
     # What was built for the first is there for the others. Shares of a device are measured with nothing beside.
-    tests/cuda/run.sh --on unix --device pocl --without sharing | without_summary &
-    tests/cuda/run.sh --on unix --device intel --without sharing | without_summary
+    runner tests/cuda/run.sh --on unix --device pocl --without sharing &
+    runner tests/cuda/run.sh --on unix --device intel --without sharing
     wait
-    tests/cuda/run.sh --on unix --device pocl sharing | without_summary
-    tests/cuda/run.sh --on unix --device intel sharing | without_summary
-    tests/cuda/run.sh --on two devices vectorAdd matrixMul BlackScholes-static heaps | without_summary
-    tests/cuda/run.sh --on two --device intel heaps | without_summary
-    tests/cuda/run.sh --on far heaps | without_summary
-    tests/cuda/native.sh | without_summary
+    runner tests/cuda/run.sh --on unix --device pocl sharing
+    runner tests/cuda/run.sh --on unix --device intel sharing
+    runner tests/cuda/run.sh --on two devices vectorAdd matrixMul BlackScholes-static heaps
+    runner tests/cuda/run.sh --on two --device intel heaps
+    runner tests/cuda/run.sh --on far heaps
+    runner tests/cuda/native.sh
 fi
 if wanted programs; then
-    for pool in unix tcp two; do tests/programs/run.sh --lane "$lane" --on "$pool" | without_summary; done
+    for pool in unix tcp two; do runner tests/programs/run.sh --lane "$lane" --on "$pool"; done
 fi
 if wanted bench; then
     # Not for the figures, but because each measure checks its data.
     step bench/quick "$PENSTOCK_PROGRAMS/penstock-bench" --quick --output "$PENSTOCK_TARGET/bench-quick"
 fi
-if wanted notices; then tests/notices/run.py | without_summary; fi
-if wanted load; then tests/load/run.py --programs 40 --on tcp --alone 4 | without_summary; fi
-if wanted faults; then tests/faults/run.py --busy --times 5 | without_summary; fi
+if wanted notices; then runner tests/notices/run.py; fi
+if wanted load; then runner tests/load/run.py --programs 40 --on tcp --alone 4; fi
+if wanted faults; then runner tests/faults/run.py --busy --times 5; fi
 if wanted hostile; then
     # Attacks wait more than they work: two runs at a time, each with a daemon of its own.
-    tests/hostile/run.sh --part 1/2 | without_summary &
-    tests/hostile/run.sh --part 2/2 | without_summary
+    runner tests/hostile/run.sh --part 1/2 &
+    runner tests/hostile/run.sh --part 2/2
     wait
 fi
 summary

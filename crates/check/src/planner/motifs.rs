@@ -289,7 +289,8 @@ impl Planner {
         let (cmd, wait) = (Cmd::Marker, vec![event]);
         self.emit(Act::Enqueue { queue: other, cmd, wait, event: far, blocking: false })?;
         match (way, far) {
-            (1, Some(event)) if self.has(Feature::Callbacks) => {
+            // Callbacks are the rarest way elsewhere.
+            (1..=2, Some(event)) if self.has(Feature::Callbacks) => {
                 let callback = self.fresh();
                 self.emit(Act::Callback { event, callback, sets: None })?;
                 self.emit(Act::AwaitCallback { callback })
