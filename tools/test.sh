@@ -74,10 +74,10 @@ fi
 # A runner prints its own lines, and what it counts is in the tally: runner COMMAND... One that ends without a summary has
 # failed itself.
 runner() {
-    local printed=$logs/runner-$BASHPID.log code
-    "$@" | tee "$printed" | grep -vE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$'
+    local printed=$logs/runner-$BASHPID.log summary='^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' code
+    "$@" | tee "$printed" | grep -vE "$summary"
     code=${PIPESTATUS[0]}
-    if grep -qE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$printed"; then return; fi
+    if grep -qE "$summary" "$printed"; then return; fi
     if [ "$code" -eq 77 ]; then
         line skip "${1#tests/}" "" "" "SKIPPED: ${*:2}"
         echo "0 0 1" >>"$TEST_TALLY"

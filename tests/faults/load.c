@@ -307,9 +307,9 @@ static const char *const wait_source =
     "    if (status == GGAS_OK) result[1] = ggas_wait_until(g, 0, GGAS_CMP_GE, 1);\n"
     "}\n";
 
-/* A kernel of the last device that adds to all words of a buffer is refused, alone or while a kernel of the first device waits for it. The code
- * of a refusal that has nothing to do with memory is wrong. With PoCL 3.1 the worker crashes if a second kernel
- * uses such a buffer there. */
+/* The last device refuses a kernel that adds to all words of a buffer, alone or while a kernel of the first device waits
+ * for it. The code must be one that tells of missing memory. On PoCL 3.1 the worker crashes if a second kernel uses such a
+ * buffer there. */
 static void refused(cl_kernel kernel, cl_mem mem, size_t words, bool is_awaited) {
     const cl_uint by = 1, last = device_count - 1;
     cl_event event, other = NULL;

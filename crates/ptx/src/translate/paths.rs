@@ -11,7 +11,7 @@ use super::uniform::Uniform;
 use super::warp::is_meeting;
 use crate::ir::{Function, Statement};
 
-/// Ways that a compiler may copy whatever they cost. Three branches in a row make so many.
+/// A compiler may copy this number of ways, however long they are. Three branches in a row make 8 ways.
 const WAYS_MIN: usize = 8;
 
 /// Statements of all copies beside the first, above which a kernel with more ways is a state machine. Such a

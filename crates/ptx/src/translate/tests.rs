@@ -452,7 +452,7 @@ fn a_loop_that_ends_by_itself_is_no_wait() {
     assert!(!stops(lock));
 }
 
-/// A kernel with a pair of barriers in each of so many branches in a row, which all threads take alike.
+/// A kernel with `count` branches in a row. All threads take each branch alike, and each has two barriers.
 fn branches_with_barriers(count: u32) -> String {
     let branch = |at: u32| {
         format!(
