@@ -20,18 +20,25 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
     let out = env::var_os("OUT_DIR").expect("cargo sets it");
-    fs::write(Path::new(&out).join("stubs.rs"), stubs()).expect("cargo's own folder can be written");
+    fs::write(Path::new(&out).join("stubs.rs"), stubs())
+        .expect("cargo's own folder can be written");
 }
 
 /// One function for each symbol that the table does not name: all are alike but for their names.
 fn stubs() -> String {
     let symbols = fs::read_to_string(SYMBOLS).expect("a file of this crate");
     let table = fs::read_to_string(TABLE).expect("a file of this crate");
-    let list = table.split("served! {").nth(1).and_then(|rest| rest.split("\n}").next()).unwrap_or_default();
+    let list = table
+        .split("served! {")
+        .nth(1)
+        .and_then(|rest| rest.split("\n}").next())
+        .unwrap_or_default();
     let served: BTreeSet<&str> = list
         .lines()
         .map(|line| line.split("//").next().unwrap_or_default())
-        .flat_map(|line| line.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_'))
+        .flat_map(|line| {
+            line.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        })
         .filter(|word| word.starts_with("cu"))
         .collect();
     let all: BTreeSet<&str> = symbols.lines().filter_map(|line| line.split(' ').next()).collect();

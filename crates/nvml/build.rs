@@ -11,7 +11,8 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libnvidia-ml.so.1");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let read =
+        |path: &str| fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let (names, api) = (read("src/symbols.txt"), read("src/api.rs"));
     let served: BTreeSet<&str> = api
         .lines()
@@ -19,7 +20,9 @@ fn main() {
         .filter_map(|rest| rest.split('(').next())
         .collect();
     let mut unserved = String::new();
-    for name in names.lines().filter(|name| !name.strip_prefix("nvml").is_some_and(|it| served.contains(it)))
+    for name in names
+        .lines()
+        .filter(|name| !name.strip_prefix("nvml").is_some_and(|it| served.contains(it)))
     {
         unserved += &format!(
             "/// Not served.\n#[unsafe(no_mangle)]\n#[allow(non_snake_case, reason = \"C's name\")]\n\

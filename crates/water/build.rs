@@ -3,5 +3,10 @@
 fn main() {
     println!("cargo::rerun-if-changed=shim/wtr_shim.c");
     println!("cargo::rerun-if-changed=include");
-    cc::Build::new().file("shim/wtr_shim.c").include("include").std("c11").warnings(true).compile("wtr_shim");
+    cc::Build::new()
+        .file("shim/wtr_shim.c")
+        .include("include")
+        .std("c11")
+        .warnings(true)
+        .compile("wtr_shim");
 }

@@ -35,7 +35,8 @@ struct Scale {
 impl Scale {
     /// That of these values, in whole steps.
     fn of(values: impl Iterator<Item = f64>, base: f64) -> Option<Self> {
-        let values = values.filter(|value| value.is_finite() && *value > 0.0).map(|it| it.log(base));
+        let values =
+            values.filter(|value| value.is_finite() && *value > 0.0).map(|it| it.log(base));
         let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
             (low.min(value.floor()), high.max(value.ceil()))
         });
@@ -49,11 +50,18 @@ impl Scale {
 
     /// Its whole steps.
     fn steps(self) -> Vec<f64> {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some tens of steps")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "some tens of steps"
+        )]
         let count = (self.high - self.low).round() as u32;
         // No more than fit.
         let each = count.div_ceil(12).max(1);
-        (0..=count).step_by(each as usize).map(|step| self.base.powf(self.low + f64::from(step))).collect()
+        (0..=count)
+            .step_by(each as usize)
+            .map(|step| self.base.powf(self.low + f64::from(step)))
+            .collect()
     }
 }
 
@@ -164,7 +172,10 @@ fn draw(text: &mut String, panel: &Panel<'_>, left: f64, top: f64) {
     for step in along.steps() {
         let label = if panel.kind == Kind::Barrier { format!("{step}") } else { size(step) };
         let (at, below) = (x(step), top + height + 14.0);
-        _ = writeln!(text, "<text x=\"{at:.1}\" y=\"{below}\" text-anchor=\"middle\">{label}</text>");
+        _ = writeln!(
+            text,
+            "<text x=\"{at:.1}\" y=\"{below}\" text-anchor=\"middle\">{label}</text>"
+        );
     }
     let along_name = if panel.kind == Kind::Barrier { "devices" } else { "bytes" };
     _ = writeln!(
@@ -243,7 +254,8 @@ fn axis(
 }
 
 fn legend(text: &mut String, results: &Results, top: f64) {
-    let shown = Path::ALL.into_iter().filter(|path| results.points.iter().any(|point| point.path == *path));
+    let shown =
+        Path::ALL.into_iter().filter(|path| results.points.iter().any(|point| point.path == *path));
     for (index, path) in (0_u32..).zip(shown) {
         let left = 40.0 + f64::from(index) * 170.0;
         let y = top + 20.0;
@@ -278,8 +290,12 @@ mod tests {
         let mut results = Results::default();
         for bytes in [8, 1024, 1 << 20] {
             for path in [Path::Device, Path::HostMpi] {
-                let run =
-                    Run { samples: Samples::of(vec![3.0]), count: 1, core_seconds: Some(1e-6), checked: 0 };
+                let run = Run {
+                    samples: Samples::of(vec![3.0]),
+                    count: 1,
+                    core_seconds: Some(1e-6),
+                    checked: 0,
+                };
                 let energy = Energy { joules, ..Energy::default() };
                 results.points.push(Point::of(Kind::PingPong, path, bytes, 2, &run, energy));
             }

@@ -109,9 +109,16 @@ impl Results {
     }
 
     /// Notes what could not be measured.
-    pub fn lack(&mut self, paths: &[Path], devices: u32, error: &Error, watch: &mut dyn FnMut(Progress<'_>)) {
+    pub fn lack(
+        &mut self,
+        paths: &[Path],
+        devices: u32,
+        error: &Error,
+        watch: &mut dyn FnMut(Progress<'_>),
+    ) {
         let is_failure = !matches!(error, Error::Absent(_));
-        let without = Without { paths: paths.to_vec(), devices, reason: error.to_string(), is_failure };
+        let without =
+            Without { paths: paths.to_vec(), devices, reason: error.to_string(), is_failure };
         watch(Progress::Without(&without));
         self.without.push(without);
     }
@@ -149,7 +156,8 @@ pub fn measure_hosts(
         let yields = launcher.as_ref().is_some_and(|it| is_pair && should_yield(it, plan, tools));
         for (ranks, kinds) in all {
             let part = Plan { paths: paths.clone(), kinds, ..plan.clone() };
-            let over = launcher.as_ref().map(|launcher| Mpi { launcher, yields: yields || crowds(ranks) });
+            let over =
+                launcher.as_ref().map(|launcher| Mpi { launcher, yields: yields || crowds(ranks) });
             if let Err(error) = measure_group(&part, tools, over, ranks, results, watch) {
                 results.lack(&paths, ranks, &error, watch);
             }
@@ -197,7 +205,8 @@ fn should_yield(launcher: &Launcher, plan: &Plan, tools: &Tools<'_>) -> bool {
 #[must_use]
 pub fn groups(plan: &Plan) -> Vec<(u32, Vec<Kind>)> {
     let mut groups = Vec::new();
-    let mut pair: Vec<Kind> = plan.kinds.iter().copied().filter(|kind| *kind != Kind::Barrier).collect();
+    let mut pair: Vec<Kind> =
+        plan.kinds.iter().copied().filter(|kind| *kind != Kind::Barrier).collect();
     let has_barrier = plan.kinds.contains(&Kind::Barrier);
     if has_barrier && plan.devices.contains(&2) {
         pair.push(Kind::Barrier);
@@ -239,7 +248,8 @@ fn measure_group(
                 if let Some(Mpi { launcher, yields }) = over
                     && launcher.can_yield()
                 {
-                    wire += if yields { ", ranks that wait yield" } else { ", ranks that wait spin" };
+                    wire +=
+                        if yields { ", ranks that wait yield" } else { ", ranks that wait spin" };
                 }
                 let party = Party { paths: plan.paths.clone(), device, wire };
                 if !results.parties.contains(&party) {

@@ -49,14 +49,21 @@ impl Launcher {
         for family in [Family::OpenMpi, Family::Mpich] {
             let (names, file): (&[&str], _) = match family {
                 Family::OpenMpi => (&["mpirun.openmpi", "mpirun"], "libwtr_mpi_openmpi.so"),
-                Family::Mpich => (&["mpirun.mpich", "mpiexec.hydra", "mpirun"], "libwtr_mpi_mpich.so"),
+                Family::Mpich => {
+                    (&["mpirun.mpich", "mpiexec.hydra", "mpirun"], "libwtr_mpi_mpich.so")
+                }
             };
-            let Some(shim) = folders.iter().map(|folder| folder.join(file)).find(|path| path.is_file())
+            let Some(shim) =
+                folders.iter().map(|folder| folder.join(file)).find(|path| path.is_file())
             else {
                 missing.push(format!("{file} is not there (make shims)"));
                 continue;
             };
-            match names.iter().find_map(|name| in_path(name)).filter(|program| family.is_of(program)) {
+            match names
+                .iter()
+                .find_map(|name| in_path(name))
+                .filter(|program| family.is_of(program))
+            {
                 Some(program) => return Ok(Self { family, program, shim }),
                 None => missing.push(format!("{} is not in the path", names.join(" or "))),
             }
@@ -89,7 +96,8 @@ impl Family {
         if program.file_name().is_some_and(|name| name != "mpirun") {
             return true;
         }
-        let said = Command::new(program).arg("--version").output().map(|it| it.stdout).unwrap_or_default();
+        let said =
+            Command::new(program).arg("--version").output().map(|it| it.stdout).unwrap_or_default();
         let is_open = String::from_utf8_lossy(&said).contains("Open MPI");
         is_open == (self == Self::OpenMpi)
     }
@@ -163,10 +171,21 @@ impl Group {
             command.args(start.arguments).arg(&file).arg(rank.to_string());
             command
         };
-        Self::run(format!("{ranks} processes"), (0..ranks).map(command).collect(), start, plan, directory)
+        Self::run(
+            format!("{ranks} processes"),
+            (0..ranks).map(command).collect(),
+            start,
+            plan,
+            directory,
+        )
     }
 
-    fn prepare(start: &Start<'_>, plan: &Plan, ranks: u32, meeting: Meeting) -> Result<(PathBuf, PathBuf)> {
+    fn prepare(
+        start: &Start<'_>,
+        plan: &Plan,
+        ranks: u32,
+        meeting: Meeting,
+    ) -> Result<(PathBuf, PathBuf)> {
         let directory = start.directory.join(format!("mpi-{ranks}-{}", plan.paths.len()));
         std::fs::create_dir_all(&directory).map_err(Error::io(directory.display().to_string()))?;
         let file = write_plan(&directory, &RankPlan { plan: plan.clone(), ranks, meeting })?;
@@ -183,7 +202,8 @@ impl Group {
         let (sender, lines) = channel();
         let seconds = POINT_S_MAX + to_seconds(plan.idle_seconds) + 10 * to_seconds(plan.seconds);
         let patience = Duration::from_secs(seconds);
-        let mut group = Self { who, children: Vec::new(), lines, patience, directory, is_over: false };
+        let mut group =
+            Self { who, children: Vec::new(), lines, patience, directory, is_over: false };
         for (index, mut command) in commands.into_iter().enumerate() {
             let log = group.directory.join(format!("said.{index}"));
             let log = std::fs::File::create(&log).map_err(Error::io(log.display().to_string()))?;
@@ -248,7 +268,8 @@ impl Group {
         let mut said = String::new();
         for index in 0..self.children.len() {
             let mut text = Vec::new();
-            if let Ok(mut file) = std::fs::File::open(self.directory.join(format!("said.{index}"))) {
+            if let Ok(mut file) = std::fs::File::open(self.directory.join(format!("said.{index}")))
+            {
                 _ = file.read_to_end(&mut text);
             }
             let text = String::from_utf8_lossy(&text).trim().replace('\n', " ");
@@ -266,7 +287,8 @@ impl Group {
         let deadline = Instant::now() + END_MAX;
         self.await_ends(deadline);
         self.let_go();
-        for (signal, deadline) in [(Signal::TERM, deadline + END_MAX), (Signal::KILL, deadline + 2 * END_MAX)]
+        for (signal, deadline) in
+            [(Signal::TERM, deadline + END_MAX), (Signal::KILL, deadline + 2 * END_MAX)]
         {
             self.signal(signal);
             self.await_ends(deadline);

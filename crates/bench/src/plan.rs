@@ -208,15 +208,20 @@ impl Plan {
     /// [`Error::Absent`] with the reason.
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |text: String| Err(Error::Absent(text));
-        if let Some(size) =
-            self.sizes.iter().find(|&&size| !(BYTES_MIN..=BYTES_MAX).contains(&size) || size % 8 != 0)
+        if let Some(size) = self
+            .sizes
+            .iter()
+            .find(|&&size| !(BYTES_MIN..=BYTES_MAX).contains(&size) || size % 8 != 0)
         {
             return wrong(format!(
                 "a message of {size} bytes: sizes are multiples of 8 from {BYTES_MIN} to {BYTES_MAX} bytes"
             ));
         }
-        if let Some(count) = self.devices.iter().find(|&&count| !(2..=DEVICES_MAX).contains(&count)) {
-            return wrong(format!("a barrier of {count} devices: from 2 to {DEVICES_MAX} can meet"));
+        if let Some(count) = self.devices.iter().find(|&&count| !(2..=DEVICES_MAX).contains(&count))
+        {
+            return wrong(format!(
+                "a barrier of {count} devices: from 2 to {DEVICES_MAX} can meet"
+            ));
         }
         if self.gpus > DEVICES_MAX {
             return wrong(format!("{} GPUs: at most {DEVICES_MAX} devices can meet", self.gpus));

@@ -214,7 +214,8 @@ fn live_steps(meter: &Meter) -> Vec<f64> {
 impl Energy {
     fn of(report: &Report, parts: f64, why_not: Option<&str>) -> Self {
         let total = &report.total;
-        let reason = |it: &penstock_energy::Missing| format!("{}: {}", it.component, it.reasons.join("; "));
+        let reason =
+            |it: &penstock_energy::Missing| format!("{}: {}", it.component, it.reasons.join("; "));
         let missing: Vec<_> = total.missing.iter().map(reason).collect();
         let unavailable = (total.joules.is_none()).then(|| {
             let told = total.unavailable.clone().or_else(|| why_not.map(str::to_owned));

@@ -56,7 +56,11 @@ pub struct Saving {
 }
 
 /// A figure of a path with that of the other one.
-fn pairs<'a>(results: &'a Results, kind: Kind, (host, device): (Path, Path)) -> Vec<(&'a Point, &'a Point)> {
+fn pairs<'a>(
+    results: &'a Results,
+    kind: Kind,
+    (host, device): (Path, Path),
+) -> Vec<(&'a Point, &'a Point)> {
     let of = |path| results.points.iter().filter(move |it| it.kind == kind && it.path == path);
     let beside = |one: &'a Point| Some((results.find(kind, host, one.bytes, one.devices)?, one));
     of(device).filter_map(beside).collect()
@@ -79,7 +83,8 @@ pub fn ratios(results: &Results) -> Vec<Ratio> {
 
 fn ratio(kind: Kind, (host, device): (Path, Path), both: &[(&Point, &Point)]) -> Ratio {
     let at = |point: &Point| if kind == Kind::Barrier { point.devices.into() } else { point.bytes };
-    let each: Vec<_> = both.iter().map(|(host, one)| Each { at: at(one), ratio: host.us / one.us }).collect();
+    let each: Vec<_> =
+        both.iter().map(|(host, one)| Each { at: at(one), ratio: host.us / one.us }).collect();
     let sum = |side: fn(&(&Point, &Point)) -> f64| both.iter().map(side).sum::<f64>();
     let joules = |(host, one): &(&Point, &Point)| {
         let same = host.energy.covered == one.energy.covered;
@@ -102,7 +107,8 @@ fn ratio(kind: Kind, (host, device): (Path, Path), both: &[(&Point, &Point)]) ->
 /// Of pairs of which all are known.
 fn saving(pairs: Vec<Option<(f64, f64)>>) -> Option<Saving> {
     let pairs: Vec<(f64, f64)> = pairs.into_iter().collect::<Option<_>>()?;
-    let (above, below) = pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+    let (above, below) =
+        pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
     Some(Saving {
         mean_of_savings: mean(pairs.iter().map(|(host, one)| 1.0 - one / host)),
         saving_of_sums: 1.0 - below / above,
@@ -149,7 +155,10 @@ pub fn bars(results: &Results) -> Vec<Bar> {
     let of = |kind, host, device, sizes: std::ops::RangeInclusive<u64>| {
         let both = pairs(results, kind, (host, device));
         let each = move |(host, one): (&Point, &Point)| (one.bytes, host.us / one.us);
-        both.into_iter().map(each).filter(move |(bytes, _)| sizes.contains(bytes)).collect::<Vec<_>>()
+        both.into_iter()
+            .map(each)
+            .filter(move |(bytes, _)| sizes.contains(bytes))
+            .collect::<Vec<_>>()
     };
     let only = |found: Vec<(u64, f64)>| found.first().map(|it| (it.1, None));
     let to_64k = of(Kind::PingPong, Path::HostMpi, Path::Device, 8..=64 << 10);
@@ -158,8 +167,10 @@ pub fn bars(results: &Results) -> Vec<Bar> {
         .flat_map(|kind| of(kind, Path::HostMpiPipelined, Path::Device, 0..=u64::MAX))
         .collect();
     let pair = pairs(results, Kind::Barrier, (Path::HostMpi, Path::Device));
-    let barrier_2 = pair.iter().find(|(_, one)| one.devices == 2).map(|(host, one)| (host.us / one.us, None));
-    let barrier_of = |devices| results.find(Kind::Barrier, Path::Device, 0, devices).map(|it| (it.us, None));
+    let barrier_2 =
+        pair.iter().find(|(_, one)| one.devices == 2).map(|(host, one)| (host.us / one.us, None));
+    let barrier_of =
+        |devices| results.find(Kind::Barrier, Path::Device, 0, devices).map(|it| (it.us, None));
     let mean_64k = (!to_64k.is_empty()).then(|| (mean(to_64k.iter().map(|it| it.1)), None));
     vec![
         bar(
@@ -175,8 +186,18 @@ pub fn bars(results: &Results) -> Vec<Bar> {
             2.42,
             least(&of(Kind::Bandwidth, Path::HostMpi, Path::Device, 0..=1 << 20)),
         ),
-        bar("bandwidth by that of memcpy, each size from 16 KiB on", LEAST, 0.5, least(&by_memcpy(results))),
-        bar("device path by the pipelined host path over MPI, all sizes", LEAST, 1.0, least(&piped)),
+        bar(
+            "bandwidth by that of memcpy, each size from 16 KiB on",
+            LEAST,
+            0.5,
+            least(&by_memcpy(results)),
+        ),
+        bar(
+            "device path by the pipelined host path over MPI, all sizes",
+            LEAST,
+            1.0,
+            least(&piped),
+        ),
         bar("barrier of 2: dummy kernel and MPI_Barrier by device path", LEAST, 20.0, barrier_2),
         bar("barrier of 4, microseconds", MOST, 100.0, barrier_of(4)),
         bar("barrier of 8, microseconds", MOST, 100.0, barrier_of(8)),
@@ -211,14 +232,17 @@ const UNSTEADY: f64 = 1.5;
 fn steadiness(results: &Results) -> Found {
     let moves = || results.points.iter().filter(|it| it.kind != Kind::Barrier);
     let pairs = moves().flat_map(|small| {
-        let larger =
-            moves().filter(|it| (it.kind, it.path) == (small.kind, small.path) && it.bytes > small.bytes);
+        let larger = moves()
+            .filter(|it| (it.kind, it.path) == (small.kind, small.path) && it.bytes > small.bytes);
         larger.map(move |large| (small.us / large.us, small, large))
     });
     let (ratio, small, large) = pairs.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let verdict = if ratio > UNSTEADY { "unsteady: " } else { "" };
     let (kind, path) = (small.kind.name(), small.path);
-    Some((ratio, Some(format!("{verdict}{kind}, {path}, {} by {} bytes", small.bytes, large.bytes))))
+    Some((
+        ratio,
+        Some(format!("{verdict}{kind}, {path}, {} by {} bytes", small.bytes, large.bytes)),
+    ))
 }
 
 fn least(found: &[(u64, f64)]) -> Found {
@@ -232,8 +256,14 @@ mod tests {
     use crate::point::{Energy, Run, Samples};
 
     fn point(kind: Kind, path: Path, bytes: u64, us: f64) -> Point {
-        let run = Run { samples: Samples::of(vec![us]), count: 1, core_seconds: Some(us * 2e-6), checked: 0 };
-        let energy = Energy { joules: Some(us), covered: vec!["package-0".to_owned()], ..Energy::default() };
+        let run = Run {
+            samples: Samples::of(vec![us]),
+            count: 1,
+            core_seconds: Some(us * 2e-6),
+            checked: 0,
+        };
+        let energy =
+            Energy { joules: Some(us), covered: vec!["package-0".to_owned()], ..Energy::default() };
         Point::of(kind, path, bytes, 2, &run, energy)
     }
 
@@ -255,7 +285,10 @@ mod tests {
         let ratio = &ratios[0];
         assert_eq!(ratio.each.iter().map(|it| it.ratio).collect::<Vec<_>>(), [40.0, 8.0, 2.0]);
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
-        assert!(near(ratio.mean, 50.0 / 3.0) && near(ratio.geometric_mean, 640_f64.cbrt()), "{ratio:?}");
+        assert!(
+            near(ratio.mean, 50.0 / 3.0) && near(ratio.geometric_mean, 640_f64.cbrt()),
+            "{ratio:?}"
+        );
         assert!(near(ratio.of_sums, 118.0 / 51.25), "{ratio:?}");
         let saving = ratio.joules.unwrap();
         assert!(near(saving.mean_of_savings, (0.975 + 0.875 + 0.5) / 3.0), "{saving:?}");

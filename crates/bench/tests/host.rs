@@ -30,7 +30,12 @@ fn main() {
 }
 
 fn plan(paths: &[plan::Path]) -> Plan {
-    Plan { paths: paths.to_vec(), sizes: vec![8, 4096, 1 << 20], seconds: 0.05, ..Plan::usual(true) }
+    Plan {
+        paths: paths.to_vec(),
+        sizes: vec![8, 4096, 1 << 20],
+        seconds: 0.05,
+        ..Plan::usual(true)
+    }
 }
 
 fn start<'a>(program: &'a Path, directory: &'a Path) -> Start<'a> {
@@ -52,8 +57,13 @@ fn points(mut group: Group) -> Result<Vec<Point>, Error> {
 fn check(points: &[Point], paths: &[plan::Path], name: &str) {
     for &path in paths {
         for kind in Kind::ALL.into_iter().filter(|kind| path.has(*kind)) {
-            let found: Vec<_> = points.iter().filter(|it| (it.path, it.kind) == (path, kind)).collect();
-            assert_eq!(found.len(), if kind == Kind::Barrier { 1 } else { 3 }, "{name}: {path} {kind:?}");
+            let found: Vec<_> =
+                points.iter().filter(|it| (it.path, it.kind) == (path, kind)).collect();
+            assert_eq!(
+                found.len(),
+                if kind == Kind::Barrier { 1 } else { 3 },
+                "{name}: {path} {kind:?}"
+            );
             for point in found {
                 let is_named = path != plan::Path::HostTcp || point.way.is_some();
                 assert!(is_named, "{name}: whether who waits sleeps or spins: {point:?}");
@@ -77,7 +87,8 @@ fn check(points: &[Point], paths: &[plan::Path], name: &str) {
 fn over_tcp(directory: &Path) {
     let program = std::env::current_exe().expect("this program");
     let paths = [plan::Path::HostTcp, plan::Path::HostTcpPipelined];
-    let points = points(Group::tcp(&start(&program, directory), &plan(&paths), 2).expect("started"));
+    let points =
+        points(Group::tcp(&start(&program, directory), &plan(&paths), 2).expect("started"));
     check(&points.expect("all is measured"), &paths, "TCP");
     println!("test host_paths_over_tcp_bring_every_byte ... ok");
 }
@@ -86,8 +97,11 @@ fn over_mpi(directory: &Path) {
     let program = std::env::current_exe().expect("this program");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../water/shim/wtr_mpi.c");
     let shim = directory.join("libwtr_mpi_openmpi.so");
-    let built =
-        Command::new("mpicc.openmpi").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&shim).arg(source).status();
+    let built = Command::new("mpicc.openmpi")
+        .args(["-O2", "-shared", "-fPIC", "-o"])
+        .arg(&shim)
+        .arg(source)
+        .status();
     let launcher = Launcher::find(&[directory.to_path_buf()]);
     let (Ok(status), Ok(launcher)) = (built, launcher) else {
         println!("SKIPPED: no Open MPI with its compiler (Debian: openmpi-bin libopenmpi-dev)");
@@ -95,7 +109,8 @@ fn over_mpi(directory: &Path) {
     };
     assert!(status.success(), "the shim does not compile");
     let paths = [plan::Path::HostMpi, plan::Path::HostMpiPipelined];
-    let group = Group::mpi(&start(&program, directory), &launcher, &plan(&paths), 2, true).expect("started");
+    let group = Group::mpi(&start(&program, directory), &launcher, &plan(&paths), 2, true)
+        .expect("started");
     check(&points(group).expect("all is measured"), &paths, "MPI");
     println!("test host_paths_over_mpi_bring_every_byte ... ok");
 }

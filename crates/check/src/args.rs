@@ -70,8 +70,11 @@ impl CheckArgs {
     ///
     /// A name that no feature of the interface has.
     pub fn features<F: Named>(&self) -> Result<Vec<F>, String> {
-        let (only, without) = (feature::named::<F>(&self.only)?, feature::named::<F>(&self.without)?);
-        let wanted = |feature: &&F| (only.is_empty() || only.contains(feature)) && !without.contains(feature);
+        let (only, without) =
+            (feature::named::<F>(&self.only)?, feature::named::<F>(&self.without)?);
+        let wanted = |feature: &&F| {
+            (only.is_empty() || only.contains(feature)) && !without.contains(feature)
+        };
         Ok(F::ALL.iter().filter(wanted).copied().collect())
     }
 }

@@ -53,14 +53,20 @@ pub(crate) fn comment(text: &str) -> String {
 
 /// One line that says where the expected and the seen value come from.
 fn explain(prepared: &Prepared<'_>, finding: &Finding) -> String {
-    let (Some(op), Some(at)) = (finding.op, finding.at) else { return "see the comments below.".to_owned() };
+    let (Some(op), Some(at)) = (finding.op, finding.at) else {
+        return "see the comments below.".to_owned();
+    };
     let Some(expected) = prepared.expected.checks.get(&op) else { return String::new() };
     let origins = crate::model::origins(prepared.program, &prepared.ledger);
     let word = at / 4 * 4;
-    let Some(bytes) = expected.data.get(word..word + 4) else { return "see the comments below.".to_owned() };
+    let Some(bytes) = expected.data.get(word..word + 4) else {
+        return "see the comments below.".to_owned();
+    };
     let value = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     match origins.get(&value) {
-        Some(writer) => format!("the expected word {value:#010x} is first written by operation {writer}."),
+        Some(writer) => {
+            format!("the expected word {value:#010x} is first written by operation {writer}.")
+        }
         None => "see the comments below.".to_owned(),
     }
 }
@@ -72,7 +78,8 @@ fn sorted(checks: &std::collections::HashMap<usize, Bytes>) -> Vec<(usize, &Byte
 }
 
 pub(crate) fn quoted(source: &str) -> String {
-    let line = |line: &str| format!("    \"{}\\n\"", line.replace('\\', "\\\\").replace('"', "\\\""));
+    let line =
+        |line: &str| format!("    \"{}\\n\"", line.replace('\\', "\\\\").replace('"', "\\\""));
     source.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
@@ -118,7 +125,12 @@ fn declare(text: &mut String, prepared: &Prepared<'_>) {
 
 /// The words that one look must see, as a table.
 fn looks(text: &mut String, index: usize, expected: &Bytes, finding: &Finding) {
-    look_table(text, &format!("look{index}"), expected, finding.at.filter(|_| finding.op == Some(index)));
+    look_table(
+        text,
+        &format!("look{index}"),
+        expected,
+        finding.at.filter(|_| finding.op == Some(index)),
+    );
 }
 
 /// A table of the words that a look must see. `wrong` is the first wrong byte.
@@ -130,10 +142,15 @@ pub(crate) fn look_table(text: &mut String, name: &str, expected: &Bytes, wrong:
     let step = (words.len() / (WORDS_MAX / 2)).max(1);
     let near = |word: usize| word >= wrong && word < wrong.saturating_add(WORDS_MAX / 4);
     let last = words.len().saturating_sub(4);
-    let wanted = |&(place, &word): &(usize, &usize)| place % step == 0 || place >= last || near(word);
+    let wanted =
+        |&(place, &word): &(usize, &usize)| place % step == 0 || place >= last || near(word);
     let entry = |(_, &word): (usize, &usize)| {
         let bytes = &expected.data[word * 4..word * 4 + 4];
-        format!("{{{}, 0x{:08x}}}", word * 4, u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+        format!(
+            "{{{}, 0x{:08x}}}",
+            word * 4,
+            u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+        )
     };
     let all: Vec<String> = words.iter().enumerate().filter(wanted).map(entry).collect();
     if all.is_empty() {
@@ -148,7 +165,8 @@ pub(crate) fn look_table(text: &mut String, name: &str, expected: &Bytes, wrong:
 
 fn body(text: &mut String, prepared: &Prepared<'_>, thread: usize) {
     _ = writeln!(text, "\nstatic void *thread{thread}(void *unused) {{\n    (void)unused;");
-    for (index, op) in prepared.program.ops.iter().enumerate().filter(|(_, op)| op.thread == thread) {
+    for (index, op) in prepared.program.ops.iter().enumerate().filter(|(_, op)| op.thread == thread)
+    {
         if op.delay_us > 0 {
             _ = writeln!(text, "    usleep({});", op.delay_us);
         }
@@ -174,16 +192,24 @@ fn main(text: &mut String, prepared: &Prepared<'_>) {
     for (area, len) in program.arrays.iter().enumerate() {
         _ = writeln!(text, "    area{area} = new_array({len});");
     }
-    let threads: Vec<usize> =
-        (0..program.threads).filter(|&thread| program.ops.iter().any(|op| op.thread == thread)).collect();
+    let threads: Vec<usize> = (0..program.threads)
+        .filter(|&thread| program.ops.iter().any(|op| op.thread == thread))
+        .collect();
     if let [only] = threads[..] {
         _ = writeln!(text, "    thread{only}(NULL);");
     } else {
         _ = writeln!(text, "    pthread_t threads[{}];", threads.len());
         for (place, thread) in threads.iter().enumerate() {
-            _ = writeln!(text, "    pthread_create(&threads[{place}], NULL, thread{thread}, NULL);");
+            _ = writeln!(
+                text,
+                "    pthread_create(&threads[{place}], NULL, thread{thread}, NULL);"
+            );
         }
-        _ = writeln!(text, "    for (int i = 0; i < {}; i++) pthread_join(threads[i], NULL);", threads.len());
+        _ = writeln!(
+            text,
+            "    for (int i = 0; i < {}; i++) pthread_join(threads[i], NULL);",
+            threads.len()
+        );
     }
     // A user event may be released only when it is set, and all are.
     for event in ledger.events.iter().filter(|(_, it)| it.alive).map(|(id, _)| id) {

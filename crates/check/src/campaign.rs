@@ -101,8 +101,9 @@ const REPLAYS_DEFAULT: u64 = 20;
 
 fn replay<I: Interface>(args: &CheckArgs, starter: &Starter, file: &std::path::Path) -> ExitCode {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
-    let program =
-        text.and_then(|text| serde_json::from_str::<I::Program>(&text).map_err(|error| error.to_string()));
+    let program = text.and_then(|text| {
+        serde_json::from_str::<I::Program>(&text).map_err(|error| error.to_string())
+    });
     let program = match program {
         Ok(program) => Box::new(program),
         Err(reason) => {
@@ -157,7 +158,9 @@ impl<'a, I: Interface> State<'a, I> {
     fn is_over(&self) -> bool {
         let late = match (self.args.programs, self.args.seconds) {
             (Some(_), _) => false,
-            (None, seconds) => self.begun.elapsed() > Duration::from_secs(seconds.unwrap_or(SECONDS_DEFAULT)),
+            (None, seconds) => {
+                self.begun.elapsed() > Duration::from_secs(seconds.unwrap_or(SECONDS_DEFAULT))
+            }
         };
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).len();
         late || found >= self.args.findings || self.trouble.lock().is_ok_and(|it| it.is_some())
@@ -203,7 +206,8 @@ impl<'a, I: Interface> State<'a, I> {
                     first = seed + 1;
                 }
                 Outcome::Invalid(seed, reason) => {
-                    return self.trouble(format!("the program of seed {seed} is not in order: {reason}"));
+                    return self
+                        .trouble(format!("the program of seed {seed} is not in order: {reason}"));
                 }
                 Outcome::Broken(reason) => return self.trouble(reason),
             }

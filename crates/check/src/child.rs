@@ -138,8 +138,10 @@ impl<I: Interface> Watch<I> {
                     };
                     let places: Vec<_> = at.iter().enumerate().map(text).collect();
                     let op = at.iter().copied().find(|&op| op < program.ops().len());
-                    let what =
-                        format!("the program has not ended after {hang_seconds} s: {}", places.join("; "));
+                    let what = format!(
+                        "the program has not ended after {hang_seconds} s: {}",
+                        places.join("; ")
+                    );
                     found::<I>(program.seed(), Finding { kind: Kind::Hang, op, at: None, what });
                 }
             }

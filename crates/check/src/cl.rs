@@ -232,7 +232,8 @@ impl Cl {
         Device {
             name: self.device_text(device, sys::CL_DEVICE_NAME),
             images,
-            svm: number(sys::CL_DEVICE_SVM_CAPABILITIES) & sys::CL_DEVICE_SVM_COARSE_GRAIN_BUFFER != 0,
+            svm: number(sys::CL_DEVICE_SVM_CAPABILITIES) & sys::CL_DEVICE_SVM_COARSE_GRAIN_BUFFER
+                != 0,
             out_of_order: number(sys::CL_DEVICE_QUEUE_PROPERTIES)
                 & sys::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE
                 != 0,
@@ -258,7 +259,10 @@ impl Cl {
         let (kind, mut count) = (sys::CL_DEVICE_TYPE_ALL, 0);
         code(call!(self, clGetDeviceIDs(platform, kind, 0, std::ptr::null_mut(), &raw mut count)))?;
         let mut all: Vec<cl_device_id> = vec![std::ptr::null_mut(); count as usize];
-        code(call!(self, clGetDeviceIDs(platform, kind, count, all.as_mut_ptr(), std::ptr::null_mut())))?;
+        code(call!(
+            self,
+            clGetDeviceIDs(platform, kind, count, all.as_mut_ptr(), std::ptr::null_mut())
+        ))?;
         Ok(all)
     }
 
@@ -337,7 +341,12 @@ impl Cl {
     }
 
     /// A kernel object that only one thread uses. `None` is the launch that cannot run.
-    fn kernel(&self, queue: Handle, thread: usize, kernel: Option<Kernel>) -> Result<cl_kernel, i32> {
+    fn kernel(
+        &self,
+        queue: Handle,
+        thread: usize,
+        kernel: Option<Kernel>,
+    ) -> Result<cl_kernel, i32> {
         let context = *self.queues.lock().map_err(|_| MISSING)?.get(&queue.0).ok_or(MISSING)?;
         let mut kernels = self.kernels.lock().map_err(|_| MISSING)?;
         if let Some(&known) = kernels.get(&(context, thread, kernel)) {
@@ -353,7 +362,8 @@ impl Cl {
             None => c"do_too_big",
         };
         let mut error: cl_int = 0;
-        let made = call!(self, clCreateKernel(program as cl_program, name.as_ptr(), &raw mut error));
+        let made =
+            call!(self, clCreateKernel(program as cl_program, name.as_ptr(), &raw mut error));
         code(error)?;
         kernels.insert((context, thread, kernel), made as usize);
         Ok(made)

@@ -159,9 +159,11 @@ impl State {
     /// A command that may run now, any of them.
     fn pick(&mut self) -> Option<usize> {
         let ready = |event: &Event| {
-            event.work.is_some() && event.waits.iter().chain(&event.order).all(|&it| self.has_ended(it))
+            event.work.is_some()
+                && event.waits.iter().chain(&event.order).all(|&it| self.has_ended(it))
         };
-        let mut all: Vec<usize> = self.events.iter().filter(|(_, it)| ready(it)).map(|(&id, _)| id).collect();
+        let mut all: Vec<usize> =
+            self.events.iter().filter(|(_, it)| ready(it)).map(|(&id, _)| id).collect();
         all.sort_unstable();
         self.random.pick(&all)
     }
@@ -239,7 +241,8 @@ impl Inner {
                 continue;
             };
             let failed = |it: &usize| state.events.get(it).is_some_and(|event| event.status < 0);
-            let fails = state.events[&id].waits.iter().any(failed) && !self.is(Defect::IgnoredFailure);
+            let fails =
+                state.events[&id].waits.iter().any(failed) && !self.is(Defect::IgnoredFailure);
             let late = state.random.chance(30);
             let work = state.events.get_mut(&id).and_then(|event| event.work.take());
             drop(state);

@@ -79,8 +79,11 @@ pub trait Interface: Clone + Debug + Send + Sync + 'static {
     ) -> Result<(), String>;
 
     /// The C file of a program, if it is in order.
-    fn print(program: &Self::Program, platform: &Platform<Self::Device>, finding: &Finding)
-    -> Option<String>;
+    fn print(
+        program: &Self::Program,
+        platform: &Platform<Self::Device>,
+        finding: &Finding,
+    ) -> Option<String>;
 
     /// Drops what is not in order. Nothing comes back if the rest is no program.
     fn repair(program: &Self::Program, platform: &Platform<Self::Device>) -> Option<Self::Program>;

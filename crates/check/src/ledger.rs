@@ -269,7 +269,8 @@ impl Ledger {
     pub fn new(platform: &Platform, program: &Program) -> Self {
         let Program { threads, contexts, arrays, .. } = program;
         let root = Node { before: Bits::default(), gates: Vec::new(), work: Work::Root };
-        let areas = arrays.iter().map(|&len| Area { len, alive: true, map: None }).enumerate().collect();
+        let areas =
+            arrays.iter().map(|&len| Area { len, alive: true, map: None }).enumerate().collect();
         Self {
             platform: platform.clone(),
             contexts: contexts.clone(),
@@ -366,7 +367,10 @@ impl Ledger {
 
     /// The user events whose callback will set them.
     pub fn is_set_by_callback(&self, event: usize) -> bool {
-        matches!(self.events.get(&event).map(|it| &it.source), Some(Source::Gate { callback: true, .. }))
+        matches!(
+            self.events.get(&event).map(|it| &it.source),
+            Some(Source::Gate { callback: true, .. })
+        )
     }
 
     /// Whether a user event will be set to an error.
@@ -439,7 +443,9 @@ impl Ledger {
         self.enter(op, places, number);
         for gate in owed_to {
             let owner = number.map_or(Owner::Host(op.thread), Owner::Cmd);
-            if let Some(Event { source: Source::Gate { owed, .. }, .. }) = self.events.get_mut(&gate) {
+            if let Some(Event { source: Source::Gate { owed, .. }, .. }) =
+                self.events.get_mut(&gate)
+            {
                 owed.push((places.cmd.unwrap_or(places.start), owner));
             }
         }

@@ -35,7 +35,11 @@ use interface::Interface;
 
 /// Does what the command line asks for. `prefix` is what stands before the options, as the name of a subcommand.
 pub fn main(args: &args::CheckArgs, prefix: &[&str]) -> ExitCode {
-    if args.cuda { serve::<cuda::Cuda>(args, prefix) } else { serve::<interface::OpenCl>(args, prefix) }
+    if args.cuda {
+        serve::<cuda::Cuda>(args, prefix)
+    } else {
+        serve::<interface::OpenCl>(args, prefix)
+    }
 }
 
 fn serve<I: Interface>(args: &args::CheckArgs, prefix: &[&str]) -> ExitCode {

@@ -143,7 +143,8 @@ impl<'a> Model<'a> {
     /// A blocking write may take the bytes of host memory when it is called.
     fn take(&mut self, op: usize) {
         let Act::Enqueue { cmd, .. } = &self.program.ops[op].act else { return };
-        let (Cmd::Write { from, .. } | Cmd::WriteRect { from, .. } | Cmd::WriteImage { from, .. }) = cmd
+        let (Cmd::Write { from, .. } | Cmd::WriteRect { from, .. } | Cmd::WriteImage { from, .. }) =
+            cmd
         else {
             return;
         };
@@ -155,7 +156,9 @@ impl<'a> Model<'a> {
     fn host(&mut self, op: usize) {
         match &self.program.ops[op].act {
             Act::NewBuffer { mem, size, init, .. } => self.allocate(*mem, *size, *init),
-            Act::NewImage { mem, width, height, init, .. } => self.allocate(*mem, width * height * 4, *init),
+            Act::NewImage { mem, width, height, init, .. } => {
+                self.allocate(*mem, width * height * 4, *init)
+            }
             Act::NewSvm { mem, size, .. } => self.allocate(*mem, *size, None),
             Act::Store { to, len, seed } => {
                 let words = (0..len.div_ceil(4)).map(|index| pattern(*seed, index));
@@ -245,7 +248,9 @@ impl<'a> Model<'a> {
 
     fn command(&mut self, op: usize, node: usize, cmd: &Cmd) {
         match cmd {
-            Cmd::Read { mem, offset, len, to } => self.copy(self.mem(*mem, *offset), Place::Area(*to), *len),
+            Cmd::Read { mem, offset, len, to } => {
+                self.copy(self.mem(*mem, *offset), Place::Area(*to), *len)
+            }
             Cmd::Write { mem, offset, len, from } => {
                 self.copy(Place::Area(*from), self.mem(*mem, *offset), *len);
             }
@@ -286,7 +291,9 @@ impl<'a> Model<'a> {
                     self.copy(from, self.mem(map.mem, map.offset), len);
                 }
             }
-            Cmd::ReadImage { mem, to } => self.copy(self.mem(*mem, 0), Place::Area(*to), self.size(*mem)),
+            Cmd::ReadImage { mem, to } => {
+                self.copy(self.mem(*mem, 0), Place::Area(*to), self.size(*mem))
+            }
             Cmd::WriteImage { mem, from } => {
                 self.copy(Place::Area(*from), self.mem(*mem, 0), self.size(*mem));
             }
@@ -327,7 +334,8 @@ impl<'a> Model<'a> {
         }
         let before = |first, second| first != second && self.ledger.is_before(first, second);
         let possible = |&&(node, _): &&(usize, u32)| {
-            !before(read, node) && !fills.iter().any(|&(other, _)| before(node, other) && before(other, read))
+            !before(read, node)
+                && !fills.iter().any(|&(other, _)| before(node, other) && before(other, read))
         };
         fills.iter().filter(possible).map(|&(_, word)| word).collect()
     }

@@ -90,7 +90,8 @@ impl Planner {
     fn new(seed: u64, attempt: u64, platform: &Platform, limits: &Limits) -> Self {
         let mut random = Random::new(seed ^ attempt << 48);
         // Each program leaves out about half of the features, so that the others meet more often.
-        let on: Vec<Feature> = limits.features.iter().copied().filter(|_| random.chance(55)).collect();
+        let on: Vec<Feature> =
+            limits.features.iter().copied().filter(|_| random.chance(55)).collect();
         let has = |feature| on.contains(&feature);
         let threads = if has(Feature::Threads) { random.between(2, THREADS_MAX - 1) } else { 1 };
         let count = platform.devices.len();
@@ -108,7 +109,8 @@ impl Planner {
             sizes.extend([256 << 10, 1 << 20, 1 << 20, 4 << 20]);
         }
         let size = random.pick(&sizes).unwrap_or(1024);
-        let mut arrays: Vec<usize> = (0..random.between(2, 3)).map(|_| size * random.between(1, 2)).collect();
+        let mut arrays: Vec<usize> =
+            (0..random.between(2, 3)).map(|_| size * random.between(1, 2)).collect();
         let failed_area = arrays.len();
         arrays.push(64);
         let mut hot_area = None;
@@ -204,8 +206,8 @@ impl Planner {
 
     /// Whether user events would hold back a command of an out-of-order queue although that is left out.
     fn is_held_wrongly(&self, op: &Op, gates: &[usize]) -> bool {
-        let out_of_order =
-            crate::ledger::queue_of(&op.act).is_some_and(|queue| self.ledger.queues[&queue].out_of_order);
+        let out_of_order = crate::ledger::queue_of(&op.act)
+            .is_some_and(|queue| self.ledger.queues[&queue].out_of_order);
         !gates.is_empty() && out_of_order && !self.has(Feature::UserEventsOutOfOrder)
     }
 
@@ -214,7 +216,9 @@ impl Planner {
             Reject::Thread { thread } if thread != op.thread => self.sync(thread, op.thread, depth),
             Reject::Command { cmd, .. } => self.order_after(op, cmd, depth),
             Reject::Mapped { area } => self.unmap(op.thread, area, depth),
-            Reject::Gated { gates } => gates.into_iter().try_for_each(|gate| self.set_gate(gate, depth)),
+            Reject::Gated { gates } => {
+                gates.into_iter().try_for_each(|gate| self.set_gate(gate, depth))
+            }
             Reject::Unflushed { queue } if self.ledger.queues[&queue].alive => {
                 self.emit_by(op.thread, Act::Flush { queue }, depth).map(drop)
             }
@@ -304,7 +308,8 @@ impl Planner {
         } else {
             self.random.below(self.program.threads)
         };
-        let status = if fails { -i32::try_from(self.random.between(1, 60)).unwrap_or(1) } else { 0 };
+        let status =
+            if fails { -i32::try_from(self.random.between(1, 60)).unwrap_or(1) } else { 0 };
         self.emit_by(thread, Act::SetGate { event, status }, depth).map(drop)
     }
 

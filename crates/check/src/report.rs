@@ -68,7 +68,10 @@ fn smaller<I: Interface>(
         failures += usize::from(judge.fails(program));
     }
     if failures == 0 {
-        eprintln!("seed {}: it did not fail again in {trials} runs and stays as it is", program.seed());
+        eprintln!(
+            "seed {}: it did not fail again in {trials} runs and stays as it is",
+            program.seed()
+        );
         return (program.clone(), finding.clone());
     }
     // So often that a program that still fails as often as this one passes all runs once in twenty times.

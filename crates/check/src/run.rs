@@ -61,7 +61,10 @@ impl Progress {
 
     /// The operation that each thread performs; the number of operations means that the thread has ended.
     pub fn positions(&self, threads: usize) -> Vec<usize> {
-        self.threads[..threads.min(THREADS_MAX)].iter().map(|at| at.load(Ordering::Relaxed)).collect()
+        self.threads[..threads.min(THREADS_MAX)]
+            .iter()
+            .map(|at| at.load(Ordering::Relaxed))
+            .collect()
     }
 }
 
@@ -151,7 +154,9 @@ impl State<'_> {
                 kind: Kind::WrongCode,
                 op: None,
                 at: None,
-                what: format!("the context of devices {devices:?} or its program cannot be made: {code}"),
+                what: format!(
+                    "the context of devices {devices:?} or its program cannot be made: {code}"
+                ),
             })?;
             table.contexts.push(context);
         }

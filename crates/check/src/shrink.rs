@@ -23,8 +23,13 @@ pub fn shrink<I: Interface>(
     judge: &mut dyn Judge<I>,
     time: Duration,
 ) -> (I::Program, usize) {
-    let mut it =
-        Shrinker::<I> { best: program.clone(), platform, judge, end: Instant::now() + time, tried: 0 };
+    let mut it = Shrinker::<I> {
+        best: program.clone(),
+        platform,
+        judge,
+        end: Instant::now() + time,
+        tried: 0,
+    };
     if let Some(op) = failed_op {
         it.end_after(op);
     }

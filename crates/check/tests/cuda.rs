@@ -122,7 +122,9 @@ fn any_order(ledger: &Ledger, random: &mut Random) -> Vec<usize> {
     let mut left: Vec<usize> = (0..ledger.nodes.len()).collect();
     let mut order = Vec::new();
     while !left.is_empty() {
-        let free = |&&node: &&usize| !left.iter().any(|&it| it != node && ledger.nodes[node].before.has(it));
+        let free = |&&node: &&usize| {
+            !left.iter().any(|&it| it != node && ledger.nodes[node].before.has(it))
+        };
         let ready: Vec<usize> = left.iter().filter(free).copied().collect();
         let next = random.pick(&ready).expect("there is no circle");
         left.retain(|&node| node != next);
@@ -155,8 +157,8 @@ fn strict_programs_find_nothing_in_a_weak_implementation() {
 #[test]
 fn every_planted_defect_is_found() {
     for &defect in Defect::ALL {
-        let found =
-            (0..1500).find(|&seed| attempt(&program(seed), &Fake::new(seed, Some(defect), false)).is_some());
+        let found = (0..1500)
+            .find(|&seed| attempt(&program(seed), &Fake::new(seed, Some(defect), false)).is_some());
         assert!(found.is_some(), "{defect:?} was not found by 1500 programs");
         println!("{defect:?}: program {}", found.unwrap());
     }
@@ -174,11 +176,13 @@ impl Judge<Cuda> for Fakes {
 
 #[test]
 fn failing_programs_become_small_and_print_as_c() {
-    for defect in [Defect::EarlyCapture, Defect::WrongPitch, Defect::LegacyWaitsForNone, Defect::LooseBranch]
+    for defect in
+        [Defect::EarlyCapture, Defect::WrongPitch, Defect::LegacyWaitsForNone, Defect::LooseBranch]
     {
         let found = (0..1500).find_map(|seed| {
             let program = program(seed);
-            attempt(&program, &Fake::new(seed, Some(defect), false)).map(|finding| (program, finding))
+            attempt(&program, &Fake::new(seed, Some(defect), false))
+                .map(|finding| (program, finding))
         });
         let (program, finding) = found.expect("the defect is found");
         let mut judge = Fakes { defect };

@@ -40,7 +40,10 @@ fn attempt(program: &Program, seed: u64, defect: Option<Defect>) -> Option<Findi
 #[test]
 fn a_seed_always_gives_the_same_program() {
     for seed in 0..50 {
-        assert_eq!(plan(seed, &platform(DEVICES), &limits()), plan(seed, &platform(DEVICES), &limits()));
+        assert_eq!(
+            plan(seed, &platform(DEVICES), &limits()),
+            plan(seed, &platform(DEVICES), &limits())
+        );
     }
 }
 
@@ -63,7 +66,9 @@ fn every_order_that_respects_the_ledger_gives_the_same_bytes() {
                         bytes.known[at] != seen.checks[op].known[at]
                             || bytes.data[at] != seen.checks[op].data[at]
                     });
-                    panic!("seed {seed}, order {other}: operation {op} sees other bytes from {first:?} on");
+                    panic!(
+                        "seed {seed}, order {other}: operation {op} sees other bytes from {first:?} on"
+                    );
                 }
             }
         }
@@ -94,7 +99,9 @@ fn any_order(ledger: &Ledger, random: &mut Random) -> Vec<usize> {
     let mut left: Vec<usize> = (0..ledger.nodes.len()).collect();
     let mut order = Vec::new();
     while !left.is_empty() {
-        let free = |&&node: &&usize| !left.iter().any(|&it| it != node && ledger.nodes[node].before.has(it));
+        let free = |&&node: &&usize| {
+            !left.iter().any(|&it| it != node && ledger.nodes[node].before.has(it))
+        };
         let ready: Vec<usize> = left.iter().filter(free).copied().collect();
         let next = random.pick(&ready).expect("there is no circle");
         left.retain(|&node| node != next);
@@ -138,15 +145,22 @@ impl Judge<OpenCl> for Fakes {
 
 #[test]
 fn failing_programs_become_small_and_stay_in_order() {
-    for defect in [Defect::EarlyCapture, Defect::ShortUnmap, Defect::WrongPitch, Defect::IgnoredFailure] {
+    for defect in
+        [Defect::EarlyCapture, Defect::ShortUnmap, Defect::WrongPitch, Defect::IgnoredFailure]
+    {
         let found = (0..1500).find_map(|seed| {
             let program = plan(seed, &platform(DEVICES), &limits());
             attempt(&program, seed, Some(defect)).map(|finding| (program, finding))
         });
         let (program, finding) = found.expect("the defect is found");
         let mut judge = Fakes { defect };
-        let (small, _) =
-            shrink::<OpenCl>(&program, &platform(DEVICES), finding.op, &mut judge, Duration::from_secs(30));
+        let (small, _) = shrink::<OpenCl>(
+            &program,
+            &platform(DEVICES),
+            finding.op,
+            &mut judge,
+            Duration::from_secs(30),
+        );
         assert!(
             Ledger::of(&small, &platform(DEVICES)).is_ok(),
             "{defect:?}: the smaller program is not in order"

@@ -1478,8 +1478,10 @@ pub struct cl_device_topology_amd__bindgen_ty_2 {
     pub device: cl_char,
     pub function: cl_char,
 }
-pub type clReleaseDeviceEXT_fn = ::std::option::Option<unsafe extern "C" fn(device: cl_device_id) -> cl_int>;
-pub type clRetainDeviceEXT_fn = ::std::option::Option<unsafe extern "C" fn(device: cl_device_id) -> cl_int>;
+pub type clReleaseDeviceEXT_fn =
+    ::std::option::Option<unsafe extern "C" fn(device: cl_device_id) -> cl_int>;
+pub type clRetainDeviceEXT_fn =
+    ::std::option::Option<unsafe extern "C" fn(device: cl_device_id) -> cl_int>;
 pub type cl_device_partition_property_ext = cl_ulong;
 pub type clCreateSubDevicesEXT_fn = ::std::option::Option<
     unsafe extern "C" fn(
@@ -1976,8 +1978,10 @@ pub type cl_api_clCreateSubDevices = ::std::option::Option<
         num_devices: *mut cl_uint,
     ) -> cl_int,
 >;
-pub type cl_api_clRetainDevice = ::std::option::Option<unsafe extern "C" fn(device: cl_device_id) -> cl_int>;
-pub type cl_api_clReleaseDevice = ::std::option::Option<unsafe extern "C" fn(device: cl_device_id) -> cl_int>;
+pub type cl_api_clRetainDevice =
+    ::std::option::Option<unsafe extern "C" fn(device: cl_device_id) -> cl_int>;
+pub type cl_api_clReleaseDevice =
+    ::std::option::Option<unsafe extern "C" fn(device: cl_device_id) -> cl_int>;
 pub type cl_api_clCreateContext = ::std::option::Option<
     unsafe extern "C" fn(
         properties: *const cl_context_properties,
@@ -2011,8 +2015,10 @@ pub type cl_api_clCreateContextFromType = ::std::option::Option<
         errcode_ret: *mut cl_int,
     ) -> cl_context,
 >;
-pub type cl_api_clRetainContext = ::std::option::Option<unsafe extern "C" fn(context: cl_context) -> cl_int>;
-pub type cl_api_clReleaseContext = ::std::option::Option<unsafe extern "C" fn(context: cl_context) -> cl_int>;
+pub type cl_api_clRetainContext =
+    ::std::option::Option<unsafe extern "C" fn(context: cl_context) -> cl_int>;
+pub type cl_api_clReleaseContext =
+    ::std::option::Option<unsafe extern "C" fn(context: cl_context) -> cl_int>;
 pub type cl_api_clGetContextInfo = ::std::option::Option<
     unsafe extern "C" fn(
         context: cl_context,
@@ -2100,8 +2106,10 @@ pub type cl_api_clSetContextDestructorCallback = ::std::option::Option<
         user_data: *mut ::std::os::raw::c_void,
     ) -> cl_int,
 >;
-pub type cl_api_clRetainMemObject = ::std::option::Option<unsafe extern "C" fn(memobj: cl_mem) -> cl_int>;
-pub type cl_api_clReleaseMemObject = ::std::option::Option<unsafe extern "C" fn(memobj: cl_mem) -> cl_int>;
+pub type cl_api_clRetainMemObject =
+    ::std::option::Option<unsafe extern "C" fn(memobj: cl_mem) -> cl_int>;
+pub type cl_api_clReleaseMemObject =
+    ::std::option::Option<unsafe extern "C" fn(memobj: cl_mem) -> cl_int>;
 pub type cl_api_clGetSupportedImageFormats = ::std::option::Option<
     unsafe extern "C" fn(
         context: cl_context,
@@ -2157,8 +2165,9 @@ pub type cl_api_clSVMAlloc = ::std::option::Option<
         arg4: ::std::os::raw::c_uint,
     ) -> *mut ::std::os::raw::c_void,
 >;
-pub type cl_api_clSVMFree =
-    ::std::option::Option<unsafe extern "C" fn(arg1: cl_context, arg2: *mut ::std::os::raw::c_void)>;
+pub type cl_api_clSVMFree = ::std::option::Option<
+    unsafe extern "C" fn(arg1: cl_context, arg2: *mut ::std::os::raw::c_void),
+>;
 pub type cl_api_clCreateSampler = ::std::option::Option<
     unsafe extern "C" fn(
         context: cl_context,
@@ -2168,8 +2177,10 @@ pub type cl_api_clCreateSampler = ::std::option::Option<
         errcode_ret: *mut cl_int,
     ) -> cl_sampler,
 >;
-pub type cl_api_clRetainSampler = ::std::option::Option<unsafe extern "C" fn(sampler: cl_sampler) -> cl_int>;
-pub type cl_api_clReleaseSampler = ::std::option::Option<unsafe extern "C" fn(sampler: cl_sampler) -> cl_int>;
+pub type cl_api_clRetainSampler =
+    ::std::option::Option<unsafe extern "C" fn(sampler: cl_sampler) -> cl_int>;
+pub type cl_api_clReleaseSampler =
+    ::std::option::Option<unsafe extern "C" fn(sampler: cl_sampler) -> cl_int>;
 pub type cl_api_clGetSamplerInfo = ::std::option::Option<
     unsafe extern "C" fn(
         sampler: cl_sampler,
@@ -2215,8 +2226,10 @@ pub type cl_api_clCreateProgramWithBuiltInKernels = ::std::option::Option<
         errcode_ret: *mut cl_int,
     ) -> cl_program,
 >;
-pub type cl_api_clRetainProgram = ::std::option::Option<unsafe extern "C" fn(program: cl_program) -> cl_int>;
-pub type cl_api_clReleaseProgram = ::std::option::Option<unsafe extern "C" fn(program: cl_program) -> cl_int>;
+pub type cl_api_clRetainProgram =
+    ::std::option::Option<unsafe extern "C" fn(program: cl_program) -> cl_int>;
+pub type cl_api_clReleaseProgram =
+    ::std::option::Option<unsafe extern "C" fn(program: cl_program) -> cl_int>;
 pub type cl_api_clBuildProgram = ::std::option::Option<
     unsafe extern "C" fn(
         program: cl_program,
@@ -2312,8 +2325,10 @@ pub type cl_api_clCreateKernelsInProgram = ::std::option::Option<
         num_kernels_ret: *mut cl_uint,
     ) -> cl_int,
 >;
-pub type cl_api_clRetainKernel = ::std::option::Option<unsafe extern "C" fn(kernel: cl_kernel) -> cl_int>;
-pub type cl_api_clReleaseKernel = ::std::option::Option<unsafe extern "C" fn(kernel: cl_kernel) -> cl_int>;
+pub type cl_api_clRetainKernel =
+    ::std::option::Option<unsafe extern "C" fn(kernel: cl_kernel) -> cl_int>;
+pub type cl_api_clReleaseKernel =
+    ::std::option::Option<unsafe extern "C" fn(kernel: cl_kernel) -> cl_int>;
 pub type cl_api_clSetKernelArg = ::std::option::Option<
     unsafe extern "C" fn(
         kernel: cl_kernel,
@@ -2352,7 +2367,11 @@ pub type cl_api_clGetKernelWorkGroupInfo = ::std::option::Option<
     ) -> cl_int,
 >;
 pub type cl_api_clSetKernelArgSVMPointer = ::std::option::Option<
-    unsafe extern "C" fn(arg1: cl_kernel, arg2: cl_uint, arg3: *const ::std::os::raw::c_void) -> cl_int,
+    unsafe extern "C" fn(
+        arg1: cl_kernel,
+        arg2: cl_uint,
+        arg3: *const ::std::os::raw::c_void,
+    ) -> cl_int,
 >;
 pub type cl_api_clSetKernelExecInfo = ::std::option::Option<
     unsafe extern "C" fn(
@@ -2374,8 +2393,9 @@ pub type cl_api_clGetKernelSubGroupInfoKHR = ::std::option::Option<
         arg8: *mut usize,
     ) -> cl_int,
 >;
-pub type cl_api_clWaitForEvents =
-    ::std::option::Option<unsafe extern "C" fn(num_events: cl_uint, event_list: *const cl_event) -> cl_int>;
+pub type cl_api_clWaitForEvents = ::std::option::Option<
+    unsafe extern "C" fn(num_events: cl_uint, event_list: *const cl_event) -> cl_int,
+>;
 pub type cl_api_clGetEventInfo = ::std::option::Option<
     unsafe extern "C" fn(
         event: cl_event,
@@ -2385,8 +2405,10 @@ pub type cl_api_clGetEventInfo = ::std::option::Option<
         param_value_size_ret: *mut usize,
     ) -> cl_int,
 >;
-pub type cl_api_clRetainEvent = ::std::option::Option<unsafe extern "C" fn(event: cl_event) -> cl_int>;
-pub type cl_api_clReleaseEvent = ::std::option::Option<unsafe extern "C" fn(event: cl_event) -> cl_int>;
+pub type cl_api_clRetainEvent =
+    ::std::option::Option<unsafe extern "C" fn(event: cl_event) -> cl_int>;
+pub type cl_api_clReleaseEvent =
+    ::std::option::Option<unsafe extern "C" fn(event: cl_event) -> cl_int>;
 pub type cl_api_clGetEventProfilingInfo = ::std::option::Option<
     unsafe extern "C" fn(
         event: cl_event,
@@ -2807,7 +2829,9 @@ pub type cl_api_clEnqueueWaitForEvents = ::std::option::Option<
 pub type cl_api_clEnqueueBarrier =
     ::std::option::Option<unsafe extern "C" fn(command_queue: cl_command_queue) -> cl_int>;
 pub type cl_api_clGetExtensionFunctionAddress = ::std::option::Option<
-    unsafe extern "C" fn(function_name: *const ::std::os::raw::c_char) -> *mut ::std::os::raw::c_void,
+    unsafe extern "C" fn(
+        function_name: *const ::std::os::raw::c_char,
+    ) -> *mut ::std::os::raw::c_void,
 >;
 pub type cl_api_clCreateFromGLBuffer = ::std::option::Option<
     unsafe extern "C" fn(
@@ -2901,7 +2925,11 @@ pub type cl_api_clGetGLContextInfoKHR = ::std::option::Option<
     ) -> cl_int,
 >;
 pub type cl_api_clCreateEventFromGLsyncKHR = ::std::option::Option<
-    unsafe extern "C" fn(context: cl_context, sync: cl_GLsync, errcode_ret: *mut cl_int) -> cl_event,
+    unsafe extern "C" fn(
+        context: cl_context,
+        sync: cl_GLsync,
+        errcode_ret: *mut cl_int,
+    ) -> cl_event,
 >;
 pub type cl_api_clGetDeviceIDsFromD3D10KHR = *mut ::std::os::raw::c_void;
 pub type cl_api_clCreateFromD3D10BufferKHR = *mut ::std::os::raw::c_void;
@@ -2941,7 +2969,9 @@ pub type cl_api_clCreateSubBuffer = ::std::option::Option<
 pub type cl_api_clSetMemObjectDestructorCallback = ::std::option::Option<
     unsafe extern "C" fn(
         arg1: cl_mem,
-        arg2: ::std::option::Option<unsafe extern "C" fn(arg1: cl_mem, arg2: *mut ::std::os::raw::c_void)>,
+        arg2: ::std::option::Option<
+            unsafe extern "C" fn(arg1: cl_mem, arg2: *mut ::std::os::raw::c_void),
+        >,
         arg3: *mut ::std::os::raw::c_void,
     ) -> cl_int,
 >;

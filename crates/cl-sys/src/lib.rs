@@ -31,7 +31,10 @@ pub const CL_ICD_SET_DISPATCH_DATA: &std::ffi::CStr = c"clIcdSetPlatformDispatch
 /// Type of `clIcdGetFunctionAddressForPlatformKHR`.
 #[allow(non_camel_case_types, reason = "C's name")]
 pub type clIcdGetFunctionAddressForPlatformKHR_fn = Option<
-    unsafe extern "C" fn(platform: cl_platform_id, name: *const std::ffi::c_char) -> *mut std::ffi::c_void,
+    unsafe extern "C" fn(
+        platform: cl_platform_id,
+        name: *const std::ffi::c_char,
+    ) -> *mut std::ffi::c_void,
 >;
 /// Type of `clIcdSetPlatformDispatchDataKHR`.
 #[allow(non_camel_case_types, reason = "C's name")]
@@ -59,7 +62,8 @@ pub const SLOTS: usize = size_of::<cl_icd_dispatch>() / size_of::<usize>();
 #[macro_export]
 macro_rules! slot {
     ($function:ident) => {
-        ::core::mem::offset_of!($crate::cl_icd_dispatch, $function) / ::core::mem::size_of::<usize>()
+        ::core::mem::offset_of!($crate::cl_icd_dispatch, $function)
+            / ::core::mem::size_of::<usize>()
     };
 }
 
@@ -101,7 +105,13 @@ mod tests {
         assert_eq!(slot!(clGetPlatformIDs), 0);
         assert_eq!(slot!(clSetContextDestructorCallback), SLOTS - 1);
         let source = include_str!("generated.rs");
-        let table = source.split_once("pub struct _cl_icd_dispatch {").unwrap().1.split_once('}').unwrap().0;
+        let table = source
+            .split_once("pub struct _cl_icd_dispatch {")
+            .unwrap()
+            .1
+            .split_once('}')
+            .unwrap()
+            .0;
         assert_eq!(table.matches("pub ").count(), SLOTS);
         for (name, _) in CORE_FUNCTIONS {
             assert!(table.contains(&format!("pub {name}:")), "{name} has no slot");

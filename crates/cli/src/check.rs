@@ -31,7 +31,11 @@ pub struct CheckCommand {
 
 /// Runs the command. Its exit status is 0 without a finding, and 1 with one.
 pub fn run(command: &CheckCommand) -> ExitCode {
-    if command.machine { machine(command) } else { penstock_check::main(&command.driver, &["check"]) }
+    if command.machine {
+        machine(command)
+    } else {
+        penstock_check::main(&command.driver, &["check"])
+    }
 }
 
 fn machine(command: &CheckCommand) -> ExitCode {
@@ -54,7 +58,9 @@ fn machine(command: &CheckCommand) -> ExitCode {
         done < programs && limit.is_none_or(|limit| elapsed < limit)
     };
     let report = match command.exhaustive {
-        Some(ops) => explore::run_all(explore::Bounds { ops, turns: command.turns }, None, &mut go_on),
+        Some(ops) => {
+            explore::run_all(explore::Bounds { ops, turns: command.turns }, None, &mut go_on)
+        }
         None => explore::run(args.seed, programs, None, &mut go_on),
     };
     let seconds = began.elapsed().as_secs_f64();

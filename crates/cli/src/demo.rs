@@ -31,7 +31,10 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let nodes = start_nodes(&directory, &key)?;
     let list = nodes.iter().map(Embedded::address).collect::<Vec<_>>().join(",");
 
-    table::print(&format!("The same program twice: {}\n\n1. On the local platform\n\n", program.display()))?;
+    table::print(&format!(
+        "The same program twice: {}\n\n1. On the local platform\n\n",
+        program.display()
+    ))?;
     let local = timeline(args, "local")?;
     let mut command = program_command(&program, args, &local);
     // The local platform is to be local even if Penstock is installed on this host.
@@ -60,7 +63,8 @@ fn start_nodes(directory: &PrivateDirectory, key: &Path) -> Result<[Embedded; 2]
 }
 
 fn timeline(args: &DemoArgs, name: &str) -> Result<PathBuf, Failure> {
-    let directory = std::path::absolute(&args.output).map_err(Failure::file(&args.output, "find"))?;
+    let directory =
+        std::path::absolute(&args.output).map_err(Failure::file(&args.output, "find"))?;
     Ok(directory.join(format!("matmul-{name}.svg")))
 }
 

@@ -53,7 +53,8 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
     let devices: Vec<Device> =
         pool.select(query).iter().filter_map(|device| describe_selected(&pool, device)).collect();
     if args.json {
-        let absent = pool.absent().iter().map(|(address, error)| (address.to_string(), error.to_string()));
+        let absent =
+            pool.absent().iter().map(|(address, error)| (address.to_string(), error.to_string()));
         let silent = silent.iter().map(|(node, error)| (node.to_string(), error.to_string()));
         let absent: Vec<_> = silent
             .chain(absent)
@@ -61,7 +62,10 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
             .collect();
         table::print(&format!("{:#}\n", json!({ "devices": devices, "absent": absent })))?;
     } else if devices.is_empty() && pool.devices().next().is_some() {
-        eprintln!("penstock: the query selects none of the pool's {} devices", pool.devices().count());
+        eprintln!(
+            "penstock: the query selects none of the pool's {} devices",
+            pool.devices().count()
+        );
     } else if !pool.nodes().is_empty() {
         table::print(&as_table(&devices, &nodes).render(table::terminal_width()))?;
     }
@@ -89,7 +93,10 @@ fn describe_device(
         index: device.index,
         platform: text(describe::find(&platform.info, CL_PLATFORM_NAME)),
         name: text(describe::find(&device.info, CL_DEVICE_NAME)),
-        r#type: CL_DEVICE_TYPES.iter().find(|(bit, _)| types & bit != 0).map_or("unknown", |(_, name)| name),
+        r#type: CL_DEVICE_TYPES
+            .iter()
+            .find(|(bit, _)| types & bit != 0)
+            .map_or("unknown", |(_, name)| name),
         compute_units: number(CL_DEVICE_MAX_COMPUTE_UNITS),
         memory_bytes: number(CL_DEVICE_GLOBAL_MEM_SIZE),
         version: text(describe::find(&device.info, CL_DEVICE_VERSION)),
@@ -97,8 +104,9 @@ fn describe_device(
 }
 
 fn as_table(devices: &[Device], nodes: &[NodeAddress]) -> Table {
-    let mut table =
-        Table::new(&["NODE", "ADDRESS", "PLATFORM", "DEVICE", "TYPE", ">UNITS", ">MEMORY", "VERSION"]);
+    let mut table = Table::new(&[
+        "NODE", "ADDRESS", "PLATFORM", "DEVICE", "TYPE", ">UNITS", ">MEMORY", "VERSION",
+    ]);
     for device in devices {
         let node = nodes.iter().find(|node| node.to_string() == device.address);
         // "OpenCL<space><major_version.minor_version><space><vendor-specific information>" (CL_DEVICE_VERSION)
@@ -120,7 +128,9 @@ fn as_table(devices: &[Device], nodes: &[NodeAddress]) -> Table {
 /// A driver's text, which ends with a zero.
 fn text(bytes: Option<&[u8]>) -> String {
     let bytes = bytes.unwrap_or_default();
-    String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).trim().to_owned()
+    String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default())
+        .trim()
+        .to_owned()
 }
 
 /// A driver's number: 4 or 8 bytes, in this host's order.
@@ -162,7 +172,8 @@ mod tests {
             turn: Turn::default(),
         };
         let platform = &node.platforms[0];
-        let devices = [describe_device("tcp:gpu01:7367".into(), &node, platform, &platform.devices[0])];
+        let devices =
+            [describe_device("tcp:gpu01:7367".into(), &node, platform, &platform.devices[0])];
         assert_eq!(
             as_table(&devices, &[]).render(None).lines().nth(1),
             Some("gpu01  tcp:gpu01:7367  Some Platform  Some GPU  GPU      80   8 GiB")
@@ -172,6 +183,9 @@ mod tests {
 
     #[test]
     fn answers_of_any_length_are_numbers() {
-        assert_eq!((number(&[]), number(&[1, 0, 0, 0]), number(&[0, 1, 0, 0, 0, 0, 0, 0, 9])), (0, 1, 256));
+        assert_eq!(
+            (number(&[]), number(&[1, 0, 0, 0]), number(&[0, 1, 0, 0, 0, 0, 0, 0, 9])),
+            (0, 1, 256)
+        );
     }
 }

@@ -34,7 +34,9 @@ impl Embedded {
     /// Its log goes to `log`, unless it was asked for.
     pub fn start(listen: &str, variables: &[(&str, &Path)], log: PathBuf) -> Result<Self, Failure> {
         let mut command = Command::new(std::env::current_exe().map_err(failure)?);
-        command.args(["serve", "--ends-with-parent", "--listen", listen]).envs(variables.iter().copied());
+        command
+            .args(["serve", "--ends-with-parent", "--listen", listen])
+            .envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let log = std::env::var_os(LOG_VARIABLE).is_none().then_some(log);
         if let Some(log) = &log {
@@ -57,7 +59,10 @@ impl Embedded {
                 // Ended first, so that its log is complete.
                 drop(daemon);
                 let text = log.and_then(|log| fs::read_to_string(log).ok()).unwrap_or_default();
-                let said = text.lines().last().map(|line| line.trim_start_matches("penstock: ").to_owned());
+                let said = text
+                    .lines()
+                    .last()
+                    .map(|line| line.trim_start_matches("penstock: ").to_owned());
                 Err(Failure::Embedded(said.unwrap_or(reason)))
             }
         }

@@ -23,8 +23,11 @@ pub fn energy(args: &EnergyArgs) -> Result<ExitCode, Failure> {
         reason: "it must be a number of seconds, not negative".to_owned(),
     })?;
     let model = args.power_model.as_deref().map(PowerModel::read).transpose().map_err(failure)?;
-    let options =
-        Options { interval: Duration::from_millis(args.interval), psys: args.psys, ..Options::of_process() };
+    let options = Options {
+        interval: Duration::from_millis(args.interval),
+        psys: args.psys,
+        ..Options::of_process()
+    };
     let mut meter = Meter::open(&options);
     meter.set_model(model);
     let channels = meter.channels();
@@ -36,7 +39,8 @@ pub fn energy(args: &EnergyArgs) -> Result<ExitCode, Failure> {
     }
     require(args, is_measurable)?;
     // Before the command runs: what cannot be written would be lost after it.
-    let file = args.output.as_deref().map(|path| File::create(path).map_err(Failure::file(path, "write")));
+    let file =
+        args.output.as_deref().map(|path| File::create(path).map_err(Failure::file(path, "write")));
     let mut out: Box<dyn Write> = match file.transpose()? {
         Some(file) => Box::new(file),
         None => Box::new(std::io::stderr()),
@@ -52,7 +56,9 @@ fn require(args: &EnergyArgs, is_there: bool) -> Result<(), Failure> {
     if is_there || !args.require_energy {
         return Ok(());
     }
-    Err(Failure::Measure("no energy can be measured; `penstock energy` says why for each source".to_owned()))
+    Err(Failure::Measure(
+        "no energy can be measured; `penstock energy` says why for each source".to_owned(),
+    ))
 }
 
 fn failure(error: Error) -> Failure {
@@ -84,7 +90,8 @@ fn list(channels: &[Channel], args: &EnergyArgs) -> Result<(), Failure> {
 
 /// What was measured, to where it is wanted. The command's own output is not mixed with it.
 fn tell(args: &EnergyArgs, outcome: &Outcome, out: &mut dyn Write) -> Result<(), Failure> {
-    let text = if args.json { format!("{:#}\n", document(args, outcome)) } else { words(&outcome.report) };
+    let text =
+        if args.json { format!("{:#}\n", document(args, outcome)) } else { words(&outcome.report) };
     match (out.write_all(text.as_bytes()).and_then(|()| out.flush()), &args.output) {
         (Err(error), Some(path)) => Err(Failure::file(path, "write")(error)),
         // Whoever closed standard error does not want it.
@@ -125,7 +132,8 @@ fn words(report: &Report) -> String {
 }
 
 fn row(component: &str, source: String, numbers: [Option<f64>; 4], remark: String) -> Vec<String> {
-    let numbers = numbers.map(|it| it.map_or_else(|| NONE.to_owned(), |number| format!("{number:.3}")));
+    let numbers =
+        numbers.map(|it| it.map_or_else(|| NONE.to_owned(), |number| format!("{number:.3}")));
     [component.to_owned(), source].into_iter().chain(numbers).chain([remark]).collect()
 }
 
@@ -151,7 +159,8 @@ fn lacks(report: &Report) -> String {
 /// What stands below the table.
 fn lines(report: &Report) -> Vec<String> {
     let cores = &report.core_seconds;
-    let number = |value: Option<f64>| value.map_or_else(|| NONE.to_owned(), |it| format!("{it:.3}"));
+    let number =
+        |value: Option<f64>| value.map_or_else(|| NONE.to_owned(), |it| format!("{it:.3}"));
     let mut lines = vec![
         format!("time: {:.3} s", report.seconds),
         format!(
@@ -174,7 +183,11 @@ fn lines(report: &Report) -> Vec<String> {
     lines.push(match (report.idle.before_s, report.idle.after_s) {
         (None, None) => "idle power: not measured, so nothing is net of it".to_owned(),
         (before, after) => {
-            format!("idle power: measured for {} s before and {} s after", number(before), number(after))
+            format!(
+                "idle power: measured for {} s before and {} s after",
+                number(before),
+                number(after)
+            )
         }
     });
     if let Some(model) = &report.model {

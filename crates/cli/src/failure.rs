@@ -127,7 +127,10 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Query(_) | Self::Argument { .. } => USAGE,
-            Self::NoNodes { .. } | Self::NoneAnswers | Self::NoDevices | Self::NoneSelected { .. } => NO_NODE,
+            Self::NoNodes { .. }
+            | Self::NoneAnswers
+            | Self::NoDevices
+            | Self::NoneSelected { .. } => NO_NODE,
             Self::Run(_) | Self::Measure(_) => RUN_FAILED,
             Self::Execute { source, .. } if source.kind() == io::ErrorKind::NotFound => NOT_FOUND,
             Self::Execute { .. } => NOT_EXECUTABLE,

@@ -31,7 +31,8 @@ pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
 /// The command line without what is not for people.
 fn visible() -> Command {
     let whole = Cli::command();
-    let shown: Vec<Command> = whole.get_subcommands().filter(|it| !it.is_hide_set()).cloned().collect();
+    let shown: Vec<Command> =
+        whole.get_subcommands().filter(|it| !it.is_hide_set()).cloned().collect();
     // The pages need no page for `help`.
     let mut command =
         Command::new("penstock").version(env!("CARGO_PKG_VERSION")).disable_help_subcommand(true);

@@ -10,7 +10,8 @@ const DIRECTORY_VARIABLE: &str = "PENSTOCK_PROGRAMS";
 
 /// Finds the program `name`.
 pub fn find(name: &'static str) -> Result<PathBuf, Failure> {
-    let directory = std::env::var_os(DIRECTORY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let directory =
+        std::env::var_os(DIRECTORY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let looked = match directory {
         Some(directory) => vec![directory.join(name)],
         None => candidates(std::env::current_exe().ok().as_deref().and_then(Path::parent), name),
@@ -40,7 +41,11 @@ fn candidates(bin: Option<&Path>, name: &str) -> Vec<PathBuf> {
 pub fn finish(command: &mut Command, what: &str) -> Result<(), Failure> {
     let program = PathBuf::from(command.get_program());
     let status = command.status().map_err(|source| Failure::Execute { program, source })?;
-    if status.success() { Ok(()) } else { Err(Failure::Program { what: what.to_owned(), how: how(status) }) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::Program { what: what.to_owned(), how: how(status) })
+    }
 }
 
 fn how(status: ExitStatus) -> String {

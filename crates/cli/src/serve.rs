@@ -19,7 +19,11 @@ pub const LISTENING: &str = "listening on ";
 pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let listen = addresses(&args.listen)?;
     let options = Options {
-        allow_users: args.allow_user.iter().map(|user| user_number(user)).collect::<Result<_, _>>()?,
+        allow_users: args
+            .allow_user
+            .iter()
+            .map(|user| user_number(user))
+            .collect::<Result<_, _>>()?,
         key: Config::load()?.key,
         log: match args.log {
             LogForm::Text => Log::Text,
@@ -28,7 +32,8 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
         ends_with_parent: args.ends_with_parent,
         listen,
     };
-    penstock_daemon::serve(options, announce).map_err(|error| Failure::Daemon(error.to_string()))?;
+    penstock_daemon::serve(options, announce)
+        .map_err(|error| Failure::Daemon(error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -64,11 +69,16 @@ fn user_number(user: &str) -> Result<u32, Failure> {
     if let Ok(number) = user.parse() {
         return Ok(number);
     }
-    let unknown = |reason: String| Failure::Argument { argument: format!("--allow-user {user}"), reason };
+    let unknown =
+        |reason: String| Failure::Argument { argument: format!("--allow-user {user}"), reason };
     let said = Command::new("id").args(["-u", "--", user]).output();
-    let said = said.map_err(|error| unknown(format!("cannot ask `id`: {error}; give the user's number")))?;
-    let number = String::from_utf8_lossy(&said.stdout).trim().parse().ok().filter(|_| said.status.success());
-    number.ok_or_else(|| unknown("there is no such user; give a name or number that `id` knows".to_owned()))
+    let said =
+        said.map_err(|error| unknown(format!("cannot ask `id`: {error}; give the user's number")))?;
+    let number =
+        String::from_utf8_lossy(&said.stdout).trim().parse().ok().filter(|_| said.status.success());
+    number.ok_or_else(|| {
+        unknown("there is no such user; give a name or number that `id` knows".to_owned())
+    })
 }
 
 #[cfg(test)]
@@ -87,7 +97,8 @@ mod tests {
     #[test]
     fn addresses_may_leave_out_the_port() {
         let listen = ["tcp:0.0.0.0".to_owned(), "unix:/a".to_owned()];
-        let found: Vec<String> = addresses(&listen).unwrap().iter().map(ToString::to_string).collect();
+        let found: Vec<String> =
+            addresses(&listen).unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(found, ["tcp:0.0.0.0:7367", "unix:/a"]);
         let error = addresses(&["gpu01".to_owned()]).unwrap_err().to_string();
         assert!(error.starts_with("argument --listen: `gpu01`"), "{error}");

@@ -34,7 +34,12 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
     let platform = file(&directory, &args.platform, "platform", "xml", &PLATFORMS)?;
     let model = file(&directory, &args.model, "model", "json", &MODELS)?;
     let mut command = Command::new(&smpirun);
-    command.arg("-np").arg(args.nodes.to_string()).arg("-platform").arg(platform).args(options(OPTIONS));
+    command
+        .arg("-np")
+        .arg(args.nodes.to_string())
+        .arg("-platform")
+        .arg(platform)
+        .args(options(OPTIONS));
     if !args.verbose {
         command.arg("--log=root.thresh:warning");
     }
@@ -43,9 +48,13 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
     if let Some(dcr) = &args.dcr {
         command.env("WTR_DCR", dcr);
     }
-    let status = command.status().map_err(|source| Failure::Execute { program: smpirun, source })?;
+    let status =
+        command.status().map_err(|source| Failure::Execute { program: smpirun, source })?;
     // A signal has no code.
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+    Ok(status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 /// The program with its path: SMPI opens it as a library, and does not look for it in PATH.
@@ -81,20 +90,24 @@ fn file(
         let names = known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         Failure::Argument {
             argument: format!("--{what} {name}"),
-            reason: format!("it is none of those that come with Penstock ({names}), and no file: {source}"),
+            reason: format!(
+                "it is none of those that come with Penstock ({names}), and no file: {source}"
+            ),
         }
     })
 }
 
 /// The options of the file as arguments.
 fn options(text: &str) -> impl Iterator<Item = String> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| format!("--cfg={line}"))
 }
 
 fn find(name: &'static str, path: Option<&std::ffi::OsStr>) -> Result<PathBuf, Failure> {
-    let looked: Vec<PathBuf> =
-        path.map(|path| std::env::split_paths(path).map(|it| it.join(name)).collect()).unwrap_or_default();
+    let looked: Vec<PathBuf> = path
+        .map(|path| std::env::split_paths(path).map(|it| it.join(name)).collect())
+        .unwrap_or_default();
     let found = looked.iter().find(|path| is_program(path)).cloned();
     found.ok_or(Failure::Missing { what: name, looked, remedy: REMEDY })
 }
@@ -121,13 +134,17 @@ mod tests {
     #[test]
     fn without_smpirun_the_message_says_what_to_install() {
         let failure = find(SMPIRUN, Some("/nonexistent".as_ref())).unwrap_err().to_string();
-        assert!(failure.contains("libsimgrid-dev") && failure.contains("/nonexistent"), "{failure}");
+        assert!(
+            failure.contains("libsimgrid-dev") && failure.contains("/nonexistent"),
+            "{failure}"
+        );
     }
 
     #[test]
     fn a_platform_that_is_neither_known_nor_a_file_is_refused_with_the_known_names() {
         let directory = PrivateDirectory::create(&Surroundings::of_process()).unwrap();
-        let failure = file(&directory, "nowhere", "platform", "xml", &PLATFORMS).unwrap_err().to_string();
+        let failure =
+            file(&directory, "nowhere", "platform", "xml", &PLATFORMS).unwrap_err().to_string();
         assert!(failure.contains("gbe, ib-qdr"), "{failure}");
         let gbe = file(&directory, "gbe", "platform", "xml", &PLATFORMS).unwrap();
         assert!(std::fs::read_to_string(gbe).unwrap().contains("125MBps"));

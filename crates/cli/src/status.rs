@@ -57,11 +57,14 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
             .collect();
         table::print(&format!("{:#}\n", json!({ "nodes": nodes })))?;
     } else {
-        let mut table = Table::new(&["NODE", "ADDRESS", "VERSION", ">UP", ">SESSIONS", ">SPARE", ">REFUSED"]);
+        let mut table =
+            Table::new(&["NODE", "ADDRESS", "VERSION", ">UP", ">SESSIONS", ">SPARE", ">REFUSED"]);
         for probed in &probed {
             match &probed.answer {
                 Ok(status) => table.row(row(&table::address(&probed.node), status)),
-                Err(error) => eprintln!("penstock: node {} does not answer: {error}", probed.node.name),
+                Err(error) => {
+                    eprintln!("penstock: node {} does not answer: {error}", probed.node.name)
+                }
             }
         }
         if answers > 0 {
@@ -91,9 +94,11 @@ fn clients(probed: &[Probed]) -> String {
         for session in status.get("sessions").and_then(Value::as_array).into_iter().flatten() {
             count += 1;
             let first = client_cells(host, session);
-            let devices = session.get("devices").and_then(Value::as_array).filter(|list| !list.is_empty());
+            let devices =
+                session.get("devices").and_then(Value::as_array).filter(|list| !list.is_empty());
             for (index, device) in devices.into_iter().flatten().enumerate() {
-                let mut cells = if index == 0 { first.clone() } else { vec![String::new(); first.len()] };
+                let mut cells =
+                    if index == 0 { first.clone() } else { vec![String::new(); first.len()] };
                 cells.push(device.get("device").and_then(Value::as_str).unwrap_or("-").to_owned());
                 cells.push(figure(&json!({ "of": device.get("in_use_seconds") }), "of"));
                 cells.push(figure(device, "core_seconds"));
@@ -116,11 +121,18 @@ fn clients(probed: &[Probed]) -> String {
 }
 
 fn client_cells(host: &str, session: &Value) -> Vec<String> {
-    let since = session.get("seconds").and_then(Value::as_u64).map_or_else(|| "-".to_owned(), duration);
+    let since =
+        session.get("seconds").and_then(Value::as_u64).map_or_else(|| "-".to_owned(), duration);
     let none = Value::Null;
     let of = |name: &str, inner: &str| figure(session.get(name).unwrap_or(&none), inner);
     let client = session.get("client").and_then(Value::as_str).unwrap_or("-");
-    vec![host.to_owned(), client.to_owned(), since, of("core_seconds", "busy"), of("joules", "node")]
+    vec![
+        host.to_owned(),
+        client.to_owned(),
+        since,
+        of("core_seconds", "busy"),
+        of("joules", "node"),
+    ]
 }
 
 /// A number, or why there is none.
@@ -141,7 +153,8 @@ fn row(address: &str, status: &Value) -> Vec<String> {
         Some(other) => other.to_string(),
         None => "-".to_owned(),
     };
-    let up = status.get("uptime_s").and_then(Value::as_u64).map_or_else(|| "-".to_owned(), duration);
+    let up =
+        status.get("uptime_s").and_then(Value::as_u64).map_or_else(|| "-".to_owned(), duration);
     vec![
         text("host"),
         address.to_owned(),
@@ -185,16 +198,23 @@ mod tests {
         });
         let text = clients(&[status(json!([session]))]);
         assert!(
-            text.contains("matmul   59 s    1.50  unavailable (no counter)  d           0.50    1.50  20.00"),
+            text.contains(
+                "matmul   59 s    1.50  unavailable (no counter)  d           0.50    1.50  20.00"
+            ),
             "{text}"
         );
         // Of an older daemon.
-        assert!(clients(&[status(json!([{ "client": "b" }]))]).contains("b           -"), "it tells nothing");
+        assert!(
+            clients(&[status(json!([{ "client": "b" }]))]).contains("b           -"),
+            "it tells nothing"
+        );
     }
 
     #[test]
     fn durations_are_short() {
-        for (seconds, text) in [(59, "59 s"), (60, "1 min"), (3_660, "1 h 1 min"), (90_000, "1 d 1 h")] {
+        for (seconds, text) in
+            [(59, "59 s"), (60, "1 min"), (3_660, "1 h 1 min"), (90_000, "1 d 1 h")]
+        {
             assert_eq!(duration(seconds), text);
         }
     }

@@ -58,8 +58,9 @@ impl Table {
     }
 
     fn widths(&self, fit: Option<usize>) -> Vec<usize> {
-        let widest =
-            |column: usize| self.rows.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max();
+        let widest = |column: usize| {
+            self.rows.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max()
+        };
         let mut widths: Vec<usize> = (0..)
             .zip(&self.head)
             .map(|(column, name)| name.chars().count().max(widest(column).unwrap_or_default()))

@@ -18,7 +18,8 @@ struct Home {
 
 impl Home {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-comm-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("penstock-comm-{}-{name}", std::process::id()));
         _ = fs::remove_dir_all(&path);
         fs::create_dir_all(path.join("run")).unwrap();
         Self { path }
@@ -26,8 +27,13 @@ impl Home {
 
     fn comm(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
-        for name in ["PENSTOCK_NODES", "PENSTOCK_KEY", "PENSTOCK_LOG", "XDG_CONFIG_HOME", "PENSTOCK_PROGRAMS"]
-        {
+        for name in [
+            "PENSTOCK_NODES",
+            "PENSTOCK_KEY",
+            "PENSTOCK_LOG",
+            "XDG_CONFIG_HOME",
+            "PENSTOCK_PROGRAMS",
+        ] {
             command.env_remove(name);
         }
         command.env("HOME", &self.path).env("XDG_RUNTIME_DIR", self.path.join("run"));
@@ -72,21 +78,25 @@ fn every_path_has_its_figures_and_the_picture_its_lines() {
     }
     let document = json(&command.output().unwrap());
     let Some(points) = points(&document) else { return };
-    let count =
-        |path: &str, kind: &str| points.iter().filter(|it| it["path"] == path && it["kind"] == kind).count();
+    let count = |path: &str, kind: &str| {
+        points.iter().filter(|it| it["path"] == path && it["kind"] == kind).count()
+    };
     for path in ["device", "proxy", "host-tcp"] {
         let found = ["ping-pong", "bandwidth", "barrier"].map(|kind| count(path, kind));
         assert_eq!(found, [2, 2, 2], "{path}: {document:#}");
     }
     assert_eq!(count("host-tcp-pipelined", "ping-pong"), 2, "{document:#}");
     for point in points {
-        let number = |name: &str| point[name].as_f64().unwrap_or_else(|| panic!("no {name}: {point}"));
+        let number =
+            |name: &str| point[name].as_f64().unwrap_or_else(|| panic!("no {name}: {point}"));
         assert!(number("us") > 0.0 && number("core_us") > 0.0, "{point}");
         assert!(number("us_p10") <= number("us") && number("us") <= number("us_p90"), "{point}");
-        let checks = point["kind"] != "barrier" || point["path"] == "device" || point["path"] == "proxy";
+        let checks =
+            point["kind"] != "barrier" || point["path"] == "device" || point["path"] == "proxy";
         assert_eq!(number("checked") > 0.0, checks, "{point}");
     }
-    let pairs: Vec<_> = document["ratios"].as_array().unwrap().iter().map(|it| &it["host"]).collect();
+    let pairs: Vec<_> =
+        document["ratios"].as_array().unwrap().iter().map(|it| &it["host"]).collect();
     assert!(pairs.iter().any(|it| **it == "host-tcp"), "{pairs:?}");
     let drawn = fs::read_to_string(picture).unwrap();
     assert!(drawn.matches("<polyline").count() >= 16, "{drawn}");
@@ -107,8 +117,10 @@ fn a_path_without_its_library_is_skipped_with_the_reason() {
         eprintln!("SKIPPED: the shims are beside the program");
         return;
     }
-    let output =
-        home.comm(&["--json", "--path", "host-mpi", "--sizes", "8", "--devices", "2"]).output().unwrap();
+    let output = home
+        .comm(&["--json", "--path", "host-mpi", "--sizes", "8", "--devices", "2"])
+        .output()
+        .unwrap();
     assert!(
         text(&output.stderr).contains("skipped: host-mpi with 2 devices: no MPI: "),
         "{}",
@@ -161,7 +173,8 @@ fn joules_by_word_are_the_counters() {
             thread::sleep(Duration::from_millis(1));
         }
     });
-    let mut command = home.comm(&["--json", "--path", "host-tcp", "--sizes", "64", "--devices", "2"]);
+    let mut command =
+        home.comm(&["--json", "--path", "host-tcp", "--sizes", "64", "--devices", "2"]);
     command.env("PENSTOCK_ENERGY_ROOT", home.path.join("node"));
     command.env("PENSTOCK_ENERGY_NVML", "/no/such/libnvidia-ml.so.1").arg("--require-energy");
     let output = command.output().unwrap();
@@ -177,7 +190,10 @@ fn joules_by_word_are_the_counters() {
         let parts = if point["kind"] == "barrier" { 1.0 } else { 8.0 };
         // Half a round trip has half of the energy. The run has a little more in it than its messages.
         let expected = 100.0 * point["us_mean"].as_f64().unwrap() * 1e-6 / parts;
-        assert!((0.9..1.6).contains(&(joules / expected)), "{joules} J by word, not {expected}: {point}");
+        assert!(
+            (0.9..1.6).contains(&(joules / expected)),
+            "{joules} J by word, not {expected}: {point}"
+        );
         assert_eq!(point["energy"]["covered"], serde_json::json!(["package-0"]));
         assert!(point["energy"]["net_joules"].is_f64(), "{point}");
     }

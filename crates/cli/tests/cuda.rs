@@ -56,7 +56,15 @@ fn run(home: &Home, program: &[&str], variables: &[(&str, &str)]) -> Output {
 fn compile(folder: &Path) -> PathBuf {
     let (source, program) = (folder.join("inside.c"), folder.join("inside"));
     fs::write(&source, INSIDE).unwrap();
-    assert!(Command::new("cc").args(["-w", "-o"]).arg(&program).arg(&source).status().unwrap().success());
+    assert!(
+        Command::new("cc")
+            .args(["-w", "-o"])
+            .arg(&program)
+            .arg(&source)
+            .status()
+            .unwrap()
+            .success()
+    );
     program
 }
 
@@ -65,7 +73,12 @@ fn the_folder_of_cudas_libraries_comes_before_what_the_program_had() {
     let home = with_cuda("path");
     let script = "echo $LD_LIBRARY_PATH ${LD_PRELOAD-unset}";
     let output = run(&home, &["sh", "-c", script], &[("LD_LIBRARY_PATH", "/opt/own")]);
-    assert_eq!(stdout(&output), format!("{}:/opt/own unset\n", cuda(&home).display()), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&output),
+        format!("{}:/opt/own unset\n", cuda(&home).display()),
+        "{}",
+        stderr(&output)
+    );
     let output = run(&home, &["sh", "-c", script], &[]);
     assert_eq!(stdout(&output), format!("{} unset\n", cuda(&home).display()));
     assert_eq!(stderr(&output), "");
@@ -74,7 +87,8 @@ fn the_folder_of_cudas_libraries_comes_before_what_the_program_had() {
 #[test]
 fn without_cudas_libraries_nothing_is_changed() {
     let home = new_home("none");
-    let output = run(&home, &["sh", "-c", "echo $LD_LIBRARY_PATH"], &[("LD_LIBRARY_PATH", "/opt/own")]);
+    let output =
+        run(&home, &["sh", "-c", "echo $LD_LIBRARY_PATH"], &[("LD_LIBRARY_PATH", "/opt/own")]);
     assert_eq!((stdout(&output), stderr(&output)), ("/opt/own\n".to_owned(), String::new()));
 }
 
@@ -85,18 +99,25 @@ fn a_runtime_inside_a_program_is_replaced_and_a_stripped_one_is_named() {
     let program = compile(&home.path);
     // An empty file cannot be loaded, which the loader says, and goes on.
     let output = run(&home, &[program.to_str().unwrap()], &[]);
-    assert_eq!(stdout(&output), format!("{}\n", cuda(&home).join("libpenstock_cudapatch.so").display()));
+    assert_eq!(
+        stdout(&output),
+        format!("{}\n", cuda(&home).join("libpenstock_cudapatch.so").display())
+    );
     fs::remove_file(cuda(&home).join("libpenstock_cudapatch.so")).unwrap();
     let output = run(&home, &[program.to_str().unwrap()], &[]);
     assert_eq!(stdout(&output), "unset\n");
     assert!(stderr(&output).contains("is not there"), "{}", stderr(&output));
     let stripped = home.path.join("stripped");
-    assert!(Command::new("strip").arg("-o").arg(&stripped).arg(&program).status().unwrap().success());
+    assert!(
+        Command::new("strip").arg("-o").arg(&stripped).arg(&program).status().unwrap().success()
+    );
     let output = run(&home, &[stripped.to_str().unwrap()], &[]);
     assert_eq!(stdout(&output), "unset\n");
     let said = stderr(&output);
     assert!(
-        said.lines().count() == 1 && said.contains("it was stripped") && said.contains("-cudart shared"),
+        said.lines().count() == 1
+            && said.contains("it was stripped")
+            && said.contains("-cudart shared"),
         "{said}"
     );
 }

@@ -33,7 +33,8 @@ impl Drop for Daemon {
 fn serve(home: &Home, listen: &[&str]) -> Daemon {
     let mut args = vec!["serve"];
     args.extend(listen.iter().flat_map(|address| ["--listen", address]));
-    let mut child = home.penstock(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child =
+        home.penstock(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let addresses = (0..listen.len().max(1)).map(|_| {
         let line = lines.next().expect("the daemon ended").unwrap();
@@ -57,7 +58,8 @@ fn wait(child: &mut Child) -> std::process::ExitStatus {
 /// Processes with `path` in their environment or command line, but this one's.
 fn processes_of(path: &Path) -> usize {
     let has = |file: PathBuf| {
-        fs::read(file).is_ok_and(|text| String::from_utf8_lossy(&text).contains(&*path.to_string_lossy()))
+        fs::read(file)
+            .is_ok_and(|text| String::from_utf8_lossy(&text).contains(&*path.to_string_lossy()))
     };
     let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     all.filter(|process| has(process.join("environ")) || has(process.join("cmdline"))).count()
@@ -105,8 +107,15 @@ fn the_status_says_what_each_client_costs() {
     // It has loaded its drivers.
     assert!(session["core_seconds"]["busy"].as_f64().is_some_and(|it| it > 0.0), "{session}");
     let joules = &session["joules"];
-    assert_ne!(joules["node"].is_null(), joules["unavailable"].is_null(), "a number or a reason: {session}");
-    assert_eq!(session["devices"].as_array().unwrap().len(), status["devices"].as_array().unwrap().len());
+    assert_ne!(
+        joules["node"].is_null(),
+        joules["unavailable"].is_null(),
+        "a number or a reason: {session}"
+    );
+    assert_eq!(
+        session["devices"].as_array().unwrap().len(),
+        status["devices"].as_array().unwrap().len()
+    );
     let table = stdout(&home.penstock(&["status"]).output().unwrap());
     assert!(table.contains("CORE-S") && table.contains("NODE J"), "{table}");
     drop(pool);
@@ -117,7 +126,8 @@ fn tcp_needs_the_key_on_both_sides() {
     let home = Home::new("tcp");
     assert!(home.penstock(&["key", "--create"]).output().unwrap().status.success());
     let daemon = serve(&home, &["tcp:127.0.0.1:0"]);
-    let ask = |home: &Home| home.penstock(&["status", "--nodes", &daemon.addresses[0]]).output().unwrap();
+    let ask =
+        |home: &Home| home.penstock(&["status", "--nodes", &daemon.addresses[0]]).output().unwrap();
     let output = ask(&home);
     assert!(output.status.success(), "{}", stderr(&output));
     let stranger = Home::new("tcp-stranger");
@@ -164,8 +174,9 @@ fn a_daemon_with_two_addresses_is_one_node() {
     // status, too.
     let nodes: Vec<_> = [&tcp[0], &local].iter().map(|it| it.parse().unwrap()).collect();
     let key = penstock_link::Key::load(&home.path.join(".config/penstock/key")).unwrap();
-    let pool =
-        penstock_client::Pool::open(&nodes, Some(&key), Duration::from_secs(30), |text| panic!("{text}"));
+    let pool = penstock_client::Pool::open(&nodes, Some(&key), Duration::from_secs(30), |text| {
+        panic!("{text}")
+    });
     assert_eq!(pool.nodes().len(), 1);
     assert_eq!(pool.nodes()[0].address(), &nodes[1]);
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -259,7 +270,8 @@ fn nothing_is_left_of_a_program_that_is_killed() {
 fn the_own_daemon_is_used_if_it_runs() {
     let home = Home::new("own");
     let daemon = serve(&home, &[]);
-    let output = home.penstock(&["run", "--", "sh", "-c", "echo $PENSTOCK_NODES"]).output().unwrap();
+    let output =
+        home.penstock(&["run", "--", "sh", "-c", "echo $PENSTOCK_NODES"]).output().unwrap();
     assert_eq!(stdout(&output).trim_end(), daemon.addresses[0], "{}", stderr(&output));
 }
 
@@ -291,7 +303,8 @@ fn a_socket_that_nobody_serves_is_no_obstacle() {
     let home = Home::new("stale");
     let mut daemon = serve(&home, &[]);
     daemon.end("KILL");
-    let output = home.penstock(&["run", "--", "sh", "-c", "echo $PENSTOCK_NODES"]).output().unwrap();
+    let output =
+        home.penstock(&["run", "--", "sh", "-c", "echo $PENSTOCK_NODES"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains("/run-"), "{}", stdout(&output));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
@@ -322,7 +335,8 @@ fn the_embedded_daemon_ends_if_its_guard_is_killed() {
 
 fn guard_of(home: &Home) -> Option<String> {
     fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
-        let line = String::from_utf8_lossy(&fs::read(entry.path().join("cmdline")).ok()?).into_owned();
+        let line =
+            String::from_utf8_lossy(&fs::read(entry.path().join("cmdline")).ok()?).into_owned();
         let ours = line.contains("\0guard\0") && line.contains(&*home.path.to_string_lossy());
         ours.then(|| entry.file_name().to_string_lossy().into_owned())
     })

@@ -10,9 +10,11 @@ fn root() -> PathBuf {
 /// All Markdown files of the root and of `docs/`.
 fn documents() -> Vec<(PathBuf, String)> {
     let folders = [root(), root().join("docs")];
-    let files =
-        folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()));
-    let documents = files.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let files = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()));
+    let documents =
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     documents.map(|path| (path.clone(), fs::read_to_string(&path).unwrap())).collect()
 }
 
@@ -40,7 +42,8 @@ fn files_that_the_architecture_names_exist() {
         let there = [root(), root().join("crates")].iter().any(|base| base.join(name).exists());
         // `session/` and the like: folders of the crate that the line is about.
         let inside = fs::read_dir(root().join("crates")).unwrap().flatten();
-        let there = there || inside.map(|it| it.path().join("src").join(name)).any(|path| path.exists());
+        let there =
+            there || inside.map(|it| it.path().join("src").join(name)).any(|path| path.exists());
         assert!(there, "ARCHITECTURE.md: there is no {name}");
         count += 1;
     }
@@ -51,11 +54,16 @@ fn files_that_the_architecture_names_exist() {
 fn every_dependency_is_accounted_for() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let listed = fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
-    let section = manifest.split("[workspace.dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
-    let names: Vec<_> = section.lines().filter_map(|line| Some(line.split_once(" = ")?.0.trim())).collect();
+    let section =
+        manifest.split("[workspace.dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+    let names: Vec<_> =
+        section.lines().filter_map(|line| Some(line.split_once(" = ")?.0.trim())).collect();
     assert!(names.len() > 10, "only {names:?}: the search is broken");
     for name in names.iter().filter(|name| !name.starts_with("penstock-")) {
-        assert!(listed.contains(&format!("`{name}`")), "docs/dependencies.md has no line for {name}");
+        assert!(
+            listed.contains(&format!("`{name}`")),
+            "docs/dependencies.md has no line for {name}"
+        );
     }
     for line in listed.lines().filter(|line| line.starts_with("| `")) {
         for name in line.split('|').nth(1).unwrap().split('`').skip(1).step_by(2) {
@@ -70,8 +78,11 @@ fn every_dependency_is_accounted_for() {
 #[test]
 fn every_variable_is_documented() {
     let documented = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
-    let mut folders: Vec<_> =
-        fs::read_dir(root().join("crates")).unwrap().flatten().map(|it| it.path().join("src")).collect();
+    let mut folders: Vec<_> = fs::read_dir(root().join("crates"))
+        .unwrap()
+        .flatten()
+        .map(|it| it.path().join("src"))
+        .collect();
     let mut count = 0;
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
@@ -82,9 +93,15 @@ fn every_variable_is_documented() {
             let text = fs::read_to_string(&path).unwrap_or_default();
             for rest in text.split("\"PENSTOCK_").skip(1) {
                 // Only whole strings are names: "PENSTOCK" alone is the magic of the protocol.
-                let Some(name) = rest.split('"').next().filter(|name| is_name(name)) else { continue };
+                let Some(name) = rest.split('"').next().filter(|name| is_name(name)) else {
+                    continue;
+                };
                 let there = documented.contains(&format!("`PENSTOCK_{name}`"));
-                assert!(there, "{}: docs/configuration.md does not tell of PENSTOCK_{name}", path.display());
+                assert!(
+                    there,
+                    "{}: docs/configuration.md does not tell of PENSTOCK_{name}",
+                    path.display()
+                );
                 count += 1;
             }
         }

@@ -21,7 +21,8 @@ struct Node {
 
 impl Node {
     fn start(name: &str) -> Self {
-        let root = std::env::temp_dir().join(format!("penstock-energy-cli-{}-{name}", std::process::id()));
+        let root =
+            std::env::temp_dir().join(format!("penstock-energy-cli-{}-{name}", std::process::id()));
         let zone = root.join("sys/class/powercap/intel-rapl:0");
         fs::create_dir_all(&zone).unwrap();
         fs::write(zone.join("name"), "package-0\n").unwrap();
@@ -77,8 +78,14 @@ fn done(command: &mut Command) -> Output {
 #[test]
 fn a_commands_energy_is_told_beside_its_own_output_and_status() {
     let node = Node::start("table");
-    let output =
-        done(&mut node.energy(&["--idle", "0.3", "--", "sh", "-c", "sleep 0.5; echo hello; exit 9"]));
+    let output = done(&mut node.energy(&[
+        "--idle",
+        "0.3",
+        "--",
+        "sh",
+        "-c",
+        "sleep 0.5; echo hello; exit 9",
+    ]));
     assert_eq!(output.status.code(), Some(9));
     assert_eq!(text(&output.stdout), "hello\n");
     let told = text(&output.stderr);
@@ -97,7 +104,8 @@ fn a_commands_energy_is_told_beside_its_own_output_and_status() {
 fn json_has_all_figures_and_null_with_a_reason_for_what_is_missing() {
     let node = Node::start("json");
     let file = node.root.join("out.json");
-    let arguments = ["--json", "--output", file.to_str().unwrap(), "--idle", "0", "--", "sleep", "1"];
+    let arguments =
+        ["--json", "--output", file.to_str().unwrap(), "--idle", "0", "--", "sleep", "1"];
     let output = done(&mut node.energy(&arguments));
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
@@ -108,7 +116,12 @@ fn json_has_all_figures_and_null_with_a_reason_for_what_is_missing() {
     assert_eq!(report["total"]["net_joules"], Value::Null);
     assert!(report["total"]["net_unavailable"].is_string());
     assert_eq!(report["command"], serde_json::json!(["sleep", "1"]));
-    let dram = &report["figures"].as_array().unwrap().iter().find(|it| it["component"] == "dram-0").unwrap();
+    let dram = &report["figures"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["component"] == "dram-0")
+        .unwrap();
     assert_eq!(dram["joules"], Value::Null);
     assert_eq!(dram["unavailable"]["kind"], "no_domain");
     assert_eq!(report["model"], Value::Null);
@@ -135,7 +148,8 @@ fn on_this_host_every_source_is_told_of() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let told = text(&output.stdout);
     for source in ["nvml", "powercap", "perf", "hwmon"] {
-        let mut lines = told.lines().filter(|line| line.split_whitespace().any(|word| word == source));
+        let mut lines =
+            told.lines().filter(|line| line.split_whitespace().any(|word| word == source));
         assert!(lines.next().is_some(), "nothing of {source} in\n{told}");
         assert!(
             lines.all(|line| line.contains("unavailable (")

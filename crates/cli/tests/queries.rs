@@ -9,7 +9,9 @@ use common::{Home, stderr};
 /// The command on two devices of PoCL; `variable`: what chooses among them.
 fn penstock(home: &Home, variable: Option<&str>, args: &[&str]) -> Output {
     let mut command = home.penstock(args);
-    command.env("POCL_DEVICES", "pthread pthread").env("PENSTOCK_DEVICES", variable.unwrap_or_default());
+    command
+        .env("POCL_DEVICES", "pthread pthread")
+        .env("PENSTOCK_DEVICES", variable.unwrap_or_default());
     command.output().unwrap()
 }
 
@@ -20,7 +22,12 @@ fn indices(home: &Home, variable: Option<&str>, query: Option<&str>) -> Vec<u64>
     let output = penstock(home, variable, &args);
     assert!(output.status.success(), "{}", stderr(&output));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    json["devices"].as_array().unwrap().iter().map(|device| device["index"].as_u64().unwrap()).collect()
+    json["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|device| device["index"].as_u64().unwrap())
+        .collect()
 }
 
 #[test]
@@ -28,7 +35,9 @@ fn devices_are_listed_as_the_query_says() {
     let home = Home::new("order");
     let all = indices(&home, None, None);
     let Some(last) = all.len().checked_sub(1) else {
-        eprintln!("SKIPPED: this host has no OpenCL platform, so there are no devices to choose from");
+        eprintln!(
+            "SKIPPED: this host has no OpenCL platform, so there are no devices to choose from"
+        );
         return;
     };
     let mut backwards = all.clone();
@@ -37,8 +46,14 @@ fn devices_are_listed_as_the_query_says() {
     assert_eq!(indices(&home, None, Some(query)), backwards);
     assert_eq!(indices(&home, Some(query), None), backwards);
     // Who asks for other devices gets them.
-    assert_eq!(indices(&home, Some(query), Some("select all where local and node_devices > 0;")), all);
-    assert_eq!(indices(&home, None, Some("SELECT POS 1 FROM NODE 0 WHERE global_memory > 1MB")), [all[0]]);
+    assert_eq!(
+        indices(&home, Some(query), Some("select all where local and node_devices > 0;")),
+        all
+    );
+    assert_eq!(
+        indices(&home, None, Some("SELECT POS 1 FROM NODE 0 WHERE global_memory > 1MB")),
+        [all[0]]
+    );
     assert_eq!(
         indices(&home, None, Some(&format!("SELECT WHERE device_index = {}", all[last]))),
         [all[last]]
@@ -50,7 +65,10 @@ fn devices_are_listed_as_the_query_says() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stdout.is_empty());
     let count = all.len();
-    assert_eq!(stderr(&output), format!("penstock: the query selects none of the pool's {count} devices\n"));
+    assert_eq!(
+        stderr(&output),
+        format!("penstock: the query selects none of the pool's {count} devices\n")
+    );
 }
 
 #[test]

@@ -49,8 +49,11 @@ fn the_program_sees_the_pool_and_nothing_else() {
     let home = Home::new("environment");
     home.start_fake_node();
     let script = "cat \"$OCL_ICD_VENDORS\"/*; ls \"$OCL_ICD_VENDORS\"; echo $PENSTOCK_NODES; echo ${OCL_ICD_FILENAMES-unset}";
-    let output =
-        shell(&home, script).env("OCL_ICD_FILENAMES", "x").env("OCL_ICD_VENDORS", "y").output().unwrap();
+    let output = shell(&home, script)
+        .env("OCL_ICD_FILENAMES", "x")
+        .env("OCL_ICD_VENDORS", "y")
+        .output()
+        .unwrap();
     let home_path = home.path.display();
     assert_eq!(
         stdout(&output),
@@ -89,17 +92,22 @@ fn signals_go_to_the_program() {
             r#"exec env --default-signal=INT sh -c 'trap "kill \$!; exit 5" INT; sleep 60 & echo up; wait'"#,
         ),
     ] {
-        let mut child = shell(&home, script).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            shell(&home, script).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
         assert_eq!(line, "up\n");
         // To all of its group, as a terminal does.
         let group = format!("-{}", child.id());
-        assert!(Command::new("kill").args(["-s", signal, "--", &group]).status().unwrap().success());
+        assert!(
+            Command::new("kill").args(["-s", signal, "--", &group]).status().unwrap().success()
+        );
         let status = child.wait().unwrap();
         match signal {
-            "TERM" => assert!(status.signal() == Some(15) || status.code() == Some(143), "{status}"),
+            "TERM" => {
+                assert!(status.signal() == Some(15) || status.code() == Some(143), "{status}")
+            }
             "KILL" => assert!(status.signal() == Some(9) || status.code() == Some(137), "{status}"),
             _ => assert_eq!(status.code(), Some(5)),
         }
@@ -112,8 +120,10 @@ fn who_reads_the_output_does_not_wait_for_the_guard() {
     let home = Home::new("pipe");
     home.start_fake_node();
     // The shell closes its output, and runs on.
-    let mut child =
-        shell(&home, "echo end; exec >&- 2>&-; exec sleep 60").stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = shell(&home, "echo end; exec >&- 2>&-; exec sleep 60")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let started = Instant::now();
     let mut text = String::new();
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
@@ -174,7 +184,8 @@ fn a_pool_without_devices_is_an_error_before_the_program_starts() {
 fn a_query_that_selects_nothing_is_an_error_before_the_program_starts() {
     let home = Home::new("query");
     home.start_fake_node_with(3, Duration::ZERO);
-    let run = |query: &str| shell(&home, "echo started").env("PENSTOCK_DEVICES", query).output().unwrap();
+    let run =
+        |query: &str| shell(&home, "echo started").env("PENSTOCK_DEVICES", query).output().unwrap();
     let output = run("SELECT WHERE device_index = 7");
     assert_eq!((output.status.code(), stdout(&output)), (Some(125), String::new()));
     let expected = "penstock: PENSTOCK_DEVICES selects none of the pool's 3 devices";
@@ -240,7 +251,16 @@ fn status_asks_the_daemons() {
     let words: Vec<_> = text.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(
         words,
-        ["fake", &format!("unix:{}/node.sock", home.path.display()), "0.0.0", "1", "min", "0", "-", "-"]
+        [
+            "fake",
+            &format!("unix:{}/node.sock", home.path.display()),
+            "0.0.0",
+            "1",
+            "min",
+            "0",
+            "-",
+            "-"
+        ]
     );
     assert!(stderr(&output).contains("nobody.sock does not answer: "), "{}", stderr(&output));
     let output = home.penstock(&["status", "--json", "--nodes", &nodes]).output().unwrap();
@@ -256,7 +276,11 @@ fn a_key_is_made_once_and_is_private() {
     let home = Home::new("key");
     let output = home.penstock(&["key"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("make one with `penstock key --create`"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("make one with `penstock key --create`"),
+        "{}",
+        stderr(&output)
+    );
     let made = home.penstock(&["key", "--create", "--path"]).output().unwrap();
     let path = home.path.join(".config/penstock/key");
     assert_eq!(stdout(&made), format!("{}\n", path.display()));

@@ -214,8 +214,10 @@ impl Queue {
         waits: &[Event],
         want: Want,
     ) -> Enqueued {
-        let (from, to) = (Range { offset: source_offset, size }, Range { offset: target_offset, size });
-        let uses = [Use::part(source, Access::Read, from), Use::part(target, Access::Overwrite, to)];
+        let (from, to) =
+            (Range { offset: source_offset, size }, Range { offset: target_offset, size });
+        let uses =
+            [Use::part(source, Access::Read, from), Use::part(target, Access::Overwrite, to)];
         let (queue, place) = (self.id(), self.place());
         let (source, target) = (source.id_at(place), target.id_at(place));
         let swaps = planted(Defect::CopySwap) && size > 4096;
@@ -250,18 +252,20 @@ impl Queue {
         ];
         let (queue, place) = (self.id(), self.place());
         let (source, target) = (source.id_at(place), target.id_at(place));
-        self.issue(Spec::new(&uses, waits, want), &NOTHING, move |event| to_worker::CopyBufferRect {
-            queue,
-            source,
-            target,
-            event,
-            source_origin: from.origin.map(U64::new),
-            target_origin: to.origin.map(U64::new),
-            region: region.map(U64::new),
-            source_row_pitch: U64::new(from.row_pitch),
-            source_slice_pitch: U64::new(from.slice_pitch),
-            target_row_pitch: U64::new(to.row_pitch),
-            target_slice_pitch: U64::new(to.slice_pitch),
+        self.issue(Spec::new(&uses, waits, want), &NOTHING, move |event| {
+            to_worker::CopyBufferRect {
+                queue,
+                source,
+                target,
+                event,
+                source_origin: from.origin.map(U64::new),
+                target_origin: to.origin.map(U64::new),
+                region: region.map(U64::new),
+                source_row_pitch: U64::new(from.row_pitch),
+                source_slice_pitch: U64::new(from.slice_pitch),
+                target_row_pitch: U64::new(to.row_pitch),
+                target_slice_pitch: U64::new(to.slice_pitch),
+            }
         })
     }
 
@@ -280,12 +284,14 @@ impl Queue {
         let uses = [Use::part(memory, Access::Overwrite, range)];
         let memory = if planted(Defect::FillOffset) { memory.root() } else { memory };
         let (queue, mem) = (self.id(), memory.id_at(self.place()));
-        self.issue(Spec::new(&uses, waits, want), &Given(pattern), move |event| to_worker::FillBuffer {
-            queue,
-            mem,
-            event,
-            offset: U64::new(range.offset),
-            size: U64::new(range.size),
+        self.issue(Spec::new(&uses, waits, want), &Given(pattern), move |event| {
+            to_worker::FillBuffer {
+                queue,
+                mem,
+                event,
+                offset: U64::new(range.offset),
+                size: U64::new(range.size),
+            }
         })
     }
 }

@@ -55,7 +55,8 @@ impl Heap {
             checked.as_ref().err().map(|error| error.to_string().into());
         checked?;
         // Held over the whole launch, so that another thread's does not come between.
-        let mut collective: Vec<_> = self.contexts.iter().map(|context| context.collective()).collect();
+        let mut collective: Vec<_> =
+            self.contexts.iter().map(|context| context.collective()).collect();
         for of in &mut collective {
             of.retain(|(_, event)| event.known_status().is_none());
         }
@@ -65,8 +66,9 @@ impl Heap {
         let before = ends_of(elsewhere.map(|(_, event)| event));
         let waits: Vec<Event> = waits.iter().cloned().chain(before).collect();
         let mut events = Vec::with_capacity(queues.len());
-        let started =
-            self.gather(queues, &waits).and_then(|ready| self.start_all(launches, &ready, &mut events));
+        let started = self
+            .gather(queues, &waits)
+            .and_then(|ready| self.start_all(launches, &ready, &mut events));
         // Also of a launch that failed on its way: what has started is to be waited for.
         for of in &mut collective {
             of.extend(queues.iter().map(|queue| queue.id()).zip(events.iter().cloned()));
@@ -99,7 +101,12 @@ impl Heap {
         Ok(ready)
     }
 
-    fn start_all(&self, launches: &[HeapLaunch<'_>], ready: &[Event], events: &mut Vec<Event>) -> Result<()> {
+    fn start_all(
+        &self,
+        launches: &[HeapLaunch<'_>],
+        ready: &[Event],
+        events: &mut Vec<Event>,
+    ) -> Result<()> {
         for &(queue, kernel, space) in launches {
             // A launch that uses a heap always has an event.
             let event = queue.launch(kernel, space, ready, Want::Event)?;

@@ -93,7 +93,9 @@ impl Queue {
         };
         let later = || -> Later {
             let kept = source.keep();
-            Box::new(move |session, issue| source::send(session, &build(issue.event), &issue.waits, &*kept))
+            Box::new(move |session, issue| {
+                source::send(session, &build(issue.event), &issue.waits, &*kept)
+            })
         };
         self.command(spec, now, later)
     }
@@ -143,15 +145,17 @@ impl Queue {
             Decided::Send(planned) => planned,
         };
         let is_tracked = planned.as_ref().is_some_and(|planned| planned.is_tracked);
-        let event =
-            self.wants_event(&spec, planned.as_ref()).then(|| Event::of_command(self.session(), id, true));
+        let event = self
+            .wants_event(&spec, planned.as_ref())
+            .then(|| Event::of_command(self.session(), id, true));
         if let Some(event) = event.as_ref().filter(|_| is_tracked) {
             order().track(event);
         }
         self.note_order(&issued, event.as_ref(), (spec.waits, spec.is_after_all()));
         let objects = spec.uses.iter().map(|it| it.memory);
         let target = spec.target.take();
-        let sent = self.transmit(&mut issued, (event.as_ref(), spec.waits, target), objects, planned, now);
+        let sent =
+            self.transmit(&mut issued, (event.as_ref(), spec.waits, target), objects, planned, now);
         if spec.want == Want::Settled {
             self.settle_up_to(issued.issued());
         }
@@ -253,7 +257,8 @@ impl Queue {
             };
             (Box::new(kept) as Box<dyn Held>, held)
         };
-        let submitted = order().submit(&command, &|fetch| transfer::events(context, fetch), hold)?;
+        let submitted =
+            order().submit(&command, &|fetch| transfer::events(context, fetch), hold)?;
         Ok(match (submitted, event) {
             (Submitted::Held, Some(event)) => Decided::Held(event),
             (Submitted::Held, None) => Decided::Held(Event::ended(Status::INVALID_VALUE)),
@@ -287,7 +292,8 @@ impl Queue {
         if let (Some(event), Some(planned)) = (event, &planned) {
             event.set_waits(waits, &planned.waits);
         }
-        let started = planned.as_ref().map_or(Ok(()), |planned| self.start_transfers(objects, planned));
+        let started =
+            planned.as_ref().map_or(Ok(()), |planned| self.start_transfers(objects, planned));
         let mut ids = Vec::new();
         for event in waits.iter().chain(planned.iter().flat_map(|planned| &planned.waits)) {
             match event.id_for(session) {
@@ -338,7 +344,9 @@ impl Queue {
         let progress = self.progress();
         // Events of the client have ended when what waits for them is sent.
         let is_open = |event: &&Event| {
-            event.known_status().is_none() && !event.is_of_client() && !event.is_told_before(progress)
+            event.known_status().is_none()
+                && !event.is_of_client()
+                && !event.is_told_before(progress)
         };
         let mut open = waits.iter().filter(is_open).map(Event::awaited).peekable();
         if open.peek().is_some() && !planted(Defect::OpenBefore) {
@@ -364,7 +372,8 @@ impl Queue {
             event.set_after(self.progress().stand_for_all(serial, event.awaited()));
             return;
         }
-        let open = waits.iter().filter(|event| event.known_status().is_none() && !event.is_of_client());
+        let open =
+            waits.iter().filter(|event| event.known_status().is_none() && !event.is_of_client());
         event.set_after(open.map(Event::awaited).chain(self.barriers()).collect());
         self.progress().wait_for(serial, std::iter::once(event.awaited()));
     }
@@ -389,7 +398,9 @@ impl Queue {
                 order().follow(&transfer.departure);
                 order().follow(&transfer.arrival);
             }
-            let moves = |object: &&Arc<Memory>| object.root().allocation() == Some(transfer.fetch.allocation);
+            let moves = |object: &&Arc<Memory>| {
+                object.root().allocation() == Some(transfer.fetch.allocation)
+            };
             if started.is_ok()
                 && let Some(object) = objects.clone().find(moves)
             {
@@ -428,8 +439,13 @@ impl Held for Kept {
     fn send(self: Box<Self>, planned: Planned) {
         let Self { queue, event, waits, objects, target, send, _keep } = *self;
         let mut issued = queue.progress().issue();
-        let sent =
-            queue.transmit(&mut issued, (Some(&event), &waits, target), objects.iter(), Some(planned), send);
+        let sent = queue.transmit(
+            &mut issued,
+            (Some(&event), &waits, target),
+            objects.iter(),
+            Some(planned),
+            send,
+        );
         drop(issued);
         // The end comes first: whoever finds the command sent waits for its worker, which would not tell an end that the
         // client itself has given.

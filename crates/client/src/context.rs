@@ -63,7 +63,8 @@ impl Context {
         }
         for place in &places {
             let indices: Vec<u32> = place.devices.iter().map(|device| device.index()).collect();
-            let call = to_worker::CreateContext { context: place.id, platform: U32::new(place.platform) };
+            let call =
+                to_worker::CreateContext { context: place.id, platform: U32::new(place.platform) };
             place.session.send(&call, &[], &frame::encode(&indices))?;
         }
         let mut sessions: Vec<_> = places.iter().map(|place| &place.session).collect();
@@ -174,7 +175,8 @@ impl Place {
     fn is_for(&self, device: &Device) -> bool {
         let here = self.session.node() == device.node() && self.platform == device.platform();
         // CUDA's driver does not share memory between devices.
-        here && (!device.is_cuda() || self.devices.iter().any(|known| known.index() == device.index()))
+        here && (!device.is_cuda()
+            || self.devices.iter().any(|known| known.index() == device.index()))
     }
 
     /// The devices of the context that are here.
@@ -216,6 +218,9 @@ impl fmt::Debug for Context {
 
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("id", &self.id).field("devices", &self.devices).finish_non_exhaustive()
+        f.debug_struct("Place")
+            .field("id", &self.id)
+            .field("devices", &self.devices)
+            .finish_non_exhaustive()
     }
 }

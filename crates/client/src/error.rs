@@ -26,7 +26,9 @@ pub enum Error {
         status: Status,
     },
     /// A memory object's content went with the only node that had it.
-    #[error("the current content of a memory object was on a node that is lost, or did not come from it")]
+    #[error(
+        "the current content of a memory object was on a node that is lost, or did not come from it"
+    )]
     ContentLost,
     /// A node could not be reached.
     #[error("node {address} does not answer: {reason}")]

@@ -176,8 +176,9 @@ impl Event {
         }
         let (open, ended) = {
             let mut behind = self.0.behind.lock().unwrap_or_else(PoisonError::into_inner);
-            let (open, ended): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut *behind).into_iter().partition(|event| event.raw_status().is_none());
+            let (open, ended): (Vec<_>, Vec<_>) = std::mem::take(&mut *behind)
+                .into_iter()
+                .partition(|event| event.raw_status().is_none());
             behind.clone_from(&open);
             self.0.is_behind.store(!open.is_empty(), Ordering::Release);
             (open, ended)
@@ -243,7 +244,8 @@ impl Event {
                 return Some(self.wait());
             }
             let behind = self.behind();
-            let open = [self].into_iter().chain(&behind).filter(|event| event.raw_status().is_none());
+            let open =
+                [self].into_iter().chain(&behind).filter(|event| event.raw_status().is_none());
             for session in open.filter_map(|event| event.0.session.as_ref()) {
                 session.poll();
             }
@@ -410,7 +412,10 @@ impl Event {
 
     /// Makes the event known to `session`, so that a command there can wait for it. `None` if it has ended well already;
     /// an error if it failed.
-    pub(crate) fn id_for(&self, session: &Arc<Session>) -> Result<Option<Id<kind::Event>>, WaitFailed> {
+    pub(crate) fn id_for(
+        &self,
+        session: &Arc<Session>,
+    ) -> Result<Option<Id<kind::Event>>, WaitFailed> {
         match self.raw_status() {
             Some(status) if status.is_error() => return Err(WaitFailed),
             Some(_) => return Ok(None),
@@ -446,7 +451,8 @@ impl Event {
         self.receive_past_reads();
         let peer = self.0.session.as_ref().and_then(|home| session.peer(home)).unwrap_or(Id::NONE);
         _ = session.send(&to_worker::ExpectEvent { event: self.0.id, peer }, &[], &[]);
-        let by_peer = self.0.session.as_ref().is_some_and(|home| home.tell_peer(self.0.id, session));
+        let by_peer =
+            self.0.session.as_ref().is_some_and(|home| home.tell_peer(self.0.id, session));
         let mut shared = self.0.shared();
         shared.told.push(Told {
             session: Arc::downgrade(session),
@@ -491,7 +497,8 @@ impl Event {
 
 /// Names of `events` for `session`; those that have ended, well or not, are left out.
 pub(crate) fn wire_waits(events: &[Event], session: &Arc<Session>) -> Vec<Id<kind::Event>> {
-    let mut ids: Vec<_> = events.iter().filter_map(|event| event.id_for(session).ok().flatten()).collect();
+    let mut ids: Vec<_> =
+        events.iter().filter_map(|event| event.id_for(session).ok().flatten()).collect();
     // Segments of one object have the same transfers and commands.
     ids.sort_unstable_by_key(|id| id.get());
     ids.dedup();

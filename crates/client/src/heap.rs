@@ -12,7 +12,9 @@ use std::time::Duration;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::{HeapPath, HeapPlan};
 use penstock_wire::id::kind;
-use penstock_wire::limits::{HEAP_BYTES_MAX, HEAP_PES_MAX, HEAP_REASON_BYTES_MAX, HEAP_TIMEOUT_MS_MAX};
+use penstock_wire::limits::{
+    HEAP_BYTES_MAX, HEAP_PES_MAX, HEAP_REASON_BYTES_MAX, HEAP_TIMEOUT_MS_MAX,
+};
 use penstock_wire::{Id, Status, U32, U64, frame};
 
 use crate::command::{Keep, Spec};
@@ -105,7 +107,8 @@ impl Heap {
         let force_proxy = match options.force_proxy {
             Some(force) => force,
             None => {
-                let path = config::heap_path().map_err(|error| Error::Config(error.to_string().into()))?;
+                let path =
+                    config::heap_path().map_err(|error| Error::Config(error.to_string().into()))?;
                 path == config::HeapPath::Proxy
             }
         };
@@ -191,7 +194,8 @@ impl Heap {
     fn start(&mut self) -> Result<()> {
         let call = || to_worker::StartHeap { request: Id::NONE, heap: self.id };
         // All at once: each waits for the others.
-        let started: Vec<_> = self.members.iter().map(|member| member.request(call(), &[])).collect();
+        let started: Vec<_> =
+            self.members.iter().map(|member| member.request(call(), &[])).collect();
         for member in &self.members {
             member.flush()?;
         }
@@ -200,7 +204,8 @@ impl Heap {
             let answer = started.wait()?;
             no_refusal(member, answer.refused)?;
             for (pe, row) in answer.paths {
-                if let Some(of) = paths.get_mut(pe as usize).filter(|_| row.len() == self.pes.len()) {
+                if let Some(of) = paths.get_mut(pe as usize).filter(|_| row.len() == self.pes.len())
+                {
                     *of = row;
                 }
             }
@@ -405,7 +410,8 @@ impl Heap {
         let asked: Vec<_> = self.members.iter().map(|member| member.request(call(), &[])).collect();
         let told: Vec<_> = asked.into_iter().map(crate::session::Pending::wait).collect();
         // What a living member says of the end of another one comes after the loss itself.
-        let lost = told.iter().filter_map(|answer| answer.as_ref().err()).map(ToString::to_string).next();
+        let lost =
+            told.iter().filter_map(|answer| answer.as_ref().err()).map(ToString::to_string).next();
         lost.or_else(|| told.into_iter().flatten().flatten().next())
     }
 
@@ -421,8 +427,11 @@ impl Heap {
         }
         // Also where the last one came about at some members only: what those have done since must not count at the others.
         *generation += 1;
-        let call =
-            || to_worker::ResetHeap { request: Id::NONE, heap: self.id, generation: U64::new(*generation) };
+        let call = || to_worker::ResetHeap {
+            request: Id::NONE,
+            heap: self.id,
+            generation: U64::new(*generation),
+        };
         let asked: Vec<_> = self.members.iter().map(|member| member.request(call(), &[])).collect();
         let mut reset = Ok(());
         for (asked, member) in asked.into_iter().zip(&self.members) {
@@ -473,7 +482,8 @@ fn check(seats: &[(&Arc<Context>, &Arc<Device>)], bytes: u64, options: HeapOptio
     }
     let timeout_ms = u32::try_from(options.timeout.as_millis()).unwrap_or(u32::MAX);
     if timeout_ms == 0 || timeout_ms > HEAP_TIMEOUT_MS_MAX {
-        let why = format!("kernels wait 1 to {HEAP_TIMEOUT_MS_MAX} ms inside a heap, not {timeout_ms}");
+        let why =
+            format!("kernels wait 1 to {HEAP_TIMEOUT_MS_MAX} ms inside a heap, not {timeout_ms}");
         return Err(Error::Heap { status: Status::INVALID_VALUE, why: why.into() });
     }
     Ok(timeout_ms)
@@ -511,10 +521,15 @@ impl Remains {
 impl Drop for Heap {
     fn drop(&mut self) {
         let views = self.pes.iter().map(|pe| (pe.device.session().clone(), [pe.view, pe.part]));
-        let remains =
-            Remains { id: self.id, members: std::mem::take(&mut self.members), views: views.collect() };
-        let running = std::mem::take(self.running.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let running: Vec<_> = running.into_iter().filter(|event| event.known_status().is_none()).collect();
+        let remains = Remains {
+            id: self.id,
+            members: std::mem::take(&mut self.members),
+            views: views.collect(),
+        };
+        let running =
+            std::mem::take(self.running.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let running: Vec<_> =
+            running.into_iter().filter(|event| event.known_status().is_none()).collect();
         if running.is_empty() {
             return remains.release();
         }

@@ -16,7 +16,8 @@ const MADE_DOMAIN: u32 = 0x8000;
 /// Those that CUDA programs can use. A GPU that its node shows through OpenCL and through CUDA's driver is there once: the latter.
 pub fn for_cuda(devices: Vec<Arc<Device>>) -> Vec<Arc<Device>> {
     let identity = |device: &Device| Some((device.node(), device.info(UUID)?.to_vec()));
-    let native: Vec<_> = devices.iter().filter(|it| it.is_cuda()).filter_map(|it| identity(it)).collect();
+    let native: Vec<_> =
+        devices.iter().filter(|it| it.is_cuda()).filter_map(|it| identity(it)).collect();
     let is_double = |device: &Device| {
         !device.is_cuda() && identity(device).is_some_and(|identity| native.contains(&identity))
     };
@@ -57,14 +58,22 @@ impl Device {
     pub fn uuid_text(&self) -> String {
         let hex: String = self.uuid().iter().map(|byte| format!("{byte:02x}")).collect();
         let part = |range: Range<usize>| hex.get(range).unwrap_or_default();
-        format!("GPU-{}-{}-{}-{}-{}", part(0..8), part(8..12), part(12..16), part(16..20), part(20..32))
+        format!(
+            "GPU-{}-{}-{}-{}-{}",
+            part(0..8),
+            part(8..12),
+            part(12..16),
+            part(16..20),
+            part(20..32)
+        )
     }
 
     /// PCI domain, bus and device. One that is on no bus gets a place of its own all the same: programs tell devices apart by it.
     pub fn pci(&self) -> [u32; 3] {
         let words = self.info(PCI_BUS_INFO).map(|bytes| bytes.as_chunks::<4>().0);
-        let known =
-            words.and_then(|words| words.first_chunk::<3>()).map(|words| words.map(u32::from_ne_bytes));
+        let known = words
+            .and_then(|words| words.first_chunk::<3>())
+            .map(|words| words.map(u32::from_ne_bytes));
         let bus = u32::try_from(self.node()).unwrap_or(u32::MAX) & 0xff;
         known.unwrap_or([MADE_DOMAIN, bus, self.index() & 0x1f])
     }

@@ -107,14 +107,16 @@ impl Queue {
         let uses = [Use::all(source, Access::Read), Use::part(target, Access::Overwrite, bytes)];
         let (queue, place) = (self.id(), self.place());
         let (source, target) = (source.id_at(place), target.id_at(place));
-        self.issue(Spec::new(&uses, waits, want), &NOTHING, move |event| to_worker::CopyImageToBuffer {
-            queue,
-            source,
-            target,
-            event,
-            origin: origin.map(U64::new),
-            region: region.map(U64::new),
-            target_offset: U64::new(target_offset),
+        self.issue(Spec::new(&uses, waits, want), &NOTHING, move |event| {
+            to_worker::CopyImageToBuffer {
+                queue,
+                source,
+                target,
+                event,
+                origin: origin.map(U64::new),
+                region: region.map(U64::new),
+                target_offset: U64::new(target_offset),
+            }
         })
     }
 
@@ -132,17 +134,20 @@ impl Queue {
     ) -> Enqueued {
         let size = pixel_bytes(target, region);
         let bytes = Range { offset: source_offset, size };
-        let uses = [Use::part(source, Access::Read, bytes), Use::all(target, overwrites(target, size))];
+        let uses =
+            [Use::part(source, Access::Read, bytes), Use::all(target, overwrites(target, size))];
         let (queue, place) = (self.id(), self.place());
         let (source, target) = (source.id_at(place), target.id_at(place));
-        self.issue(Spec::new(&uses, waits, want), &NOTHING, move |event| to_worker::CopyBufferToImage {
-            queue,
-            source,
-            target,
-            event,
-            source_offset: U64::new(source_offset),
-            origin: origin.map(U64::new),
-            region: region.map(U64::new),
+        self.issue(Spec::new(&uses, waits, want), &NOTHING, move |event| {
+            to_worker::CopyBufferToImage {
+                queue,
+                source,
+                target,
+                event,
+                source_offset: U64::new(source_offset),
+                origin: origin.map(U64::new),
+                region: region.map(U64::new),
+            }
         })
     }
 
@@ -160,12 +165,14 @@ impl Queue {
     ) -> Enqueued {
         let uses = [Use::all(memory, Access::Write)];
         let (queue, mem) = (self.id(), memory.id_at(self.place()));
-        self.issue(Spec::new(&uses, waits, want), &Given(colour), move |event| to_worker::FillImage {
-            queue,
-            mem,
-            event,
-            origin: origin.map(U64::new),
-            region: region.map(U64::new),
+        self.issue(Spec::new(&uses, waits, want), &Given(colour), move |event| {
+            to_worker::FillImage {
+                queue,
+                mem,
+                event,
+                origin: origin.map(U64::new),
+                region: region.map(U64::new),
+            }
         })
     }
 }

@@ -92,7 +92,10 @@ impl Issuing<'_> {
 impl Progress {
     /// Keeps other threads from enqueueing, to count a command and send it.
     pub(crate) fn issue(&self) -> Issuing<'_> {
-        Issuing { progress: self, _lock: self.issuing.lock().unwrap_or_else(PoisonError::into_inner) }
+        Issuing {
+            progress: self,
+            _lock: self.issuing.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// All commands up to this one have ended.
@@ -158,12 +161,20 @@ impl Progress {
         let known = self.awaited();
         self.has_awaited.store(!known.is_empty(), Ordering::Release);
         // They stay until their ends are told: another thread may learn of the command's end at the same time.
-        known.iter().take_while(|(of, _)| *of <= serial).filter_map(|(_, one)| one.upgrade()).collect()
+        known
+            .iter()
+            .take_while(|(of, _)| *of <= serial)
+            .filter_map(|(_, one)| one.upgrade())
+            .collect()
     }
 
     /// The same, and the event of the command with this number stands for all of it from now on: it comes after everything
     /// before it.
-    pub(crate) fn stand_for_all(&self, serial: u64, event: Weak<dyn Awaited>) -> Vec<Weak<dyn Awaited>> {
+    pub(crate) fn stand_for_all(
+        &self,
+        serial: u64,
+        event: Weak<dyn Awaited>,
+    ) -> Vec<Weak<dyn Awaited>> {
         let mut known = self.awaited();
         let before = known.drain(..).map(|(_, one)| one).collect();
         known.push_back((serial, event));

@@ -37,7 +37,11 @@ impl Sampler {
         for place in context.places() {
             let sampler = crate::ids::next_id();
             let call = to_worker::CreateSampler { sampler, context: place.id };
-            place.unless_lost(place.session.send(&call, &[], &frame::encode(&properties.to_vec())))?;
+            place.unless_lost(place.session.send(
+                &call,
+                &[],
+                &frame::encode(&properties.to_vec()),
+            ))?;
             ids.push(sampler);
         }
         Ok(Arc::new(Self { context: context.clone(), ids }))
@@ -184,7 +188,8 @@ const MEM_READ_ONLY: u64 = 1 << 2;
 /// through `const` pointers, trusting them saves its transfers.
 fn trusts_const() -> bool {
     static TRUSTS: OnceLock<bool> = OnceLock::new();
-    *TRUSTS.get_or_init(|| std::env::var_os("PENSTOCK_TRUST_CONST").is_some_and(|value| value == "1"))
+    *TRUSTS
+        .get_or_init(|| std::env::var_os("PENSTOCK_TRUST_CONST").is_some_and(|value| value == "1"))
         || planted(Defect::TrustConst)
 }
 
@@ -284,7 +289,9 @@ impl Kernel {
         let Some(slot) = args.values.get_mut(index) else { return };
         match &mut slot.value {
             Some(ArgValue::Bytes(known)) if **known == *bytes => return,
-            Some(ArgValue::Bytes(known)) if known.len() == bytes.len() => known.copy_from_slice(bytes),
+            Some(ArgValue::Bytes(known)) if known.len() == bytes.len() => {
+                known.copy_from_slice(bytes)
+            }
             value => *value = Some(ArgValue::Bytes(bytes.into())),
         }
         slot.version = version;
@@ -315,7 +322,12 @@ impl Kernel {
     ///
     /// # Errors
     /// The driver's code.
-    pub fn set_exec_info(&self, name: u32, value: &[u8], reaches: Option<Vec<Arc<Memory>>>) -> Result<()> {
+    pub fn set_exec_info(
+        &self,
+        name: u32,
+        value: &[u8],
+        reaches: Option<Vec<Arc<Memory>>>,
+    ) -> Result<()> {
         let mut args = self.args();
         self.send_args(|| {
             let places = self.program.context().places().iter().zip(&self.ids).enumerate();
@@ -339,7 +351,13 @@ impl Kernel {
     ///
     /// # Errors
     /// The driver's code.
-    pub fn sub_group_info(&self, device: &Device, name: u32, input: &[u8], output: usize) -> Result<Vec<u8>> {
+    pub fn sub_group_info(
+        &self,
+        device: &Device,
+        name: u32,
+        input: &[u8],
+        output: usize,
+    ) -> Result<Vec<u8>> {
         let call = to_worker::KernelSubGroupInfo {
             request: Id::NONE,
             kernel: self.id_for(device)?,
@@ -393,12 +411,14 @@ impl Kernel {
             _ => None,
         });
         let form = (device.index(), work_items, local.unwrap_or(0));
-        let find =
-            |known: &[(ResidentForm, u64)]| known.iter().find(|(of, _)| *of == form).map(|(_, it)| *it);
+        let find = |known: &[(ResidentForm, u64)]| {
+            known.iter().find(|(of, _)| *of == form).map(|(_, it)| *it)
+        };
         if let Some(known) = find(&self.resident.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(known);
         }
-        let answer = self.work_group_info(device, cuda::KERNEL_RESIDENT.saturating_add(work_items))?;
+        let answer =
+            self.work_group_info(device, cuda::KERNEL_RESIDENT.saturating_add(work_items))?;
         let groups = answer.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         let mut known = self.resident.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() == RESIDENT_FORMS_MAX {
@@ -429,7 +449,9 @@ impl Kernel {
         };
         let mut args = self.args();
         let asked = self
-            .send_args(|| Ok(queue.session().request(call, args.changed(queue.place(), queue.device())?)))
+            .send_args(|| {
+                Ok(queue.session().request(call, args.changed(queue.place(), queue.device())?))
+            })
             .and_then(Pending::wait);
         // The worker may not have come to the arguments.
         asked.inspect_err(|_| args.resend(Some(queue.place())))
@@ -441,9 +463,9 @@ impl Kernel {
 
     fn id_for(&self, device: &Device) -> Result<Id<kind::Kernel>> {
         let place = self.program.context().place_of(device);
-        place
-            .map(|place| self.id_at(place))
-            .ok_or_else(|| Error::Config("the device does not belong to the kernel's context".into()))
+        place.map(|place| self.id_at(place)).ok_or_else(|| {
+            Error::Config("the device does not belong to the kernel's context".into())
+        })
     }
 
     pub(crate) fn args(&self) -> MutexGuard<'_, Args> {
@@ -455,7 +477,11 @@ impl Args {
     /// The memory that a launch uses. A kernel may write whatever is not said to be constant.
     pub(crate) fn uses(&self) -> Vec<(Arc<Memory>, Access)> {
         let access = |memory: &Memory, read_only: bool| {
-            if read_only || memory.flags() & MEM_READ_ONLY != 0 { Access::Read } else { Access::Write }
+            if read_only || memory.flags() & MEM_READ_ONLY != 0 {
+                Access::Read
+            } else {
+                Access::Write
+            }
         };
         let args = self.values.iter().filter_map(|slot| match &slot.value {
             Some(ArgValue::Memory(Some(memory)) | ArgValue::Svm { memory: Some(memory), .. }) => {
@@ -463,7 +489,8 @@ impl Args {
             }
             _ => None,
         });
-        args.chain(self.beside.iter().map(|memory| (memory.clone(), access(memory, false)))).collect()
+        args.chain(self.beside.iter().map(|memory| (memory.clone(), access(memory, false))))
+            .collect()
     }
 
     /// A copy for a launch that is held back: it brings all arguments.
@@ -482,7 +509,12 @@ impl Args {
 
     /// Has a place use what was said with `clSetKernelExecInfo` when these arguments were taken. A launch that was held
     /// back has an older version than later launches. The driver has accepted each of them.
-    pub(crate) fn restore_exec_info(&self, place: usize, kernel: Id<kind::Kernel>, session: &Arc<Session>) {
+    pub(crate) fn restore_exec_info(
+        &self,
+        place: usize,
+        kernel: Id<kind::Kernel>,
+        session: &Arc<Session>,
+    ) {
         let Some(there) = self.exec_there.get(place) else { return };
         if there.load(Ordering::Acquire) == self.exec_version {
             return;
@@ -512,7 +544,8 @@ impl Args {
         if self.overridden.get(place).is_some_and(|it| it.swap(false, Ordering::AcqRel)) {
             self.resend(Some(place));
         }
-        let (Some(sent), Some(views_of)) = (self.sent.get_mut(place), self.views_of.get_mut(place)) else {
+        let (Some(sent), Some(views_of)) = (self.sent.get_mut(place), self.views_of.get_mut(place))
+        else {
             return Ok(&self.scratch);
         };
         let other_device = views_of.replace(device.index()) != Some(device.index());
@@ -546,7 +579,9 @@ impl Args {
     /// What was said to be sent to a place was not: the next call there brings all arguments.
     pub(crate) fn resend(&mut self, place: Option<usize>) {
         let Some(place) = place else { return };
-        if let (Some(sent), Some(views_of)) = (self.sent.get_mut(place), self.views_of.get_mut(place)) {
+        if let (Some(sent), Some(views_of)) =
+            (self.sent.get_mut(place), self.views_of.get_mut(place))
+        {
             (*sent, *views_of) = (0, None);
         }
     }

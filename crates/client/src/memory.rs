@@ -81,7 +81,12 @@ impl Memory {
     ///
     /// # Errors
     /// When a node is lost.
-    pub fn buffer(context: &Arc<Context>, flags: u64, size: u64, init: Option<&[u8]>) -> Result<Arc<Self>> {
+    pub fn buffer(
+        context: &Arc<Context>,
+        flags: u64,
+        size: u64,
+        init: Option<&[u8]>,
+    ) -> Result<Arc<Self>> {
         Self::new(context.clone(), MemoryKind::Buffer, flags, size, None, 0, init)
     }
 
@@ -89,8 +94,21 @@ impl Memory {
     ///
     /// # Errors
     /// When a node is lost.
-    pub fn sub_buffer(parent: &Arc<Memory>, flags: u64, origin: u64, size: u64) -> Result<Arc<Self>> {
-        Self::new(parent.context.clone(), MemoryKind::Buffer, flags, size, Some(parent.clone()), origin, None)
+    pub fn sub_buffer(
+        parent: &Arc<Memory>,
+        flags: u64,
+        origin: u64,
+        size: u64,
+    ) -> Result<Arc<Self>> {
+        Self::new(
+            parent.context.clone(),
+            MemoryKind::Buffer,
+            flags,
+            size,
+            Some(parent.clone()),
+            origin,
+            None,
+        )
     }
 
     /// An image, or a view of `parent` as an image. `init`: all pixels, rows and slices without gaps.
@@ -112,9 +130,22 @@ impl Memory {
     ///
     /// # Errors
     /// When a node is lost.
-    pub fn pipe(context: &Arc<Context>, flags: u64, packet_size: u32, packets_max: u32) -> Result<Arc<Self>> {
+    pub fn pipe(
+        context: &Arc<Context>,
+        flags: u64,
+        packet_size: u32,
+        packets_max: u32,
+    ) -> Result<Arc<Self>> {
         let size = u64::from(packet_size) * u64::from(packets_max);
-        Self::new(context.clone(), MemoryKind::Pipe { packet_size, packets_max }, flags, size, None, 0, None)
+        Self::new(
+            context.clone(),
+            MemoryKind::Pipe { packet_size, packets_max },
+            flags,
+            size,
+            None,
+            0,
+            None,
+        )
     }
 
     /// Shared virtual memory at an address that the face has reserved. Waits for the workers.
@@ -213,7 +244,8 @@ impl Memory {
         if self.parent.is_none() && !self.context.is_single() {
             let nodes = nodes_of(self.context.places().iter().map(|place| place.session()));
             let is_indivisible = !matches!(self.kind, MemoryKind::Buffer);
-            self.allocation = Some(order().allocate(self.size, is_indivisible, &nodes, has_initial));
+            self.allocation =
+                Some(order().allocate(self.size, is_indivisible, &nodes, has_initial));
         }
     }
 
@@ -230,7 +262,8 @@ impl Memory {
     #[inline]
     pub(crate) fn create_in(&self, place: usize) -> Result<()> {
         // What it is a part of is there as well, then.
-        let is_there = self.created.get(place).is_some_and(|created| created.load(Ordering::Acquire));
+        let is_there =
+            self.created.get(place).is_some_and(|created| created.load(Ordering::Acquire));
         if is_there { Ok(()) } else { self.make_in(place) }
     }
 
@@ -272,13 +305,18 @@ impl Memory {
         }
         match (&self.kind, &self.parent) {
             (MemoryKind::Buffer, None) => {
-                let call = to_worker::CreateBuffer { mem, context, flags, size: U64::new(self.size) };
+                let call =
+                    to_worker::CreateBuffer { mem, context, flags, size: U64::new(self.size) };
                 at.session.send(&call, &[], &[])
             }
             (MemoryKind::Buffer, Some(parent)) => {
                 let (parent, origin, size) =
                     (parent.id_at(place), U64::new(self.origin), U64::new(self.size));
-                at.session.send(&to_worker::CreateSubBuffer { mem, parent, flags, origin, size }, &[], &[])
+                at.session.send(
+                    &to_worker::CreateSubBuffer { mem, parent, flags, origin, size },
+                    &[],
+                    &[],
+                )
             }
             (MemoryKind::Image(shape), parent) => {
                 let parent = parent.as_ref().map_or(Id::NONE, |parent| parent.id_at(place));
@@ -316,7 +354,11 @@ impl Memory {
             _ => {
                 let part = usize::try_from(start).ok().zip(usize::try_from(end).ok());
                 let part = part.and_then(|(start, end)| bytes.get(start..end)).unwrap_or_default();
-                at.session.send(&to_worker::InitBuffer { mem: *mem, offset: U64::new(start) }, &[], part)
+                at.session.send(
+                    &to_worker::InitBuffer { mem: *mem, offset: U64::new(start) },
+                    &[],
+                    part,
+                )
             }
         }
     }
@@ -361,7 +403,10 @@ impl Memory {
         let (Some(place), Some(mem), true) =
             (self.context.places().first(), self.ids.first(), self.context.is_single())
         else {
-            return Err(Error::Refused { node: "client".into(), status: Status::INVALID_OPERATION });
+            return Err(Error::Refused {
+                node: "client".into(),
+                status: Status::INVALID_OPERATION,
+            });
         };
         let call = to_worker::MemAddress { request: Id::NONE, mem: *mem };
         place.session.request(call, &[]).wait()
@@ -435,6 +480,9 @@ impl Drop for Memory {
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("kind", &self.kind).field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("Memory")
+            .field("kind", &self.kind)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
     }
 }

@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 #[cfg(feature = "planted")]
 use penstock_coherence::Rule;
 use penstock_coherence::{
-    Action, AllocationId, CommandId, ContextId, Fetch, HostShape, InPlace, Machine, NodeId, Plan, QueueId,
-    Source, Submit, Verdict,
+    Action, AllocationId, CommandId, ContextId, Fetch, HostShape, InPlace, Machine, NodeId, Plan,
+    QueueId, Source, Submit, Verdict,
 };
 use penstock_trial::{Defect, planted};
 use penstock_wire::id::kind;
@@ -157,7 +157,8 @@ fn next() -> CommandId {
 /// The machine without the rule that `PENSTOCK_TEST_PLANT` names.
 #[cfg(feature = "planted")]
 fn machine() -> Machine {
-    let is_named = |rule: &&Rule| penstock_trial::planted_name() == Some(format!("{rule:?}").as_str());
+    let is_named =
+        |rule: &&Rule| penstock_trial::planted_name() == Some(format!("{rule:?}").as_str());
     Rule::ALL.iter().find(is_named).map_or_else(Machine::default, |rule| Machine::without(*rule))
 }
 
@@ -178,7 +179,12 @@ impl State {
         ids.iter().filter_map(|id| self.events.get(id)).cloned().collect()
     }
 
-    fn planned(&mut self, plan: Plan, is_tracked: bool, make: &dyn Fn(&Fetch) -> (Event, Event)) -> Planned {
+    fn planned(
+        &mut self,
+        plan: Plan,
+        is_tracked: bool,
+        make: &dyn Fn(&Fetch) -> (Event, Event),
+    ) -> Planned {
         let behind = self.events_of(&plan.behind);
         let ends = self.events_of(&plan.ends);
         let mut transfers = Vec::new();
@@ -375,7 +381,13 @@ impl Order {
 
     /// A blocking write has returned, and its event is open. Returns `true` if more than [`SETTLED_MAX`] such events are
     /// open. Each later write names all of them in its wait list, so the caller should look which have ended.
-    pub(crate) fn settle(&self, context: ContextId, queue: QueueId, in_order: bool, event: &Event) -> bool {
+    pub(crate) fn settle(
+        &self,
+        context: ContextId,
+        queue: QueueId,
+        in_order: bool,
+        event: &Event,
+    ) -> bool {
         let mut count = 0;
         self.change(|state| {
             state.machine.settle(context, queue, in_order, name_of(event));
@@ -387,7 +399,12 @@ impl Order {
     }
 
     /// The blocking writes of other queues that have returned and are open.
-    pub(crate) fn unsettled(&self, context: ContextId, queue: QueueId, in_order: bool) -> Vec<Event> {
+    pub(crate) fn unsettled(
+        &self,
+        context: ContextId,
+        queue: QueueId,
+        in_order: bool,
+    ) -> Vec<Event> {
         if self.is_quiet() {
             return Vec::new();
         }
@@ -404,7 +421,9 @@ impl Order {
         has_initial: bool,
     ) -> AllocationId {
         let id = AllocationId(crate::ids::next_id::<kind::Mem>().get());
-        self.change(|state| state.machine.allocate(id, size, is_indivisible, nodes.to_vec(), has_initial));
+        self.change(|state| {
+            state.machine.allocate(id, size, is_indivisible, nodes.to_vec(), has_initial)
+        });
         id
     }
 

@@ -93,7 +93,8 @@ impl session::Peers for Links {
             )));
         }
         // By a Unix socket if one of them has one: over it they share memory.
-        let is_near = |from, to| self.addresses(from, to).iter().any(|address| address.starts_with("unix:"));
+        let is_near =
+            |from, to| self.addresses(from, to).iter().any(|address| address.starts_with("unix:"));
         let ways = || self.ways.lock().unwrap_or_else(PoisonError::into_inner);
         let key = pair(one.0.node(), other.0.node());
         // Each try in vain takes seconds, and leaves a ticket.
@@ -122,10 +123,12 @@ impl Links {
         (to, to_index): (&Arc<Session>, u32),
     ) -> Result<()> {
         let ticket = random_ticket().ok_or_else(|| refused("the system gives no random bytes"))?;
-        let admit = to_worker::AdmitHeapMember { request: Id::NONE, heap, member: U32::new(from_index) };
+        let admit =
+            to_worker::AdmitHeapMember { request: Id::NONE, heap, member: U32::new(from_index) };
         to.request(admit, &ticket).wait()?;
         let invitation = PeerInvitation { addresses: self.addresses(from, to), ticket };
-        let connect = to_worker::ConnectHeapMember { request: Id::NONE, heap, member: U32::new(to_index) };
+        let connect =
+            to_worker::ConnectHeapMember { request: Id::NONE, heap, member: U32::new(to_index) };
         no_refusal(from, from.request(connect, &frame::encode(&invitation)).wait()?)
     }
 
@@ -143,7 +146,8 @@ impl Links {
 
     /// Addresses of `to` that `from` may reach: Unix sockets only on the same host, and those first.
     fn addresses(&self, from: &Session, to: &Session) -> Vec<String> {
-        let (Some(here), Some(there)) = (self.reach.get(from.node()), self.reach.get(to.node())) else {
+        let (Some(here), Some(there)) = (self.reach.get(from.node()), self.reach.get(to.node()))
+        else {
             return Vec::new();
         };
         let (unix, other): (Vec<_>, Vec<_>) =

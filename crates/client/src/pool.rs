@@ -139,14 +139,19 @@ impl Opening<'_> {
             let start = |(index, address)| scope.spawn(move || self.open_node(index, address));
             let threads: Vec<_> = addresses.iter().enumerate().map(start).collect();
             let panicked = || Error::Config("a thread that opened a session panicked".into());
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())))
+                .collect()
         })
     }
 
     /// Opens one node; nothing if its daemon is used through a better address.
     fn open_node(&self, index: usize, address: &Address) -> Result<Option<OpenNode>> {
-        let unreachable =
-            |reason| Error::Unreachable { address: address.to_string().into(), reason: Arc::new(reason) };
+        let unreachable = |reason| Error::Unreachable {
+            address: address.to_string().into(),
+            reason: Arc::new(reason),
+        };
         let (mut instance, mut report) = (None, LineReport::default());
         let mut watch = |progress| {
             let goes_on = match progress {
@@ -166,7 +171,14 @@ impl Opening<'_> {
             };
             if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let opened = open_patiently(address, Role::Client, self.key, self.patience, self.several, &mut watch);
+        let opened = open_patiently(
+            address,
+            Role::Client,
+            self.key,
+            self.patience,
+            self.several,
+            &mut watch,
+        );
         let opened = match opened {
             Err(LinkError::GivenUp { .. }) => return Ok(None),
             opened => opened.map_err(unreachable)?,
@@ -176,13 +188,18 @@ impl Opening<'_> {
             NotDescribed::Frame(error) => Error::Frame(error),
         })?;
         // An arena is addresses and descriptors for nothing where no device works on the host's memory.
-        let shares =
-            description.platforms.iter().flat_map(|it| &it.devices).any(|device| device.shares_host_memory);
-        let features = if shares { opened.features } else { opened.features & !feature::SHARED_ARENA };
+        let shares = description
+            .platforms
+            .iter()
+            .flat_map(|it| &it.devices)
+            .any(|device| device.shares_host_memory);
+        let features =
+            if shares { opened.features } else { opened.features & !feature::SHARED_ARENA };
         // At once: other nodes may have this program wait in line, and a worker does not wait for
         // its client.
-        let link = penstock_link::establish(opened.stream, features, Side::Client, to_client::check)
-            .map_err(unreachable)?;
+        let link =
+            penstock_link::establish(opened.stream, features, Side::Client, to_client::check)
+                .map_err(unreachable)?;
         Ok(Some(OpenNode { description, instance, link }))
     }
 
@@ -230,7 +247,9 @@ impl Node {
         let session = Session::new(index, description.host.as_str().into(), link);
         let name = format!("{} ({address})", description.host);
         session.on_loss(move |reason| {
-            tell(format_args!("node {name} is lost: {reason}; what this program had there is gone"));
+            tell(format_args!(
+                "node {name} is lost: {reason}; what this program had there is gone"
+            ));
         });
         Self { index, address: address.clone(), description, session, devices: OnceLock::new() }
     }
@@ -276,8 +295,8 @@ impl Node {
             let host: Arc<str> = self.description.host.as_str().into();
             let address: Arc<str> = self.address.to_string().into();
             let platforms = (0..).zip(&self.description.platforms);
-            let devices =
-                platforms.flat_map(|(index, platform)| platform.devices.iter().map(move |it| (index, it)));
+            let devices = platforms
+                .flat_map(|(index, platform)| platform.devices.iter().map(move |it| (index, it)));
             devices
                 .map(|(platform, description)| {
                     Arc::new(Device {
@@ -367,8 +386,10 @@ impl Device {
     /// # Errors
     /// The driver's code.
     pub fn partition(self: &Arc<Self>, properties: &[i64]) -> Result<Vec<Arc<Device>>> {
-        let call =
-            to_worker::CreateSubDevices { request: penstock_wire::Id::NONE, device: U32::new(self.index) };
+        let call = to_worker::CreateSubDevices {
+            request: penstock_wire::Id::NONE,
+            device: U32::new(self.index),
+        };
         let parts: Vec<DeviceDescription> =
             self.session.request(call, &frame::encode(&properties.to_vec())).wait()?;
         Ok(parts
@@ -394,7 +415,10 @@ impl Device {
     /// # Errors
     /// The driver's code.
     pub fn timers(&self) -> Result<Timers> {
-        let call = to_worker::DeviceTimer { request: penstock_wire::Id::NONE, device: U32::new(self.index) };
+        let call = to_worker::DeviceTimer {
+            request: penstock_wire::Id::NONE,
+            device: U32::new(self.index),
+        };
         self.session.request(call, &[]).wait()
     }
 
@@ -403,14 +427,19 @@ impl Device {
     /// # Errors
     /// When the worker is lost.
     pub fn sensors(&self) -> Result<Sensors> {
-        let call =
-            to_worker::DeviceSensors { request: penstock_wire::Id::NONE, device: U32::new(self.index) };
+        let call = to_worker::DeviceSensors {
+            request: penstock_wire::Id::NONE,
+            device: U32::new(self.index),
+        };
         self.session.request(call, &[]).wait()
     }
 }
 
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Device").field("host", &self.host).field("index", &self.index).finish_non_exhaustive()
+        f.debug_struct("Device")
+            .field("host", &self.host)
+            .field("index", &self.index)
+            .finish_non_exhaustive()
     }
 }

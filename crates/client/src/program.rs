@@ -145,20 +145,27 @@ impl Program {
         let mut statuses = vec![Status::OK; binaries.len()];
         let mut devices = Vec::new();
         for (index, place) in context.places().iter().enumerate() {
-            let here: Vec<usize> =
-                (0..binaries.len()).filter(|at| context.place_of(binaries[*at].0) == Some(index)).collect();
+            let here: Vec<usize> = (0..binaries.len())
+                .filter(|at| context.place_of(binaries[*at].0) == Some(index))
+                .collect();
             if here.is_empty() {
                 continue;
             }
-            let payload: Vec<_> = here.iter().map(|at| (binaries[*at].0.index(), binaries[*at].1)).collect();
+            let payload: Vec<_> =
+                here.iter().map(|at| (binaries[*at].0.index(), binaries[*at].1)).collect();
             let program = crate::ids::next_id();
-            let call = to_worker::CreateProgramWithBinary { request: Id::NONE, program, context: place.id };
+            let call = to_worker::CreateProgramWithBinary {
+                request: Id::NONE,
+                program,
+                context: place.id,
+            };
             let loaded = place.session.request(call, &frame::encode(&payload)).wait()?;
             for (at, answer) in here.into_iter().zip(loaded.statuses) {
                 statuses[at] = Status(answer);
             }
             ids[index] = program;
-            devices.extend(loaded.devices.into_iter().map(|(device, info)| ((index, device), info)));
+            devices
+                .extend(loaded.devices.into_iter().map(|(device, info)| ((index, device), info)));
         }
         let program = Self::new(context, ids);
         program.built().devices = devices;
@@ -181,8 +188,11 @@ impl Program {
                 continue;
             }
             let program = crate::ids::next_id();
-            let call =
-                to_worker::CreateProgramWithBuiltInKernels { request: Id::NONE, program, context: place.id };
+            let call = to_worker::CreateProgramWithBuiltInKernels {
+                request: Id::NONE,
+                program,
+                context: place.id,
+            };
             let payload = frame::encode(&BuiltInKernels { devices: here, names: names.into() });
             place.session.request(call, &payload).wait()?;
             ids[index] = program;
@@ -194,9 +204,16 @@ impl Program {
     ///
     /// # Errors
     /// The driver's code; logs are there also then.
-    pub fn build<'a>(&self, devices: &[Arc<Device>], options: impl Into<Option<&'a str>>) -> Result<()> {
+    pub fn build<'a>(
+        &self,
+        devices: &[Arc<Device>],
+        options: impl Into<Option<&'a str>>,
+    ) -> Result<()> {
         let options = options.into();
-        self.make(devices, options, &[], |program| to_worker::BuildProgram { request: Id::NONE, program })
+        self.make(devices, options, &[], |program| to_worker::BuildProgram {
+            request: Id::NONE,
+            program,
+        })
     }
 
     /// `clCompileProgram`. Waits as [`Program::build`].
@@ -316,7 +333,9 @@ impl Program {
     /// The driver's code; that nothing is built only where it is so in all places.
     pub fn binaries(&self) -> Result<Vec<(Arc<Device>, Vec<u8>)>> {
         let (mut binaries, mut answered, mut not_built) = (Vec::new(), false, Ok(()));
-        for (place, id) in self.context.places().iter().zip(&self.ids).filter(|(_, id)| !id.is_none()) {
+        for (place, id) in
+            self.context.places().iter().zip(&self.ids).filter(|(_, id)| !id.is_none())
+        {
             let call = to_worker::ProgramBinaries { request: Id::NONE, program: *id };
             let found = match place.session.request(call, &[]).wait() {
                 Err(error) if says_not_built(&error) => {
@@ -327,7 +346,8 @@ impl Program {
             };
             answered = true;
             for (index, binary) in found {
-                if let Some(device) = place.devices().iter().find(|device| device.index() == index) {
+                if let Some(device) = place.devices().iter().find(|device| device.index() == index)
+                {
                     binaries.push((device.clone(), binary));
                 }
             }
@@ -372,10 +392,15 @@ fn says_not_built(error: &Error) -> bool {
 }
 
 /// Adds what other devices know of the same kernels.
-fn merge(known: &mut Vec<Arc<KernelDescription>>, more: impl IntoIterator<Item = Arc<KernelDescription>>) {
+fn merge(
+    known: &mut Vec<Arc<KernelDescription>>,
+    more: impl IntoIterator<Item = Arc<KernelDescription>>,
+) {
     for kernel in more {
         match known.iter_mut().find(|it| it.name == kernel.name) {
-            Some(it) => Arc::make_mut(it).work_group.extend(Arc::unwrap_or_clone(kernel).work_group),
+            Some(it) => {
+                Arc::make_mut(it).work_group.extend(Arc::unwrap_or_clone(kernel).work_group)
+            }
             None => known.push(kernel),
         }
     }
@@ -416,7 +441,11 @@ impl KernelInfo for KernelDescription {
     }
 }
 
-fn of_device<'a>(kernel: &'a KernelDescription, context: &Context, device: &Device) -> Option<&'a Info> {
+fn of_device<'a>(
+    kernel: &'a KernelDescription,
+    context: &Context,
+    device: &Device,
+) -> Option<&'a Info> {
     let key = device_key(context.place_of(device)?, device.index());
     kernel.work_group.iter().find(|(known, _)| *known == key).map(|(_, info)| info)
 }
@@ -445,7 +474,12 @@ fn each_place(
     context.places().iter().map(make).collect()
 }
 
-fn order(devices: Vec<u32>, options: Option<&str>, inputs: &[Input<'_>], place: usize) -> BuildOrder {
+fn order(
+    devices: Vec<u32>,
+    options: Option<&str>,
+    inputs: &[Input<'_>],
+    place: usize,
+) -> BuildOrder {
     let id = |program: &Program| program.ids.get(place).map_or(0, |id| id.get());
     let programs = inputs.iter().map(|(name, program)| ((*name).to_owned(), id(program))).collect();
     BuildOrder { devices, options: options.map(str::to_owned), programs }
@@ -458,7 +492,9 @@ fn devices_at(context: &Context, place: usize, devices: &[Arc<Device>]) -> Vec<u
 
 impl Drop for Program {
     fn drop(&mut self) {
-        for (place, program) in self.context.places().iter().zip(&self.ids).filter(|(_, id)| !id.is_none()) {
+        for (place, program) in
+            self.context.places().iter().zip(&self.ids).filter(|(_, id)| !id.is_none())
+        {
             // A lost session has released everything.
             _ = place.session.send(&to_worker::ReleaseProgram { program: *program }, &[], &[]);
         }

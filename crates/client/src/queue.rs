@@ -118,7 +118,9 @@ impl Queue {
         times: TimesOf,
     ) -> Result<Arc<Self>> {
         let place = context.place_of(device);
-        let Some((index, place)) = place.and_then(|index| Some((index, context.places().get(index)?))) else {
+        let Some((index, place)) =
+            place.and_then(|index| Some((index, context.places().get(index)?)))
+        else {
             return Err(Error::Config("the device does not belong to the context".into()));
         };
         let id = crate::ids::next_id();
@@ -218,14 +220,17 @@ impl Queue {
         }
         let serial = issued.issued();
         let behind = order().behind_queue(self.name());
-        let pending = self.session().request(to_worker::Finish { request: Id::NONE, queue: self.id }, &[]);
+        let pending =
+            self.session().request(to_worker::Finish { request: Id::NONE, queue: self.id }, &[]);
         drop(issued);
         let finished = pending.wait();
         self.progress.take_for_ended_up_to(serial);
         if finished.is_ok() {
             self.progress.reach(serial);
         }
-        for event in behind.iter().filter(|_| !planted(Defect::FinishEarly) && !planted(Defect::SvmFinish)) {
+        for event in
+            behind.iter().filter(|_| !planted(Defect::FinishEarly) && !planted(Defect::SvmFinish))
+        {
             _ = event.wait();
         }
         // Both are told now.
@@ -327,6 +332,9 @@ impl Drop for Queue {
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("id", &self.id).field("device", &self.device).finish_non_exhaustive()
+        f.debug_struct("Queue")
+            .field("id", &self.id)
+            .field("device", &self.device)
+            .finish_non_exhaustive()
     }
 }

@@ -32,21 +32,31 @@ impl Pool {
     /// index among those that answered.
     pub fn select(&self, query: Option<&Query>) -> Vec<Arc<Device>> {
         let Some(query) = query else { return self.devices().cloned().collect() };
-        let nodes: Vec<_> = self.nodes().iter().map(|node| (node.address(), node.description())).collect();
-        let device = |(node, device)| self.nodes().get::<usize>(node)?.devices().get::<usize>(device);
+        let nodes: Vec<_> =
+            self.nodes().iter().map(|node| (node.address(), node.description())).collect();
+        let device =
+            |(node, device)| self.nodes().get::<usize>(node)?.devices().get::<usize>(device);
         select_described(query, &nodes).into_iter().filter_map(device).cloned().collect()
     }
 }
 
 /// The devices that `query` selects of nodes that were described, in its order: index of the node
 /// in the list, and of the device in the node.
-pub fn select_described(query: &Query, nodes: &[(&Address, &NodeDescription)]) -> Vec<(usize, usize)> {
+pub fn select_described(
+    query: &Query,
+    nodes: &[(&Address, &NodeDescription)],
+) -> Vec<(usize, usize)> {
     let boot = std::fs::read_to_string(BOOT_ID_FILE).unwrap_or_default();
     let known: Vec<_> = (0..)
         .zip(nodes)
         .flat_map(|(rank, (address, node))| of_node(rank, address, node, boot.trim()))
         .collect();
-    query.select(&known).into_iter().filter_map(|index| known.get(index)).map(|it| it.place).collect()
+    query
+        .select(&known)
+        .into_iter()
+        .filter_map(|index| known.get(index))
+        .map(|it| it.place)
+        .collect()
 }
 
 /// A device, and what is known of its node.
@@ -73,8 +83,10 @@ fn of_node<'a>(
     let same_boot = !boot.is_empty() && node.boot == boot;
     let is_local = same_boot || matches!(address, Address::Unix(_));
     let count = node.platforms.iter().map(|platform| platform.devices.len()).sum();
-    let devices =
-        node.platforms.iter().flat_map(|platform| platform.devices.iter().map(move |it| (platform, it)));
+    let devices = node
+        .platforms
+        .iter()
+        .flat_map(|platform| platform.devices.iter().map(move |it| (platform, it)));
     devices.enumerate().map(move |(at, (platform, device))| {
         let find = |name| describe::find(&device.info, name);
         let facts = NodeFacts {

@@ -165,7 +165,11 @@ pub struct Pending<R> {
 }
 
 impl Session {
-    pub(crate) fn new(node: usize, name: Arc<str>, (sender, receiver): (Sender, Receiver)) -> Arc<Self> {
+    pub(crate) fn new(
+        node: usize,
+        name: Arc<str>,
+        (sender, receiver): (Sender, Receiver),
+    ) -> Arc<Self> {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let session = Arc::new(Self {
             node,
@@ -373,7 +377,8 @@ impl Session {
             let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
             // Without waiting: this may be the thread that takes what a waiting sender's worker must be rid of first. A lost
             // session has released everything.
-            if !matches!(self.sender.try_send(&to_worker::ReleaseEvents {}, &[], &bytes), Ok(false)) {
+            if !matches!(self.sender.try_send(&to_worker::ReleaseEvents {}, &[], &bytes), Ok(false))
+            {
                 ids.clear();
             }
             if !(ids.is_empty() && more.is_empty()) {
@@ -428,7 +433,9 @@ impl Session {
     /// Receives what has come already, now and then: a program that sends on and never waits must not leave all completions
     /// to its worker's memory. To be called after each command with an event, without locks.
     pub(crate) fn poll_now_and_then(self: &Arc<Self>) {
-        if self.commands.fetch_add(1, Ordering::Relaxed) % COMMANDS_PER_POLL == COMMANDS_PER_POLL - 1 {
+        if self.commands.fetch_add(1, Ordering::Relaxed) % COMMANDS_PER_POLL
+            == COMMANDS_PER_POLL - 1
+        {
             self.poll();
         }
     }
@@ -487,8 +494,9 @@ impl Session {
     fn receive(self: &Arc<Self>, receiver: &mut Receiver, patience: Patience) -> bool {
         penstock_trial::delay(penstock_trial::Place::ClientReceives);
         let mut incoming = Incoming { session: self };
-        let received = receiver
-            .receive(patience, &mut |frame, payload| to_client::dispatch(&mut incoming, frame, payload));
+        let received = receiver.receive(patience, &mut |frame, payload| {
+            to_client::dispatch(&mut incoming, frame, payload)
+        });
         match received {
             Ok(Received::Frame) => true,
             Ok(Received::TimedOut) => false,

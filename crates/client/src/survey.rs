@@ -34,7 +34,8 @@ pub fn survey(
     prove: bool,
 ) -> Result<Surveyed, LinkError> {
     let mut go_on = |_: Progress| ControlFlow::Continue(());
-    let opened = penstock_link::open_patiently(address, Role::Survey, key, patience, prove, &mut go_on)?;
+    let opened =
+        penstock_link::open_patiently(address, Role::Survey, key, patience, prove, &mut go_on)?;
     let not_ours = || LinkError::NotPenstock { peer: address.to_string() };
     let deadline = Instant::now() + patience;
     let mut length = [0; 4];

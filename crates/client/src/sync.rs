@@ -161,7 +161,8 @@ impl Queue {
         if memory.is_none() && !waits.is_empty() && self.has_passed(waits) {
             return Ok(ended(want));
         }
-        let uses: Vec<_> = memory.map(|(memory, access)| Use::all(memory, access)).into_iter().collect();
+        let uses: Vec<_> =
+            memory.map(|(memory, access)| Use::all(memory, access)).into_iter().collect();
         let sync = Sync { is_listed: !waits.is_empty(), is_barrier: false };
         self.send_marker(Spec { sync: Some(sync), ..Spec::new(&uses, waits, want) })
     }
@@ -187,7 +188,10 @@ impl Queue {
     /// of wait lists on the wire, and there an empty one of a marker or a barrier means all commands so far.
     fn has_passed(&self, waits: &[Event]) -> bool {
         let ended = |event: &Event| event.known_status() == Some(Status::OK);
-        !self.is_in_order() && !self.profiles() && waits.iter().all(ended) && !self.is_behind_barrier()
+        !self.is_in_order()
+            && !self.profiles()
+            && waits.iter().all(ended)
+            && !self.is_behind_barrier()
     }
 
     /// A barrier.
@@ -203,7 +207,8 @@ impl Queue {
         // In order, a barrier is one command of many.
         let own = if self.is_in_order() { want } else { Want::Event };
         let spec = Spec { sync: Some(sync), ..Spec::new(&[], waits, own) };
-        let barrier = self.issue(spec, &NOTHING, move |event| to_worker::Barrier { queue, event })?;
+        let barrier =
+            self.issue(spec, &NOTHING, move |event| to_worker::Barrier { queue, event })?;
         if let Some(event) = barrier.as_ref().filter(|_| !self.is_in_order()) {
             self.set_barrier(event, !waits.is_empty());
             if want != Want::Event {

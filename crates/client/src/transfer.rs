@@ -88,7 +88,9 @@ impl Memory {
         target_offset: u64,
         size: u64,
     ) -> Result<Option<Event>> {
-        let ([from], [to]) = (self.context().places(), target.context().places()) else { return Ok(None) };
+        let ([from], [to]) = (self.context().places(), target.context().places()) else {
+            return Ok(None);
+        };
         let (from, to) = (from.session(), to.session());
         if from.node() != to.node()
             && let Some(peers) = from.peers()
@@ -98,8 +100,15 @@ impl Memory {
         let Some((receiver, sender)) = names(from, to) else { return Ok(None) };
         let departure = Event::of_command(from, crate::ids::next_id(), true);
         let arrival = Event::of_command(to, crate::ids::next_id(), true);
-        let from = End { session: from, mem: self.id_at(0), waits: &[], event: &departure, other: receiver };
-        let to = End { session: to, mem: target.id_at(0), waits: &[], event: &arrival, other: sender };
+        let from = End {
+            session: from,
+            mem: self.id_at(0),
+            waits: &[],
+            event: &departure,
+            other: receiver,
+        };
+        let to =
+            End { session: to, mem: target.id_at(0), waits: &[], event: &arrival, other: sender };
         direct((&from, Range { offset, size }), (&to, Range { offset: target_offset, size }))?;
         Ok(Some(arrival))
     }
@@ -187,12 +196,14 @@ struct Relay {
 impl Relay {
     fn run(&self, departure: &Event) -> Result<()> {
         let refused = |status| Error::Refused { node: "client".into(), status };
-        let size = usize::try_from(self.part.size).map_err(|_| refused(Status::OUT_OF_HOST_MEMORY))?;
+        let size =
+            usize::try_from(self.part.size).map_err(|_| refused(Status::OUT_OF_HOST_MEMORY))?;
         settle(&self.source_waits);
         let bytes = Arc::new(Mutex::new(vec![0; size]));
         let fetched = Event::of_command(&self.from, crate::ids::next_id(), true);
         fetched.expect_read_at(&self.from, Box::new(bytes.clone()))?;
-        let (transfer, offset, size) = (Id::NONE, U64::new(self.part.offset), U64::new(self.part.size));
+        let (transfer, offset, size) =
+            (Id::NONE, U64::new(self.part.offset), U64::new(self.part.size));
         // Without a transfer the content comes to the client, as a read's does.
         let call = to_worker::SendMem {
             mem: self.source,
@@ -209,9 +220,11 @@ impl Relay {
         let bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let mem = self.target;
         match self.image {
-            Some(region) => {
-                self.to.send(&to_worker::InitImage { mem, origin: [U64::ZERO; 3], region }, &[], &bytes)
-            }
+            Some(region) => self.to.send(
+                &to_worker::InitImage { mem, origin: [U64::ZERO; 3], region },
+                &[],
+                &bytes,
+            ),
             None => self.to.send(&to_worker::InitBuffer { mem, offset }, &[], &bytes),
         }
     }

@@ -62,12 +62,14 @@ fn place_in_root(memory: &Memory, range: Range) -> (u64, u64, bool) {
             let slice_pitch = (row_pitch * rows).max(shape.description.slice_pitch);
             let reach = (slices - 1) * slice_pitch + (rows - 1) * row_pitch + row;
             let has_gaps = range.size != memory.size() || reach != row * rows * slices;
-            let (start, end, _) = place_in_root(parent, Range { offset: memory.origin(), size: reach });
+            let (start, end, _) =
+                place_in_root(parent, Range { offset: memory.origin(), size: reach });
             (start, end, has_gaps)
         }
         // A view of an image has all of its pixels.
         MemoryKind::Image(_) => {
-            let (start, end, has_gaps) = place_in_root(parent, Range { offset: 0, size: parent.size() });
+            let (start, end, has_gaps) =
+                place_in_root(parent, Range { offset: 0, size: parent.size() });
             (start, end, has_gaps || range.size != memory.size())
         }
         _ => {

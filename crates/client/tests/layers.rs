@@ -11,7 +11,11 @@ fn no_modules_import_each_other() {
     let mut imports = Imports::new();
     collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), None, &mut imports);
     assert!(imports.len() > 25, "the modules were not found: {:?}", imports.keys());
-    assert!(imports["queue"].contains("session"), "the imports were not found: {:?}", imports["queue"]);
+    assert!(
+        imports["queue"].contains("session"),
+        "the imports were not found: {:?}",
+        imports["queue"]
+    );
     // Takes away what imports nothing that is left. What stays is in a circle, or leads to one.
     loop {
         let left: BTreeSet<_> = imports.keys().cloned().collect();
@@ -36,7 +40,8 @@ fn collect(folder: &Path, module: Option<&str>, imports: &mut Imports) {
             let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
             let found = imports.entry(module.to_owned()).or_default();
             for name in code.flat_map(|line| line.split("crate::").skip(1)) {
-                let name: String = name.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+                let name: String =
+                    name.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
                 if !name.is_empty() && name != module {
                     found.insert(name);
                 }

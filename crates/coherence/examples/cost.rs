@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use penstock_coherence::{
-    Access, AllocationId, CommandId, ContextId, HostShape, Machine, NodeId, QueueId, Submit, Use, Verdict,
+    Access, AllocationId, CommandId, ContextId, HostShape, Machine, NodeId, QueueId, Submit, Use,
+    Verdict,
 };
 
 const COMMANDS: u64 = 1_000_000;
@@ -48,7 +49,9 @@ fn cost_in_turns(name: &str, turn: u64, parts: u64) {
         let uses = [Use { allocation, start, end: start + bytes / parts, access: Access::Write }];
         let place = usize::from(number / turn % 2 == 1);
         let command = Submit { place, ..launch(100 + number, 1 + place as u64, &uses) };
-        let Verdict::Send { plan, .. } = machine.submit(&command, &mut next) else { panic!("held back") };
+        let Verdict::Send { plan, .. } = machine.submit(&command, &mut next) else {
+            panic!("held back")
+        };
         machine.sent(command.id);
         open.extend(plan.fetches.iter().flat_map(|fetch| [fetch.departure, fetch.arrival]));
         open.push_back(command.id);
@@ -72,7 +75,8 @@ fn cost(name: &str, uses: &[Use], reads: u64, writes_host: bool) {
         machine.allocate(it.allocation, it.end, false, vec![NodeId(0), NodeId(1)], false);
     }
     for id in 0..reads {
-        let read = Submit { writes_host: Some(HostShape::linear(1 << 20, 64)), ..launch(id + 1, 2, &[]) };
+        let read =
+            Submit { writes_host: Some(HostShape::linear(1 << 20, 64)), ..launch(id + 1, 2, &[]) };
         machine.submit(&read, &mut next);
         machine.sent(read.id);
     }

@@ -56,16 +56,22 @@ impl HostShape {
 
     /// Whether the two have a byte in common. May say so of shapes with very many rows that have none.
     pub fn overlaps(&self, other: &Self) -> bool {
-        if self.is_empty() || other.is_empty() || self.end() <= other.start || other.end() <= self.start {
+        if self.is_empty()
+            || other.is_empty()
+            || self.end() <= other.start
+            || other.end() <= self.start
+        {
             return false;
         }
-        let (few, many) = if self.all_rows() <= other.all_rows() { (self, other) } else { (other, self) };
+        let (few, many) =
+            if self.all_rows() <= other.all_rows() { (self, other) } else { (other, self) };
         if few.all_rows() > ROWS_COMPARED_MAX || many.slices > ROWS_COMPARED_MAX {
             return true;
         }
         let mut rows = (0..few.slices).flat_map(|z| (0..few.rows).map(move |y| (z, y)));
         rows.any(|(z, y)| {
-            let start = few.start.saturating_add(z * few.slice_pitch).saturating_add(y * few.row_pitch);
+            let start =
+                few.start.saturating_add(z * few.slice_pitch).saturating_add(y * few.row_pitch);
             many.touches(start, start.saturating_add(few.row))
         })
     }

@@ -242,7 +242,8 @@ impl Machine {
             }
             return Verdict::ContentLost;
         };
-        let is_tracked = !kept.uses.is_empty() || (kept.writes_host.is_some() && kept.gate.is_none());
+        let is_tracked =
+            !kept.uses.is_empty() || (kept.writes_host.is_some() && kept.gate.is_none());
         if is_tracked {
             self.nodes.insert(id, Node::new(Stage::Sending));
         }
@@ -271,7 +272,8 @@ impl Machine {
             node.stage = Stage::Sending;
             node.reads_host = kept.reads_host;
             node.is_in_doubt = kept.is_in_doubt || !plan.waits.is_empty();
-            node.only_wait = kept.waits.first().filter(|_| kept.waits.len() + plan.waits.len() == 1).copied();
+            node.only_wait =
+                kept.waits.first().filter(|_| kept.waits.len() + plan.waits.len() == 1).copied();
             node.allocations = kept.uses.iter().map(|it| it.allocation).collect();
         }
         // What the client runs itself, it runs after the command has ended and before it sets the gate.
@@ -339,11 +341,17 @@ impl Machine {
     }
 
     /// Decides what goes with a command that is sent now. `None`: content that it needs is lost.
-    fn plan(&mut self, id: CommandId, kept: &Kept, next: &mut dyn FnMut() -> CommandId) -> Option<Plan> {
+    fn plan(
+        &mut self,
+        id: CommandId,
+        kept: &Kept,
+        next: &mut dyn FnMut() -> CommandId,
+    ) -> Option<Plan> {
         let mut plan = Plan::default();
         if kept.sync.is_none() && self.rules.hold(Rule::FollowBlockingWrites) {
             let writes = self.settled.get(&kept.context).map(Vec::as_slice).unwrap_or_default();
-            let others = writes.iter().filter(|(queue, _)| !(kept.in_order && *queue == kept.queue));
+            let others =
+                writes.iter().filter(|(queue, _)| !(kept.in_order && *queue == kept.queue));
             plan.ends.extend(others.map(|(_, id)| *id));
         }
         plan.behind = self.behind(kept);
@@ -353,7 +361,9 @@ impl Machine {
         let Self { nodes, allocations, lost, rules, stamp, .. } = self;
         let is_lost = |it: &Use| {
             let it = in_doubt(it, kept.is_in_doubt);
-            allocations.get(&it.allocation).is_some_and(|of| of.is_lost(&it, kept.place, *rules, lost))
+            allocations
+                .get(&it.allocation)
+                .is_some_and(|of| of.is_lost(&it, kept.place, *rules, lost))
         };
         if kept.uses.iter().any(is_lost) {
             return None;
@@ -408,7 +418,8 @@ impl Machine {
         node.stage = Stage::Sent;
         node.reads_host = None;
         let waiting = std::mem::take(&mut node.until_passed);
-        let is_tracked = !node.allocations.is_empty() || node.writes_host.is_some() || node.settles.is_some();
+        let is_tracked =
+            !node.allocations.is_empty() || node.writes_host.is_some() || node.settles.is_some();
         for allocation in &node.allocations {
             if let Some(allocation) = self.allocations.get_mut(allocation) {
                 allocation.sent(id, node.only_wait, self.rules);
@@ -508,7 +519,8 @@ impl Machine {
     /// later, by other threads.
     pub fn settle(&mut self, context: ContextId, queue: QueueId, in_order: bool, id: CommandId) {
         let Self { settled, nodes, .. } = self;
-        let stands = |id: &CommandId| in_order && nodes.get(id).is_none_or(|node| !node.is_in_doubt);
+        let stands =
+            |id: &CommandId| in_order && nodes.get(id).is_none_or(|node| !node.is_in_doubt);
         let writes = settled.entry(context).or_default();
         if writes.iter().any(|(of, later)| *of == queue && *later > id && stands(later)) {
             return;
@@ -553,7 +565,8 @@ impl Machine {
             hold(Rule::InPlaceAfterBlockingWrites)
                 && !self.unsettled(copy.context, copy.queue, copy.in_order).is_empty()
         };
-        let is_behind = || hold(Rule::InPlaceAfterWritersBefore) && !self.behind_queue(copy.queue).is_empty();
+        let is_behind =
+            || hold(Rule::InPlaceAfterWritersBefore) && !self.behind_queue(copy.queue).is_empty();
         !is_held() && !is_unsettled() && !is_behind()
     }
 }

@@ -103,10 +103,16 @@ enum Need {
 }
 
 impl Allocation {
-    pub(crate) fn new(size: u64, is_indivisible: bool, nodes: Vec<NodeId>, has_initial: bool) -> Self {
+    pub(crate) fn new(
+        size: u64,
+        is_indivisible: bool,
+        nodes: Vec<NodeId>,
+        has_initial: bool,
+    ) -> Self {
         let version = if has_initial { INITIAL } else { UNDEFINED };
         let copy = Copy::new(if has_initial { STALE } else { UNDEFINED });
-        let whole = Segment { end: size, version, undos: Vec::new(), copies: vec![copy; nodes.len()] };
+        let whole =
+            Segment { end: size, version, undos: Vec::new(), copies: vec![copy; nodes.len()] };
         let segments = vec![whole];
         let (sending, spans) = (Vec::new(), FxHashMap::default());
         Self { size, is_indivisible, nodes, segments, join_at: SEGMENTS_MAX, sending, spans }
@@ -119,16 +125,26 @@ impl Allocation {
             (start, end) = (0, self.size);
         } else {
             start = start / GRAIN_BYTES * GRAIN_BYTES;
-            end = end.checked_next_multiple_of(GRAIN_BYTES).map_or(self.size, |end| end.min(self.size));
+            end = end
+                .checked_next_multiple_of(GRAIN_BYTES)
+                .map_or(self.size, |end| end.min(self.size));
         }
-        let is_part = (start, end) != (it.start, it.end) && rules.hold(Rule::FetchAroundPartialWrite);
+        let is_part =
+            (start, end) != (it.start, it.end) && rules.hold(Rule::FetchAroundPartialWrite);
         let is_part = is_part && (self.is_indivisible || rules.hold(Rule::SplitByRange));
-        let access = if it.access == Access::Overwrite && is_part { Access::Write } else { it.access };
+        let access =
+            if it.access == Access::Overwrite && is_part { Access::Write } else { it.access };
         Use { start, end: end.max(start), access, ..*it }
     }
 
     /// Whether the content that a use needs is nowhere any more.
-    pub(crate) fn is_lost(&self, it: &Use, place: Place, rules: Rules, lost: &FxHashSet<NodeId>) -> bool {
+    pub(crate) fn is_lost(
+        &self,
+        it: &Use,
+        place: Place,
+        rules: Rules,
+        lost: &FxHashSet<NodeId>,
+    ) -> bool {
         self.needed(it, rules).any(|segment| self.need(segment, place, rules, lost) == Need::Lost)
     }
 
@@ -170,7 +186,8 @@ impl Allocation {
             return Vec::new();
         }
         let needed = self.needed(it, rules);
-        let initial = needed.filter(|segment| self.need(segment, place, rules, lost) == Need::Initial);
+        let initial =
+            needed.filter(|segment| self.need(segment, place, rules, lost) == Need::Initial);
         let copies = initial.filter_map(|segment| segment.copies.get(place));
         copies.flat_map(|copy| copy.users(is_live)).collect()
     }
@@ -202,7 +219,8 @@ impl Allocation {
         }
         let rules = around.rules;
         let Self { nodes, segments, .. } = self;
-        let is_alive = |place: Place| nodes.get(place).is_some_and(|node| !around.lost.contains(node));
+        let is_alive =
+            |place: Place| nodes.get(place).is_some_and(|node| !around.lost.contains(node));
         for segment in segments.get_mut(range).unwrap_or_default() {
             let is_here = segment.is_current(place);
             let Some(copy) = segment.copies.get_mut(place) else { continue };
@@ -222,10 +240,17 @@ impl Allocation {
                 let before = segment.version;
                 segment.version = stamp;
                 copy.version = stamp;
-                let is_new = rounded.access == Access::Overwrite && !(is_here && replaced.is_empty());
+                let is_new =
+                    rounded.access == Access::Overwrite && !(is_here && replaced.is_empty());
                 let replaced = is_new.then_some(Replaced { is_here, arrivals: replaced });
-                let undo =
-                    Undo { command, place, version: before, written: stamp, replaced, has_failed: false };
+                let undo = Undo {
+                    command,
+                    place,
+                    version: before,
+                    written: stamp,
+                    replaced,
+                    has_failed: false,
+                };
                 segment.note_undo(undo, rounded.access, rules, &is_alive);
                 if !rules.hold(Rule::WriteMakesOthersOld) {
                     segment.copies.iter_mut().for_each(|copy| copy.version = stamp);
@@ -248,7 +273,8 @@ impl Allocation {
         let range = self.split(it.start, it.end);
         for segment in self.segments.get_mut(range).unwrap_or_default() {
             if let Some(copy) = segment.copies.get_mut(place) {
-                let users = if it.access == Access::Read { &mut copy.readers } else { &mut copy.writers };
+                let users =
+                    if it.access == Access::Read { &mut copy.readers } else { &mut copy.writers };
                 users.add(queue, command, around);
             }
         }
@@ -323,7 +349,13 @@ impl Allocation {
         }
     }
 
-    fn need(&self, segment: &Segment, place: Place, rules: Rules, lost: &FxHashSet<NodeId>) -> Need {
+    fn need(
+        &self,
+        segment: &Segment,
+        place: Place,
+        rules: Rules,
+        lost: &FxHashSet<NodeId>,
+    ) -> Need {
         if segment.is_current(place) {
             return Need::Nothing;
         }
@@ -332,7 +364,8 @@ impl Allocation {
         let current = || (0..segment.copies.len()).filter(|place| segment.is_current(*place));
         // Within a node is nearest. The copy of a lost node is the last resort: the loss is then reported and not hidden.
         let near = current().find(|other| node(*other) == node(place));
-        match near.or_else(|| current().find(|other| !is_lost(*other))).or_else(|| current().next()) {
+        match near.or_else(|| current().find(|other| !is_lost(*other))).or_else(|| current().next())
+        {
             Some(source) => Need::From(source),
             None if segment.version == INITIAL && rules.hold(Rule::FetchInitial) => Need::Initial,
             None if segment.version == UNDEFINED || segment.version == INITIAL => Need::Nothing,
@@ -355,7 +388,9 @@ impl Allocation {
             let need = self.need(segment, place, around.rules, around.lost);
             // Neighbours that come from the same place come together.
             let more = self.segments.get(first..range.end).unwrap_or_default().iter();
-            let count = more.take_while(|it| self.need(it, place, around.rules, around.lost) == need).count();
+            let count = more
+                .take_while(|it| self.need(it, place, around.rules, around.lost) == need)
+                .count();
             let run = first..first + count.max(1);
             match need {
                 Need::Nothing | Need::Lost => {}
@@ -376,7 +411,8 @@ impl Allocation {
         around: &mut Around<'_>,
         plan: &mut Plan,
     ) {
-        let start = run.start.checked_sub(1).and_then(|it| self.segments.get(it)).map_or(0, |it| it.end);
+        let start =
+            run.start.checked_sub(1).and_then(|it| self.segments.get(it)).map_or(0, |it| it.end);
         let segments = self.segments.get_mut(run).unwrap_or_default();
         let end = segments.last().map_or(start, |it| it.end);
         let mut source_waits = Vec::new();
@@ -384,7 +420,8 @@ impl Allocation {
         for segment in segments.iter() {
             if let Some(from) = source.and_then(|source| segment.copies.get(source)) {
                 if around.rules.hold(Rule::LeaveAfterArrival) {
-                    source_waits.extend(from.arrivals.iter().copied().filter(|id| (around.is_live)(*id)));
+                    source_waits
+                        .extend(from.arrivals.iter().copied().filter(|id| (around.is_live)(*id)));
                 }
                 if around.rules.hold(Rule::LeaveAfterWriters) {
                     source_waits.extend(from.writers.open(around.is_live));

@@ -1,8 +1,8 @@
 //! Single cases of the rules about failures of transfers and of writes, and about what is on its way.
 
 use penstock_coherence::{
-    Access, Action, AllocationId, CommandId, ContextId, Fetch, GRAIN_BYTES, HostShape, InPlace, Machine,
-    NodeId, Place, Plan, QueueId, Source, Submit, Use, Verdict,
+    Access, Action, AllocationId, CommandId, ContextId, Fetch, GRAIN_BYTES, HostShape, InPlace,
+    Machine, NodeId, Place, Plan, QueueId, Source, Submit, Use, Verdict,
 };
 
 const ALL: AllocationId = AllocationId(1);
@@ -49,7 +49,9 @@ impl Test {
 
     /// Sends a command that nothing holds back.
     fn send(&mut self, id: u64, place: Place, access: Access) -> Plan {
-        let Verdict::Send { plan, .. } = self.submit(id, place, &[], access) else { panic!("held") };
+        let Verdict::Send { plan, .. } = self.submit(id, place, &[], access) else {
+            panic!("held")
+        };
         self.machine.sent(CommandId(id));
         plan
     }
@@ -76,7 +78,9 @@ fn content_given_at_creation_is_not_brought_under_a_transfer_to_the_same_copy() 
     let mut test = Test { machine: Machine::default(), names: 1000 };
     test.machine.allocate(ALL, SIZE, false, vec![NodeId(0), NodeId(1)], true);
     test.send(1, 0, Access::Overwrite);
-    let Verdict::Send { plan, .. } = test.submit(2, 1, &[CommandId(1)], Access::Read) else { panic!("held") };
+    let Verdict::Send { plan, .. } = test.submit(2, 1, &[CommandId(1)], Access::Read) else {
+        panic!("held")
+    };
     test.machine.sent(CommandId(2));
     let fetch = Test::only_fetch(&plan);
     // The overwrite was refused, so the content given at creation is current again, and nobody has it.
@@ -199,7 +203,10 @@ fn a_failed_client_event_fails_what_names_it_and_nothing_else() {
     let event = CommandId(50);
     test.machine.client_event(event);
     assert!(matches!(test.submit(1, 0, &[event], Access::Read), Verdict::Hold { .. }));
-    assert!(matches!(test.submit(2, 0, &[], Access::Read), Verdict::Hold { .. }), "behind the first");
+    assert!(
+        matches!(test.submit(2, 0, &[], Access::Read), Verdict::Hold { .. }),
+        "behind the first"
+    );
     test.machine.ended(event, false);
     assert_eq!(test.machine.next_action(&mut || CommandId(0)), Some(Action::Fail(CommandId(1))));
     let action = test.machine.next_action(&mut || CommandId(0));
@@ -227,7 +234,13 @@ fn reading(machine: &mut Machine, id: u64, queue: u64, target: u64, waits: &[Com
 }
 
 fn copy_in(queue: u64) -> InPlace {
-    InPlace { queue: QueueId(queue), in_order: true, context: CONTEXT, is_idle: true, waits_ended: true }
+    InPlace {
+        queue: QueueId(queue),
+        in_order: true,
+        context: CONTEXT,
+        is_idle: true,
+        waits_ended: true,
+    }
 }
 
 #[test]
@@ -248,7 +261,9 @@ fn the_host_copies_in_place_only_behind_the_reads_before_it() {
         writes_host: None,
         gate: None,
     };
-    let Verdict::Send { plan, .. } = machine.submit(&behind, &mut || CommandId(0)) else { panic!("held") };
+    let Verdict::Send { plan, .. } = machine.submit(&behind, &mut || CommandId(0)) else {
+        panic!("held")
+    };
     assert_eq!(plan.behind, [CommandId(1)], "its end is told after that of the read");
     assert!(!machine.may_copy(&copy_in(2)));
     machine.ended(CommandId(1), true);
@@ -344,7 +359,10 @@ fn the_cases_notice_when_their_rule_is_off() {
         test.machine.client_event(event);
         _ = test.submit(1, 0, &[event], Access::Read);
         test.machine.ended(event, false);
-        assert_eq!(test.machine.next_action(&mut || CommandId(0)), Some(Action::Fail(CommandId(1))));
+        assert_eq!(
+            test.machine.next_action(&mut || CommandId(0)),
+            Some(Action::Fail(CommandId(1)))
+        );
     });
     without(Rule::InPlaceAfterWritersBefore, &|mut test| {
         reading(&mut test.machine, 1, 1, 0x1000, &[]);

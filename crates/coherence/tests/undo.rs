@@ -1,8 +1,8 @@
 //! Single cases of what is current after a command that was to write has failed.
 
 use penstock_coherence::{
-    Access, Action, AllocationId, CommandId, ContextId, Fetch, GRAIN_BYTES, Machine, NodeId, Place, Plan,
-    QueueId, Source, Submit, Use, Verdict,
+    Access, Action, AllocationId, CommandId, ContextId, Fetch, GRAIN_BYTES, Machine, NodeId, Place,
+    Plan, QueueId, Source, Submit, Use, Verdict,
 };
 
 const ALL: AllocationId = AllocationId(1);
@@ -70,7 +70,11 @@ impl Test {
     /// A reader at `place` gets the content from `source`, or has it if that is `None`.
     fn comes_from(&mut self, id: u64, place: Place, source: Option<Source>) {
         let plan = self.send(id, place, Access::Read);
-        assert_eq!(plan.fetches.first().map(|fetch| fetch.source), source, "at place {place}: {plan:?}");
+        assert_eq!(
+            plan.fetches.first().map(|fetch| fetch.source),
+            source,
+            "at place {place}: {plan:?}"
+        );
     }
 }
 

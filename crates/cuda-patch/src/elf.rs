@@ -130,9 +130,11 @@ impl<S: Source> Elf<S> {
             return None;
         }
         let bytes = source.read(table, count * SECTION_BYTES)?;
-        let sections: Vec<Section> = bytes.chunks_exact(SECTION_BYTES).map(section).collect::<Option<_>>()?;
+        let sections: Vec<Section> =
+            bytes.chunks_exact(SECTION_BYTES).map(section).collect::<Option<_>>()?;
         let mut elf = Self { source, machine, sections, names: Vec::new() };
-        elf.names = elf.sections.get(names).copied().and_then(|names| elf.bytes(names)).unwrap_or_default();
+        elf.names =
+            elf.sections.get(names).copied().and_then(|names| elf.bytes(names)).unwrap_or_default();
         Some(elf)
     }
 
@@ -166,9 +168,17 @@ impl<S: Source> Elf<S> {
     fn table(&self, kind: u32) -> Vec<Symbol> {
         let read = || {
             let table = self.sections.iter().find(|section| section.kind == kind)?;
-            let names = self.sections.get(table.link as usize).filter(|names| names.kind == TYPE_STRINGS)?;
+            let names = self
+                .sections
+                .get(table.link as usize)
+                .filter(|names| names.kind == TYPE_STRINGS)?;
             let (table, names) = (self.bytes(*table)?, self.bytes(*names)?);
-            Some(table.chunks_exact(SYMBOL_BYTES).filter_map(|entry| symbol(entry, &names)).collect())
+            Some(
+                table
+                    .chunks_exact(SYMBOL_BYTES)
+                    .filter_map(|entry| symbol(entry, &names))
+                    .collect(),
+            )
         };
         read().unwrap_or_default()
     }
@@ -212,7 +222,9 @@ mod tests {
         assert!(elf.has_section(".text") && !elf.has_section(".nonsense"));
         let main = elf.symbols().into_iter().find(|symbol| symbol.name == "main").unwrap();
         assert!(main.is_function_here && main.address > 0);
-        assert!(elf.dynamic_symbols().iter().any(|symbol| symbol.is_wanted && symbol.name == "write"));
+        assert!(
+            elf.dynamic_symbols().iter().any(|symbol| symbol.is_wanted && symbol.name == "write")
+        );
     }
 
     #[test]

@@ -35,7 +35,8 @@ struct Object {
 /// Notes what is loaded now; null if that cannot be told. To be given to [`penstock_cuda_redirect_loaded`].
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_cuda_loaded() -> *mut Loaded {
-    std::panic::catch_unwind(|| Box::into_raw(Box::new(Loaded(objects())))).unwrap_or(std::ptr::null_mut())
+    std::panic::catch_unwind(|| Box::into_raw(Box::new(Loaded(objects()))))
+        .unwrap_or(std::ptr::null_mut())
 }
 
 /// Redirects the runtimes inside what has been loaded since, and forgets the note. Says in one line if that does not work.

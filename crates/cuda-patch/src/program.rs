@@ -61,7 +61,10 @@ pub enum Runtime {
 
 /// What the program in a file has inside; [`Runtime::Elsewhere`] if it cannot be read or is no program.
 pub fn inspect(path: &Path) -> Runtime {
-    std::fs::File::open(path).ok().and_then(Elf::read).map_or(Runtime::Elsewhere, |elf| runtime(&elf))
+    std::fs::File::open(path)
+        .ok()
+        .and_then(Elf::read)
+        .map_or(Runtime::Elsewhere, |elf| runtime(&elf))
 }
 
 /// Whether the program in a file is linked with NVRTC and asks it for machine code: the preloaded library gives it PTX.
@@ -77,7 +80,8 @@ pub fn runtime<S: Source>(elf: &Elf<S>) -> Runtime {
     let archive = symbols.iter().any(|symbol| symbol.name.starts_with(ARCHIVE_PREFIX));
     let registers = symbols.iter().any(|symbol| symbol.is_function_here && symbol.name == REGISTER);
     if !archive || !registers {
-        let shared = elf.dynamic_symbols().iter().any(|symbol| symbol.is_wanted && symbol.name == REGISTER);
+        let shared =
+            elf.dynamic_symbols().iter().any(|symbol| symbol.is_wanted && symbol.name == REGISTER);
         let inside = symbols.is_empty() && elf.has_section(DEVICE_CODE) && !shared;
         return if inside { Runtime::Stripped } else { Runtime::Elsewhere };
     }
@@ -86,7 +90,8 @@ pub fn runtime<S: Source>(elf: &Elf<S>) -> Runtime {
     }
     let Some(major) = version(&symbols) else { return Runtime::Unknown };
     let here = symbols.into_iter().filter(|symbol| symbol.is_function_here);
-    let (registering, others): (Vec<_>, Vec<_>) = here.partition(|symbol| symbol.name.contains(REGISTERING));
+    let (registering, others): (Vec<_>, Vec<_>) =
+        here.partition(|symbol| symbol.name.contains(REGISTERING));
     let functions = others.into_iter().filter(|symbol| is_entry(&symbol.name)).collect();
     Runtime::Inside { major, functions, registering }
 }

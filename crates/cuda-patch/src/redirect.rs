@@ -64,7 +64,9 @@ pub enum RedirectError {
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_cuda_redirect() {
     // SAFETY: the loader names the program first, and runs its constructors after this.
-    let done = std::panic::catch_unwind(|| unsafe { redirect(Path::new("/proc/self/exe"), program_base()) });
+    let done = std::panic::catch_unwind(|| unsafe {
+        redirect(Path::new("/proc/self/exe"), program_base())
+    });
     if let Ok(Err(error)) = done {
         say("this program", &error);
     }
@@ -95,12 +97,14 @@ pub(crate) unsafe fn redirect(file: &Path, base: u64) -> Result<Vec<u64>, Redire
     };
     let library = own_folder().join(format!("libcudart.so.{major}"));
     let handle = load(&library)?;
-    let known: Vec<_> = functions.iter().filter_map(|it| Some((it, Jump::of(it, base, handle)?))).collect();
+    let known: Vec<_> =
+        functions.iter().filter_map(|it| Some((it, Jump::of(it, base, handle)?))).collect();
     let (known, short): (Vec<_>, Vec<_>) =
         known.into_iter().partition(|(function, _)| function.size >= NEAR_JUMP_BYTES);
     // What only returns may stay as it is. Anything else would go on in NVIDIA's runtime while the rest is ours.
     // SAFETY: loaded code, of the sizes that its table of symbols says.
-    let goes_on = short.iter().filter(|(function, jump)| !unsafe { only_returns(jump.from, function.size) });
+    let goes_on =
+        short.iter().filter(|(function, jump)| !unsafe { only_returns(jump.from, function.size) });
     let names: Vec<_> = goes_on.map(|(function, _)| function.name.clone()).collect();
     if !names.is_empty() {
         return Err(RedirectError::TooShort(names.join(", ")));
@@ -120,12 +124,17 @@ pub(crate) unsafe fn redirect(file: &Path, base: u64) -> Result<Vec<u64>, Redire
 /// # Safety
 /// So many bytes as a jump has can be read there.
 unsafe fn is_redirected(address: u64) -> bool {
-    let place: *const [u8; 5] = std::ptr::with_exposed_provenance(usize::try_from(address).unwrap_or(0));
+    let place: *const [u8; 5] =
+        std::ptr::with_exposed_provenance(usize::try_from(address).unwrap_or(0));
     // SAFETY: as the caller promises.
     let [0xe9, a, b, c, d] = (unsafe { place.read_unaligned() }) else { return false };
     let distance = i64::from(i32::from_le_bytes([a, b, c, d]));
     let target = (address + NEAR_JUMP_BYTES).wrapping_add_signed(distance);
-    TABLES.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|table| table.contains(&target))
+    TABLES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .iter()
+        .any(|table| table.contains(&target))
 }
 
 /// Whether so short a function does nothing but set a register and return: `xor`, `mov` or nothing, and `ret`.
@@ -181,7 +190,8 @@ fn own_folder() -> PathBuf {
 
 fn load(library: &Path) -> Result<*mut c_void, RedirectError> {
     let failed = |reason: String| RedirectError::NoLibrary { library: library.to_owned(), reason };
-    let name = CString::new(library.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;
+    let name =
+        CString::new(library.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;
     // SAFETY: a string; the library is ours.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if !handle.is_null() {
@@ -254,7 +264,8 @@ unsafe fn write(jumps: &[Jump]) -> Result<(), RedirectError> {
 /// # Safety
 /// So many bytes can be written there.
 unsafe fn bytes_at(address: u64, bytes: &[u8]) {
-    let place: *mut u8 = std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0));
+    let place: *mut u8 =
+        std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0));
     // SAFETY: as the caller promises.
     unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
 }
@@ -272,15 +283,18 @@ fn protect(start: u64, length: u64, protection: c_int) -> Result<(), RedirectErr
 fn reserve(first: u64, last: u64, bytes: u64) -> Option<u64> {
     let steps = NEAR_BYTES / STEP_BYTES;
     let start = first / STEP_BYTES * STEP_BYTES;
-    let below =
-        (1..steps).map_while(|step| start.checked_sub(step * STEP_BYTES)).take_while(|at| *at >= LOWEST);
+    let below = (1..steps)
+        .map_while(|step| start.checked_sub(step * STEP_BYTES))
+        .take_while(|at| *at >= LOWEST);
     let end = last.next_multiple_of(STEP_BYTES);
     let above = (1..steps).filter_map(|step| end.checked_add(step * STEP_BYTES));
     below.chain(above).find(|at| map_at(*at, bytes))
 }
 
 fn map_at(address: u64, bytes: u64) -> bool {
-    let (Ok(place), Ok(length)) = (usize::try_from(address), usize::try_from(bytes)) else { return false };
+    let (Ok(place), Ok(length)) = (usize::try_from(address), usize::try_from(bytes)) else {
+        return false;
+    };
     let hint: *mut c_void = std::ptr::without_provenance_mut(place);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
@@ -336,13 +350,15 @@ mod tests {
         // A function of its own on a page of its own: mov rax, rdi; ret; nops.
         let code = [0x48_u8, 0x89, 0xf8, 0xc3, 0x90, 0x90, 0x90, 0x90];
         let page = page_bytes();
-        let here = (target as extern "C" fn(u64) -> u64 as *const c_void).expose_provenance() as u64;
+        let here =
+            (target as extern "C" fn(u64) -> u64 as *const c_void).expose_provenance() as u64;
         let place = reserve(here, here, page).unwrap();
         // SAFETY: memory that was just made; then the function in it, which has one number and gives one.
         let (before, after) = unsafe {
             bytes_at(place, &code);
             protect(place, page, libc::PROT_READ | libc::PROT_EXEC).unwrap();
-            let function = std::ptr::with_exposed_provenance::<c_void>(usize::try_from(place).unwrap());
+            let function =
+                std::ptr::with_exposed_provenance::<c_void>(usize::try_from(place).unwrap());
             let function: extern "C" fn(u64) -> u64 = std::mem::transmute(function);
             let before = function(7);
             assert!(!is_redirected(place));

@@ -101,7 +101,8 @@ fn functions_are_replaced_before_the_programs_constructors_in_every_kind_of_prog
         ("fixed-13", 13, "cudaMemGetDefaultMemPool", "-no-pie"),
     ] {
         let marker = format!("-DMARKER={marker}");
-        let program = program(name, &[kind, if kind == "-pie" { "-fPIE" } else { "-fno-pie" }, &marker]);
+        let program =
+            program(name, &[kind, if kind == "-pie" { "-fPIE" } else { "-fno-pie" }, &marker]);
         assert_eq!(run(&mut Command::new(&program)), "7 3 5 1\n");
         // What the library lacks stays what it was.
         assert_eq!(preloaded(&program), format!("{} 1003 5 1\n", 100 + version), "{name}");
@@ -112,11 +113,15 @@ fn functions_are_replaced_before_the_programs_constructors_in_every_kind_of_prog
 #[cfg(target_arch = "x86_64")]
 fn functions_without_room_for_a_jump_stay_where_they_only_return_and_are_named_where_not() {
     // One that gives 0; one that goes on elsewhere.
-    let whole = program("returns", &["-DMARKER=cudaLogsCurrent", "-DSHORT=\"xor %eax, %eax; ret\""]);
+    let whole =
+        program("returns", &["-DMARKER=cudaLogsCurrent", "-DSHORT=\"xor %eax, %eax; ret\""]);
     assert_eq!(preloaded(&whole), "113 1003 5 1\n");
     let jumps = program("jumps", &["-DMARKER=cudaLogsCurrent", "-DSHORT=\"jmp 1f\""]);
     let said = preloaded(&jumps);
-    assert!(said.starts_with("7 3 5 1\n") && said.contains("too short for that: cudaShort;"), "{said}");
+    assert!(
+        said.starts_with("7 3 5 1\n") && said.contains("too short for that: cudaShort;"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -131,7 +136,9 @@ fn a_version_that_cannot_be_told_is_said_and_nothing_is_replaced() {
 #[cfg(target_arch = "x86_64")]
 fn a_stripped_program_is_told_from_one_without_cuda() {
     let whole = program("whole", &["-DMARKER=cudaLogsCurrent", "-DSECTION"]);
-    assert!(matches!(inspect(&whole), Runtime::Inside { major: 13, functions, .. } if functions.len() == 4));
+    assert!(
+        matches!(inspect(&whole), Runtime::Inside { major: 13, functions, .. } if functions.len() == 4)
+    );
     let stripped = folder().join("stripped");
     run(Command::new("strip").arg("-o").arg(&stripped).arg(&whole));
     assert_eq!(inspect(&stripped), Runtime::Stripped);
@@ -183,16 +190,24 @@ fn libraries_that_are_loaded_later_are_redirected_and_register_again() {
         run(Command::new("cc").args(["-O1", "-w", "-shared", "-fPIC", "-o"]).arg(made).arg(source));
     }
     let known = format!("-Wl,--enable-new-dtags,-rpath,{}", folder().join("known").display());
-    run(Command::new("cc").arg("-o").arg(&loader).arg(folder().join("loader.c")).args([&known, "-ldl"]));
+    run(Command::new("cc")
+        .arg("-o")
+        .arg(&loader)
+        .arg(folder().join("loader.c"))
+        .args([&known, "-ldl"]));
     // By a name without a folder only the program's own list of folders leads there: so its caller is still known.
-    let run_with =
-        |patch: &str| run(Command::new(&loader).arg(&module).arg("other.so").env("LD_PRELOAD", patch));
+    let run_with = |patch: &str| {
+        run(Command::new(&loader).arg(&module).arg("other.so").env("LD_PRELOAD", patch))
+    };
     assert_eq!(run_with(""), "70003 70003 \n");
     let patch = folder().join("cuda/libpenstock_cudapatch.so");
     assert_eq!(run_with(patch.to_str().unwrap()), "1121003 70003 \n");
     // What cannot be loaded fails as it does without.
-    let missing =
-        Command::new(&loader).arg("/nonexistent/module.so").env("LD_PRELOAD", &patch).output().unwrap();
+    let missing = Command::new(&loader)
+        .arg("/nonexistent/module.so")
+        .env("LD_PRELOAD", &patch)
+        .output()
+        .unwrap();
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&missing.stdout).contains("/nonexistent/module.so"));
 }
@@ -295,10 +310,21 @@ fn who_asks_the_compiler_for_machine_code_gets_ptx_where_there_is_some() {
     let (compiler, program) = (folder().join("libnvrtc.so.13"), folder().join("compiles"));
     fs::write(folder().join("compiler.c"), COMPILER).unwrap();
     fs::write(folder().join("compiles.c"), COMPILES).unwrap();
-    run(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&compiler).arg(folder().join("compiler.c")));
+    run(Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&compiler)
+        .arg(folder().join("compiler.c")));
     let path = format!("-Wl,-rpath,{}", folder().display());
-    run(Command::new("cc").arg("-o").arg(&program).arg(folder().join("compiles.c")).arg(&compiler).arg(path));
+    run(Command::new("cc")
+        .arg("-o")
+        .arg(&program)
+        .arg(folder().join("compiles.c"))
+        .arg(&compiler)
+        .arg(path));
     assert!(wants_machine_code(&program) && !wants_machine_code(Path::new("/bin/true")));
-    assert_eq!(run(&mut Command::new(&program)), "1 1 9 machine!\n0 0 9 machine!\n0 0 9 machine!\n");
+    assert_eq!(
+        run(&mut Command::new(&program)),
+        "1 1 9 machine!\n0 0 9 machine!\n0 0 9 machine!\n"
+    );
     assert_eq!(preloaded(&program), "1 1 9 machine!\n0 0 6 .ptx.\n0 0 9 machine!\n");
 }

@@ -175,7 +175,10 @@ mod tests {
         for (index, (code, name, _)) in CODES.iter().enumerate() {
             assert!(name.to_bytes().starts_with(b"cuda"));
             assert!(text(*code).is_some_and(|text| !text.is_empty()), "{name:?} has no text");
-            assert!(CODES.iter().skip(index + 1).all(|(other, ..)| other != code), "{name:?} is there twice");
+            assert!(
+                CODES.iter().skip(index + 1).all(|(other, ..)| other != code),
+                "{name:?} is there twice"
+            );
         }
     }
 

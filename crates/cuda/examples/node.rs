@@ -26,7 +26,10 @@ fn main() -> ExitCode {
     match penstock_daemon::serve(options, |addresses| {
         let mut out = std::io::stdout().lock();
         // Whoever waits for this line reads it.
-        _ = addresses.iter().try_for_each(|address| writeln!(out, "{address}")).and_then(|()| out.flush());
+        _ = addresses
+            .iter()
+            .try_for_each(|address| writeln!(out, "{address}"))
+            .and_then(|()| out.flush());
     }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

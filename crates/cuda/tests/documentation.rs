@@ -21,14 +21,20 @@ fn the_table_of_functions_is_up_to_date() {
         return;
     }
     let there = fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == made, "docs/cuda.md is not up to date: run this test with PENSTOCK_WRITE_DOCS=1");
+    assert!(
+        there == made,
+        "docs/cuda.md is not up to date: run this test with PENSTOCK_WRITE_DOCS=1"
+    );
 }
 
 fn document() -> String {
     let tests = programs();
     let tested = |name: &str| {
-        let users: Vec<_> =
-            tests.iter().filter(|(_, text)| uses(text, name)).map(|(file, _)| file.as_str()).collect();
+        let users: Vec<_> = tests
+            .iter()
+            .filter(|(_, text)| uses(text, name))
+            .map(|(file, _)| file.as_str())
+            .collect();
         if users.is_empty() { "-".to_owned() } else { users.join(", ") }
     };
     let versions: BTreeMap<&str, i32> = symbols().collect();
@@ -62,9 +68,14 @@ fn programs() -> Vec<(String, String)> {
     let mut programs: Vec<_> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|it| it == "rs") && !path.ends_with("documentation.rs"))
+        .filter(|path| {
+            path.extension().is_some_and(|it| it == "rs") && !path.ends_with("documentation.rs")
+        })
         .map(|path| {
-            (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read_to_string(&path).unwrap())
+            (
+                path.file_name().unwrap().to_string_lossy().into_owned(),
+                fs::read_to_string(&path).unwrap(),
+            )
         })
         .collect();
     programs.push(("common".to_owned(), include_str!("common/mod.rs").to_owned()));
@@ -77,7 +88,8 @@ fn uses(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let before = text[..at].chars().next_back();
         let after = text[at + name.len()..].chars().next();
-        let is_part = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_alphanumeric() || it == '_');
+        let is_part =
+            |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_alphanumeric() || it == '_');
         !is_part(before) && !is_part(after)
     })
 }

@@ -48,7 +48,13 @@ fn older_forms_do_the_same() {
     let (mut exec, mut wrong, mut log) = (null_mut(), null_mut(), [1i8; 8]);
     // SAFETY: handles, and places.
     unsafe {
-        ok(cuGraphInstantiate_v2(&raw mut exec, graph, &raw mut wrong, log.as_mut_ptr().cast(), log.len()));
+        ok(cuGraphInstantiate_v2(
+            &raw mut exec,
+            graph,
+            &raw mut wrong,
+            log.as_mut_ptr().cast(),
+            log.len(),
+        ));
         assert!(wrong.is_null() && log[0] == 0);
         ok(cuGraphLaunch(exec, stream));
         ok(cuStreamSynchronize(stream));
@@ -111,7 +117,8 @@ fn nodes_of_any_kind_and_kernels_of_libraries() {
     let _context = TestContext::new();
     let (values, stream) = (allocate(4), stream(0));
     let text = std::ffi::CString::new(KERNELS).unwrap();
-    let (mut library, mut kernel, mut graph, mut exec) = (null_mut(), null_mut(), null_mut(), null_mut());
+    let (mut library, mut kernel, mut graph, mut exec) =
+        (null_mut(), null_mut(), null_mut(), null_mut());
     let (mut filled, mut added) = (null_mut(), null_mut());
     let mut param = values;
     let mut params: [*mut c_void; 1] = [(&raw mut param).cast()];
@@ -131,8 +138,14 @@ fn nodes_of_any_kind_and_kernels_of_libraries() {
         ));
         ok(cuLibraryGetKernel(&raw mut kernel, library, c"add_one".as_ptr()));
         ok(cuGraphCreate(&raw mut graph, 0));
-        let fill =
-            CUDA_MEMSET_NODE_PARAMS { dst: values, pitch: 0, value: 41, elementSize: 4, width: 1, height: 1 };
+        let fill = CUDA_MEMSET_NODE_PARAMS {
+            dst: values,
+            pitch: 0,
+            value: 41,
+            elementSize: 4,
+            width: 1,
+            height: 1,
+        };
         let mut described = CUgraphNodeParams { kind: CU_GRAPH_NODE_TYPE_MEMSET, ..none };
         described.params.as_mut_ptr().cast::<CUDA_MEMSET_NODE_PARAMS>().write(fill);
         ok(cuGraphAddNode(&raw mut filled, graph, null_mut(), 0, &raw mut described));
@@ -151,11 +164,21 @@ fn nodes_of_any_kind_and_kernels_of_libraries() {
         };
         let wide = CUDA_KERNEL_NODE_PARAMS { first, kern: kernel, ctx: null_mut() };
         described.params.as_mut_ptr().cast::<CUDA_KERNEL_NODE_PARAMS>().write(wide);
-        ok(cuGraphAddNode_v2(&raw mut added, graph, &raw const filled, null_mut(), 1, &raw mut described));
+        ok(cuGraphAddNode_v2(
+            &raw mut added,
+            graph,
+            &raw const filled,
+            null_mut(),
+            1,
+            &raw mut described,
+        ));
         // A grid that cannot be is refused when it is described.
         let empty = CUDA_KERNEL_NODE_PARAMS_v1 { gridDimX: 0, ..first };
         let wrong = CUDA_KERNEL_NODE_PARAMS { first: empty, ..wide };
-        assert_eq!(cuGraphKernelNodeSetParams_v2(added, &raw const wrong), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(
+            cuGraphKernelNodeSetParams_v2(added, &raw const wrong),
+            CUDA_ERROR_INVALID_VALUE
+        );
         for kind in [CU_GRAPH_NODE_TYPE_CONDITIONAL, 8, 9, 12] {
             let mut described = CUgraphNodeParams { kind, ..none };
             let refused = cuGraphAddNode(&raw mut added, graph, null_mut(), 0, &raw mut described);
@@ -171,7 +194,10 @@ fn nodes_of_any_kind_and_kernels_of_libraries() {
             result_out: 9,
         };
         ok(cuGraphInstantiateWithParams(&raw mut exec, graph, &raw mut with));
-        assert_eq!((with.result_out, with.hErrNode_out.is_null()), (CUDA_GRAPH_INSTANTIATE_SUCCESS, true));
+        assert_eq!(
+            (with.result_out, with.hErrNode_out.is_null()),
+            (CUDA_GRAPH_INSTANTIATE_SUCCESS, true)
+        );
         ok(cuGraphLaunch_ptsz(exec, null_mut()));
         ok(cuStreamSynchronize_ptsz(null_mut()));
         assert_eq!(read(values), 42);
@@ -183,7 +209,8 @@ fn nodes_of_any_kind_and_kernels_of_libraries() {
 #[test]
 fn memory_of_a_graph_stays_while_anything_has_it() {
     let _context = TestContext::new();
-    let (mut graph, mut exec, mut node, mut filled) = (null_mut(), null_mut(), null_mut(), null_mut());
+    let (mut graph, mut exec, mut node, mut filled) =
+        (null_mut(), null_mut(), null_mut(), null_mut());
     // SAFETY: all zeros is a description; handles, and places.
     unsafe {
         let mut wanted: CUDA_MEM_ALLOC_NODE_PARAMS = std::mem::zeroed();
@@ -199,7 +226,14 @@ fn memory_of_a_graph_stays_while_anything_has_it() {
             width: 1024,
             height: 1,
         };
-        ok(cuGraphAddMemsetNode(&raw mut filled, graph, &raw const node, 1, &raw const fill, null_mut()));
+        ok(cuGraphAddMemsetNode(
+            &raw mut filled,
+            graph,
+            &raw const node,
+            1,
+            &raw const fill,
+            null_mut(),
+        ));
         assert_eq!(cuGraphDestroyNode(filled), CUDA_ERROR_NOT_SUPPORTED);
         ok(cuGraphInstantiateWithFlags(&raw mut exec, graph, 0));
         ok(cuGraphLaunch(exec, null_mut()));
@@ -211,7 +245,8 @@ fn memory_of_a_graph_stays_while_anything_has_it() {
         let again = cuMemFree_v2(wanted.dptr);
         assert_eq!(again, CUDA_ERROR_INVALID_VALUE);
         let (mut used, mut reserved) = (9u64, 9u64);
-        let (used_kind, all) = (CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+        let (used_kind, all) =
+            (CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
         ok(cuDeviceGetGraphMemAttribute(0, used_kind, (&raw mut used).cast()));
         ok(cuDeviceGetGraphMemAttribute(0, all, (&raw mut reserved).cast()));
         assert_eq!((used, reserved), (0, 0));

@@ -172,7 +172,9 @@ fn an_ordinary_launch_with_a_heap_is_one_of_its_device() {
         let mut params: [*mut c_void; 3] =
             [(&raw mut value).cast(), (&raw mut into).cast(), (&raw mut heap).cast()];
         // SAFETY: the kernel's parameters.
-        ok(unsafe { cuLaunchKernel(put, 1, 1, 1, 1, 1, 1, 0, null_mut(), params.as_mut_ptr(), null_mut()) });
+        ok(unsafe {
+            cuLaunchKernel(put, 1, 1, 1, 1, 1, 1, 0, null_mut(), params.as_mut_ptr(), null_mut())
+        });
         synchronize();
         assert_eq!(download::<u64>(memory, 1), [value]);
         assert_eq!(both.read(1 - u32::try_from(pe).unwrap(), 32), value);
@@ -230,7 +232,10 @@ fn what_can_not_be_is_refused_with_a_sentence() {
         );
         // It is no address of ordinary copies.
         let mut bytes = [0u8; 8];
-        assert_eq!(cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), pointers[0], 8), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(
+            cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), pointers[0], 8),
+            CUDA_ERROR_INVALID_VALUE
+        );
         assert_eq!(
             cuMemcpy(bytes.as_mut_ptr().expose_provenance() as u64, pointers[0], 8),
             CUDA_ERROR_INVALID_VALUE

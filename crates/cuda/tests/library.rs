@@ -12,7 +12,8 @@ impl Library {
     fn open() -> Self {
         // Beside the tests, in target/PROFILE/deps, or one folder up.
         let tests = std::env::current_exe().unwrap();
-        let mut places = tests.ancestors().skip(1).take(2).map(|folder| folder.join("libpenstock_cuda.so"));
+        let mut places =
+            tests.ancestors().skip(1).take(2).map(|folder| folder.join("libpenstock_cuda.so"));
         let path = places.find(|path| path.exists()).expect("the library is built with its tests");
         let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
         // SAFETY: a library of ours, which runs nothing when it is loaded.
@@ -51,7 +52,8 @@ fn a_program_without_a_pool_is_served_too() {
     let count: unsafe extern "C" fn(*mut c_int) -> CUresult = unsafe { std::mem::transmute(count) };
     let synchronize = library.symbol(c"cuCtxSynchronize");
     // SAFETY: the type of that function.
-    let synchronize: unsafe extern "C" fn() -> CUresult = unsafe { std::mem::transmute(synchronize) };
+    let synchronize: unsafe extern "C" fn() -> CUresult =
+        unsafe { std::mem::transmute(synchronize) };
     let mut devices = 7;
     // SAFETY: a place for the number.
     unsafe {
@@ -83,7 +85,10 @@ fn garbage_is_no_handle(library: &Library) {
             // SAFETY: nothing is read through a handle that is none.
             let got = unsafe { function(handle) };
             // What needs a context first has none here.
-            assert!(got == code || got == CUDA_ERROR_NOT_INITIALIZED, "{name:?} {garbage:#x}: {got:?}");
+            assert!(
+                got == code || got == CUDA_ERROR_NOT_INITIALIZED,
+                "{name:?} {garbage:#x}: {got:?}"
+            );
         }
         // SAFETY: as above.
         assert_ne!(unsafe { function(null_mut()) }, CUDA_SUCCESS, "{name:?}");

@@ -23,7 +23,8 @@ fn free(address: CUdeviceptr) -> CUresult {
 fn what_is_written_comes_back() {
     let _context = TestContext::new();
     for count in [1, 3, 4096, 1 << 20] {
-        let values: Vec<u32> = (0..count).map(|value: u32| value.wrapping_mul(2_654_435_761)).collect();
+        let values: Vec<u32> =
+            (0..count).map(|value: u32| value.wrapping_mul(2_654_435_761)).collect();
         let address = allocate(values.len() * 4);
         assert!(address.is_multiple_of(256));
         upload(address, &values);
@@ -247,7 +248,10 @@ fn addresses_tell_what_they_are() {
     assert_eq!(ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pinned.addr() as u64), (CUDA_SUCCESS, 1));
     // SAFETY: the address from above.
     ok(unsafe { cuMemFreeHost(pinned) });
-    assert_eq!(ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pinned.addr() as u64).0, CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(
+        ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pinned.addr() as u64).0,
+        CUDA_ERROR_INVALID_VALUE
+    );
     let mut managed = 0;
     // SAFETY: a place for the address.
     assert_eq!(unsafe { cuMemAllocManaged(&raw mut managed, 100, 1) }, CUDA_ERROR_NOT_SUPPORTED);
@@ -262,8 +266,9 @@ fn memory_of_a_context_goes_with_it() {
     let _context = TestContext::new();
     let mut answer = 0u64;
     // SAFETY: room for the answer.
-    let code =
-        unsafe { cuPointerGetAttribute((&raw mut answer).cast(), CU_POINTER_ATTRIBUTE_CONTEXT, address) };
+    let code = unsafe {
+        cuPointerGetAttribute((&raw mut answer).cast(), CU_POINTER_ATTRIBUTE_CONTEXT, address)
+    };
     // Another test may have got the address meanwhile, but not this context.
     assert!(code == CUDA_ERROR_INVALID_VALUE || answer != 0);
 }

@@ -89,7 +89,8 @@ fn shape_and_parameters_may_be_set_before_a_launch() {
         ok(cuParamSetSize(add_one, 8));
         ok(cuLaunchGrid(add_one, 2, 1));
         // The same address in two halves, whatever type they are called.
-        let [low, high] = [address & 0xffff_ffff, address >> 32].map(|half| u32::try_from(half).unwrap());
+        let [low, high] =
+            [address & 0xffff_ffff, address >> 32].map(|half| u32::try_from(half).unwrap());
         ok(cuParamSeti(add_one, 0, low));
         ok(cuParamSetf(add_one, 4, f32::from_bits(high)));
         ok(cuLaunchGridAsync(add_one, 2, 1, null_mut()));
@@ -131,7 +132,8 @@ fn variables_of_a_module_are_its_own() {
         let name = CString::new(name).unwrap();
         let (mut address, mut size) = (0, 0);
         // SAFETY: places for the results, and a string.
-        let code = unsafe { cuModuleGetGlobal_v2(&raw mut address, &raw mut size, module, name.as_ptr()) };
+        let code =
+            unsafe { cuModuleGetGlobal_v2(&raw mut address, &raw mut size, module, name.as_ptr()) };
         (code, address, size)
     };
     let (code, address, size) = global(one, "counter");
@@ -150,7 +152,9 @@ fn wrong_shapes_of_launches_are_refused_and_do_no_harm() {
     let go = |grid: [u32; 3], block: [u32; 3], shared: u32| {
         let ([a, b, c], [d, e, f]) = (grid, block);
         // SAFETY: the kernel has no parameters.
-        unsafe { cuLaunchKernel(empty, a, b, c, d, e, f, shared, null_mut(), null_mut(), null_mut()) }
+        unsafe {
+            cuLaunchKernel(empty, a, b, c, d, e, f, shared, null_mut(), null_mut(), null_mut())
+        }
     };
     ok(go([1; 3], [1; 3], 0));
     ok(go([3, 2, 2], [8, 4, 2], 1024));
@@ -173,14 +177,15 @@ fn wrong_shapes_of_launches_are_refused_and_do_no_harm() {
 #[test]
 fn more_threads_than_a_kernel_says_are_out_of_resources() {
     let _context = TestContext::new();
-    let text =
-        ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry k() .maxntid 64, 1, 1 { ret; }\n";
+    let text = ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry k() .maxntid 64, 1, 1 { ret; }\n";
     let kernel = function(load(text), "k");
     ok(launch(kernel, 1, 64, null_mut(), &[]));
     assert_eq!(launch(kernel, 1, 65, null_mut(), &[]), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     let mut most = 0;
     // SAFETY: a place for the number.
-    ok(unsafe { cuFuncGetAttribute(&raw mut most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel) });
+    ok(unsafe {
+        cuFuncGetAttribute(&raw mut most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel)
+    });
     assert_eq!(most, 64);
     synchronize();
 }
@@ -191,7 +196,10 @@ fn broken_modules_are_refused_by_the_documented_code() {
     for cut in [1, 20, 100, KERNELS.len() / 2, KERNELS.len() - 30] {
         let text = CString::new(&KERNELS[..cut]).unwrap();
         let (code, _) = load_code(text.as_bytes_with_nul());
-        assert!([CUDA_ERROR_INVALID_PTX, CUDA_ERROR_INVALID_IMAGE].contains(&code), "{cut}: {code:?}");
+        assert!(
+            [CUDA_ERROR_INVALID_PTX, CUDA_ERROR_INVALID_IMAGE].contains(&code),
+            "{cut}: {code:?}"
+        );
     }
     assert_eq!(load_code(b"\0").0, CUDA_ERROR_INVALID_IMAGE);
     assert_eq!(load_code(b"not a module at all\0").0, CUDA_ERROR_INVALID_IMAGE);
@@ -207,7 +215,10 @@ fn broken_modules_are_refused_by_the_documented_code() {
     assert_eq!(load_code(&elf).0, CUDA_ERROR_NO_BINARY_FOR_GPU);
     let mut module = null_mut();
     // SAFETY: refused before anything is read.
-    assert_eq!(unsafe { cuModuleLoadData(&raw mut module, std::ptr::null()) }, CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(
+        unsafe { cuModuleLoadData(&raw mut module, std::ptr::null()) },
+        CUDA_ERROR_INVALID_VALUE
+    );
     // The context goes on.
     ok(launch(function(load(KERNELS), "empty"), 1, 1, null_mut(), &[]));
     synchronize();
@@ -220,11 +231,18 @@ fn the_error_log_names_the_line() {
         c".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry k() {\n  nonsense.u32 %r1;\n}\n";
     let mut buffer = vec![0u8; 256];
     let mut names = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    let mut values: [*mut c_void; 2] = [buffer.as_mut_ptr().cast(), std::ptr::without_provenance_mut(256)];
+    let mut values: [*mut c_void; 2] =
+        [buffer.as_mut_ptr().cast(), std::ptr::without_provenance_mut(256)];
     let mut module = null_mut();
     // SAFETY: two options, and a string.
     let code = unsafe {
-        cuModuleLoadDataEx(&raw mut module, text.as_ptr().cast(), 2, names.as_mut_ptr(), values.as_mut_ptr())
+        cuModuleLoadDataEx(
+            &raw mut module,
+            text.as_ptr().cast(),
+            2,
+            names.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
     };
     assert_eq!(code, CUDA_ERROR_INVALID_PTX);
     let end = buffer.iter().position(|byte| *byte == 0).unwrap();
@@ -237,7 +255,8 @@ fn the_error_log_names_the_line() {
 fn libraries_are_loaded_where_they_are_used() {
     let _context = TestContext::new();
     let text = CString::new(KERNELS).unwrap();
-    let (mut library, mut kernel, mut of_context, mut count) = (null_mut(), null_mut(), null_mut(), 0);
+    let (mut library, mut kernel, mut of_context, mut count) =
+        (null_mut(), null_mut(), null_mut(), 0);
     // SAFETY: places for the handles, strings, and no options.
     unsafe {
         let none = null_mut();
@@ -254,7 +273,10 @@ fn libraries_are_loaded_where_they_are_used() {
         ));
         ok(cuLibraryGetKernelCount(&raw mut count, library));
         ok(cuLibraryGetKernel(&raw mut kernel, library, c"add_one".as_ptr()));
-        assert_eq!(cuLibraryGetKernel(&raw mut kernel, library, c"none".as_ptr()), CUDA_ERROR_NOT_FOUND);
+        assert_eq!(
+            cuLibraryGetKernel(&raw mut kernel, library, c"none".as_ptr()),
+            CUDA_ERROR_NOT_FOUND
+        );
         ok(cuKernelGetFunction(&raw mut of_context, kernel));
     }
     assert_eq!(count, 4);
@@ -263,7 +285,10 @@ fn libraries_are_loaded_where_they_are_used() {
     unsafe {
         ok(cuKernelGetParamInfo(kernel, 0, &raw mut offset, &raw mut size));
         assert_eq!((offset, size), (0, 8));
-        assert_eq!(cuKernelGetParamInfo(kernel, 1, &raw mut offset, &raw mut size), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(
+            cuKernelGetParamInfo(kernel, 1, &raw mut offset, &raw mut size),
+            CUDA_ERROR_INVALID_VALUE
+        );
     }
     let address = allocate(4);
     upload(address, &[1u32]);
@@ -287,7 +312,10 @@ fn ptx_goes_through_the_linker() {
         let (none, nobody) = (null_mut(), null_mut());
         ok(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, text, KERNELS.len(), name, 0, none, nobody));
         let garbage = c"garbage".as_ptr().cast_mut().cast();
-        assert_ne!(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, garbage, 7, name, 0, none, nobody), CUDA_SUCCESS);
+        assert_ne!(
+            cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, garbage, 7, name, 0, none, nobody),
+            CUDA_SUCCESS
+        );
         assert_eq!(
             cuLinkAddData_v2(link, CU_JIT_INPUT_CUBIN, garbage, 7, name, 0, none, nobody),
             CUDA_ERROR_NO_BINARY_FOR_GPU
@@ -342,11 +370,24 @@ fn shared_memory_is_as_large_as_the_launch_says() {
     let reverse = function(load(REVERSES), "reverse");
     let (values, size) = (allocate(256), allocate(4));
     for threads in [64u32, 32] {
-        let mut params = [(&raw const values).cast_mut().cast(), (&raw const size).cast_mut().cast()];
+        let mut params =
+            [(&raw const values).cast_mut().cast(), (&raw const size).cast_mut().cast()];
         let (stream, none) = (null_mut(), null_mut());
         // SAFETY: as many parameters as the kernel has.
         ok(unsafe {
-            cuLaunchKernel(reverse, 1, 1, 1, threads, 1, 1, 4 * threads, stream, params.as_mut_ptr(), none)
+            cuLaunchKernel(
+                reverse,
+                1,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                4 * threads,
+                stream,
+                params.as_mut_ptr(),
+                none,
+            )
         });
         assert!(download::<u32>(values, threads as usize).into_iter().eq((0..threads).rev()));
         assert_eq!(download::<u32>(size, 1), [4 * threads]);

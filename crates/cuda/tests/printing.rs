@@ -53,8 +53,13 @@ const PRINTS: &str = r#"
 /// What comes out on standard output meanwhile, line by line, in order of the alphabet.
 fn printed(work: impl FnOnce()) -> Vec<String> {
     let path = std::env::temp_dir().join(format!("penstock-cuda-printing-{}", std::process::id()));
-    let mut file =
-        std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    let mut file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)
+        .unwrap();
     // SAFETY: descriptors of this process.
     let kept = unsafe { libc::dup(1) };
     // SAFETY: as above; nothing else prints meanwhile.

@@ -64,8 +64,12 @@ fn hole(bytes: usize) -> CUdeviceptr {
 }
 
 fn array(bytes: usize) -> CUarray {
-    let descriptor =
-        CUDA_ARRAY_DESCRIPTOR { Width: bytes, Height: 1, Format: CU_AD_FORMAT_UNSIGNED_INT8, NumChannels: 1 };
+    let descriptor = CUDA_ARRAY_DESCRIPTOR {
+        Width: bytes,
+        Height: 1,
+        Format: CU_AD_FORMAT_UNSIGNED_INT8,
+        NumChannels: 1,
+    };
     let mut array = null_mut();
     // SAFETY: a place for the handle, and a description.
     ok(unsafe { cuArrayCreate_v2(&raw mut array, &raw const descriptor) });
@@ -88,7 +92,12 @@ fn texture(memory: CUdeviceptr) -> CUtexObject {
     let (description, mut object) = (CUDA_TEXTURE_DESC::default(), 0);
     // SAFETY: a place for the handle, and descriptions.
     ok(unsafe {
-        cuTexObjectCreate(&raw mut object, &raw const resource, &raw const description, std::ptr::null())
+        cuTexObjectCreate(
+            &raw mut object,
+            &raw const resource,
+            &raw const description,
+            std::ptr::null(),
+        )
     });
     object
 }
@@ -201,7 +210,10 @@ fn memory_is_not_used_again_while_another_context_uses_it() {
     ok(unsafe { cuArrayDestroy(array) });
     set_current(second.0);
     let more = [allocate(4096), allocate(8192)];
-    assert!(!more.contains(&address) && !more.contains(&of_array), "{more:x?} {address:x} {of_array:x}");
+    assert!(
+        !more.contains(&address) && !more.contains(&of_array),
+        "{more:x?} {address:x} {of_array:x}"
+    );
     gate.open();
     set_current(first.0);
     synchronize();
@@ -320,7 +332,8 @@ fn a_stream_is_ready_only_when_all_its_commands_have_ended() {
     upload(address, &[0u32]);
     let shared = stream(CU_STREAM_NON_BLOCKING);
     let aside = stream(CU_STREAM_NON_BLOCKING);
-    let (raw, stream, done) = (context.0.addr(), shared.addr(), std::sync::atomic::AtomicBool::new(false));
+    let (raw, stream, done) =
+        (context.0.addr(), shared.addr(), std::sync::atomic::AtomicBool::new(false));
     let mut own = [0u32];
     let read = |to: &mut [u32; 1], stream: CUstream| {
         // SAFETY: room for the value.

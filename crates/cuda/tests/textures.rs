@@ -71,12 +71,21 @@ fn points_lines_and_edges_are_sampled_as_the_object_says() {
         download::<f32>(result, 1)[0]
     };
     let make = |modes: [u32; 3], filter, flags| {
-        let description =
-            CUDA_TEXTURE_DESC { addressMode: modes, filterMode: filter, flags, ..Default::default() };
+        let description = CUDA_TEXTURE_DESC {
+            addressMode: modes,
+            filterMode: filter,
+            flags,
+            ..Default::default()
+        };
         let mut object = 0;
         // SAFETY: a place for the handle, and descriptions.
         ok(unsafe {
-            cuTexObjectCreate(&raw mut object, &raw const resource, &raw const description, std::ptr::null())
+            cuTexObjectCreate(
+                &raw mut object,
+                &raw const resource,
+                &raw const description,
+                std::ptr::null(),
+            )
         });
         object
     };
@@ -125,9 +134,16 @@ fn rows_in_linear_memory_are_sampled_too() {
     let mut texture = 0;
     // SAFETY: a place for the handle, and descriptions.
     ok(unsafe {
-        cuTexObjectCreate(&raw mut texture, &raw const resource, &raw const description, std::ptr::null())
+        cuTexObjectCreate(
+            &raw mut texture,
+            &raw const resource,
+            &raw const description,
+            std::ptr::null(),
+        )
     });
-    for (x, y, expected) in [(0.5f32, 0.5f32, 0f32), (1.5, 0.5, 0.2), (2.5, 0.5, 1.0), (1.5, 1.5, 0.6)] {
+    for (x, y, expected) in
+        [(0.5f32, 0.5f32, 0f32), (1.5, 0.5, 0.2), (2.5, 0.5, 1.0), (1.5, 1.5, 0.6)]
+    {
         ok(launch(sample, 1, 1, null_mut(), &[texture, result, bits(x), bits(y)]));
         let got = download::<f32>(result, 1)[0];
         assert!((got - expected).abs() < 1e-6, "{x} {y}: {got}");

@@ -37,8 +37,13 @@ fn plain(name: &str) -> &str {
 /// The names that are no second form of another.
 fn firsts(names: impl Iterator<Item = &'static str>) -> Vec<(&'static str, Option<&'static str>)> {
     let all: BTreeSet<_> = names.collect();
-    let second = |name: &str| all.iter().copied().find(|other| *other != name && plain(other) == name);
-    all.iter().copied().filter(|name| plain(name) == *name).map(|name| (name, second(name))).collect()
+    let second =
+        |name: &str| all.iter().copied().find(|other| *other != name && plain(other) == name);
+    all.iter()
+        .copied()
+        .filter(|name| plain(name) == *name)
+        .map(|name| (name, second(name)))
+        .collect()
 }
 
 fn document() -> String {
@@ -52,7 +57,8 @@ fn document() -> String {
     let modules: BTreeMap<&str, &str> = SERVED.iter().copied().collect();
     for (name, second) in firsts(SERVED.iter().map(|(name, _)| *name)) {
         let also = second.map_or(String::new(), |second| format!(", `{}`", &second[name.len()..]));
-        writeln!(text, "| `{name}`{also} | {} | api/{}.rs |", versions(name), modules[name]).unwrap();
+        writeln!(text, "| `{name}`{also} | {} | api/{}.rs |", versions(name), modules[name])
+            .unwrap();
     }
     text.push_str(UNSERVED_TEXT);
     let mut subjects: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
@@ -60,11 +66,13 @@ fn document() -> String {
         subjects.entry(subject).or_default().push(name);
     }
     for (subject, names) in subjects {
-        let names: Vec<_> = firsts(names.into_iter()).iter().map(|(name, _)| format!("`{name}`")).collect();
+        let names: Vec<_> =
+            firsts(names.into_iter()).iter().map(|(name, _)| format!("`{name}`")).collect();
         writeln!(text, "* {subject}: {}.", names.join(", ")).unwrap();
     }
     let served = SERVED.len();
-    writeln!(text, "\nServed: {served} of {} symbols of both versions.", served + UNSERVED.len()).unwrap();
+    writeln!(text, "\nServed: {served} of {} symbols of both versions.", served + UNSERVED.len())
+        .unwrap();
     text
 }
 

@@ -128,7 +128,12 @@ fn structures_of(major: u32) -> Vec<(&'static str, usize, Fields)> {
     });
     let (properties, pointer_bytes, resource_bytes, view_bytes) = if major == 12 {
         let properties = (size_of::<DeviceProperties12>(), DeviceProperties12::offsets());
-        (properties, size_of::<PointerAttributes>(), size_of::<ResourceDesc>(), size_of::<ResourceViewDesc>())
+        (
+            properties,
+            size_of::<PointerAttributes>(),
+            size_of::<ResourceDesc>(),
+            size_of::<ResourceViewDesc>(),
+        )
     } else {
         let properties = (size_of::<DeviceProperties13>(), DeviceProperties13::offsets());
         let view = size_of::<ResourceViewDesc>() + VIEW_RESERVED_13 * 4;
@@ -193,8 +198,8 @@ fn compare(major: u32, headers: &[PathBuf]) {
 /// The headers of version 13 that `tools/setup.sh cuda` installs.
 fn headers_13() -> Option<PathBuf> {
     let versions = fs::read_dir(common::root().join(".venv-cuda/lib")).ok()?;
-    let folders =
-        versions.filter_map(|entry| Some(entry.ok()?.path().join("site-packages/nvidia/cu13/include")));
+    let folders = versions
+        .filter_map(|entry| Some(entry.ok()?.path().join("site-packages/nvidia/cu13/include")));
     folders.into_iter().find(|folder| folder.join("cuda_runtime_api.h").exists())
 }
 
@@ -210,9 +215,10 @@ fn version_13s_headers_lay_structures_out_the_same() {
 fn version_12s_headers_lay_structures_out_the_same() {
     match std::env::var_os("PENSTOCK_CUDA_12_HEADERS") {
         // The wheel with these headers lacks some of the compiler's, which both versions have.
-        Some(folder) => {
-            compare(12, &std::iter::once(PathBuf::from(folder)).chain(headers_13()).collect::<Vec<_>>())
-        }
+        Some(folder) => compare(
+            12,
+            &std::iter::once(PathBuf::from(folder)).chain(headers_13()).collect::<Vec<_>>(),
+        ),
         None => eprintln!(
             "SKIPPED: no headers of version 12; name the folder of nvidia-cuda-runtime-cu12 with PENSTOCK_CUDA_12_HEADERS"
         ),

@@ -43,7 +43,10 @@ fn pointers_are_told_apart() {
     let setting = setting(13);
     let device = memory(&setting, 64);
     let mut pinned: Pointer = null_mut();
-    assert_eq!(call!(setting.runtime, cudaMallocHost(&raw mut pinned => *mut Pointer, 64 => usize)), 0);
+    assert_eq!(
+        call!(setting.runtime, cudaMallocHost(&raw mut pinned => *mut Pointer, 64 => usize)),
+        0
+    );
     let mut own = 0_u8;
     let describe = |pointer: Pointer| {
         // SAFETY: all zeros is a valid value of the structure.
@@ -54,7 +57,12 @@ fn pointers_are_told_apart() {
             0
         );
         assert_eq!(found.reserved, [0; 8]);
-        (found.common.kind, found.common.device, found.common.device_pointer, found.common.host_pointer)
+        (
+            found.common.kind,
+            found.common.device,
+            found.common.device_pointer,
+            found.common.host_pointer,
+        )
     };
     let own = (&raw mut own).cast::<c_void>();
     assert_eq!(describe(device), (2, 0, device, null_mut()));
@@ -77,7 +85,8 @@ fn arrays_are_filled_and_read_row_by_row() {
         )),
         0
     );
-    let mut source: [f32; 12] = std::array::from_fn(|index| f32::from(u8::try_from(index).unwrap()));
+    let mut source: [f32; 12] =
+        std::array::from_fn(|index| f32::from(u8::try_from(index).unwrap()));
     assert_eq!(
         call!(setting.runtime, cudaMemcpy2DToArray(
             array => Pointer, 0 => usize, 0 => usize, source.as_mut_ptr().cast() => Pointer, 16 => usize, 16 => usize, 3 => usize,
@@ -94,7 +103,8 @@ fn arrays_are_filled_and_read_row_by_row() {
         0
     );
     assert_eq!(got, [5.0, 6.0, 7.0, 8.0, 9.0, 10.0]);
-    let (mut found, mut extent, mut flags) = (ChannelFormatDesc::default(), Extent::default(), 9_u32);
+    let (mut found, mut extent, mut flags) =
+        (ChannelFormatDesc::default(), Extent::default(), 9_u32);
     assert_eq!(
         call!(setting.runtime, cudaArrayGetInfo(
             &raw mut found => *mut ChannelFormatDesc, &raw mut extent => *mut Extent, &raw mut flags => *mut c_uint,
@@ -167,7 +177,10 @@ fn rows_narrower_than_their_pitch_are_copied_and_wider_ones_refused() {
     assert_eq!(two(rows, pitch, source.as_mut_ptr().cast(), 100, TO_DEVICE), 0);
     assert_eq!(two(got.as_mut_ptr().cast(), 100, rows, pitch, TO_HOST), 0);
     assert_eq!(got, source);
-    assert_eq!(two(rows, 99, source.as_mut_ptr().cast(), 100, TO_DEVICE), code::INVALID_PITCH_VALUE);
+    assert_eq!(
+        two(rows, 99, source.as_mut_ptr().cast(), 100, TO_DEVICE),
+        code::INVALID_PITCH_VALUE
+    );
 }
 
 #[test]
@@ -200,8 +213,12 @@ fn textures_go_to_the_driver_and_can_be_asked_what_they_are_of() {
                 pitch_in_bytes: 512,
             },
         };
-        let texture =
-            TextureDesc { filter_mode: 1, read_mode: 1, normalized_coords: 1, ..Default::default() };
+        let texture = TextureDesc {
+            filter_mode: 1,
+            read_mode: 1,
+            normalized_coords: 1,
+            ..Default::default()
+        };
         let mut object = 0_u64;
         assert_eq!(
             call!(setting.runtime, cudaCreateTextureObject(
@@ -210,8 +227,7 @@ fn textures_go_to_the_driver_and_can_be_asked_what_they_are_of() {
             )),
             0
         );
-        let wanted =
-            "cuTexObjectCreate kind 3 format 1 channels 4 width 64 pitch 512 filter 1 flags 2 view 0";
+        let wanted = "cuTexObjectCreate kind 3 format 1 channels 4 width 64 pitch 512 filter 1 flags 2 view 0";
         assert!(setting.calls().iter().any(|call| call == wanted));
         // What is stored is as large as in the program's version, and no larger.
         let mut got = [0x55_u8; 160];

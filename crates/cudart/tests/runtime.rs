@@ -49,15 +49,21 @@ fn a_kernel_is_loaded_once_per_device_and_writes_what_is_copied_back() {
             let mut at = memory(&setting, 64);
             let (mut value, mut count) = (7_u32, 16_u32);
             for _ in 0..2 {
-                let arguments = &mut [(&raw mut at).cast(), (&raw mut value).cast(), (&raw mut count).cast()];
+                let arguments =
+                    &mut [(&raw mut at).cast(), (&raw mut value).cast(), (&raw mut count).cast()];
                 assert_eq!(launch(&setting, kernel, 1, 16, arguments), 0);
             }
             let mut got = [0_u32; 16];
             assert_eq!(copy(&setting, got.as_mut_ptr().cast(), at, 64, TO_HOST), 0);
             assert_eq!(got, [7; 16]);
             let calls = setting.calls();
-            assert_eq!(calls.iter().filter(|call| *call == "cuModuleLoadDataEx").count(), 1, "{calls:?}");
-            let launches = format!("cuLaunchKernel fill 1x1x1 16x1x1 shared 0 stream 0 device {device}");
+            assert_eq!(
+                calls.iter().filter(|call| *call == "cuModuleLoadDataEx").count(),
+                1,
+                "{calls:?}"
+            );
+            let launches =
+                format!("cuLaunchKernel fill 1x1x1 16x1x1 shared 0 stream 0 device {device}");
             assert_eq!(calls.iter().filter(|call| **call == launches).count(), 2, "{calls:?}");
         }
         call!(setting.runtime, __cudaUnregisterFatBinary(binary => *mut Pointer));
@@ -199,7 +205,10 @@ fn variables_are_found_by_their_address_and_have_a_size() {
         64 => usize, 1 => c_int, 0 => c_int,
     ));
     let mut bytes = 0_usize;
-    assert_eq!(call!(setting.runtime, cudaGetSymbolSize(&raw mut bytes => *mut usize, host => Pointer)), 0);
+    assert_eq!(
+        call!(setting.runtime, cudaGetSymbolSize(&raw mut bytes => *mut usize, host => Pointer)),
+        0
+    );
     assert_eq!(bytes, 64);
     let (source, mut got) = ([9_u8; 8], [0_u8; 16]);
     let to = |bytes: usize, offset: usize, kind: c_int| {
@@ -241,7 +250,10 @@ fn properties_have_the_form_of_each_version() {
         (text(&found.name), found.major, found.minor, found.totalGlobalMem),
         ("Stand-in 1", 7, 9, 1 << 32)
     );
-    assert_eq!((found.l2CacheSize, found.hostNumaMultinodeIpcSupported, found.uuid), (1038, 1143, [41; 16]));
+    assert_eq!(
+        (found.l2CacheSize, found.hostNumaMultinodeIpcSupported, found.uuid),
+        (1038, 1143, [41; 16])
+    );
     drop(thirteen);
     let twelve = setting(12);
     // SAFETY: all zeros is a valid value of these structures.
@@ -260,7 +272,10 @@ fn properties_have_the_form_of_each_version() {
         call!(twelve.runtime, cudaGetDeviceProperties(&raw mut short => *mut [u8; 1032], 0 => c_int)),
         0
     );
-    assert_eq!((text(&short[..256]), short[727], &short[728..]), ("Stand-in 0", 0, &[0x55; 304][..]));
+    assert_eq!(
+        (text(&short[..256]), short[727], &short[728..]),
+        ("Stand-in 0", 0, &[0x55; 304][..])
+    );
     assert_eq!(
         call!(twelve.runtime, cudaGetDeviceProperties_v2(&raw mut found => *mut DeviceProperties12, 2 => c_int)),
         code::INVALID_DEVICE
@@ -272,7 +287,10 @@ fn versions_and_error_names_are_told() {
     for (major, wanted) in [(12, 12_090), (13, 13_000)] {
         let setting = setting(major);
         let (mut runtime, mut driver) = (0, 0);
-        assert_eq!(call!(setting.runtime, cudaRuntimeGetVersion(&raw mut runtime => *mut c_int)), 0);
+        assert_eq!(
+            call!(setting.runtime, cudaRuntimeGetVersion(&raw mut runtime => *mut c_int)),
+            0
+        );
         assert_eq!(call!(setting.runtime, cudaDriverGetVersion(&raw mut driver => *mut c_int)), 0);
         assert_eq!((runtime, driver), (wanted, 13_000));
         assert_eq!(setting.name(code::ILLEGAL_ADDRESS), "cudaErrorIllegalAddress");
@@ -365,7 +383,10 @@ fn attributes_of_a_kernel_and_its_occupancy_come_from_the_driver() {
         call!(setting.runtime, cudaFuncGetAttributes(&raw mut found => *mut FuncAttributes, kernel => *const c_void)),
         0
     );
-    assert_eq!((found.max_threads_per_block, found.shared_size_bytes, found.num_regs), (64, 10, 40));
+    assert_eq!(
+        (found.max_threads_per_block, found.shared_size_bytes, found.num_regs),
+        (64, 10, 40)
+    );
     assert_eq!(found.max_dynamic_shared_size_bytes, 4096);
     let mut blocks = 0;
     assert_eq!(
@@ -423,7 +444,8 @@ fn what_is_not_served_says_so_in_its_code_and_in_the_last_error() {
 /// A fat binary of the stand-in's kind: a header that says how long the text is, and the text.
 fn part(text: &str) -> *const c_void {
     let length = u64::try_from(text.len()).unwrap();
-    let header = [&0xba55_ed50_u32.to_le_bytes()[..], &[1, 0, 16, 0], &length.to_le_bytes()].concat();
+    let header =
+        [&0xba55_ed50_u32.to_le_bytes()[..], &[1, 0, 16, 0], &length.to_le_bytes()].concat();
     Box::leak([&header, text.as_bytes()].concat().into_boxed_slice()).as_ptr().cast()
 }
 

@@ -31,7 +31,9 @@ fn each_library_exports_every_symbol_of_its_version_and_no_other() {
             .filter(|line| line.contains(" T "))
             .map(|line| {
                 let name = line.split_whitespace().last().unwrap();
-                name.strip_suffix(&node).unwrap_or_else(|| panic!("{name} has no version")).to_owned()
+                name.strip_suffix(&node)
+                    .unwrap_or_else(|| panic!("{name} has no version"))
+                    .to_owned()
             })
             .collect();
         assert_eq!(exported, list(major));

@@ -21,7 +21,8 @@ fn connect(address: &Address) -> Client {
     let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
     opened.stream.read_exact_until(&mut bytes, deadline).unwrap();
     let features = opened.features;
-    let link = penstock_link::establish(opened.stream, features, Side::Client, to_client::check).unwrap();
+    let link =
+        penstock_link::establish(opened.stream, features, Side::Client, to_client::check).unwrap();
     Client::of_link(link.0, link.1)
 }
 
@@ -80,7 +81,11 @@ fn main() {
     median("2,000 x (write 64 B, launch)", 20, || {
         for _ in 0..2_000 {
             let offset = penstock_wire::U64::ZERO;
-            client.send(to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset }, &[], &[1; 64]);
+            client.send(
+                to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset },
+                &[],
+                &[1; 64],
+            );
             client.launch(queue, kernel, Id::NONE, 1, &[], &[]);
         }
         client.finish(queue);
@@ -111,7 +116,11 @@ fn main() {
             let event = client.id();
             client.inbox.reads.insert(event.get(), std::mem::take(&mut into));
             let size = penstock_wire::U64::new(size as u64);
-            client.send(to_worker::ReadBuffer { queue, mem, event, offset: 0.into(), size }, &[], &[]);
+            client.send(
+                to_worker::ReadBuffer { queue, mem, event, offset: 0.into(), size },
+                &[],
+                &[],
+            );
             client.status(event);
             into = client.inbox.reads.remove(&event.get()).unwrap();
         });

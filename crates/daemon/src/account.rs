@@ -95,7 +95,8 @@ impl Account {
 
 fn open() -> Result<Meter, String> {
     let mut meter = Meter::open(&Options::of_process());
-    let is_live = meter.channels().iter().any(|it| it.class.is_in_total() && it.unavailable.is_none());
+    let is_live =
+        meter.channels().iter().any(|it| it.class.is_in_total() && it.unavailable.is_none());
     if !is_live {
         return Err("no counter of this node can be read; `penstock energy` says why".to_owned());
     }
@@ -134,7 +135,12 @@ pub(crate) fn cores(worker: u32) -> Value {
 }
 
 /// What a client has of each device of the node: how long it used it, and, as far as they can be told apart, its core-seconds and joules.
-pub(crate) fn devices(found: &[Found], cores: &Value, joules: &Value, usage: Option<&Used>) -> Value {
+pub(crate) fn devices(
+    found: &[Found],
+    cores: &Value,
+    joules: &Value,
+    usage: Option<&Used>,
+) -> Value {
     let one = |index: usize, device: &Found| {
         let used = usage.and_then(|usage| usage.seconds(index));
         let (core_seconds, no_cores) = match cores_of(device, found) {
@@ -244,7 +250,9 @@ mod tests {
         };
         let alone = told(&both, &["gpu-0"]);
         assert_eq!(alone[1]["joules"]["device"], 5.0);
-        assert!(alone[0]["joules"]["device"].is_null() && alone[0]["joules"]["unavailable"].is_string());
+        assert!(
+            alone[0]["joules"]["device"].is_null() && alone[0]["joules"]["unavailable"].is_string()
+        );
         assert!(told(&both, &[])[1]["joules"]["device"].is_null());
         assert!(told(&both, &["gpu-0", "gpu-1"])[1]["joules"]["device"].is_null());
         let two = [found("card", false), found("card", false)];
@@ -260,7 +268,10 @@ mod tests {
         let list = [found("a", true), found("b", true)];
         let told = devices(&list, &Value::Null, &Value::Null, Some(&used));
         assert_eq!(told[0]["in_use_seconds"], 0.0);
-        assert!(told[1]["in_use_seconds"].as_f64().is_some_and(|seconds| seconds >= 0.005), "{told}");
+        assert!(
+            told[1]["in_use_seconds"].as_f64().is_some_and(|seconds| seconds >= 0.005),
+            "{told}"
+        );
         assert!(devices(&list, &Value::Null, &Value::Null, None)[0]["in_use_seconds"].is_null());
     }
 }

@@ -124,7 +124,8 @@ pub fn serve_until(
     // Others on the list must be able to connect; the hello then asks the kernel who they are.
     let mode = if options.allow_users.is_empty() { 0o600 } else { 0o666 };
     let listeners = options.listen.iter().map(|address| Listener::bind_with_mode(address, mode));
-    let listeners: Vec<Arc<Listener>> = listeners.map(|it| it.map(Arc::new)).collect::<Result<_, _>>()?;
+    let listeners: Vec<Arc<Listener>> =
+        listeners.map(|it| it.map(Arc::new)).collect::<Result<_, _>>()?;
     let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address()).collect();
     let log = Logger::new(options.log);
     let daemon = Arc::new(Daemon {
@@ -202,8 +203,10 @@ impl Daemon {
                 let workers = self.workers();
                 (workers.controls(), workers.next_look(Instant::now()))
             };
-            let mut fds =
-                vec![PollFd::from_borrowed_fd(end, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
+            let mut fds = vec![
+                PollFd::from_borrowed_fd(end, PollFlags::IN),
+                PollFd::new(&self.wake, PollFlags::IN),
+            ];
             fds.extend(controls.iter().map(|(_, control)| PollFd::new(&**control, PollFlags::IN)));
             let timeout = next.map(|at| timespec(at.saturating_duration_since(Instant::now())));
             match poll(&mut fds, timeout.as_ref()) {
@@ -289,8 +292,12 @@ impl Daemon {
     fn tell_end(&self, ended: &Ended) {
         let client = ended.client.as_deref().unwrap_or("none");
         let told = ended.told.as_deref().unwrap_or("nothing");
-        let fields: &crate::log::Fields<'_> =
-            &[("worker", &ended.worker), ("client", &client), ("status", &ended.status), ("told", &told)];
+        let fields: &crate::log::Fields<'_> = &[
+            ("worker", &ended.worker),
+            ("client", &client),
+            ("status", &ended.status),
+            ("told", &told),
+        ];
         if ended.orderly {
             self.log.info("session ended", fields);
         } else {
@@ -312,7 +319,9 @@ impl Daemon {
         self.hellos.end();
         // The accepting threads let go of their listeners, and so of the socket files.
         let deadline = Instant::now() + Duration::from_secs(1);
-        while Instant::now() < deadline && listeners.iter().any(|listener| Arc::strong_count(listener) > 1) {
+        while Instant::now() < deadline
+            && listeners.iter().any(|listener| Arc::strong_count(listener) > 1)
+        {
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -325,7 +334,8 @@ impl Daemon {
     /// Logs that there are no descriptors or threads for a connection, unless there are too many of those.
     pub(crate) fn note_dropped(&self, why: &io::Error) {
         if let Some(suppressed) = self.refusals.pass(self.started.elapsed().as_secs()) {
-            self.log.warn("a connection was dropped", &[("error", why), ("suppressed", &suppressed)]);
+            self.log
+                .warn("a connection was dropped", &[("error", why), ("suppressed", &suppressed)]);
         }
     }
 
@@ -344,7 +354,9 @@ fn reachable(addresses: &[Address]) -> Vec<String> {
         Address::Tcp { host, port } if matches!(host.as_str(), "0.0.0.0" | "::") => {
             Address::Tcp { host: crate::node::host(), port: *port }
         }
-        Address::Unix(path) => Address::Unix(std::path::absolute(path).unwrap_or_else(|_| path.clone())),
+        Address::Unix(path) => {
+            Address::Unix(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        }
         other => other.clone(),
     };
     addresses.iter().map(|address| public(address).to_string()).collect()

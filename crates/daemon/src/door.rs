@@ -100,7 +100,9 @@ impl Door {
                 Ok(stream) => self.admit(stream),
                 Err(_) if self.daemon.is_ending() => return,
                 Err(error) => {
-                    self.daemon.log.warn("a connection could not be accepted", &[("error", &error)]);
+                    self.daemon
+                        .log
+                        .warn("a connection could not be accepted", &[("error", &error)]);
                     thread::sleep(ACCEPT_RETRY);
                 }
             }
@@ -121,7 +123,8 @@ impl Door {
                 daemon.note_refusal(&peer, &error);
             }
         };
-        let started = thread::Builder::new().name("hello".into()).stack_size(HELLO_STACK_BYTES).spawn(hello);
+        let started =
+            thread::Builder::new().name("hello".into()).stack_size(HELLO_STACK_BYTES).spawn(hello);
         if let Err(error) = started {
             self.daemon.hellos.end_one(id);
             self.daemon.note_dropped(&error);
@@ -134,7 +137,8 @@ impl Daemon {
     fn meet(&self, stream: Stream, id: u64) -> Result<(), LinkError> {
         let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
         let allow = |peer: &penstock_link::Credentials| self.allows(peer.uid);
-        let accepted = accept_hello_as(Some(&self.instance), stream, self.key.as_ref(), &allow, deadline)?;
+        let accepted =
+            accept_hello_as(Some(&self.instance), stream, self.key.as_ref(), &allow, deadline)?;
         // It has spoken, and is no longer among those that may give way to others.
         self.hellos.end_one(id);
         match accepted.role {
@@ -167,8 +171,9 @@ impl Daemon {
         let (features, peer) = (client.features, client.peer().to_owned());
         // From here on a failure costs the worker its client; it sees the hang-up and ends.
         let stream = client.finish(Verdict::Welcome);
-        let handed = stream
-            .and_then(|stream| hand_over(&control, &ToWorker::Client { features, turn }, stream.as_fd()));
+        let handed = stream.and_then(|stream| {
+            hand_over(&control, &ToWorker::Client { features, turn }, stream.as_fd())
+        });
         if handed.is_ok() {
             self.log.info("session", &[("client", &peer)]);
         } else {
@@ -197,14 +202,18 @@ impl Daemon {
             if let Some(node) = workers.description() {
                 break Survey { node, problem: workers.problem.clone() };
             }
-            let refusal = if workers.is_hopeless() { Some(Verdict::NoWorker) } else { waiting.refusal() };
+            let refusal =
+                if workers.is_hopeless() { Some(Verdict::NoWorker) } else { waiting.refusal() };
             if let Some(verdict) = refusal {
                 drop(workers);
                 return accepted.finish(verdict).map(drop);
             }
             accepted.tell_in_line(0)?;
-            workers =
-                self.changed.wait_timeout(workers, note_every).unwrap_or_else(PoisonError::into_inner).0;
+            workers = self
+                .changed
+                .wait_timeout(workers, note_every)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         };
         drop(workers);
         let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);

@@ -150,7 +150,8 @@ fn cut(value: &dyn Display) -> String {
 
 /// A value with spaces or control characters in quotes, so that nobody's text looks like another field or line.
 fn quoted(value: &str) -> String {
-    let plain = !value.is_empty() && value.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != '"');
+    let plain = !value.is_empty()
+        && value.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != '"');
     if plain { value.to_owned() } else { format!("{value:?}") }
 }
 
@@ -160,7 +161,10 @@ fn timestamp(now: SystemTime) -> String {
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
+    format!(
+        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
+        since.subsec_millis()
+    )
 }
 
 /// The date of a day since 1970-01-01 in the Gregorian calendar, counted in years that begin in March.
@@ -197,7 +201,12 @@ mod tests {
     #[test]
     fn long_values_are_cut() {
         let long = "\u{e4}".repeat(70_000);
-        let line = Logger::new(Log::Text).line(SystemTime::UNIX_EPOCH, "info", "event", &[("evil", &long)]);
+        let line = Logger::new(Log::Text).line(
+            SystemTime::UNIX_EPOCH,
+            "info",
+            "event",
+            &[("evil", &long)],
+        );
         assert!(line.len() < 1_100 && line.ends_with("..."));
     }
 

@@ -105,7 +105,9 @@ impl Control {
                     match rustix::net::send(&self.0, &bytes, flags) {
                         Ok(_) => return Ok(()),
                         Err(Errno::INTR) => {}
-                        Err(error) => return Err(LinkError::System { doing, source: error.into() }),
+                        Err(error) => {
+                            return Err(LinkError::System { doing, source: error.into() });
+                        }
                     }
                 }
             }
@@ -122,7 +124,8 @@ impl Control {
         if count == 0 {
             return Ok(None);
         }
-        let message = penstock_wire::frame::decode("a message", bytes.get(..count).unwrap_or_default())?;
+        let message =
+            penstock_wire::frame::decode("a message", bytes.get(..count).unwrap_or_default())?;
         Ok(Some((message, fd)))
     }
 }

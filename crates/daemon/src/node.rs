@@ -33,7 +33,8 @@ impl Node {
         let mut devices: Vec<device::Device> = Vec::new();
         let mut described = Vec::new();
         for platform in &platforms {
-            let mut description = PlatformDescription { info: platform.info(), devices: Vec::new() };
+            let mut description =
+                PlatformDescription { info: platform.info(), devices: Vec::new() };
             for (device, index) in platform.devices().into_iter().zip((0..).skip(devices.len())) {
                 let (info, shares_host_memory) = (device.info(), device.shares_host_memory());
                 description.devices.push(DeviceDescription { index, info, shares_host_memory });
@@ -136,8 +137,9 @@ mod tests {
         let node = Node::of(Vec::new(), vec!["tcp:a:1".into()]);
         let read = read_description(description_file(&node).unwrap()).unwrap();
         assert_eq!(&read, node.description());
-        let garbage =
-            File::from(rustix::fs::memfd_create("penstock-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+        let garbage = File::from(
+            rustix::fs::memfd_create("penstock-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap(),
+        );
         garbage.write_all_at(&[0xff; 64], 0).unwrap();
         assert_eq!(read_description(garbage.try_clone().unwrap().into()), None);
         garbage.set_len(limits::DESCRIPTION_BYTES_MAX as u64 + 1).unwrap();

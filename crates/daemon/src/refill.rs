@@ -70,7 +70,14 @@ impl Refill {
     /// For a daemon that may use so many cores.
     pub(crate) fn new(cores: usize, now: Instant) -> Self {
         let came = [(0, 0); DEMAND_SECONDS];
-        Self { cores: cores.max(1), began: now, came, failures: 0, retry_at: None, replace_at: None }
+        Self {
+            cores: cores.max(1),
+            began: now,
+            came,
+            failures: 0,
+            retry_at: None,
+            replace_at: None,
+        }
     }
 
     /// A client has come.
@@ -120,7 +127,8 @@ impl Refill {
         if self.retry_at.is_some_and(|at| now < at) {
             return 0;
         }
-        let spares = if self.replace_at.is_some_and(|at| now < at) { 1 } else { self.spares_wanted(now) };
+        let spares =
+            if self.replace_at.is_some_and(|at| now < at) { 1 } else { self.spares_wanted(now) };
         // Those for whom there is no session wait for the end of another one, and not for a start.
         let servable = census.waiting.min(SESSIONS_PER_DAEMON_MAX.saturating_sub(census.serving));
         let wanted = (spares + servable).saturating_sub(census.spares + census.starting);
@@ -149,7 +157,8 @@ impl Refill {
 
     fn spares_wanted(&self, now: Instant) -> usize {
         let oldest = (self.second(now) + 1).saturating_sub(DEMAND_SECONDS as u64);
-        let demand = self.came.iter().filter(|(second, _)| *second >= oldest).map(|(_, count)| *count);
+        let demand =
+            self.came.iter().filter(|(second, _)| *second >= oldest).map(|(_, count)| *count);
         let most = (SPARES_PER_CORE_MAX * self.cores).max(SPARES_MIN);
         demand.max().unwrap_or(0).clamp(SPARES_MIN, most)
     }

@@ -16,7 +16,8 @@ impl Daemon {
         let session = |session: crate::workers::Session| {
             let cores = account::cores(session.worker);
             let joules = account::joules(&taken, session.mark.as_ref());
-            let devices = account::devices(&workers.devices, &cores, &joules, session.usage.as_deref());
+            let devices =
+                account::devices(&workers.devices, &cores, &joules, session.usage.as_deref());
             json!({
                 "worker": session.worker,
                 "client": session.client,

@@ -30,7 +30,8 @@ impl Words {
         if index < PAGE_BYTES / size_of::<AtomicU64>() {
             // SAFETY: the whole page is mapped for reading and writing, aligned, as long as `self` lives, and the index lies within it.
             // All who write it do so by atomic words.
-            unsafe { self.0.base().cast::<AtomicU64>().add(index).as_ref() }.store(value, Ordering::Relaxed);
+            unsafe { self.0.base().cast::<AtomicU64>().add(index).as_ref() }
+                .store(value, Ordering::Relaxed);
         }
     }
 }
@@ -59,7 +60,8 @@ pub(crate) fn end_signals() -> io::Result<OwnedFd> {
         unsafe { libc::sigaddset(&raw mut set, signal) };
     }
     // SAFETY: the set is initialised; no old set is asked for.
-    let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+    let blocked =
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
     if blocked != 0 {
         return Err(io::Error::from_raw_os_error(blocked));
     }

@@ -64,7 +64,10 @@ mod tests {
         assert_eq!(Transport::named(""), Ok(Transport::Tcp));
         assert_eq!(Transport::named("ucx"), Ok(Transport::Ucx));
         let wrong = Transport::named("rdma").unwrap_err().to_string();
-        assert_eq!(wrong, "PENSTOCK_HEAP_TRANSPORT: `rdma` is no transport of heaps; write `tcp` or `ucx`");
+        assert_eq!(
+            wrong,
+            "PENSTOCK_HEAP_TRANSPORT: `rdma` is no transport of heaps; write `tcp` or `ucx`"
+        );
     }
 
     #[test]

@@ -38,7 +38,8 @@ fn run() -> io::Result<()> {
     let control = Arc::new(Control::of(take_stdin()?));
     crate::sys::offer_to_oom_killer();
     // If the daemon ended before it could be asked to take us along, its socket has closed.
-    let Ok(Some((ToWorker::Start { addresses, key, log }, _))) = control.receive(Patience::Forever) else {
+    let Ok(Some((ToWorker::Start { addresses, key, log }, _))) = control.receive(Patience::Forever)
+    else {
         return Ok(());
     };
     let log = Logger::new(log).of_worker();
@@ -74,7 +75,8 @@ fn run() -> io::Result<()> {
     if control.send(&ToDaemon::Ready { devices, problem }, usage).is_err() {
         return Ok(());
     }
-    let Ok(Some((ToWorker::Client { features, turn }, Some(socket)))) = control.receive(Patience::Forever)
+    let Ok(Some((ToWorker::Client { features, turn }, Some(socket)))) =
+        control.receive(Patience::Forever)
     else {
         return Ok(());
     };
@@ -140,8 +142,10 @@ fn serve(
             Watched::Ended(why) => Some(why),
             Watched::HungUp => end.recv_timeout(END_MAX).ok(),
         };
-        let why = why
-            .map_or_else(|| "the client hung up while a driver was busy".to_owned(), |why| why.to_string());
+        let why = why.map_or_else(
+            || "the client hung up while a driver was busy".to_owned(),
+            |why| why.to_string(),
+        );
         log.info("the session ends", &[("why", &why)]);
         _ = control.send(&ToDaemon::Ended(why), None);
         // Not by returning: drivers' own ends wait for kernels, and may crash.
@@ -200,7 +204,9 @@ fn watch(
             return Watched::HungUp;
         }
         if !daemon.is_empty() {
-            let Ok(message) = control.receive::<ToWorker>(Patience::Never) else { return Watched::HungUp };
+            let Ok(message) = control.receive::<ToWorker>(Patience::Never) else {
+                return Watched::HungUp;
+            };
             if session.is_none() {
                 session = start.recv_timeout(END_MAX).ok();
             }

@@ -214,8 +214,14 @@ impl Workers {
             Ok((child, control)) => {
                 let id = child.id();
                 let state = State::Starting(now);
-                let worker =
-                    Worker { child, control: Arc::new(control), state, tickets: 0, ended: None, usage: None };
+                let worker = Worker {
+                    child,
+                    control: Arc::new(control),
+                    state,
+                    tickets: 0,
+                    ended: None,
+                    usage: None,
+                };
                 self.table.insert(id, worker);
                 Ok(id)
             }
@@ -232,7 +238,8 @@ impl Workers {
         match message {
             ToDaemon::Ready { devices, problem } => {
                 if matches!(worker.state, State::Starting(_)) {
-                    worker.usage = came.and_then(|memory| Used::of_worker(memory).ok()).map(Arc::new);
+                    worker.usage =
+                        came.and_then(|memory| Used::of_worker(memory).ok()).map(Arc::new);
                     worker.state = State::Spare;
                     self.spares.push_back(id);
                     self.refill.start_succeeded();
@@ -331,7 +338,8 @@ impl Workers {
         self.account.open();
         let mark = self.account.now().ok();
         let (name, usage) = (client.peer().to_owned(), worker.usage.clone());
-        worker.state = State::Serving(Session { worker: id, client: name, since: now, mark, usage });
+        worker.state =
+            State::Serving(Session { worker: id, client: name, since: now, mark, usage });
         self.served += 1;
         Ok(Match { client, control: worker.control.clone(), turn })
     }
@@ -372,7 +380,15 @@ impl Workers {
                 None
             }
         };
-        self.dying.push(Dying { worker: id, retired: false, child, client, told, since: now, killed: false });
+        self.dying.push(Dying {
+            worker: id,
+            retired: false,
+            child,
+            client,
+            told,
+            since: now,
+            killed: false,
+        });
     }
 
     /// Ends spares that no demand needs any more; the newest, whose memory is least used.
@@ -480,7 +496,10 @@ fn spawn(program: &std::path::Path) -> io::Result<(Child, Control)> {
         .arg("worker")
         // Our own libraries, if a loader finds them, must not open a pool from inside a worker.
         .env("PENSTOCK_WORKER", "1")
-        .env("PENSTOCK_NODES", std::env::var_os(DRIVER_NODES_VARIABLE).unwrap_or_else(|| "none".into()))
+        .env(
+            "PENSTOCK_NODES",
+            std::env::var_os(DRIVER_NODES_VARIABLE).unwrap_or_else(|| "none".into()),
+        )
         // Looked at when the daemon began: what is no name is none any more.
         .envs(Transport::configured().map_or(&[][..], Transport::environment).iter().copied())
         .stdin(Stdio::from(theirs))

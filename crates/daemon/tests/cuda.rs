@@ -27,11 +27,15 @@ fn standin() -> Option<(u32, u32)> {
     static FOUND: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     *FOUND.get_or_init(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../device/tests/cuda_standin.c");
-        let library =
-            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("standin-{}.so", std::process::id()));
+        let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("standin-{}.so", std::process::id()));
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let mut command = Command::new(compiler);
-        command.args(["-O1", "-fPIC", "-shared", "-DNEWER", "-o"]).arg(&library).arg(source).arg("-lpthread");
+        command
+            .args(["-O1", "-fPIC", "-shared", "-DNEWER", "-o"])
+            .arg(&library)
+            .arg(source)
+            .arg("-lpthread");
         if !command.status().is_ok_and(|status| status.success()) {
             eprintln!("SKIPPED: no C compiler to build the stand-in for CUDA's driver with");
             return None;
@@ -40,10 +44,13 @@ fn standin() -> Option<(u32, u32)> {
         unsafe { std::env::set_var("PENSTOCK_LIBCUDA", &library) };
         let description = node().description();
         _ = std::fs::remove_file(&library);
-        let name = |info| String::from_utf8_lossy(find(info, 0x0902).unwrap_or_default()).into_owned();
+        let name =
+            |info| String::from_utf8_lossy(find(info, 0x0902).unwrap_or_default()).into_owned();
         let mut platforms = (0..).zip(&description.platforms);
         let (index, platform) = platforms
-            .find(|(_, platform)| name(&platform.info).trim_end_matches('\0') == cuda::PLATFORM_NAME)
+            .find(|(_, platform)| {
+                name(&platform.info).trim_end_matches('\0') == cuda::PLATFORM_NAME
+            })
             .expect("the stand-in is a platform of the node");
         Some((index, platform.devices.first()?.index))
     })
@@ -66,15 +73,18 @@ fn on(mut client: Client, platform: u32, device: u32) -> Session {
     let (context, queue) = (client.id(), client.id());
     let call = to_worker::CreateContext { context, platform: U32::new(platform) };
     client.send(call, &[], &frame::encode(&vec![device]));
-    let (device_number, properties, size, times) = (U32::new(device), U64::ZERO, U32::ZERO, U32::ZERO);
-    let call = to_worker::CreateQueue { queue, context, device: device_number, properties, size, times };
+    let (device_number, properties, size, times) =
+        (U32::new(device), U64::ZERO, U32::ZERO, U32::ZERO);
+    let call =
+        to_worker::CreateQueue { queue, context, device: device_number, properties, size, times };
     client.send(call, &[], &[]);
     Session { client, device, context, queue }
 }
 
 impl Session {
     fn address(&mut self, mem: Id<kind::Mem>) -> Result<u64, Status> {
-        let (status, bytes) = self.client.request(to_worker::MemAddress { request: Id::NONE, mem }, &[]);
+        let (status, bytes) =
+            self.client.request(to_worker::MemAddress { request: Id::NONE, mem }, &[]);
         status.ok().map(|()| frame::decode("MemAddress", &bytes).unwrap())
     }
 
@@ -167,7 +177,10 @@ fn kernels_of_two_gpus_store_into_each_others_parts_of_a_heap() {
     let (bytes, timeout_ms) = (U64::new(BYTES), U32::new(20_000));
     let (request, me, force_proxy) = (Id::NONE, U32::ZERO, U32::ZERO);
     let call = to_worker::CreateHeap { request, heap, me, bytes, timeout_ms, force_proxy };
-    assert_eq!(session.client.request(call, &frame::encode(&HeapPlan { members: vec![0, 0] })).0, Status::OK);
+    assert_eq!(
+        session.client.request(call, &frame::encode(&HeapPlan { members: vec![0, 0] })).0,
+        Status::OK
+    );
     let (_, started) = session.client.request(to_worker::StartHeap { request, heap }, &[]);
     let started: HeapStarted = frame::decode("StartHeap", &started).unwrap();
     assert_eq!(
@@ -179,7 +192,8 @@ fn kernels_of_two_gpus_store_into_each_others_parts_of_a_heap() {
         session = on(session.client, platform, device + pe);
         let (view, part) = (session.client.id(), session.client.id());
         let context = session.context;
-        let call = to_worker::CreateHeapView { request, heap, pe: U32::new(pe), context, view, part };
+        let call =
+            to_worker::CreateHeapView { request, heap, pe: U32::new(pe), context, view, part };
         assert_eq!(session.client.request(call, &[]).0, Status::OK);
         // What kernels get is the GPU's address of the view, of which the part is a piece.
         let address = session.address(view).unwrap();
@@ -188,7 +202,8 @@ fn kernels_of_two_gpus_store_into_each_others_parts_of_a_heap() {
         assert_eq!(report.status, 0, "{report:?}");
         let (kernel, ended) = (session.client.id(), session.client.id());
         session.client.send(to_worker::CreateKernel { kernel, program }, &[], b"heap_ping_pong");
-        let params: Vec<u8> = [address, ROUNDS, 256].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let params: Vec<u8> =
+            [address, ROUNDS, 256].iter().flat_map(|word| word.to_le_bytes()).collect();
         let args = args(&[Arg::Bytes(&params), Arg::Local(0), Arg::Mem(view)]);
         session.client.launch(session.queue, kernel, ended, 1, &[], &args);
         launched.push((session.queue, part, ended));

@@ -22,7 +22,8 @@ use penstock_wire::hello::{Role, Verdict};
 use penstock_wire::{Id, Status, U64, frame};
 use rustix::process::{Pid, Signal, kill_process};
 
-const FOREVER: &str = "kernel void forever(global volatile int *a) { while (a[0] == 0) { a[1]++; } }";
+const FOREVER: &str =
+    "kernel void forever(global volatile int *a) { while (a[0] == 0) { a[1]++; } }";
 
 /// Has the worker run a kernel that never ends.
 fn run_forever(client: &mut Client) {
@@ -114,7 +115,10 @@ fn a_daemon_that_is_asked_to_ends_in_order() {
 #[test]
 fn strangers_hold_nobody_up() {
     let key = key_file("strangers");
-    let daemon = Daemon::start("strangers", &["--listen", "tcp:127.0.0.1:0", "--key", key.to_str().unwrap()]);
+    let daemon = Daemon::start(
+        "strangers",
+        &["--listen", "tcp:127.0.0.1:0", "--key", key.to_str().unwrap()],
+    );
     let Address::Tcp { port, .. } = daemon.addresses[1] else { panic!("no TCP address") };
     // Who waits behind a stranger waits for the end of its hello, 5 s. A full machine may be as slow once, but not every time.
     let mut took = Vec::new();
@@ -124,7 +128,8 @@ fn strangers_hold_nobody_up() {
         let quiet: Vec<TcpStream> =
             (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
         for seed in 0..50_u8 {
-            let garbage: Vec<u8> = (0..200).map(|i: u8| i.wrapping_mul(31).wrapping_add(seed)).collect();
+            let garbage: Vec<u8> =
+                (0..200).map(|i: u8| i.wrapping_mul(31).wrapping_add(seed)).collect();
             // The daemon may hang up before all is written.
             _ = TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(&garbage);
             _ = UnixStream::connect(daemon.socket()).unwrap().write_all(&garbage);
@@ -161,7 +166,8 @@ fn key_file(name: &str) -> PathBuf {
 #[test]
 fn tcp_needs_the_key() {
     let path = key_file("tcp");
-    let daemon = Daemon::start("tcp", &["--listen", "tcp:127.0.0.1:0", "--key", path.to_str().unwrap()]);
+    let daemon =
+        Daemon::start("tcp", &["--listen", "tcp:127.0.0.1:0", "--key", path.to_str().unwrap()]);
     let key = Key::load(&path).unwrap();
     works(&mut daemon.open(Some(&key), 1).unwrap().0);
     let wrong = Key::from_bytes(&[1; 32]);
@@ -180,14 +186,20 @@ fn a_wrong_ticket_is_refused() {
     let daemon = Daemon::start("ticket", &[]);
     let deadline = Instant::now() + PATIENCE;
     let refused =
-        penstock_link::open(&daemon.addresses[0], Role::Peer, Some([7; 32]), None, deadline).err().unwrap();
-    assert!(matches!(refused, LinkError::Refused { verdict: Verdict::WrongTicket, .. }), "{refused}");
+        penstock_link::open(&daemon.addresses[0], Role::Peer, Some([7; 32]), None, deadline)
+            .err()
+            .unwrap();
+    assert!(
+        matches!(refused, LinkError::Refused { verdict: Verdict::WrongTicket, .. }),
+        "{refused}"
+    );
 }
 
 #[test]
 fn a_driver_that_crashes_at_load_is_told_and_tried_again_slowly() {
     let Some(library) = loader("crash", "abort();") else { return };
-    let daemon = Daemon::start_with("crash", &[], &[("PENSTOCK_LIBOPENCL", library.to_str().unwrap())]);
+    let daemon =
+        Daemon::start_with("crash", &[], &[("PENSTOCK_LIBOPENCL", library.to_str().unwrap())]);
     let refused = daemon.open(None, 0).err().unwrap();
     assert!(matches!(refused, LinkError::Refused { verdict: Verdict::NoWorker, .. }), "{refused}");
     soon("the reason in the status", SOON, || {
@@ -250,7 +262,11 @@ fn receive_mem(
 ) -> Id<penstock_wire::id::kind::Event> {
     let event = to.id();
     let (transfer, peer, size) = (Id::new(transfer), Id::new(peer), U64::new(size));
-    to.send(to_worker::ReceiveMem { mem, event, transfer, peer, offset: U64::ZERO, size }, waits, &[]);
+    to.send(
+        to_worker::ReceiveMem { mem, event, transfer, peer, offset: U64::ZERO, size },
+        waits,
+        &[],
+    );
     to.sender.flush().unwrap();
     event
 }
@@ -365,8 +381,11 @@ fn in_the_middle(client: &mut Client, round: usize) {
     let queue = client.queue(context, 0);
     let size = 8 << 20;
     let mem = client.buffer(context, size as u64);
-    let kernel =
-        client.kernel(context, "kernel void add(global int *a) { a[get_global_id(0)] += 1; }", "add");
+    let kernel = client.kernel(
+        context,
+        "kernel void add(global int *a) { a[get_global_id(0)] += 1; }",
+        "add",
+    );
     client.write(queue, mem, 0, &vec![1; size]);
     client.launch(queue, kernel, Id::NONE, size as u64 / 4, &[], &args(&[Arg::Mem(mem)]));
     for _ in 0..3 {

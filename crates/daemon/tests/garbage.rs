@@ -8,7 +8,9 @@ use penstock_daemon::log::{Log, Logger};
 use penstock_daemon::session::{PeerSetup, Session};
 use penstock_link::Side;
 use penstock_wire::calls::{to_client, to_worker};
-use penstock_wire::describe::{BuildOrder, BuiltInKernels, HeapPlan, ImageDescription, PeerInvitation};
+use penstock_wire::describe::{
+    BuildOrder, BuiltInKernels, HeapPlan, ImageDescription, PeerInvitation,
+};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Frame, Header, Id, PayloadRule, U16, U32, U64, frame, limits};
 use proptest::prelude::*;
@@ -24,22 +26,35 @@ impl Victim {
     /// With an object of each kind, under the ids 1 to 11.
     fn new() -> Self {
         let (here, there) = common::sockets();
-        let (sender, _) = penstock_link::establish(there, 0, Side::Worker, to_worker::check).unwrap();
+        let (sender, _) =
+            penstock_link::establish(there, 0, Side::Worker, to_worker::check).unwrap();
         let client = penstock_link::establish(here, 0, Side::Client, to_client::check).unwrap();
-        let session = Session::new(node(), sender, PeerSetup::default(), None, Logger::new(Log::Text));
+        let session =
+            Session::new(node(), sender, PeerSetup::default(), None, Logger::new(Log::Text));
         let mut victim = Self { session, client };
         let (context, queue, program) = (Id::new(1), Id::new(2), Id::new(8));
-        victim.good(to_worker::CreateContext { context, platform: U32::ZERO }, &frame::encode(&vec![0_u32]));
+        victim.good(
+            to_worker::CreateContext { context, platform: U32::ZERO },
+            &frame::encode(&vec![0_u32]),
+        );
         for (queue, properties) in [(queue, 0), (Id::new(3), 1)] {
             let (device, properties, size) = (U32::ZERO, U64::new(properties), U32::ZERO);
             let times = U32::ZERO;
-            victim.good(to_worker::CreateQueue { queue, context, device, properties, size, times }, &[]);
+            victim.good(
+                to_worker::CreateQueue { queue, context, device, properties, size, times },
+                &[],
+            );
         }
         for mem in [Id::new(4), Id::new(5)] {
             let (flags, size) = (U64::new(1), U64::new(4096));
             victim.good(to_worker::CreateBuffer { mem, context, flags, size }, &[]);
         }
-        let image = to_worker::CreateImage { mem: Id::new(6), context, flags: U64::new(1), parent: Id::NONE };
+        let image = to_worker::CreateImage {
+            mem: Id::new(6),
+            context,
+            flags: U64::new(1),
+            parent: Id::NONE,
+        };
         victim.good(image, &frame::encode(&shape(16)));
         let sampler = to_worker::CreateSampler { sampler: Id::new(7), context };
         victim.good(sampler, &frame::encode(&Vec::<u64>::new()));
@@ -73,10 +88,9 @@ impl Victim {
         let deadline = std::time::Instant::now() + common::PATIENCE;
         while inbox.replies.is_empty() {
             let patience = penstock_link::Patience::Until(deadline);
-            let received = self
-                .client
-                .1
-                .receive(patience, &mut |frame, payload| to_client::dispatch(&mut inbox, frame, payload));
+            let received = self.client.1.receive(patience, &mut |frame, payload| {
+                to_client::dispatch(&mut inbox, frame, payload)
+            });
             assert_eq!(received.unwrap(), penstock_link::Received::Frame);
         }
     }
@@ -169,12 +183,8 @@ struct Case {
 fn case() -> impl Strategy<Value = Case> {
     let words = prop::collection::vec(word(), limits::BODY_BYTES_MAX / 8);
     let waits = prop::collection::vec(0..14_u64, 0..3);
-    (0..to_worker::TABLE.len(), words, waits, payload()).prop_map(|(call, words, waits, payload)| Case {
-        call,
-        words,
-        waits,
-        payload,
-    })
+    (0..to_worker::TABLE.len(), words, waits, payload())
+        .prop_map(|(call, words, waits, payload)| Case { call, words, waits, payload })
 }
 
 fn run(victim: &mut Victim, case: &Case) {
@@ -182,7 +192,8 @@ fn run(victim: &mut Victim, case: &Case) {
     // Launches of 2^63 work-items are right, and take as long as they take.
     let launch = name == "LaunchKernel";
     let word = |word: &u64| if launch { word % 64 } else { *word };
-    let body: Vec<u8> = case.words.iter().flat_map(|it| word(it).to_le_bytes()).take(size).collect();
+    let body: Vec<u8> =
+        case.words.iter().flat_map(|it| word(it).to_le_bytes()).take(size).collect();
     let waits: Vec<Id<kind::Event>> = case.waits.iter().map(|id| Id::new(*id)).collect();
     let payload = if rule == PayloadRule::None { &[][..] } else { &case.payload };
     victim.bad(opcode, &body, &waits, payload);

@@ -71,7 +71,8 @@ fn view(
     context: Id<kind::Context>,
 ) -> (Id<kind::Mem>, Id<kind::Mem>) {
     let (view, part) = (client.id(), client.id());
-    let call = to_worker::CreateHeapView { request: Id::NONE, heap, pe: U32::ZERO, context, view, part };
+    let call =
+        to_worker::CreateHeapView { request: Id::NONE, heap, pe: U32::ZERO, context, view, part };
     assert_eq!(client.request(call, &[]).0, Status::OK);
     (view, part)
 }
@@ -88,16 +89,22 @@ fn a_kernel_gets_the_view_and_transfers_the_part() {
     let at = (user + 4096) / 8;
     for value in [5_u64, 6] {
         let event = client.id();
-        let args =
-            common::args(&[Arg::Mem(view), Arg::Bytes(&at.to_le_bytes()), Arg::Bytes(&value.to_le_bytes())]);
+        let args = common::args(&[
+            Arg::Mem(view),
+            Arg::Bytes(&at.to_le_bytes()),
+            Arg::Bytes(&value.to_le_bytes()),
+        ]);
         client.launch(queue, kernel, event, 1, &[], &args);
         assert_eq!(client.status(event), 0);
         let bytes = client.read(queue, part, BYTES);
         assert_eq!((&bytes[4096..4104], &bytes[8..24]), (&value.to_le_bytes()[..], &[7; 16][..]));
     }
     // Without an event it is done all the same.
-    let args =
-        common::args(&[Arg::Mem(view), Arg::Bytes(&at.to_le_bytes()), Arg::Bytes(&9_u64.to_le_bytes())]);
+    let args = common::args(&[
+        Arg::Mem(view),
+        Arg::Bytes(&at.to_le_bytes()),
+        Arg::Bytes(&9_u64.to_le_bytes()),
+    ]);
     client.launch(queue, kernel, Id::NONE, 1, &[], &args);
     assert_eq!(client.finish(queue), Status::OK);
     assert_eq!(client.read(queue, part, BYTES)[4096], 9);
@@ -183,7 +190,10 @@ fn a_launch_that_fails_before_the_driver_sees_it_aborts_the_heap() {
         let why = sentence(&client.request(to_worker::HeapStatus { request: Id::NONE, heap }, &[]));
         assert!(why.as_deref().is_some_and(|why| why.contains("launch")), "{why:?}");
         assert_eq!(sentence(&client.request(reset_call(heap, turn), &[])), None);
-        assert!(sentence(&client.request(reset_call(heap, turn), &[])).is_some(), "a number is used once");
+        assert!(
+            sentence(&client.request(reset_call(heap, turn), &[])).is_some(),
+            "a number is used once"
+        );
     }
     client.end();
 }
@@ -251,7 +261,8 @@ fn plans_that_can_not_be_are_refused_with_a_sentence() {
         (BYTES, 0, &[0], "timeout"),
         (BYTES, u32::MAX, &[0], "ms"),
     ] {
-        let why = create(&mut client, create_call(heap, bytes, timeout_ms), members).expect("refused");
+        let why =
+            create(&mut client, create_call(heap, bytes, timeout_ms), members).expect("refused");
         assert!(why.contains(what), "{why}");
     }
     client.end();
@@ -285,12 +296,14 @@ fn what_is_said_of_an_unknown_heap_or_pe_is_answered() {
     assert!(sentence(&told).is_some());
     let told = client.request(reset_call(nobody, 1), &[]);
     assert!(sentence(&told).is_some());
-    let (_, started) = client.request(to_worker::StartHeap { request: Id::NONE, heap: nobody }, &[]);
+    let (_, started) =
+        client.request(to_worker::StartHeap { request: Id::NONE, heap: nobody }, &[]);
     assert!(frame::decode::<HeapStarted>("StartHeap", &started).unwrap().refused.is_some());
     client.send(to_worker::AbortHeap { heap: nobody }, &[], b"x");
     client.send(to_worker::ReleaseHeap { heap: nobody }, &[], &[]);
     let invitation = PeerInvitation { addresses: vec!["unix:/nowhere".into()], ticket: [7; 32] };
-    let connect = to_worker::ConnectHeapMember { request: Id::NONE, heap: nobody, member: U32::new(1) };
+    let connect =
+        to_worker::ConnectHeapMember { request: Id::NONE, heap: nobody, member: U32::new(1) };
     assert!(sentence(&client.request(connect, &frame::encode(&invitation))).is_some());
     // Nobody listens for this worker, so nobody can be let in.
     let admit = to_worker::AdmitHeapMember { request: Id::NONE, heap: nobody, member: U32::new(1) };
@@ -305,7 +318,8 @@ fn what_is_said_of_an_unknown_heap_or_pe_is_answered() {
         assert_eq!(client.request(call, &[]).0, Status::INVALID_OPERATION);
     }
     let (view, part, context) = (client.id(), client.id(), client.id());
-    let call = to_worker::CreateHeapView { request: Id::NONE, heap, pe: U32::ZERO, context, view, part };
+    let call =
+        to_worker::CreateHeapView { request: Id::NONE, heap, pe: U32::ZERO, context, view, part };
     assert_eq!(client.request(call, &[]).0, Status::INVALID_CONTEXT);
     client.end();
 }
@@ -314,7 +328,11 @@ fn what_is_said_of_an_unknown_heap_or_pe_is_answered() {
 fn an_id_is_used_once() {
     let mut client = Client::rings();
     let known = heap(&mut client);
-    client.send(create_call(known, BYTES, 1_000), &[], &frame::encode(&HeapPlan { members: vec![0] }));
+    client.send(
+        create_call(known, BYTES, 1_000),
+        &[],
+        &frame::encode(&HeapPlan { members: vec![0] }),
+    );
     client.until("the session's fault", |inbox| inbox.fault.is_some());
     let end = client.end();
     assert!(matches!(end, Some(LinkError::Frame(FrameError::BadId(_)))), "{end:?}");

@@ -35,8 +35,10 @@ fn all_buffers_together_are_no_more_than_the_devices_have() {
     let context = client.context();
     let queue = client.queue(context, 0);
     let devices = common::node().devices().len() as u64;
-    let (most, each) =
-        (device_number(CL_DEVICE_GLOBAL_MEM_SIZE) * devices, device_number(CL_DEVICE_MAX_MEM_ALLOC_SIZE));
+    let (most, each) = (
+        device_number(CL_DEVICE_GLOBAL_MEM_SIZE) * devices,
+        device_number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+    );
     // None of their pages is touched, so they cost nothing.
     let mut mems = Vec::new();
     let refused = loop {
@@ -71,7 +73,11 @@ fn writes_behind_a_user_event_do_not_hide_its_end() {
     let first = client.id();
     client.send(to_worker::Marker { queue, event: first }, &[gate], &[]);
     for _ in 0..=(limits::STAGED_BYTES_MAX / piece.len() as u64) {
-        client.send(to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset: U64::ZERO }, &[], &piece);
+        client.send(
+            to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset: U64::ZERO },
+            &[],
+            &piece,
+        );
     }
     // Behind more bytes than the worker wants to hold.
     client.resolve(gate, 0);
@@ -89,13 +95,21 @@ fn content_without_a_target_is_bounded() {
     let (offset, size) = (U64::ZERO, U64::new(size));
     for transfer in (1..=3).map(Id::new) {
         let event = client.id();
-        client.send(to_worker::SendMem { mem, event, transfer, peer: Id::NONE, offset, size }, &[], &[]);
+        client.send(
+            to_worker::SendMem { mem, event, transfer, peer: Id::NONE, offset, size },
+            &[],
+            &[],
+        );
         assert_eq!(client.status(event), 0, "the source may change again");
     }
     // The third did not fit, and whoever waits for it is told.
     for (transfer, status) in [(3, Status::OUT_OF_RESOURCES), (1, Status::OK), (2, Status::OK)] {
         let (event, transfer) = (client.id(), Id::new(transfer));
-        client.send(to_worker::ReceiveMem { mem, event, transfer, peer: Id::NONE, offset, size }, &[], &[]);
+        client.send(
+            to_worker::ReceiveMem { mem, event, transfer, peer: Id::NONE, offset, size },
+            &[],
+            &[],
+        );
         assert_eq!(client.status(event), status.0);
     }
     client.end();
@@ -113,9 +127,11 @@ fn content_moves_within_one_buffer() {
     let (transfer, size) = (Id::new(9), U64::new(1 << 20));
     let (received, sent) = (client.id(), client.id());
     let (to, from) = (U64::new(100), U64::ZERO);
-    let receive = to_worker::ReceiveMem { mem, event: received, transfer, peer: Id::NONE, offset: to, size };
+    let receive =
+        to_worker::ReceiveMem { mem, event: received, transfer, peer: Id::NONE, offset: to, size };
     client.send(receive, &[], &[]);
-    let send = to_worker::SendMem { mem, event: sent, transfer, peer: Id::NONE, offset: from, size };
+    let send =
+        to_worker::SendMem { mem, event: sent, transfer, peer: Id::NONE, offset: from, size };
     client.send(send, &[], &[]);
     assert_eq!((client.status(received), client.status(sent)), (0, 0));
     assert!(client.read(queue, mem, (1 << 20) + 100)[100..] == bytes);
@@ -133,7 +149,8 @@ fn a_long_chain_of_transfers_ends() {
         let event = client.id();
         client.inbox.reads.insert(event.get(), vec![0; 8]);
         let (offset, size) = (U64::ZERO, U64::new(8));
-        let call = to_worker::SendMem { mem, event, transfer: Id::NONE, peer: Id::NONE, offset, size };
+        let call =
+            to_worker::SendMem { mem, event, transfer: Id::NONE, peer: Id::NONE, offset, size };
         client.send(call, &[last], &[]);
         last = event;
     }
@@ -150,7 +167,8 @@ fn one_thread_tries_to_reach_a_peer() {
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("full");
     let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let invitation = PeerInvitation { addresses: vec![format!("unix:{}", path.display())], ticket: [7; 32] };
+    let invitation =
+        PeerInvitation { addresses: vec![format!("unix:{}", path.display())], ticket: [7; 32] };
     for request in [1, 2] {
         let call = to_worker::ConnectPeer { request: Id::new(request), peer: Id::new(5) };
         client.send(call, &[], &frame::encode(&invitation));

@@ -114,7 +114,10 @@ fn a_client_in_line_sees_its_daemons_end() {
     });
     let (opened, heard) = daemon.wait_in_line();
     assert!(opened.is_err(), "{opened:?}");
-    assert!(heard.iter().any(|(_, progress)| matches!(progress, Progress::InLine { .. })), "{heard:?}");
+    assert!(
+        heard.iter().any(|(_, progress)| matches!(progress, Progress::InLine { .. })),
+        "{heard:?}"
+    );
     assert!(start.elapsed() < SOON);
     killer.join().unwrap();
     daemon.process.wait().unwrap();
@@ -127,7 +130,10 @@ fn a_survey_describes_the_node_and_takes_no_worker() {
     let survey = daemon.survey();
     let (_client, description) = daemon.client();
     assert_eq!(survey.node.platforms, description.platforms);
-    assert_eq!((survey.node.host.as_str(), survey.node.turn.beside), (description.host.as_str(), 0));
+    assert_eq!(
+        (survey.node.host.as_str(), survey.node.turn.beside),
+        (description.host.as_str(), 0)
+    );
     assert_eq!(daemon.survey().node.turn.beside, 1);
     assert_eq!(daemon.sessions(), 1);
 }

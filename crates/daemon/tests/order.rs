@@ -18,8 +18,8 @@ fn has_late_ends() -> bool {
     static BUILT: OnceLock<bool> = OnceLock::new();
     *BUILT.get_or_init(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/late_ends.c");
-        let library =
-            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("late-{}.so", std::process::id()));
+        let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("late-{}.so", std::process::id()));
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let mut command = Command::new(compiler);
         command.args(["-O1", "-fPIC", "-shared", "-o"]).arg(&library).arg(source);
@@ -81,7 +81,9 @@ fn a_later_end_of_an_in_order_queue_does_not_pass_an_earlier_one() {
 #[test]
 fn a_finish_is_answered_behind_the_ends_of_all_commands() {
     for properties in [0, OUT_OF_ORDER] {
-        let Some(Filling { mut client, context, queue, filled, .. }) = filling(properties) else { return };
+        let Some(Filling { mut client, context, queue, filled, .. }) = filling(properties) else {
+            return;
+        };
         let other = client.buffer(context, 64);
         // The last command has no event of its own.
         let copy = to_worker::CopyBuffer {
@@ -113,7 +115,9 @@ fn a_write_at_once_does_not_pass_an_earlier_end() {
 
 #[test]
 fn out_of_order_a_marker_passes_nothing_and_others_wait_for_nothing() {
-    let Some(Filling { mut client, context, queue, filled, .. }) = filling(OUT_OF_ORDER) else { return };
+    let Some(Filling { mut client, context, queue, filled, .. }) = filling(OUT_OF_ORDER) else {
+        return;
+    };
     let other = client.buffer(context, 64);
     let written = client.write(queue, other, 0, &[1; 64]);
     let marked = client.marker(queue, &[]);

@@ -127,7 +127,10 @@ fn commands_of_an_in_order_queue_keep_their_order() {
     }
     assert_eq!(client.finish(queue), Status::OK);
     for (event, expected) in reads.into_iter().zip(expected) {
-        assert!(client.inbox.events.contains_key(&event.get()), "a finish tells the end of all before it");
+        assert!(
+            client.inbox.events.contains_key(&event.get()),
+            "a finish tells the end of all before it"
+        );
         assert!(client.inbox.reads[&event.get()] == expected);
     }
 }
@@ -141,7 +144,11 @@ fn an_out_of_order_queue_waits_for_what_it_is_told() {
     let content: Vec<u8> = (0..3 << 20).map(|i| (i % 251) as u8).collect();
     let gate = client.expect_event();
     let written = client.id();
-    client.send(to_worker::WriteBuffer { queue, mem, event: written, offset: U64::ZERO }, &[gate], &content);
+    client.send(
+        to_worker::WriteBuffer { queue, mem, event: written, offset: U64::ZERO },
+        &[gate],
+        &content,
+    );
     let read = client.read_waiting(queue, mem, 3 << 20, &[written]);
     std::thread::sleep(Duration::from_millis(50));
     client.resolve(gate, 0);
@@ -248,11 +255,19 @@ fn a_failed_event_fails_what_waits_for_it() {
         client.resolve(gate, -5);
         // Known to have failed when this comes.
         let late = client.id();
-        client.send(to_worker::WriteBuffer { queue, mem, event: late, offset: U64::ZERO }, &[gate], &[9; 64]);
+        client.send(
+            to_worker::WriteBuffer { queue, mem, event: late, offset: U64::ZERO },
+            &[gate],
+            &[9; 64],
+        );
         assert_eq!(client.status(early), -14, "{properties}");
         assert_eq!(client.status(late), -14, "{properties}");
         let other = client.queue(context, 0);
-        assert_eq!(client.read(other, mem, 64), [0; 64], "a command whose wait list failed does not run");
+        assert_eq!(
+            client.read(other, mem, 64),
+            [0; 64],
+            "a command whose wait list failed does not run"
+        );
     }
 }
 
@@ -264,7 +279,9 @@ fn events_of_another_context_are_bridged() {
     let gate = client.expect_event();
     let first = client.marker(queue, &[gate]);
     let second = client.marker(other, &[first]);
-    client.receive(penstock_link::Patience::Until(Instant::now() + Duration::from_millis(100))).unwrap();
+    client
+        .receive(penstock_link::Patience::Until(Instant::now() + Duration::from_millis(100)))
+        .unwrap();
     assert!(client.inbox.events.is_empty());
     client.resolve(gate, 0);
     assert_eq!(client.status(second), 0);
@@ -277,7 +294,11 @@ fn a_finish_tells_the_failure_of_a_command_without_event() {
     let context = client.context();
     let queue = client.queue(context, 0);
     let mem = client.buffer(context, 16);
-    client.send(to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset: U64::new(10) }, &[], &[0; 16]);
+    client.send(
+        to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset: U64::new(10) },
+        &[],
+        &[0; 16],
+    );
     assert_eq!(client.finish(queue), Status::INVALID_VALUE);
     assert_eq!(client.finish(queue), Status::OK);
     let event = client.write(queue, mem, u64::MAX, &[0; 2]);
@@ -291,7 +312,8 @@ fn a_failure_without_event_is_told_before_the_next_end() {
     let context = client.context();
     let (queue, other) = (client.queue(context, 0), client.queue(context, 0));
     let mem = client.buffer(context, 16);
-    let wrong = |queue| to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset: U64::new(10) };
+    let wrong =
+        |queue| to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset: U64::new(10) };
     for before in 1..=2 {
         client.send(wrong(queue), &[], &[0; 16]);
         // The second one is told together with the first one, and another queue does not tell it.
@@ -316,7 +338,11 @@ fn a_command_that_the_client_cancelled_is_no_failure_of_its_queue() {
     let mem = client.buffer(context, 16);
     let gate = client.expect_event();
     client.resolve(gate, -7);
-    client.send(to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset: U64::ZERO }, &[gate], &[1; 16]);
+    client.send(
+        to_worker::WriteBuffer { queue, mem, event: Id::NONE, offset: U64::ZERO },
+        &[gate],
+        &[1; 16],
+    );
     assert_eq!(client.finish(queue), Status::OK);
     assert_eq!(client.read(queue, mem, 16), [0; 16]);
     assert!(client.inbox.queue_failures.is_empty());
@@ -448,7 +474,14 @@ fn released_objects_live_while_commands_use_them() {
     let kernel = client.kernel(context, SLOW, "slow");
     let (mem, copy) = (client.buffer(context, 4 << 16), client.buffer(context, 4 << 16));
     let rounds = 1_000_i32.to_le_bytes();
-    client.launch(queue, kernel, Id::NONE, 1 << 16, &[], &args(&[Arg::Mem(mem), Arg::Bytes(&rounds)]));
+    client.launch(
+        queue,
+        kernel,
+        Id::NONE,
+        1 << 16,
+        &[],
+        &args(&[Arg::Mem(mem), Arg::Bytes(&rounds)]),
+    );
     let size = U64::new(4 << 16);
     client.send(
         to_worker::CopyBuffer {
@@ -471,7 +504,11 @@ fn released_objects_live_while_commands_use_them() {
 #[test]
 fn a_broken_frame_ends_the_session_with_its_reason() {
     let mut client = Client::rings();
-    client.send(to_worker::CreateContext { context: Id::new(1), platform: U32::ZERO }, &[], &[0xff; 7]);
+    client.send(
+        to_worker::CreateContext { context: Id::new(1), platform: U32::ZERO },
+        &[],
+        &[0xff; 7],
+    );
     let deadline = Instant::now() + common::PATIENCE;
     while client.receive(penstock_link::Patience::Until(deadline)).is_ok() {}
     assert!(
@@ -515,7 +552,10 @@ fn reads_on_their_way_see_no_later_write() {
     }
     assert_eq!(client.status(later), 0);
     let last = &client.inbox.reads[&last.get()];
-    assert!(last[..1 << 20].iter().all(|byte| *byte == 2) && last[1 << 20..].iter().all(|byte| *byte == 1));
+    assert!(
+        last[..1 << 20].iter().all(|byte| *byte == 2)
+            && last[1 << 20..].iter().all(|byte| *byte == 1)
+    );
 }
 
 #[test]
@@ -555,7 +595,14 @@ fn images_keep_their_content() {
     let event = client.id();
     client.inbox.reads.insert(event.get(), vec![0; content.len()]);
     let size = U64::new(content.len() as u64);
-    let call = to_worker::SendMem { mem, event, transfer: Id::NONE, peer: Id::NONE, offset: U64::ZERO, size };
+    let call = to_worker::SendMem {
+        mem,
+        event,
+        transfer: Id::NONE,
+        peer: Id::NONE,
+        offset: U64::ZERO,
+        size,
+    };
     client.send(call, &[], &[]);
     assert_eq!(client.status(event), 0);
     assert!(client.inbox.reads[&event.get()] == content);
@@ -588,8 +635,14 @@ fn content_moves_between_contexts_of_one_worker() {
             offset,
             size: bytes,
         };
-        let send =
-            to_worker::SendMem { mem: source, event: sent, transfer, peer: Id::NONE, offset, size: bytes };
+        let send = to_worker::SendMem {
+            mem: source,
+            event: sent,
+            transfer,
+            peer: Id::NONE,
+            offset,
+            size: bytes,
+        };
         if receive_first {
             client.send(receive, &[gate], &[]);
             client.send(send, &[written], &[]);
@@ -607,13 +660,27 @@ fn content_moves_between_contexts_of_one_worker() {
     let received = client.id();
     let transfer = Id::new(72);
     client.send(
-        to_worker::ReceiveMem { mem: target, event: received, transfer, peer: Id::NONE, offset, size: bytes },
+        to_worker::ReceiveMem {
+            mem: target,
+            event: received,
+            transfer,
+            peer: Id::NONE,
+            offset,
+            size: bytes,
+        },
         &[],
         &[],
     );
     let sent = client.id();
     client.send(
-        to_worker::SendMem { mem: Id::new(888), event: sent, transfer, peer: Id::NONE, offset, size: bytes },
+        to_worker::SendMem {
+            mem: Id::new(888),
+            event: sent,
+            transfer,
+            peer: Id::NONE,
+            offset,
+            size: bytes,
+        },
         &[],
         &[],
     );
@@ -644,15 +711,21 @@ fn programs_are_compiled_linked_and_loaded_again() {
     let context = client.context();
     let queue = client.queue(context, 0);
     let (main, header, linked) = (client.id(), client.id(), client.id());
-    let source = b"#include \"value.h\"\nkernel void set(global int *a) { a[get_global_id(0)] = VALUE; }";
+    let source =
+        b"#include \"value.h\"\nkernel void set(global int *a) { a[get_global_id(0)] = VALUE; }";
     client.send(to_worker::CreateProgramWithSource { program: main, context }, &[], source);
-    client.send(to_worker::CreateProgramWithSource { program: header, context }, &[], b"#define VALUE 42\n");
+    client.send(
+        to_worker::CreateProgramWithSource { program: header, context },
+        &[],
+        b"#define VALUE 42\n",
+    );
     let programs = vec![("value.h".to_owned(), header.get())];
     let order = BuildOrder { devices: vec![0], options: None, programs };
     let call = to_worker::CompileProgram { request: Id::NONE, program: main };
     let (status, report) = client.request(call, &frame::encode(&order));
     assert_eq!(status, Status::OK, "{:?}", frame::decode::<BuildReport>("a report", &report));
-    let order = BuildOrder { devices: vec![0], options: None, programs: vec![(String::new(), main.get())] };
+    let order =
+        BuildOrder { devices: vec![0], options: None, programs: vec![(String::new(), main.get())] };
     let call = to_worker::LinkProgram { request: Id::NONE, program: linked, context };
     let (status, report) = client.request(call, &frame::encode(&order));
     let report: BuildReport = frame::decode("a report", &report).unwrap();

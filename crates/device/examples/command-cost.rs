@@ -4,7 +4,9 @@ use std::hint::black_box;
 use std::sync::mpsc;
 use std::time::Instant;
 
-use penstock_device::{Arg, Context, Driver, Event, Kernel, Mem, Program, Queue, Range, Staged, Want};
+use penstock_device::{
+    Arg, Context, Driver, Event, Kernel, Mem, Program, Queue, Range, Staged, Want,
+};
 
 const ROUNDS: u32 = 7;
 
@@ -28,15 +30,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let device = platform.devices().into_iter().next().ok_or("no device")?;
     let start = Instant::now();
     let answers = device.info().len();
-    println!("{}: {answers} answers in {:.0} µs", device.name(), start.elapsed().as_secs_f64() * 1e6);
+    println!(
+        "{}: {answers} answers in {:.0} µs",
+        device.name(),
+        start.elapsed().as_secs_f64() * 1e6
+    );
     let start = Instant::now();
     let shares = device.shares_host_memory();
-    println!("shares host memory: {shares}, found in {:.0} µs", start.elapsed().as_secs_f64() * 1e6);
+    println!(
+        "shares host memory: {shares}, found in {:.0} µs",
+        start.elapsed().as_secs_f64() * 1e6
+    );
 
     let context = Context::new(&platform, std::slice::from_ref(&device), Box::new(|_| ()))?;
     let queue = Queue::new(&context, &device, 0, 0)?;
-    let program =
-        Program::with_source(&context, b"kernel void k(global uint *a, uint b) { if (b == 77) a[0] = b; }")?;
+    let program = Program::with_source(
+        &context,
+        b"kernel void k(global uint *a, uint b) { if (b == 77) a[0] = b; }",
+    )?;
     program.build(context.devices(), "")?;
     let kernel = Kernel::new(&program, "k")?;
     let mem = Mem::buffer(&context, 1, 64 << 20)?;
@@ -89,7 +100,8 @@ impl Costs {
         });
         measure("2,000 x (write 64 B + kernel), one finish", 2_000, || {
             for _ in 0..2_000 {
-                let _ = self.queue.write(&self.mem, 0, Staged::from(vec![1; 64]), &[], Want::Nothing);
+                let _ =
+                    self.queue.write(&self.mem, 0, Staged::from(vec![1; 64]), &[], Want::Nothing);
                 self.launch(Want::Nothing);
             }
             let _ = self.queue.finish();

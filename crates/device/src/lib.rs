@@ -13,8 +13,9 @@ pub mod opencl;
 mod staging;
 
 pub use opencl::{
-    Arg, Context, Device, Driver, Event, Home, HomeBytes, HostMemory, Kernel, LoadError, Mem, Platform,
-    Program, Queue, Range, Reading, Rect, Sampler, Share, Times, Want, pixel_bytes, share_cpus,
+    Arg, Context, Device, Driver, Event, Home, HomeBytes, HostMemory, Kernel, LoadError, Mem,
+    Platform, Program, Queue, Range, Reading, Rect, Sampler, Share, Times, Want, pixel_bytes,
+    share_cpus,
 };
 pub use penstock_wire::status::Status;
 pub use staging::Staged;

@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn blocks_of_all_sizes_hold_what_is_written() {
-        for length in [0, 1, 4095, POOLED_BYTES_MIN, POOLED_BYTES_MIN + 1, POOLED_BYTES_MAX + 4096] {
+        for length in [0, 1, 4095, POOLED_BYTES_MIN, POOLED_BYTES_MIN + 1, POOLED_BYTES_MAX + 4096]
+        {
             let mut staged = Staged::new(length).unwrap();
             assert_eq!(staged.len(), length);
             staged.fill(7);

@@ -2,10 +2,13 @@
 
 mod common;
 use common::*;
-use penstock_device::{Arg, Context, Driver, Kernel, Mem, Program, Queue, Range, Rect, Status, Want};
+use penstock_device::{
+    Arg, Context, Driver, Kernel, Mem, Program, Queue, Range, Rect, Status, Want,
+};
 use penstock_wire::describe::find;
 
-const ADD: &str = "kernel void add(global const uint *a, global const uint *b, global uint *c, uint more) {
+const ADD: &str =
+    "kernel void add(global const uint *a, global const uint *b, global uint *c, uint more) {
     size_t i = get_global_id(0); c[i] = a[i] + b[i] + more; }";
 
 #[test]
@@ -28,7 +31,8 @@ fn vectors_are_added() {
 #[test]
 fn argument_kinds_are_checked() {
     let Some((context, queue)) = first(0) else { return };
-    let source = "kernel void k(global uint *a, uint b, local uint *c, sampler_t s, read_only image2d_t i) {
+    let source =
+        "kernel void k(global uint *a, uint b, local uint *c, sampler_t s, read_only image2d_t i) {
         c[0] = b; a[0] = c[0]; }";
     let kernel = kernel(&context, source, "k");
     let refused = Err(Status(penstock_cl_sys::CL_INVALID_ARG_VALUE));
@@ -61,7 +65,8 @@ fn memory_that_is_gone_is_not_launched_with() {
 #[test]
 fn commands_outlive_the_objects_they_use() {
     let Some((context, queue)) = first_that_waits(0) else { return };
-    let kernel = kernel(&context, "kernel void k(global uint *a) { a[get_global_id(0)] += 1; }", "k");
+    let kernel =
+        kernel(&context, "kernel void k(global uint *a) { a[get_global_id(0)] += 1; }", "k");
     let gate = penstock_device::Event::user(&context).unwrap();
     let mem = Mem::buffer(&context, READ_WRITE, 1 << 20).unwrap();
     kernel.set(0, Arg::Mem(Some(&mem))).unwrap();
@@ -88,7 +93,8 @@ fn buffers_are_zero_and_home_memory_is_what_kernels_see() {
         eprintln!("SKIPPED: the device has memory of its own");
         return;
     };
-    let kernel = kernel(&context, "kernel void k(global uint *a) { a[get_global_id(0)] += 1; }", "k");
+    let kernel =
+        kernel(&context, "kernel void k(global uint *a) { a[get_global_id(0)] += 1; }", "k");
     home.write(0, &bytes_of(&[41; 1024])).unwrap();
     kernel.set(0, Arg::Mem(Some(&mem))).unwrap();
     queue.launch(&kernel, &range(1024), &[], Want::Nothing).unwrap();
@@ -102,7 +108,8 @@ fn buffers_are_zero_and_home_memory_is_what_kernels_see() {
 #[test]
 fn sub_buffers_are_kernel_arguments() {
     let Some((context, queue)) = first(0) else { return };
-    let kernel = kernel(&context, "kernel void k(global uint *a) { a[get_global_id(0)] = 9; }", "k");
+    let kernel =
+        kernel(&context, "kernel void k(global uint *a) { a[get_global_id(0)] = 9; }", "k");
     let whole = Mem::buffer(&context, READ_WRITE, 4096).unwrap();
     let part = Mem::sub_buffer(&whole, READ_WRITE, 1024, 1024).unwrap();
     assert!(Mem::sub_buffer(&whole, READ_WRITE, 4096, 1).is_err());
@@ -141,7 +148,9 @@ fn rectangles_fills_and_copies() {
     let reading = queue.read_rect(&mem, &rect, [3, 2, 2], &[]).unwrap();
     assert_eq!(reading.wait().unwrap().to_vec(), bytes);
     // Wrong sizes, and rectangles that end one byte behind the buffer.
-    assert!(queue.write_rect(&mem, &rect, [3, 2, 2], staged(&bytes[1..]), &[], Want::Nothing).is_err());
+    assert!(
+        queue.write_rect(&mem, &rect, [3, 2, 2], staged(&bytes[1..]), &[], Want::Nothing).is_err()
+    );
     assert!(queue.read_rect(&mem, &rect, [7, 3, 2], &[]).is_err());
 
     let other = Mem::buffer(&context, READ_WRITE, 64).unwrap();
@@ -153,7 +162,9 @@ fn rectangles_fills_and_copies() {
     assert_eq!(content[..12], bytes);
     assert_eq!(content[32..48], [7, 8].repeat(8));
     assert_eq!(content[48..60], bytes);
-    for (pattern, offset, size) in [(3, 0, 6), (2, 1, 4), (4, 0, 6), (0, 0, 4), (256, 0, 256), (1, 60, 5)] {
+    for (pattern, offset, size) in
+        [(3, 0, 6), (2, 1, 4), (4, 0, 6), (0, 0, 4), (256, 0, 256), (1, 60, 5)]
+    {
         assert!(queue.fill(&other, &vec![1; pattern], offset, size, &[], Want::Nothing).is_err());
     }
 }
@@ -163,7 +174,9 @@ fn hostile_sizes_are_refused() {
     let Some((context, queue)) = first(0) else { return };
     let mem = Mem::buffer(&context, READ_WRITE, 4096).unwrap();
     let big = u64::MAX;
-    for (offset, size) in [(0, 4097), (4096, 1), (big, 1), (big, big), (1, big), (0, 1 << 40), (0, 0)] {
+    for (offset, size) in
+        [(0, 4097), (4096, 1), (big, 1), (big, big), (1, big), (0, 1 << 40), (0, 0)]
+    {
         assert!(queue.read(&mem, offset, size, &[]).is_err());
         assert!(queue.fill(&mem, &[1], offset, size, &[], Want::Nothing).is_err());
         assert!(queue.copy(&mem, offset, &mem, 0, size, &[], Want::Nothing).is_err());
@@ -174,7 +187,9 @@ fn hostile_sizes_are_refused() {
     for size in [0, big, 1 << 62, 1 << 50] {
         assert!(Mem::buffer(&context, READ_WRITE, size).is_err(), "{size}");
     }
-    for address in [0, 1, 4095, big, big & !4095, mem.home().map_or(0, |home| home.range().0.addr() as u64)] {
+    for address in
+        [0, 1, 4095, big, big & !4095, mem.home().map_or(0, |home| home.range().0.addr() as u64)]
+    {
         assert!(Mem::svm(&context, READ_WRITE, 4096, 64, address).is_err(), "{address:x}");
     }
     let kernel = kernel(&context, "kernel void k(void) {}", "k");
@@ -224,14 +239,15 @@ fn builds_report_all_that_is_asked() {
     let Some((context, _)) = first(0) else { return };
     let devices: Vec<_> = context.devices().iter().cloned().map(|device| (7, device)).collect();
     let program =
-        Program::with_source(&context, b"kernel void broken(global int *a) { a[0] = nowhere; }").unwrap();
+        Program::with_source(&context, b"kernel void broken(global int *a) { a[0] = nowhere; }")
+            .unwrap();
     let built = program.build(context.devices(), "-cl-fast-relaxed-math");
     assert!(built.is_err());
     let report = program.report(built, &devices);
     assert!(report.status < 0 && report.kernels.is_empty());
     let info = &report.devices[0].1;
-    let log =
-        String::from_utf8_lossy(find(info, penstock_cl_sys::CL_PROGRAM_BUILD_LOG).unwrap()).into_owned();
+    let log = String::from_utf8_lossy(find(info, penstock_cl_sys::CL_PROGRAM_BUILD_LOG).unwrap())
+        .into_owned();
     assert!(log.contains("nowhere"), "{log}");
 
     let program = Program::with_source(&context, ADD.as_bytes()).unwrap();
@@ -327,7 +343,10 @@ fn devices_are_described_and_split() {
             kernel.set(0, Arg::Mem(Some(&mem))).unwrap();
             queue.launch(&kernel, &range(1), &[], Want::Nothing).unwrap();
             assert_eq!(words(&read_all(&queue, &mem)), [5]);
-            assert!(Queue::new(&context, &device, 0, 0).is_err(), "the parent is not in the context");
+            assert!(
+                Queue::new(&context, &device, 0, 0).is_err(),
+                "the parent is not in the context"
+            );
         }
     }
 }
@@ -337,7 +356,8 @@ fn all_devices_of_a_platform_share_a_context() {
     let Some((platform, _)) = first_device() else { return };
     let devices = platform.devices();
     let context = Context::new(&platform, &devices, Box::new(|_| ())).unwrap();
-    let kernel = kernel(&context, "kernel void k(global uint *a) { a[get_global_id(0)] += 1; }", "k");
+    let kernel =
+        kernel(&context, "kernel void k(global uint *a) { a[get_global_id(0)] += 1; }", "k");
     let mem = Mem::buffer(&context, READ_WRITE, 4096).unwrap();
     kernel.set(0, Arg::Mem(Some(&mem))).unwrap();
     for device in &devices {

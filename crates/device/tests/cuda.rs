@@ -5,7 +5,9 @@ mod cuda_common;
 use std::time::{Duration, Instant};
 
 use cuda_common::*;
-use penstock_device::{Arg, Context, Event, Kernel, Mem, Program, Queue, Range, Rect, Status, Want};
+use penstock_device::{
+    Arg, Context, Event, Kernel, Mem, Program, Queue, Range, Rect, Status, Want,
+};
 use penstock_wire::cuda;
 use penstock_wire::describe::find;
 
@@ -82,7 +84,10 @@ fn boxes_go_there_and_back() {
     let back = queue.read_rect(&mem, &rect, region, &[]).unwrap().wait().unwrap();
     assert!(*back == *content);
     let whole = read_all(&queue, &mem);
-    assert_eq!(whole.iter().filter(|&&byte| byte != 0).count(), content.iter().filter(|&&b| b != 0).count());
+    assert_eq!(
+        whole.iter().filter(|&&byte| byte != 0).count(),
+        content.iter().filter(|&&b| b != 0).count()
+    );
     let at = |x: u64, y: u64, z: u64| whole[usize::try_from((z * rows + y) * width + x).unwrap()];
     assert_eq!((at(7, 2, 1), at(6, 2, 1)), (content[0], 0));
     // To another place of another shape.
@@ -138,7 +143,9 @@ fn work_groups_are_blocks_and_local_memory_is_dynamic_shared_memory() {
     let shape = |range: Range| {
         queue.launch(&kernel, &range, &[], Want::Nothing)?;
         let words = read_all(&queue, &out);
-        Ok::<Vec<u32>, Status>(words.as_chunks().0.iter().map(|&word| u32::from_ne_bytes(word)).collect())
+        Ok::<Vec<u32>, Status>(
+            words.as_chunks().0.iter().map(|&word| u32::from_ne_bytes(word)).collect(),
+        )
     };
     let range = |local| Range::checked(3, [0; 3], [64, 8, 2], Some(local)).unwrap();
     assert_eq!(shape(range([16, 4, 1])).unwrap(), [4, 2, 2, 16, 4, 1, 0]);
@@ -170,7 +177,8 @@ fn a_build_tells_of_kernels_and_variables() {
     let numbers = &report.kernels[0].work_group[0].1;
     // CU_FUNC_ATTRIBUTE_NUM_REGS
     assert_eq!(find(numbers, cuda::KERNEL_ATTRIBUTE + 4), Some(20_i32.to_ne_bytes().as_slice()));
-    let params: Vec<u8> = [0_u64, 8, 8, 8, 16, 8, 24, 4].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let params: Vec<u8> =
+        [0_u64, 8, 8, 8, 16, 8, 24, 4].iter().flat_map(|word| word.to_le_bytes()).collect();
     assert_eq!(find(numbers, cuda::KERNEL_PARAMS), Some(params.as_slice()));
     // A variable is a buffer too, as far as it reaches.
     let queue = Queue::new(&context, &context.devices()[0], 0, 0).unwrap();
@@ -211,7 +219,8 @@ fn commands_run_in_their_order() {
     let Some((context, queue)) = first(0) else { return };
     let [a, b] = [1, 2].map(|value| words(&context, &queue, 256, value));
     let c = buffer(&context, 1024);
-    let (add, sleep) = (adder(&context, [&a, &b, &c]), sleeper(&context, Duration::from_millis(30)));
+    let (add, sleep) =
+        (adder(&context, [&a, &b, &c]), sleeper(&context, Duration::from_millis(30)));
     let start = Instant::now();
     queue.launch(&sleep, &one(), &[], Want::Nothing).unwrap();
     queue.write(&a, 0, staged(&9_u32.to_ne_bytes().repeat(256)), &[], Want::Nothing).unwrap();
@@ -267,7 +276,8 @@ fn queues_wait_for_each_other_on_the_device() {
     let [a, b] = [1, 2].map(|value| words(&context, &queue, 64, value));
     let c = buffer(&context, 256);
     queue.finish().unwrap();
-    let (add, sleep) = (adder(&context, [&a, &b, &c]), sleeper(&context, Duration::from_millis(30)));
+    let (add, sleep) =
+        (adder(&context, [&a, &b, &c]), sleeper(&context, Duration::from_millis(30)));
     queue.launch(&sleep, &one(), &[], Want::Nothing).unwrap();
     let filled = queue.fill(&a, &5_u32.to_ne_bytes(), 0, 256, &[], Want::Event).unwrap().unwrap();
     other.launch(&add, &one(), &[&filled], Want::Nothing).unwrap();

@@ -204,7 +204,9 @@ fn the_driver_says_how_many_blocks_run_at_a_time() {
     kernel.set(cuda::ARG_SHARED, Arg::Local(50 << 10)).unwrap();
     assert_eq!(ask(1), 8);
     assert!(
-        kernel.work_group_info(&device, cuda::KERNEL_RESIDENT + cuda::KERNEL_RESIDENT_THREADS_MAX).is_err()
+        kernel
+            .work_group_info(&device, cuda::KERNEL_RESIDENT + cuda::KERNEL_RESIDENT_THREADS_MAX)
+            .is_err()
     );
 }
 

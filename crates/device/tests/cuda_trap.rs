@@ -23,11 +23,17 @@ fn all_commands_behind_a_fault_end_with_what_happened() {
     };
     assert_eq!(code(ended), Some(LAUNCH_FAILED));
     assert_eq!(queue.finish().map_err(code), Err(Some(LAUNCH_FAILED)));
-    assert_eq!(queue.launch(&trap, &one(), &[], Want::Event).map_err(code).err(), Some(Some(LAUNCH_FAILED)));
+    assert_eq!(
+        queue.launch(&trap, &one(), &[], Want::Event).map_err(code).err(),
+        Some(Some(LAUNCH_FAILED))
+    );
     // A read's bytes are not there, and it says so.
     let read = queue.read(&mem, 0, mem.size(), &[]).and_then(|reading| reading.wait().map(|_| ()));
     assert_eq!(read.map_err(code), Err(Some(LAUNCH_FAILED)));
-    assert_eq!(code(penstock_device::Mem::buffer(&context, 1, 64).err().unwrap()), Some(LAUNCH_FAILED));
+    assert_eq!(
+        code(penstock_device::Mem::buffer(&context, 1, 64).err().unwrap()),
+        Some(LAUNCH_FAILED)
+    );
     assert_eq!(ended.to_string(), "CUDA error 719");
     // Nothing of it hangs while it goes.
     drop((mem, trap, event, queue, context));

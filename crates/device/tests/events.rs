@@ -20,7 +20,11 @@ fn callbacks_come_once_with_times() {
             let told = told.clone();
             event.on_complete(Box::new(move |status, times| {
                 assert_eq!(status, Status::OK);
-                assert!(times.queued > 0 && times.queued <= times.submitted && times.started <= times.ended);
+                assert!(
+                    times.queued > 0
+                        && times.queued <= times.submitted
+                        && times.started <= times.ended
+                );
                 assert!(times.completed >= times.ended);
                 told.fetch_add(1, Ordering::Relaxed);
             }));
@@ -66,7 +70,8 @@ fn user_events_hold_commands_back() {
         let Some((context, queue)) = first_that_waits(properties) else { return };
         let mem = Mem::buffer(&context, READ_WRITE, 4).unwrap();
         let gate = Event::user(&context).unwrap();
-        let written = queue.write(&mem, 0, staged(&[1, 2, 3, 4]), &[&gate], Want::Event).unwrap().unwrap();
+        let written =
+            queue.write(&mem, 0, staged(&[1, 2, 3, 4]), &[&gate], Want::Event).unwrap().unwrap();
         let told = completion(&written);
         queue.flush().unwrap();
         assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
@@ -87,7 +92,8 @@ fn what_waits_for_a_failure_fails_with_the_code_of_the_specification() {
         let gate = Event::user(&context).unwrap();
         let first = queue.write(&mem, 0, staged(&[1; 64]), &[&gate], Want::Event).unwrap().unwrap();
         let second = other.read(&mem, 0, 64, &[&first]).unwrap();
-        let large = other.write(&mem, 0, Staged::new(1 << 20).unwrap(), &[second.event()], Want::Event);
+        let large =
+            other.write(&mem, 0, Staged::new(1 << 20).unwrap(), &[second.event()], Want::Event);
         let large = large.unwrap().unwrap();
         let (tell, told) = mpsc::channel();
         let tell_too = tell.clone();
@@ -136,7 +142,9 @@ fn failures_from_many_threads_while_others_enqueue() {
             match queue.write(&mem, 0, staged(&[round; 64]), &[&gate], Want::Event) {
                 Ok(event) => {
                     let tell = tell.clone();
-                    event.unwrap().on_complete(Box::new(move |status, _| tell.send(status).unwrap()));
+                    event
+                        .unwrap()
+                        .on_complete(Box::new(move |status, _| tell.send(status).unwrap()));
                     expected += 1;
                 }
                 Err(status) => assert_eq!(status, Status::WAIT_LIST_FAILED),

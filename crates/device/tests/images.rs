@@ -14,7 +14,11 @@ const TYPES: [u32; 5] = [
     cl::CL_MEM_OBJECT_IMAGE3D,
 ];
 
-fn description(image_type: u32, format: (u32, u32), [width, height, depth]: [u64; 3]) -> ImageDescription {
+fn description(
+    image_type: u32,
+    format: (u32, u32),
+    [width, height, depth]: [u64; 3],
+) -> ImageDescription {
     let array_size = if image_type == cl::CL_MEM_OBJECT_IMAGE1D_ARRAY { height } else { depth };
     ImageDescription {
         channel_order: format.0,
@@ -35,7 +39,10 @@ const RGBA8: (u32, u32) = (cl::CL_RGBA, cl::CL_UNSIGNED_INT8);
 
 fn with_images() -> Option<(Context, penstock_device::Queue)> {
     let (context, queue) = first(0)?;
-    if context.image_formats(READ_WRITE, cl::CL_MEM_OBJECT_IMAGE2D).is_ok_and(|formats| !formats.is_empty()) {
+    if context
+        .image_formats(READ_WRITE, cl::CL_MEM_OBJECT_IMAGE2D)
+        .is_ok_and(|formats| !formats.is_empty())
+    {
         return Some((context, queue));
     }
     eprintln!("SKIPPED: the device has no images");
@@ -48,7 +55,8 @@ fn every_type_and_format_keeps_its_content() {
     let mut tried = 0;
     for image_type in TYPES {
         for format in context.image_formats(READ_WRITE, image_type).unwrap_or_default() {
-            let made = Mem::image(&context, READ_WRITE, &description(image_type, format, [5, 3, 2]), None);
+            let made =
+                Mem::image(&context, READ_WRITE, &description(image_type, format, [5, 3, 2]), None);
             let mem = match made {
                 Ok(mem) => mem,
                 Err(status) => panic!("type {image_type:x} format {format:x?}: {status}"),
@@ -60,8 +68,13 @@ fn every_type_and_format_keeps_its_content() {
             let read = |origin, region| {
                 queue.read_image(&mem, origin, region, &[]).unwrap().wait().unwrap().to_vec()
             };
-            assert_eq!(read([0; 3], whole), vec![0; size], "type {image_type:x} format {format:x?}");
-            let content: Vec<u8> = (0..size).map(|index| (index * 7 % 255).to_le_bytes()[0]).collect();
+            assert_eq!(
+                read([0; 3], whole),
+                vec![0; size],
+                "type {image_type:x} format {format:x?}"
+            );
+            let content: Vec<u8> =
+                (0..size).map(|index| (index * 7 % 255).to_le_bytes()[0]).collect();
             queue.write_image(&mem, [0; 3], whole, staged(&content), &[], Want::Nothing).unwrap();
             assert_eq!(read([0; 3], whole), content, "type {image_type:x} format {format:x?}");
             // One column, from the second row on.
@@ -95,8 +108,16 @@ fn fills_and_copies() {
     let row = queue.read_image(&a, [0; 3], [8, 1, 1], &[]).unwrap().wait().unwrap();
     assert_eq!(row[..], [1, 2, 3, 4].repeat(8));
     // A buffer too small, an image of another format.
-    assert!(queue.copy_image_to_buffer(&b, [0; 3], [8, 4, 1], &buffer, 129, &[], Want::Nothing).is_err());
-    assert!(queue.copy_buffer_to_image(&buffer, 250, &a, [0; 3], [8, 1, 1], &[], Want::Nothing).is_err());
+    assert!(
+        queue
+            .copy_image_to_buffer(&b, [0; 3], [8, 4, 1], &buffer, 129, &[], Want::Nothing)
+            .is_err()
+    );
+    assert!(
+        queue
+            .copy_buffer_to_image(&buffer, 250, &a, [0; 3], [8, 1, 1], &[], Want::Nothing)
+            .is_err()
+    );
     let float = description(cl::CL_MEM_OBJECT_IMAGE2D, (cl::CL_RGBA, cl::CL_FLOAT), [8, 4, 1]);
     let float = Mem::image(&context, READ_WRITE, &float, None).unwrap();
     assert!(queue.copy_image(&a, [0; 3], &float, [0; 3], [1, 1, 1], &[], Want::Nothing).is_err());
@@ -106,7 +127,8 @@ fn fills_and_copies() {
 fn hostile_regions_are_refused() {
     let Some((context, queue)) = with_images() else { return };
     let big = u64::MAX;
-    for (width, height) in [(0, 1), (big, 1), (1 << 32, 1 << 32), (1 << 31, 1 << 31), (1 << 40, 1)] {
+    for (width, height) in [(0, 1), (big, 1), (1 << 32, 1 << 32), (1 << 31, 1 << 31), (1 << 40, 1)]
+    {
         let shape = description(cl::CL_MEM_OBJECT_IMAGE2D, RGBA8, [width, height, 1]);
         assert!(Mem::image(&context, READ_WRITE, &shape, None).is_err(), "{width} x {height}");
     }
@@ -126,9 +148,14 @@ fn hostile_regions_are_refused() {
         assert!(queue.copy_image(&mem, origin, &mem, [0; 3], region, &[], Want::Nothing).is_err());
         assert!(mem.init_image(origin, region, &[0; 4]).is_err());
     }
-    assert!(queue.write_image(&mem, [0; 3], [8, 4, 1], staged(&[0; 127]), &[], Want::Nothing).is_err());
+    assert!(
+        queue.write_image(&mem, [0; 3], [8, 4, 1], staged(&[0; 127]), &[], Want::Nothing).is_err()
+    );
     assert!(mem.init_image([0; 3], [8, 4, 1], &[0; 129]).is_err());
-    assert!(queue.write(&mem, 0, staged(&[0; 4]), &[], Want::Nothing).is_err(), "an image is no buffer");
+    assert!(
+        queue.write(&mem, 0, staged(&[0; 4]), &[], Want::Nothing).is_err(),
+        "an image is no buffer"
+    );
     let buffer = Mem::buffer(&context, READ_WRITE, 64).unwrap();
     assert!(queue.read_image(&buffer, [0; 3], [1, 1, 1], &[]).is_err(), "a buffer is no image");
     for (width, row_pitch) in [(17, 0), (big, 0), (8, big), (8, 16)] {

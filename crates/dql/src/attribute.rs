@@ -140,7 +140,10 @@ impl Attribute {
 
     /// The name or short name that is most like `name`, if any is.
     pub(crate) fn like(name: &str) -> Option<&'static str> {
-        suggest::nearest(name, ENTRIES.iter().map(|it| it.name).chain(ALIASES.iter().map(|it| it.0)))
+        suggest::nearest(
+            name,
+            ENTRIES.iter().map(|it| it.name).chain(ALIASES.iter().map(|it| it.0)),
+        )
     }
 
     /// Its name, in small letters.
@@ -225,7 +228,9 @@ impl Kind {
     /// The names that its values have.
     pub fn names(self) -> &'static [Named] {
         match self {
-            Self::Choice(names) | Self::Type(names) | Self::Flags(names) | Self::Choices(names) => names,
+            Self::Choice(names) | Self::Type(names) | Self::Flags(names) | Self::Choices(names) => {
+                names
+            }
             _ => &[],
         }
     }
@@ -262,10 +267,18 @@ mod tests {
 
     #[test]
     fn names_are_found_however_they_are_written() {
-        for name in
-            ["global_mem_size", "GLOBAL_MEM_SIZE", "CL_DEVICE_GLOBAL_MEM_SIZE", "global_memory", "memory"]
-        {
-            assert_eq!(Attribute::find(name).map(Attribute::name), Some("global_mem_size"), "{name}");
+        for name in [
+            "global_mem_size",
+            "GLOBAL_MEM_SIZE",
+            "CL_DEVICE_GLOBAL_MEM_SIZE",
+            "global_memory",
+            "memory",
+        ] {
+            assert_eq!(
+                Attribute::find(name).map(Attribute::name),
+                Some("global_mem_size"),
+                "{name}"
+            );
         }
         assert_eq!(Attribute::find("CL_DEVICE_"), None);
         assert_eq!(Attribute::find(""), None);
@@ -277,7 +290,9 @@ mod tests {
             let names = attribute.kind().names();
             for (at, one) in names.iter().enumerate() {
                 assert!(
-                    names[at + 1..].iter().all(|other| one.name != other.name && one.value != other.value),
+                    names[at + 1..]
+                        .iter()
+                        .all(|other| one.name != other.name && one.value != other.value),
                     "{attribute}: {one:?}"
                 );
             }

@@ -195,7 +195,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// `CL_DEVICE_TYPE_*`.
-const TYPES: &[Named] = &[named("cpu", 2), named("gpu", 4), named("accelerator", 8), named("custom", 16)];
+const TYPES: &[Named] =
+    &[named("cpu", 2), named("gpu", 4), named("accelerator", 8), named("custom", 16)];
 
 /// `CL_FP_*`.
 const FP_CONFIG: &[Named] = &[
@@ -219,8 +220,12 @@ const LOCAL_MEM_TYPES: &[Named] = &[named("none", 0), named("local", 1), named("
 const EXECUTION: &[Named] = &[named("kernel", 1), named("native_kernel", 2)];
 
 /// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE`, `CL_QUEUE_PROFILING_ENABLE`, `CL_QUEUE_ON_DEVICE*`.
-const QUEUE: &[Named] =
-    &[named("out_of_order", 1), named("profiling", 2), named("on_device", 4), named("on_device_default", 8)];
+const QUEUE: &[Named] = &[
+    named("out_of_order", 1),
+    named("profiling", 2),
+    named("on_device", 4),
+    named("on_device_default", 8),
+];
 
 /// `CL_DEVICE_PARTITION_*`.
 const PARTITIONS: &[Named] =

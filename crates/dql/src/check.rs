@@ -8,7 +8,8 @@ use crate::lex::is_word;
 use crate::query::{Filter, Literal, Nodes, Order, Place, Quantity, Query, Selection, Test, Text};
 use crate::suggest;
 use crate::syntax::{
-    Asked, Compare, Condition, Key, Measure, Name, Node, Select, Span, Tree, Unit, Written, WrittenKind,
+    Asked, Compare, Condition, Key, Measure, Name, Node, Select, Span, Tree, Unit, Written,
+    WrittenKind,
 };
 use crate::template::HoleKind;
 use crate::value::{Number, Value, Version};
@@ -76,12 +77,16 @@ impl<'a> Checker<'a> {
             Node::Range(first, last) => {
                 let ranks = (self.count(first)?, self.count(last)?);
                 if ranks.0 > ranks.1 {
-                    return Err(self.error(&(first.span.start..last.span.end), ErrorKind::Backwards));
+                    return Err(
+                        self.error(&(first.span.start..last.span.end), ErrorKind::Backwards)
+                    );
                 }
                 Ok(Nodes::Ranks(ranks.0, ranks.1))
             }
             Node::One(written) => match self.filled(written)? {
-                Filled::Text(text, quoted) => Ok(Nodes::Host(Text { text: text.into_owned(), quoted })),
+                Filled::Text(text, quoted) => {
+                    Ok(Nodes::Host(Text { text: text.into_owned(), quoted }))
+                }
                 _ => self.count(written).map(|rank| Nodes::Ranks(rank, rank)),
             },
         }
@@ -89,7 +94,8 @@ impl<'a> Checker<'a> {
 
     fn order(&self, key: &Key) -> Result<Order, Error> {
         let place = self.place(&key.name)?;
-        if let Kind::Tokens | Kind::Flags(_) | Kind::Choices(_) | Kind::Names | Kind::Versions = place.kind()
+        if let Kind::Tokens | Kind::Flags(_) | Kind::Choices(_) | Kind::Names | Kind::Versions =
+            place.kind()
         {
             return Err(self.type_error(&key.name.span, place, "it has no order"));
         }
@@ -160,18 +166,24 @@ impl<'a> Checker<'a> {
                 Ok(Test::Between(literal(low)?, literal(high)?))
             }
             Asked::Like(span, pattern) => {
-                if !matches!(kind, Kind::Text | Kind::Tokens | Kind::VersionText | Kind::Host | Kind::Node) {
+                if !matches!(
+                    kind,
+                    Kind::Text | Kind::Tokens | Kind::VersionText | Kind::Host | Kind::Node
+                ) {
                     return Err(self.type_error(span, place, "LIKE does not go with it"));
                 }
                 match self.filled(pattern)? {
                     Filled::Text(text, true) => Ok(Test::Like(text.into_owned())),
                     // A value needs no quotes to be a pattern.
-                    Filled::Text(text, false) if matches!(pattern.kind, WrittenKind::Hole { .. }) => {
+                    Filled::Text(text, false)
+                        if matches!(pattern.kind, WrittenKind::Hole { .. }) =>
+                    {
                         Ok(Test::Like(text.into_owned()))
                     }
                     Filled::Any(HoleKind::Text) => Ok(Test::Like(String::new())),
                     _ => {
-                        let found = self.text.get(pattern.span.clone()).unwrap_or_default().to_owned();
+                        let found =
+                            self.text.get(pattern.span.clone()).unwrap_or_default().to_owned();
                         let error = self.error(&pattern.span, ErrorKind::Unexpected(found));
                         Err(error.expecting(["a pattern in quotes"]))
                     }
@@ -183,18 +195,26 @@ impl<'a> Checker<'a> {
 
     fn ordered(&self, place: Place, span: &Span) -> Result<Purpose, Error> {
         match place.kind() {
-            Kind::Number | Kind::Bytes | Kind::Frequency | Kind::Real | Kind::Numbers => Ok(Purpose::Order),
+            Kind::Number | Kind::Bytes | Kind::Frequency | Kind::Real | Kind::Numbers => {
+                Ok(Purpose::Order)
+            }
             Kind::Version | Kind::VersionText | Kind::Node => Ok(Purpose::Order),
-            _ => Err(self.type_error(span, place, "it is not larger or smaller than another; use = or !=")),
+            _ => Err(self.type_error(
+                span,
+                place,
+                "it is not larger or smaller than another; use = or !=",
+            )),
         }
     }
 
     /// Lists are not compared as a whole.
     fn no_list(&self, place: Place, span: &Span) -> Result<(), Error> {
         match place.kind() {
-            Kind::Numbers => {
-                Err(self.type_error(span, place, "name one of its members, as in max_work_item_sizes[0]"))
-            }
+            Kind::Numbers => Err(self.type_error(
+                span,
+                place,
+                "name one of its members, as in max_work_item_sizes[0]",
+            )),
             Kind::Names | Kind::Choices(_) | Kind::Versions => {
                 Err(self.type_error(span, place, "ask with HAS what is in it"))
             }
@@ -219,8 +239,12 @@ impl<'a> Checker<'a> {
             }
             Kind::Bool => match filled {
                 Filled::Bool(value) => Ok(Literal::Bool(value)),
-                Filled::Int(value @ 0..=1) if written.unit.is_none() => Ok(Literal::Bool(value == 1)),
-                Filled::Any(kind) if kind.is_integer() && written.unit.is_none() => Ok(Literal::Bool(true)),
+                Filled::Int(value @ 0..=1) if written.unit.is_none() => {
+                    Ok(Literal::Bool(value == 1))
+                }
+                Filled::Any(kind) if kind.is_integer() && written.unit.is_none() => {
+                    Ok(Literal::Bool(true))
+                }
                 _ => wrong("compare it with TRUE or FALSE"),
             },
             Kind::Text | Kind::Tokens | Kind::Host => match text(filled) {
@@ -259,10 +283,18 @@ impl<'a> Checker<'a> {
                 Some(text) => Ok(Literal::Text(text)),
                 None => Err(self.type_error(&written.span, place, "its members are words")),
             },
-            Kind::Flags(names) | Kind::Choices(names) if is_text => self.named(place, names, written, filled),
-            Kind::Flags(_) | Kind::Choices(_) | Kind::Numbers => self.quantity(place, written, &filled),
+            Kind::Flags(names) | Kind::Choices(names) if is_text => {
+                self.named(place, names, written, filled)
+            }
+            Kind::Flags(_) | Kind::Choices(_) | Kind::Numbers => {
+                self.quantity(place, written, &filled)
+            }
             Kind::Versions => self.version(place, written, &filled),
-            _ => Err(self.type_error(span, place, "only of a set or a list can be asked what it HAS")),
+            _ => Err(self.type_error(
+                span,
+                place,
+                "only of a set or a list can be asked what it HAS",
+            )),
         }
     }
 
@@ -278,16 +310,26 @@ impl<'a> Checker<'a> {
             Filled::Any(HoleKind::Text) => names.first().map_or("", |named| named.name).into(),
             _ => return Err(self.type_error(&written.span, place, "compare it with one of them")),
         };
-        if let Some(Named { name, value }) = names.iter().find(|named| named.name.eq_ignore_ascii_case(&name))
+        if let Some(Named { name, value }) =
+            names.iter().find(|named| named.name.eq_ignore_ascii_case(&name))
         {
             return Ok(Literal::Name { name, value: *value });
         }
         let known = || names.iter().map(|named| named.name);
-        let kind = ErrorKind::Name { attribute: place.attribute.name(), name: name.clone().into_owned() };
-        Err(self.error(&written.span, kind).expecting(known()).suggesting(suggest::nearest(&name, known())))
+        let kind =
+            ErrorKind::Name { attribute: place.attribute.name(), name: name.clone().into_owned() };
+        Err(self
+            .error(&written.span, kind)
+            .expecting(known())
+            .suggesting(suggest::nearest(&name, known())))
     }
 
-    fn version(&self, place: Place, written: &Written, filled: &Filled<'_>) -> Result<Literal, Error> {
+    fn version(
+        &self,
+        place: Place,
+        written: &Written,
+        filled: &Filled<'_>,
+    ) -> Result<Literal, Error> {
         if let Some((_, span)) = &written.unit {
             return Err(self.type_error(span, place, "it has no unit"));
         }
@@ -297,16 +339,25 @@ impl<'a> Checker<'a> {
             Filled::Text(text, _) if text.chars().all(|c| c.is_ascii_digit() || c == '.') => {
                 Version::parse(text)
             }
-            Filled::Any(kind) if kind.is_integer() || *kind == HoleKind::Text => Some(Version::default()),
+            Filled::Any(kind) if kind.is_integer() || *kind == HoleKind::Text => {
+                Some(Version::default())
+            }
             _ => None,
         };
         match version {
             Some(version) => Ok(Literal::Version(version)),
-            None => Err(self.type_error(&written.span, place, "compare it with a version, as in 3.0")),
+            None => {
+                Err(self.type_error(&written.span, place, "compare it with a version, as in 3.0"))
+            }
         }
     }
 
-    fn quantity(&self, place: Place, written: &Written, filled: &Filled<'_>) -> Result<Literal, Error> {
+    fn quantity(
+        &self,
+        place: Place,
+        written: &Written,
+        filled: &Filled<'_>,
+    ) -> Result<Literal, Error> {
         let kind = place.kind();
         let whole_only = matches!(kind, Kind::Flags(_) | Kind::Node);
         let number = match filled {
@@ -319,8 +370,11 @@ impl<'a> Checker<'a> {
             _ => None,
         };
         let Some(number) = number else {
-            let problem =
-                if whole_only { "compare it with a whole number" } else { "compare it with a number" };
+            let problem = if whole_only {
+                "compare it with a whole number"
+            } else {
+                "compare it with a number"
+            };
             return Err(self.type_error(&written.span, place, problem));
         };
         let unit = written.unit.as_ref().map(|(unit, _)| *unit);
@@ -328,15 +382,24 @@ impl<'a> Checker<'a> {
         Ok(Literal::Number(Quantity { written: number, unit, value }))
     }
 
-    fn in_own_unit(&self, place: Place, number: Number, written: &Written) -> Result<Number, Error> {
+    fn in_own_unit(
+        &self,
+        place: Place,
+        number: Number,
+        written: &Written,
+    ) -> Result<Number, Error> {
         let Some((Unit { factor, measures, .. }, span)) = &written.unit else { return Ok(number) };
         let value = match (place.kind(), measures) {
             (Kind::Bytes, Measure::Size) => number.times(*factor),
-            (Kind::Frequency, Measure::Frequency) => number.times(*factor).map(|hz| hz.over(HZ_PER_MHZ)),
+            (Kind::Frequency, Measure::Frequency) => {
+                number.times(*factor).map(|hz| hz.over(HZ_PER_MHZ))
+            }
             (Kind::Bytes, _) => {
                 return Err(self.type_error(span, place, "its units are B to TB and KiB to TiB"));
             }
-            (Kind::Frequency, _) => return Err(self.type_error(span, place, "its units are Hz to GHz")),
+            (Kind::Frequency, _) => {
+                return Err(self.type_error(span, place, "its units are Hz to GHz"));
+            }
             _ => return Err(self.type_error(span, place, "it has no unit")),
         };
         let found = || self.text.get(written.span.clone()).unwrap_or_default().to_owned();
@@ -357,8 +420,11 @@ impl<'a> Checker<'a> {
             Some(Value::Int(number)) => Ok(Filled::Int(*number)),
             Some(Value::Float(number)) => Ok(Filled::Float(*number)),
             // What is no single word can stand in a text only as a whole.
-            Some(Value::Text(text)) => Ok(Filled::Text(text.as_ref().into(), in_quotes || !is_word(text))),
-            _ => Err(self.error(&written.span, ErrorKind::Value { hole: index + 1, takes: kind.takes() })),
+            Some(Value::Text(text)) => {
+                Ok(Filled::Text(text.as_ref().into(), in_quotes || !is_word(text)))
+            }
+            _ => Err(self
+                .error(&written.span, ErrorKind::Value { hole: index + 1, takes: kind.takes() })),
         }
     }
 

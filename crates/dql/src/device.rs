@@ -137,7 +137,9 @@ fn decode(kind: Kind, bytes: &[u8]) -> Option<Value<'_>> {
             Some(Value::Ints(words.iter().map(|word| u64::from_ne_bytes(*word).into()).collect()))
         }
         Kind::Names => Some(Value::Names(named(bytes).map(|(_, name)| text(name)).collect())),
-        Kind::Versions => Some(Value::Versions(named(bytes).map(|(packed, _)| version(*packed)).collect())),
+        Kind::Versions => {
+            Some(Value::Versions(named(bytes).map(|(packed, _)| version(*packed)).collect()))
+        }
     }
 }
 
@@ -170,7 +172,8 @@ mod tests {
     #[test]
     fn answers_of_drivers_are_read_by_type() {
         let number = Value::Int;
-        let names = [&(3u32 << 22).to_ne_bytes()[..], b"cl_khr_fp64", &[0; NAME_BYTES - 11]].concat();
+        let names =
+            [&(3u32 << 22).to_ne_bytes()[..], b"cl_khr_fp64", &[0; NAME_BYTES - 11]].concat();
         for (kind, bytes, value) in [
             (Kind::Bool, &1u32.to_ne_bytes()[..], Some(Value::Bool(true))),
             (Kind::Bool, &0u32.to_ne_bytes(), Some(Value::Bool(false))),
@@ -225,7 +228,8 @@ mod tests {
                 Source::Node(node) => facts.value(node),
             };
             assert_eq!(device.attribute(attribute), expected, "{attribute}");
-            let is_fact = !matches!(attribute.source(), Source::Info(_) | Source::Node(NodeAttribute::Node));
+            let is_fact =
+                !matches!(attribute.source(), Source::Info(_) | Source::Node(NodeAttribute::Node));
             assert_eq!(expected.is_some(), is_fact, "{attribute}");
         }
     }

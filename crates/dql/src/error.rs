@@ -91,7 +91,8 @@ impl Error {
         let start = span.start.min(text.len());
         let before = text.get(..start).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        let whole_line = text.get(line_start..).unwrap_or_default().lines().next().unwrap_or_default();
+        let whole_line =
+            text.get(line_start..).unwrap_or_default().lines().next().unwrap_or_default();
         let column = before.get(line_start..).unwrap_or_default().chars().count();
         let width = text
             .get(start..span.end)
@@ -166,7 +167,8 @@ impl Error {
 
     /// All of it in one line.
     pub fn summary(&self) -> String {
-        let mut text = format!("{}, at line {}, character {}", self.0.kind, self.0.line, self.0.column);
+        let mut text =
+            format!("{}, at line {}, character {}", self.0.kind, self.0.line, self.0.column);
         if let Some(suggestion) = self.0.suggestion {
             text += &format!("; did you mean `{suggestion}`?");
         } else if !self.0.expected.is_empty() {
@@ -180,7 +182,8 @@ impl std::error::Error for Error {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, line, column, excerpt, caret, width, expected, suggestion, .. } = &*self.0;
+        let Inner { kind, line, column, excerpt, caret, width, expected, suggestion, .. } =
+            &*self.0;
         write!(f, "{kind}, at line {line}, character {column}")?;
         if !excerpt.is_empty() {
             write!(f, "\n    {excerpt}\n    {:caret$}{}", "", "^".repeat(*width))?;
@@ -207,7 +210,9 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong => write!(f, "the query is longer than {} KiB", TEXT_BYTES_MAX >> 10),
-            Self::TooDeep => write!(f, "more than {DEPTH_MAX} parentheses and NOTs inside each other"),
+            Self::TooDeep => {
+                write!(f, "more than {DEPTH_MAX} parentheses and NOTs inside each other")
+            }
             Self::Character(c) => write!(f, "`{}` is not part of the language", printable(*c)),
             Self::Unclosed => write!(f, "this quote has no end"),
             Self::Unexpected(found) if found.is_empty() => write!(f, "the query ends too early"),
@@ -215,7 +220,9 @@ impl fmt::Display for ErrorKind {
             Self::Number(number) => write!(f, "`{}` is not a number that fits here", shown(number)),
             Self::Unit(unit) => write!(f, "there is no unit `{}`", shown(unit)),
             Self::Attribute(name) => write!(f, "there is no attribute `{}`", shown(name)),
-            Self::Name { attribute, name } => write!(f, "`{attribute}` has no value `{}`", shown(name)),
+            Self::Name { attribute, name } => {
+                write!(f, "`{attribute}` has no value `{}`", shown(name))
+            }
             Self::Type { attribute, is, problem } => write!(f, "`{attribute}` is {is}; {problem}"),
             Self::PositionZero => write!(f, "positions are counted from 1"),
             Self::Backwards => write!(f, "this range of nodes ends before it begins"),
@@ -224,7 +231,10 @@ impl fmt::Display for ErrorKind {
                 write!(f, "this is no hole; a percent sign is written %%, and only in quotes")
             }
             Self::HoleInQuotes => {
-                write!(f, "a hole in quotes must be %s and alone there; a percent sign is written %%")
+                write!(
+                    f,
+                    "a hole in quotes must be %s and alone there; a percent sign is written %%"
+                )
             }
             Self::ValueCount { holes, values } => write!(f, "{values} values for {holes} holes"),
             Self::Value { hole, takes } => write!(f, "hole {hole} takes {takes}"),

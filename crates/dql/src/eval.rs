@@ -10,7 +10,8 @@ use crate::text::{has_word, is_host, is_like, tokens};
 use crate::value::{Number, Value, Version};
 
 /// Vendors by PCI identifier: a driver's text may name the vendor in another way. AMD's processors have one of their own.
-const VENDORS: &[(&str, &[u64])] = &[("nvidia", &[0x10DE]), ("amd", &[0x1002, 0x1022]), ("intel", &[0x8086])];
+const VENDORS: &[(&str, &[u64])] =
+    &[("nvidia", &[0x10DE]), ("amd", &[0x1002, 0x1022]), ("intel", &[0x8086])];
 
 pub(crate) fn holds<D: Device + ?Sized>(query: &Query, device: &D) -> Option<bool> {
     let asked = Asked(device);
@@ -26,13 +27,15 @@ pub(crate) fn holds<D: Device + ?Sized>(query: &Query, device: &D) -> Option<boo
 }
 
 pub(crate) fn select<D: Device>(query: &Query, devices: &[D]) -> Vec<usize> {
-    let chosen = devices.iter().enumerate().filter(|(_, device)| holds(query, *device) == Some(true));
+    let chosen =
+        devices.iter().enumerate().filter(|(_, device)| holds(query, *device) == Some(true));
     let mut keyed: Vec<_> = chosen
         .map(|(index, device)| {
             let asked = Asked(device);
             let key = |place: Place| SortKey::new(place.kind(), &asked.key(place)?);
             let keys: Vec<_> = query.order.iter().map(|order| key(order.place)).collect();
-            let own = [Attribute::RANK, Attribute::DEVICE_INDEX].map(|it| device.attribute(it)?.number());
+            let own =
+                [Attribute::RANK, Attribute::DEVICE_INDEX].map(|it| device.attribute(it)?.number());
             (keys, own, index)
         })
         .collect();
@@ -43,8 +46,11 @@ pub(crate) fn select<D: Device>(query: &Query, devices: &[D]) -> Vec<usize> {
             .iter()
             .zip(one.0.iter().zip(&other.0))
             .map(|(order, (one, other))| order_keys(order, one.as_ref(), other.as_ref()));
-        let by_place =
-            one.1.iter().zip(&other.1).map(|(one, other)| unknown_last(*one, *other, Number::order));
+        let by_place = one
+            .1
+            .iter()
+            .zip(&other.1)
+            .map(|(one, other)| unknown_last(*one, *other, Number::order));
         by_keys.chain(by_place).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     });
     let indices = keyed.into_iter().map(|(_, _, index)| index);
@@ -68,7 +74,9 @@ impl SortKey {
     fn new(kind: Kind, value: &Value<'_>) -> Option<Self> {
         match kind {
             Kind::Version | Kind::VersionText => value.version().map(Self::Version),
-            Kind::Text | Kind::Host => value.text().map(|text| Self::Text(text.to_ascii_lowercase())),
+            Kind::Text | Kind::Host => {
+                value.text().map(|text| Self::Text(text.to_ascii_lowercase()))
+            }
             _ => value.number().map(Self::Number),
         }
     }
@@ -92,7 +100,11 @@ fn order_keys(order: &Order, one: Option<&SortKey>, other: Option<&SortKey>) -> 
 }
 
 /// What is unknown comes last, in whichever direction the rest is ordered.
-fn unknown_last<T>(one: Option<T>, other: Option<T>, order: impl FnOnce(T, T) -> Ordering) -> Ordering {
+fn unknown_last<T>(
+    one: Option<T>,
+    other: Option<T>,
+    order: impl FnOnce(T, T) -> Ordering,
+) -> Ordering {
     match (one, other) {
         (Some(one), Some(other)) => order(one, other),
         (one, other) => other.is_some().cmp(&one.is_some()),
@@ -108,7 +120,9 @@ impl<'a, D: Device + ?Sized> Asked<'a, D> {
                 let rank = self.0.attribute(Attribute::RANK)?.bits()?;
                 Some((*first..=*last).contains(&rank))
             }
-            Nodes::Host(name) => Some(is_host(self.0.attribute(Attribute::HOSTNAME)?.text()?, &name.text)),
+            Nodes::Host(name) => {
+                Some(is_host(self.0.attribute(Attribute::HOSTNAME)?.text()?, &name.text))
+            }
         }
     }
 
@@ -126,7 +140,9 @@ impl<'a, D: Device + ?Sized> Asked<'a, D> {
             Test::Null => Some(self.key(place).is_none()),
             Test::Is => self.value(place)?.truth(),
             Test::Compare(Compare::Equal, literal) => self.equals(place, literal),
-            Test::Compare(Compare::NotEqual, literal) => self.equals(place, literal).map(|equal| !equal),
+            Test::Compare(Compare::NotEqual, literal) => {
+                self.equals(place, literal).map(|equal| !equal)
+            }
             Test::Compare(compare, literal) => {
                 let order = self.order(place, literal)?;
                 Some(match compare {
@@ -139,9 +155,10 @@ impl<'a, D: Device + ?Sized> Asked<'a, D> {
                 })
             }
             Test::In(literals) => any(literals.iter().map(|literal| self.equals(place, literal))),
-            Test::Between(low, high) => {
-                and(self.order(place, low).map(Ordering::is_ge), self.order(place, high).map(Ordering::is_le))
-            }
+            Test::Between(low, high) => and(
+                self.order(place, low).map(Ordering::is_ge),
+                self.order(place, high).map(Ordering::is_le),
+            ),
             Test::Like(pattern) => {
                 let value = self.named(place)?;
                 Some(is_like(value.text()?, pattern))
@@ -169,7 +186,8 @@ impl<'a, D: Device + ?Sized> Asked<'a, D> {
 
     /// The value as a text; of a node, its host name.
     fn named(&self, place: Place) -> Option<Value<'a>> {
-        let attribute = if place.kind() == Kind::Node { Attribute::HOSTNAME } else { place.attribute };
+        let attribute =
+            if place.kind() == Kind::Node { Attribute::HOSTNAME } else { place.attribute };
         self.value(Place { attribute, ..place })
     }
 
@@ -180,9 +198,15 @@ impl<'a, D: Device + ?Sized> Asked<'a, D> {
             // A device is told to be of its type by one bit; another says whether it is the default one.
             Literal::Name { value, .. } => {
                 let bits = self.value(place)?.bits()?;
-                Some(if let Kind::Type(_) = place.kind() { bits & value != 0 } else { bits == *value })
+                Some(if let Kind::Type(_) = place.kind() {
+                    bits & value != 0
+                } else {
+                    bits == *value
+                })
             }
-            Literal::Number(_) | Literal::Version(_) => self.order(place, literal).map(Ordering::is_eq),
+            Literal::Number(_) | Literal::Version(_) => {
+                self.order(place, literal).map(Ordering::is_eq)
+            }
         }
     }
 
@@ -197,12 +221,17 @@ impl<'a, D: Device + ?Sized> Asked<'a, D> {
         if place.attribute != Attribute::VENDOR || wanted.quoted || equal == Some(true) {
             return equal;
         }
-        let Some((_, known)) = VENDORS.iter().find(|(name, _)| name.eq_ignore_ascii_case(&wanted.text))
+        let Some((_, known)) =
+            VENDORS.iter().find(|(name, _)| name.eq_ignore_ascii_case(&wanted.text))
         else {
             return equal;
         };
         let identifier = self.0.attribute(Attribute::VENDOR_ID).and_then(|value| value.bits());
-        if identifier.is_some_and(|identifier| known.contains(&identifier)) { Some(true) } else { equal }
+        if identifier.is_some_and(|identifier| known.contains(&identifier)) {
+            Some(true)
+        } else {
+            equal
+        }
     }
 
     fn order(&self, place: Place, literal: &Literal) -> Option<Ordering> {
@@ -227,7 +256,9 @@ fn has(value: &Value<'_>, literal: &Literal) -> Option<bool> {
         (Value::Ints(members), Literal::Number(quantity)) => {
             Some(members.iter().any(|member| Number::Int(*member).order(quantity.value).is_eq()))
         }
-        (Value::Ints(members), Literal::Name { value, .. }) => Some(members.contains(&(*value).into())),
+        (Value::Ints(members), Literal::Name { value, .. }) => {
+            Some(members.contains(&(*value).into()))
+        }
         (Value::Int(_), Literal::Name { value: flag, .. }) => Some(value.bits()? & flag == *flag),
         (Value::Int(_), Literal::Number(quantity)) => {
             let Number::Int(flags) = quantity.value else { return None };

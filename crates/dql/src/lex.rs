@@ -8,12 +8,13 @@ use crate::template::HoleKind;
 
 /// Words that have a meaning of their own wherever they stand.
 pub(crate) const KEYWORDS: &[&str] = &[
-    "SELECT", "ALL", "TOP", "POS", "FROM", "WHERE", "ORDER", "BY", "AND", "OR", "NOT", "LIKE", "IN",
-    "BETWEEN", "HAS", "IS", "NULL", "TRUE", "FALSE", "ASC", "DESC",
+    "SELECT", "ALL", "TOP", "POS", "FROM", "WHERE", "ORDER", "BY", "AND", "OR", "NOT", "LIKE",
+    "IN", "BETWEEN", "HAS", "IS", "NULL", "TRUE", "FALSE", "ASC", "DESC",
 ];
 
 /// The longest first, so that `<=` is not `<` and `=`.
-const SIGNS: &[&str] = &["==", "!=", "<>", "<=", ">=", "=", "<", ">", "(", ")", "[", "]", ",", ";", "-"];
+const SIGNS: &[&str] =
+    &["==", "!=", "<>", "<=", ">=", "=", "<", ">", "(", ")", "[", "]", ",", ";", "-"];
 
 /// Conversions of `printf` that are holes, the longest first.
 const CONVERSIONS: &[(&str, HoleKind)] = &[
@@ -133,7 +134,8 @@ impl<'a> Lexer<'a> {
 
     fn number(&mut self) -> Result<TokenKind, Error> {
         let rest = self.rest();
-        let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let digits =
+            |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         if let Some(hex) = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X")) {
             let count = hex.len() - hex.trim_start_matches(|c: char| c.is_ascii_hexdigit()).len();
             return match u64::from_str_radix(hex.get(..count).unwrap_or_default(), 16) {

@@ -40,7 +40,11 @@ fn joined<T: fmt::Display>(
 ) -> fmt::Result {
     for (index, item) in items.iter().enumerate() {
         let between = if index == 0 { "" } else { between };
-        if in_parentheses(item) { write!(f, "{between}({item})")? } else { write!(f, "{between}{item}")? }
+        if in_parentheses(item) {
+            write!(f, "{between}({item})")?
+        } else {
+            write!(f, "{between}{item}")?
+        }
     }
     Ok(())
 }
@@ -65,7 +69,9 @@ impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Any(filters) => joined(f, filters, " OR ", |_| false),
-            Self::All(filters) => joined(f, filters, " AND ", |filter| matches!(filter, Self::Any(_))),
+            Self::All(filters) => {
+                joined(f, filters, " AND ", |filter| matches!(filter, Self::Any(_)))
+            }
             Self::Test(place, test) => print_test(f, *place, test, ""),
             Self::Not(filter) => match &**filter {
                 Self::Any(_) | Self::All(_) => write!(f, "NOT ({filter})"),

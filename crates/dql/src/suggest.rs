@@ -3,7 +3,10 @@
 use crate::limits::SUGGESTION_CHARS_MAX;
 
 /// The name that is most like `word`; none if none is like it.
-pub(crate) fn nearest(word: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
+pub(crate) fn nearest(
+    word: &str,
+    names: impl IntoIterator<Item = &'static str>,
+) -> Option<&'static str> {
     let word: Vec<char> =
         word.chars().take(SUGGESTION_CHARS_MAX + 1).map(|c| c.to_ascii_lowercase()).collect();
     if word.len() > SUGGESTION_CHARS_MAX {
@@ -26,8 +29,9 @@ fn distance(word: &[char], name: &str) -> usize {
     for (row, letter) in word.iter().enumerate() {
         let mut next = vec![row + 1];
         for (column, other) in name.iter().enumerate() {
-            let mut least =
-                (last[column] + usize::from(letter != other)).min(last[column + 1] + 1).min(next[column] + 1);
+            let mut least = (last[column] + usize::from(letter != other))
+                .min(last[column + 1] + 1)
+                .min(next[column] + 1);
             if row > 0 && column > 0 && *letter == name[column - 1] && word[row - 1] == *other {
                 least = least.min(before[column - 1] + 1);
             }

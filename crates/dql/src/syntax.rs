@@ -148,7 +148,8 @@ const AN_ATTRIBUTE: &str = "an attribute";
 const A_VALUE: &str = "a value";
 const A_WHOLE_NUMBER: &str = "a whole number";
 const THE_END: &str = "the end of the query";
-const OPERATORS: [&str; 12] = ["=", "!=", "<", "<=", ">", ">=", "LIKE", "IN", "BETWEEN", "HAS", "IS", "NOT"];
+const OPERATORS: [&str; 12] =
+    ["=", "!=", "<", "<=", ">", ">=", "LIKE", "IN", "BETWEEN", "HAS", "IS", "NOT"];
 
 /// The tree of `text` and the holes in it.
 pub(crate) fn parse(text: &str, percent: Percent) -> Result<(Tree, Vec<HoleKind>), Error> {
@@ -239,13 +240,19 @@ impl Parser<'_> {
         match token.kind {
             TokenKind::Int(_) => {}
             TokenKind::Hole { kind, .. } if kind.is_integer() => {}
-            TokenKind::Word if lex::is_keyword(self.word()) => return Err(self.unexpected(EXPECTED)),
+            TokenKind::Word if lex::is_keyword(self.word()) => {
+                return Err(self.unexpected(EXPECTED));
+            }
             TokenKind::Word | TokenKind::Quoted(_) => return self.value().map(Node::One),
             TokenKind::Hole { kind: HoleKind::Text, .. } => return self.value().map(Node::One),
             _ => return Err(self.unexpected(EXPECTED)),
         }
         let first = self.count()?;
-        if self.takes_sign("-") { Ok(Node::Range(first, self.count()?)) } else { Ok(Node::One(first)) }
+        if self.takes_sign("-") {
+            Ok(Node::Range(first, self.count()?))
+        } else {
+            Ok(Node::One(first))
+        }
     }
 
     fn key(&mut self) -> Result<Key, Error> {
@@ -305,7 +312,11 @@ impl Parser<'_> {
         if self.takes("IS") {
             let negated = self.takes("NOT");
             if !self.takes("NULL") {
-                return Err(self.unexpected(if negated { vec!["NULL"] } else { vec!["NULL", "NOT"] }));
+                return Err(self.unexpected(if negated {
+                    vec!["NULL"]
+                } else {
+                    vec!["NULL", "NOT"]
+                }));
             }
             return Ok(not_if(negated, Condition::Test(name, Box::new(Asked::Null))));
         }
@@ -338,7 +349,9 @@ impl Parser<'_> {
     fn may_follow_a_test(&self) -> bool {
         match self.peek().kind {
             TokenKind::End | TokenKind::Sign(")" | ";") => true,
-            TokenKind::Word => ["AND", "OR", "ORDER"].iter().any(|it| it.eq_ignore_ascii_case(self.word())),
+            TokenKind::Word => {
+                ["AND", "OR", "ORDER"].iter().any(|it| it.eq_ignore_ascii_case(self.word()))
+            }
             _ => false,
         }
     }
@@ -418,7 +431,9 @@ impl Parser<'_> {
         if token.span.start > end {
             return Ok(None);
         }
-        Err(self.error(ErrorKind::Unit(word.to_owned())).expecting(UNITS.iter().map(|unit| unit.name)))
+        Err(self
+            .error(ErrorKind::Unit(word.to_owned()))
+            .expecting(UNITS.iter().map(|unit| unit.name)))
     }
 
     fn list<T>(&mut self, one: fn(&mut Self) -> Result<T, Error>) -> Result<Vec<T>, Error> {
@@ -449,7 +464,8 @@ impl Parser<'_> {
     }
 
     fn takes(&mut self, keyword: &str) -> bool {
-        let found = self.peek().kind == TokenKind::Word && self.word().eq_ignore_ascii_case(keyword);
+        let found =
+            self.peek().kind == TokenKind::Word && self.word().eq_ignore_ascii_case(keyword);
         self.at += usize::from(found);
         found
     }
@@ -475,9 +491,12 @@ impl Parser<'_> {
     fn unexpected(&self, expected: impl IntoIterator<Item = &'static str>) -> Error {
         let expected: Vec<_> = expected.into_iter().collect();
         let is_word = self.peek().kind == TokenKind::Word;
-        let keywords = expected.iter().copied().filter(|it| it.starts_with(|c: char| c.is_ascii_uppercase()));
+        let keywords =
+            expected.iter().copied().filter(|it| it.starts_with(|c: char| c.is_ascii_uppercase()));
         let suggestion = is_word.then(|| suggest::nearest(self.word(), keywords)).flatten();
-        self.error(ErrorKind::Unexpected(self.word().to_owned())).expecting(expected).suggesting(suggestion)
+        self.error(ErrorKind::Unexpected(self.word().to_owned()))
+            .expecting(expected)
+            .suggesting(suggestion)
     }
 }
 

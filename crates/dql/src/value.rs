@@ -112,7 +112,9 @@ impl Number {
     pub(crate) fn order(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Int(one), Self::Int(two)) => one.cmp(&two),
-            (Self::Float(one), Self::Float(two)) => one.partial_cmp(&two).unwrap_or(Ordering::Equal),
+            (Self::Float(one), Self::Float(two)) => {
+                one.partial_cmp(&two).unwrap_or(Ordering::Equal)
+            }
             (Self::Int(one), Self::Float(two)) => order_mixed(one, two),
             (Self::Float(one), Self::Int(two)) => order_mixed(two, one).reverse(),
         }
@@ -123,15 +125,22 @@ impl Number {
         match self {
             Self::Int(number) => number.checked_mul(factor.into()).map(Self::Int),
             #[expect(clippy::cast_precision_loss, reason = "factors of units are exact")]
-            Self::Float(number) => Some(number * factor as f64).filter(|it| it.is_finite()).map(Self::Float),
+            Self::Float(number) => {
+                Some(number * factor as f64).filter(|it| it.is_finite()).map(Self::Float)
+            }
         }
     }
 
     /// Itself divided by `divisor`.
     pub(crate) fn over(self, divisor: u64) -> Self {
         match self {
-            Self::Int(number) if number % i128::from(divisor) == 0 => Self::Int(number / i128::from(divisor)),
-            #[expect(clippy::cast_precision_loss, reason = "only what is no whole number comes here")]
+            Self::Int(number) if number % i128::from(divisor) == 0 => {
+                Self::Int(number / i128::from(divisor))
+            }
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "only what is no whole number comes here"
+            )]
             Self::Int(number) => Self::Float(number as f64 / divisor as f64),
             #[expect(clippy::cast_precision_loss, reason = "divisors of units are exact")]
             Self::Float(number) => Self::Float(number / divisor as f64),
@@ -148,7 +157,10 @@ fn order_mixed(int: i128, float: f64) -> Ordering {
     if float < -END {
         return Ordering::Greater;
     }
-    #[expect(clippy::cast_possible_truncation, reason = "that is the purpose, and it is within bounds")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "that is the purpose, and it is within bounds"
+    )]
     let whole = float.trunc() as i128;
     int.cmp(&whole).then_with(|| 0.0.partial_cmp(&float.fract()).unwrap_or(Ordering::Equal))
 }

@@ -42,7 +42,11 @@ fn no_query_of_opencl_3_0_is_left_out() {
     let core = constants().into_iter().filter(|(_, number)| (0x1000..=CORE_LAST).contains(number));
     let mut count = 0;
     for (name, number) in core.filter(|(_, number)| !LEFT_OUT.contains(number)) {
-        assert!(known.contains(&Source::Info(number)), "CL_DEVICE_{} is left out", name.to_uppercase());
+        assert!(
+            known.contains(&Source::Info(number)),
+            "CL_DEVICE_{} is left out",
+            name.to_uppercase()
+        );
         count += 1;
     }
     assert!(count > 100, "only {count} constants: the search is broken");

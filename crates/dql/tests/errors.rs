@@ -72,7 +72,8 @@ fn the_end_can_come_too_early() {
 
 #[test]
 fn words_in_wrong_places_are_named_with_what_was_expected() {
-    let unexpected = |text, place: &str| says(text, place, &format!("`{place}` is not expected here"));
+    let unexpected =
+        |text, place: &str| says(text, place, &format!("`{place}` is not expected here"));
     assert_eq!(unexpected("SELCT ALL", "SELCT").suggestion(), Some("SELECT"));
     assert_eq!(unexpected("SELECT ALL WHRE local", "WHRE").suggestion(), Some("WHERE"));
     assert_eq!(unexpected("SELECT WHERE name LKE 'x'", "LKE").suggestion(), Some("LIKE"));
@@ -104,14 +105,21 @@ fn names_of_attributes_and_values_are_checked() {
         says("SELECT ORDER BY clok", "clok", "there is no attribute `clok`").suggestion(),
         Some("clock")
     );
-    assert_eq!(says("SELECT WHERE foo = 1", "foo", "there is no attribute `foo`").suggestion(), None);
+    assert_eq!(
+        says("SELECT WHERE foo = 1", "foo", "there is no attribute `foo`").suggestion(),
+        None
+    );
     let error = says("SELECT WHERE type = gpo", "gpo", "`type` has no value `gpo`");
     assert_eq!(
         (error.suggestion(), error.expected()),
         (Some("gpu"), &["cpu", "gpu", "accelerator", "custom"][..])
     );
     assert!(error.to_string().contains("\nexpected cpu, gpu, accelerator or custom\n"), "{error}");
-    says("SELECT WHERE double_fp_config HAS fmaa", "fmaa", "`double_fp_config` has no value `fmaa`");
+    says(
+        "SELECT WHERE double_fp_config HAS fmaa",
+        "fmaa",
+        "`double_fp_config` has no value `fmaa`",
+    );
 }
 
 #[test]
@@ -120,23 +128,43 @@ fn what_does_not_go_with_a_type_is_refused() {
         ("units", "units", "`max_compute_units` is a whole number; compare it with a value"),
         ("units = many", "many", "`max_compute_units` is a whole number; compare it with a number"),
         ("units = TRUE", "TRUE", "`max_compute_units` is a whole number; compare it with a number"),
-        ("units = 1.2.3", "1.2.3", "`max_compute_units` is a whole number; compare it with a number"),
+        (
+            "units = 1.2.3",
+            "1.2.3",
+            "`max_compute_units` is a whole number; compare it with a number",
+        ),
         ("units > 1MB", "MB", "`max_compute_units` is a whole number; it has no unit"),
-        ("units LIKE '1%'", "LIKE", "`max_compute_units` is a whole number; LIKE does not go with it"),
+        (
+            "units LIKE '1%'",
+            "LIKE",
+            "`max_compute_units` is a whole number; LIKE does not go with it",
+        ),
         (
             "units HAS 1",
             "HAS",
             "`max_compute_units` is a whole number; only of a set or a list can be asked what it HAS",
         ),
-        ("units[0] = 1", "0", "`max_compute_units` is a whole number; it has no members with an index"),
+        (
+            "units[0] = 1",
+            "0",
+            "`max_compute_units` is a whole number; it has no members with an index",
+        ),
         (
             "memory > 1GHz",
             "GHz",
             "`global_mem_size` is a size in bytes; its units are B to TB and KiB to TiB",
         ),
-        ("clock > 1GB", "GB", "`max_clock_frequency` is a frequency in MHz; its units are Hz to GHz"),
+        (
+            "clock > 1GB",
+            "GB",
+            "`max_clock_frequency` is a frequency in MHz; its units are Hz to GHz",
+        ),
         ("name = 1080", "1080", "`name` is a text; compare it with a word or a text in quotes"),
-        ("name > 'a'", ">", "`name` is a text; it is not larger or smaller than another; use = or !="),
+        (
+            "name > 'a'",
+            ">",
+            "`name` is a text; it is not larger or smaller than another; use = or !=",
+        ),
         ("local = 2", "2", "`local` is TRUE or FALSE; compare it with TRUE or FALSE"),
         ("local = 1MB", "1MB", "`local` is TRUE or FALSE; compare it with TRUE or FALSE"),
         (
@@ -161,20 +189,32 @@ fn what_does_not_go_with_a_type_is_refused() {
             "`numeric_version` is a version; compare it with a version, as in 3.0",
         ),
         ("version = 3MB", "MB", "`version` is a text with a version in it; it has no unit"),
-        ("double_fp_config = fma", "fma", "`double_fp_config` is a set of flags; ask with HAS for a flag"),
+        (
+            "double_fp_config = fma",
+            "fma",
+            "`double_fp_config` is a set of flags; ask with HAS for a flag",
+        ),
         ("extensions HAS 1", "1", "`extensions` is a set of words; its members are words"),
         (
             "max_work_item_sizes = 1",
             "=",
             "`max_work_item_sizes` is a list of numbers; name one of its members, as in max_work_item_sizes[0]",
         ),
-        ("opencl_c_features = x", "=", "`opencl_c_features` is a list of names; ask with HAS what is in it"),
+        (
+            "opencl_c_features = x",
+            "=",
+            "`opencl_c_features` is a list of names; ask with HAS what is in it",
+        ),
         (
             "node < mc3",
             "mc3",
             "`node` is a node's rank or host name; only its rank is larger or smaller than another",
         ),
-        ("node = 1.5", "1.5", "`node` is a node's rank or host name; compare it with a whole number"),
+        (
+            "node = 1.5",
+            "1.5",
+            "`node` is a node's rank or host name; compare it with a whole number",
+        ),
     ] {
         let error = says(&format!("SELECT WHERE {condition}"), place, message);
         assert!(matches!(error.kind(), ErrorKind::Type { .. }), "{error:?}");
@@ -196,7 +236,8 @@ fn what_has_no_order_is_no_key() {
 
 #[test]
 fn numbers_and_units_are_checked() {
-    let number = |text, place: &str| says(text, place, &format!("`{place}` is not a number that fits here"));
+    let number =
+        |text, place: &str| says(text, place, &format!("`{place}` is not a number that fits here"));
     number("SELECT TOP 18446744073709551616", "18446744073709551616");
     number("SELECT WHERE vendor_id = 0x", "0x");
     number("SELECT WHERE vendor_id = 0x1ffffffffffffffff", "0x1ffffffffffffffff");
@@ -231,12 +272,16 @@ fn signs_that_mean_nothing_are_named() {
 fn places_count_characters_and_not_bytes() {
     let error = says("SELECT WHERE name = 'äöü€' AND x = 1", "x", "there is no attribute `x`");
     assert_eq!(error.column(), 32);
-    assert!(error.to_string().lines().nth(2).is_some_and(|line| line.chars().count() == 4 + 32), "{error}");
+    assert!(
+        error.to_string().lines().nth(2).is_some_and(|line| line.chars().count() == 4 + 32),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_long_line_is_shown_around_the_place() {
-    let text = format!("SELECT WHERE {}x = 1{}", "local AND ".repeat(100), " AND local".repeat(100));
+    let text =
+        format!("SELECT WHERE {}x = 1{}", "local AND ".repeat(100), " AND local".repeat(100));
     let error = error(&text);
     let message = error.to_string();
     let lines: Vec<_> = message.lines().collect();
@@ -269,7 +314,8 @@ fn texts_are_limited_in_length_and_depth() {
 
 #[test]
 fn a_small_stack_is_enough_for_the_deepest_query() {
-    let nested = format!("SELECT WHERE {}local{}", "NOT (".repeat(DEPTH_MAX / 2), ")".repeat(DEPTH_MAX / 2));
+    let nested =
+        format!("SELECT WHERE {}local{}", "NOT (".repeat(DEPTH_MAX / 2), ")".repeat(DEPTH_MAX / 2));
     let parse = move || Query::parse(&nested).map(|query| query.to_string().len());
     let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(parse).unwrap();
     assert!(thread.join().unwrap().is_ok());

@@ -30,9 +30,14 @@ fn the_published_queries_work() {
 
 #[test]
 fn all_is_the_default() {
-    for text in
-        ["SELECT", "select all", "SELECT ALL;", "(SELECT)", "((SELECT ALL));", " \n SELECT\tALL \n ; "]
-    {
+    for text in [
+        "SELECT",
+        "select all",
+        "SELECT ALL;",
+        "(SELECT)",
+        "((SELECT ALL));",
+        " \n SELECT\tALL \n ; ",
+    ] {
         selects(text, &[0, 1, 2, 3, 4]);
         assert_eq!(Query::parse(text).unwrap().selection(), Selection::All);
     }
@@ -95,9 +100,17 @@ fn numbers_compare() {
 
 #[test]
 fn sizes_have_binary_units() {
-    for size in
-        ["1073741824", "1073741824B", "1048576KB", "1024MB", "1024 mb", "1GB", "1GiB", "1024MiB", "1.0GB"]
-    {
+    for size in [
+        "1073741824",
+        "1073741824B",
+        "1048576KB",
+        "1024MB",
+        "1024 mb",
+        "1GB",
+        "1GiB",
+        "1024MiB",
+        "1.0GB",
+    ] {
         selects(&format!("SELECT WHERE memory = {size}"), &[3]);
     }
     selects("SELECT WHERE memory > 1.5GB", &[0, 1, 4]);
@@ -167,7 +180,8 @@ fn vendors_are_known_by_their_number_too() {
     splits("vendor IN (amd, nvidia)", &[1, 2, 3], &[0, 4]);
     splits("vendor = 'intel'", &[], &[0, 1, 2, 3, 4]);
     let nameless = Listed::new().with(Attribute::find("vendor_id").unwrap(), Value::Int(0x10DE));
-    let of = |vendor| Query::parse(&format!("SELECT WHERE vendor = {vendor}")).unwrap().holds(&nameless);
+    let of =
+        |vendor| Query::parse(&format!("SELECT WHERE vendor = {vendor}")).unwrap().holds(&nameless);
     assert_eq!((of("nvidia"), of("amd")), (Some(true), None));
 }
 
@@ -251,7 +265,8 @@ fn what_is_unknown_is_neither_true_nor_false() {
 #[test]
 fn a_number_that_is_not_finite_is_unknown() {
     let load = Attribute::find("load").unwrap();
-    let devices = [f64::NAN, f64::INFINITY, 1.0].map(|value| Listed::new().with(load, Value::Float(value)));
+    let devices =
+        [f64::NAN, f64::INFINITY, 1.0].map(|value| Listed::new().with(load, Value::Float(value)));
     assert_eq!(Query::parse("SELECT WHERE load >= 0").unwrap().select(&devices), [2]);
 }
 
@@ -300,11 +315,17 @@ fn the_canonical_text_is_short_and_whole() {
             "SELECT WHERE (type = GPU) and (local and shared)",
             "SELECT ALL WHERE type = gpu AND local AND shared",
         ),
-        ("SELECT WHERE local AND (shared OR available)", "SELECT ALL WHERE local AND (shared OR available)"),
+        (
+            "SELECT WHERE local AND (shared OR available)",
+            "SELECT ALL WHERE local AND (shared OR available)",
+        ),
         ("SELECT WHERE NOT (local OR shared)", "SELECT ALL WHERE NOT (local OR shared)"),
         ("SELECT WHERE NOT name LIKE 'a''b%'", "SELECT ALL WHERE name NOT LIKE 'a''b%'"),
         ("SELECT WHERE load IS NOT NULL", "SELECT ALL WHERE load IS NOT NULL"),
-        ("SELECT WHERE version == 3 AND load <> 1.50", "SELECT ALL WHERE version = 3.0 AND load != 1.5"),
+        (
+            "SELECT WHERE version == 3 AND load <> 1.50",
+            "SELECT ALL WHERE version = 3.0 AND load != 1.5",
+        ),
         (
             "SELECT ORDER BY clock ASC, units desc",
             "SELECT ALL ORDER BY max_clock_frequency, max_compute_units DESC",

@@ -14,7 +14,8 @@ fn attribute() -> impl Strategy<Value = Attribute> {
 }
 
 fn text() -> impl Strategy<Value = String> {
-    let quoted = "[a-zA-Z0-9 '\"%_äß.-]{0,12}".prop_map(|text| format!("'{}'", text.replace('\'', "''")));
+    let quoted =
+        "[a-zA-Z0-9 '\"%_äß.-]{0,12}".prop_map(|text| format!("'{}'", text.replace('\'', "''")));
     prop_oneof!["x[a-z0-9_]{0,8}([.-][a-z0-9]{1,3})?", quoted]
 }
 
@@ -33,7 +34,9 @@ fn with_unit(units: &'static [&'static str]) -> BoxedStrategy<String> {
         any::<u32>().prop_map(|it| it.to_string()),
         (0u32..999, 0u32..999).prop_map(|(a, b)| format!("{a}.{b}"))
     ];
-    (number, prop::sample::select(units)).prop_map(|(number, unit)| format!("{number}{unit}")).boxed()
+    (number, prop::sample::select(units))
+        .prop_map(|(number, unit)| format!("{number}{unit}"))
+        .boxed()
 }
 
 /// A test that goes with the attribute's type.
@@ -88,7 +91,8 @@ fn test() -> impl Strategy<Value = String> {
 fn condition() -> impl Strategy<Value = String> {
     test().prop_recursive(5, 24, 3, |inner| {
         prop_oneof![
-            prop::collection::vec(inner.clone(), 1..4).prop_map(|all| format!("({})", all.join(" AND "))),
+            prop::collection::vec(inner.clone(), 1..4)
+                .prop_map(|all| format!("({})", all.join(" AND "))),
             prop::collection::vec(inner.clone(), 1..4).prop_map(|any| any.join(" OR ")),
             inner.prop_map(|condition| format!("NOT ({condition})")),
         ]
@@ -110,18 +114,22 @@ fn query() -> impl Strategy<Value = String> {
     let nodes = prop::collection::vec(node, 0..3).prop_map(|nodes| {
         if nodes.is_empty() { String::new() } else { format!(" FROM NODE {}", nodes.join(", ")) }
     });
-    let filter =
-        prop::option::of(condition()).prop_map(|it| it.map_or(String::new(), |it| format!(" WHERE {it}")));
+    let filter = prop::option::of(condition())
+        .prop_map(|it| it.map_or(String::new(), |it| format!(" WHERE {it}")));
     let order =
-        prop::option::of((attribute(), any::<bool>())).prop_filter_map("has an order", |key| match key {
-            None => Some(String::new()),
-            Some((attribute, descending)) => {
-                let text = format!(" ORDER BY {attribute}{}", if descending { " DESC" } else { "" });
-                Query::parse(&format!("SELECT{text}")).is_ok().then_some(text)
+        prop::option::of((attribute(), any::<bool>())).prop_filter_map("has an order", |key| {
+            match key {
+                None => Some(String::new()),
+                Some((attribute, descending)) => {
+                    let text =
+                        format!(" ORDER BY {attribute}{}", if descending { " DESC" } else { "" });
+                    Query::parse(&format!("SELECT{text}")).is_ok().then_some(text)
+                }
             }
         });
-    (selection, nodes, filter, order)
-        .prop_map(|(selection, nodes, filter, order)| format!("SELECT{selection}{nodes}{filter}{order}"))
+    (selection, nodes, filter, order).prop_map(|(selection, nodes, filter, order)| {
+        format!("SELECT{selection}{nodes}{filter}{order}")
+    })
 }
 
 proptest! {

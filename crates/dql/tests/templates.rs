@@ -17,12 +17,26 @@ fn fails(text: &str, values: &[Value<'_>], place: &str) -> Error {
 
 #[test]
 fn each_conversion_is_a_hole() {
-    let text = "SELECT WHERE units IN (%d, %i, %u, %x, %ld, %lu, %zu, %lld, %llu, %f, %g) AND vendor = %s";
+    let text =
+        "SELECT WHERE units IN (%d, %i, %u, %x, %ld, %lu, %zu, %lld, %llu, %f, %g) AND vendor = %s";
     let template = Template::parse(text).unwrap();
     use HoleKind::*;
     assert_eq!(
         template.holes(),
-        [Int, Int, Unsigned, Hex, Long, UnsignedLong, Size, LongLong, UnsignedLongLong, Float, Float, Text]
+        [
+            Int,
+            Int,
+            Unsigned,
+            Hex,
+            Long,
+            UnsignedLong,
+            Size,
+            LongLong,
+            UnsignedLongLong,
+            Float,
+            Float,
+            Text
+        ]
     );
     let mut values: Vec<_> = (1..=9).map(Value::Int).collect();
     values.extend([Value::Float(0.5), Value::Float(1e20), Value::from("nvidia")]);
@@ -34,9 +48,11 @@ fn each_conversion_is_a_hole() {
 
 #[test]
 fn the_published_template_works() {
-    let template = Template::parse("SELECT POS 1 FROM \nNODE %d WHERE global_memory > 1024MB").unwrap();
+    let template =
+        Template::parse("SELECT POS 1 FROM \nNODE %d WHERE global_memory > 1024MB").unwrap();
     let devices = common::inventory("cluster");
-    let chosen = [0, 1, 2, 3].map(|node| template.bind(&[Value::Int(node)]).unwrap().select(&devices));
+    let chosen =
+        [0, 1, 2, 3].map(|node| template.bind(&[Value::Int(node)]).unwrap().select(&devices));
     assert_eq!(chosen, [vec![0], vec![2], vec![4], vec![]]);
 }
 
@@ -50,7 +66,11 @@ fn holes_stand_wherever_values_do() {
             vec![Value::Int(1), Value::Int(2), "mc3".into()],
             "SELECT ALL FROM NODE 1-2, mc3",
         ),
-        ("SELECT WHERE memory > %zuMB", vec![Value::Int(5)], "SELECT ALL WHERE global_mem_size > 5MB"),
+        (
+            "SELECT WHERE memory > %zuMB",
+            vec![Value::Int(5)],
+            "SELECT ALL WHERE global_mem_size > 5MB",
+        ),
         (
             "SELECT WHERE clock < %g GHz",
             vec![Value::Float(1.5)],
@@ -64,7 +84,11 @@ fn holes_stand_wherever_values_do() {
         ("SELECT WHERE name = \"%s\"", vec!["x".into()], "SELECT ALL WHERE name = 'x'"),
         ("SELECT WHERE local = %d", vec![Value::Int(0)], "SELECT ALL WHERE local = FALSE"),
         ("SELECT WHERE version >= %s", vec!["2.1".into()], "SELECT ALL WHERE version >= 2.1"),
-        ("SELECT WHERE numeric_version = %d", vec![Value::Int(3)], "SELECT ALL WHERE numeric_version = 3.0"),
+        (
+            "SELECT WHERE numeric_version = %d",
+            vec![Value::Int(3)],
+            "SELECT ALL WHERE numeric_version = 3.0",
+        ),
         (
             "SELECT WHERE double_fp_config HAS %s",
             vec!["FMA".into()],
@@ -84,12 +108,16 @@ fn holes_stand_wherever_values_do() {
 #[test]
 fn a_value_is_one_literal_whatever_is_in_it() {
     for value in ["x' OR '' = '", "x OR local", "NULL", "", "'", "\"", "a;b", "%d", "TRUE", "1.5"] {
-        let query = Template::parse("SELECT WHERE name = %s").unwrap().bind(&[value.into()]).unwrap();
+        let query =
+            Template::parse("SELECT WHERE name = %s").unwrap().bind(&[value.into()]).unwrap();
         let quoted = format!("SELECT ALL WHERE name = '{}'", value.replace('\'', "''"));
         assert_eq!(query.to_string(), quoted);
         assert!(query.select(&common::inventory("cluster")).is_empty());
     }
-    assert_eq!(bound("SELECT WHERE name = %s", &["K20c".into()]).unwrap(), "SELECT ALL WHERE name = K20c");
+    assert_eq!(
+        bound("SELECT WHERE name = %s", &["K20c".into()]).unwrap(),
+        "SELECT ALL WHERE name = K20c"
+    );
 }
 
 #[test]

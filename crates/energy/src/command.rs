@@ -42,7 +42,8 @@ impl Outcome {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         use std::os::unix::process::ExitStatusExt as _;
-        let code = self.status.code().or_else(|| self.status.signal().map(|signal| SIGNALLED + signal));
+        let code =
+            self.status.code().or_else(|| self.status.signal().map(|signal| SIGNALLED + signal));
         code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
     }
 }
@@ -88,22 +89,29 @@ struct Ended {
     is_interrupted: bool,
 }
 
-fn run(signals: &Signals, name: &OsStr, program: &Path, arguments: &[OsString]) -> Result<Ended, Error> {
+fn run(
+    signals: &Signals,
+    name: &OsStr,
+    program: &Path,
+    arguments: &[OsString],
+) -> Result<Ended, Error> {
     let mut command = Command::new(program);
     command.arg0(name).args(arguments);
     let earlier = signals.earlier;
     let unblock = move || {
         // SAFETY: the set is a copy of one that the kernel wrote; the call may be made between fork and exec.
-        let code =
-            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const earlier, std::ptr::null_mut()) };
+        let code = unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const earlier, std::ptr::null_mut())
+        };
         if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
     };
     // SAFETY: the closure makes one system call that POSIX allows there, and takes neither locks nor memory.
     unsafe { command.pre_exec(unblock) };
-    let child =
-        command.spawn().map_err(|source| Error::Execute { program: program.to_path_buf(), source })?;
-    let pid =
-        libc::pid_t::try_from(child.id()).map_err(|_| Error::Wait(io::ErrorKind::InvalidData.into()))?;
+    let child = command
+        .spawn()
+        .map_err(|source| Error::Execute { program: program.to_path_buf(), source })?;
+    let pid = libc::pid_t::try_from(child.id())
+        .map_err(|_| Error::Wait(io::ErrorKind::InvalidData.into()))?;
     // `child` is not waited for through the standard library, which gives no resource usage.
     signals.wait(pid)
 }
@@ -111,13 +119,15 @@ fn run(signals: &Signals, name: &OsStr, program: &Path, arguments: &[OsString]) 
 /// The program's path: what `execvp` would take, found before seconds of idleness are spent.
 fn find(name: &OsStr) -> Result<PathBuf, Error> {
     let given = Path::new(name);
-    let missing = || Error::Execute { program: given.to_path_buf(), source: io::ErrorKind::NotFound.into() };
+    let missing =
+        || Error::Execute { program: given.to_path_buf(), source: io::ErrorKind::NotFound.into() };
     if given.components().count() > 1 || given.is_absolute() {
         return if given.exists() { Ok(given.to_path_buf()) } else { Err(missing()) };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found =
-        std::env::split_paths(&path).map(|directory| directory.join(given)).find(|path| is_program(path));
+    let found = std::env::split_paths(&path)
+        .map(|directory| directory.join(given))
+        .find(|path| is_program(path));
     found.ok_or_else(missing)
 }
 
@@ -144,7 +154,8 @@ impl Signals {
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }
         // SAFETY: the set is ours; -1 makes a new descriptor.
-        let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        let fd =
+            unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         let file = owned(fd.into()).map_err(Error::Wait)?;
         // SAFETY: both sets are ours.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut earlier) };
@@ -206,7 +217,9 @@ impl Drop for Signals {
         // SAFETY: it is what was there before.
         unsafe { libc::signal(libc::SIGCHLD, self.earlier_of_children) };
         // SAFETY: the set is what was there before.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.earlier, std::ptr::null_mut()) };
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.earlier, std::ptr::null_mut())
+        };
     }
 }
 

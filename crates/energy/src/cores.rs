@@ -94,8 +94,8 @@ pub(crate) fn empty_record() -> libc::rusage {
 /// [`Error::Cores`] where there is no such process.
 pub fn of_process(pid: u32) -> Result<Duration, Error> {
     let told = |source| Error::Cores { of: format!("process {pid}"), source };
-    let number =
-        libc::pid_t::try_from(pid).map_err(|_| told(io::Error::from(io::ErrorKind::InvalidInput)))?;
+    let number = libc::pid_t::try_from(pid)
+        .map_err(|_| told(io::Error::from(io::ErrorKind::InvalidInput)))?;
     let mut clock = 0;
     // SAFETY: the place is ours.
     let code = unsafe { libc::clock_getcpuclockid(number, &raw mut clock) };
@@ -132,7 +132,10 @@ impl Host {
         let told = |source| Error::Cores { of: format!("the host ({})", path.display()), source };
         let line = first_line(&path).map_err(told)?;
         Self::of_line(&line, ticks_per_second()).ok_or_else(|| {
-            told(io::Error::new(io::ErrorKind::InvalidData, "its first line is not `cpu` and 8 numbers"))
+            told(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "its first line is not `cpu` and 8 numbers",
+            ))
         })
     }
 
@@ -206,7 +209,10 @@ pub(crate) struct Moment {
 
 impl Moment {
     pub(crate) fn now(roots: &Roots) -> Self {
-        Self { usage: Usage::of_this_process(), host: Host::read(roots).map_err(|error| error.to_string()) }
+        Self {
+            usage: Usage::of_this_process(),
+            host: Host::read(roots).map_err(|error| error.to_string()),
+        }
     }
 }
 
@@ -220,7 +226,10 @@ mod tests {
         // guest and guest_nice, the last two, are in user and nice.
         let host = Host::of_line("cpu  100 20 30 4000 50 6 7 80 90 10\n", 100.0).unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
-        assert!(near(host.busy, 1.63) && near(host.idle, 40.5) && near(host.stolen, 0.8), "{host:?}");
+        assert!(
+            near(host.busy, 1.63) && near(host.idle, 40.5) && near(host.stolen, 0.8),
+            "{host:?}"
+        );
         for wrong in ["", "cpu0 1 2 3 4 5 6 7 8", "cpu 1 2 3 4 5 6 7", "cpu a"] {
             assert_eq!(Host::of_line(wrong, 100.0), None, "{wrong:?}");
         }

@@ -154,7 +154,12 @@ impl Meter {
     pub fn idle(&mut self, time: Duration) -> Result<(), Error> {
         let given = time.as_secs_f64();
         if time.is_zero() || given > IDLE_S_MAX {
-            return Err(Error::Span { what: "the time of idleness", min: 0.0, max: IDLE_S_MAX, given });
+            return Err(Error::Span {
+                what: "the time of idleness",
+                min: 0.0,
+                max: IDLE_S_MAX,
+                given,
+            });
         }
         self.begin("idle power cannot be measured while a measurement runs")?;
         thread::sleep(time);
@@ -218,7 +223,13 @@ impl Meter {
     }
 
     fn report_of(&self, span: &Span) -> Report {
-        report::make(&self.infos, self.before.as_ref(), span, self.after.as_ref(), self.model.as_ref())
+        report::make(
+            &self.infos,
+            self.before.as_ref(),
+            span,
+            self.after.as_ref(),
+            self.model.as_ref(),
+        )
     }
 
     fn begin(&mut self, refusal: &'static str) -> Result<(), Error> {
@@ -231,10 +242,11 @@ impl Meter {
         rows.is_running = true;
         let period = rows.period(self.options.interval);
         drop(rows);
-        let sampler = period.map(|period| self.start_sampler(period)).transpose().map_err(|error| {
-            self.shared.rows().is_running = false;
-            Error::Thread(error)
-        })?;
+        let sampler =
+            period.map(|period| self.start_sampler(period)).transpose().map_err(|error| {
+                self.shared.rows().is_running = false;
+                Error::Thread(error)
+            })?;
         // Last at the start and first at the end: what reading the channels takes is not in them.
         let (cores, began) = (Moment::now(&self.options.roots), Instant::now());
         self.running = Some(Running { began, cores, sampler });
@@ -243,7 +255,9 @@ impl Meter {
 
     fn start_sampler(&self, period: Duration) -> std::io::Result<JoinHandle<()>> {
         let (shared, epoch) = (Arc::clone(&self.shared), self.epoch);
-        thread::Builder::new().name("penstock-energy".to_owned()).spawn(move || shared.sample(epoch, period))
+        thread::Builder::new()
+            .name("penstock-energy".to_owned())
+            .spawn(move || shared.sample(epoch, period))
     }
 
     /// Ends a span, if one is open.
@@ -303,7 +317,8 @@ impl Shared {
                 due = Instant::now() + period;
                 continue;
             }
-            (rows, _) = self.stopped.wait_timeout(rows, left).unwrap_or_else(PoisonError::into_inner);
+            (rows, _) =
+                self.stopped.wait_timeout(rows, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

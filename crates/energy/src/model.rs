@@ -76,7 +76,9 @@ impl PowerModel {
             model_base_watts: self.base_watts,
             model_busy_joules: cores.busy.map(|busy| busy * self.busy_core_watts),
             model_host_joules: host.map(|(busy, idle)| {
-                busy * self.busy_core_watts + idle * self.idle_core_watts + seconds * self.base_watts
+                busy * self.busy_core_watts
+                    + idle * self.idle_core_watts
+                    + seconds * self.base_watts
             }),
             model_without: "accelerators",
         }

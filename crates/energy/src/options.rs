@@ -40,7 +40,12 @@ impl Options {
     /// The defaults with other roots.
     #[must_use]
     pub fn with_roots(roots: Roots) -> Self {
-        Self { roots, interval: Duration::from_millis(Self::INTERVAL_MS), watch: Self::WATCH, psys: false }
+        Self {
+            roots,
+            interval: Duration::from_millis(Self::INTERVAL_MS),
+            watch: Self::WATCH,
+            psys: false,
+        }
     }
 }
 
@@ -76,7 +81,8 @@ impl Roots {
     /// What the variables `PENSTOCK_ENERGY_ROOT` and `PENSTOCK_ENERGY_NVML` say, else the node's own.
     #[must_use]
     pub fn of_process() -> Self {
-        let path = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let path =
+            |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let roots = path(ROOT_VARIABLE).map_or_else(Self::node, Self::below);
         Self { nvml: path(NVML_VARIABLE), ..roots }
     }

@@ -30,7 +30,9 @@ pub enum Reason {
         part: String,
     },
     /// The counter opens, and does not count.
-    #[error("dead counter: {what} opens, says {value}, and did not advance in {seconds:.1} s under load")]
+    #[error(
+        "dead counter: {what} opens, says {value}, and did not advance in {seconds:.1} s under load"
+    )]
     Dead {
         /// Which.
         what: String,
@@ -40,7 +42,9 @@ pub enum Reason {
         seconds: f64,
     },
     /// It counted when it was tried, and stood still in the measurement.
-    #[error("the counter did not advance in {seconds:.1} s of the measurement, though it did before")]
+    #[error(
+        "the counter did not advance in {seconds:.1} s of the measurement, though it did before"
+    )]
     Stopped {
         /// How long it stood still.
         seconds: f64,

@@ -154,7 +154,9 @@ pub(crate) fn make(
         .iter()
         .zip(&span.taken)
         .enumerate()
-        .map(|(index, (info, taken))| figure(info, taken, &[idle_of(before, index), idle_of(after, index)]))
+        .map(|(index, (info, taken))| {
+            figure(info, taken, &[idle_of(before, index), idle_of(after, index)])
+        })
         .collect();
     let total = total(infos, &mut figures);
     let checks = checks(&figures);
@@ -228,7 +230,8 @@ fn notes_of(info: &Info, taken: &Taken) -> Vec<String> {
     }
     if taken.may_lack_wraps {
         notes.push(
-            "it may have wrapped unseen, since it was not read for too long: too few joules".to_owned(),
+            "it may have wrapped unseen, since it was not read for too long: too few joules"
+                .to_owned(),
         );
     }
     notes
@@ -241,7 +244,9 @@ fn total(infos: &[Info], figures: &mut [Figure]) -> Total {
     let (mut joules, mut net, mut mean, mut idle) = (0.0, Some(0.0), Some(0.0), Some(0.0));
     // The first is that of the most trusted source.
     for (info, figure) in infos.iter().zip(figures.iter_mut()) {
-        let Some(one) = figure.joules.filter(|_| info.component.class.is_in_total()) else { continue };
+        let Some(one) = figure.joules.filter(|_| info.component.class.is_in_total()) else {
+            continue;
+        };
         if !covered.insert(info.component.clone()) {
             continue;
         }
@@ -256,7 +261,8 @@ fn total(infos: &[Info], figures: &mut [Figure]) -> Total {
     if covered.is_empty() {
         let sources: BTreeSet<&str> = infos.iter().map(|info| info.source.name()).collect();
         let sources = sources.into_iter().collect::<Vec<_>>().join(", ");
-        total.unavailable = Some(format!("none of the sources {sources} can be read here; each says why"));
+        total.unavailable =
+            Some(format!("none of the sources {sources} can be read here; each says why"));
         return total;
     }
     total.joules = Some(joules);
@@ -264,7 +270,8 @@ fn total(infos: &[Info], figures: &mut [Figure]) -> Total {
     total.mean_watts = mean;
     total.idle_watts = idle;
     if net.is_none() {
-        total.net_unavailable = Some("idle power was not measured for all that is covered".to_owned());
+        total.net_unavailable =
+            Some("idle power was not measured for all that is covered".to_owned());
     }
     total
 }
@@ -276,11 +283,12 @@ fn missing(infos: &[Info], figures: &[Figure]) -> Vec<Missing> {
         rows().any(|(info, figure)| info.component == *component && figure.joules.is_some())
     };
     let mut missing: Vec<(&Component, Vec<String>)> = Vec::new();
-    let mut add = |component, reason: String| match missing.iter_mut().find(|(it, _)| *it == component) {
-        Some((_, reasons)) if reasons.contains(&reason) => {}
-        Some((_, reasons)) => reasons.push(reason),
-        None => missing.push((component, vec![reason])),
-    };
+    let mut add =
+        |component, reason: String| match missing.iter_mut().find(|(it, _)| *it == component) {
+            Some((_, reasons)) if reasons.contains(&reason) => {}
+            Some((_, reasons)) => reasons.push(reason),
+            None => missing.push((component, vec![reason])),
+        };
     for (info, figure) in rows() {
         let Some(reason) = &figure.unavailable else { continue };
         let reason = format!("{}: {reason}", info.source);
@@ -311,7 +319,8 @@ fn checks(figures: &[Figure]) -> Vec<Check> {
     let mut checks = Vec::new();
     for used in figures.iter().filter(|it| it.in_total) {
         for other in figures.iter().filter(|it| !it.in_total && it.component == used.component) {
-            let (Some(a), Some(b)) = (used.joules.filter(|&joules| joules > 0.0), other.joules) else {
+            let (Some(a), Some(b)) = (used.joules.filter(|&joules| joules > 0.0), other.joules)
+            else {
                 continue;
             };
             checks.push(Check {
@@ -341,7 +350,8 @@ fn notes(figures: &[Figure], checks: &[Check]) -> Vec<String> {
         ));
     }
     for figure in figures.iter().filter(|it| it.in_total) {
-        let (Some(before), Some(after)) = (figure.idle_before_watts, figure.idle_after_watts) else {
+        let (Some(before), Some(after)) = (figure.idle_before_watts, figure.idle_after_watts)
+        else {
             continue;
         };
         if (after - before).abs() > IDLE_CHANGE_MAX * before.min(after) {
@@ -361,7 +371,13 @@ mod tests {
 
     fn info(class: Class, name: &str, source: Source, method: Method) -> Info {
         let step = Duration::from_millis(1);
-        Info { component: Component::new(class, name), source, method, detail: "x".to_owned(), step }
+        Info {
+            component: Component::new(class, name),
+            source,
+            method,
+            detail: "x".to_owned(),
+            step,
+        }
     }
 
     fn taken(joules: f64, seconds: f64) -> Result<Taken, Reason> {
@@ -401,7 +417,9 @@ mod tests {
         );
         assert!(near(report.total.mean_watts, 350.0) && near(report.total.idle_watts, 50.0));
         assert_eq!(report.notes.len(), 1, "{:?}", report.notes);
-        assert!(report.notes[0].starts_with("gpu-0: idle power was 20.00 W before and 50.00 W after"));
+        assert!(
+            report.notes[0].starts_with("gpu-0: idle power was 20.00 W before and 50.00 W after")
+        );
     }
 
     #[test]
@@ -409,7 +427,9 @@ mod tests {
         let infos = [info(Class::Package, "package-0", Source::Perf, Method::Counter)];
         let report = make(&infos, None, &span(10.0, vec![taken(5.0, 10.0)]), None, None);
         assert_eq!((report.total.net_joules, report.figures[0].net_joules), (None, None));
-        assert!(report.total.net_unavailable.is_some() && report.figures[0].net_unavailable.is_some());
+        assert!(
+            report.total.net_unavailable.is_some() && report.figures[0].net_unavailable.is_some()
+        );
     }
 
     #[test]
@@ -425,7 +445,14 @@ mod tests {
         let lost = || Err(Reason::NoDevice("x"));
         let run = span(
             10.0,
-            vec![lost(), taken(7.0, 10.0), taken(2.0, 10.0), taken(1.0, 10.0), taken(99.0, 10.0), lost()],
+            vec![
+                lost(),
+                taken(7.0, 10.0),
+                taken(2.0, 10.0),
+                taken(1.0, 10.0),
+                taken(99.0, 10.0),
+                lost(),
+            ],
         );
         let report = make(&infos, None, &run, None, None);
         assert!(near(report.total.joules, 9.0), "{:?}", report.total);
@@ -445,7 +472,8 @@ mod tests {
         let lost = |what| Err(Reason::NoDevice(what));
         let run = span(10.0, vec![taken(1.0, 10.0), lost("a"), lost("b"), lost("c")]);
         let missing = make(&infos, None, &run, None, None).total.missing;
-        let told: Vec<_> = missing.iter().map(|it| (it.component.as_str(), it.reasons.join("; "))).collect();
+        let told: Vec<_> =
+            missing.iter().map(|it| (it.component.as_str(), it.reasons.join("; "))).collect();
         let dram = "powercap: a has no devices; perf: b has no devices".to_owned();
         assert_eq!(told, [("dram-1", dram), ("gpu", "nvml: c has no devices".to_owned())]);
     }

@@ -171,7 +171,10 @@ mod tests {
         add(&mut tally, 0, 5_000_000);
         add(&mut tally, 2_000, 25_000_000);
         let taken = tally.taken(WATCH).unwrap();
-        assert!((taken.joules - 20.0).abs() < 1e-9 && (taken.seconds - 2.0).abs() < 1e-9, "{taken:?}");
+        assert!(
+            (taken.joules - 20.0).abs() < 1e-9 && (taken.seconds - 2.0).abs() < 1e-9,
+            "{taken:?}"
+        );
     }
 
     #[test]

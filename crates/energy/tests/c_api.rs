@@ -33,7 +33,8 @@ fn a_c_program_measures_what_was_injected_and_every_misuse_has_its_code() {
     ]);
     let zone = tree.zone("intel-rapl:0", "package-0", 1_000_000_000);
     tree.pmu(&[("energy-pkg", 2)], &[0]);
-    let model = tree.put("model.toml", "busy_core_watts = 1\nidle_core_watts = 1\nbase_watts = 1\n");
+    let model =
+        tree.put("model.toml", "busy_core_watts = 1\nidle_core_watts = 1\nbase_watts = 1\n");
     let mill = Mill::start(vec![(zone, 1_000_000)]);
     let mut child = Command::new(&program)
         .arg(tree.path())
@@ -57,9 +58,12 @@ fn a_c_program_measures_what_was_injected_and_every_misuse_has_its_code() {
     input.write_all(b"\n").unwrap();
     assert_eq!(next(), "total 12.5 J of package-0");
     let rest: Vec<_> = lines.map(Result::unwrap).collect();
-    for line in
-        ["powercap package-0: measured", "perf package-0: dead_counter", "nvml gpu: no_library", "end"]
-    {
+    for line in [
+        "powercap package-0: measured",
+        "perf package-0: dead_counter",
+        "nvml gpu: no_library",
+        "end",
+    ] {
         assert!(rest.iter().any(|it| it == line), "no {line:?} in {rest:#?}");
     }
     assert!(child.wait().unwrap().success(), "{rest:#?}");
@@ -68,10 +72,20 @@ fn a_c_program_measures_what_was_injected_and_every_misuse_has_its_code() {
 #[test]
 fn the_header_is_c_plus_plus_too() {
     let tree = Tree::new();
-    let source = tree
-        .put("x.cpp", "#include <penstock_energy.h>\nint f() { return penstock_energy_close != nullptr; }\n");
+    let source = tree.put(
+        "x.cpp",
+        "#include <penstock_energy.h>\nint f() { return penstock_energy_close != nullptr; }\n",
+    );
     let status = Command::new("c++")
-        .args(["-std=c++11", "-Wall", "-Wextra", "-Werror", "-Waddress", "-Wno-address", "-fsyntax-only"])
+        .args([
+            "-std=c++11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-Waddress",
+            "-Wno-address",
+            "-fsyntax-only",
+        ])
         .arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include"))
         .arg(source)
         .status();
@@ -82,7 +96,8 @@ fn the_header_is_c_plus_plus_too() {
 #[test]
 fn every_function_of_the_header_is_in_the_library_and_no_other() {
     let header =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/include/penstock_energy.h")).unwrap();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/include/penstock_energy.h"))
+            .unwrap();
     let code: String = header.lines().skip_while(|line| !line.starts_with("#ifndef")).collect();
     let names = |text: &str, end: char| -> std::collections::BTreeSet<String> {
         let rests = text.split("penstock_energy_").skip(1);

@@ -89,7 +89,8 @@ fn a_cards_dead_counter_and_a_forbidden_one_are_told() {
     card(&tree, None).0.set(4711);
     tree.put("gpu0.power", "");
     let channels = Meter::open(&tree.options()).channels();
-    let kinds: Vec<_> = channels.iter().take(2).map(|it| it.unavailable.as_ref().unwrap().kind()).collect();
+    let kinds: Vec<_> =
+        channels.iter().take(2).map(|it| it.unavailable.as_ref().unwrap().kind()).collect();
     assert_eq!(kinds, ["dead_counter", "no_permission"]);
 }
 
@@ -102,7 +103,10 @@ fn penstocks_own_library_of_that_name_is_not_asked() {
     // The library that is shipped has the mark.
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../nvml/src/lib.rs");
     let source = std::fs::read_to_string(shipped).unwrap();
-    assert!(source.contains("#[unsafe(no_mangle)]\npub extern \"C\" fn penstock_nvml()"), "the mark is gone");
+    assert!(
+        source.contains("#[unsafe(no_mangle)]\npub extern \"C\" fn penstock_nvml()"),
+        "the mark is gone"
+    );
 }
 
 #[test]
@@ -118,7 +122,8 @@ fn chip(tree: &Tree, number: u32, name: &str, device: &str) -> String {
     let chip = format!("sys/class/hwmon/hwmon{number}");
     tree.put(&format!("{chip}/name"), format!("{name}\n"));
     tree.put(&format!("sys/devices/{device}/vendor"), "0x1002\n");
-    symlink(tree.path().join("sys/devices").join(device), tree.path().join(&chip).join("device")).unwrap();
+    symlink(tree.path().join("sys/devices").join(device), tree.path().join(&chip).join("device"))
+        .unwrap();
     chip
 }
 
@@ -126,7 +131,8 @@ fn chip(tree: &Tree, number: u32, name: &str, device: &str) -> String {
 fn drivers_sensors_are_known_for_what_they_cover() {
     let tree = Tree::new();
     let mut dials = Vec::new();
-    let mut counter = |path: String| dials.push((Dial::new(&tree.put(&path, ""), None), 10_000_000));
+    let mut counter =
+        |path: String| dials.push((Dial::new(&tree.put(&path, ""), None), 10_000_000));
     let amd = chip(&tree, 0, "amd_energy", "amd_energy.0");
     tree.put(&format!("{amd}/energy1_label"), "Ecore000\n");
     counter(format!("{amd}/energy1_input"));
@@ -195,6 +201,9 @@ fn a_counter_that_is_reset_has_no_figure() {
     counter.set(1);
     meter.stop().unwrap();
     let report = meter.report().unwrap();
-    assert_eq!(channel(&report, "gpu-0", Method::Counter).unavailable.as_ref().unwrap().kind(), "reset");
+    assert_eq!(
+        channel(&report, "gpu-0", Method::Counter).unavailable.as_ref().unwrap().kind(),
+        "reset"
+    );
     assert_eq!(report.total.joules, None);
 }

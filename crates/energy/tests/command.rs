@@ -26,7 +26,11 @@ fn core_seconds_have_all_threads_and_children() {
     assert!((0.495..0.6).contains(&busy), "{cores:?}");
     assert!((cores.user.unwrap() + cores.system.unwrap() - busy).abs() < 1e-9);
     assert_eq!(cores.of, "command");
-    assert!(outcome.report.seconds >= 0.3, "two threads and then a child: {}", outcome.report.seconds);
+    assert!(
+        outcome.report.seconds >= 0.3,
+        "two threads and then a child: {}",
+        outcome.report.seconds
+    );
     // Nothing can be measured on an empty node, and nothing is said to be 0.
     assert_eq!(outcome.report.total.joules, None);
 }
@@ -37,7 +41,10 @@ fn the_end_of_a_command_is_handed_on() {
     let mut meter = Meter::open(&tree.options());
     assert_eq!(run(&mut meter, &["true"], Duration::ZERO).unwrap().exit_code(), 0);
     assert_eq!(run(&mut meter, &["sh", "-c", "exit 42"], Duration::ZERO).unwrap().exit_code(), 42);
-    assert_eq!(run(&mut meter, &["sh", "-c", "kill -KILL $$"], Duration::ZERO).unwrap().exit_code(), 128 + 9);
+    assert_eq!(
+        run(&mut meter, &["sh", "-c", "kill -KILL $$"], Duration::ZERO).unwrap().exit_code(),
+        128 + 9
+    );
 }
 
 #[test]
@@ -47,12 +54,17 @@ fn a_program_that_is_not_there_is_found_out_before_anything_is_measured() {
     let began = std::time::Instant::now();
     let idle = Duration::from_secs(60);
     for name in ["no-such-program-anywhere", "/no/such/program"] {
-        let Err(Error::Execute { source, .. }) = run(&mut meter, &[name], idle) else { panic!("{name}") };
+        let Err(Error::Execute { source, .. }) = run(&mut meter, &[name], idle) else {
+            panic!("{name}")
+        };
         assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
     }
     // A file that is no program: only running it shows that. The meter can be used again.
     let text = tree.put("text", "x");
-    assert!(matches!(run(&mut meter, &[text.to_str().unwrap()], Duration::ZERO), Err(Error::Execute { .. })));
+    assert!(matches!(
+        run(&mut meter, &[text.to_str().unwrap()], Duration::ZERO),
+        Err(Error::Execute { .. })
+    ));
     assert_eq!(run(&mut meter, &["true"], Duration::ZERO).unwrap().exit_code(), 0);
     assert!(began.elapsed() < idle);
 }
@@ -76,7 +88,8 @@ fn a_command_that_changes_nothing_takes_nothing_net_of_idle() {
 #[test]
 fn a_power_model_has_figures_of_its_own_and_changes_no_others() {
     let tree = Tree::new();
-    let file = tree.put("model.toml", "busy_core_watts = 10.0\nidle_core_watts = 2.0\nbase_watts = 30\n");
+    let file =
+        tree.put("model.toml", "busy_core_watts = 10.0\nidle_core_watts = 2.0\nbase_watts = 30\n");
     let mut meter = Meter::open(&tree.options());
     meter.set_model(Some(PowerModel::read(&file).unwrap()));
     meter.start().unwrap();
@@ -91,10 +104,15 @@ fn a_power_model_has_figures_of_its_own_and_changes_no_others() {
     assert!((model.model_busy_joules.unwrap() - busy * 10.0).abs() < 1e-9);
     assert_eq!(report.total.joules, None);
     let json = serde_json::to_value(&report).unwrap();
-    assert!(json["model"].as_object().unwrap().keys().all(|key| key.starts_with("model_")), "{json}");
-    for wrong in
-        ["", "busy_core_watts = -1\nidle_core_watts = 0", "busy_core_watts = 1\nidle_core_watts = 1\nx = 1"]
-    {
+    assert!(
+        json["model"].as_object().unwrap().keys().all(|key| key.starts_with("model_")),
+        "{json}"
+    );
+    for wrong in [
+        "",
+        "busy_core_watts = -1\nidle_core_watts = 0",
+        "busy_core_watts = 1\nidle_core_watts = 1\nx = 1",
+    ] {
         let file = tree.put("wrong.toml", wrong);
         assert!(matches!(PowerModel::read(&file), Err(Error::Model { .. })), "{wrong:?}");
     }

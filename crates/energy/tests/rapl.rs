@@ -17,7 +17,11 @@ const PERF_UNITS: u64 = 1 << 32;
 /// Joules in perf's unit.
 fn perf_units(joules: f64) -> u64 {
     // In quarters of a joule: exact.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "small and positive"
+    )]
     let quarters = (joules * 4.0) as u64;
     quarters * (PERF_UNITS / 4)
 }
@@ -164,7 +168,10 @@ fn a_counter_that_stops_in_the_measurement_is_told() {
     meter.stop().unwrap();
     let report = meter.report().unwrap();
     assert_joules(report.total.joules, 7.0, "package");
-    assert!(matches!(figure(&report, "powercap", "dram-0").unavailable, Some(Reason::Stopped { .. })));
+    assert!(matches!(
+        figure(&report, "powercap", "dram-0").unavailable,
+        Some(Reason::Stopped { .. })
+    ));
 }
 
 /// Gives up the rights of root over files for this thread only, if it has them.

@@ -13,7 +13,8 @@ fn samplers() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     tasks
         .filter(|task| {
-            fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name == "penstock-energy\n")
+            fs::read_to_string(task.path().join("comm"))
+                .is_ok_and(|name| name == "penstock-energy\n")
         })
         .count()
 }
@@ -44,7 +45,8 @@ fn there_is_one_thread_while_power_is_sampled_and_it_sleeps() {
     let mut powers: Vec<_> =
         (0..4).map(|card| Dial::new(&tree.put(&format!("gpu{card}.power"), ""), None)).collect();
     powers.iter_mut().for_each(|power| power.set(50_000));
-    let mut sampled = Meter::open(&Options { interval: Duration::from_millis(20), ..tree.options() });
+    let mut sampled =
+        Meter::open(&Options { interval: Duration::from_millis(20), ..tree.options() });
     drop(mill);
     assert_eq!(samplers(), 0);
     sampled.start().unwrap();

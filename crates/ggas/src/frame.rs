@@ -72,7 +72,9 @@ impl Frame {
     /// As bytes.
     pub fn encode(&self) -> [u8; FRAME_BYTES] {
         let (op, pe, numbers) = match *self {
-            Self::Put { pe, at, length, signal_at, signal } => (op::PUT, pe, [length, at, signal_at, signal]),
+            Self::Put { pe, at, length, signal_at, signal } => {
+                (op::PUT, pe, [length, at, signal_at, signal])
+            }
             Self::Flush { mark } => (op::FLUSH, 0, [0, mark, NO_SIGNAL, 0]),
             Self::Done { mark } => (op::DONE, 0, [0, mark, NO_SIGNAL, 0]),
             Self::Abort { generation, last, length } => {
@@ -96,7 +98,8 @@ impl Frame {
     pub fn decode(bytes: &[u8; FRAME_BYTES]) -> Result<Self, Refusal> {
         let mut rest = Rest(bytes);
         let (magic, [op, pe], zero) = (u16::from_le_bytes(rest.take()), rest.take(), rest.number());
-        let (length, first, signal_at, signal) = (rest.long(), rest.long(), rest.long(), rest.long());
+        let (length, first, signal_at, signal) =
+            (rest.long(), rest.long(), rest.long(), rest.long());
         if magic != MAGIC || zero != 0 || u32::from(pe) >= PES_MAX {
             return Err(Refusal::NotGgas);
         }
@@ -122,8 +125,12 @@ impl Frame {
 
     /// On a stream that carries notes of abort alone: how many bytes are missing until one is whole.
     pub(crate) fn missing(heard: &[u8]) -> Result<usize, Refusal> {
-        let Some(header) = heard.first_chunk::<FRAME_BYTES>() else { return Ok(FRAME_BYTES - heard.len()) };
-        let Self::Abort { length, .. } = Self::decode(header)? else { return Err(Refusal::NotGgas) };
+        let Some(header) = heard.first_chunk::<FRAME_BYTES>() else {
+            return Ok(FRAME_BYTES - heard.len());
+        };
+        let Self::Abort { length, .. } = Self::decode(header)? else {
+            return Err(Refusal::NotGgas);
+        };
         let length = usize::try_from(length).map_err(|_| Refusal::NotGgas)?;
         Ok((FRAME_BYTES + length).saturating_sub(heard.len()))
     }
@@ -131,7 +138,9 @@ impl Frame {
     /// The note of abort, if it is whole.
     pub(crate) fn whole_abort(heard: &[u8]) -> Option<Note> {
         let (header, text) = heard.split_first_chunk::<FRAME_BYTES>()?;
-        let Ok(Self::Abort { generation, last, length }) = Self::decode(header) else { return None };
+        let Ok(Self::Abort { generation, last, length }) = Self::decode(header) else {
+            return None;
+        };
         let reason = || String::from_utf8_lossy(text).into_owned();
         (text.len() as u64 == length).then(|| Note { generation, last, reason: reason() })
     }

@@ -35,7 +35,8 @@ fn contains(text: &[u8], what: &[u8]) -> bool {
 
 /// `#include <ggas.h>` or `#include "ggas.h"`, with spaces anywhere that they may be.
 fn includes_header(line: &[u8]) -> bool {
-    let name = behind(line, b"#").and_then(|rest| behind(rest, b"include")).map(<[u8]>::trim_ascii_start);
+    let name =
+        behind(line, b"#").and_then(|rest| behind(rest, b"include")).map(<[u8]>::trim_ascii_start);
     name.is_some_and(|name| name.starts_with(b"<ggas.h>") || name.starts_with(b"\"ggas.h\""))
 }
 

@@ -316,7 +316,9 @@ impl Heap {
 
     /// Waits until what the own kernels have sent has arrived.
     fn settle(&self) -> bool {
-        self.state.settled.wait(&self.state.proxy, Instant::now() + Duration::from_millis(SETTLE_MS_MAX))
+        self.state
+            .settled
+            .wait(&self.state.proxy, Instant::now() + Duration::from_millis(SETTLE_MS_MAX))
     }
 
     fn member_of(&self, pe: u32) -> Result<u32, HeapError> {
@@ -331,8 +333,11 @@ impl Heap {
             return Err(HeapError::ForeignPe { pe, member });
         }
         let (length, bytes) = (length as u64, self.state.plan.bytes);
-        let place =
-            self.state.has(offset, length).then(|| self.state.parts.user_place(pe, offset, length)).flatten();
+        let place = self
+            .state
+            .has(offset, length)
+            .then(|| self.state.parts.user_place(pe, offset, length))
+            .flatten();
         place.ok_or(HeapError::Range { offset, length, bytes })
     }
 }

@@ -137,7 +137,8 @@ impl Rest<'_> {
 mod tests {
     use super::*;
 
-    const HELLO: Hello = Hello { from: 3, to: 9, memory: true, ucx: false, plan: [7; 32], boot: [5; 16] };
+    const HELLO: Hello =
+        Hello { from: 3, to: 9, memory: true, ucx: false, plan: [7; 32], boot: [5; 16] };
 
     #[test]
     fn a_hello_comes_back_as_it_was_said() {

@@ -121,13 +121,18 @@ fn carried(
         return Ok(Joined::Apart(Box::new(stream), Over::StreamInstead(why)));
     }
     Ok(match crate::ucx::meet(state.ucx_engine(), ours.to, stream, deadline)? {
-        Met::Carrier(carrier, transports) => Joined::Apart(Box::new(carrier), Over::Ucx(transports)),
+        Met::Carrier(carrier, transports) => {
+            Joined::Apart(Box::new(carrier), Over::Ucx(transports))
+        }
         Met::Stream(stream, why) => Joined::Apart(Box::new(stream), Over::StreamInstead(why)),
     })
 }
 
 /// The other's hello, and the descriptor beside its first byte, if there is one.
-fn hear(stream: &Stream, deadline: Instant) -> Result<([u8; HELLO_BYTES], Option<OwnedFd>), HeapError> {
+fn hear(
+    stream: &Stream,
+    deadline: Instant,
+) -> Result<([u8; HELLO_BYTES], Option<OwnedFd>), HeapError> {
     let mut hello = [0; HELLO_BYTES];
     if !stream.is_unix() {
         stream.read_exact_until(&mut hello, deadline)?;
@@ -169,8 +174,8 @@ fn judge(
 /// A number that each boot of a host has for itself.
 fn boot_id() -> Result<[u8; 16], HeapError> {
     let doing = "reading the host's boot id";
-    let text =
-        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(HeapError::system(doing))?;
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map_err(HeapError::system(doing))?;
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     let mut id = [0; 16];
     for (byte, pair) in id.iter_mut().zip(digits.chunks(2)) {

@@ -24,7 +24,10 @@ const NOTES_PER_TURN: usize = 16;
 const STACK_BYTES: usize = 128 << 10;
 
 /// Starts it, over the streams to those members that share their memory. On them nothing is sent but notes of abort.
-pub(crate) fn start(state: Arc<State>, streams: Vec<(u32, Stream)>) -> Result<JoinHandle<()>, HeapError> {
+pub(crate) fn start(
+    state: Arc<State>,
+    streams: Vec<(u32, Stream)>,
+) -> Result<JoinHandle<()>, HeapError> {
     let members = streams.into_iter().map(|(member, stream)| Member::new(member, stream)).collect();
     let mut monitor = Monitor { state, members, told: None };
     spawn_quiet("ggas-monitor", STACK_BYTES, move || monitor.run())
@@ -94,8 +97,12 @@ impl Monitor {
         // A note comes as a header and a text. What is left wakes the thread again at once.
         for _ in 0..2 * NOTES_PER_TURN {
             let wanted = Frame::missing(&member.heard);
-            match wanted.map(|wanted| member.stream.recv_now(bytes.get_mut(..wanted).unwrap_or_default())) {
-                Ok(Ok(Some(got))) => member.heard.extend_from_slice(bytes.get(..got).unwrap_or_default()),
+            match wanted
+                .map(|wanted| member.stream.recv_now(bytes.get_mut(..wanted).unwrap_or_default()))
+            {
+                Ok(Ok(Some(got))) => {
+                    member.heard.extend_from_slice(bytes.get(..got).unwrap_or_default())
+                }
                 Ok(Ok(None)) => return,
                 Ok(Err(_)) => {
                     member.gone = true;
@@ -107,7 +114,8 @@ impl Monitor {
                     member.gone = true;
                     member.stream.shutdown();
                     let number = member.number;
-                    self.state.end(&format!("member {number} sent what is no note of a heap"), true);
+                    self.state
+                        .end(&format!("member {number} sent what is no note of a heap"), true);
                     return;
                 }
             }
@@ -121,7 +129,9 @@ impl Monitor {
     fn sleep(&self) -> Result<(), Errno> {
         let mut fds = vec![PollFd::from_borrowed_fd(self.state.monitor.as_fd(), PollFlags::IN)];
         let there = self.members.iter().filter(|member| !member.gone);
-        fds.extend(there.map(|member| PollFd::new(&member.stream, PollFlags::IN | PollFlags::RDHUP)));
+        fds.extend(
+            there.map(|member| PollFd::new(&member.stream, PollFlags::IN | PollFlags::RDHUP)),
+        );
         let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
         match poll(&mut fds, self.state.is_running().then_some(&tick)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),

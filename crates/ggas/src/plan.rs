@@ -44,7 +44,11 @@ impl Plan {
         within("PEs", self.members.len() as u64, 1, u64::from(PES_MAX))?;
         within("bytes per PE", self.bytes, 1, BYTES_MAX)?;
         within("milliseconds of timeout", self.timeout_ms(), 1, millis(TIMEOUT_MAX))?;
-        if self.members.contains(&self.me) { Ok(()) } else { Err(HeapError::NoOwnPe { me: self.me }) }
+        if self.members.contains(&self.me) {
+            Ok(())
+        } else {
+            Err(HeapError::NoOwnPe { me: self.me })
+        }
     }
 
     /// How many PEs there are.
@@ -63,7 +67,8 @@ impl Plan {
 
     /// The other members, each once, in order.
     pub(crate) fn others(&self) -> Vec<u32> {
-        let mut others: Vec<u32> = self.members.iter().copied().filter(|&member| member != self.me).collect();
+        let mut others: Vec<u32> =
+            self.members.iter().copied().filter(|&member| member != self.me).collect();
         others.sort_unstable();
         others.dedup();
         others

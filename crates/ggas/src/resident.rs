@@ -104,7 +104,10 @@ mod tests {
     fn as_many_work_groups_as_a_device_runs_fit_and_one_more_does_not() {
         let seats = [seat('A', 4)];
         assert_eq!(check_resident(&seats, 4), Ok(()));
-        assert_eq!(check_resident(&seats, 5), Err(NotResident { pe: 0, sharing: 1, groups_max: 4 }));
+        assert_eq!(
+            check_resident(&seats, 5),
+            Err(NotResident { pe: 0, sharing: 1, groups_max: 4 })
+        );
     }
 
     #[test]
@@ -118,14 +121,23 @@ mod tests {
     #[test]
     fn a_device_runs_no_more_than_its_own_however_many_its_place_does() {
         let seats = [seat('A', 4), seat('A', 1)];
-        assert_eq!(check_resident(&seats, 2), Err(NotResident { pe: 1, sharing: 2, groups_max: 1 }));
+        assert_eq!(
+            check_resident(&seats, 2),
+            Err(NotResident { pe: 1, sharing: 2, groups_max: 1 })
+        );
     }
 
     #[test]
     fn parts_of_a_device_share_what_the_whole_has() {
         let part = Seat { place: 'A', groups_max: 2, groups_max_whole: 4 };
         assert_eq!(check_resident(&[part, part], 2), Ok(()));
-        assert_eq!(check_resident(&[part; 3], 2), Err(NotResident { pe: 0, sharing: 3, groups_max: 4 }));
-        assert_eq!(check_resident(&[part], 3), Err(NotResident { pe: 0, sharing: 1, groups_max: 2 }));
+        assert_eq!(
+            check_resident(&[part; 3], 2),
+            Err(NotResident { pe: 0, sharing: 3, groups_max: 4 })
+        );
+        assert_eq!(
+            check_resident(&[part], 3),
+            Err(NotResident { pe: 0, sharing: 1, groups_max: 2 })
+        );
     }
 }

@@ -85,7 +85,8 @@ impl Mapped {
         for (index, &member) in plan.members.iter().enumerate() {
             let from = if member == plan.me { Some(&parts.memory) } else { theirs(member) };
             if let Some(from) = from {
-                let position = plan.members[..index].iter().filter(|&&other| other == member).count();
+                let position =
+                    plan.members[..index].iter().filter(|&&other| other == member).count();
                 let at = HEAD_BYTES + index * stride;
                 memory.map_shared(at, from, position * stride, stride)?;
                 pieces.push(at..at + stride);

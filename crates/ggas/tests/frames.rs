@@ -77,7 +77,11 @@ fn model(all: &[One]) -> ([Vec<u8>; 2], Vec<Said>) {
             One::Flush(mark) => said.push(Said::Flush(*mark)),
             One::Done(mark) => said.push(Said::Done(*mark)),
             One::Abort(generation, last, reason) => {
-                said.push(Said::Abort(Note { generation: *generation, last: *last, reason: reason.clone() }));
+                said.push(Said::Abort(Note {
+                    generation: *generation,
+                    last: *last,
+                    reason: reason.clone(),
+                }));
             }
         }
     }

@@ -19,7 +19,14 @@ use penstock_link::{Patience, SharedMemory, Stream, send_fd};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn plan(members: &[u32], me: u32) -> Plan {
-    Plan { id: 5, members: members.to_vec(), me, bytes: 10_000, timeout: TIMEOUT_DEFAULT, force_proxy: false }
+    Plan {
+        id: 5,
+        members: members.to_vec(),
+        me,
+        bytes: 10_000,
+        timeout: TIMEOUT_DEFAULT,
+        force_proxy: false,
+    }
 }
 
 fn unix() -> (OwnedFd, OwnedFd) {
@@ -138,7 +145,10 @@ fn members_with_different_plans_are_refused_by_both() {
         let other = Heap::create(theirs).unwrap();
         let (here, there) = shake(&one, &other, unix());
         for result in [here, there] {
-            assert!(matches!(result, Err(HeapError::Refused { refusal: Refusal::Plan, .. })), "{result:?}");
+            assert!(
+                matches!(result, Err(HeapError::Refused { refusal: Refusal::Plan, .. })),
+                "{result:?}"
+            );
         }
         // The member itself may still come.
         let other = Heap::create(plan(&[0, 1], 1)).unwrap();
@@ -176,9 +186,12 @@ fn lie(memory: Option<SharedMemory>, change: impl Fn(&mut Hello)) -> Joined {
     // What the heap says of itself, turned round.
     let theirs = stream(theirs);
     let mut bytes = [0; HELLO_BYTES];
-    let (got, _fd) =
-        penstock_link::recv_fd(theirs.as_fd(), &mut bytes, Patience::Until(Instant::now() + PATIENCE))
-            .unwrap();
+    let (got, _fd) = penstock_link::recv_fd(
+        theirs.as_fd(),
+        &mut bytes,
+        Patience::Until(Instant::now() + PATIENCE),
+    )
+    .unwrap();
     assert_eq!(got, HELLO_BYTES);
     let mut hello = Hello::decode(&bytes).unwrap();
     (hello.from, hello.to) = (1, 0);
@@ -216,7 +229,10 @@ fn strangers_and_mutes_end_the_handshake_only() {
     let mut stranger = TcpStream::from(theirs);
     stranger.write_all(&[b'G'; HELLO_BYTES]).unwrap();
     let joined = heap.join(1, stream(ours));
-    assert!(matches!(joined, Err(HeapError::Refused { refusal: Refusal::NotGgas, .. })), "{joined:?}");
+    assert!(
+        matches!(joined, Err(HeapError::Refused { refusal: Refusal::NotGgas, .. })),
+        "{joined:?}"
+    );
     // It is told, in its own words or none.
     let mut heard = vec![0; HELLO_BYTES + VERDICT_BYTES];
     stranger.read_exact(&mut heard).unwrap();
@@ -319,7 +335,8 @@ fn hostile(said: &[u8]) -> String {
 
 #[test]
 fn a_peer_that_sends_nonsense_ends_the_heap() {
-    let put = |pe, at, length| Frame::Put { pe, at, length, signal_at: NO_SIGNAL, signal: 0 }.encode();
+    let put =
+        |pe, at, length| Frame::Put { pe, at, length, signal_at: NO_SIGNAL, signal: 0 }.encode();
     for said in [
         vec![0; FRAME_BYTES],
         put(1, 0, 1).to_vec(),

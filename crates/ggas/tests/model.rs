@@ -108,7 +108,8 @@ fn ring(look: Ordering, publish: Ordering, kernels: &[&'static [u64]]) {
         .collect();
     let taken = ring.take(kernels.concat().len());
     for values in kernels {
-        let of_this: Vec<u64> = taken.iter().copied().filter(|value| values.contains(value)).collect();
+        let of_this: Vec<u64> =
+            taken.iter().copied().filter(|value| values.contains(value)).collect();
         assert_eq!(of_this, *values, "each one's order is kept, and nothing is lost");
     }
     for thread in threads {
@@ -183,7 +184,11 @@ struct Meeting<const PES: usize, const ROUNDS: usize> {
 
 /// `ggas_raw_meet` of one PE, with data that each writes before and all read after. `patient`: it waits; else it looks once, and goes
 /// if not all have come, which is all that matters for who passes and leaves far less to explore.
-fn meet<const PES: usize, const ROUNDS: usize>(meeting: &Meeting<PES, ROUNDS>, me: usize, patient: bool) {
+fn meet<const PES: usize, const ROUNDS: usize>(
+    meeting: &Meeting<PES, ROUNDS>,
+    me: usize,
+    patient: bool,
+) {
     let mut met = [0; PES];
     for round in 0..ROUNDS {
         // SAFETY: the model checker says if anybody else has it.
@@ -268,7 +273,10 @@ fn arrive(groups: &Groups, me: usize) {
         }
         for group in 0..2 {
             // SAFETY: as above.
-            assert_eq!(groups.data[round][group].with(|place| unsafe { *place }), 100 * round + group);
+            assert_eq!(
+                groups.data[round][group].with(|place| unsafe { *place }),
+                100 * round + group
+            );
         }
     }
 }

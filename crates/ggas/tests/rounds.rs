@@ -16,8 +16,14 @@ mod explorer;
 
 use explorer::{Config, Defect, explore};
 
-const TWO: Config =
-    Config { groups: &[1, 1], proxied: false, aborts: 0, ends: 0, timeouts: false, defect: Defect::None };
+const TWO: Config = Config {
+    groups: &[1, 1],
+    proxied: false,
+    aborts: 0,
+    ends: 0,
+    timeouts: false,
+    defect: Defect::None,
+};
 const GROUPS: Config = Config { groups: &[2, 1], ..TWO };
 const THREE: Config = Config { groups: &[1, 1, 1], ..TWO };
 

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Address, Listener, Patience, Policy, Receiver, Sender, Side, Stream, establish};
+use penstock_link::{
+    Address, Listener, Patience, Policy, Receiver, Sender, Side, Stream, establish,
+};
 use penstock_wire::calls::to_worker;
 use penstock_wire::hello::feature;
 use penstock_wire::{Id, U64};
@@ -29,7 +31,8 @@ const PAUSES: [Duration; 2] = [Duration::ZERO, Duration::from_micros(300)];
 fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let wanted = |name: &str| {
-        let named = words.iter().any(|word| ["ring", "unix", "tcp", "raw"].contains(&word.as_str()));
+        let named =
+            words.iter().any(|word| ["ring", "unix", "tcp", "raw"].contains(&word.as_str()));
         !named || words.iter().any(|word| word == name)
     };
     let stop = AtomicBool::new(false);
@@ -43,7 +46,8 @@ fn main() -> Result<(), Failure> {
                 });
             }
         }
-        let measured = ["ring", "unix", "tcp"].into_iter().filter(|name| wanted(name)).try_for_each(measure);
+        let measured =
+            ["ring", "unix", "tcp"].into_iter().filter(|name| wanted(name)).try_for_each(measure);
         let raw = if wanted("raw") { measure_raw() } else { Ok(()) };
         stop.store(true, Ordering::Relaxed);
         measured.and(raw)
@@ -154,8 +158,12 @@ fn one_way(name: &str) -> Result<(f64, f64), Failure> {
         Ok(())
     });
     // Header, body and two events: 16 + 32 + 16 bytes.
-    let call =
-        to_worker::WriteBuffer { queue: Id::new(1), mem: Id::new(2), event: Id::new(3), offset: U64::ZERO };
+    let call = to_worker::WriteBuffer {
+        queue: Id::new(1),
+        mem: Id::new(2),
+        event: Id::new(3),
+        offset: U64::ZERO,
+    };
     let waits = [Id::new(4), Id::new(5)];
     for _ in 0..ONE_WAY {
         out.send(&call, &waits, &[])?;

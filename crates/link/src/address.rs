@@ -31,7 +31,9 @@ impl FromStr for Address {
             }
             return Ok(Self::Unix(path.into()));
         }
-        let rest = text.strip_prefix("tcp:").ok_or_else(|| wrong("it starts with neither unix: nor tcp:"))?;
+        let rest = text
+            .strip_prefix("tcp:")
+            .ok_or_else(|| wrong("it starts with neither unix: nor tcp:"))?;
         let (host, port) = rest.rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?;
         let port = port.parse().map_err(|_| wrong("the port is no number from 0 to 65535"))?;
         let host = match host.strip_prefix('[') {

@@ -45,7 +45,10 @@ impl Arena {
     /// As [`Arena::create`].
     pub fn of_host_size() -> Result<Self, LinkError> {
         let host = rustix::system::sysinfo();
-        #[allow(clippy::unnecessary_cast, reason = "the field's type differs between architectures")]
+        #[allow(
+            clippy::unnecessary_cast,
+            reason = "the field's type differs between architectures"
+        )]
         let bytes = (host.totalram as u64).saturating_mul(u64::from(host.mem_unit));
         Self::create(usize::try_from(bytes).unwrap_or(ARENA_BYTES_MAX).min(ARENA_BYTES_MAX))
     }

@@ -32,7 +32,9 @@ pub enum LinkError {
         why: String,
     },
     /// There is no home directory in which the key could lie.
-    #[error("neither XDG_CONFIG_HOME nor HOME is set, so there is no default place for the key file")]
+    #[error(
+        "neither XDG_CONFIG_HOME nor HOME is set, so there is no default place for the key file"
+    )]
     NoHome,
     /// Nobody answers at the address.
     #[error("can not connect to {address}: {source}; is penstockd running there?")]
@@ -65,7 +67,9 @@ pub enum LinkError {
         peer: String,
     },
     /// The peer proved another key than ours, or none.
-    #[error("{peer} has another key than this side; both sides need the same key file (penstock key)")]
+    #[error(
+        "{peer} has another key than this side; both sides need the same key file (penstock key)"
+    )]
     WrongKey {
         /// The peer.
         peer: String,

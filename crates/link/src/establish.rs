@@ -63,7 +63,10 @@ pub fn establish(
     };
     let joint = Arc::new(Joint::new(stream, Some(space), arena));
     let input = In::Ring(RingIn::new(Reader::new(back), Policy::DEFAULT));
-    Ok((Sender::over_ring(joint.clone(), RingOut::new(Writer::new(out))), Receiver::new(joint, input, check)))
+    Ok((
+        Sender::over_ring(joint.clone(), RingOut::new(Writer::new(out))),
+        Receiver::new(joint, input, check),
+    ))
 }
 
 /// What one side holds of a pair of rings.
@@ -126,7 +129,8 @@ fn take(stream: &Stream) -> Result<Option<Rings>, LinkError> {
         return Err(LinkError::Ring("the peer offered none"));
     }
     let mut fds = fds.into_iter();
-    let (Some(to_worker), Some(to_client), Some(space)) = (fds.next(), fds.next(), fds.next()) else {
+    let (Some(to_worker), Some(to_client), Some(space)) = (fds.next(), fds.next(), fds.next())
+    else {
         return Err(LinkError::Ring("the peer offered too few parts"));
     };
     let space = Stream::from_fd(space)?;

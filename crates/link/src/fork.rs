@@ -35,7 +35,8 @@ impl Owner {
 /// A number that no ancestor of this process has: process numbers are used again, so the clock is mixed in.
 fn number() -> u64 {
     let pid = u64::from(std::process::id());
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     ((pid << 32) ^ u64::from(now.subsec_nanos()) ^ (now.as_secs() << 20)) | 1
 }
 
@@ -51,8 +52,9 @@ fn wiped_page() -> Option<&'static AtomicU64> {
     const BYTES: usize = 4096;
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
-    let page =
-        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), BYTES, protection, MapFlags::PRIVATE) };
+    let page = unsafe {
+        rustix::mm::mmap_anonymous(std::ptr::null_mut(), BYTES, protection, MapFlags::PRIVATE)
+    };
     let page = NonNull::new(page.ok()?)?;
     // SAFETY: the range is the mapping made above; the advice changes it in a forked child only.
     unsafe { rustix::mm::madvise(page.as_ptr(), BYTES, Advice::LinuxWipeOnFork) }.ok()?;

@@ -140,13 +140,18 @@ fn say_hello(
     limit: Limit,
     watch: Watch<'_>,
 ) -> Result<Opened, LinkError> {
-    let security = Security::of(&stream, key).map_err(|_| LinkError::NoKey { peer: peer.to_owned() })?;
+    let security =
+        Security::of(&stream, key).map_err(|_| LinkError::NoKey { peer: peer.to_owned() })?;
     let talk = Talk { stream: &stream, peer, limit };
     let hello = Hello {
         magic: MAGIC,
         version: U16::new(PROTOCOL_VERSION),
         role: U16::new(role as u16),
-        features: U64::new(if prove { feature::ALL | feature::PROVE_INSTANCE } else { feature::ALL }),
+        features: U64::new(if prove {
+            feature::ALL | feature::PROVE_INSTANCE
+        } else {
+            feature::ALL
+        }),
         nonce: nonce()?,
     };
     talk.say(&hello)?;
@@ -407,7 +412,11 @@ impl Talk<'_> {
         })
     }
 
-    fn hear_until<T: FromBytes + IntoBytes>(&self, first: &[u8], deadline: Instant) -> Result<T, LinkError> {
+    fn hear_until<T: FromBytes + IntoBytes>(
+        &self,
+        first: &[u8],
+        deadline: Instant,
+    ) -> Result<T, LinkError> {
         let mut message = T::new_zeroed();
         let bytes = message.as_mut_bytes();
         for (to, from) in bytes.iter_mut().zip(first) {
@@ -421,7 +430,9 @@ impl Talk<'_> {
     /// Names the peer as the caller knows it.
     fn in_time<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
         result.map_err(|error| match error {
-            LinkError::HelloTimeout { .. } => LinkError::HelloTimeout { peer: self.peer.to_owned() },
+            LinkError::HelloTimeout { .. } => {
+                LinkError::HelloTimeout { peer: self.peer.to_owned() }
+            }
             other => other,
         })
     }

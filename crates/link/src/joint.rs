@@ -39,7 +39,8 @@ pub(crate) struct Joint {
 
 impl Joint {
     pub(crate) fn new(stream: Stream, space: Option<Stream>, arena: Option<Arc<Arena>>) -> Self {
-        let (on_stall, closed, owner) = (OnceLock::new(), AtomicBool::new(false), Owner::this_process());
+        let (on_stall, closed, owner) =
+            (OnceLock::new(), AtomicBool::new(false), Owner::this_process());
         Self { stream, space, arena, on_stall, closed, owner }
     }
 

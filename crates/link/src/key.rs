@@ -28,11 +28,13 @@ impl Key {
     /// # Errors
     /// When neither variable is set.
     pub fn default_path() -> Result<PathBuf, LinkError> {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let set =
+            |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         // "All paths set in these environment variables must be absolute." (XDG Base Directory Specification)
         let config = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
-        let config =
-            config.or_else(|| set("HOME").map(|home| home.join(".config"))).ok_or(LinkError::NoHome)?;
+        let config = config
+            .or_else(|| set("HOME").map(|home| home.join(".config")))
+            .ok_or(LinkError::NoHome)?;
         Ok(config.join("penstock/key"))
     }
 
@@ -60,8 +62,11 @@ impl Key {
             return Err(wrong(format!("belongs to user {}, not to user {user}", about.uid())));
         }
         let mut text = String::new();
-        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
-        let bytes = parse(text.trim()).ok_or_else(|| wrong("is not 64 hexadecimal digits".to_owned()))?;
+        file.take(FILE_BYTES_MAX)
+            .read_to_string(&mut text)
+            .map_err(|error| wrong(error.to_string()))?;
+        let bytes =
+            parse(text.trim()).ok_or_else(|| wrong("is not 64 hexadecimal digits".to_owned()))?;
         Ok(Self::from_bytes(&bytes))
     }
 
@@ -138,7 +143,8 @@ mod tests {
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("penstock-key-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("penstock-key-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         folder
     }
@@ -170,9 +176,12 @@ mod tests {
     fn what_is_no_key_is_refused() {
         let folder = folder("bad");
         fs::create_dir_all(&folder).unwrap();
-        for (name, text) in
-            [("short", "ab"), ("sign", &"+1".repeat(32)), ("long", &"a".repeat(65)), ("binary", "\u{1}")]
-        {
+        for (name, text) in [
+            ("short", "ab"),
+            ("sign", &"+1".repeat(32)),
+            ("long", &"a".repeat(65)),
+            ("binary", "\u{1}"),
+        ] {
             let path = folder.join(name);
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();

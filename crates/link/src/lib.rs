@@ -39,7 +39,9 @@ pub use arena::Arena;
 pub use error::LinkError;
 pub use establish::{Side, establish};
 pub use fds::{recv_fd, send_fd};
-pub use hello::{Accepted, Opened, Progress, accept_hello, accept_hello_as, open, open_on, open_patiently};
+pub use hello::{
+    Accepted, Opened, Progress, accept_hello, accept_hello_as, open, open_on, open_patiently,
+};
 pub use instance::{Instance, InstanceId};
 pub use key::Key;
 pub use listener::Listener;

@@ -64,7 +64,8 @@ impl Listener {
                 let fd = bind_unix(path, mode).map_err(failed)?;
                 let about = fs::symlink_metadata(path).map_err(failed)?;
                 let identity = (about.dev(), about.ino());
-                let file = Some(SocketFile { path: path.clone(), identity, owner: Owner::this_process() });
+                let file =
+                    Some(SocketFile { path: path.clone(), identity, owner: Owner::this_process() });
                 Ok(Self { fd, address: address.clone(), pacing: None, _file: file })
             }
             Address::Tcp { host, port } => {
@@ -100,10 +101,17 @@ impl Listener {
                 },
                 // "network errors ... should be treated like EAGAIN by retrying" (accept(2)).
                 Err(
-                    Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::HOSTUNREACH | Errno::NETUNREACH,
+                    Errno::INTR
+                    | Errno::CONNABORTED
+                    | Errno::PROTO
+                    | Errno::HOSTUNREACH
+                    | Errno::NETUNREACH,
                 ) => {}
                 Err(source) => {
-                    return Err(LinkError::Listen { address: self.address.clone(), source: source.into() });
+                    return Err(LinkError::Listen {
+                        address: self.address.clone(),
+                        source: source.into(),
+                    });
                 }
             }
         }
@@ -116,7 +124,9 @@ impl Listener {
 
     /// The numeric addresses that it is bound to, for TCP.
     pub fn socket_address(&self) -> Option<SocketAddr> {
-        rustix::net::getsockname(&self.fd).ok().and_then(|address| SocketAddr::try_from(address).ok())
+        rustix::net::getsockname(&self.fd)
+            .ok()
+            .and_then(|address| SocketAddr::try_from(address).ok())
     }
 }
 
@@ -129,8 +139,8 @@ impl AsFd for Listener {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // A child process that inherited the listener must not take the file away, nor we that of a successor.
-        let ours =
-            fs::symlink_metadata(&self.path).is_ok_and(|about| (about.dev(), about.ino()) == self.identity);
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|about| (about.dev(), about.ino()) == self.identity);
         if ours && self.owner.is_this_process() {
             let _ = fs::remove_file(&self.path);
         }
@@ -139,7 +149,12 @@ impl Drop for SocketFile {
 
 fn bind_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
-    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let fd = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     // The file takes the socket's mode at bind, so there is no moment in which others could connect.
     rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
     match rustix::net::bind(&fd, &address) {
@@ -158,10 +173,14 @@ fn bind_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
 /// Sets the mode of a socket file, and of nothing else: in a directory that others can write to, somebody may have put a link
 /// to another file of ours in its place.
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    let file = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let file =
+        rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let about = rustix::fs::fstat(&file)?;
     if FileType::from_raw_mode(about.st_mode) != FileType::Socket {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "somebody has replaced the socket's file"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "somebody has replaced the socket's file",
+        ));
     }
     if Mode::from_raw_mode(about.st_mode) == Mode::from_raw_mode(mode) {
         return Ok(());

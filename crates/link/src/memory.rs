@@ -67,8 +67,9 @@ impl Addresses {
     pub fn reserve(bytes: usize) -> Result<Self, LinkError> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: without an address the kernel chooses ones that nobody uses.
-        let base =
-            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags) };
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags)
+        };
         let base = base.map_err(LinkError::system("reserving addresses"))?;
         let base = NonNull::new(base.cast()).ok_or(LinkError::Ring("it was mapped nowhere"))?;
         Ok(Self { base, bytes })
@@ -94,7 +95,8 @@ impl Addresses {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the place lies within the range, as checked, which is ours; the caller has it to himself, so no pointer into it is
         // in use.
-        let mapped = unsafe { rustix::mm::mmap_anonymous(place.as_ptr().cast(), bytes, protection, flags) };
+        let mapped =
+            unsafe { rustix::mm::mmap_anonymous(place.as_ptr().cast(), bytes, protection, flags) };
         mapped.map(drop).map_err(LinkError::system("mapping memory"))
     }
 
@@ -117,7 +119,14 @@ impl Addresses {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: as in `map_private`; the seals keep the memory's size, so what is mapped stays there.
         let mapped = unsafe {
-            rustix::mm::mmap(place.as_ptr().cast(), bytes, protection, flags, memory.as_fd(), from as u64)
+            rustix::mm::mmap(
+                place.as_ptr().cast(),
+                bytes,
+                protection,
+                flags,
+                memory.as_fd(),
+                from as u64,
+            )
         };
         mapped.map(drop).map_err(LinkError::system("mapping shared memory"))
     }

@@ -87,7 +87,8 @@ impl Outbox {
     /// An outbox over a link.
     pub fn new(sender: Sender) -> Self {
         let (queued, drained) = (Condvar::new(), Condvar::new());
-        let shared = Shared { sender, held: AtomicUsize::new(0), state: Mutex::default(), queued, drained };
+        let shared =
+            Shared { sender, held: AtomicUsize::new(0), state: Mutex::default(), queued, drained };
         Self { handle: Arc::new(Handle(Arc::new(shared))) }
     }
 
@@ -163,7 +164,8 @@ impl Outbox {
             if left.is_zero() {
                 return false;
             }
-            (state, _) = shared.drained.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            (state, _) =
+                shared.drained.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
         !state.closed
     }

@@ -41,7 +41,11 @@ pub(crate) enum In {
 }
 
 impl Receiver {
-    pub(crate) fn new(joint: Arc<Joint>, input: In, check: fn(&Header) -> Result<(), FrameError>) -> Self {
+    pub(crate) fn new(
+        joint: Arc<Joint>,
+        input: In,
+        check: fn(&Header) -> Result<(), FrameError>,
+    ) -> Self {
         Self { joint, input, check, head: Vec::new(), lost: false }
     }
 
@@ -95,7 +99,8 @@ impl Receiver {
             .into());
         }
         // At most 16 + 512 + 8 x 65,535 bytes.
-        let size = bytes.len() + body + usize::from(header.waits.get()) * size_of::<Id<kind::Event>>();
+        let size =
+            bytes.len() + body + usize::from(header.waits.get()) * size_of::<Id<kind::Event>>();
         self.head.resize(size, 0);
         if !self.input.peek(joint, &mut self.head, patience)? {
             return Ok(Received::TimedOut);
@@ -107,8 +112,12 @@ impl Receiver {
         let waits = <[Id<kind::Event>]>::ref_from_bytes(waits).map_err(|_| FrameError::Broken)?;
         let frame = Frame { header, body, waits };
 
-        let mut payload =
-            LinkPayload { input: &mut self.input, joint, left: header.payload.get(), failure: None };
+        let mut payload = LinkPayload {
+            input: &mut self.input,
+            joint,
+            left: header.payload.get(),
+            failure: None,
+        };
         let served = serve(&frame, &mut payload);
         let LinkPayload { left, failure, .. } = payload;
         if let Some(failure) = failure {
@@ -130,7 +139,12 @@ impl fmt::Debug for Receiver {
 
 impl In {
     /// Waits for as many bytes as `into` takes and copies them, without taking them; `false`: patience ended.
-    fn peek(&mut self, joint: &Joint, into: &mut [u8], patience: Patience) -> Result<bool, LinkError> {
+    fn peek(
+        &mut self,
+        joint: &Joint,
+        into: &mut [u8],
+        patience: Patience,
+    ) -> Result<bool, LinkError> {
         match self {
             Self::Socket(socket) => match socket.peek(joint, into.len(), patience)? {
                 Some(bytes) => {

@@ -74,8 +74,10 @@ impl Map {
     /// Maps a ring that this side or the peer made, after checking that it is one.
     pub(crate) fn new(memory: &OwnedFd) -> Result<Arc<Self>, LinkError> {
         let bytes = sealed::size(memory)?;
-        let data_bytes = bytes.checked_sub(DATA_AT).ok_or(LinkError::Ring("its size is nonsense"))?;
-        if !data_bytes.is_power_of_two() || !(RING_BYTES_MIN..=RING_BYTES_MAX).contains(&data_bytes) {
+        let data_bytes =
+            bytes.checked_sub(DATA_AT).ok_or(LinkError::Ring("its size is nonsense"))?;
+        if !data_bytes.is_power_of_two() || !(RING_BYTES_MIN..=RING_BYTES_MAX).contains(&data_bytes)
+        {
             return Err(LinkError::Ring("its size is not within the limits"));
         }
         let base = sealed::map(memory, bytes, MapFlags::empty())?;

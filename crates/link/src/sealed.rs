@@ -29,7 +29,8 @@ pub(crate) fn size(memory: &OwnedFd) -> Result<usize, LinkError> {
     let doing = "looking at shared memory";
     // Only memory has seals; a file on some server's disk, whose pages may never come, has none. Huge pages may be missing
     // when first touched, which kills: they are refused as well.
-    let seals = rustix::fs::fcntl_get_seals(memory).map_err(|_| LinkError::Ring("it is no shared memory"))?;
+    let seals = rustix::fs::fcntl_get_seals(memory)
+        .map_err(|_| LinkError::Ring("it is no shared memory"))?;
     if !seals.contains(SEALS) {
         return Err(LinkError::Ring("its size is not sealed"));
     }
@@ -43,11 +44,17 @@ pub(crate) fn size(memory: &OwnedFd) -> Result<usize, LinkError> {
 }
 
 /// Maps memory of the size that [`size`] told. The caller unmaps it.
-pub(crate) fn map(memory: &OwnedFd, bytes: usize, flags: MapFlags) -> Result<NonNull<u8>, LinkError> {
+pub(crate) fn map(
+    memory: &OwnedFd,
+    bytes: usize,
+    flags: MapFlags,
+) -> Result<NonNull<u8>, LinkError> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::SHARED | flags;
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists. The seals keep its size.
-    let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, memory.as_fd(), 0) };
+    let base = unsafe {
+        rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, memory.as_fd(), 0)
+    };
     let base = base.map_err(LinkError::system("mapping shared memory"))?;
     NonNull::new(base.cast()).ok_or(LinkError::Ring("it was mapped nowhere"))
 }

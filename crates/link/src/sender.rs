@@ -92,7 +92,9 @@ impl Sender {
 
     fn new(joint: Arc<Joint>, out: Out) -> Self {
         let state = Mutex::new(State { out, helper: Helper::None, orphan: false });
-        Self { handle: Arc::new(Handle(Arc::new(Shared { joint, state, changed: Condvar::new() }))) }
+        Self {
+            handle: Arc::new(Handle(Arc::new(Shared { joint, state, changed: Condvar::new() }))),
+        }
     }
 
     /// Sends a call. Blocks only while the link is full. On sockets small calls are gathered until [`Sender::flush`], a
@@ -237,7 +239,12 @@ impl Sender {
 
     /// As [`Sender::try_send`] and [`Sender::flush_now`] for a frame whose head is encoded already; without the flush if there is
     /// `more`, for which the caller comes back at once.
-    pub(crate) fn try_send_now(&self, head: &[&[u8]], payload: &[u8], more: bool) -> Result<bool, LinkError> {
+    pub(crate) fn try_send_now(
+        &self,
+        head: &[&[u8]],
+        payload: &[u8],
+        more: bool,
+    ) -> Result<bool, LinkError> {
         let shared = &self.handle.0;
         shared.joint.check()?;
         let Some(mut state) = shared.try_lock() else { return Ok(false) };
@@ -354,7 +361,8 @@ impl Shared {
             }
             Helper::None => {
                 let shared = self.clone();
-                let started = spawn_quiet("penstock-flush", HELPER_STACK_BYTES, move || shared.help());
+                let started =
+                    spawn_quiet("penstock-flush", HELPER_STACK_BYTES, move || shared.help());
                 // Without a thread the batch waits for the next flush.
                 if started.is_ok() {
                     state.helper = Helper::Awake;
@@ -429,18 +437,27 @@ impl Shared {
     }
 
     /// Waits to be called, or for the end of the link or of patience.
-    fn rest<'a>(&'a self, mut state: MutexGuard<'a, State>, until: Instant) -> MutexGuard<'a, State> {
+    fn rest<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        until: Instant,
+    ) -> MutexGuard<'a, State> {
         while state.helper == Helper::Asleep && !state.orphan && !self.joint.is_closed() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            (state, _) = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            (state, _) =
+                self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
         state
     }
 }
 
-fn head<'a, C: Call>(header: &'a Header, call: &'a C, waits: &'a [Id<kind::Event>]) -> [&'a [u8]; 3] {
+fn head<'a, C: Call>(
+    header: &'a Header,
+    call: &'a C,
+    waits: &'a [Id<kind::Event>],
+) -> [&'a [u8]; 3] {
     [header.as_bytes(), call.as_bytes(), waits.as_bytes()]
 }

@@ -249,7 +249,9 @@ impl SocketIn {
             let here = (self.end - self.start).min(into.len());
             if here > 0 {
                 let (now, rest) = into.split_at_mut(here);
-                now.copy_from_slice(self.buffer.get(self.start..self.start + here).unwrap_or_default());
+                now.copy_from_slice(
+                    self.buffer.get(self.start..self.start + here).unwrap_or_default(),
+                );
                 self.skip(here);
                 into = rest;
             } else if into.len() >= DIRECT_BYTES_MIN {

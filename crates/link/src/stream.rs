@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
-    SocketType, sockopt,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix,
+    SocketFlags, SocketType, sockopt,
 };
 
 use crate::address::Address;
@@ -126,7 +126,8 @@ impl Stream {
             return Ok(None);
         }
         let peer = peer_credentials(self.fd.as_fd());
-        peer.map(Some).map_err(|source| LinkError::System { doing: "asking who the peer is", source })
+        peer.map(Some)
+            .map_err(|source| LinkError::System { doing: "asking who the peer is", source })
     }
 
     /// Whether this is a Unix socket, which can carry file descriptors.
@@ -167,7 +168,11 @@ impl Stream {
     ///
     /// # Errors
     /// When the peer hung up, or the deadline came.
-    pub fn read_exact_until(&self, mut into: &mut [u8], deadline: Instant) -> Result<(), LinkError> {
+    pub fn read_exact_until(
+        &self,
+        mut into: &mut [u8],
+        deadline: Instant,
+    ) -> Result<(), LinkError> {
         while !into.is_empty() {
             // Looked at on every turn: a peer that sends a byte a second gets no more time than a silent one.
             if Instant::now() >= deadline {
@@ -221,7 +226,9 @@ impl Stream {
     /// Whether the other end of a TCP connection is on this host too, as far as its addresses tell.
     fn is_within_host(&self) -> bool {
         let address = |address: Option<rustix::net::SocketAddrAny>| {
-            address.and_then(|address| SocketAddr::try_from(address).ok()).map(|address| address.ip())
+            address
+                .and_then(|address| SocketAddr::try_from(address).ok())
+                .map(|address| address.ip())
         };
         let here = address(rustix::net::getsockname(&self.fd).ok());
         let there = address(rustix::net::getpeername(&self.fd).ok().flatten());
@@ -245,7 +252,9 @@ impl Stream {
         loop {
             let sent = match pieces {
                 [one] => rustix::net::send(&self.fd, one, flags),
-                many => rustix::net::sendmsg(&self.fd, many, &mut SendAncillaryBuffer::default(), flags),
+                many => {
+                    rustix::net::sendmsg(&self.fd, many, &mut SendAncillaryBuffer::default(), flags)
+                }
             };
             match sent {
                 Ok(bytes) => return Ok(Some(bytes)),
@@ -273,7 +282,11 @@ impl Stream {
     }
 
     /// Sleeps until the socket is ready, hung up, or the deadline; `false`: the deadline.
-    pub(crate) fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
+    pub(crate) fn wait(
+        &self,
+        what: Readiness,
+        deadline: Option<Instant>,
+    ) -> Result<bool, LinkError> {
         loop {
             let mut limit = deadline;
             if self.family == Family::Tcp {
@@ -367,7 +380,8 @@ pub(crate) fn wait_fd(
     };
     loop {
         let mut fds = [PollFd::new(&fd, events)];
-        let left = deadline.map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
+        let left =
+            deadline.map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
         match poll(&mut fds, left.as_ref()) {
             Ok(0) => return Ok(false),
             Ok(_) => return Ok(true),
@@ -386,7 +400,9 @@ fn timespec(duration: Duration) -> Timespec {
 fn broken(error: Errno, doing: &'static str) -> LinkError {
     match error {
         Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN | Errno::SHUTDOWN => LinkError::Closed,
-        Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN => LinkError::Vanished,
+        Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN => {
+            LinkError::Vanished
+        }
         error => LinkError::system(doing)(error),
     }
 }
@@ -469,7 +485,9 @@ fn connect_to(address: SocketAddr, deadline: Instant) -> io::Result<OwnedFd> {
     match rustix::net::connect(&fd, &address) {
         Ok(()) => {}
         Err(Errno::INPROGRESS | Errno::INTR) => {
-            if !wait_fd(fd.as_fd(), Readiness::Writable, Some(deadline)).map_err(io::Error::other)? {
+            if !wait_fd(fd.as_fd(), Readiness::Writable, Some(deadline))
+                .map_err(io::Error::other)?
+            {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             sockopt::socket_error(&fd)??;
@@ -496,7 +514,8 @@ mod tests {
 
     #[test]
     fn only_a_connection_that_does_not_leave_the_host_counts_as_within_it() {
-        let one_host = |here: &str, there: &str| are_one_host(here.parse().unwrap(), there.parse().unwrap());
+        let one_host =
+            |here: &str, there: &str| are_one_host(here.parse().unwrap(), there.parse().unwrap());
         assert!(one_host("127.0.0.1", "127.0.0.1"));
         assert!(one_host("127.0.0.1", "127.0.0.2"));
         assert!(one_host("10.0.0.7", "10.0.0.7"));

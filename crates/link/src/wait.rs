@@ -106,7 +106,11 @@ impl Waiter {
     }
 
     /// Waits; `false`: patience ended.
-    pub(crate) fn wait(&mut self, patience: Patience, what: &mut dyn Await) -> Result<bool, LinkError> {
+    pub(crate) fn wait(
+        &mut self,
+        patience: Patience,
+        what: &mut dyn Await,
+    ) -> Result<bool, LinkError> {
         if what.look()? {
             return Ok(true);
         }
@@ -129,7 +133,11 @@ impl Waiter {
         }
     }
 
-    fn wait_awake(&mut self, deadline: Option<Instant>, what: &mut dyn Await) -> Result<bool, LinkError> {
+    fn wait_awake(
+        &mut self,
+        deadline: Option<Instant>,
+        what: &mut dyn Await,
+    ) -> Result<bool, LinkError> {
         let mut now = Instant::now();
         if self.crowded_until.is_some_and(|until| now < until) {
             return Ok(false);

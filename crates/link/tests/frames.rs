@@ -90,7 +90,11 @@ fn plan(seed: u64, number: u64) -> Planned {
     };
     let waits = if random.below(4) == 0 { random.below(2_000) } else { random.below(4) };
     let read = if random.below(5) == 0 { random.below(bytes + 1) } else { bytes };
-    Planned { waits: (0..waits as u64).map(Id::new).collect(), payload: pattern(number, bytes), read }
+    Planned {
+        waits: (0..waits as u64).map(Id::new).collect(),
+        payload: pattern(number, bytes),
+        read,
+    }
 }
 
 fn send_planned(sender: &Sender, seed: u64, count: u64) {
@@ -255,7 +259,9 @@ fn small_frames_arrive_without_a_flush() {
 fn a_hang_up_wakes_both_ends_within_a_second() {
     for transport in ALL {
         for how in ["close", "drop"] {
-            in_time(&format!("{transport:?} {how}"), Duration::from_secs(1), || hang_up(transport, how));
+            in_time(&format!("{transport:?} {how}"), Duration::from_secs(1), || {
+                hang_up(transport, how)
+            });
         }
     }
 }
@@ -286,7 +292,8 @@ fn hang_up(transport: Transport, how: &str) -> Duration {
         }
         drop(reply);
         drop(receiver);
-        let noticed = [waits, writes].map(|thread| thread.join().unwrap().saturating_duration_since(before));
+        let noticed =
+            [waits, writes].map(|thread| thread.join().unwrap().saturating_duration_since(before));
         noticed[0].max(noticed[1])
     })
 }
@@ -299,7 +306,8 @@ fn a_hang_up_inside_a_payload_wakes_the_reader() {
             scope.spawn(move || {
                 // The pieces end early, which closes the link.
                 let piece = vec![1; 100_000];
-                let sent = sender.send_pieces(&bulk(1), &[], 1 << 30, &mut [&piece[..]].into_iter());
+                let sent =
+                    sender.send_pieces(&bulk(1), &[], 1 << 30, &mut [&piece[..]].into_iter());
                 assert!(matches!(sent, Err(LinkError::Pieces { given: 100_000, .. })), "{sent:?}");
                 assert!(matches!(sender.send(&ping(1), &[], &[]), Err(LinkError::Closed)));
             });
@@ -343,10 +351,13 @@ fn truncated_frames_are_a_hang_up_and_nothing_more() {
         let (_out, mut receiver) = establish(stream, 0, Side::Worker, to_worker::check).unwrap();
         (&ours).write_all(&whole[..length]).unwrap();
         drop(ours);
-        let served =
-            receiver.receive(Patience::Until(soon()), &mut |_, payload| payload.read_all().map(|_| ()));
+        let served = receiver
+            .receive(Patience::Until(soon()), &mut |_, payload| payload.read_all().map(|_| ()));
         assert!(matches!(served, Err(LinkError::Closed)), "{length}: {served:?}");
-        assert!(matches!(receiver.receive(Patience::Never, &mut |_, _| Ok(())), Err(LinkError::Closed)));
+        assert!(matches!(
+            receiver.receive(Patience::Never, &mut |_, _| Ok(())),
+            Err(LinkError::Closed)
+        ));
     }
 }
 
@@ -381,8 +392,8 @@ fn an_error_of_the_handler_ends_the_receiver() {
         sender.send(&bulk(1), &[], &[0; 100]).unwrap();
         sender.send(&ping(1), &[], &[]).unwrap();
         sender.flush().unwrap();
-        let served =
-            receiver.receive(Patience::Until(soon()), &mut |_, _| Err(FrameError::BadPayload("test")));
+        let served = receiver
+            .receive(Patience::Until(soon()), &mut |_, _| Err(FrameError::BadPayload("test")));
         assert!(matches!(served, Err(LinkError::Frame(FrameError::BadPayload("test")))));
         assert!(ends(receiver.receive(Patience::Forever, &mut |_, _| Ok(()))));
     }
@@ -397,7 +408,8 @@ fn try_send_sends_all_or_nothing_and_never_blocks() {
         let mut refused = 0;
         while refused < 20 && sent.len() < 1_000_000 {
             let number = sent.len() as u64;
-            let bytes = if random.below(10) == 0 { random.below(200_000) } else { random.below(200) };
+            let bytes =
+                if random.below(10) == 0 { random.below(200_000) } else { random.below(200) };
             let before = Instant::now();
             if sender.try_send(&bulk(number), &[], &pattern(number, bytes)).unwrap() {
                 sent.push(bytes);
@@ -477,8 +489,10 @@ fn a_forked_child_is_told_and_leaves_its_parent_alone() {
             let sent = matches!(sender.send(&ping(66), &[], &[]), Err(LinkError::Forked));
             let tried = matches!(sender.try_send(&ping(66), &[], &[]), Err(LinkError::Forked));
             let flushed = matches!(sender.flush(), Err(LinkError::Forked));
-            let received =
-                matches!(back.receive(Patience::Forever, &mut |_, _| Ok(())), Err(LinkError::Forked));
+            let received = matches!(
+                back.receive(Patience::Forever, &mut |_, _| Ok(())),
+                Err(LinkError::Forked)
+            );
             sender.close();
             drop((sender, back));
             // SAFETY: ends the child without running anything of the parent's.
@@ -490,6 +504,10 @@ fn a_forked_child_is_told_and_leaves_its_parent_alone() {
         assert_eq!((waited, status), (child, 0), "{transport:?}");
         sender.send(&ping(1), &[], &[]).unwrap();
         sender.flush().unwrap();
-        assert_eq!(receive_number(&mut receiver), 1, "{transport:?}: the child closed its parent's link");
+        assert_eq!(
+            receive_number(&mut receiver),
+            1,
+            "{transport:?}: the child closed its parent's link"
+        );
     }
 }

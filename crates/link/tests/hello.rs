@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use common::{ALLOWANCE, Transport, pattern, sockets, soon};
 use penstock_link::{
-    Accepted, Address, Instance, Key, LinkError, Listener, Opened, Patience, Progress, Stream, accept_hello,
-    accept_hello_as, open, open_on, open_patiently, recv_fd, send_fd,
+    Accepted, Address, Instance, Key, LinkError, Listener, Opened, Patience, Progress, Stream,
+    accept_hello, accept_hello_as, open, open_on, open_patiently, recv_fd, send_fd,
 };
 use penstock_wire::hello::{Answer, Final, Hello, MAGIC, Role, Verdict, Welcome, feature};
 use penstock_wire::limits::PROTOCOL_VERSION;
@@ -69,7 +69,8 @@ fn turned(result: Result<Stream, LinkError>) -> Verdict {
 #[test]
 fn friends_come_in() {
     for (transport, key) in [(Transport::Unix, None), (Transport::Tcp, Some(key(1)))] {
-        let (opened, accepted) = meet(transport, key.as_ref(), key.as_ref(), true, Verdict::Welcome);
+        let (opened, accepted) =
+            meet(transport, key.as_ref(), key.as_ref(), true, Verdict::Welcome);
         assert_eq!(opened.unwrap().features, feature::ALL);
         accepted.unwrap();
     }
@@ -93,7 +94,8 @@ fn another_user_is_refused() {
 
 #[test]
 fn another_key_is_refused_by_both() {
-    let (opened, accepted) = meet(Transport::Tcp, Some(&key(1)), Some(&key(2)), true, Verdict::Welcome);
+    let (opened, accepted) =
+        meet(Transport::Tcp, Some(&key(1)), Some(&key(2)), true, Verdict::Welcome);
     // The connecting side sees it first, in the accepting side's proof, and says nothing more.
     assert!(matches!(opened, Err(LinkError::WrongKey { .. })), "{opened:?}");
     assert!(matches!(accepted, Err(LinkError::Closed)), "{accepted:?}");
@@ -102,7 +104,8 @@ fn another_key_is_refused_by_both() {
     let (one, two) = sockets(Transport::Tcp);
     let mut one = raw(one);
     thread::scope(|scope| {
-        let accepting = scope.spawn(|| accept_hello(two, Some(&key(2)), &|_| true, soon()).map(|_| ()));
+        let accepting =
+            scope.spawn(|| accept_hello(two, Some(&key(2)), &|_| true, soon()).map(|_| ()));
         one.write_all(hello(PROTOCOL_VERSION).as_bytes()).unwrap();
         let _: Welcome = read(&mut one);
         one.write_all(Answer { proof: [0; 32], ticket: [0; 32] }.as_bytes()).unwrap();
@@ -119,7 +122,10 @@ fn without_a_key_nobody_comes_in_over_tcp() {
     assert_eq!(refused(opened), Verdict::NoKey);
     assert_eq!(turned(accepted), Verdict::NoKey);
     let nowhere = "tcp:127.0.0.1:1".parse::<Address>().unwrap();
-    assert!(matches!(open(&nowhere, Role::Client, None, None, soon()), Err(LinkError::NoKey { .. })));
+    assert!(matches!(
+        open(&nowhere, Role::Client, None, None, soon()),
+        Err(LinkError::NoKey { .. })
+    ));
 }
 
 fn hello(version: u16) -> Hello {
@@ -144,7 +150,8 @@ fn a_proof_can_not_be_reflected() {
     let (one, two) = sockets(Transport::Tcp);
     let mut one = raw(one);
     thread::scope(|scope| {
-        let victim = scope.spawn(|| accept_hello(two, Some(&key(1)), &|_| true, soon()).map(|_| ()));
+        let victim =
+            scope.spawn(|| accept_hello(two, Some(&key(1)), &|_| true, soon()).map(|_| ()));
         one.write_all(hello(PROTOCOL_VERSION).as_bytes()).unwrap();
         let welcome: Welcome = read(&mut one);
         assert_ne!(welcome.proof, [0; 32]);
@@ -155,7 +162,8 @@ fn a_proof_can_not_be_reflected() {
     let (one, two) = sockets(Transport::Tcp);
     let mut two = raw(two);
     thread::scope(|scope| {
-        let victim = scope.spawn(|| open_on(one, "x", Role::Client, None, Some(&key(1)), soon()).map(|_| ()));
+        let victim = scope
+            .spawn(|| open_on(one, "x", Role::Client, None, Some(&key(1)), soon()).map(|_| ()));
         let heard: Hello = read(&mut two);
         let old = Welcome {
             magic: MAGIC,
@@ -186,7 +194,8 @@ fn both_sides_name_both_versions() {
     );
     let text = accepted.unwrap_err().to_string();
     assert!(
-        text.contains(&format!("version {other}")) && text.contains(&format!("version {PROTOCOL_VERSION}"))
+        text.contains(&format!("version {other}"))
+            && text.contains(&format!("version {PROTOCOL_VERSION}"))
     );
 
     // A later version may answer with a longer or shorter message: only its first ten bytes are fixed.
@@ -267,7 +276,8 @@ fn a_client_in_line_hears_where_it_stands() {
     let listener = Listener::bind(&address).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
-            let accepted = accept_hello(listener.accept().unwrap(), None, &|_| true, soon()).unwrap();
+            let accepted =
+                accept_hello(listener.accept().unwrap(), None, &|_| true, soon()).unwrap();
             for ahead in [70_000, 1, 0] {
                 accepted.tell_in_line(ahead).unwrap();
             }
@@ -285,7 +295,8 @@ fn a_client_in_line_hears_where_it_stands() {
     // A client may give up, and then the daemon sees its end.
     thread::scope(|scope| {
         let daemon = scope.spawn(|| {
-            let accepted = accept_hello(listener.accept().unwrap(), None, &|_| true, soon()).unwrap();
+            let accepted =
+                accept_hello(listener.accept().unwrap(), None, &|_| true, soon()).unwrap();
             let start = Instant::now();
             while accepted.tell_in_line(3).is_ok() {
                 assert!(start.elapsed() < ALLOWANCE);
@@ -340,7 +351,8 @@ fn instance_through(
     thread::scope(|scope| {
         let two = way(two);
         let accepting = scope.spawn(|| {
-            accept_hello_as(Some(daemon), two, Some(&key), &|_| true, soon())?.finish(Verdict::Welcome)
+            accept_hello_as(Some(daemon), two, Some(&key), &|_| true, soon())?
+                .finish(Verdict::Welcome)
         });
         let opened = open_on(one, "x", Role::Control, None, Some(&key), soon()).unwrap();
         accepting.join().unwrap().unwrap();
@@ -387,7 +399,9 @@ fn a_thousand_silent_connections_time_out() {
     assert!(deadline.elapsed() < ALLOWANCE);
     // And one that speaks is served as ever.
     thread::scope(|scope| {
-        scope.spawn(|| accept_hello(listener.accept()?, None, &|_| true, soon())?.finish(Verdict::Welcome));
+        scope.spawn(|| {
+            accept_hello(listener.accept()?, None, &|_| true, soon())?.finish(Verdict::Welcome)
+        });
         open(&address, Role::Client, None, None, soon()).unwrap();
     });
 }
@@ -464,7 +478,10 @@ fn a_connection_goes_from_daemon_to_worker() {
     let nothing = recv_fd(worker.as_fd(), &mut note, Patience::Never).unwrap();
     assert!(matches!(nothing, (0, None)));
     drop(daemon);
-    assert!(matches!(recv_fd(worker.as_fd(), &mut note, Patience::Forever), Err(LinkError::Closed)));
+    assert!(matches!(
+        recv_fd(worker.as_fd(), &mut note, Patience::Forever),
+        Err(LinkError::Closed)
+    ));
 }
 
 #[test]
@@ -479,7 +496,8 @@ fn what_is_no_socket_is_no_stream() {
 fn an_accepted_one_that_hangs_up_is_noticed() {
     let (one, two) = sockets(Transport::Unix);
     thread::scope(|scope| {
-        let accepting = scope.spawn(|| accept_hello(two, None, &|_| true, soon()).map(|_: Accepted| ()));
+        let accepting =
+            scope.spawn(|| accept_hello(two, None, &|_| true, soon()).map(|_: Accepted| ()));
         drop(one);
         assert!(matches!(accepting.join().unwrap(), Err(LinkError::Closed)));
     });

@@ -150,7 +150,8 @@ fn owners_of_bytes_may_post_when_they_are_dropped() {
             let outbox = Outbox::new(sender);
             let ended = Arc::new(AtomicUsize::new(0));
             for bytes in [10, 3 << 20, 100, 20 << 20, 5] {
-                let owned = Owned { bytes: vec![1; bytes], outbox: outbox.clone(), ended: ended.clone() };
+                let owned =
+                    Owned { bytes: vec![1; bytes], outbox: outbox.clone(), ended: ended.clone() };
                 outbox.post(&data(bytes as u64), &[], Body::Shared(Box::new(owned)));
             }
             if read {
@@ -180,7 +181,8 @@ fn closing_wakes_a_blocked_writer() {
         let outbox = Outbox::new(sender.clone());
         let ended = Arc::new(AtomicUsize::new(0));
         for _ in 0..3 {
-            let owned = Owned { bytes: vec![1; 64 << 20], outbox: outbox.clone(), ended: ended.clone() };
+            let owned =
+                Owned { bytes: vec![1; 64 << 20], outbox: outbox.clone(), ended: ended.clone() };
             outbox.post(&data(1), &[], Body::Shared(Box::new(owned)));
         }
         thread::sleep(Duration::from_millis(50));
@@ -206,7 +208,10 @@ fn what_was_posted_is_sent_although_the_outbox_is_dropped() {
         }
         drop(outbox);
         for _ in 0..20 {
-            assert_eq!(input.receive(Patience::Until(soon()), &mut |_, _| Ok(())).unwrap(), Received::Frame);
+            assert_eq!(
+                input.receive(Patience::Until(soon()), &mut |_, _| Ok(())).unwrap(),
+                Received::Frame
+            );
         }
     }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use common::{ALLOWANCE, anything, in_time, pattern, soon};
 use penstock_link::{
-    Address, Key, LinkError, Listener, Patience, Receiver, Sender, Side, accept_hello, establish, open,
+    Address, Key, LinkError, Listener, Patience, Receiver, Sender, Side, accept_hello, establish,
+    open,
 };
 use penstock_wire::calls::to_worker::{InitBuffer, Ping};
 use penstock_wire::hello::{Role, Verdict};
@@ -21,7 +22,8 @@ fn other_process() {
     let Ok(address) = std::env::var(ADDRESS) else { return };
     let key = Key::from_bytes(&[9; 32]);
     let opened = open(&address.parse().unwrap(), Role::Client, None, Some(&key), soon()).unwrap();
-    let (sender, mut receiver) = establish(opened.stream, opened.features, Side::Client, anything).unwrap();
+    let (sender, mut receiver) =
+        establish(opened.stream, opened.features, Side::Client, anything).unwrap();
     loop {
         let mut bytes = Vec::new();
         let served = receiver.receive(Patience::Forever, &mut |_, payload| {
@@ -50,7 +52,8 @@ fn start(address: &Address) -> (Child, Sender, Receiver) {
     let key = Key::from_bytes(&[9; 32]);
     let me = rustix::process::getuid().as_raw();
     let accepted =
-        accept_hello(listener.accept().unwrap(), Some(&key), &|peer| peer.uid == me, soon()).unwrap();
+        accept_hello(listener.accept().unwrap(), Some(&key), &|peer| peer.uid == me, soon())
+            .unwrap();
     if let Some(credentials) = accepted.credentials {
         assert_eq!(credentials.pid, i32::try_from(child.id()).unwrap());
     }

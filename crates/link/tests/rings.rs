@@ -9,7 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Random, Transport, anything, pair, soon};
-use penstock_link::{LinkError, Patience, Policy, Received, Receiver, Sender, Side, Stream, establish};
+use penstock_link::{
+    LinkError, Patience, Policy, Received, Receiver, Sender, Side, Stream, establish,
+};
 use penstock_wire::calls::to_worker::{InitBuffer, Ping};
 use penstock_wire::hello::feature;
 use penstock_wire::{Id, U64};
@@ -20,7 +22,8 @@ const DATA_AT: u64 = 4096;
 const TAIL_AT: u64 = 128;
 
 fn memory(bytes: u64, seals: SealFlags) -> OwnedFd {
-    let memory = rustix::fs::memfd_create("evil", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    let memory =
+        rustix::fs::memfd_create("evil", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     rustix::fs::ftruncate(&memory, bytes).unwrap();
     rustix::fs::fcntl_add_seals(&memory, seals).unwrap();
     memory
@@ -31,7 +34,10 @@ fn good() -> OwnedFd {
 }
 
 /// A worker's end whose client offers these.
-fn offered(note: &[u8], fds: &[BorrowedFd<'_>]) -> (Result<(Sender, Receiver), LinkError>, UnixStream) {
+fn offered(
+    note: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> (Result<(Sender, Receiver), LinkError>, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -108,13 +114,15 @@ fn a_peer_that_scribbles_everywhere_does_no_harm() {
             });
             let until = Patience::Until(Instant::now() + Duration::from_millis(2));
             for _ in 0..50 {
-                let mut read = |_: &penstock_wire::Frame<'_>, payload: &mut dyn penstock_wire::Payload| {
-                    let bytes = usize::try_from(payload.left()).unwrap_or(usize::MAX).min(100_000);
-                    if payload.left() > 1 << 20 {
-                        return Err(penstock_wire::FrameError::Broken);
-                    }
-                    payload.read(&mut vec![0; bytes])
-                };
+                let mut read =
+                    |_: &penstock_wire::Frame<'_>, payload: &mut dyn penstock_wire::Payload| {
+                        let bytes =
+                            usize::try_from(payload.left()).unwrap_or(usize::MAX).min(100_000);
+                        if payload.left() > 1 << 20 {
+                            return Err(penstock_wire::FrameError::Broken);
+                        }
+                        payload.read(&mut vec![0; bytes])
+                    };
                 let sent = sender.try_send(&Ping { request: Id::new(1) }, &[], &[]);
                 // A frame of nonsense may promise bytes that never come: only a hang-up ends that wait.
                 let ends = scope.spawn(|| {

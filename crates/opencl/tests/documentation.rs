@@ -21,13 +21,17 @@ fn the_table_of_functions_is_up_to_date() {
         return;
     }
     let there = fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == made, "docs/opencl.md is not up to date: run this test with PENSTOCK_WRITE_DOCS=1");
+    assert!(
+        there == made,
+        "docs/opencl.md is not up to date: run this test with PENSTOCK_WRITE_DOCS=1"
+    );
 }
 
 fn document() -> String {
     let tests = programs();
     let tested = |name: &str| {
-        let users = tests.iter().filter(|(_, text)| uses(text, name)).map(|(file, _)| file.as_str());
+        let users =
+            tests.iter().filter(|(_, text)| uses(text, name)).map(|(file, _)| file.as_str());
         let users: Vec<_> = users.collect();
         if users.is_empty() { "-".to_owned() } else { users.join(", ") }
     };
@@ -72,7 +76,10 @@ fn programs() -> Vec<(String, String)> {
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
         .map(|path| {
-            (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read_to_string(&path).unwrap())
+            (
+                path.file_name().unwrap().to_string_lossy().into_owned(),
+                fs::read_to_string(&path).unwrap(),
+            )
         })
         .collect();
     programs.sort();

@@ -11,9 +11,12 @@ impl Library {
     fn open() -> Self {
         // Beside the tests, in target/PROFILE/deps, or one folder up.
         let tests = std::env::current_exe().unwrap();
-        let places = tests.ancestors().skip(1).take(2).map(|folder| folder.join("libpenstock_opencl.so"));
-        let path: PathBuf =
-            places.into_iter().find(|path| path.exists()).expect("the library is built with its tests");
+        let places =
+            tests.ancestors().skip(1).take(2).map(|folder| folder.join("libpenstock_opencl.so"));
+        let path: PathBuf = places
+            .into_iter()
+            .find(|path| path.exists())
+            .expect("the library is built with its tests");
         let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
         // SAFETY: a library of ours, which runs nothing when it is loaded.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -29,7 +32,8 @@ impl Library {
     fn by_name(&self, name: &CStr) -> *mut c_void {
         let get = self.symbol(c"clGetExtensionFunctionAddress");
         // SAFETY: the type of that function.
-        let get: unsafe extern "C" fn(*const c_char) -> *mut c_void = unsafe { std::mem::transmute(get) };
+        let get: unsafe extern "C" fn(*const c_char) -> *mut c_void =
+            unsafe { std::mem::transmute(get) };
         // SAFETY: a string.
         unsafe { get(name.as_ptr()) }
     }
@@ -78,12 +82,18 @@ fn without_a_pool_there_is_no_platform(library: &Library) {
     assert_eq!(unsafe { get(0, std::ptr::null_mut(), std::ptr::null_mut()) }, CL_INVALID_VALUE);
     let info = library.by_name(c"clGetDeviceInfo");
     // SAFETY: the type of that function.
-    let info: unsafe extern "C" fn(cl_device_id, cl_device_info, usize, *mut c_void, *mut usize) -> cl_int =
-        unsafe { std::mem::transmute(info) };
+    let info: unsafe extern "C" fn(
+        cl_device_id,
+        cl_device_info,
+        usize,
+        *mut c_void,
+        *mut usize,
+    ) -> cl_int = unsafe { std::mem::transmute(info) };
     for garbage in [0, 1, 0xdead_0000, usize::MAX] {
         let device = std::ptr::without_provenance_mut(garbage);
         // SAFETY: nothing is read through a handle that is none.
-        let code = unsafe { info(device, CL_DEVICE_NAME, 0, std::ptr::null_mut(), std::ptr::null_mut()) };
+        let code =
+            unsafe { info(device, CL_DEVICE_NAME, 0, std::ptr::null_mut(), std::ptr::null_mut()) };
         assert_eq!(code, CL_INVALID_DEVICE);
     }
 }

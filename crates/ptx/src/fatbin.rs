@@ -160,7 +160,8 @@ fn entries(bytes: &[u8]) -> Result<Vec<Image>, FatbinError> {
         bytes.first_chunk().ok_or(FatbinError::Truncated { what: "the header" })?;
     let total = usize::try_from(total_size(header)?).map_err(|_| FatbinError::TooLarge)?;
     let start = usize::from(u16::from_le_bytes(field(header, 6).unwrap_or_default()));
-    let mut rest = bytes.get(start..total).ok_or(FatbinError::Truncated { what: "the last entry" })?;
+    let mut rest =
+        bytes.get(start..total).ok_or(FatbinError::Truncated { what: "the last entry" })?;
     let mut images = Vec::new();
     let mut number = 0;
     while !rest.is_empty() {
@@ -187,7 +188,10 @@ fn entry(bytes: &[u8], number: usize) -> Result<(Option<Image>, &[u8]), FatbinEr
     let flags = u64::from_le_bytes(field(fixed, 40).unwrap_or_default());
     let raw_size = u64::from_le_bytes(field(fixed, 56).unwrap_or_default());
     if (header_bytes as usize) < ENTRY_HEADER_BYTES {
-        return Err(FatbinError::TooShort { what: "an entry's header", bytes: u64::from(header_bytes) });
+        return Err(FatbinError::TooShort {
+            what: "an entry's header",
+            bytes: u64::from(header_bytes),
+        });
     }
     let body = bytes.get(header_bytes as usize..).ok_or(short)?;
     let split = usize::try_from(size).ok().and_then(|size| body.split_at_checked(size));
@@ -243,8 +247,9 @@ fn unpack_lz4(packed: &[u8], raw_size: u64, entry: usize) -> Result<Vec<u8>, Fat
 
 /// The architecture of an ELF file for a device, from its flags.
 fn elf_arch(bytes: &[u8]) -> Result<u32, FatbinError> {
-    let header =
-        bytes.get(..ELF_HEADER_BYTES).ok_or(FatbinError::Truncated { what: "the header of the ELF file" })?;
+    let header = bytes
+        .get(..ELF_HEADER_BYTES)
+        .ok_or(FatbinError::Truncated { what: "the header of the ELF file" })?;
     let abi = header[8];
     let flags = u32::from_le_bytes(field(header, 48).unwrap_or_default());
     // Up to CUDA 12 the lowest byte holds it; later (version 8 of the interface) the second.
@@ -312,7 +317,8 @@ mod tests {
 
     fn sample() -> Vec<u8> {
         let text = PTX.len() as u64;
-        let zstd = ruzstd::encoding::compress_to_vec(PTX, ruzstd::encoding::CompressionLevel::Fastest);
+        let zstd =
+            ruzstd::encoding::compress_to_vec(PTX, ruzstd::encoding::CompressionLevel::Fastest);
         fatbin(&[
             entry(KIND_ELF, 0, b"\x7fELF and so on", 0),
             entry(KIND_PTX, FLAG_ZSTD, &zstd, text),
@@ -358,8 +364,11 @@ mod tests {
     #[test]
     fn a_size_that_the_content_does_not_have_is_an_error() {
         let packed = lz4_flex::block::compress(PTX);
-        let zstd = ruzstd::encoding::compress_to_vec(PTX, ruzstd::encoding::CompressionLevel::Fastest);
-        for raw_size in [0, 1, PTX.len() as u64 - 1, PTX.len() as u64 + 1, u64::MAX, IMAGE_BYTES_MAX] {
+        let zstd =
+            ruzstd::encoding::compress_to_vec(PTX, ruzstd::encoding::CompressionLevel::Fastest);
+        for raw_size in
+            [0, 1, PTX.len() as u64 - 1, PTX.len() as u64 + 1, u64::MAX, IMAGE_BYTES_MAX]
+        {
             assert!(
                 images(&fatbin(&[entry(KIND_PTX, FLAG_LZ4, &packed, raw_size)])).is_err(),
                 "LZ4, {raw_size}"

@@ -98,7 +98,11 @@ mod tests {
     fn no_two_rows_are_the_same() {
         let mut seen = std::collections::HashSet::new();
         for row in table() {
-            assert!(seen.insert((row.name, row.suffixes, row.operands)), "{} is there twice", row.syntax());
+            assert!(
+                seen.insert((row.name, row.suffixes, row.operands)),
+                "{} is there twice",
+                row.syntax()
+            );
         }
     }
 

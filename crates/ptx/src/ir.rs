@@ -10,13 +10,14 @@ mod operand;
 mod types;
 
 pub use instruction::{
-    Atomic, BoolOp, Cache, Call, CallTarget, Compare, FloatTest, Geometry, Guard, Half, Instruction,
-    Modifiers, Opcode, PermuteMode, Reduce, Rounding, Scope, Semantics, ShiftMode, ShuffleMode, Stop,
-    VoteMode,
+    Atomic, BoolOp, Cache, Call, CallTarget, Compare, FloatTest, Geometry, Guard, Half,
+    Instruction, Modifiers, Opcode, PermuteMode, Reduce, Rounding, Scope, Semantics, ShiftMode,
+    ShuffleMode, Stop, VoteMode,
 };
 pub use module::{
-    Entry, Formal, Function, FunctionId, Global, GlobalId, Label, LabelId, Module, ModuleData, Opaque, Param,
-    Register, RegisterId, Relocation, SharedId, SharedVariable, Signature, Statement, Variable, VariableId,
+    Entry, Formal, Function, FunctionId, Global, GlobalId, Label, LabelId, Module, ModuleData,
+    Opaque, Param, Register, RegisterId, Relocation, SharedId, SharedVariable, Signature,
+    Statement, Variable, VariableId,
 };
 pub use operand::{Address, Axis, Base, Immediate, Operand, Special, Symbol, TextureAddress};
 pub use types::{Kind, Space, Type};

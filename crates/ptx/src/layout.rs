@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::{
-    Base, CallTarget, Entry, Function, FunctionId, Instruction, Module, Operand, Param, SharedId, Space,
-    Statement, Symbol,
+    Base, CallTarget, Entry, Function, FunctionId, Instruction, Module, Operand, Param, SharedId,
+    Space, Statement, Symbol,
 };
 use crate::parser::Bounds;
 
@@ -33,7 +33,10 @@ struct Uses {
 }
 
 /// Fills in the entries, and the offsets of shared and local variables.
-pub(crate) fn lay_out(module: &mut Module, entries: &[(FunctionId, Bounds)]) -> Result<(), ParseError> {
+pub(crate) fn lay_out(
+    module: &mut Module,
+    entries: &[(FunctionId, Bounds)],
+) -> Result<(), ParseError> {
     for function in &mut module.functions {
         frame(function)?;
     }
@@ -92,7 +95,8 @@ fn too_many(function: &Function, what: &'static str, limit: u32) -> ParseError {
 fn frame(function: &mut Function) -> Result<(), ParseError> {
     let mut end = 0u64;
     let mut frame_align = 1;
-    for variable in function.variables.iter_mut().filter(|variable| variable.space == Space::Local) {
+    for variable in function.variables.iter_mut().filter(|variable| variable.space == Space::Local)
+    {
         let offset = align_up(end, u64::from(variable.align));
         end = offset.saturating_add(u64::from(variable.size));
         variable.offset = u32::try_from(offset).unwrap_or(u32::MAX);
@@ -141,7 +145,8 @@ fn uses(function: &Function, taken: &[(FunctionId, &Function)]) -> Uses {
 
 fn for_each_symbol(instruction: &Instruction, found: &mut impl FnMut(Symbol)) {
     let call = instruction.call.as_deref();
-    let call_operands = call.into_iter().flat_map(|call| call.returns.iter().chain(&call.arguments));
+    let call_operands =
+        call.into_iter().flat_map(|call| call.returns.iter().chain(&call.arguments));
     for operand in instruction.operands.iter().chain(call_operands) {
         in_operand(operand, found);
     }
@@ -208,9 +213,10 @@ fn deepest(reached: &Reached, uses: &[Uses], functions: &[Function]) -> u32 {
     let mut last = 0;
     for id in &reached.order {
         let function = &functions[id.index()];
-        let below = uses[id.index()].calls.iter().map(|callee| depth[callee.index()]).max().unwrap_or(0);
-        last =
-            align_up(below, u64::from(function.frame_align)).saturating_add(u64::from(function.frame_bytes));
+        let below =
+            uses[id.index()].calls.iter().map(|callee| depth[callee.index()]).max().unwrap_or(0);
+        last = align_up(below, u64::from(function.frame_align))
+            .saturating_add(u64::from(function.frame_bytes));
         depth[id.index()] = last;
     }
     u32::try_from(last).unwrap_or(u32::MAX)
@@ -241,9 +247,12 @@ fn lay_out_shared(module: &mut Module, shared_of: &[HashSet<SharedId>]) -> Resul
         }
     }
     for ((entry, shared), end) in module.entries.iter_mut().zip(shared_of).zip(ends) {
-        let dynamic = shared.iter().map(|id| &module.shared[id.index()]).filter(|variable| variable.dynamic);
-        let align =
-            dynamic.map(|variable| variable.align).max().map_or(1, |align| align.max(DYNAMIC_ALIGN_MIN));
+        let dynamic =
+            shared.iter().map(|id| &module.shared[id.index()]).filter(|variable| variable.dynamic);
+        let align = dynamic
+            .map(|variable| variable.align)
+            .max()
+            .map_or(1, |align| align.max(DYNAMIC_ALIGN_MIN));
         let size = align_up(end, u64::from(align));
         if size > u64::from(SHARED_BYTES_MAX) {
             return Err(too_many(

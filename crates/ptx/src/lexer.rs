@@ -92,7 +92,8 @@ impl<'a> Lexer<'a> {
     /// Skips to the end of the line: `.loc`, `.file` and `@@DWARF` have no other end.
     pub fn skip_line(&mut self) {
         let rest = &self.text.as_bytes()[self.position..];
-        self.position += rest.iter().position(|byte| *byte == b'\n' || *byte == 0).unwrap_or(rest.len());
+        self.position +=
+            rest.iter().position(|byte| *byte == b'\n' || *byte == 0).unwrap_or(rest.len());
     }
 
     fn byte(&self, ahead: usize) -> Option<u8> {
@@ -100,7 +101,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn place(&self) -> Place {
-        let column = u32::try_from(self.position - self.line_start).unwrap_or(u32::MAX).saturating_add(1);
+        let column =
+            u32::try_from(self.position - self.line_start).unwrap_or(u32::MAX).saturating_add(1);
         Place { offset: self.position, line: self.line, column }
     }
 
@@ -205,8 +207,14 @@ impl<'a> Lexer<'a> {
         };
         let integer = |digits: &str, radix: u32| {
             let digits = digits.strip_suffix(['U', 'u']).unwrap_or(digits);
-            let value = if digits.starts_with('+') { None } else { u64::from_str_radix(digits, radix).ok() };
-            value.map(Token::Integer).ok_or_else(|| place.error(ParseErrorKind::Number(word.to_owned())))
+            let value = if digits.starts_with('+') {
+                None
+            } else {
+                u64::from_str_radix(digits, radix).ok()
+            };
+            value
+                .map(Token::Integer)
+                .ok_or_else(|| place.error(ParseErrorKind::Number(word.to_owned())))
         };
         match word.get(..2) {
             Some("0f" | "0F") => {
@@ -284,8 +292,7 @@ mod tests {
     #[test]
     fn numbers_of_every_spelling() {
         use Token::{Decimal, Double, Integer, Single};
-        let text =
-            "42 0x2A 052 0b101010 42U 0f3F800000 0d3FF0000000000000 1.5 2e3 2.5e-1 18446744073709551615 0";
+        let text = "42 0x2A 052 0b101010 42U 0f3F800000 0d3FF0000000000000 1.5 2e3 2.5e-1 18446744073709551615 0";
         let expected = [
             Integer(42),
             Integer(42),

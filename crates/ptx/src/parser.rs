@@ -77,8 +77,10 @@ struct Parser<'a> {
 /// What is not PTX, and what is PTX but not served, with the place in the text.
 pub(crate) fn parse(text: &str) -> Result<Module, ParseError> {
     if text.len() > TEXT_BYTES_MAX {
-        return Err(Place::default()
-            .error(ParseErrorKind::TooMany { what: "bytes of text", limit: TEXT_BYTES_MAX as u64 }));
+        return Err(Place::default().error(ParseErrorKind::TooMany {
+            what: "bytes of text",
+            limit: TEXT_BYTES_MAX as u64,
+        }));
     }
     let mut parser = Parser {
         cursor: Cursor::new(text)?,
@@ -107,17 +109,19 @@ impl<'a> Parser<'a> {
         }
         let start = self.cursor.place();
         self.cursor.advance()?;
-        self.version =
-            version(self.cursor.text_from(start)).ok_or_else(|| start.error(ParseErrorKind::NoHead))?;
+        self.version = version(self.cursor.text_from(start))
+            .ok_or_else(|| start.error(ParseErrorKind::NoHead))?;
         if !self.cursor.accept_dotted("target")? {
             return Err(no_head(&self.cursor));
         }
         loop {
             let (word, place) = self.cursor.word("the name of a target")?;
-            if let Some(target) = word.strip_prefix("sm_").or_else(|| word.strip_prefix("compute_")) {
+            if let Some(target) = word.strip_prefix("sm_").or_else(|| word.strip_prefix("compute_"))
+            {
                 let number = target.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-                self.target =
-                    number.parse().map_err(|_| place.error(ParseErrorKind::Number(word.to_owned())))?;
+                self.target = number
+                    .parse()
+                    .map_err(|_| place.error(ParseErrorKind::Number(word.to_owned())))?;
             }
             if !self.cursor.accept(',')? {
                 break;
@@ -153,9 +157,9 @@ impl<'a> Parser<'a> {
             Token::Dotted("section") => self.section(),
             Token::Dotted("pragma") => self.pragma(),
             Token::Sign('@') => self.cursor.skip_line(),
-            Token::Dotted(word) => {
-                Err(self.cursor.error(ParseErrorKind::Directive(format!(".{}", cursor::shorten(word)))))
-            }
+            Token::Dotted(word) => Err(self
+                .cursor
+                .error(ParseErrorKind::Directive(format!(".{}", cursor::shorten(word))))),
             _ => Err(self.cursor.unexpected("a declaration")),
         }
     }
@@ -234,7 +238,8 @@ impl<'a> Parser<'a> {
         for id in data.functions_taken {
             module.functions[id.index()].address_taken = true;
         }
-        let entries: Vec<_> = self.entries.iter().map(|draft| (draft.function, draft.bounds)).collect();
+        let entries: Vec<_> =
+            self.entries.iter().map(|draft| (draft.function, draft.bounds)).collect();
         layout::lay_out(&mut module, &entries)?;
         Ok(module)
     }

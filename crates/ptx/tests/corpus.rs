@@ -45,7 +45,8 @@ fn every_text_is_read_and_its_tables_hold_together() {
                         }
                         Operand::Label(id) => assert!(id.index() < function.labels.len()),
                         Operand::Targets(ids) => assert!(
-                            ids.iter().all(|id| id.index() < function.labels.len()) && !ids.is_empty()
+                            ids.iter().all(|id| id.index() < function.labels.len())
+                                && !ids.is_empty()
                         ),
                         _ => {}
                     }
@@ -53,7 +54,9 @@ fn every_text_is_read_and_its_tables_hold_together() {
             }
             for label in &function.labels {
                 let at = &function.body.as_ref().expect("it has labels")[label.position as usize];
-                assert!(matches!(at, Statement::Label(id) if function.labels[id.index()].name == label.name));
+                assert!(
+                    matches!(at, Statement::Label(id) if function.labels[id.index()].name == label.name)
+                );
             }
         }
     }
@@ -64,7 +67,8 @@ fn parameters_lie_where_c_puts_them() {
     let module = module("memory");
     // spaces(float *out, int n, Body by_value, char tail): Body is 32 bytes, aligned to 8.
     let spaces = entry(&module, "spaces");
-    let places: Vec<(u32, u32)> = spaces.params.iter().map(|param| (param.offset, param.size)).collect();
+    let places: Vec<(u32, u32)> =
+        spaces.params.iter().map(|param| (param.offset, param.size)).collect();
     assert_eq!(places, [(0, 8), (8, 4), (16, 32), (48, 1)]);
     assert_eq!(spaces.params_size, 49);
 }
@@ -80,7 +84,8 @@ fn shared_memory_is_laid_out_for_each_kernel() {
     let generic = entry(&module, "generic_addresses");
     assert_eq!(generic.static_shared, 16 + 64);
     assert!(!generic.uses_dynamic_shared);
-    let callees: Vec<&str> = generic.callees.iter().map(|id| module.function(*id).name.as_str()).collect();
+    let callees: Vec<&str> =
+        generic.callees.iter().map(|id| module.function(*id).name.as_str()).collect();
     assert_eq!(callees.len(), 1);
     assert!(callees[0].contains("through"), "{callees:?}");
     assert_eq!(entry(&module, "vectors").static_shared, 0);
@@ -122,7 +127,11 @@ fn bounds_of_launches_are_kept() {
 fn initial_values_and_pointers_are_in_the_data_block() {
     let module = module("memory");
     let global = |name: &str| {
-        module.globals().iter().find(|global| global.name == name).unwrap_or_else(|| panic!("{name}"))
+        module
+            .globals()
+            .iter()
+            .find(|global| global.name == name)
+            .unwrap_or_else(|| panic!("{name}"))
     };
     let bytes = |name: &str, count: usize| {
         let start = usize::try_from(global(name).offset).expect("small");
@@ -163,7 +172,10 @@ fn variables_do_not_overlap() {
             .map(|global| (global.offset, global.size))
             .collect();
         places.sort_unstable();
-        assert!(places.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{name}: {places:?}");
+        assert!(
+            places.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0),
+            "{name}: {places:?}"
+        );
     }
 }
 
@@ -173,10 +185,14 @@ fn what_llvm_writes_is_read() {
     assert_eq!((module.version(), module.target()), ((7, 8), 70));
     let relocations = &module.data().relocations;
     assert_eq!(relocations.len(), 2, "a packed address of eight bytes, and the string's");
-    let callbacks = module.globals().iter().find(|global| global.name == "callbacks").expect("it is there");
+    let callbacks =
+        module.globals().iter().find(|global| global.name == "callbacks").expect("it is there");
     let at = usize::try_from(callbacks.offset).expect("small");
-    let helper =
-        module.functions().iter().position(|function| function.name == "helper").expect("it is there") as u64;
+    let helper = module
+        .functions()
+        .iter()
+        .position(|function| function.name == "helper")
+        .expect("it is there") as u64;
     assert_eq!(module.data().bytes[at..at + 8], (FUNCTION_WINDOW + helper).to_le_bytes());
     let kernel = entry(&module, "kernel");
     assert_eq!(kernel.local_bytes, 24);
@@ -211,8 +227,10 @@ fn calls_and_tables_of_branches_are_resolved() {
         })
         .collect();
     assert_eq!(calls, ["vprintf", "anybody with 2 parameters"]);
-    let jump =
-        instructions.clone().find(|instruction| instruction.opcode == Opcode::BrxIdx).expect("there is one");
+    let jump = instructions
+        .clone()
+        .find(|instruction| instruction.opcode == Opcode::BrxIdx)
+        .expect("there is one");
     let Operand::Targets(targets) = &jump.operands[1] else { panic!("{:?}", jump.operands) };
     let labels = &module.function(entry(&module, "kernel").function).labels;
     let names: Vec<&str> = targets.iter().map(|id| labels[id.index()].name.as_str()).collect();

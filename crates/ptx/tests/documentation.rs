@@ -19,7 +19,10 @@ fn the_table_of_instructions_is_up_to_date() {
         return;
     }
     let there = fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == made, "docs/ptx.md is not up to date: run this test with PENSTOCK_WRITE_DOCS=1");
+    assert!(
+        there == made,
+        "docs/ptx.md is not up to date: run this test with PENSTOCK_WRITE_DOCS=1"
+    );
 }
 
 fn document() -> String {

@@ -11,7 +11,10 @@ const PLAIN: &[u8] = include_bytes!("ptx/small.plain.fatbin");
 fn ptx_of_every_compression_is_the_same_module() {
     for (name, bytes) in [("Zstandard", ZSTD), ("LZ4", LZ4), ("none", PLAIN)] {
         let images = images(bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let ptx = images.iter().find(|image| image.kind == ImageKind::Ptx && image.arch == 75).expect(name);
+        let ptx = images
+            .iter()
+            .find(|image| image.kind == ImageKind::Ptx && image.arch == 75)
+            .expect(name);
         let module = parse(std::str::from_utf8(&ptx.bytes).expect("PTX is text")).expect(name);
         assert_eq!(module.target(), 75);
         let names: Vec<&str> = module.entries().iter().map(|entry| entry.name.as_str()).collect();

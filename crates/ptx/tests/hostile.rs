@@ -18,8 +18,8 @@ const TEXTS: [&str; 5] = [
 
 /// Pieces that mean something in PTX, to be put where they do not belong.
 const PIECES: [&str; 24] = [
-    "{", "}", "(", ")", "[", "]", ";", ",", "|", "!", "@", ".", ":", "<", "-", "%r1", ".reg", ".param",
-    ".v4", "0x", "\"", "/*", "call", "\u{e9}",
+    "{", "}", "(", ")", "[", "]", ";", ",", "|", "!", "@", ".", ":", "<", "-", "%r1", ".reg",
+    ".param", ".v4", "0x", "\"", "/*", "call", "\u{e9}",
 ];
 
 #[test]
@@ -62,7 +62,10 @@ fn a_chain_of_values_in_opposite_order_takes_no_time() {
         "mov.u32 %r0, %tid.x; setp.eq.u32 %p1, %r{}, 0; @%p1 bra E; bar.sync 0; bra L; E:",
         LENGTH - 1
     );
-    assert!(translated("", &body).expect("nothing is too large").kernels[0].is_machine, "it gets there");
+    assert!(
+        translated("", &body).expect("nothing is too large").kernels[0].is_machine,
+        "it gets there"
+    );
 }
 
 #[test]
@@ -122,7 +125,8 @@ fn a_register_that_is_written_everywhere_takes_no_time() {
 
 #[test]
 fn copies_of_functions_are_bounded_by_all_that_they_hold() {
-    let names = |count: usize| (0..count).map(|index| format!("%r{index}")).collect::<Vec<_>>().join(", ");
+    let names =
+        |count: usize| (0..count).map(|index| format!("%r{index}")).collect::<Vec<_>>().join(", ");
     let calls = "call f, ();\n".repeat(2000);
     let many = format!(
         ".func f() {{ .reg .b32 %r<2000>; {} ret; }}",

@@ -19,8 +19,14 @@ fn refusal(line: &str) -> ParseError {
 fn an_unknown_instruction_is_named_with_its_place() {
     let error = refusal("  wgmma.fence.sync.aligned;");
     assert_eq!((error.line, error.column), (6, 3));
-    assert_eq!(error.kind, ParseErrorKind::UnknownInstruction("wgmma.fence.sync.aligned".to_owned()));
-    assert_eq!(error.to_string(), "ptx:6:3: the instruction `wgmma.fence.sync.aligned` is not served");
+    assert_eq!(
+        error.kind,
+        ParseErrorKind::UnknownInstruction("wgmma.fence.sync.aligned".to_owned())
+    );
+    assert_eq!(
+        error.to_string(),
+        "ptx:6:3: the instruction `wgmma.fence.sync.aligned` is not served"
+    );
 }
 
 #[test]
@@ -29,7 +35,10 @@ fn an_unknown_form_is_quoted() {
     assert_eq!(error.column, 6);
     assert_eq!(
         error.kind,
-        ParseErrorKind::UnknownForm { opcode: "add".to_owned(), text: "add.rn.s32 %r1, %r2, %r3".to_owned() }
+        ParseErrorKind::UnknownForm {
+            opcode: "add".to_owned(),
+            text: "add.rn.s32 %r1, %r2, %r3".to_owned()
+        }
     );
     for line in [
         "add.u8 %r1, %r1, %r1;",
@@ -79,13 +88,21 @@ fn operands_of_the_wrong_type_are_refused() {
         "add.s32 1, %r2, %r3;",
         "add.s32 %tid.x, %r2, %r3;",
     ] {
-        assert!(matches!(refusal(line).kind, ParseErrorKind::Operand { .. }), "{line}: {}", refusal(line));
+        assert!(
+            matches!(refusal(line).kind, ParseErrorKind::Operand { .. }),
+            "{line}: {}",
+            refusal(line)
+        );
     }
-    let ParseErrorKind::Operand { number, problem, .. } = refusal("add.s32 %r1, %r2, %f3;").kind else {
+    let ParseErrorKind::Operand { number, problem, .. } = refusal("add.s32 %r1, %r2, %f3;").kind
+    else {
         panic!("an operand")
     };
     assert_eq!(number, 3);
-    assert_eq!(problem, OperandProblem::Type { name: "%f3".to_owned(), found: "f32", needed: "s32" });
+    assert_eq!(
+        problem,
+        OperandProblem::Type { name: "%f3".to_owned(), found: "f32", needed: "s32" }
+    );
 }
 
 #[test]
@@ -113,7 +130,9 @@ fn a_label_of_an_inner_block_is_not_seen_outside() {
 #[test]
 fn variables_of_other_modules_are_refused_where_they_are_used() {
     let text = |body: &str| {
-        format!(".version 9.0\n.target sm_75\n.extern .global .u32 x;\n.entry k() {{ .reg .b32 %r; {body} }}")
+        format!(
+            ".version 9.0\n.target sm_75\n.extern .global .u32 x;\n.entry k() {{ .reg .b32 %r; {body} }}"
+        )
     };
     assert!(parse(&text("ret;")).is_ok());
     let error = parse(&text("ld.global.u32 %r, [x];")).expect_err("another module has it");

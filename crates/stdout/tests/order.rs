@@ -17,7 +17,9 @@ fn it_stays_in_order_with_what_c_prints() {
     }
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new(program);
-    command.args(["--exact", "it_stays_in_order_with_what_c_prints", "--nocapture"]).env(PRINTS, "1");
+    command
+        .args(["--exact", "it_stays_in_order_with_what_c_prints", "--nocapture"])
+        .env(PRINTS, "1");
     let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
     assert!(said.contains("first second third fourth\0."), "{said:?}");
 }

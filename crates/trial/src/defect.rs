@@ -96,7 +96,8 @@ pub fn planted_name() -> Option<&'static str> {
     #[cfg(feature = "planted")]
     {
         static NAME: OnceLock<Option<String>> = OnceLock::new();
-        NAME.get_or_init(|| std::env::var("PENSTOCK_TEST_PLANT").ok().filter(|it| !it.is_empty())).as_deref()
+        NAME.get_or_init(|| std::env::var("PENSTOCK_TEST_PLANT").ok().filter(|it| !it.is_empty()))
+            .as_deref()
     }
     #[cfg(not(feature = "planted"))]
     None

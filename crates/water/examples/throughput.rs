@@ -19,8 +19,8 @@ const ROUNDS: usize = 7;
 
 fn main() {
     let clock: Arc<dyn Clock> = Arc::new(Real::new());
-    let runtime =
-        Runtime::root(Box::new(Alone), Box::new(Null::new(1)), clock, true).expect("one rank starts");
+    let runtime = Runtime::root(Box::new(Alone), Box::new(Null::new(1)), clock, true)
+        .expect("one rank starts");
     let mut rates = Vec::new();
     for _ in 0..ROUNDS {
         let began = Instant::now();
@@ -43,5 +43,7 @@ fn main() {
     runtime.end();
     rates.sort_by(f64::total_cmp);
     let median = rates.get(ROUNDS / 2).copied().unwrap_or_default();
-    println!("{{\"measure\":\"empty commands per second\",\"median\":{median:.0},\"all\":{rates:.0?}}}");
+    println!(
+        "{{\"measure\":\"empty commands per second\",\"median\":{median:.0},\"all\":{rates:.0?}}}"
+    );
 }

@@ -11,11 +11,15 @@ use serde::{Deserialize, Serialize};
 use crate::heap::{HeapPlan, Word};
 
 /// A command of this run. The root counts them; 0 is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct CommandId(pub u64);
 
 /// A buffer or kernel of this run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct ObjectId(pub u64);
 
 /// A process of the run: 0 is the root, which runs the program.
@@ -133,7 +137,10 @@ pub enum Work {
 impl Work {
     /// Whether it runs even if what it waits for has failed: what a program releases is freed.
     pub const fn is_release(&self) -> bool {
-        matches!(self, Self::ReleaseBuffer { .. } | Self::ReleaseKernel { .. } | Self::ReleaseHeap { .. })
+        matches!(
+            self,
+            Self::ReleaseBuffer { .. } | Self::ReleaseKernel { .. } | Self::ReleaseHeap { .. }
+        )
     }
 
     /// The heap over which a kernel talks to others.
@@ -476,7 +483,8 @@ impl Move {
             [sink] => {
                 sink.first == 0
                     && sink.size == self.size
-                    && !(matches!(self.source, End::Host { .. }) && matches!(sink.to, End::Host { .. }))
+                    && !(matches!(self.source, End::Host { .. })
+                        && matches!(sink.to, End::Host { .. }))
             }
             _ => false,
         }

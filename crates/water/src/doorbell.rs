@@ -29,7 +29,12 @@ impl Doorbell {
         match most {
             Some(most) => {
                 if !*rung {
-                    rung = self.0.bell.wait_timeout(rung, most).unwrap_or_else(PoisonError::into_inner).0;
+                    rung = self
+                        .0
+                        .bell
+                        .wait_timeout(rung, most)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0;
                 }
             }
             None => {

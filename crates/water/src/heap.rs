@@ -110,7 +110,10 @@ impl HeapPlan {
 
     /// PEs of this rank, with their numbers.
     pub fn own(&self, rank: Rank) -> impl Iterator<Item = (u32, u32)> + '_ {
-        (0..).zip(&self.pes).filter(move |(_, pe)| pe.rank == rank).map(|(number, pe)| (number, pe.device))
+        (0..)
+            .zip(&self.pes)
+            .filter(move |(_, pe)| pe.rank == rank)
+            .map(|(number, pe)| (number, pe.device))
     }
 
     /// How long a kernel waits; none is what `ggas.h` says.

@@ -119,18 +119,21 @@ pub fn start() -> Result<Runtime, Error> {
     }
     let clock: Arc<dyn Clock> = Arc::new(Real::new());
     let Launched { transport, rank, threaded, .. } = transport(Arc::clone(&clock), true)?;
-    let devices = if rank == 0 && Model::of_environment()?.is_none() && choose(&environment)? == Choice::Pool
-    {
-        Box::new(Pooled::open(Arc::clone(&clock))?)
-    } else {
-        devices(rank, &clock)?
-    };
+    let devices =
+        if rank == 0 && Model::of_environment()?.is_none() && choose(&environment)? == Choice::Pool
+        {
+            Box::new(Pooled::open(Arc::clone(&clock))?)
+        } else {
+            devices(rank, &clock)?
+        };
     if rank == 0 {
         return Runtime::root(transport, devices, clock, threaded);
     }
     Runtime::serve(transport, devices, clock);
     if environment("WTR_WORKER").as_deref() == Some("return") {
-        return Err(Error::State("this process was not the root: it has served it, and the run is over"));
+        return Err(Error::State(
+            "this process was not the root: it has served it, and the run is over",
+        ));
     }
     std::process::exit(0)
 }
@@ -217,7 +220,9 @@ fn choose(environment: Environment<'_>) -> Result<Choice, Error> {
             )));
         }
         ("auto" | "mpi", Launcher::Mpi { family, ranks, name }) => (family, ranks, name),
-        ("mpi", Launcher::None | Launcher::BareSrun(_)) => (Family::OpenMpi, None, "WTR_TRANSPORT=mpi"),
+        ("mpi", Launcher::None | Launcher::BareSrun(_)) => {
+            (Family::OpenMpi, None, "WTR_TRANSPORT=mpi")
+        }
         (other, _) => {
             return Err(Error::Transport(format!(
                 "WTR_TRANSPORT is {other}, and none of auto, mpi, pool, none"
@@ -260,7 +265,11 @@ fn launcher(environment: Environment<'_>) -> Launcher {
     }
     let tasks = number("SLURM_STEP_NUM_TASKS").filter(|_| has("SLURM_PROCID"));
     if has("PMIX_RANK") {
-        return Launcher::Mpi { family: Family::OpenMpi, ranks: tasks, name: "a launcher with PMIx" };
+        return Launcher::Mpi {
+            family: Family::OpenMpi,
+            ranks: tasks,
+            name: "a launcher with PMIx",
+        };
     }
     if has("PMI_RANK") || has("PMI_SIZE") {
         return Launcher::Mpi {
@@ -290,11 +299,14 @@ fn find(family: Family, folder: Option<&Path>, launcher: &str) -> Result<PathBuf
         Some(folder) => vec![folder.to_owned()],
         None => folders(),
     };
-    if let Some(found) = folders.iter().map(|folder| folder.join(&name)).find(|path| path.is_file()) {
+    if let Some(found) = folders.iter().map(|folder| folder.join(&name)).find(|path| path.is_file())
+    {
         return Ok(found);
     }
-    let mut message =
-        format!("{launcher} asks for {}, and its part of libwater, {name}, is in none of", family.title());
+    let mut message = format!(
+        "{launcher} asks for {}, and its part of libwater, {name}, is in none of",
+        family.title()
+    );
     for folder in &folders {
         _ = write!(message, "\n  {}", folder.display());
     }
@@ -378,8 +390,9 @@ mod tests {
     use super::*;
 
     fn with(variables: &[(&str, &str)], work: impl FnOnce(Environment<'_>)) {
-        let find =
-            |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let find = |name: &str| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        };
         work(&find);
     }
 
@@ -432,8 +445,14 @@ mod tests {
 
     #[test]
     fn each_launcher_has_its_mpi() {
-        assert_eq!(mpi(&[("OMPI_COMM_WORLD_SIZE", "4"), ("PMIX_RANK", "0")]), (Family::OpenMpi, Some(4)));
-        assert_eq!(mpi(&[("PMI_FD", "6"), ("PMI_SIZE", "3"), ("PMI_RANK", "1")]), (Family::Mpich, Some(3)));
+        assert_eq!(
+            mpi(&[("OMPI_COMM_WORLD_SIZE", "4"), ("PMIX_RANK", "0")]),
+            (Family::OpenMpi, Some(4))
+        );
+        assert_eq!(
+            mpi(&[("PMI_FD", "6"), ("PMI_SIZE", "3"), ("PMI_RANK", "1")]),
+            (Family::Mpich, Some(3))
+        );
         assert_eq!(
             mpi(&[("PMIX_RANK", "1"), ("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "8")]),
             (Family::OpenMpi, Some(8))
@@ -444,7 +463,11 @@ mod tests {
         );
         // mpirun within a job of Slurm.
         assert_eq!(
-            mpi(&[("OMPI_COMM_WORLD_SIZE", "2"), ("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")]),
+            mpi(&[
+                ("OMPI_COMM_WORLD_SIZE", "2"),
+                ("SLURM_PROCID", "0"),
+                ("SLURM_STEP_NUM_TASKS", "1")
+            ]),
             (Family::OpenMpi, Some(2))
         );
     }
@@ -453,19 +476,30 @@ mod tests {
     fn the_user_may_name_another_mpi() {
         assert_eq!(mpi(&[("PMIX_RANK", "1"), ("WTR_MPI", "mpich")]), (Family::Mpich, None));
         assert_eq!(mpi(&[("WTR_TRANSPORT", "mpi"), ("WTR_MPI", "mpich")]), (Family::Mpich, None));
-        with(&[("WTR_TRANSPORT", "mpi"), ("WTR_MPI", "/opt/x/libwtr_mpi_cray.so")], |environment| {
-            let Ok(Choice::Mpi { file, .. }) = choose(environment) else { panic!("a file is no shim") };
-            assert_eq!(file.unwrap(), Path::new("/opt/x/libwtr_mpi_cray.so"));
-        });
+        with(
+            &[("WTR_TRANSPORT", "mpi"), ("WTR_MPI", "/opt/x/libwtr_mpi_cray.so")],
+            |environment| {
+                let Ok(Choice::Mpi { file, .. }) = choose(environment) else {
+                    panic!("a file is no shim")
+                };
+                assert_eq!(file.unwrap(), Path::new("/opt/x/libwtr_mpi_cray.so"));
+            },
+        );
     }
 
     #[test]
     fn what_cannot_work_is_refused_with_what_to_do() {
-        assert!(refusal(&[("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "4")]).contains("--mpi=pmix"));
+        assert!(
+            refusal(&[("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "4")]).contains("--mpi=pmix")
+        );
         assert!(refusal(&[("WTR_TRANSPORT", "tcp")]).contains("auto, mpi, pool, none"));
-        assert!(refusal(&[("OMPI_COMM_WORLD_SIZE", "4"), ("WTR_MPI", "lam")]).contains("openmpi, mpich"));
-        let missing =
-            find(Family::Mpich, Some(Path::new("/nonexistent")), "mpiexec").unwrap_err().to_string();
+        assert!(
+            refusal(&[("OMPI_COMM_WORLD_SIZE", "4"), ("WTR_MPI", "lam")])
+                .contains("openmpi, mpich")
+        );
+        let missing = find(Family::Mpich, Some(Path::new("/nonexistent")), "mpiexec")
+            .unwrap_err()
+            .to_string();
         assert!(missing.contains("/nonexistent") && missing.contains("libmpich-dev"), "{missing}");
         with(&[("WTR_SILENCE", "1")], |environment| assert!(silence(environment).is_err()));
     }

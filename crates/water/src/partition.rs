@@ -47,7 +47,11 @@ pub enum Unsplittable {
 ///
 /// # Errors
 /// No devices, a granularity of 0, weights that are no weights.
-pub fn split(total: usize, granularity: usize, weights: &[f64]) -> Result<Vec<usize>, Unsplittable> {
+pub fn split(
+    total: usize,
+    granularity: usize,
+    weights: &[f64],
+) -> Result<Vec<usize>, Unsplittable> {
     if weights.is_empty() {
         return Err(Unsplittable::NoDevices);
     }
@@ -75,9 +79,13 @@ pub fn split(total: usize, granularity: usize, weights: &[f64]) -> Result<Vec<us
             *part += 1;
         }
     }
-    let mut sizes: Vec<usize> =
-        parts.into_iter().map(|part| usize::try_from(part).unwrap_or(usize::MAX) * granularity).collect();
-    if let Some(last) = whole.iter().rposition(|weight| *weight > 0).and_then(|last| sizes.get_mut(last)) {
+    let mut sizes: Vec<usize> = parts
+        .into_iter()
+        .map(|part| usize::try_from(part).unwrap_or(usize::MAX) * granularity)
+        .collect();
+    if let Some(last) =
+        whole.iter().rposition(|weight| *weight > 0).and_then(|last| sizes.get_mut(last))
+    {
         *last += total % granularity;
     }
     Ok(sizes)
@@ -144,7 +152,8 @@ impl Guide {
             return None;
         }
         let most = |device: usize| if self.is_known(device) { SLICES_UNDER_WAY } else { 1 };
-        let free = |device: &usize| self.slices(*device) < most(*device) && self.is_worth_it(*device);
+        let free =
+            |device: &usize| self.slices(*device) < most(*device) && self.is_worth_it(*device);
         (0..self.under_way.len()).filter(free).min_by(|one, other| {
             let by_load = self.slices(*one).cmp(&self.slices(*other));
             by_load.then(self.speed(*other).total_cmp(&self.speed(*one)))
@@ -163,9 +172,11 @@ impl Guide {
     /// before the others could have done all that is left. The fastest is always worth it.
     fn is_worth_it(&self, device: usize) -> bool {
         let speed = self.speed(device);
-        let others = (0..self.speeds.len()).filter(|other| *other != device).map(|other| self.speed(other));
-        let (all, fastest) =
-            others.fold((0.0, 0.0), |(all, fastest): (f64, f64), other| (all + other, fastest.max(other)));
+        let others =
+            (0..self.speeds.len()).filter(|other| *other != device).map(|other| self.speed(other));
+        let (all, fastest) = others.fold((0.0, 0.0), |(all, fastest): (f64, f64), other| {
+            (all + other, fastest.max(other))
+        });
         if speed >= fastest {
             return true;
         }
@@ -215,10 +226,13 @@ impl Guide {
             *slices = slices.saturating_sub(1);
         }
         let newest = to_f64(units) / to_f64(usize::try_from(ns.max(1)).unwrap_or(usize::MAX));
-        if let (Some(speed), Some(ended)) = (self.speeds.get_mut(device), self.ended.get_mut(device)) {
+        if let (Some(speed), Some(ended)) =
+            (self.speeds.get_mut(device), self.ended.get_mut(device))
+        {
             // The first one's speed includes what it took to get going, the others' slices follow each other.
             let before = speed.filter(|_| *ended > 1);
-            *speed = Some(before.map_or(newest, |before| before * (1.0 - NEWEST) + newest * NEWEST));
+            *speed =
+                Some(before.map_or(newest, |before| before * (1.0 - NEWEST) + newest * NEWEST));
             *ended += 1;
         }
     }

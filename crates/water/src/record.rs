@@ -17,7 +17,9 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
-use crate::command::{CommandId, DeviceInfo, End, Job, Move, ObjectId, Outcome, Rank, Stream, Times, Work};
+use crate::command::{
+    CommandId, DeviceInfo, End, Job, Move, ObjectId, Outcome, Rank, Stream, Times, Work,
+};
 use crate::error::Error;
 use crate::root::Request;
 use crate::runtime::{RankInfo, Runtime};
@@ -131,7 +133,9 @@ impl Settings {
         let record = match variable("WTR_RECORD").as_deref() {
             None | Some("0") => false,
             Some("1") => true,
-            Some(other) => return Err(Error::Invalid(format!("WTR_RECORD is {other}, and neither 0 nor 1"))),
+            Some(other) => {
+                return Err(Error::Invalid(format!("WTR_RECORD is {other}, and neither 0 nor 1")));
+            }
         };
         let watchdog_ns = variable("WTR_WATCHDOG").map(|value| nanoseconds(&value)).transpose()?;
         let path = |name| variable(name).map(PathBuf::from);
@@ -153,7 +157,10 @@ impl Settings {
         ] {
             let Some(path) = path else { continue };
             File::create(path).map_err(|reason| {
-                Error::Invalid(format!("{name} names {}, which cannot be made: {reason}", path.display()))
+                Error::Invalid(format!(
+                    "{name} names {}, which cannot be made: {reason}",
+                    path.display()
+                ))
             })?;
         }
         Ok(())
@@ -321,18 +328,22 @@ impl Recorder {
             ..Step::default()
         };
         match &job.work {
-            Work::CreateBuffer { buffer: id, size, .. } => (step.name, step.bytes) = (buffer(id), *size),
+            Work::CreateBuffer { buffer: id, size, .. } => {
+                (step.name, step.bytes) = (buffer(id), *size)
+            }
             Work::ReleaseBuffer { buffer: id } => step.name = buffer(id),
             Work::CreateKernel { name, .. } => step.name.clone_from(name),
             Work::Run { kernel, .. } => step.name = self.kernel(*kernel),
-            Work::ReleaseKernel { kernel } => step.name = self.kernels.remove(kernel).unwrap_or_default(),
+            Work::ReleaseKernel { kernel } => {
+                step.name = self.kernels.remove(kernel).unwrap_or_default()
+            }
             Work::Move(order) => self.moved(&mut step, order),
             Work::CreateHeap { plan, .. } => {
                 (step.name, step.bytes) = (format!("heap {}", plan.heap.0), plan.bytes);
             }
-            Work::ReleaseHeap { heap } | Work::AbortHeap { heap, .. } | Work::ResetHeap { heap, .. } => {
-                step.name = format!("heap {}", heap.0)
-            }
+            Work::ReleaseHeap { heap }
+            | Work::AbortHeap { heap, .. }
+            | Work::ResetHeap { heap, .. } => step.name = format!("heap {}", heap.0),
             Work::Marker => {}
         }
         let most = self.kept_max();
@@ -433,8 +444,12 @@ impl Recorder {
 
 /// Puts a step where it belongs. One beyond the limit is forgotten at its end.
 fn add(steps: &mut BTreeMap<CommandId, Step>, mut step: Step, most: usize) {
-    let below =
-        step.waits.iter().chain(&step.senders).filter_map(|wait| steps.get(wait)).map(|wait| wait.level + 1);
+    let below = step
+        .waits
+        .iter()
+        .chain(&step.senders)
+        .filter_map(|wait| steps.get(wait))
+        .map(|wait| wait.level + 1);
     step.level = below.max().unwrap_or_default();
     step.is_beyond = steps.len() >= most;
     steps.insert(step.id, step);
@@ -505,7 +520,8 @@ pub fn begin(runtime: &Runtime, settings: Settings) {
     let watchdog_ns = settings.watchdog_ns;
     runtime.with_root(|root| root.set_recorder(Recorder::new(settings, &ranks)));
     if let Some(period_ns) = watchdog_ns {
-        runtime.set_watchdog(watch::Watchdog::new(period_ns, Box::new(|report| eprint!("{report}"))));
+        runtime
+            .set_watchdog(watch::Watchdog::new(period_ns, Box::new(|report| eprint!("{report}"))));
     }
 }
 

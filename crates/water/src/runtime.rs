@@ -131,15 +131,22 @@ impl Runtime {
             pieces: 0,
             watchdog: None,
         };
-        let shared =
-            Arc::new(Shared { state: Mutex::new(state), bell, host: Condvar::new(), clock, threaded });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            bell,
+            host: Condvar::new(),
+            clock,
+            threaded,
+        });
         Self { shared, thread: None }
     }
 
     fn start(&mut self) {
         if self.shared.threaded {
             let shared = Arc::clone(&self.shared);
-            let thread = std::thread::Builder::new().name("wtr-scheduler".into()).spawn(move || shared.run());
+            let thread = std::thread::Builder::new()
+                .name("wtr-scheduler".into())
+                .spawn(move || shared.run());
             // Without a thread those who wait drive: see `wait`.
             self.thread = thread.ok();
         }
@@ -186,7 +193,8 @@ impl Runtime {
             let times = (0..PROBES).map(|_| {
                 let address = block.as_mut_ptr().expose_provenance() as u64;
                 let began = self.shared.clock.now();
-                let probe = self.with_root(|root| root.probe(1, address, size as u64, segment as u64));
+                let probe =
+                    self.with_root(|root| root.probe(1, address, size as u64, segment as u64));
                 // A rank that is lost is told by the commands that need it.
                 _ = probe.map(|probe| self.wait(&[probe]));
                 _ = probe.map(|probe| self.with_root(|root| root.let_go(probe)));
@@ -195,8 +203,10 @@ impl Runtime {
             times.min().unwrap_or_default() as f64
         };
         let (tiny, small) = (least(1, 1), least(PROBE_BYTES_SMALL, PROBE_BYTES_SMALL));
-        let (large, pieces) =
-            (least(PROBE_BYTES_LARGE, PROBE_BYTES_LARGE), least(PROBE_BYTES_LARGE, PROBE_BYTES_SMALL));
+        let (large, pieces) = (
+            least(PROBE_BYTES_LARGE, PROBE_BYTES_LARGE),
+            least(PROBE_BYTES_LARGE, PROBE_BYTES_SMALL),
+        );
         // The block is the transport's until it has said that it is sent.
         self.drain();
         let between = (PROBE_BYTES_LARGE - PROBE_BYTES_SMALL) as f64;
@@ -251,7 +261,12 @@ impl Runtime {
         nap: &mut u64,
     ) -> MutexGuard<'a, State> {
         if self.thread.is_some() {
-            return self.shared.host.wait_timeout(state, HOST_LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            return self
+                .shared
+                .host
+                .wait_timeout(state, HOST_LOOK)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         if moved {
             *nap = NAP_NS_MIN;
@@ -274,7 +289,9 @@ impl Runtime {
             let moved = if self.thread.is_none() || is_first { state.pump() } else { false };
             is_first = false;
             self.shared.tell(&mut state);
-            let ended = groups.iter().position(|group| group.iter().all(|command| state.is_ended(*command)));
+            let ended = groups
+                .iter()
+                .position(|group| group.iter().all(|command| state.is_ended(*command)));
             if ended.is_some() {
                 return ended;
             }
@@ -312,7 +329,9 @@ impl Runtime {
         let mut nap = NAP_NS_MIN;
         let mut state = self.shared.lock();
         state.close_batch();
-        while state.root.as_ref().is_some_and(|root| root.outstanding() > 0) || !state.node.is_idle() {
+        while state.root.as_ref().is_some_and(|root| root.outstanding() > 0)
+            || !state.node.is_idle()
+        {
             state = self.turn(state, &mut nap);
         }
     }
@@ -322,7 +341,9 @@ impl Runtime {
         let mut nap = NAP_NS_MIN;
         let end = self.shared.clock.now().saturating_add(most_ns);
         let mut state = self.shared.lock();
-        while state.root.as_ref().is_some_and(|root| !is_done(root)) && self.shared.clock.now() < end {
+        while state.root.as_ref().is_some_and(|root| !is_done(root))
+            && self.shared.clock.now() < end
+        {
             state = self.turn(state, &mut nap);
         }
     }
@@ -349,7 +370,11 @@ impl Runtime {
     }
 
     /// Drives once, and rests if nothing moved.
-    fn turn<'a>(&'a self, mut state: MutexGuard<'a, State>, nap: &mut u64) -> MutexGuard<'a, State> {
+    fn turn<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        nap: &mut u64,
+    ) -> MutexGuard<'a, State> {
         let moved = state.pump();
         self.shared.tell(&mut state);
         if moved {
@@ -448,7 +473,9 @@ impl Shared {
                 return Ok(());
             }
             if let Some((rank, reason)) = state.root.as_ref().and_then(Root::first_lost) {
-                return Err(Error::Transport(format!("rank {rank} is lost before it said hello: {reason}")));
+                return Err(Error::Transport(format!(
+                    "rank {rank} is lost before it said hello: {reason}"
+                )));
             }
             if self.clock.now() > end {
                 let missing: Vec<String> = (0..)

@@ -14,8 +14,9 @@ pub fn apply(runtime: &Runtime) -> Result<(), Error> {
     let read = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let mode = match read("WTR_DCR") {
         None => Mode::default(),
-        Some(name) => Mode::named(&name)
-            .ok_or_else(|| Error::Invalid(format!("WTR_DCR is `{name}`, and must be off, paper or auto")))?,
+        Some(name) => Mode::named(&name).ok_or_else(|| {
+            Error::Invalid(format!("WTR_DCR is `{name}`, and must be off, paper or auto"))
+        })?,
     };
     let explain = match read("WTR_DCR_EXPLAIN") {
         None => Explain::default(),
@@ -41,8 +42,10 @@ fn parse(text: &str) -> Result<Link, Error> {
             "WTR_LINK is `{text}`, and must be LATENCY,OVERHEAD,BANDWIDTH in us, us and MB/s, as in 25,2,125"
         ))
     };
-    let numbers: Vec<f64> =
-        text.split(',').map(|number| number.trim().parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
+    let numbers: Vec<f64> = text
+        .split(',')
+        .map(|number| number.trim().parse().map_err(|_| wrong()))
+        .collect::<Result<_, _>>()?;
     match numbers[..] {
         [latency, overhead, bandwidth]
             if latency >= 0.0
@@ -50,7 +53,11 @@ fn parse(text: &str) -> Result<Link, Error> {
                 && bandwidth > 0.0
                 && numbers.iter().all(|number| number.is_finite()) =>
         {
-            Ok(Link { latency_ns: latency * 1e3, overhead_ns: overhead * 1e3, byte_ns: 1e3 / bandwidth })
+            Ok(Link {
+                latency_ns: latency * 1e3,
+                overhead_ns: overhead * 1e3,
+                byte_ns: 1e3 / bandwidth,
+            })
         }
         _ => Err(wrong()),
     }

@@ -74,7 +74,8 @@ pub fn start() -> Result<Option<Runtime>, Error> {
     let shim = unsafe { Shim::of(functions.shim, Path::new("the simulator's shim")) };
     let options = Options { beats: false, silence_ns: SILENCE_NS };
     let unusable = |error: crate::transport::mpi::Unusable| Error::Transport(error.to_string());
-    let transport = Mpi::open(shim.map_err(unusable)?, Arc::clone(&clock), options).map_err(unusable)?;
+    let transport =
+        Mpi::open(shim.map_err(unusable)?, Arc::clone(&clock), options).map_err(unusable)?;
     let rank = crate::transport::Transport::rank(&transport);
     let nap_us = model.nap_us;
     let devices = Box::new(Sim::of_model(model, rank, &clock));

@@ -58,8 +58,9 @@ fn two_devices() -> Option<(Handle, Handle)> {
         return None;
     }
     // SAFETY: texts with ends.
-    let devices =
-        unsafe { (wtr_get_device_v(c"SELECT POS 1".as_ptr()), wtr_get_device_v(c"SELECT POS 2".as_ptr())) };
+    let devices = unsafe {
+        (wtr_get_device_v(c"SELECT POS 1".as_ptr()), wtr_get_device_v(c"SELECT POS 2".as_ptr()))
+    };
     assert!(!devices.0.is_null() && told().is_empty());
     Some(devices)
 }
@@ -126,31 +127,41 @@ fn wrong_launches(device: Handle, other: Handle) {
     unsafe {
         let buffer = wtr_create_buffer(device, 1, 32, NO);
         assert!(
-            wtr_create_kernel(device, std::ptr::null(), c"add".as_ptr(), std::ptr::null(), 1, NO).is_null()
+            wtr_create_kernel(device, std::ptr::null(), c"add".as_ptr(), std::ptr::null(), 1, NO)
+                .is_null()
         );
         refused(INVALID, "name is NULL");
         assert!(
-            wtr_create_kernel(device, c"/no/such/file.cl".as_ptr(), c"add".as_ptr(), std::ptr::null(), 0, NO)
-                .is_null()
+            wtr_create_kernel(
+                device,
+                c"/no/such/file.cl".as_ptr(),
+                c"add".as_ptr(),
+                std::ptr::null(),
+                0,
+                NO
+            )
+            .is_null()
         );
         refused(-20005, "/no/such/file.cl");
-        let kernel = wtr_create_kernel(device, SOURCE.as_ptr(), c"add".as_ptr(), std::ptr::null(), 1, NO);
+        let kernel =
+            wtr_create_kernel(device, SOURCE.as_ptr(), c"add".as_ptr(), std::ptr::null(), 1, NO);
         assert_eq!(told(), []);
-        let run = |kernel, dims, global: *const usize, sizes: &[usize], values: &[*const c_void]| {
-            let count = c_uint::try_from(sizes.len()).unwrap();
-            wtr_run_kernel_v(
-                kernel,
-                dims,
-                none,
-                global,
-                none,
-                NO,
-                NO,
-                count,
-                sizes.as_ptr(),
-                values.as_ptr(),
-            );
-        };
+        let run =
+            |kernel, dims, global: *const usize, sizes: &[usize], values: &[*const c_void]| {
+                let count = c_uint::try_from(sizes.len()).unwrap();
+                wtr_run_kernel_v(
+                    kernel,
+                    dims,
+                    none,
+                    global,
+                    none,
+                    NO,
+                    NO,
+                    count,
+                    sizes.as_ptr(),
+                    values.as_ptr(),
+                );
+            };
         run(NULL, 1, eight.as_ptr(), &[], &[]);
         refused(INVALID, "kernel is NULL");
         run(kernel, 4, eight.as_ptr(), &[0, 4], &[buffer, number]);
@@ -230,7 +241,9 @@ fn wrong_events(device: Handle) {
         assert_eq!((wtr_event_status(built), wtr_event_status(ran)), (-11, -11));
         let error = &*wtr_event_error(ran);
         assert!(
-            !text(error.log).is_empty() && !text(error.device).is_empty() && !text(error.node).is_empty()
+            !text(error.log).is_empty()
+                && !text(error.device).is_empty()
+                && !text(error.node).is_empty()
         );
         wtr_release_kernel(kernel, NO, NO);
         assert_eq!(told(), []);
@@ -274,7 +287,13 @@ struct Work {
     blocks: bool,
 }
 
-unsafe extern "C" fn slice(_: c_uint, first: usize, units: usize, evt: *mut Handle, user: *mut c_void) {
+unsafe extern "C" fn slice(
+    _: c_uint,
+    first: usize,
+    units: usize,
+    evt: *mut Handle,
+    user: *mut c_void,
+) {
     // SAFETY: `wrong_slices` gives its work.
     let work = unsafe { &mut *user.cast::<Work>() };
     work.firsts.push(first);
@@ -307,7 +326,8 @@ fn wrong_slices(device: Handle) {
     const UNITS: usize = 1000;
     // SAFETY: arrays are as long as said; the work lives as long as the calls.
     unsafe {
-        let kernel = wtr_create_kernel(device, SOURCE.as_ptr(), c"add".as_ptr(), std::ptr::null(), 1, NO);
+        let kernel =
+            wtr_create_kernel(device, SOURCE.as_ptr(), c"add".as_ptr(), std::ptr::null(), 1, NO);
         let buffer = wtr_create_buffer(device, 1, UNITS * 4, NO);
         assert_eq!(wtr_self_schedule(1, UNITS, 10, None, std::ptr::null_mut()), INVALID);
         refused(INVALID, "body is NULL");
@@ -316,7 +336,8 @@ fn wrong_slices(device: Handle) {
         for blocks in [false, true] {
             let zeros = [0_i32; UNITS];
             wtr_write_buffer(buffer, UNITS * 4, zeros.as_ptr().cast(), NO, NO);
-            let mut work = Work { kernel, buffer, firsts: Vec::new(), units: 0, wrong_from: UNITS, blocks };
+            let mut work =
+                Work { kernel, buffer, firsts: Vec::new(), units: 0, wrong_from: UNITS, blocks };
             assert_eq!(wtr_self_schedule(2, UNITS, 10, Some(slice), (&raw mut work).cast()), 0);
             let mut back = [0_i32; UNITS];
             wtr_read_buffer(buffer, UNITS * 4, back.as_mut_ptr().cast(), NO, NO);
@@ -328,8 +349,14 @@ fn wrong_slices(device: Handle) {
             assert_eq!(told(), []);
         }
         // A slice that fails ends it, with its code, when nothing is under way any more.
-        let mut work =
-            Work { kernel, buffer, firsts: Vec::new(), units: 0, wrong_from: UNITS / 2, blocks: false };
+        let mut work = Work {
+            kernel,
+            buffer,
+            firsts: Vec::new(),
+            units: 0,
+            wrong_from: UNITS / 2,
+            blocks: false,
+        };
         assert_eq!(wtr_self_schedule(2, UNITS, 10, Some(slice), (&raw mut work).cast()), -30);
         assert!(work.units < UNITS, "nothing is handed out after that");
         let heard = told();

@@ -48,7 +48,10 @@ impl Program<'_> {
 
     fn buffer(&self, rank: Rank, size: usize) -> (ObjectId, CommandId) {
         let buffer = self.object();
-        (buffer, self.issue(rank, &[], Request::CreateBuffer { buffer, size: size as u64, flags: 1 }))
+        (
+            buffer,
+            self.issue(rank, &[], Request::CreateBuffer { buffer, size: size as u64, flags: 1 }),
+        )
     }
 
     fn kernel(&self, rank: Rank, name: &str) -> (ObjectId, CommandId) {
@@ -64,7 +67,13 @@ impl Program<'_> {
         )
     }
 
-    fn run(&self, rank: Rank, kernel: ObjectId, buffer: ObjectId, waits: &[CommandId]) -> CommandId {
+    fn run(
+        &self,
+        rank: Rank,
+        kernel: ObjectId,
+        buffer: ObjectId,
+        waits: &[CommandId],
+    ) -> CommandId {
         let args = vec![Arg::Buffer(buffer), Arg::Buffer(buffer), Arg::Bytes(vec![1])];
         let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
         self.issue(rank, waits, Request::Run { kernel, range, args })
@@ -72,12 +81,26 @@ impl Program<'_> {
 
     fn write(&self, rank: Rank, buffer: ObjectId, bytes: &[u8], waits: &[CommandId]) -> CommandId {
         let address = bytes.as_ptr().expose_provenance() as u64;
-        self.issue(rank, waits, Request::Write { buffer, offset: 0, size: bytes.len() as u64, address })
+        self.issue(
+            rank,
+            waits,
+            Request::Write { buffer, offset: 0, size: bytes.len() as u64, address },
+        )
     }
 
-    fn read(&self, rank: Rank, buffer: ObjectId, bytes: &mut [u8], waits: &[CommandId]) -> CommandId {
+    fn read(
+        &self,
+        rank: Rank,
+        buffer: ObjectId,
+        bytes: &mut [u8],
+        waits: &[CommandId],
+    ) -> CommandId {
         let address = bytes.as_mut_ptr().expose_provenance() as u64;
-        self.issue(rank, waits, Request::Read { buffer, offset: 0, size: bytes.len() as u64, address })
+        self.issue(
+            rank,
+            waits,
+            Request::Read { buffer, offset: 0, size: bytes.len() as u64, address },
+        )
     }
 
     fn copy(
@@ -126,7 +149,10 @@ fn a_failed_command_fails_what_depends_on_it_on_all_ranks_with_its_own_fault() {
                     (-5, 1, failed, "run_kernel"),
                     "{fault}"
                 );
-                assert_eq!((fault.message.as_str(), fault.device.as_str()), ("this kernel fails", "bytes"));
+                assert_eq!(
+                    (fault.message.as_str(), fault.device.as_str()),
+                    ("this kernel fails", "bytes")
+                );
             }
             assert!(bytes.iter().all(|byte| *byte == 0xAB), "a cancelled read writes nothing");
             assert_eq!(cluster.runtime().faults().len(), 1, "one root cause is told once");
@@ -220,7 +246,8 @@ fn broadcast_with_a_failure(program: &Program<'_>, source: Option<Rank>, size: u
             assert_eq!(outcome.unwrap_err().code, -5);
             continue;
         }
-        outcome.unwrap_or_else(|fault| panic!("rank {rank} does not depend on rank 2, but: {fault}"));
+        outcome
+            .unwrap_or_else(|fault| panic!("rank {rank} does not depend on rank 2, but: {fault}"));
         let mut back = vec![0; size];
         let read = program.read(rank, buffer, &mut back, &[]);
         program.wait(read).unwrap();
@@ -257,7 +284,8 @@ fn a_rank_that_goes_away_fails_what_needs_it_and_nothing_else() {
             (small, "small"),
             (large, "large"),
         ];
-        for (command, what) in known.into_iter().chain([(created, "create"), (released, "release")]) {
+        for (command, what) in known.into_iter().chain([(created, "create"), (released, "release")])
+        {
             let fault = program.wait(command).expect_err(what);
             assert_eq!(fault.code, code::NODE_LOST, "{what}: {fault}");
         }
@@ -354,12 +382,15 @@ fn a_lost_rank_keeps_nothing_from_those_that_would_get_it_through_it() {
             for dead in [2_u8, 4] {
                 ranks.end(dead.into());
                 let mut byte = [0];
-                let last = program.read(dead.into(), made[usize::from(dead) - 1].1.0, &mut byte, &[]);
+                let last =
+                    program.read(dead.into(), made[usize::from(dead) - 1].1.0, &mut byte, &[]);
                 assert_eq!(program.wait(last).unwrap_err().code, code::NODE_LOST);
                 let bytes = vec![dead; SIZE];
                 let sent: Vec<_> = made
                     .iter()
-                    .map(|(rank, (buffer, _))| (*rank, *buffer, program.write(*rank, *buffer, &bytes, &[])))
+                    .map(|(rank, (buffer, _))| {
+                        (*rank, *buffer, program.write(*rank, *buffer, &bytes, &[]))
+                    })
                     .collect();
                 for (rank, buffer, command) in sent {
                     let outcome = program.wait(command);
@@ -378,7 +409,10 @@ fn a_lost_rank_keeps_nothing_from_those_that_would_get_it_through_it() {
 }
 
 /// Runs a program whose rank 1 is played.
-fn with_played(play: impl FnOnce(Played) + Send + 'static, program: impl FnOnce(&Runtime) + Send + 'static) {
+fn with_played(
+    play: impl FnOnce(Played) + Send + 'static,
+    program: impl FnOnce(&Runtime) + Send + 'static,
+) {
     bounded(|| {
         let mut ends = Loopback::ranks(2).into_iter();
         let (root, end) = (ends.next().unwrap(), ends.next().unwrap());

@@ -67,12 +67,22 @@ struct Graph<'a> {
 }
 
 impl Graph<'_> {
-    fn issue(&mut self, rank: u32, device: u32, mut waits: Vec<CommandId>, request: Request) -> CommandId {
+    fn issue(
+        &mut self,
+        rank: u32,
+        device: u32,
+        mut waits: Vec<CommandId>,
+        request: Request,
+    ) -> CommandId {
         if !self.all.is_empty() && self.random.chance(20) {
             let extra = self.random.below(self.all.len() as u64);
             waits.push(self.all[usize::try_from(extra).unwrap()]);
         }
-        let id = self.cluster.runtime().with_root(|root| root.issue(rank, device, waits, request)).unwrap();
+        let id = self
+            .cluster
+            .runtime()
+            .with_root(|root| root.issue(rank, device, waits, request))
+            .unwrap();
         self.all.push(id);
         id
     }
@@ -86,15 +96,24 @@ impl Graph<'_> {
             for device in 0..self.devices {
                 for _ in 0..2 {
                     let buffer = self.object();
-                    let request = Request::CreateBuffer { buffer, size: self.size as u64, flags: 1 };
+                    let request =
+                        Request::CreateBuffer { buffer, size: self.size as u64, flags: 1 };
                     let id = self.issue(rank, device, Vec::new(), request);
-                    let place = Place { bytes: vec![0xEE; self.size], writer: Some(id), readers: Vec::new() };
+                    let place = Place {
+                        bytes: vec![0xEE; self.size],
+                        writer: Some(id),
+                        readers: Vec::new(),
+                    };
                     self.buffers.push((rank, device, buffer, place));
                 }
                 let kernel = self.object();
                 let code = Code::Source(b"mix".to_vec());
-                let request =
-                    Request::CreateKernel { kernel, code, name: "mix".into(), options: String::new() };
+                let request = Request::CreateKernel {
+                    kernel,
+                    code,
+                    name: "mix".into(),
+                    options: String::new(),
+                };
                 let id = self.issue(rank, device, Vec::new(), request);
                 self.kernels.push((rank, device, kernel, id));
             }
@@ -150,7 +169,8 @@ impl Graph<'_> {
         self.buffers[buffer].3.before_writing(&mut waits);
         let (rank, device, object, _) = self.buffers[buffer];
         let address = self.memory[region][start..].as_ptr().expose_provenance() as u64;
-        let request = Request::Write { buffer: object, offset: start as u64, size: length as u64, address };
+        let request =
+            Request::Write { buffer: object, offset: start as u64, size: length as u64, address };
         let id = self.issue(rank, device, waits, request);
         self.regions[region].read(id);
         let bytes = self.regions[region].bytes[start..start + length].to_vec();
@@ -167,7 +187,8 @@ impl Graph<'_> {
         self.buffers[buffer].3.before_reading(&mut waits);
         let (rank, device, object, _) = self.buffers[buffer];
         let address = self.memory[region][start..].as_mut_ptr().expose_provenance() as u64;
-        let request = Request::Read { buffer: object, offset: start as u64, size: length as u64, address };
+        let request =
+            Request::Read { buffer: object, offset: start as u64, size: length as u64, address };
         let id = self.issue(rank, device, waits, request);
         self.buffers[buffer].3.read(id);
         let bytes = self.buffers[buffer].3.bytes[start..start + length].to_vec();
@@ -243,22 +264,31 @@ impl Graph<'_> {
         for (index, result) in results.iter_mut().enumerate() {
             let (rank, device, buffer, place) = &self.buffers[index];
             let address = result.as_mut_ptr().expose_provenance() as u64;
-            let request = Request::Read { buffer: *buffer, offset: 0, size: self.size as u64, address };
+            let request =
+                Request::Read { buffer: *buffer, offset: 0, size: self.size as u64, address };
             let waits = place.writer.into_iter().collect();
             reads.push(
-                self.cluster.runtime().with_root(|root| root.issue(*rank, *device, waits, request)).unwrap(),
+                self.cluster
+                    .runtime()
+                    .with_root(|root| root.issue(*rank, *device, waits, request))
+                    .unwrap(),
             );
         }
         reads.append(&mut self.all);
         self.cluster.runtime().wait(&reads).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-        for (index, (result, (rank, device, _, place))) in results.iter().zip(&self.buffers).enumerate() {
+        for (index, (result, (rank, device, _, place))) in
+            results.iter().zip(&self.buffers).enumerate()
+        {
             assert!(
                 *result == place.bytes,
                 "seed {seed}: buffer {index} of rank {rank}, device {device} is wrong"
             );
         }
         for (index, (region, memory)) in self.regions.iter().zip(&self.memory).enumerate() {
-            assert!(region.bytes[..] == memory[..], "seed {seed}: memory {index} of the program is wrong");
+            assert!(
+                region.bytes[..] == memory[..],
+                "seed {seed}: memory {index} of the program is wrong"
+            );
         }
         self.cluster.runtime().with_root(|root| reads.iter().for_each(|id| root.let_go(*id)));
     }
@@ -276,9 +306,12 @@ fn graph(cluster: &Cluster, seed: u64, ranks: u32, devices: u32) {
         _ => 64,
     };
     let memory: Vec<Box<[u8]>> = (0..4_u8)
-        .map(|region| (0..size).map(|index| u8::try_from(index % 256).unwrap() ^ (region * 57)).collect())
+        .map(|region| {
+            (0..size).map(|index| u8::try_from(index % 256).unwrap() ^ (region * 57)).collect()
+        })
         .collect();
-    let regions = memory.iter().map(|memory| Place { bytes: memory.to_vec(), ..Place::default() }).collect();
+    let regions =
+        memory.iter().map(|memory| Place { bytes: memory.to_vec(), ..Place::default() }).collect();
     let steps = 5 + random.below(40);
     let mut graph = Graph {
         cluster,
@@ -305,9 +338,12 @@ fn count() -> u64 {
 
 #[test]
 fn random_graphs_give_what_their_commands_give_in_order() {
-    for (mode, shape) in
-        [(Mode::Off, None), (Mode::Paper, None), (Mode::Auto, None), (Mode::Auto, Some(Shape::Twin))]
-    {
+    for (mode, shape) in [
+        (Mode::Off, None),
+        (Mode::Paper, None),
+        (Mode::Auto, None),
+        (Mode::Auto, Some(Shape::Twin)),
+    ] {
         for (ranks, devices) in [(1, 2), (2, 1), (3, 2), (6, 1)] {
             let cluster = Cluster::new(ranks, devices as usize);
             cluster.runtime().with_root(|root| {
@@ -316,7 +352,8 @@ fn random_graphs_give_what_their_commands_give_in_order() {
                 // So slow that every broadcast gains.
                 root.set_link(Link { latency_ns: 0.0, overhead_ns: 1e6, byte_ns: 1e5 });
             });
-            let first = std::env::var("GRAPHS_FIRST").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+            let first =
+                std::env::var("GRAPHS_FIRST").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
             for seed in first..=count() / 16 {
                 if std::env::var_os("GRAPHS_TELL").is_some() {
                     eprintln!("{mode:?} {shape:?} {ranks} {devices} {seed}");

@@ -46,7 +46,8 @@ fn child(folder: &Folder, program: &str, variables: &[(&str, &Path)]) -> Output 
     command.env(CHILD, program).env("WTR_SIM", model(folder)).env("WTR_TRANSPORT", "none");
     command.envs(variables.iter().copied());
     let output = command.output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
     println!("{out}\n{err}");
     output
@@ -64,7 +65,8 @@ fn as_a_program() {
 #[test]
 fn variables_make_a_program_write_its_graphs_its_trace_and_a_summary() {
     let folder = Folder::new("files");
-    let (graph, trace, summary) = (folder.file("x.dot"), folder.file("x.json"), folder.file("x.txt"));
+    let (graph, trace, summary) =
+        (folder.file("x.dot"), folder.file("x.json"), folder.file("x.txt"));
     let dumped = folder.file("dumped.dot");
     let variables = [
         ("WTR_GRAPH", &*graph),
@@ -79,10 +81,13 @@ fn variables_make_a_program_write_its_graphs_its_trace_and_a_summary() {
     let early = nodes(&read(&dumped));
     assert_eq!(early, 4, "what was issued when it was asked for");
     let trace: Value = serde_json::from_str(&read(&trace)).unwrap();
-    assert!(trace["traceEvents"].as_array().unwrap().iter().any(|event| event["cat"] == "run_kernel"));
+    assert!(
+        trace["traceEvents"].as_array().unwrap().iter().any(|event| event["cat"] == "run_kernel")
+    );
     let text = read(&summary);
     assert!(text.contains("6 commands in ") && text.contains("bounded by devices"), "{text}");
-    let output = child(&folder, "run", &[("WTR_SUMMARY", Path::new("1")), ("WTR_TEST_DUMP", &dumped)]);
+    let output =
+        child(&folder, "run", &[("WTR_SUMMARY", Path::new("1")), ("WTR_TEST_DUMP", &dumped)]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("bounded by devices"));
 }
 
@@ -128,14 +133,27 @@ mod programs {
 
     fn kernel(device: Handle) -> Handle {
         // SAFETY: texts with ends.
-        unsafe { wtr_create_kernel(device, c"-".as_ptr(), c"row".as_ptr(), std::ptr::null(), 1, NO) }
+        unsafe {
+            wtr_create_kernel(device, c"-".as_ptr(), c"row".as_ptr(), std::ptr::null(), 1, NO)
+        }
     }
 
     /// Launches, and stores the event if there is a place for it.
     unsafe fn launch(kernel: Handle, rows: usize, wait: *mut Handle, evt: *mut Handle) {
         // SAFETY: the caller's promise; no arguments.
         unsafe {
-            wtr_run_kernel_v(kernel, 1, NONE, [rows].as_ptr(), NONE, wait, evt, 0, NONE, std::ptr::null())
+            wtr_run_kernel_v(
+                kernel,
+                1,
+                NONE,
+                [rows].as_ptr(),
+                NONE,
+                wait,
+                evt,
+                0,
+                NONE,
+                std::ptr::null(),
+            )
         };
     }
 
@@ -167,7 +185,13 @@ mod programs {
         unsafe { launch(*user.cast::<Handle>().add(index as usize), rows, NO, NO) };
     }
 
-    unsafe extern "C" fn slice(index: c_uint, _: usize, rows: usize, evt: *mut Handle, user: *mut c_void) {
+    unsafe extern "C" fn slice(
+        index: c_uint,
+        _: usize,
+        rows: usize,
+        evt: *mut Handle,
+        user: *mut c_void,
+    ) {
         // SAFETY: as above.
         unsafe { launch(*user.cast::<Handle>().add(index as usize), rows, NO, evt) };
     }
@@ -176,12 +200,16 @@ mod programs {
         const COUNT: c_uint = 4;
         const { assert!(SECONDS.len() == COUNT as usize) };
         begin();
-        let mut kernels: Vec<Handle> = (1..=SECONDS.len()).map(|place| kernel(device(place))).collect();
+        let mut kernels: Vec<Handle> =
+            (1..=SECONDS.len()).map(|place| kernel(device(place))).collect();
         let user: *mut c_void = kernels.as_mut_ptr().cast();
         let (mut weights, mut parts) = ([0.0; SECONDS.len()], [0; SECONDS.len()]);
         // SAFETY: arrays of so many; events live as long as the calls.
         unsafe {
-            assert_eq!(wtr_partition_measure(COUNT, 112, Some(probe), user, weights.as_mut_ptr()), 0);
+            assert_eq!(
+                wtr_partition_measure(COUNT, 112, Some(probe), user, weights.as_mut_ptr()),
+                0
+            );
             assert_eq!(wtr_partition(ROWS, 16, COUNT, weights.as_ptr(), parts.as_mut_ptr()), 0);
             let began = Instant::now();
             let mut events = [std::ptr::null_mut(); SECONDS.len()];
@@ -191,7 +219,10 @@ mod programs {
             let places: Vec<*mut Handle> = events.iter_mut().map(|event| &raw mut *event).collect();
             let mut all = wtr_merge_events_v(COUNT, places.as_ptr());
             wtr_wait_for_events_v(1, [&raw mut all].as_ptr());
-            println!("static: {:.2} s in parts of {parts:?}", began.elapsed().as_secs_f64() * FASTER);
+            println!(
+                "static: {:.2} s in parts of {parts:?}",
+                began.elapsed().as_secs_f64() * FASTER
+            );
             let began = Instant::now();
             assert_eq!(wtr_self_schedule(COUNT, ROWS, 16, Some(slice), user), 0);
             println!("self-scheduled: {:.2} s", began.elapsed().as_secs_f64() * FASTER);

@@ -108,7 +108,11 @@ fn a_summary_says_that_the_program_bounded_it() {
     }
     let summary = told.summary();
     assert_eq!(
-        (summary.spent[&Spent::Program], summary.spent[&Spent::Device], summary.spent[&Spent::Scheduler]),
+        (
+            summary.spent[&Spent::Program],
+            summary.spent[&Spent::Device],
+            summary.spent[&Spent::Scheduler]
+        ),
         (1800, 270, 30)
     );
     assert_eq!(summary.bound(), "the program itself");
@@ -119,7 +123,8 @@ fn a_summary_says_that_the_roots_link_or_the_scheduler_bounded_it() {
     let mut told = Told::new(2);
     let (buffer, address) = (ObjectId(1), 4096);
     let ran = told.run(100, 1, &[]);
-    let write = told.issue(100, 1, &[ran], Request::Write { buffer, offset: 0, size: 1 << 20, address });
+    let write =
+        told.issue(100, 1, &[ran], Request::Write { buffer, offset: 0, size: 1 << 20, address });
     let part = CommandId(write.0 + 1);
     told.ended(ran, 110, 120, 2120);
     // The root could send long before the device could take it: until then the link was idle.
@@ -154,9 +159,14 @@ fn a_rank_whose_clock_is_behind_has_its_spans_apart_in_the_trace() {
     let mut text = Vec::new();
     water::record::trace::write(told.root.recorder().unwrap(), &mut text).unwrap();
     let trace: serde_json::Value = serde_json::from_slice(&text).unwrap();
-    let spans = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["cat"] == "run_kernel");
-    let spans: Vec<_> =
-        spans.map(|span| (span["tid"].as_u64(), span["ts"].as_f64(), span["dur"].as_f64())).collect();
+    let spans = trace["traceEvents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["cat"] == "run_kernel");
+    let spans: Vec<_> = spans
+        .map(|span| (span["tid"].as_u64(), span["ts"].as_f64(), span["dur"].as_f64()))
+        .collect();
     let row = spans[0].0;
     assert_eq!(spans, [(row, Some(0.01), Some(0.89)), (row, Some(0.9), Some(1.0))]);
 }

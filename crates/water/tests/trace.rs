@@ -36,7 +36,13 @@ struct Issued {
 }
 
 impl Issued {
-    fn issue(&mut self, root: &mut Root, rank: Rank, waits: &[CommandId], request: Request) -> CommandId {
+    fn issue(
+        &mut self,
+        root: &mut Root,
+        rank: Rank,
+        waits: &[CommandId],
+        request: Request,
+    ) -> CommandId {
         let id = root.issue(rank, 0, waits.to_vec(), request);
         self.waits.insert(id.0, waits.iter().map(|id| id.0).collect());
         self.ranks.insert(id.0, rank);
@@ -49,10 +55,12 @@ impl Issued {
         let (buffer, size, name) = (root.object(), bytes.len() as u64, kernel);
         let made = self.issue(root, rank, &[], Request::CreateBuffer { buffer, size, flags: 1 });
         let (kernel, code) = (root.object(), Code::Source(Vec::new()));
-        let create = Request::CreateKernel { kernel, code, name: name.into(), options: String::new() };
+        let create =
+            Request::CreateKernel { kernel, code, name: name.into(), options: String::new() };
         let built = self.issue(root, rank, &[], create);
         let address = bytes.as_ptr().expose_provenance() as u64;
-        let written = self.issue(root, rank, &[made], Request::Write { buffer, offset: 0, size, address });
+        let written =
+            self.issue(root, rank, &[made], Request::Write { buffer, offset: 0, size, address });
         let range = Range { dims: 1, offset: [0; 3], global: [1; 3], local: None };
         let args = vec![Arg::Buffer(buffer), Arg::Buffer(buffer), Arg::Bytes(vec![1])];
         let ran = self.issue(root, rank, &[built, written], Request::Run { kernel, range, args });
@@ -122,16 +130,22 @@ fn parse(text: &str) -> Dot {
         } else {
             let (head, attributes) = line.split_once(" [").unwrap_or_else(|| panic!("{line}"));
             let attributes = attributes.strip_suffix("];").unwrap_or_else(|| panic!("{line}"));
-            assert_eq!(attributes.replace("\\\"", "").matches('"').count() % 2, 0, "quotes: {line}");
+            assert_eq!(
+                attributes.replace("\\\"", "").matches('"').count() % 2,
+                0,
+                "quotes: {line}"
+            );
             match head.split_once(" -> ") {
                 Some((from, to)) => {
                     let edge = (number(from), number(to));
-                    let is_new = dot.edges.insert(edge, attributes.contains("penwidth=3")).is_none();
+                    let is_new =
+                        dot.edges.insert(edge, attributes.contains("penwidth=3")).is_none();
                     assert!(is_new, "twice: {line}");
                 }
                 None => {
                     let inside = cluster.clone().expect("all nodes are in clusters");
-                    let is_new = dot.nodes.insert(number(head), (attributes.to_owned(), inside)).is_none();
+                    let is_new =
+                        dot.nodes.insert(number(head), (attributes.to_owned(), inside)).is_none();
                     assert!(is_new, "twice: {line}");
                 }
             }
@@ -144,7 +158,9 @@ fn parse(text: &str) -> Dot {
 /// Graphviz reads it too, where it is installed.
 fn graphviz_reads(path: &Path) {
     match Command::new("dot").arg("-Tsvg").arg(path).output() {
-        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr))
+        }
         Err(_) => println!("SKIPPED: Graphviz is not installed"),
     }
 }
@@ -157,8 +173,10 @@ fn check_path(dot: &Dot) {
         .filter(|(_, (attributes, _))| attributes.contains("penwidth=3"))
         .map(|(id, _)| *id)
         .collect();
-    let edges: Vec<(u64, u64)> = dot.edges.iter().filter(|(_, bold)| **bold).map(|(edge, _)| *edge).collect();
-    let ends: Vec<&u64> = bold.iter().filter(|id| !edges.iter().any(|(from, _)| from == *id)).collect();
+    let edges: Vec<(u64, u64)> =
+        dot.edges.iter().filter(|(_, bold)| **bold).map(|(edge, _)| *edge).collect();
+    let ends: Vec<&u64> =
+        bold.iter().filter(|id| !edges.iter().any(|(from, _)| from == *id)).collect();
     assert!(bold.len() >= 3, "{bold:?}");
     assert_eq!(ends.len(), 1, "one end: {ends:?}");
     assert!(edges.iter().all(|(from, to)| bold.contains(from) && bold.contains(to)));
@@ -172,8 +190,10 @@ fn graphs_have_the_programs_commands_and_what_the_ranks_got() {
     let issued = program(cluster.runtime(), 5, 100_000);
     let path = folder.file("run.dot");
     record::dump(cluster.runtime(), &path).unwrap();
-    let (text, after) =
-        (std::fs::read_to_string(&path).unwrap(), std::fs::read_to_string(record::after(&path)).unwrap());
+    let (text, after) = (
+        std::fs::read_to_string(&path).unwrap(),
+        std::fs::read_to_string(record::after(&path)).unwrap(),
+    );
     graphviz_reads(&path);
     graphviz_reads(&record::after(&path));
     let dot = parse(&text);
@@ -189,7 +209,10 @@ fn graphs_have_the_programs_commands_and_what_the_ranks_got() {
     check_path(&dot);
     let labelled =
         |text: &str| dot.nodes.values().filter(|(attributes, _)| attributes.contains(text)).count();
-    assert_eq!((labelled("run_kernel"), labelled("write_buffer"), labelled("97.7 KiB")), (5, 5, 15));
+    assert_eq!(
+        (labelled("run_kernel"), labelled("write_buffer"), labelled("97.7 KiB")),
+        (5, 5, 15)
+    );
     assert_eq!(labelled("\\nfailed"), 2, "the kernel that fails, and its read");
     // After replacement the bytes go from the program once, and from rank to rank.
     let dot = parse(&after);
@@ -202,8 +225,9 @@ fn graphs_have_the_programs_commands_and_what_the_ranks_got() {
             .collect::<Vec<_>>()
     };
     assert!(!find(" forward").is_empty(), "{after}");
-    let feeds =
-        |id: &u64| dot.edges.keys().filter(|(from, to)| to == id && dot.nodes.contains_key(from)).count();
+    let feeds = |id: &u64| {
+        dot.edges.keys().filter(|(from, to)| to == id && dot.nodes.contains_key(from)).count()
+    };
     assert!(
         find(" forward").iter().all(|id| feeds(id) >= 2),
         "its buffer's creation, and who sends the bytes: {after}"
@@ -226,7 +250,10 @@ fn commands_of_one_job_are_told_with_it() {
         let buffer = cluster.runtime().with_root(Root::object).unwrap();
         let made = issue(Vec::new(), Request::CreateBuffer { buffer, size: 5000, flags: 1 });
         let address = bytes.as_ptr().expose_provenance() as u64;
-        ids.extend([made, issue(vec![made], Request::Write { buffer, offset: 0, size: 5000, address })]);
+        ids.extend([
+            made,
+            issue(vec![made], Request::Write { buffer, offset: 0, size: 5000, address }),
+        ]);
     }
     cluster.runtime().wait(&ids).unwrap();
     let path = folder.file("run.dot");
@@ -235,7 +262,10 @@ fn commands_of_one_job_are_told_with_it() {
     let recorded = |root: &mut Root| {
         let recorder = root.recorder().unwrap();
         assert!(
-            recorder.commands().values().all(|step| step.outcome == Some(Ok(())) && step.times.ended > 0)
+            recorder
+                .commands()
+                .values()
+                .all(|step| step.outcome == Some(Ok(())) && step.times.ended > 0)
         );
         recorder.jobs().values().map(|job| job.also.len()).sum::<usize>()
     };
@@ -258,8 +288,11 @@ fn a_trace_has_all_jobs_on_rows_that_do_not_overlap_arrows_and_counters() {
     let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
     let row = |event: &Value| (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
     let named = |name: &str| -> BTreeMap<(u64, u64), String> {
-        let names = of("M").into_iter().filter(|event| event["name"] == name && event["tid"].is_u64());
-        names.map(|event| (row(event), event["args"]["name"].as_str().unwrap().to_owned())).collect()
+        let names =
+            of("M").into_iter().filter(|event| event["name"] == name && event["tid"].is_u64());
+        names
+            .map(|event| (row(event), event["args"]["name"].as_str().unwrap().to_owned()))
+            .collect()
     };
     let threads = named("thread_name");
     let processes = of("M").into_iter().filter(|event| event["name"] == "process_name").count();
@@ -300,13 +333,16 @@ fn a_trace_has_all_jobs_on_rows_that_do_not_overlap_arrows_and_counters() {
     }
     let drawn: BTreeSet<(u64, u64)> = begins
         .iter()
-        .map(|event| (event["args"]["from"].as_u64().unwrap(), event["args"]["to"].as_u64().unwrap()))
+        .map(|event| {
+            (event["args"]["from"].as_u64().unwrap(), event["args"]["to"].as_u64().unwrap())
+        })
         .collect();
     for (id, waits) in &issued.waits {
         // A read's waits are those of its part on the device's rank.
         let is_read = !waits.is_empty() && *id == issued.ids[issued.ids.len() - 1].0;
         assert!(
-            is_read || waits.iter().all(|wait| drawn.contains(&(*wait, *id)) || issued.ranks[id] != 0),
+            is_read
+                || waits.iter().all(|wait| drawn.contains(&(*wait, *id)) || issued.ranks[id] != 0),
             "{id}"
         );
     }
@@ -356,28 +392,39 @@ fn beyond_the_limit_steps_are_counted_and_the_outputs_say_so() {
 #[test]
 fn who_did_not_ask_for_a_record_is_told_how() {
     let cluster = Cluster::new(1, 1);
-    let error = record::dump(cluster.runtime(), Path::new("/nowhere/at/all.dot")).unwrap_err().to_string();
+    let error =
+        record::dump(cluster.runtime(), Path::new("/nowhere/at/all.dot")).unwrap_err().to_string();
     assert!(error.contains("WTR_RECORD=1") && error.contains("WTR_GRAPH"), "{error}");
     record::begin(cluster.runtime(), recording());
-    let error = record::dump(cluster.runtime(), Path::new("/nowhere/at/all.dot")).unwrap_err().to_string();
+    let error =
+        record::dump(cluster.runtime(), Path::new("/nowhere/at/all.dot")).unwrap_err().to_string();
     assert!(error.contains("/nowhere/at/all.dot"), "{error}");
 }
 
 #[test]
 fn variables_mean_what_they_say() {
     let of = |pairs: &[(&str, &str)]| {
-        Settings::of(&|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+        Settings::of(&|name| {
+            pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
     };
     assert_eq!(of(&[]).unwrap(), Settings::default());
-    assert!(of(&[("WTR_RECORD", "1")]).unwrap().record && !of(&[("WTR_RECORD", "0")]).unwrap().record);
-    assert!(of(&[("WTR_SUMMARY", "1")]).unwrap().record && of(&[("WTR_TRACE", "x")]).unwrap().record);
+    assert!(
+        of(&[("WTR_RECORD", "1")]).unwrap().record && !of(&[("WTR_RECORD", "0")]).unwrap().record
+    );
+    assert!(
+        of(&[("WTR_SUMMARY", "1")]).unwrap().record && of(&[("WTR_TRACE", "x")]).unwrap().record
+    );
     assert_eq!(
         of(&[("WTR_WATCHDOG", "1.5")]).unwrap(),
         Settings { watchdog_ns: Some(1_500_000_000), ..Settings::default() }
     );
-    for (name, value) in
-        [("WTR_WATCHDOG", "soon"), ("WTR_WATCHDOG", "-1"), ("WTR_WATCHDOG", "0"), ("WTR_RECORD", "yes")]
-    {
+    for (name, value) in [
+        ("WTR_WATCHDOG", "soon"),
+        ("WTR_WATCHDOG", "-1"),
+        ("WTR_WATCHDOG", "0"),
+        ("WTR_RECORD", "yes"),
+    ] {
         let error = of(&[(name, value)]).unwrap_err().to_string();
         assert!(error.contains(name) && error.contains(value), "{error}");
     }
@@ -404,10 +451,20 @@ impl Backend for Stuck {
         false
     }
 
-    unsafe fn start(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) {
+    unsafe fn start(
+        &mut self,
+        id: CommandId,
+        device: u32,
+        operation: &Operation<'_>,
+        after: &[CommandId],
+    ) {
         match operation {
-            Operation::CreateKernel { kernel, name, .. } if *name == "hang" => self.hang = Some(*kernel),
-            Operation::Run { kernel, .. } if self.hang == Some(*kernel) => return self.held.push(id),
+            Operation::CreateKernel { kernel, name, .. } if *name == "hang" => {
+                self.hang = Some(*kernel)
+            }
+            Operation::Run { kernel, .. } if self.hang == Some(*kernel) => {
+                return self.held.push(id);
+            }
             _ => {}
         }
         // SAFETY: the caller's promise.
@@ -436,7 +493,8 @@ fn the_watchdog_tells_once_what_waits_for_what() {
         let rank = std::thread::spawn(move || {
             Runtime::serve(Box::new(other), Box::new(Host::new(1)), Arc::new(Real::new()))
         });
-        let (is_free, bell) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(Doorbell::default())));
+        let (is_free, bell) =
+            (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(Doorbell::default())));
         let devices = Stuck {
             host: Host::new(1),
             hang: None,
@@ -445,8 +503,12 @@ fn the_watchdog_tells_once_what_waits_for_what() {
             bell: Arc::clone(&bell),
         };
         let runtime =
-            Runtime::root(Box::new(root), Box::new(devices), Arc::new(Real::new()), threaded).unwrap();
-        record::begin(&runtime, Settings { watchdog_ns: Some(3_600_000_000_000), ..Settings::default() });
+            Runtime::root(Box::new(root), Box::new(devices), Arc::new(Real::new()), threaded)
+                .unwrap();
+        record::begin(
+            &runtime,
+            Settings { watchdog_ns: Some(3_600_000_000_000), ..Settings::default() },
+        );
         let (tell, reports) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
         let (heard, count, free, ring) =
             (Arc::clone(&tell), Arc::clone(&reports), Arc::clone(&is_free), Arc::clone(&bell));
@@ -481,8 +543,14 @@ fn the_watchdog_tells_once_what_waits_for_what() {
         let [report] = reports.as_slice() else { panic!("not told once: {reports:?}") };
         let (free, blocked) = report.split_once("these wait for others:").unwrap();
         assert!(free.contains(&format!("{} run_kernel hang on rank 0", ran.0)), "{report}");
-        assert!(blocked.contains(&format!("{} create_buffer buffer {}", waiting.0, buffer.0)), "{report}");
-        assert!(blocked.contains(&format!("waits for {} run_kernel hang on rank 0", ran.0)), "{report}");
+        assert!(
+            blocked.contains(&format!("{} create_buffer buffer {}", waiting.0, buffer.0)),
+            "{report}"
+        );
+        assert!(
+            blocked.contains(&format!("waits for {} run_kernel hang on rank 0", ran.0)),
+            "{report}"
+        );
         let kept = runtime.with_root(|root| root.recorder().unwrap().jobs().len()).unwrap();
         assert_eq!(kept, 0, "the watchdog keeps nothing that has ended");
         runtime.end();

@@ -76,7 +76,8 @@ pub fn write(into: &mut Vec<u8>, index: u32, arg: Arg<'_>) -> Result<(), FrameEr
             word.as_bytes()
         }),
     };
-    let size = u32::try_from(value.len()).map_err(|_| FrameError::BadPayload("a kernel argument's size"))?;
+    let size = u32::try_from(value.len())
+        .map_err(|_| FrameError::BadPayload("a kernel argument's size"))?;
     #[expect(clippy::cast_possible_truncation, reason = "at most ARG_INDEX_MAX, checked above")]
     let head = Head { index: U16::new(index as u16), kind, reserved: 0, size: U32::new(size) };
     into.extend_from_slice(head.as_bytes());

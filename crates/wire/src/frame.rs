@@ -11,7 +11,9 @@ use crate::id::{Id, kind};
 use crate::limits::{BODY_BYTES_MAX, STREAM_BYTES_MAX, WAITS_MAX};
 
 /// What stands in front of every call.
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(
+    FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
+)]
 #[repr(C)]
 pub struct Header {
     /// Which call, see [`crate::calls`].
@@ -51,7 +53,9 @@ impl PayloadRule {
 }
 
 /// One call of the protocol: its body is `Self`.
-pub trait Call: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Copy + std::fmt::Debug {
+pub trait Call:
+    FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Copy + std::fmt::Debug
+{
     /// Its number on the wire.
     const OPCODE: u16;
     /// Its name, for logs.
@@ -65,8 +69,8 @@ pub trait Call: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Co
     /// When wait list or payload are over their limits.
     fn header(waits: usize, payload: u64) -> Result<Header, FrameError> {
         const { assert!(size_of::<Self>() <= BODY_BYTES_MAX) };
-        let waits =
-            u16::try_from(waits).map_err(|_| FrameError::TooManyWaits { count: waits, max: WAITS_MAX })?;
+        let waits = u16::try_from(waits)
+            .map_err(|_| FrameError::TooManyWaits { count: waits, max: WAITS_MAX })?;
         check_payload(Self::NAME, Self::PAYLOAD, payload)?;
         #[expect(
             clippy::cast_possible_truncation,
@@ -107,7 +111,12 @@ impl Header {
     ///
     /// # Errors
     /// Names what is wrong with it.
-    pub fn check(&self, name: &'static str, body: usize, rule: PayloadRule) -> Result<(), FrameError> {
+    pub fn check(
+        &self,
+        name: &'static str,
+        body: usize,
+        rule: PayloadRule,
+    ) -> Result<(), FrameError> {
         if usize::from(self.body.get()) != body {
             return Err(FrameError::WrongBody { name, got: self.body.get(), expected: body });
         }
@@ -239,7 +248,10 @@ pub fn encode<T: serde::Serialize>(value: &T) -> Vec<u8> {
 ///
 /// # Errors
 /// [`FrameError::BadPayload`] with `name` when the bytes are not a `T`, or too many.
-pub fn decode<T: serde::de::DeserializeOwned>(name: &'static str, bytes: &[u8]) -> Result<T, FrameError> {
+pub fn decode<T: serde::de::DeserializeOwned>(
+    name: &'static str,
+    bytes: &[u8],
+) -> Result<T, FrameError> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
         _ => Err(FrameError::BadPayload(name)),

@@ -114,7 +114,8 @@ fn measure_group(
             let checked = if kind == Kind::Barrier { ring.check_barrier()? } else { 0 };
             let extent = ring.extent_of(kind, bytes, seconds)?;
             let run = || ring.run(kind, bytes, extent);
-            let (run, energy) = joules.around(run, |run| parts(kind, bytes, plan.word, run.count))?;
+            let (run, energy) =
+                joules.around(run, |run| parts(kind, bytes, plan.word, run.count))?;
             let run = Run { checked: run.checked + checked, ..run };
             results.keep(Point::of(kind, path, bytes, count, &run, energy));
         }
@@ -155,7 +156,12 @@ struct Launch {
 
 impl Ring {
     fn open(nodes: &Nodes, path: Path, bytes_max: u64, gpus: u32) -> Result<Self> {
-        let pool = Pool::open(&nodes.addresses, nodes.key.as_ref(), OPEN_MAX, penstock_client::notice::print);
+        let pool = Pool::open(
+            &nodes.addresses,
+            nodes.key.as_ref(),
+            OPEN_MAX,
+            penstock_client::notice::print,
+        );
         if let Some((_, error)) = pool.absent().first() {
             return Err(error.clone().into());
         }
@@ -177,7 +183,8 @@ impl Ring {
     }
 
     fn name(&self) -> String {
-        let mut names: Vec<String> = self.heap.devices().map(|device| device.text(DEVICE_NAME)).collect();
+        let mut names: Vec<String> =
+            self.heap.devices().map(|device| device.text(DEVICE_NAME)).collect();
         names.dedup();
         names.join(" and ")
     }
@@ -185,12 +192,14 @@ impl Ring {
     /// What lies between the devices, as the heap tells it.
     fn way(&self) -> String {
         let paths = self.heap.paths();
-        let to_other = paths.first().and_then(|row| row.get(1)).map_or_else(String::new, ToString::to_string);
+        let to_other =
+            paths.first().and_then(|row| row.get(1)).map_or_else(String::new, ToString::to_string);
         let nodes_of = |pe: usize| self.seats.get(pe).map(|seat| seat.device.node());
         if nodes_of(0) == nodes_of(1) {
             return format!("{to_other} in one worker");
         }
-        let address = self.pool.nodes().first().map(|node| node.address().to_string()).unwrap_or_default();
+        let address =
+            self.pool.nodes().first().map(|node| node.address().to_string()).unwrap_or_default();
         let transport = if address.starts_with("tcp:") { "TCP" } else { "Unix sockets" };
         format!("{to_other} between workers that meet over {transport}")
     }
@@ -209,7 +218,8 @@ impl Ring {
         for part in [0.02, 1.0] {
             let run = self.run(kind, bytes, extent)?;
             #[expect(clippy::cast_precision_loss, reason = "a quotient")]
-            let each = run.samples.mean() * run.count as f64 / (extent.samples * extent.times) as f64;
+            let each =
+                run.samples.mean() * run.count as f64 / (extent.samples * extent.times) as f64;
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -265,7 +275,8 @@ impl Ring {
     fn launch(&mut self, launch: Launch) -> Result<Run> {
         let Launch { kind, samples, inner, bytes } = launch;
         let window = window_of(bytes);
-        let numbers = [samples, inner, bytes, window, self.source(), self.landing(), self.seed, self.epoch];
+        let numbers =
+            [samples, inner, bytes, window, self.source(), self.landing(), self.seed, self.epoch];
         self.seats.iter().for_each(|seat| seat.set(kind, &self.heap, &numbers));
         let launches: Vec<HeapLaunch<'_>> =
             self.seats.iter().map(|seat| (&seat.queue, seat.kernel(kind), seat.space())).collect();
@@ -282,7 +293,8 @@ impl Ring {
         let checked = self.results(launch)?;
         let ways = if kind == Kind::PingPong { 2 } else { 1 };
         #[expect(clippy::cast_precision_loss, reason = "quotients")]
-        let (one, count, core_ns) = ((inner * ways) as f64, (samples * inner * ways) as f64, core_ns as f64);
+        let (one, count, core_ns) =
+            ((inner * ways) as f64, (samples * inner * ways) as f64, core_ns as f64);
         let samples_us = self.times(samples)?.unwrap_or_else(|| vec![us / count * one]);
         Ok(Run {
             samples: Samples::of(samples_us.into_iter().map(|us| us / one).collect()),
@@ -309,7 +321,13 @@ impl Ring {
             }
             if wrong > 0 {
                 let bytes = launch.bytes;
-                return Err(Error::Wrong { path: self.path.name(), bytes, count: wrong, found, expected });
+                return Err(Error::Wrong {
+                    path: self.path.name(),
+                    bytes,
+                    count: wrong,
+                    found,
+                    expected,
+                });
             }
             checked += count;
         }
@@ -346,7 +364,8 @@ impl Ring {
     }
 
     fn queue(&self, pe: usize) -> Result<&Arc<Queue>> {
-        let seat = self.seats.get(pe).ok_or_else(|| Error::Absent(format!("there is no PE {pe}")))?;
+        let seat =
+            self.seats.get(pe).ok_or_else(|| Error::Absent(format!("there is no PE {pe}")))?;
         Ok(&seat.queue)
     }
 
@@ -373,7 +392,8 @@ fn words(bytes: &[u8]) -> Vec<u64> {
 }
 
 fn to_usize(number: u64) -> Result<usize> {
-    usize::try_from(number).map_err(|_| Error::Absent(format!("{number} bytes are more than this host has")))
+    usize::try_from(number)
+        .map_err(|_| Error::Absent(format!("{number} bytes are more than this host has")))
 }
 
 /// What a verb of `ggas.h` answered.

@@ -151,8 +151,10 @@ mod tests {
     /// What the tool `cksum` says of bytes.
     fn cksum(bytes: &[u8]) -> u32 {
         let length = bytes.len();
-        let lengths =
-            (0..8).map(|byte| length >> (8 * byte)).take_while(|rest| *rest > 0).map(|rest| rest & 0xff);
+        let lengths = (0..8)
+            .map(|byte| length >> (8 * byte))
+            .take_while(|rest| *rest > 0)
+            .map(|rest| rest & 0xff);
         let all = bytes.iter().copied().chain(lengths.map(|byte| u8::try_from(byte).unwrap()));
         !all.fold(0, |sum: u32, byte| {
             (0..8).fold(sum ^ (u32::from(byte) << 24), |sum, _| {

@@ -9,8 +9,8 @@ use std::ptr::null_mut;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use penstock_cuda_sys::driver::{
-    CU_MEMHOSTALLOC_PORTABLE, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUresult,
-    CUstream,
+    CU_MEMHOSTALLOC_PORTABLE, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule,
+    CUresult, CUstream,
 };
 
 use super::memory::{Room, Span};
@@ -153,7 +153,10 @@ impl Gpu {
     /// [`Error::Cuda`].
     pub fn pin(&self, room: Room) -> Result<()> {
         let span = room.all();
-        done!(self.api, cuMemHostRegister(span.start().cast(), span.len(), CU_MEMHOSTALLOC_PORTABLE))
+        done!(
+            self.api,
+            cuMemHostRegister(span.start().cast(), span.len(), CU_MEMHOSTALLOC_PORTABLE)
+        )
     }
 
     /// Makes a buffer.
@@ -230,7 +233,10 @@ impl Gpu {
 
 impl Buffer {
     fn place(&self, offset: usize, bytes: usize) -> CUdeviceptr {
-        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "outside of the buffer");
+        assert!(
+            offset.checked_add(bytes).is_some_and(|end| end <= self.bytes),
+            "outside of the buffer"
+        );
         self.address + offset as u64
     }
 }
@@ -238,7 +244,8 @@ impl Buffer {
 fn load() -> Result<Functions> {
     let path = std::env::var_os(DRIVER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let path = path.unwrap_or_else(|| DRIVER.into());
-    let told = |error: libloading::Error| Error::Library { path: path.clone(), reason: error.to_string() };
+    let told =
+        |error: libloading::Error| Error::Library { path: path.clone(), reason: error.to_string() };
     // SAFETY: opening runs initialisers of the driver, which is what the user asks for.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(told)?;
     let functions = Functions::of(&library).map_err(told)?;

@@ -121,7 +121,9 @@ impl Local {
             (Self::OpenCl(device), Buffer::OpenCl(from)) => {
                 device.start_read(from, offset, to).map(Pending::OpenCl)
             }
-            (Self::Gpu(device), Buffer::Gpu(from)) => device.start_read(from, offset, to).map(Pending::Gpu),
+            (Self::Gpu(device), Buffer::Gpu(from)) => {
+                device.start_read(from, offset, to).map(Pending::Gpu)
+            }
             _ => other(),
         }
     }
@@ -135,7 +137,9 @@ impl Local {
             (Self::OpenCl(device), Buffer::OpenCl(to)) => {
                 device.start_write(to, offset, from).map(Pending::OpenCl)
             }
-            (Self::Gpu(device), Buffer::Gpu(to)) => device.start_write(to, offset, from).map(Pending::Gpu),
+            (Self::Gpu(device), Buffer::Gpu(to)) => {
+                device.start_write(to, offset, from).map(Pending::Gpu)
+            }
             _ => other(),
         }
     }

@@ -101,7 +101,10 @@ pub struct Part {
 
 impl std::fmt::Debug for Part {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Part").field("local", &self.local).field("seed", &self.seed).finish_non_exhaustive()
+        f.debug_struct("Part")
+            .field("local", &self.local)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -168,7 +171,14 @@ impl Part {
     /// # Errors
     /// The wire.
     pub fn end(&mut self) -> Result<()> {
-        self.order(Order { kind: None, way: Way::Plain, spins: false, bytes: 0, samples: 0, seed: 0 })?;
+        self.order(Order {
+            kind: None,
+            way: Way::Plain,
+            spins: false,
+            bytes: 0,
+            samples: 0,
+            seed: 0,
+        })?;
         self.wire.close()
     }
 
@@ -176,11 +186,19 @@ impl Part {
     ///
     /// # Errors
     /// As [`Part::measure`].
-    pub fn samples_for(&mut self, path: Path, kind: Kind, bytes: u64, how: How, seconds: f64) -> Result<u64> {
+    pub fn samples_for(
+        &mut self,
+        path: Path,
+        kind: Kind,
+        bytes: u64,
+        how: How,
+        seconds: f64,
+    ) -> Result<u64> {
         let mut samples = WARM_SAMPLES;
         // The first run has what is done only once in it, so its times are too long.
         for part in [0.02, 1.0] {
-            let us = self.measure(path, kind, bytes, how, samples)?.samples.quantile(0.5) * one(kind, bytes);
+            let us = self.measure(path, kind, bytes, how, samples)?.samples.quantile(0.5)
+                * one(kind, bytes);
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -196,7 +214,14 @@ impl Part {
     ///
     /// # Errors
     /// The device, the wire, or [`Error::Wrong`].
-    pub fn measure(&mut self, path: Path, kind: Kind, bytes: u64, how: How, samples: u64) -> Result<Run> {
+    pub fn measure(
+        &mut self,
+        path: Path,
+        kind: Kind,
+        bytes: u64,
+        how: How,
+        samples: u64,
+    ) -> Result<Run> {
         self.seed += 1;
         let How { way, spins } = how;
         let order = Order { kind: Some(kind), way, spins, bytes, samples, seed: self.seed };
@@ -209,9 +234,17 @@ impl Part {
             let [core_ns, count, wrong, found, expected, ..] = numbers(self.letter);
             reports.push(Report { core_ns, checked: Checked { count, wrong, found, expected } });
         }
-        if let Some(Report { checked: it, .. }) = reports.iter().find(|report| report.checked.wrong > 0) {
+        if let Some(Report { checked: it, .. }) =
+            reports.iter().find(|report| report.checked.wrong > 0)
+        {
             let (found, expected) = (it.found, it.expected);
-            return Err(Error::Wrong { path: path.name(), bytes, count: it.wrong, found, expected });
+            return Err(Error::Wrong {
+                path: path.name(),
+                bytes,
+                count: it.wrong,
+                found,
+                expected,
+            });
         }
         let one = one(kind, bytes);
         #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a run: far below 2^52")]
@@ -262,7 +295,9 @@ impl Part {
         let core_ns = self::core_ns()?.saturating_sub(core_ns);
         match (kind, leads) {
             (Kind::PingPong, true) => self.compare(self.back, bytes, order.seed, &mut checked)?,
-            (Kind::PingPong, false) => self.compare(self.buffer, bytes, order.seed, &mut checked)?,
+            (Kind::PingPong, false) => {
+                self.compare(self.buffer, bytes, order.seed, &mut checked)?
+            }
             (Kind::Bandwidth, false) => {
                 let whole = to_usize(order.bytes * window_of(order.bytes));
                 self.compare(self.buffer, whole, order.seed, &mut checked)?;
@@ -273,7 +308,13 @@ impl Part {
     }
 
     /// All that a device got, word by word.
-    fn compare(&mut self, buffer: Buffer, bytes: usize, seed: u64, checked: &mut Checked) -> Result<()> {
+    fn compare(
+        &mut self,
+        buffer: Buffer,
+        bytes: usize,
+        seed: u64,
+        checked: &mut Checked,
+    ) -> Result<()> {
         let span = self.stage.span(0, bytes);
         self.local.read(buffer, 0, span)?;
         checked.count += bytes as u64 / 8;

@@ -50,7 +50,10 @@ impl Room {
     /// If that is not a part of it: a defect of the benchmark.
     #[must_use]
     pub fn span(&self, offset: usize, bytes: usize) -> Span {
-        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "a span outside of its room");
+        assert!(
+            offset.checked_add(bytes).is_some_and(|end| end <= self.bytes),
+            "a span outside of its room"
+        );
         // SAFETY: within the allocation, as just checked.
         Span { start: unsafe { self.start.add(offset) }, bytes }
     }

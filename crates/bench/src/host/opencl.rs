@@ -6,9 +6,9 @@ use std::ptr::{NonNull, null, null_mut};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use penstock_cl_sys::{
-    CL_DEVICE_TYPE_ALL, CL_FALSE, CL_MAP_READ, CL_MAP_WRITE_INVALIDATE_REGION, CL_MEM_READ_WRITE, CL_SUCCESS,
-    CL_TRUE, SLOTS, cl_bool, cl_command_queue, cl_context, cl_device_id, cl_event, cl_icd_dispatch, cl_int,
-    cl_kernel, cl_mem, slot,
+    CL_DEVICE_TYPE_ALL, CL_FALSE, CL_MAP_READ, CL_MAP_WRITE_INVALIDATE_REGION, CL_MEM_READ_WRITE,
+    CL_SUCCESS, CL_TRUE, SLOTS, cl_bool, cl_command_queue, cl_context, cl_device_id, cl_event,
+    cl_icd_dispatch, cl_int, cl_kernel, cl_mem, slot,
 };
 
 use super::memory::Span;
@@ -117,7 +117,8 @@ impl OpenCl {
             clCreateContext(null(), 1, &raw const local.device, None, null_mut(), &raw mut code)
         );
         check("clCreateContext", code)?;
-        local.queue = call!(local, clCreateCommandQueue(local.context, local.device, 0, &raw mut code));
+        local.queue =
+            call!(local, clCreateCommandQueue(local.context, local.device, 0, &raw mut code));
         check("clCreateCommandQueue", code)?;
         local.dummy = local.build()?;
         Ok(local)
@@ -139,16 +140,23 @@ impl OpenCl {
                 return Ok(device);
             }
         }
-        Err(Error::Absent("the OpenCL loader finds no device; is a driver installed (clinfo -l)?".to_owned()))
+        Err(Error::Absent(
+            "the OpenCL loader finds no device; is a driver installed (clinfo -l)?".to_owned(),
+        ))
     }
 
     fn build(&self) -> Result<cl_kernel> {
         let source = c"kernel void dummy(void) {}";
         let (mut text, mut code) = (source.as_ptr(), 0);
-        let program =
-            call!(self, clCreateProgramWithSource(self.context, 1, &raw mut text, null(), &raw mut code));
+        let program = call!(
+            self,
+            clCreateProgramWithSource(self.context, 1, &raw mut text, null(), &raw mut code)
+        );
         check("clCreateProgramWithSource", code)?;
-        done!(self, clBuildProgram(program, 1, &raw const self.device, c"".as_ptr(), None, null_mut()))?;
+        done!(
+            self,
+            clBuildProgram(program, 1, &raw const self.device, c"".as_ptr(), None, null_mut())
+        )?;
         let kernel = call!(self, clCreateKernel(program, c"dummy".as_ptr(), &raw mut code));
         check("clCreateKernel", code)?;
         Ok(kernel)
@@ -163,7 +171,13 @@ impl OpenCl {
         let mut size = 0;
         done!(
             self,
-            clGetDeviceInfo(self.device, DEVICE_NAME, NAME_BYTES, text.as_mut_ptr().cast(), &raw mut size)
+            clGetDeviceInfo(
+                self.device,
+                DEVICE_NAME,
+                NAME_BYTES,
+                text.as_mut_ptr().cast(),
+                &raw mut size
+            )
         )?;
         let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
         Ok(String::from_utf8_lossy(text).into_owned())
@@ -175,8 +189,10 @@ impl OpenCl {
     /// [`Error::OpenCl`].
     pub fn buffer(&self, bytes: usize) -> Result<Buffer> {
         let mut code = 0;
-        let mem =
-            call!(self, clCreateBuffer(self.context, CL_MEM_READ_WRITE, bytes, null_mut(), &raw mut code));
+        let mem = call!(
+            self,
+            clCreateBuffer(self.context, CL_MEM_READ_WRITE, bytes, null_mut(), &raw mut code)
+        );
         check("clCreateBuffer", code)?;
         Ok(Buffer { mem, bytes })
     }
@@ -307,8 +323,8 @@ impl OpenCl {
             )
         );
         check("clEnqueueMapBuffer", code)?;
-        let start =
-            NonNull::new(start.cast()).ok_or(Error::OpenCl { function: "clEnqueueMapBuffer", code })?;
+        let start = NonNull::new(start.cast())
+            .ok_or(Error::OpenCl { function: "clEnqueueMapBuffer", code })?;
         // SAFETY: OpenCL promises them until they are unmapped, and who has the span uses it between the two.
         Ok((unsafe { Span::of_driver(start, bytes) }, Pending(event)))
     }
@@ -374,7 +390,10 @@ impl OpenCl {
 
 impl Buffer {
     fn check(&self, offset: usize, bytes: usize) {
-        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "outside of the buffer");
+        assert!(
+            offset.checked_add(bytes).is_some_and(|end| end <= self.bytes),
+            "outside of the buffer"
+        );
     }
 }
 
@@ -386,14 +405,16 @@ fn yes(is: bool) -> cl_bool {
 fn load() -> Result<cl_icd_dispatch> {
     let path = std::env::var_os(LOADER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let path = path.unwrap_or_else(|| LOADER.into());
-    let told = |error: libloading::Error| Error::Library { path: path.clone(), reason: error.to_string() };
+    let told =
+        |error: libloading::Error| Error::Library { path: path.clone(), reason: error.to_string() };
     // SAFETY: opening runs initialisers of the loader, which is what the user asks for.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(told)?;
     let mut slots = [null::<c_void>(); SLOTS];
     for &(name, index) in NEEDED {
         let symbol = CString::new(name).unwrap_or_default();
         // SAFETY: the type is only a pointer here.
-        let found = unsafe { library.get::<*const c_char>(symbol.as_bytes_with_nul()) }.map_err(told)?;
+        let found =
+            unsafe { library.get::<*const c_char>(symbol.as_bytes_with_nul()) }.map_err(told)?;
         if let Some(place) = slots.get_mut(index) {
             *place = (*found).cast();
         }

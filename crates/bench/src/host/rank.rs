@@ -75,8 +75,9 @@ pub fn run(file: &FilePath, rank: Option<u32>) -> Result<()> {
 
 fn run_plan(file: &FilePath, rank: Option<u32>) -> Result<()> {
     let text = std::fs::read(file).map_err(Error::io(file.display().to_string()))?;
-    let RankPlan { plan, ranks, meeting } = serde_json::from_slice(&text)
-        .map_err(|error| Error::Language { who: file.display().to_string(), text: error.to_string() })?;
+    let RankPlan { plan, ranks, meeting } = serde_json::from_slice(&text).map_err(|error| {
+        Error::Language { who: file.display().to_string(), text: error.to_string() }
+    })?;
     let wire: Box<dyn Wire> = match meeting {
         Meeting::Mpi { shim } => Box::new(Mpi::open(&shim)?),
         Meeting::Tcp { directory, token } => {
@@ -164,8 +165,10 @@ fn best(part: &mut Part, path: Path, kind: Kind, bytes: u64) -> Result<How> {
     }
     // How MPI waits was chosen when it was started.
     let waits: &[bool] = if path.needs_mpi() { &[false] } else { &[false, true] };
-    let all: Vec<_> =
-        ways.into_iter().flat_map(|way| waits.iter().map(move |&spins| How { way, spins })).collect();
+    let all: Vec<_> = ways
+        .into_iter()
+        .flat_map(|way| waits.iter().map(move |&spins| How { way, spins }))
+        .collect();
     if let [only] = all.as_slice() {
         return Ok(*only);
     }

@@ -211,7 +211,12 @@ impl Ends<'_> {
         if mapped { self.local.flush() } else { Ok(()) }
     }
 
-    fn start(&mut self, leaving: Leaving, peer: u32, sending: &mut [Option<(Ticket, Span)>]) -> Result<()> {
+    fn start(
+        &mut self,
+        leaving: Leaving,
+        peer: u32,
+        sending: &mut [Option<(Ticket, Span)>],
+    ) -> Result<()> {
         self.local.wait(leaving.copied)?;
         let ticket = self.wire.start_send(peer, leaving.span)?;
         if let Some(place) = sending.get_mut(leaving.chunk.slot) {
@@ -221,8 +226,15 @@ impl Ends<'_> {
     }
 
     /// Waits for what a slot sends.
-    fn settle(&mut self, sending: &mut [Option<(Ticket, Span)>], slot: usize, mapped: bool) -> Result<()> {
-        let Some((ticket, span)) = sending.get_mut(slot).and_then(Option::take) else { return Ok(()) };
+    fn settle(
+        &mut self,
+        sending: &mut [Option<(Ticket, Span)>],
+        slot: usize,
+        mapped: bool,
+    ) -> Result<()> {
+        let Some((ticket, span)) = sending.get_mut(slot).and_then(Option::take) else {
+            return Ok(());
+        };
         self.wire.wait(ticket)?;
         if mapped { self.local.unmap(self.buffer, span) } else { Ok(()) }
     }
@@ -280,7 +292,8 @@ impl Ends<'_> {
             while mapping.len() + arriving.len() < most
                 && let Some(chunk) = all.next()
             {
-                let (span, mapped) = self.local.start_map(self.buffer, chunk.offset, chunk.bytes, true)?;
+                let (span, mapped) =
+                    self.local.start_map(self.buffer, chunk.offset, chunk.bytes, true)?;
                 mapping.push_back((chunk, span, mapped));
             }
             self.local.flush()?;

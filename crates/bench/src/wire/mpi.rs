@@ -35,7 +35,8 @@ struct Calls {
     library: unsafe extern "C" fn(*mut c_char, c_int) -> c_int,
     error_text: unsafe extern "C" fn(c_int, *mut c_char, c_int) -> c_int,
     start_send: unsafe extern "C" fn(*mut Opaque, *const c_void, c_int, c_int, c_int, u64) -> c_int,
-    start_receive: unsafe extern "C" fn(*mut Opaque, *mut c_void, c_int, c_int, c_int, u64) -> c_int,
+    start_receive:
+        unsafe extern "C" fn(*mut Opaque, *mut c_void, c_int, c_int, c_int, u64) -> c_int,
     close: unsafe extern "C" fn(*mut Opaque, c_int) -> c_int,
     wait: unsafe extern "C" fn(*mut Opaque, u64) -> c_int,
     send: unsafe extern "C" fn(*mut Opaque, *const c_void, c_int, c_int, c_int) -> c_int,
@@ -90,17 +91,20 @@ fn load(shim: &Path) -> Result<&'static Calls> {
     let library = unsafe { Library::open(Some(shim), RTLD_NOW | RTLD_GLOBAL) }
         .map_err(|error| told(error.to_string()))?;
     // SAFETY: the symbol is of this type in each version.
-    let entry = unsafe { library.get::<unsafe extern "C" fn() -> *const Calls>(b"wtr_mpi_blocking\0") }
-        .map_err(|error| told(format!("{error}; build it again together with this program")))?;
+    let entry =
+        unsafe { library.get::<unsafe extern "C" fn() -> *const Calls>(b"wtr_mpi_blocking\0") }
+            .map_err(|error| told(format!("{error}; build it again together with this program")))?;
     // SAFETY: it gives a constant of the shim.
-    let table =
-        NonNull::new(unsafe { entry() }.cast_mut()).ok_or_else(|| told("it has no calls".to_owned()))?;
+    let table = NonNull::new(unsafe { entry() }.cast_mut())
+        .ok_or_else(|| told("it has no calls".to_owned()))?;
     // An MPI that was started has threads and cannot be unloaded.
     std::mem::forget(library);
     // SAFETY: each version begins with these two numbers.
     let [abi, size] = unsafe { table.cast::<[u32; 2]>().read() };
     if abi != ABI || (size as usize) < size_of::<Calls>() {
-        return Err(told(format!("it is of version {abi}, this program needs {ABI}: build both together")));
+        return Err(told(format!(
+            "it is of version {abi}, this program needs {ABI}: build both together"
+        )));
     }
     // SAFETY: it is of this version, stays and never changes.
     Ok(unsafe { table.as_ref() })
@@ -140,15 +144,17 @@ impl Wire for Mpi {
     fn send(&mut self, to: u32, bytes: Span) -> Result<()> {
         let start = bytes.start().cast_const().cast();
         // SAFETY: the bytes are there.
-        let code = unsafe { (self.calls.send)(self.run.as_ptr(), start, int(bytes.len()), int(to), TAG) };
+        let code =
+            unsafe { (self.calls.send)(self.run.as_ptr(), start, int(bytes.len()), int(to), TAG) };
         self.calls.check(code)
     }
 
     fn receive(&mut self, from: u32, bytes: Span) -> Result<()> {
         let start = bytes.start().cast();
         // SAFETY: the bytes are there.
-        let code =
-            unsafe { (self.calls.receive)(self.run.as_ptr(), start, int(bytes.len()), int(from), TAG) };
+        let code = unsafe {
+            (self.calls.receive)(self.run.as_ptr(), start, int(bytes.len()), int(from), TAG)
+        };
         self.calls.check(code)
     }
 
@@ -156,7 +162,9 @@ impl Wire for Mpi {
         self.next += 1;
         let (run, start) = (self.run.as_ptr(), bytes.start().cast_const().cast());
         // SAFETY: the bytes stay until the ticket was waited for, as the trait asks.
-        let code = unsafe { (self.calls.start_send)(run, start, int(bytes.len()), int(to), TAG, self.next) };
+        let code = unsafe {
+            (self.calls.start_send)(run, start, int(bytes.len()), int(to), TAG, self.next)
+        };
         self.calls.check(code)?;
         Ok(Ticket { id: self.next, receive: None })
     }
@@ -165,8 +173,9 @@ impl Wire for Mpi {
         self.next += 1;
         let (run, start) = (self.run.as_ptr(), bytes.start().cast());
         // SAFETY: as above.
-        let code =
-            unsafe { (self.calls.start_receive)(run, start, int(bytes.len()), int(from), TAG, self.next) };
+        let code = unsafe {
+            (self.calls.start_receive)(run, start, int(bytes.len()), int(from), TAG, self.next)
+        };
         self.calls.check(code)?;
         Ok(Ticket { id: self.next, receive: None })
     }

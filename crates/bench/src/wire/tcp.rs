@@ -38,7 +38,8 @@ impl Tcp {
     /// [`Error::Late`] if one does not come; [`Error::Io`].
     pub fn open(directory: &Path, token: u64, rank: u32, ranks: u32) -> Result<Self> {
         let deadline = Instant::now() + Duration::from_secs(MEET_S_MAX);
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("listening"))?;
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("listening"))?;
         let port = listener.local_addr().map_err(Error::io("listening"))?.port();
         tell(directory, rank, port)?;
         let mut peers: Vec<Option<TcpStream>> = (0..ranks).map(|_| None).collect();
@@ -73,7 +74,8 @@ impl Tcp {
 
 fn tell(directory: &Path, rank: u32, port: u16) -> Result<()> {
     // Renamed when it is whole.
-    let (new, path) = (directory.join(format!("port.{rank}.new")), directory.join(format!("port.{rank}")));
+    let (new, path) =
+        (directory.join(format!("port.{rank}.new")), directory.join(format!("port.{rank}")));
     std::fs::write(&new, port.to_string())
         .and_then(|()| std::fs::rename(&new, &path))
         .map_err(Error::io(path.display().to_string()))
@@ -91,7 +93,10 @@ fn ask(directory: &Path, rank: u32, deadline: Instant) -> Result<u16> {
 
 fn nap(deadline: Instant) -> Result<()> {
     if Instant::now() > deadline {
-        return Err(Error::Late { what: "the start of the other processes".to_owned(), seconds: MEET_S_MAX });
+        return Err(Error::Late {
+            what: "the start of the other processes".to_owned(),
+            seconds: MEET_S_MAX,
+        });
     }
     std::thread::sleep(MEET_NAP);
     Ok(())
@@ -101,7 +106,9 @@ fn nap(deadline: Instant) -> Result<()> {
 fn greeted(mut stream: &TcpStream, token: u64, deadline: Instant) -> Option<u32> {
     let mut greeting = [0; GREETING_BYTES];
     stream.set_nonblocking(false).ok()?;
-    stream.set_read_timeout(Some(deadline.saturating_duration_since(Instant::now()).max(MEET_NAP))).ok()?;
+    stream
+        .set_read_timeout(Some(deadline.saturating_duration_since(Instant::now()).max(MEET_NAP)))
+        .ok()?;
     stream.read_exact(&mut greeting).ok()?;
     let (first, rank) = greeting.split_first_chunk::<8>()?;
     (u64::from_le_bytes(*first) == token).then_some(u32::from_le_bytes(*rank.first_chunk()?))
@@ -139,7 +146,11 @@ impl Patience {
 }
 
 /// As often as it takes.
-fn all(mut step: impl FnMut(usize) -> io::Result<usize>, bytes: usize, spins: bool) -> io::Result<()> {
+fn all(
+    mut step: impl FnMut(usize) -> io::Result<usize>,
+    bytes: usize,
+    spins: bool,
+) -> io::Result<()> {
     let (mut done, mut patience) = (0, Patience::NEW);
     while done < bytes {
         match step(done) {
@@ -174,7 +185,8 @@ impl Wire for Tcp {
         let spins = self.spins;
         let peer = self.peer(to)?;
         let slice = bytes.as_slice();
-        let sent = all(|done| peer.write(slice.get(done..).unwrap_or_default()), slice.len(), spins);
+        let sent =
+            all(|done| peer.write(slice.get(done..).unwrap_or_default()), slice.len(), spins);
         sent.map_err(Error::io(format!("sending to rank {to}")))
     }
 
@@ -183,7 +195,8 @@ impl Wire for Tcp {
         let peer = self.peer(from)?;
         let slice = bytes.as_mut();
         let length = slice.len();
-        let received = all(|done| peer.read(slice.get_mut(done..).unwrap_or_default()), length, spins);
+        let received =
+            all(|done| peer.read(slice.get_mut(done..).unwrap_or_default()), length, spins);
         received.map_err(Error::io(format!("receiving from rank {from}")))
     }
 
@@ -230,7 +243,8 @@ mod tests {
 
     #[test]
     fn processes_meet_exchange_bytes_and_wait_for_each_other() {
-        let directory = std::env::temp_dir().join(format!("penstock-bench-tcp-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("penstock-bench-tcp-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let ranks = 3;
         std::thread::scope(|scope| {

@@ -17,9 +17,12 @@ pub fn lines(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<String> {
                 (false, false) => "0",
                 (true, false) => "CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE",
                 (false, true) => "CL_QUEUE_PROFILING_ENABLE",
-                (true, true) => "CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE",
+                (true, true) => {
+                    "CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE"
+                }
             };
-            let call = format!("clCreateCommandQueue(context{context}, device({device}), {flags}, &rc)");
+            let call =
+                format!("clCreateCommandQueue(context{context}, device({device}), {flags}, &rc)");
             one(format!("queue{queue} = {call}; MADE({index});"))
         }
         Act::DropQueue { queue } => done(format!("clReleaseCommandQueue(queue{queue})")),
@@ -29,19 +32,24 @@ pub fn lines(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<String> {
         | Act::NewView { .. }
         | Act::NewSvm { .. } => new_memory(ledger, index, &op.act),
         Act::DropMem { mem } => match ledger.mems[mem].kind {
-            MemKind::Svm => one(format!("clSVMFree(context{}, svm{mem});", ledger.mems[mem].context)),
+            MemKind::Svm => {
+                one(format!("clSVMFree(context{}, svm{mem});", ledger.mems[mem].context))
+            }
             _ => done(format!("clReleaseMemObject(mem{mem})")),
         },
         Act::NewGate { event, context, .. } => {
             one(format!("event{event} = clCreateUserEvent(context{context}, &rc); MADE({index});"))
         }
-        Act::SetGate { event, status } => done(format!("clSetUserEventStatus(event{event}, {status})")),
+        Act::SetGate { event, status } => {
+            done(format!("clSetUserEventStatus(event{event}, {status})"))
+        }
         Act::DropEvent { event } => done(format!("clReleaseEvent(event{event})")),
         Act::Store { to, len, seed } => one(format!("store({}, {len}, 0x{seed:08x}u);", at(*to))),
         Act::Check { at: ptr, .. } => {
             let known = prepared.expected.checks.get(&index);
-            let empty = known
-                .is_none_or(|bytes| !bytes.known.chunks_exact(4).any(|word| word.iter().all(|&known| known)));
+            let empty = known.is_none_or(|bytes| {
+                !bytes.known.chunks_exact(4).any(|word| word.iter().all(|&known| known))
+            });
             if empty {
                 return Vec::new();
             }
@@ -50,7 +58,8 @@ pub fn lines(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<String> {
         }
         Act::Flush { queue } => done(format!("clFlush(queue{queue})")),
         Act::Finish { queue } => {
-            let failing = ledger.cmds.iter().any(|cmd| cmd.queue == *queue && cmd.fate == Fate::Fails);
+            let failing =
+                ledger.cmds.iter().any(|cmd| cmd.queue == *queue && cmd.fate == Fate::Fails);
             if failing {
                 one(format!("clFinish(queue{queue});"))
             } else {
@@ -68,7 +77,9 @@ pub fn lines(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<String> {
         Act::Callback { event, callback, sets } => {
             let mut all = Vec::new();
             all.extend(sets.map(|gate| format!("callback{callback}.sets = &event{gate};")));
-            let call = format!("clSetEventCallback(event{event}, CL_COMPLETE, ended, &callback{callback})");
+            let call = format!(
+                "clSetEventCallback(event{event}, CL_COMPLETE, ended, &callback{callback})"
+            );
             all.extend(done(call));
             all
         }
@@ -98,14 +109,19 @@ pub fn lines(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<String> {
             let known = &ledger.queues[queue];
             vec![
                 "{".to_owned(),
-                format!("    cl_kernel kernel = new_kernel(program{}, \"do_too_big\");", known.context),
+                format!(
+                    "    cl_kernel kernel = new_kernel(program{}, \"do_too_big\");",
+                    known.context
+                ),
                 "    cl_ulong local = 0; const size_t size = 1;".to_owned(),
                 format!(
                     "    SETUP(clGetDeviceInfo(device({}), CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL));",
                     known.device
                 ),
                 format!("    SETUP(clSetKernelArg(kernel, 0, sizeof mem{source}, &mem{source}));"),
-                format!("    SETUP(clSetKernelArg(kernel, 1, sizeof mem{scratch}, &mem{scratch}));"),
+                format!(
+                    "    SETUP(clSetKernelArg(kernel, 1, sizeof mem{scratch}, &mem{scratch}));"
+                ),
                 "    refused = clSetKernelArg(kernel, 2, local + (1 << 20), NULL);".to_owned(),
                 format!("    argument(kernel, 3, 0x{seed:08x}u);"),
                 format!(
@@ -163,7 +179,10 @@ fn new_memory(ledger: &Ledger, index: usize, act: &Act) -> Vec<String> {
         Act::NewSub { mem, parent, origin, size } => {
             let region = format!("&(cl_buffer_region){{{origin}, {size}}}");
             let kind = "CL_BUFFER_CREATE_TYPE_REGION";
-            made(*mem, format!("clCreateSubBuffer(mem{parent}, CL_MEM_READ_WRITE, {kind}, {region}, &rc)"))
+            made(
+                *mem,
+                format!("clCreateSubBuffer(mem{parent}, CL_MEM_READ_WRITE, {kind}, {region}, &rc)"),
+            )
         }
         Act::NewImage { mem, context, width, height, init } => {
             let (flags, host) = match init {
@@ -191,11 +210,17 @@ fn new_memory(ledger: &Ledger, index: usize, act: &Act) -> Vec<String> {
 
 fn image(context: usize, flags: &str, shape: &str, host: &str) -> String {
     let format = "&(cl_image_format){CL_RGBA, CL_UNSIGNED_INT8}";
-    format!("clCreateImage(context{context}, {flags}, {format}, &(cl_image_desc){{{shape}}}, {host}, &rc)")
+    format!(
+        "clCreateImage(context{context}, {flags}, {format}, &(cl_image_desc){{{shape}}}, {host}, &rc)"
+    )
 }
 
 fn at(ptr: Ptr) -> String {
-    if ptr.offset == 0 { format!("area{}", ptr.area) } else { format!("area{} + {}", ptr.area, ptr.offset) }
+    if ptr.offset == 0 {
+        format!("area{}", ptr.area)
+    } else {
+        format!("area{} + {}", ptr.area, ptr.offset)
+    }
 }
 
 fn list(events: &[usize]) -> String {
@@ -210,7 +235,11 @@ fn command(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<String> {
     let Act::Enqueue { queue, cmd, wait, event, blocking } = &op.act else { return Vec::new() };
     let ledger = &prepared.ledger;
     let fails = ledger.cmds.iter().any(|cmd| cmd.op == index && cmd.fate == Fate::Fails);
-    let code = if fails && *blocking { "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST" } else { "CL_SUCCESS" };
+    let code = if fails && *blocking {
+        "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"
+    } else {
+        "CL_SUCCESS"
+    };
     let new = event.map_or_else(|| "NULL".to_owned(), |event| format!("&event{event}"));
     let tail = format!("{}, {new}", list(wait));
     let (q, block) = (format!("queue{queue}"), if *blocking { "CL_TRUE" } else { "CL_FALSE" });
@@ -231,7 +260,9 @@ fn command(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<String> {
                     MemKind::Svm => {
                         format!("    SETUP(clSetKernelArgSVMPointer(kernel, {place}, svm{mem}));")
                     }
-                    _ => format!("    SETUP(clSetKernelArg(kernel, {place}, sizeof mem{mem}, &mem{mem}));"),
+                    _ => format!(
+                        "    SETUP(clSetKernelArg(kernel, {place}, sizeof mem{mem}, &mem{mem}));"
+                    ),
                 });
                 place += 1;
             }
@@ -244,7 +275,8 @@ fn command(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<String> {
                 place += 1;
             }
             all.push(format!("    const size_t global = {}, local = 16;", count.div_ceil(16) * 16));
-            let call = format!("clEnqueueNDRangeKernel({q}, kernel, 1, NULL, &global, &local, {tail})");
+            let call =
+                format!("clEnqueueNDRangeKernel({q}, kernel, 1, NULL, &global, &local, {tail})");
             all.push(format!("    CODE({index}, {call}, {code});"));
             all.push("}".to_owned());
             all
@@ -263,15 +295,18 @@ fn command(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<String> {
                 all.push(format!("area{area} = svm{mem} + {offset};"));
                 return all;
             }
-            let call =
-                format!("clEnqueueMapBuffer({q}, mem{mem}, {block}, {flags}, {offset}, {len}, {tail}, &rc)");
+            let call = format!(
+                "clEnqueueMapBuffer({q}, mem{mem}, {block}, {flags}, {offset}, {len}, {tail}, &rc)"
+            );
             vec![format!("area{area} = {call}; MADE({index});")]
         }
         Cmd::Unmap { area } => match ledger.areas[area].map {
             Some(map) if ledger.mems[&map.mem].kind == MemKind::Svm => {
                 coded(format!("clEnqueueSVMUnmap({q}, area{area}, {tail})"))
             }
-            Some(map) => coded(format!("clEnqueueUnmapMemObject({q}, mem{}, area{area}, {tail})", map.mem)),
+            Some(map) => {
+                coded(format!("clEnqueueUnmapMemObject({q}, mem{}, area{area}, {tail})", map.mem))
+            }
             None => Vec::new(),
         },
         _ => coded(transfer(prepared, cmd, &q, block, &tail)),
@@ -306,10 +341,16 @@ fn transfer(prepared: &Prepared<'_>, cmd: &Cmd, q: &str, block: &str, tail: &str
     };
     match cmd {
         Cmd::Read { mem, offset, len, to } => {
-            format!("clEnqueueReadBuffer({q}, mem{mem}, {block}, {offset}, {len}, {}, {tail})", at(*to))
+            format!(
+                "clEnqueueReadBuffer({q}, mem{mem}, {block}, {offset}, {len}, {}, {tail})",
+                at(*to)
+            )
         }
         Cmd::Write { mem, offset, len, from } => {
-            format!("clEnqueueWriteBuffer({q}, mem{mem}, {block}, {offset}, {len}, {}, {tail})", at(*from))
+            format!(
+                "clEnqueueWriteBuffer({q}, mem{mem}, {block}, {offset}, {len}, {}, {tail})",
+                at(*from)
+            )
         }
         Cmd::ReadRect { mem, rect, to: ptr } | Cmd::WriteRect { mem, rect, from: ptr } => {
             let function = if matches!(cmd, Cmd::ReadRect { .. }) { "Read" } else { "Write" };
@@ -320,7 +361,9 @@ fn transfer(prepared: &Prepared<'_>, cmd: &Cmd, q: &str, block: &str, tail: &str
             )
         }
         Cmd::Copy { from, from_offset, to, to_offset, len } => {
-            format!("clEnqueueCopyBuffer({q}, mem{from}, mem{to}, {from_offset}, {to_offset}, {len}, {tail})")
+            format!(
+                "clEnqueueCopyBuffer({q}, mem{from}, mem{to}, {from_offset}, {to_offset}, {len}, {tail})"
+            )
         }
         Cmd::CopyRect { from, to, to_offset, rect } => {
             let (own, region) = rectangle(rect);
@@ -337,7 +380,9 @@ fn transfer(prepared: &Prepared<'_>, cmd: &Cmd, q: &str, block: &str, tail: &str
         }
         Cmd::HotFill { mem, word } => {
             let len = prepared.ledger.mems[mem].size;
-            format!("clEnqueueFillBuffer({q}, mem{mem}, &(cl_uint){{0x{word:08x}u}}, 4, 0, {len}, {tail})")
+            format!(
+                "clEnqueueFillBuffer({q}, mem{mem}, &(cl_uint){{0x{word:08x}u}}, 4, 0, {len}, {tail})"
+            )
         }
         Cmd::HotRead { mem, to } => {
             let len = prepared.ledger.mems[mem].size;
@@ -351,10 +396,15 @@ fn transfer(prepared: &Prepared<'_>, cmd: &Cmd, q: &str, block: &str, tail: &str
                 (false, false) => "0",
                 (true, false) => "CL_MIGRATE_MEM_OBJECT_HOST",
                 (false, true) => "CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED",
-                (true, true) => "CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED",
+                (true, true) => {
+                    "CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED"
+                }
             };
             let list = names.join(", ");
-            format!("clEnqueueMigrateMemObjects({q}, {}, (cl_mem[]){{{list}}}, {flags}, {tail})", mems.len())
+            format!(
+                "clEnqueueMigrateMemObjects({q}, {}, (cl_mem[]){{{list}}}, {flags}, {tail})",
+                mems.len()
+            )
         }
         Cmd::ReadImage { mem, to } => {
             format!(
@@ -372,7 +422,8 @@ fn transfer(prepared: &Prepared<'_>, cmd: &Cmd, q: &str, block: &str, tail: &str
         }
         Cmd::FillImage { mem, word } => {
             let bytes = word.to_le_bytes();
-            let color = format!("(cl_uint[]){{{}, {}, {}, {}}}", bytes[0], bytes[1], bytes[2], bytes[3]);
+            let color =
+                format!("(cl_uint[]){{{}, {}, {}, {}}}", bytes[0], bytes[1], bytes[2], bytes[3]);
             format!("clEnqueueFillImage({q}, mem{mem}, {color}, {zero}, {}, {tail})", region(mem))
         }
         Cmd::ImageToBuffer { image, mem, offset } => {

@@ -85,9 +85,14 @@ impl<I: Interface> Worker<I> {
     pub fn start(starter: &Starter, seed: u64) -> Result<(Self, Platform<I::Device>), String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
-        command.args(&starter.prefix).args(I::CHILD_OPTIONS).arg("--child").env(DELAYS, seed.to_string());
+        command
+            .args(&starter.prefix)
+            .args(I::CHILD_OPTIONS)
+            .arg("--child")
+            .env(DELAYS, seed.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("a child cannot be started: {error}"))?;
+        let mut child =
+            command.spawn().map_err(|error| format!("a child cannot be started: {error}"))?;
         let (sender, answers) = std::sync::mpsc::channel();
         let output = child.stdout.take().ok_or("a child has no standard output")?;
         std::thread::spawn(move || {
@@ -115,7 +120,10 @@ impl<I: Interface> Worker<I> {
         let input = child.stdin.take();
         let silence = Duration::from_secs(starter.hang_seconds + GRACE_SECONDS);
         let mut worker = Self { child, input, answers, words, silence };
-        let open = Request::Open { platform: starter.platform.clone(), hang_seconds: starter.hang_seconds };
+        let open = Request::Open {
+            platform: starter.platform.clone(),
+            hang_seconds: starter.hang_seconds,
+        };
         worker.send(&open)?;
         match worker.answers.recv_timeout(Duration::from_secs(OPEN_SECONDS_MAX)) {
             Ok(Answer::Opened(platform)) => Ok((worker, platform)),
@@ -154,8 +162,10 @@ impl<I: Interface> Worker<I> {
                     return self.ended(current, Kind::Hang, what);
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    let status =
-                        self.child.wait().map_or_else(|error| error.to_string(), |it| it.to_string());
+                    let status = self
+                        .child
+                        .wait()
+                        .map_or_else(|error| error.to_string(), |it| it.to_string());
                     let what = format!("the process ended ({status}); {}", self.last_words());
                     return self.ended(current, Kind::Crash, what);
                 }
@@ -173,8 +183,11 @@ impl<I: Interface> Worker<I> {
     fn last_words(&self) -> String {
         // The thread that reads them may be a little behind.
         std::thread::sleep(Duration::from_millis(50));
-        let words =
-            self.words.lock().map(|words| String::from_utf8_lossy(&words).into_owned()).unwrap_or_default();
+        let words = self
+            .words
+            .lock()
+            .map(|words| String::from_utf8_lossy(&words).into_owned())
+            .unwrap_or_default();
         let lines: Vec<&str> = words.lines().rev().take(4).collect();
         let lines: Vec<&str> = lines.into_iter().rev().collect();
         format!("its last words: {:?}", lines.join(" / "))

@@ -50,7 +50,13 @@ impl Cl {
             }
             Call::Launch { thread, kernel, a, b, count, seed, spin } => {
                 let made = self.kernel(queue, *thread, Some(*kernel))?;
-                self.arguments(made, *kernel, a, b.as_ref(), [*count, *seed as usize, *spin as usize])?;
+                self.arguments(
+                    made,
+                    *kernel,
+                    a,
+                    b.as_ref(),
+                    [*count, *seed as usize, *spin as usize],
+                )?;
                 self.launch(&tail, made, count.div_ceil(GROUP) * GROUP, GROUP)?;
             }
             Call::TooBig { thread, source, scratch, seed, local_bytes } => {
@@ -91,11 +97,21 @@ impl Cl {
         code(match what {
             Call::Read { mem, offset, len, to } => {
                 let (mem, at) = (mem.0 as cl_mem, self.place(*to, *len)?);
-                call!(self, clEnqueueReadBuffer(queue, mem, blocking, *offset, *len, at, count, wait, event))
+                call!(
+                    self,
+                    clEnqueueReadBuffer(
+                        queue, mem, blocking, *offset, *len, at, count, wait, event
+                    )
+                )
             }
             Call::Write { mem, offset, len, from } => {
                 let (mem, at) = (mem.0 as cl_mem, self.place(*from, *len)?);
-                call!(self, clEnqueueWriteBuffer(queue, mem, blocking, *offset, *len, at, count, wait, event))
+                call!(
+                    self,
+                    clEnqueueWriteBuffer(
+                        queue, mem, blocking, *offset, *len, at, count, wait, event
+                    )
+                )
             }
             Call::ReadRect { mem, rect, to: at } | Call::WriteRect { mem, rect, from: at } => {
                 let (mem, at) = (mem.0 as cl_mem, self.place(*at, rect.other_span())?);
@@ -107,16 +123,16 @@ impl Cl {
                     call!(
                         self,
                         clEnqueueReadBufferRect(
-                            queue, mem, blocking, own, other, region, pitch, 0, far, 0, at, count, wait,
-                            event
+                            queue, mem, blocking, own, other, region, pitch, 0, far, 0, at, count,
+                            wait, event
                         )
                     )
                 } else {
                     call!(
                         self,
                         clEnqueueWriteBufferRect(
-                            queue, mem, blocking, own, other, region, pitch, 0, far, 0, at, count, wait,
-                            event
+                            queue, mem, blocking, own, other, region, pitch, 0, far, 0, at, count,
+                            wait, event
                         )
                     )
                 }
@@ -125,7 +141,17 @@ impl Cl {
                 let (from, to) = (from.0 as cl_mem, to.0 as cl_mem);
                 call!(
                     self,
-                    clEnqueueCopyBuffer(queue, from, to, *from_offset, *to_offset, *len, count, wait, event)
+                    clEnqueueCopyBuffer(
+                        queue,
+                        from,
+                        to,
+                        *from_offset,
+                        *to_offset,
+                        *len,
+                        count,
+                        wait,
+                        event
+                    )
                 )
             }
             Call::CopyRect { from, to, to_offset, rect } => {
@@ -144,7 +170,10 @@ impl Cl {
             }
             Call::Fill { mem, offset, len, word } => {
                 let (mem, word) = (mem.0 as cl_mem, std::ptr::from_ref(word).cast::<c_void>());
-                call!(self, clEnqueueFillBuffer(queue, mem, word, 4, *offset, *len, count, wait, event))
+                call!(
+                    self,
+                    clEnqueueFillBuffer(queue, mem, word, 4, *offset, *len, count, wait, event)
+                )
             }
             Call::Migrate { mems, to_host, undefined } => {
                 let list: Vec<cl_mem> = mems.iter().map(|mem| mem.0 as cl_mem).collect();
@@ -156,7 +185,18 @@ impl Cl {
                     flags |= sys::CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
                 }
                 let len = u32::try_from(list.len()).map_err(|_| MISSING)?;
-                call!(self, clEnqueueMigrateMemObjects(queue, len, list.as_ptr(), flags, count, wait, event))
+                call!(
+                    self,
+                    clEnqueueMigrateMemObjects(
+                        queue,
+                        len,
+                        list.as_ptr(),
+                        flags,
+                        count,
+                        wait,
+                        event
+                    )
+                )
             }
             _ => MISSING,
         })
@@ -175,12 +215,16 @@ impl Cl {
                 if matches!(what, Call::ReadImage { .. }) {
                     call!(
                         self,
-                        clEnqueueReadImage(queue, mem, blocking, zero, region, 0, 0, at, count, wait, event)
+                        clEnqueueReadImage(
+                            queue, mem, blocking, zero, region, 0, 0, at, count, wait, event
+                        )
                     )
                 } else {
                     call!(
                         self,
-                        clEnqueueWriteImage(queue, mem, blocking, zero, region, 0, 0, at, count, wait, event)
+                        clEnqueueWriteImage(
+                            queue, mem, blocking, zero, region, 0, 0, at, count, wait, event
+                        )
                     )
                 }
             }
@@ -188,14 +232,28 @@ impl Cl {
                 let region = [*width, *height, 1];
                 let color = word.to_le_bytes().map(u32::from);
                 let (mem, color) = (mem.0 as cl_mem, color.as_ptr().cast::<c_void>());
-                call!(self, clEnqueueFillImage(queue, mem, color, zero, region.as_ptr(), count, wait, event))
+                call!(
+                    self,
+                    clEnqueueFillImage(
+                        queue,
+                        mem,
+                        color,
+                        zero,
+                        region.as_ptr(),
+                        count,
+                        wait,
+                        event
+                    )
+                )
             }
             Call::ImageToBuffer { image, width, height, mem, offset } => {
                 let region = [*width, *height, 1];
                 let (image, mem, region) = (image.0 as cl_mem, mem.0 as cl_mem, region.as_ptr());
                 call!(
                     self,
-                    clEnqueueCopyImageToBuffer(queue, image, mem, zero, region, *offset, count, wait, event)
+                    clEnqueueCopyImageToBuffer(
+                        queue, image, mem, zero, region, *offset, count, wait, event
+                    )
                 )
             }
             Call::BufferToImage { mem, offset, image, width, height } => {
@@ -203,7 +261,9 @@ impl Cl {
                 let (image, mem, region) = (image.0 as cl_mem, mem.0 as cl_mem, region.as_ptr());
                 call!(
                     self,
-                    clEnqueueCopyBufferToImage(queue, mem, image, *offset, zero, region, count, wait, event)
+                    clEnqueueCopyBufferToImage(
+                        queue, mem, image, *offset, zero, region, count, wait, event
+                    )
                 )
             }
             _ => MISSING,
@@ -248,13 +308,27 @@ impl Cl {
         if svm {
             let address = mem.0 + offset;
             let at = address as *mut c_void;
-            code(call!(self, clEnqueueSVMMap(queue, blocking, flags, at, len, count, wait, event)))?;
+            code(call!(
+                self,
+                clEnqueueSVMMap(queue, blocking, flags, at, len, count, wait, event)
+            ))?;
             return Ok(address);
         }
         let (mem, mut error) = (mem.0 as cl_mem, 0);
         let at = call!(
             self,
-            clEnqueueMapBuffer(queue, mem, blocking, flags, offset, len, count, wait, event, &raw mut error)
+            clEnqueueMapBuffer(
+                queue,
+                mem,
+                blocking,
+                flags,
+                offset,
+                len,
+                count,
+                wait,
+                event,
+                &raw mut error
+            )
         );
         code(error)?;
         Ok(at as usize)
@@ -314,9 +388,18 @@ impl Cl {
         code(call!(self, clSetKernelArg(kernel, index, 4, place)))
     }
 
-    fn launch(&self, tail: &Tail, kernel: cl_kernel, global: usize, local: usize) -> Result<(), i32> {
+    fn launch(
+        &self,
+        tail: &Tail,
+        kernel: cl_kernel,
+        global: usize,
+        local: usize,
+    ) -> Result<(), i32> {
         let &Tail { queue, count, wait, event, .. } = tail;
         let (global, local, none) = (&raw const global, &raw const local, std::ptr::null());
-        code(call!(self, clEnqueueNDRangeKernel(queue, kernel, 1, none, global, local, count, wait, event)))
+        code(call!(
+            self,
+            clEnqueueNDRangeKernel(queue, kernel, 1, none, global, local, count, wait, event)
+        ))
     }
 }

@@ -85,7 +85,9 @@ impl Areas {
     pub(crate) fn store(&self, at: At, bytes: &[u8]) {
         if let Some(address) = self.address(at, bytes.len()) {
             // SAFETY: the area holds these bytes. The ledger has put all commands that use them before or after this.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len())
+            };
         }
     }
 }

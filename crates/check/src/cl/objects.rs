@@ -41,8 +41,10 @@ impl Backend for Cl {
         }
         let (context, device) = (context.0, self.devices[device]);
         let mut error = 0;
-        let queue =
-            call!(self, clCreateCommandQueue(context as cl_context, device, properties, &raw mut error));
+        let queue = call!(
+            self,
+            clCreateCommandQueue(context as cl_context, device, properties, &raw mut error)
+        );
         code(error)?;
         self.queues.lock().map_err(|_| MISSING)?.insert(queue as usize, context);
         Ok(Handle(queue as usize))
@@ -56,7 +58,8 @@ impl Backend for Cl {
             Origin::Use(at) => (sys::CL_MEM_USE_HOST_PTR, self.pointer(at, size)?),
         };
         let mut error = 0;
-        let mem = call!(self, clCreateBuffer(context.0 as cl_context, flags, size, host, &raw mut error));
+        let mem =
+            call!(self, clCreateBuffer(context.0 as cl_context, flags, size, host, &raw mut error));
         code(error)?;
         Ok(Handle(mem as usize))
     }
@@ -68,7 +71,13 @@ impl Backend for Cl {
         let kind = sys::CL_BUFFER_CREATE_TYPE_REGION;
         let mem = call!(
             self,
-            clCreateSubBuffer(parent.0 as cl_mem, sys::CL_MEM_READ_WRITE, kind, place, &raw mut error)
+            clCreateSubBuffer(
+                parent.0 as cl_mem,
+                sys::CL_MEM_READ_WRITE,
+                kind,
+                place,
+                &raw mut error
+            )
         );
         code(error)?;
         Ok(Handle(mem as usize))
@@ -77,7 +86,9 @@ impl Backend for Cl {
     fn new_image(&self, context: Handle, shape: Shape, init: Option<At>) -> Result<Handle, i32> {
         let (kind, width, height, buffer) = match shape {
             Shape::Plane { width, height } => (sys::CL_MEM_OBJECT_IMAGE2D, width, height, 0),
-            Shape::View { pixels, buffer } => (sys::CL_MEM_OBJECT_IMAGE1D_BUFFER, pixels, 0, buffer.0),
+            Shape::View { pixels, buffer } => {
+                (sys::CL_MEM_OBJECT_IMAGE1D_BUFFER, pixels, 0, buffer.0)
+            }
         };
         let (flags, host) = match init {
             Some(at) => (sys::CL_MEM_COPY_HOST_PTR, self.pointer(at, width * height * 4)?),
@@ -98,14 +109,22 @@ impl Backend for Cl {
         let (mut error, context) = (0, context.0 as cl_context);
         let mem = call!(
             self,
-            clCreateImage(context, flags, &raw const FORMAT, &raw const description, host, &raw mut error)
+            clCreateImage(
+                context,
+                flags,
+                &raw const FORMAT,
+                &raw const description,
+                host,
+                &raw mut error
+            )
         );
         code(error)?;
         Ok(Handle(mem as usize))
     }
 
     fn new_svm(&self, context: Handle, size: usize) -> Result<Handle, i32> {
-        let memory = call!(self, clSVMAlloc(context.0 as cl_context, sys::CL_MEM_READ_WRITE, size, 0));
+        let memory =
+            call!(self, clSVMAlloc(context.0 as cl_context, sys::CL_MEM_READ_WRITE, size, 0));
         // clSVMAlloc tells no reason.
         if memory.is_null() { Err(sys::CL_OUT_OF_RESOURCES) } else { Ok(Handle(memory as usize)) }
     }
@@ -167,7 +186,10 @@ impl Backend for Cl {
     fn status(&self, event: Handle) -> Result<i32, i32> {
         let (mut status, name) = (0_i32, sys::CL_EVENT_COMMAND_EXECUTION_STATUS);
         let place = (&raw mut status).cast::<c_void>();
-        code(call!(self, clGetEventInfo(event.0 as cl_event, name, 4, place, std::ptr::null_mut())))?;
+        code(call!(
+            self,
+            clGetEventInfo(event.0 as cl_event, name, 4, place, std::ptr::null_mut())
+        ))?;
         Ok(status)
     }
 
@@ -181,7 +203,10 @@ impl Backend for Cl {
         let mut times = [0_u64; 4];
         for (time, name) in times.iter_mut().zip(names) {
             let (event, place) = (event.0 as cl_event, std::ptr::from_mut(time).cast::<c_void>());
-            code(call!(self, clGetEventProfilingInfo(event, name, 8, place, std::ptr::null_mut())))?;
+            code(call!(
+                self,
+                clGetEventProfilingInfo(event, name, 8, place, std::ptr::null_mut())
+            ))?;
         }
         Ok(times)
     }

@@ -104,7 +104,8 @@ impl Driver {
         let functions = Functions::load(&library)?;
         // Drivers keep threads running: their code must stay for the life of the process.
         std::mem::forget(library);
-        let platform = Platform { name: "CUDA".to_owned(), version: String::new(), devices: Vec::new() };
+        let platform =
+            Platform { name: "CUDA".to_owned(), version: String::new(), devices: Vec::new() };
         let mut driver = Self {
             functions,
             platform,
@@ -121,14 +122,18 @@ impl Driver {
         let failed = |call: &'static str| move |code: i32| OpenError::Driver { call, code };
         let (mut version, mut count) = (0, 0);
         code(call!(self, cuInit(0))).map_err(failed("cuInit"))?;
-        code(call!(self, cuDriverGetVersion(&raw mut version))).map_err(failed("cuDriverGetVersion"))?;
-        self.platform.version = format!("driver interface {}.{}", version / 1000, version % 1000 / 10);
+        code(call!(self, cuDriverGetVersion(&raw mut version)))
+            .map_err(failed("cuDriverGetVersion"))?;
+        self.platform.version =
+            format!("driver interface {}.{}", version / 1000, version % 1000 / 10);
         code(call!(self, cuDeviceGetCount(&raw mut count))).map_err(failed("cuDeviceGetCount"))?;
         for index in 0..count {
             let (mut device, mut pools, mut name) = (0, 0, [0_u8; 256]);
-            code(call!(self, cuDeviceGet(&raw mut device, index))).map_err(failed("cuDeviceGet"))?;
+            code(call!(self, cuDeviceGet(&raw mut device, index)))
+                .map_err(failed("cuDeviceGet"))?;
             let text = name.as_mut_ptr().cast();
-            code(call!(self, cuDeviceGetName(text, 255, device))).map_err(failed("cuDeviceGetName"))?;
+            code(call!(self, cuDeviceGetName(text, 255, device)))
+                .map_err(failed("cuDeviceGetName"))?;
             code(call!(self, cuDeviceGetAttribute(&raw mut pools, MEMORY_POOLS, device)))
                 .map_err(failed("cuDeviceGetAttribute"))?;
             let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
@@ -233,7 +238,9 @@ impl Backend for Driver {
     }
 
     fn drop_area(&self, context: Handle, area: Handle) -> i32 {
-        let Some((start, own)) = self.areas.write().unwrap_or_else(PoisonError::into_inner).take(area) else {
+        let Some((start, own)) =
+            self.areas.write().unwrap_or_else(PoisonError::into_inner).take(area)
+        else {
             return UNKNOWN;
         };
         if own {
@@ -244,7 +251,9 @@ impl Backend for Driver {
 
     fn register(&self, by: Caller, area: Handle) -> i32 {
         match self.area(area) {
-            Ok((start, len)) => self.act(by, || call!(self, cuMemHostRegister_v2(start, len, PORTABLE))),
+            Ok((start, len)) => {
+                self.act(by, || call!(self, cuMemHostRegister_v2(start, len, PORTABLE)))
+            }
             Err(code) => code,
         }
     }
@@ -287,7 +296,9 @@ impl Backend for Driver {
     }
 
     fn alloc_async(&self, by: Caller, on: Stream, size: usize) -> Result<Handle, i32> {
-        self.make(by, |new| call!(self, cuMemAllocAsync(std::ptr::from_mut(new).cast(), size, stream(on))))
+        self.make(by, |new| {
+            call!(self, cuMemAllocAsync(std::ptr::from_mut(new).cast(), size, stream(on)))
+        })
     }
 
     fn free_async(&self, by: Caller, on: Stream, mem: Handle) -> i32 {

@@ -156,8 +156,10 @@ impl State {
 
     /// A task that may run now, any of them.
     fn pick(&mut self) -> Option<usize> {
-        let ready = |task: &Task| task.work.is_some() && task.after.iter().all(|&it| self.has_ended(it));
-        let mut all: Vec<usize> = self.tasks.iter().filter(|(_, it)| ready(it)).map(|(&id, _)| id).collect();
+        let ready =
+            |task: &Task| task.work.is_some() && task.after.iter().all(|&it| self.has_ended(it));
+        let mut all: Vec<usize> =
+            self.tasks.iter().filter(|(_, it)| ready(it)).map(|(&id, _)| id).collect();
         all.sort_unstable();
         self.random.pick(&all)
     }
@@ -237,7 +239,8 @@ impl Fake {
         };
         let (areas, over) = (Arc::default(), AtomicBool::new(false));
         let state = Mutex::new(state);
-        let inner = Arc::new(Inner { defect, is_weak, state, areas, changed: Condvar::new(), over });
+        let inner =
+            Arc::new(Inner { defect, is_weak, state, areas, changed: Condvar::new(), over });
         for _ in 0..EXECUTORS {
             let inner = Arc::clone(&inner);
             std::thread::spawn(move || inner.execute());
@@ -315,7 +318,14 @@ impl Inner {
     }
 
     /// Adds a task to a stream.
-    fn add(&self, state: &mut State, name: Name, context: usize, mut after: Vec<usize>, work: Work) -> usize {
+    fn add(
+        &self,
+        state: &mut State,
+        name: Name,
+        context: usize,
+        mut after: Vec<usize>,
+        work: Work,
+    ) -> usize {
         after.extend(self.before(state, name, context));
         let id = state.fresh();
         let task = Task { context, stream: Some(name), work: Some(work), after, has_ended: false };
@@ -506,7 +516,8 @@ impl Backend for Fake {
                 let loose = !is_legacy && queue.is_some_and(|queue| !queue.blocking);
                 self.inner.is(Defect::PartialContextSync) && loose
             };
-            let own = state.tasks.iter().filter(|(_, task)| task.context == by.context.0 && !skips(task));
+            let own =
+                state.tasks.iter().filter(|(_, task)| task.context == by.context.0 && !skips(task));
             own.map(|(&id, _)| id).collect()
         };
         self.inner.wait(&tasks)

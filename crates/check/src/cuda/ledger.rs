@@ -81,7 +81,9 @@ impl Key {
     /// The context of the stream.
     pub fn context(self) -> usize {
         match self {
-            Self::Legacy(context) | Self::PerThread { context, .. } | Self::Made { context, .. } => context,
+            Self::Legacy(context)
+            | Self::PerThread { context, .. }
+            | Self::Made { context, .. } => context,
         }
     }
 
@@ -209,8 +211,13 @@ pub struct Ledger {
 impl Ledger {
     /// The ledger of a program whose operations are added later.
     pub fn new(platform: &super::plan::Platform, program: &Program) -> Self {
-        let area = |area: &super::plan::Area| Area { len: area.len, pinned: area.pinned, registered: false };
-        let pools = |context: &Context| platform.devices.get(context.device).is_some_and(|it| it.pools);
+        let area = |area: &super::plan::Area| Area {
+            len: area.len,
+            pinned: area.pinned,
+            registered: false,
+        };
+        let pools =
+            |context: &Context| platform.devices.get(context.device).is_some_and(|it| it.pools);
         Self {
             contexts: program.contexts.clone(),
             nodes: vec![Node { before: Bits::default(), moment: Moment::Root }],
@@ -234,7 +241,10 @@ impl Ledger {
     /// # Errors
     ///
     /// The first operation that is not in order, and why.
-    pub fn of(program: &Program, platform: &super::plan::Platform) -> Result<Self, (usize, Reject)> {
+    pub fn of(
+        program: &Program,
+        platform: &super::plan::Platform,
+    ) -> Result<Self, (usize, Reject)> {
         let devices = platform.devices.len();
         if program.contexts.iter().any(|context| context.device >= devices) {
             return Err((0, Reject::Invalid("the program needs more devices")));
@@ -345,7 +355,8 @@ impl Ledger {
                 self.streams.entry(*stream).and_modify(|it| it.alive = false);
             }
             Act::NewEvent { event, context, .. } => {
-                self.events.insert(*event, Event { context: *context, alive: true, recorded: None });
+                self.events
+                    .insert(*event, Event { context: *context, alive: true, recorded: None });
             }
             Act::DropEvent { event } => {
                 self.events.entry(*event).and_modify(|it| it.alive = false);

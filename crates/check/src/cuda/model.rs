@@ -81,7 +81,9 @@ impl<'a> Model<'a> {
                 if let Act::Now { work: Work::Copy { from, len, .. }, .. } = &program.ops[op].act {
                     let bytes = self.get(*from, *len);
                     self.taken.insert(op, bytes);
-                } else if let Act::Now { work: Work::Copy2D { from, rows, .. }, .. } = &program.ops[op].act {
+                } else if let Act::Now { work: Work::Copy2D { from, rows, .. }, .. } =
+                    &program.ops[op].act
+                {
                     let bytes = self.get(*from, rows.span(rows.from_pitch));
                     self.taken.insert(op, bytes);
                 }
@@ -113,7 +115,10 @@ impl<'a> Model<'a> {
                 let span = rows.span(rows.from_pitch);
                 let bytes = self.taken.remove(&op).unwrap_or_else(|| self.get(*from, span));
                 for row in 0..rows.height {
-                    self.set(moved(*to, row * rows.to_pitch), &bytes.part(row * rows.from_pitch, rows.width));
+                    self.set(
+                        moved(*to, row * rows.to_pitch),
+                        &bytes.part(row * rows.from_pitch, rows.width),
+                    );
                 }
             }
             Work::Peer { to, to_offset, from, from_offset, len } => {
@@ -136,7 +141,10 @@ impl<'a> Model<'a> {
             Work::Launch { kernel, a, a_offset, b, b_offset, count, seed, .. } => {
                 let target = Side::Device { mem: *a, offset: a_offset * 4 };
                 let (Kernel::Mix, Some(b)) = (kernel, b) else {
-                    let bytes = Bytes { data: pattern_bytes(*seed, count * 4), known: vec![true; count * 4] };
+                    let bytes = Bytes {
+                        data: pattern_bytes(*seed, count * 4),
+                        known: vec![true; count * 4],
+                    };
                     return self.set(target, &bytes);
                 };
                 let mut own = self.get(target, count * 4);
@@ -144,7 +152,8 @@ impl<'a> Model<'a> {
                 for at in (0..count * 4).step_by(4) {
                     match own.word(at).zip(other.word(at)) {
                         Some((one, two)) => {
-                            own.data[at..at + 4].copy_from_slice(&mix(one, two, *seed).to_le_bytes());
+                            own.data[at..at + 4]
+                                .copy_from_slice(&mix(one, two, *seed).to_le_bytes());
                         }
                         None => own.forget(at, 4),
                     }

@@ -57,7 +57,8 @@ impl Planner {
         let has = |feature| on.contains(&feature);
         let threads = if has(Feature::Threads) { random.between(2, THREADS_MAX) } else { 1 };
         let mut devices: Vec<usize> = (0..platform.devices.len()).collect();
-        let wanted = if has(Feature::Devices) { random.between(1, devices.len().min(3)) } else { 1 };
+        let wanted =
+            if has(Feature::Devices) { random.between(1, devices.len().min(3)) } else { 1 };
         while devices.len() > wanted {
             devices.remove(random.below(devices.len()));
         }
@@ -123,7 +124,9 @@ impl Planner {
                 Err(Reject::Thread { thread: other }) if other != thread => {
                     self.sync(other, thread, depth + 1)?;
                 }
-                Err(Reject::Command { cmd, host, .. }) => self.order_after(&op, cmd, host, depth + 1)?,
+                Err(Reject::Command { cmd, host, .. }) => {
+                    self.order_after(&op, cmd, host, depth + 1)?
+                }
                 Err(_) => return None,
             }
         }
@@ -214,7 +217,9 @@ impl Planner {
         }
         let context = known.key().context();
         let act = match self.usable(known.key(), known.thread, thread) {
-            Some((stream, by)) if by == thread && self.random.chance(80) => Act::StreamSync { stream, query },
+            Some((stream, by)) if by == thread && self.random.chance(80) => {
+                Act::StreamSync { stream, query }
+            }
             _ => Act::ContextSync { context },
         };
         self.emit_by(thread, act, depth).map(drop)

@@ -107,7 +107,9 @@ fn looks_of(prepared: &Prepared<'_>, ops: &[usize], place: usize) -> Vec<String>
     for (turn, op) in ops.iter().enumerate() {
         if known(op) {
             let name = format!("look{op}_{place}");
-            all.push(format!(".looks[{turn}] = {name}, .counts[{turn}] = sizeof {name} / sizeof *{name}"));
+            all.push(format!(
+                ".looks[{turn}] = {name}, .counts[{turn}] = sizeof {name} / sizeof *{name}"
+            ));
         }
     }
     all
@@ -121,14 +123,19 @@ fn has_words(bytes: &crate::model::Bytes) -> bool {
 fn body(text: &mut String, prepared: &Prepared<'_>, thread: usize) {
     _ = writeln!(text, "\nstatic void *thread{thread}(void *unused) {{\n    (void)unused;");
     let mut current = None;
-    for (index, op) in prepared.program.ops.iter().enumerate().filter(|(_, op)| op.thread == thread) {
+    for (index, op) in prepared.program.ops.iter().enumerate().filter(|(_, op)| op.thread == thread)
+    {
         if op.delay_us > 0 {
             _ = writeln!(text, "    usleep({});", op.delay_us);
         }
         let context = acts::context(prepared, op);
         if context.is_some() && context != current {
             current = context;
-            _ = writeln!(text, "    CODE({index}, cuCtxSetCurrent(context{}));", current.unwrap_or(0));
+            _ = writeln!(
+                text,
+                "    CODE({index}, cuCtxSetCurrent(context{}));",
+                current.unwrap_or(0)
+            );
         }
         for line in acts::lines(prepared, index, op) {
             _ = writeln!(text, "    {line}");
@@ -143,25 +150,39 @@ fn main(text: &mut String, prepared: &Prepared<'_>) {
     _ = writeln!(text, "\nstatic void run(void) {{\n    open_driver({devices});");
     for (number, Context { device, primary }) in program.contexts.iter().enumerate() {
         let primary = u8::from(*primary);
-        _ = writeln!(text, "    context{number} = new_context({device}, {primary}, kernels{number});");
+        _ = writeln!(
+            text,
+            "    context{number} = new_context({device}, {primary}, kernels{number});"
+        );
     }
     for (number, area) in program.areas.iter().enumerate() {
         let make = if area.pinned { "new_pinned" } else { "new_array" };
         _ = writeln!(text, "    area{number} = {make}({});", area.len);
     }
-    let threads: Vec<usize> =
-        (0..program.threads).filter(|&thread| program.ops.iter().any(|op| op.thread == thread)).collect();
+    let threads: Vec<usize> = (0..program.threads)
+        .filter(|&thread| program.ops.iter().any(|op| op.thread == thread))
+        .collect();
     if let [only] = threads[..] {
         _ = writeln!(text, "    thread{only}(NULL);");
     } else {
         _ = writeln!(text, "    pthread_t threads[{}];", threads.len());
         for (place, thread) in threads.iter().enumerate() {
-            _ = writeln!(text, "    pthread_create(&threads[{place}], NULL, thread{thread}, NULL);");
+            _ = writeln!(
+                text,
+                "    pthread_create(&threads[{place}], NULL, thread{thread}, NULL);"
+            );
         }
-        _ = writeln!(text, "    for (int i = 0; i < {}; i++) pthread_join(threads[i], NULL);", threads.len());
+        _ = writeln!(
+            text,
+            "    for (int i = 0; i < {}; i++) pthread_join(threads[i], NULL);",
+            threads.len()
+        );
     }
     for number in 0..program.contexts.len() {
-        _ = writeln!(text, "    SETUP(cuCtxSetCurrent(context{number}));\n    SETUP(cuCtxSynchronize());");
+        _ = writeln!(
+            text,
+            "    SETUP(cuCtxSetCurrent(context{number}));\n    SETUP(cuCtxSynchronize());"
+        );
     }
     text.push_str("}\n");
 }

@@ -116,12 +116,13 @@ impl State<'_> {
         let mut table = lock(&self.table);
         for context in &self.prepared.program.contexts {
             let new = self.backend.context(*context);
-            table
-                .contexts
-                .push(new.map_err(|code| outside(format!("{context:?} cannot be opened: {code}")))?);
+            table.contexts.push(
+                new.map_err(|code| outside(format!("{context:?} cannot be opened: {code}")))?,
+            );
         }
         for area in &self.prepared.program.areas {
-            let context = *table.contexts.first().ok_or_else(|| outside("no context".to_owned()))?;
+            let context =
+                *table.contexts.first().ok_or_else(|| outside("no context".to_owned()))?;
             let new = self.backend.new_area(context, area.len, area.pinned);
             table.areas.push(new.map_err(|code| outside(format!("no host memory: {code}")))?);
         }
@@ -192,7 +193,8 @@ impl State<'_> {
         let made = |result: Result<Handle, i32>| result.map_err(|code| wrong_code(index, code));
         let by = |context: usize| Caller { context: self.context(context), thread: op.thread };
         let of = |stream: Stream| {
-            let context = self.prepared.ledger.key(stream, op.thread).map_or(0, super::ledger::Key::context);
+            let context =
+                self.prepared.ledger.key(stream, op.thread).map_or(0, super::ledger::Key::context);
             (by(context), self.stream(stream))
         };
         let backend = self.backend;
@@ -332,7 +334,9 @@ impl State<'_> {
     /// `ops` are the operations that perform the command, one after the other.
     fn command(&self, work: &Work, ops: &[usize], place: usize) -> Command {
         match *work {
-            Work::Copy { to, from, len } => Command::Copy { to: self.place(to), from: self.place(from), len },
+            Work::Copy { to, from, len } => {
+                Command::Copy { to: self.place(to), from: self.place(from), len }
+            }
             Work::Copy2D { to, from, rows } => {
                 Command::Copy2D { to: self.place(to), from: self.place(from), rows }
             }
@@ -347,15 +351,19 @@ impl State<'_> {
             Work::Fill2D { mem, offset, rows, value } => {
                 Command::Fill2D { mem: self.mem(mem), offset, rows, value }
             }
-            Work::Launch { kernel, a, a_offset, b, b_offset, count, seed, spin } => Command::Launch {
-                kernel,
-                a: (self.mem(a), a_offset * 4),
-                b: b.map(|b| (self.mem(b), b_offset * 4)),
-                count,
-                seed,
-                spin,
-            },
-            Work::Function { job, delay_us } => Command::Function(self.function(job, delay_us, ops, place)),
+            Work::Launch { kernel, a, a_offset, b, b_offset, count, seed, spin } => {
+                Command::Launch {
+                    kernel,
+                    a: (self.mem(a), a_offset * 4),
+                    b: b.map(|b| (self.mem(b), b_offset * 4)),
+                    count,
+                    seed,
+                    spin,
+                }
+            }
+            Work::Function { job, delay_us } => {
+                Command::Function(self.function(job, delay_us, ops, place))
+            }
         }
     }
 

@@ -19,14 +19,19 @@ pub(super) fn repair(program: &Program, platform: &Platform) -> Program {
 /// Simpler forms of an operation.
 pub(super) fn simpler(act: &Act) -> Vec<Act> {
     match act {
-        Act::Enqueue { stream, work } => {
-            simpler_work(work).into_iter().map(|work| Act::Enqueue { stream: *stream, work }).collect()
-        }
+        Act::Enqueue { stream, work } => simpler_work(work)
+            .into_iter()
+            .map(|work| Act::Enqueue { stream: *stream, work })
+            .collect(),
         Act::NewStream { stream, context, blocking: true } => {
             vec![Act::NewStream { stream: *stream, context: *context, blocking: false }]
         }
-        Act::EventWait { event, query: true } => vec![Act::EventWait { event: *event, query: false }],
-        Act::StreamSync { stream, query: true } => vec![Act::StreamSync { stream: *stream, query: false }],
+        Act::EventWait { event, query: true } => {
+            vec![Act::EventWait { event: *event, query: false }]
+        }
+        Act::StreamSync { stream, query: true } => {
+            vec![Act::StreamSync { stream: *stream, query: false }]
+        }
         Act::NewGraph { graph, context, parts } => {
             let with = |parts| Act::NewGraph { graph: *graph, context: *context, parts };
             let without = |index: usize| {
@@ -34,7 +39,8 @@ pub(super) fn simpler(act: &Act) -> Vec<Act> {
                 fewer.remove(index);
                 with(fewer)
             };
-            let one_branch = parts.iter().map(|part| super::plan::Part { second: false, ..*part }).collect();
+            let one_branch =
+                parts.iter().map(|part| super::plan::Part { second: false, ..*part }).collect();
             let branches = parts.iter().any(|part| part.second).then(|| with(one_branch));
             (0..parts.len()).map(without).chain(branches).collect()
         }

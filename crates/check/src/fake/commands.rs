@@ -47,7 +47,8 @@ impl Inner {
         let id = state.fresh();
         let write = matches!(call, Call::Write { .. } | Call::WriteRect { .. });
         let has_times = profiling && !(blocking && write && self.is(Defect::MissingTimes));
-        let event = Event { status: 1, has_times, work: Some(work), waits, order, ..Event::default() };
+        let event =
+            Event { status: 1, has_times, work: Some(work), waits, order, ..Event::default() };
         state.events.insert(id, event);
         if let Some(known) = state.queues.get_mut(&queue.0) {
             known.cmds.push(id);
@@ -63,7 +64,8 @@ impl Inner {
     fn work(&self, call: &Call, device: usize, blocking: bool) -> Work {
         match call {
             Call::Read { mem, offset, len, to } => {
-                let (from, to, (offset, len)) = (self.mem(*mem), self.area(*to, *len), (*offset, *len));
+                let (from, to, (offset, len)) =
+                    (self.mem(*mem), self.area(*to, *len), (*offset, *len));
                 Box::new(move || to.put(0, &from.get(offset, len)))
             }
             Call::Write { mem, offset, len, from } => {
@@ -91,8 +93,11 @@ impl Inner {
                 Box::new(move || to.put(end, &from.get(start, len)))
             }
             Call::CopyRect { from, to, to_offset, rect } => {
-                let (from, to, rect, start) = (self.mem(*from), self.written(*to, device), *rect, *to_offset);
-                Box::new(move || rows(&rect, |own, other, len| to.put(start + other, &from.get(own, len))))
+                let (from, to, rect, start) =
+                    (self.mem(*from), self.written(*to, device), *rect, *to_offset);
+                Box::new(move || {
+                    rows(&rect, |own, other, len| to.put(start + other, &from.get(own, len)))
+                })
             }
             Call::Fill { mem, offset, len, word } | Call::SvmFill { mem, offset, len, word } => {
                 self.fill(self.written(*mem, device), *offset, *len, *word)
@@ -136,9 +141,11 @@ impl Inner {
                 let (to, from, len) = (self.end_of(to, *len), self.end_of(from, *len), *len);
                 Box::new(move || to.put(0, &from.get(0, len)))
             }
-            Call::Marker | Call::Barrier | Call::Migrate { .. } | Call::Map { .. } | Call::TooBig { .. } => {
-                Box::new(|| {})
-            }
+            Call::Marker
+            | Call::Barrier
+            | Call::Migrate { .. }
+            | Call::Map { .. }
+            | Call::TooBig { .. } => Box::new(|| {}),
         }
     }
 

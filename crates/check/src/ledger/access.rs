@@ -366,7 +366,8 @@ impl Ledger {
         let gated = new.cmd.as_ref().is_some_and(|cmd| !cmd.gates.is_empty());
         let mut owed_to = Vec::new();
         // Nothing that a user event holds back may come after the end of a mapping or of shared virtual memory.
-        let ends = |it: &Access| it.write && matches!(it.space, Space::Handle(Kind::Area | Kind::Mem, _));
+        let ends =
+            |it: &Access| it.write && matches!(it.space, Space::Handle(Kind::Area | Kind::Mem, _));
         let owing = owing && !new.accesses.iter().any(ends);
         // Handles come first: what puts other things in order needs them.
         for handles in [true, false] {
@@ -469,7 +470,8 @@ impl Ledger {
                 for other in &all[index + 1..] {
                     // One operation may use a handle twice.
                     let same = self.op_of(one.from) == self.op_of(other.from);
-                    if !same && one.overlaps(other) && !ordered(one, other) && !ordered(other, one) {
+                    if !same && one.overlaps(other) && !ordered(one, other) && !ordered(other, one)
+                    {
                         return Some((self.op_of(one.from), self.op_of(other.from)));
                     }
                 }
@@ -497,7 +499,10 @@ impl Ledger {
 
     /// Whether the host may store there.
     pub(super) fn may_store(&self, at: Ptr) -> bool {
-        self.areas.get(&at.area).and_then(|area| area.map).is_none_or(|map| map.mode != MapMode::Read)
+        self.areas
+            .get(&at.area)
+            .and_then(|area| area.map)
+            .is_none_or(|map| map.mode != MapMode::Read)
     }
 }
 

@@ -1,8 +1,8 @@
 //! What each operation waits for, and what it changes for those that follow.
 
 use super::{
-    Area, Command, Event, Fate, Ledger, Mapping, Mem, MemKind, NewCommand, Owner, Places, Prepared, Queue,
-    Reject, Source, Work,
+    Area, Command, Event, Fate, Ledger, Mapping, Mem, MemKind, NewCommand, Owner, Places, Prepared,
+    Queue, Reject, Source, Work,
 };
 use crate::bits::Bits;
 use crate::plan::{Act, Cmd, Op};
@@ -84,8 +84,8 @@ impl Ledger {
         for &cmd in &self.queues[&queue].cmds {
             let known = &self.cmds[cmd];
             let at_start = &self.nodes[known.start].before;
-            let is_held =
-                !self.gates_of(cmd).is_empty() || self.is_late(&self.nodes[known.node].before, at_start);
+            let is_held = !self.gates_of(cmd).is_empty()
+                || self.is_late(&self.nodes[known.node].before, at_start);
             let matters = is_held || known.fate == Fate::Fails;
             if matters && !start.has(known.start) {
                 return Err(Reject::Thread { thread: known.thread });
@@ -120,7 +120,8 @@ impl Ledger {
 
     fn finished(&self, queue: usize, start: &Bits) -> Result<Vec<usize>, Reject> {
         let mut nodes = Vec::new();
-        for &cmd in self.queues[&queue].cmds.iter().filter(|&&cmd| start.has(self.cmds[cmd].start)) {
+        for &cmd in self.queues[&queue].cmds.iter().filter(|&&cmd| start.has(self.cmds[cmd].start))
+        {
             open(self.gates_of(cmd).to_vec())?;
             if self.cmds[cmd].fate == Fate::Runs {
                 nodes.push(self.cmds[cmd].node);
@@ -264,7 +265,13 @@ impl Ledger {
         }
         let fate = if fails || cmd.is_none() { Fate::Fails } else { Fate::Runs };
         new.awaits = blocking;
-        new.cmd = Some(NewCommand { before, gates, fate, barrier: matches!(cmd, Some(Cmd::Barrier)), queue });
+        new.cmd = Some(NewCommand {
+            before,
+            gates,
+            fate,
+            barrier: matches!(cmd, Some(Cmd::Barrier)),
+            queue,
+        });
         Ok(())
     }
 
@@ -279,7 +286,10 @@ impl Ledger {
             }
             let blocks = matches!(
                 op.act,
-                Act::Flush { .. } | Act::Finish { .. } | Act::DropQueue { .. } | Act::ReadTooBig { .. }
+                Act::Flush { .. }
+                    | Act::Finish { .. }
+                    | Act::DropQueue { .. }
+                    | Act::ReadTooBig { .. }
             );
             if blocks || matches!(op.act, Act::Enqueue { blocking: true, .. }) {
                 known.flushes.push(places.end);
@@ -313,9 +323,12 @@ impl Ledger {
                 self.events.entry(*event).and_modify(|it| it.alive = false);
             }
             Act::NewGate { event, context, fails } => {
-                let source = Source::Gate { fails: *fails, set: None, owed: Vec::new(), callback: false };
-                self.events
-                    .insert(*event, Event { context: *context, alive: true, source, waits: Vec::new() });
+                let source =
+                    Source::Gate { fails: *fails, set: None, owed: Vec::new(), callback: false };
+                self.events.insert(
+                    *event,
+                    Event { context: *context, alive: true, source, waits: Vec::new() },
+                );
             }
             Act::SetGate { event, .. } => self.open_gate(*event, places.start),
             Act::Wait { events } => self.enter_wait(events, places.end),
@@ -335,7 +348,8 @@ impl Ledger {
                 let context = self.queues[queue].context;
                 if let (Some(event), Some(cmd)) = (event, cmd) {
                     let source = Source::Cmd(cmd);
-                    self.events.insert(*event, Event { context, alive: true, source, waits: Vec::new() });
+                    self.events
+                        .insert(*event, Event { context, alive: true, source, waits: Vec::new() });
                 }
                 self.enter_mapping(what, places, cmd);
             }
@@ -348,7 +362,9 @@ impl Ledger {
 
     fn enter_memory(&mut self, op: &Op) {
         let (id, mut mem) = match &op.act {
-            Act::NewBuffer { mem, context, size, .. } => (*mem, fresh(*context, MemKind::Buffer, *size)),
+            Act::NewBuffer { mem, context, size, .. } => {
+                (*mem, fresh(*context, MemKind::Buffer, *size))
+            }
             Act::NewSvm { mem, context, size } => (*mem, fresh(*context, MemKind::Svm, *size)),
             Act::NewImage { mem, context, width, height, .. } => {
                 let kind = MemKind::Image { width: *width, height: *height };
@@ -405,7 +421,9 @@ impl Ledger {
 
     /// A user event is set: what waited for it comes after that.
     fn open_gate(&mut self, gate: usize, set_at: usize) {
-        if let Some(Event { source: Source::Gate { set, callback, .. }, .. }) = self.events.get_mut(&gate) {
+        if let Some(Event { source: Source::Gate { set, callback, .. }, .. }) =
+            self.events.get_mut(&gate)
+        {
             *set = Some(set_at);
             *callback = !matches!(self.nodes[set_at].work, Work::Start(_));
         }

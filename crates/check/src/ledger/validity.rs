@@ -22,11 +22,14 @@ impl Ledger {
                 ensure(!self.queues.contains_key(queue), "the queue is there")?;
                 self.device(*context, *device)
             }
-            Act::DropQueue { queue } | Act::Flush { queue } | Act::Finish { queue } => self.queue(*queue),
+            Act::DropQueue { queue } | Act::Flush { queue } | Act::Finish { queue } => {
+                self.queue(*queue)
+            }
             Act::DropMem { mem } => {
                 self.mem(*mem)?;
                 let mapped = |map: &super::Mapping| self.mems[&map.mem].root == self.mems[mem].root;
-                let maps = self.areas.values().filter(|area| area.alive).filter_map(|area| area.map);
+                let maps =
+                    self.areas.values().filter(|area| area.alive).filter_map(|area| area.map);
                 ensure(!maps.into_iter().any(|map| mapped(&map)), "it is mapped")
             }
             Act::NewGate { event, context, .. } => {
@@ -71,14 +74,20 @@ impl Ledger {
                 wait.iter().try_for_each(|&event| self.event(event))?;
                 let same = wait.iter().all(|event| self.events[event].context == context);
                 ensure(same, "the wait list is of another context")?;
-                ensure(event.is_none_or(|id| !self.events.contains_key(&id)), "the event is there")?;
+                ensure(
+                    event.is_none_or(|id| !self.events.contains_key(&id)),
+                    "the event is there",
+                )?;
                 ensure(!blocking || may_block(cmd), "this command cannot block")?;
                 self.command(cmd, context, *blocking)
             }
             Act::TooBig { queue, source, scratch, .. } => {
                 self.queue(*queue)?;
                 let known = &self.queues[queue];
-                ensure(!known.out_of_order && !known.broken, "the queue is not fit for such a launch")?;
+                ensure(
+                    !known.out_of_order && !known.broken,
+                    "the queue is not fit for such a launch",
+                )?;
                 self.object(*source, known.context, 0, 4)?;
                 self.object(*scratch, known.context, 0, 4)
             }
@@ -139,7 +148,8 @@ impl Ledger {
     }
 
     fn command(&self, cmd: &Cmd, context: usize, blocking: bool) -> Result<(), Reject> {
-        let object = |mem: &usize, offset: &usize, len: &usize| self.object(*mem, context, *offset, *len);
+        let object =
+            |mem: &usize, offset: &usize, len: &usize| self.object(*mem, context, *offset, *len);
         match cmd {
             Cmd::Read { mem, offset, len, to } => {
                 object(mem, offset, len)?;
@@ -180,7 +190,10 @@ impl Ledger {
             Cmd::Launch { kernel, a, a_offset, b, b_offset, count, .. } => {
                 object(a, &(a_offset * 4), &(count * 4))?;
                 self.linear(*a)?;
-                ensure(b.is_some() == kernel.has_source() && *count > 0, "the arguments do not fit")?;
+                ensure(
+                    b.is_some() == kernel.has_source() && *count > 0,
+                    "the arguments do not fit",
+                )?;
                 if let Some(b) = b {
                     object(b, &(b_offset * 4), &(count * 4))?;
                     self.linear(*b)?;
@@ -208,7 +221,8 @@ impl Ledger {
                 self.transfer(*mem, *at, self.mems[mem].size, matches!(cmd, Cmd::ReadImage { .. }))
             }
             Cmd::FillImage { mem, .. } => self.image(*mem, context),
-            Cmd::ImageToBuffer { image, mem, offset } | Cmd::BufferToImage { mem, offset, image } => {
+            Cmd::ImageToBuffer { image, mem, offset }
+            | Cmd::BufferToImage { mem, offset, image } => {
                 self.image(*image, context)?;
                 object(mem, offset, &self.mems[image].size)?;
                 self.plain(*mem)
@@ -218,11 +232,17 @@ impl Ledger {
                     match end {
                         SvmEnd::Svm { mem, offset } => {
                             object(mem, offset, len)?;
-                            ensure(self.mems[mem].kind == MemKind::Svm, "it is not shared virtual memory")?;
+                            ensure(
+                                self.mems[mem].kind == MemKind::Svm,
+                                "it is not shared virtual memory",
+                            )?;
                         }
                         SvmEnd::Host(at) => {
                             self.host(*at, *len)?;
-                            ensure(!write || self.may_store(*at), "the region is mapped for reading")?;
+                            ensure(
+                                !write || self.may_store(*at),
+                                "the region is mapped for reading",
+                            )?;
                         }
                     }
                 }
@@ -253,7 +273,11 @@ impl Ledger {
         ensure(has && device < self.platform.devices.len(), "the context has no such device")
     }
 
-    fn all(&self, context: usize, able: impl Fn(&crate::plan::Device) -> bool) -> Result<(), Reject> {
+    fn all(
+        &self,
+        context: usize,
+        able: impl Fn(&crate::plan::Device) -> bool,
+    ) -> Result<(), Reject> {
         let devices = self.contexts.get(context).ok_or(invalid("there is no such context"))?;
         let able = devices.iter().all(|&device| able(&self.platform.devices[device]));
         ensure(able, "a device of the context cannot do that")
@@ -274,7 +298,9 @@ impl Ledger {
     fn unset(&self, event: usize, failing: bool) -> Result<(), Reject> {
         self.event(event)?;
         match self.events[&event].source {
-            Source::Gate { set: None, fails, .. } => ensure(fails == failing, "it is set to the other kind"),
+            Source::Gate { set: None, fails, .. } => {
+                ensure(fails == failing, "it is set to the other kind")
+            }
             _ => Err(invalid("it is no user event that can be set")),
         }
     }
@@ -323,8 +349,9 @@ impl Ledger {
     fn transfer(&self, mem: usize, at: Ptr, len: usize, into: bool) -> Result<(), Reject> {
         self.host(at, len)?;
         ensure(!into || self.may_store(at), "the region is mapped for reading")?;
-        let own =
-            self.areas[&at.area].map.is_some_and(|map| self.mems[&map.mem].root == self.mems[&mem].root);
+        let own = self.areas[&at.area]
+            .map
+            .is_some_and(|map| self.mems[&map.mem].root == self.mems[&mem].root);
         ensure(!own, "the host's side is the object's own mapping")
     }
 }
@@ -346,5 +373,8 @@ fn may_block(cmd: &Cmd) -> bool {
 
 fn rectangle(rect: &Rect) -> Result<(), Reject> {
     let fits = rect.width > 0 && rect.height > 0;
-    ensure(fits && rect.mem_pitch >= rect.width && rect.other_pitch >= rect.width, "the rectangle is empty")
+    ensure(
+        fits && rect.mem_pitch >= rect.width && rect.other_pitch >= rect.width,
+        "the rectangle is empty",
+    )
 }

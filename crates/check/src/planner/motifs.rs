@@ -32,8 +32,16 @@ impl Planner {
     fn slow(&mut self, queue: usize, a: usize) -> Option<usize> {
         let count = (self.ledger.mems[&a].size / 4).max(1);
         let (seed, spin) = (self.random.word(), self.spin());
-        let cmd =
-            Cmd::Launch { kernel: Kernel::Slow, a, a_offset: 0, b: None, b_offset: 0, count, seed, spin };
+        let cmd = Cmd::Launch {
+            kernel: Kernel::Slow,
+            a,
+            a_offset: 0,
+            b: None,
+            b_offset: 0,
+            count,
+            seed,
+            spin,
+        };
         self.enqueue(queue, cmd, false)
     }
 
@@ -59,7 +67,8 @@ impl Planner {
         }
         let (held, free) = (self.a_queue(Some(context))?, self.a_queue(Some(context))?);
         let (source, target) = (self.a_mem(context, is_linear)?, self.a_mem(context, is_linear)?);
-        let ooo = self.ledger.queues[&held].out_of_order && !self.has(Feature::UserEventsOutOfOrder);
+        let ooo =
+            self.ledger.queues[&held].out_of_order && !self.has(Feature::UserEventsOutOfOrder);
         (held != free && source != target && !ooo).then_some(())?;
         let gate = self.new_gate(context)?;
         let count = (self.ledger.mems[&source].size.min(self.ledger.mems[&target].size) / 4).max(1);
@@ -161,7 +170,16 @@ impl Planner {
                 Cmd::Fill { mem, offset, len, word }
             } else {
                 let (kernel, a_offset, count) = (Kernel::Put, offset / 4, len / 4);
-                Cmd::Launch { kernel, a: mem, a_offset, b: None, b_offset: 0, count, seed: word, spin: 0 }
+                Cmd::Launch {
+                    kernel,
+                    a: mem,
+                    a_offset,
+                    b: None,
+                    b_offset: 0,
+                    count,
+                    seed: word,
+                    spin: 0,
+                }
             };
             let event = self.fresh();
             let wait = vec![last];
@@ -196,7 +214,8 @@ impl Planner {
         let (from, len) = self.host(len, false)?;
         self.set_gate(gate, 0)?;
         let cmd = Cmd::Write { mem, offset, len, from };
-        self.emit(Act::Enqueue { queue, cmd, wait: vec![gate], event: None, blocking: true }).map(drop)
+        self.emit(Act::Enqueue { queue, cmd, wait: vec![gate], event: None, blocking: true })
+            .map(drop)
     }
 
     /// A buffer is read into mapped memory, which is then unmapped; nobody waits in between.
@@ -272,7 +291,12 @@ impl Planner {
 
     /// The only queue of a context gets a blocking write behind a slow kernel. A queue that is made when the write has
     /// returned reads what it wrote.
-    pub(super) fn second_queue(&mut self, context: usize, device: usize, first: usize) -> Option<()> {
+    pub(super) fn second_queue(
+        &mut self,
+        context: usize,
+        device: usize,
+        first: usize,
+    ) -> Option<()> {
         let (busy, mem) = (self.new_buffer(context)?, self.new_buffer(context)?);
         self.slow(first, busy)?;
         let (from, len) = self.host(self.ledger.mems[&mem].size, false)?;
@@ -317,14 +341,27 @@ impl Planner {
         let (offset, len) = self.part(x, 4)?;
         let area = self.fresh();
         let cmd = Cmd::Map { mem: x, offset, len, mode: MapMode::Read, area };
-        self.emit(Act::Enqueue { queue: free, cmd, wait: Vec::new(), event: None, blocking: true })?;
+        self.emit(Act::Enqueue {
+            queue: free,
+            cmd,
+            wait: Vec::new(),
+            event: None,
+            blocking: true,
+        })?;
         self.slow(one, y)?;
         let size = self.ledger.mems[&y].size / 4 * 4;
         let (at, len) = self.host(size, true)?;
         let read = self.enqueue(one, Cmd::Read { mem: y, offset: 0, len, to: at }, false)?;
         let (cmd, event) = (Cmd::Write { mem: y, offset: 0, len, from: at }, self.fresh());
-        self.emit(Act::Enqueue { queue: one, cmd, wait: vec![read], event: Some(event), blocking: false })?;
-        let (cmd, wait) = (Cmd::Fill { mem: y, offset: 0, len: size, word: self.random.word() }, vec![event]);
+        self.emit(Act::Enqueue {
+            queue: one,
+            cmd,
+            wait: vec![read],
+            event: Some(event),
+            blocking: false,
+        })?;
+        let (cmd, wait) =
+            (Cmd::Fill { mem: y, offset: 0, len: size, word: self.random.word() }, vec![event]);
         self.emit(Act::Enqueue { queue: free, cmd, wait, event: None, blocking: false })?;
         self.emit(Act::Flush { queue: one })?;
         let (cmd, wait) = (Cmd::Barrier, Vec::new());

@@ -53,7 +53,11 @@ impl Planner {
         let room = self.ledger.areas[&area].len;
         let len = len.min(room);
         let unit = if self.random.chance(85) { 4 } else { 1 };
-        let offset = if self.random.chance(50) { 0 } else { self.random.below(room - len + 1) / unit * unit };
+        let offset = if self.random.chance(50) {
+            0
+        } else {
+            self.random.below(room - len + 1) / unit * unit
+        };
         let at = Ptr { area, offset };
         self.usable(at, len, into).then_some((at, len))
     }

@@ -20,7 +20,8 @@ impl Planner {
         for context in 0..self.program.contexts.len() {
             for device in self.program.contexts[context].clone() {
                 for _ in 0..self.random.between(1, 2) {
-                    let is_first = !self.ledger.queues.values().any(|queue| queue.context == context);
+                    let is_first =
+                        !self.ledger.queues.values().any(|queue| queue.context == context);
                     let queue = self.new_queue(context, device);
                     if is_first && self.random.chance(SECOND_QUEUE_PERCENT) {
                         queue.and_then(|queue| self.second_queue(context, device, queue));
@@ -87,7 +88,9 @@ impl Planner {
         for mem in mems {
             let known = self.ledger.mems[&mem].clone();
             if self.private_mems.contains(&mem)
-                || known.kind != MemKind::Buffer && !is_image(known.kind) && known.kind != MemKind::Svm
+                || known.kind != MemKind::Buffer
+                    && !is_image(known.kind)
+                    && known.kind != MemKind::Svm
             {
                 continue;
             }
@@ -102,12 +105,16 @@ impl Planner {
                 _ if known.size <= room => Cmd::ReadImage { mem, to: at },
                 _ => continue,
             };
-            if self.emit(Act::Enqueue { queue, cmd, wait: Vec::new(), event: None, blocking: true }).is_some()
+            if self
+                .emit(Act::Enqueue { queue, cmd, wait: Vec::new(), event: None, blocking: true })
+                .is_some()
             {
                 self.emit(Act::Check { at, len });
             }
         }
-        for (queue, alive) in self.ledger.queues.iter().map(|(&id, it)| (id, it.alive)).collect::<Vec<_>>() {
+        for (queue, alive) in
+            self.ledger.queues.iter().map(|(&id, it)| (id, it.alive)).collect::<Vec<_>>()
+        {
             if alive {
                 self.emit(Act::Finish { queue });
             }
@@ -216,7 +223,8 @@ impl Planner {
         }
         if self.has(Feature::Callbacks) && self.random.chance(12) {
             let callback = self.fresh();
-            let gate = if self.random.chance(30) { self.an_unset_gate(known.context) } else { None };
+            let gate =
+                if self.random.chance(30) { self.an_unset_gate(known.context) } else { None };
             let made = self.emit(Act::Callback { event, callback, sets: gate });
             if made.is_some() {
                 self.callbacks.push(callback);
@@ -253,7 +261,11 @@ impl Planner {
             (b, b_offset) = (Some(source), offset / 4);
         }
         let (seed, spin) = (self.random.word(), if slow { self.spin() } else { 0 });
-        self.command(queue, Cmd::Launch { kernel, a, a_offset, b, b_offset, count, seed, spin }, false)
+        self.command(
+            queue,
+            Cmd::Launch { kernel, a, a_offset, b, b_offset, count, seed, spin },
+            false,
+        )
     }
 
     fn read(&mut self, context: usize) -> Option<()> {
@@ -336,14 +348,19 @@ impl Planner {
         if self.has(Feature::RectCopies) && self.random.chance(40) {
             let to = self.a_mem(context, is_buffer)?;
             let rect = self.rect(size, self.ledger.mems[&to].size)?;
-            return self.command(queue, Cmd::CopyRect { from: mem, to, to_offset: 0, rect }, false).map(drop);
+            return self
+                .command(queue, Cmd::CopyRect { from: mem, to, to_offset: 0, rect }, false)
+                .map(drop);
         }
         let into = self.random.chance(50);
         let (at, room) = self.host(size, into)?;
         let rect = self.rect(size, room)?;
         self.remember(at, rect.other_span());
-        let cmd =
-            if into { Cmd::ReadRect { mem, rect, to: at } } else { Cmd::WriteRect { mem, rect, from: at } };
+        let cmd = if into {
+            Cmd::ReadRect { mem, rect, to: at }
+        } else {
+            Cmd::WriteRect { mem, rect, from: at }
+        };
         self.command(queue, cmd, true).map(drop)
     }
 
@@ -406,7 +423,8 @@ impl Planner {
     }
 
     pub(super) fn map_on(&mut self, queue: usize, mem: usize) -> Option<usize> {
-        let modes = [MapMode::Read, MapMode::Write, MapMode::Both, MapMode::Both, MapMode::Invalidate];
+        let modes =
+            [MapMode::Read, MapMode::Write, MapMode::Both, MapMode::Both, MapMode::Invalidate];
         let mode = self.random.pick(&modes)?;
         let (offset, len) = self.part(mem, 4)?;
         let area = self.fresh();
@@ -462,8 +480,10 @@ impl Planner {
         if self.has(Feature::ImageViews) && self.random.chance(50) {
             let parent = self.a_mem(context, |kind| kind == MemKind::Buffer)?;
             let devices = &self.program.contexts[context];
-            let widest =
-                devices.iter().map(|&device| self.ledger.platform.devices[device].view_pixels_max).min()?;
+            let widest = devices
+                .iter()
+                .map(|&device| self.ledger.platform.devices[device].view_pixels_max)
+                .min()?;
             let most = (self.ledger.mems[&parent].size / 4).min(widest);
             let pixels = self.random.between(1, most.max(1));
             return self.emit(Act::NewView { mem, parent, pixels }).map(drop);
@@ -521,7 +541,8 @@ impl Planner {
         if kind == 0 && self.has(Feature::SubBuffers) {
             let parent = self.a_mem(context, |kind| kind == MemKind::Buffer)?;
             let devices = self.program.contexts[context].iter();
-            let align = devices.map(|&device| self.ledger.platform.devices[device].align_bytes).max()?;
+            let align =
+                devices.map(|&device| self.ledger.platform.devices[device].align_bytes).max()?;
             let of = self.ledger.mems[&parent].size;
             let origin = self.random.below(of / align + 1) * align;
             let size = self.random.between(1, ((of.saturating_sub(origin)) / 4).max(1)) * 4;
@@ -553,8 +574,12 @@ impl Planner {
             }
             _ => {
                 let queue = self.a_queue(Some(context))?;
-                let others =
-                    self.ledger.queues.values().filter(|it| it.alive && it.context == context).count();
+                let others = self
+                    .ledger
+                    .queues
+                    .values()
+                    .filter(|it| it.alive && it.context == context)
+                    .count();
                 let lives = |event: usize| self.ledger.events[&event].alive;
                 let cmds = &self.ledger.queues[&queue].cmds;
                 let known = cmds.iter().all(|&cmd| self.ledger.cmds[cmd].event.is_some_and(lives));

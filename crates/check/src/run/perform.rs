@@ -15,7 +15,8 @@ pub const WAIT_LIST_FAILED: i32 = -14;
 
 impl State<'_> {
     pub(super) fn perform(&self, index: usize, op: &Op) -> Result<(), Finding> {
-        let made = |result: Result<Handle, i32>| result.map_err(|code| wrong_code(index, "0", code));
+        let made =
+            |result: Result<Handle, i32>| result.map_err(|code| wrong_code(index, "0", code));
         let done = |code: i32| if code == 0 { Ok(()) } else { Err(wrong_code(index, "0", code)) };
         match &op.act {
             Act::Signal { id } => {
@@ -25,7 +26,8 @@ impl State<'_> {
             Act::Await { id } => self.await_signal(*id),
             Act::NewQueue { queue, context, device, out_of_order, profiling } => {
                 let context = self.context(*context);
-                let new = made(self.backend.new_queue(context, *device, *out_of_order, *profiling))?;
+                let new =
+                    made(self.backend.new_queue(context, *device, *out_of_order, *profiling))?;
                 lock(&self.table).queues.insert(*queue, new);
             }
             Act::DropQueue { queue } => {
@@ -47,7 +49,9 @@ impl State<'_> {
                 let new = made(self.backend.new_gate(self.context(*context)))?;
                 lock(&self.table).events.insert(*event, new);
             }
-            Act::SetGate { event, status } => done(self.backend.set_gate(self.event(*event), *status))?,
+            Act::SetGate { event, status } => {
+                done(self.backend.set_gate(self.event(*event), *status))?
+            }
             Act::DropEvent { event } => {
                 let known = lock(&self.table).events.remove(event);
                 done(known.map_or(0, |event| self.backend.drop_event(event)))?;
@@ -77,7 +81,9 @@ impl State<'_> {
                     false => done(code)?,
                 }
             }
-            Act::Callback { event, callback, sets } => self.callback(index, *event, *callback, *sets)?,
+            Act::Callback { event, callback, sets } => {
+                self.callback(index, *event, *callback, *sets)?
+            }
             Act::AwaitCallback { callback } => self.await_callback(index, *callback)?,
             Act::Times { event } => self.times(index, *event)?,
             Act::Status { event } => self.status(index, *event)?,
@@ -140,7 +146,9 @@ impl State<'_> {
                 let shape = Shape::View { pixels: *pixels, buffer: self.mem(*parent) };
                 (mem, self.backend.new_image(context, shape, None))
             }
-            Act::NewSvm { mem, context, size } => (mem, self.backend.new_svm(self.context(*context), *size)),
+            Act::NewSvm { mem, context, size } => {
+                (mem, self.backend.new_svm(self.context(*context), *size))
+            }
             _ => return Ok(()),
         };
         let new = made(new)?;
@@ -156,7 +164,13 @@ impl State<'_> {
         }
     }
 
-    fn callback(&self, index: usize, event: usize, id: usize, sets: Option<usize>) -> Result<(), Finding> {
+    fn callback(
+        &self,
+        index: usize,
+        event: usize,
+        id: usize,
+        sets: Option<usize>,
+    ) -> Result<(), Finding> {
         let calls = Arc::clone(&self.shared_callbacks);
         let gate = sets.map(|gate| self.event(gate));
         let setter = self.backend.setter();
@@ -178,8 +192,10 @@ impl State<'_> {
         let (mut known, since) = (lock(calls), std::time::Instant::now());
         while !known.contains_key(&id) {
             if since.elapsed() > self.patience {
-                let what =
-                    format!("the callback has not run {} s after it was waited for", self.patience.as_secs());
+                let what = format!(
+                    "the callback has not run {} s after it was waited for",
+                    self.patience.as_secs()
+                );
                 return Err(finding(Kind::WrongCallback, index, what));
             }
             if self.failed.load(Ordering::Relaxed) {
@@ -204,7 +220,8 @@ impl State<'_> {
     }
 
     fn status(&self, index: usize, event: usize) -> Result<(), Finding> {
-        let status = self.backend.status(self.event(event)).map_err(|code| wrong_code(index, "0", code))?;
+        let status =
+            self.backend.status(self.event(event)).map_err(|code| wrong_code(index, "0", code))?;
         let fails = self.prepared.ledger.fails(event);
         let right = if fails { status < 0 } else { status == 0 };
         if right {
@@ -218,12 +235,14 @@ impl State<'_> {
     fn times(&self, index: usize, event: usize) -> Result<(), Finding> {
         match self.backend.times(self.event(event)) {
             Err(code) => {
-                let what = format!("clGetEventProfilingInfo of an event that has ended gives {code}");
+                let what =
+                    format!("clGetEventProfilingInfo of an event that has ended gives {code}");
                 Err(finding(Kind::WrongTimes, index, what))
             }
             Ok(times) if times.is_sorted() => Ok(()),
             Ok(times) => {
-                let what = format!("queued, submitted, started and ended are not in order: {times:?}");
+                let what =
+                    format!("queued, submitted, started and ended are not in order: {times:?}");
                 Err(finding(Kind::WrongTimes, index, what))
             }
         }
@@ -249,7 +268,8 @@ impl State<'_> {
         let Act::Enqueue { queue, cmd, wait, event, blocking } = &op.act else { return Ok(()) };
         let call = self.call(op.thread, cmd);
         let list: Vec<Handle> = wait.iter().map(|&event| self.event(event)).collect();
-        let result = self.backend.enqueue(self.queue(*queue), &call, &list, event.is_some(), *blocking);
+        let result =
+            self.backend.enqueue(self.queue(*queue), &call, &list, event.is_some(), *blocking);
         let known = self.prepared.ledger.cmds.iter().find(|cmd| cmd.op == index);
         let fails = known.is_some_and(|cmd| cmd.fate == Fate::Fails);
         match result {
@@ -275,8 +295,11 @@ impl State<'_> {
     fn hot(&self, index: usize, mem: usize, to: Ptr) -> Result<(), Finding> {
         let bytes = self.backend.load(self.at(to), self.prepared.ledger.mems[&mem].size);
         let allowed = &self.prepared.expected.hot[&index];
-        let words =
-            || bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        let words = || {
+            bytes
+                .chunks_exact(4)
+                .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+        };
         let first = words().next().unwrap_or(0);
         if let Some(place) = words().position(|word| word != first) {
             let other = words().nth(place).unwrap_or(0);
@@ -307,7 +330,9 @@ impl State<'_> {
             Cmd::Write { mem: m, offset, len, from } => {
                 Call::Write { mem: mem(m), offset: *offset, len: *len, from: at(from) }
             }
-            Cmd::ReadRect { mem: m, rect, to } => Call::ReadRect { mem: mem(m), rect: *rect, to: at(to) },
+            Cmd::ReadRect { mem: m, rect, to } => {
+                Call::ReadRect { mem: mem(m), rect: *rect, to: at(to) }
+            }
             Cmd::WriteRect { mem: m, rect, from } => {
                 Call::WriteRect { mem: mem(m), rect: *rect, from: at(from) }
             }
@@ -340,9 +365,13 @@ impl State<'_> {
                 to_host: *to_host,
                 undefined: *undefined,
             },
-            Cmd::Map { mem: m, offset, len, mode, .. } => {
-                Call::Map { mem: mem(m), svm: self.svm(*m), offset: *offset, len: *len, mode: *mode }
-            }
+            Cmd::Map { mem: m, offset, len, mode, .. } => Call::Map {
+                mem: mem(m),
+                svm: self.svm(*m),
+                offset: *offset,
+                len: *len,
+                mode: *mode,
+            },
             Cmd::Unmap { area } => {
                 let of = self.prepared.ledger.areas[area].map.map_or(0, |map| map.mem);
                 let area = lock(&self.table).areas.remove(area).unwrap_or(Handle(0));
@@ -362,11 +391,23 @@ impl State<'_> {
             }
             Cmd::ImageToBuffer { image, mem: m, offset } => {
                 let (width, height) = plane(image);
-                Call::ImageToBuffer { image: mem(image), width, height, mem: mem(m), offset: *offset }
+                Call::ImageToBuffer {
+                    image: mem(image),
+                    width,
+                    height,
+                    mem: mem(m),
+                    offset: *offset,
+                }
             }
             Cmd::BufferToImage { mem: m, offset, image } => {
                 let (width, height) = plane(image);
-                Call::BufferToImage { mem: mem(m), offset: *offset, image: mem(image), width, height }
+                Call::BufferToImage {
+                    mem: mem(m),
+                    offset: *offset,
+                    image: mem(image),
+                    width,
+                    height,
+                }
             }
             Cmd::SvmCopy { to, from, len } => {
                 let end = |end: &SvmEnd| match end {

@@ -56,7 +56,8 @@ pub fn comm(args: &CommArgs) -> Result<ExitCode, Failure> {
     let results = measure(&plan, &directory)?;
     directory.remove();
     if let Some(path) = &args.svg {
-        std::fs::write(path, chart::svg(&results, plan.word)).map_err(Failure::file(path, "write"))?;
+        std::fs::write(path, chart::svg(&results, plan.word))
+            .map_err(Failure::file(path, "write"))?;
     }
     let has_energy = results.points.iter().any(|point| point.energy.joules.is_some());
     let text = if args.json {
@@ -95,9 +96,15 @@ fn plan(args: &CommArgs) -> Result<Plan, Failure> {
     plan.gpus = args.gpus;
     plan.seconds = args.seconds.unwrap_or(plan.seconds);
     let is_time = (0.01..=600.0).contains(&plan.seconds);
-    let wrong = |argument: &str, reason: String| Failure::Argument { argument: argument.to_owned(), reason };
+    let wrong = |argument: &str, reason: String| Failure::Argument {
+        argument: argument.to_owned(),
+        reason,
+    };
     if !is_time {
-        return Err(wrong("--seconds", format!("{} s: from 0.01 to 600 can be measured", plan.seconds)));
+        return Err(wrong(
+            "--seconds",
+            format!("{} s: from 0.01 to 600 can be measured", plan.seconds),
+        ));
     }
     plan.check().map_err(|error| wrong("bench comm", error.to_string()))?;
     Ok(plan)
@@ -115,7 +122,8 @@ fn measure(plan: &Plan, directory: &PrivateDirectory) -> Result<Results, Failure
     let mut started = 0;
     let mut nodes = |count: u32, over_tcp: bool| {
         started += 1;
-        start_nodes(directory, &key, started, count, over_tcp).map_err(|failure| failure.to_string())
+        start_nodes(directory, &key, started, count, over_tcp)
+            .map_err(|failure| failure.to_string())
     };
     device::measure(plan, &mut nodes, &mut results, &mut watch);
     let shims = shims(&program);
@@ -145,8 +153,11 @@ fn start_nodes(
     let mut nodes = Nodes { addresses: Vec::new(), key: None, daemons: Vec::new() };
     for index in 0..count {
         let socket = directory.path().join(format!("{started}-{index}.sock"));
-        let listen =
-            if over_tcp { "tcp:127.0.0.1:0".to_owned() } else { format!("unix:{}", socket.display()) };
+        let listen = if over_tcp {
+            "tcp:127.0.0.1:0".to_owned()
+        } else {
+            format!("unix:{}", socket.display())
+        };
         let log = directory.path().join(format!("{started}-{index}.log"));
         let variables = [(KEY_VARIABLE, key), (POCL_CORES_VARIABLE, cores.as_path())];
         let variables = if over_tcp { &variables[..] } else { &variables[1..] };
@@ -162,7 +173,8 @@ fn start_nodes(
 
 /// Where libWater's shims for MPI may be: beside this program, where packages put them, and where the user says.
 fn shims(program: &Path) -> Vec<PathBuf> {
-    let named = std::env::var_os(PROGRAMS_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let named =
+        std::env::var_os(PROGRAMS_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let beside = program.parent().map(Path::to_path_buf);
     let packaged = beside.as_deref().and_then(Path::parent).map(|above| above.join("lib/penstock"));
     named.into_iter().chain(beside).chain(packaged).collect()
@@ -248,9 +260,17 @@ mod tests {
 
     #[test]
     fn the_command_line_becomes_the_plan() {
-        let plan =
-            plan(&args(&["--path", "proxy", "--path", "device", "--sizes", "64,8,64", "--devices", "4"]))
-                .unwrap();
+        let plan = plan(&args(&[
+            "--path",
+            "proxy",
+            "--path",
+            "device",
+            "--sizes",
+            "64,8,64",
+            "--devices",
+            "4",
+        ]))
+        .unwrap();
         assert_eq!(
             (plan.paths, plan.sizes, plan.devices),
             (vec![Way::Device, Way::Proxy], vec![8, 64], vec![4])

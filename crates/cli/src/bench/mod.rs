@@ -18,7 +18,10 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
         return comm::comm(args);
     }
     let mut command = Command::new(programs::find(PROGRAM)?);
-    command.env("PENSTOCK", std::env::current_exe().map_err(Failure::file("penstock".as_ref(), "find"))?);
+    command.env(
+        "PENSTOCK",
+        std::env::current_exe().map_err(Failure::file("penstock".as_ref(), "find"))?,
+    );
     if args.json {
         command.arg("--json");
     }

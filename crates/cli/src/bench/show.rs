@@ -23,13 +23,19 @@ pub fn tables(plan: &Plan, results: &Results, with_bars: bool) -> String {
     }
     for party in &results.parties {
         let paths: Vec<_> = party.paths.iter().map(|path| path.name()).collect();
-        text += &format!("{}: {}; {}\n", paths.join(", "), printable(&party.device), printable(&party.wire));
+        text += &format!(
+            "{}: {}; {}\n",
+            paths.join(", "),
+            printable(&party.device),
+            printable(&party.wire)
+        );
     }
     for without in &results.without {
         let paths: Vec<_> = without.paths.iter().map(|path| path.name()).collect();
         let word = if without.is_failure { "failed" } else { "skipped" };
         let reason = printable(&without.reason);
-        text += &format!("{word}: {} with {} devices: {reason}\n", paths.join(", "), without.devices);
+        text +=
+            &format!("{word}: {} with {} devices: {reason}\n", paths.join(", "), without.devices);
     }
     if with_bars {
         text += &bars(&summary::bars(results));
@@ -106,8 +112,10 @@ fn times(kind: Kind, results: &Results, ratios: &[Ratio]) -> String {
     if has_copies {
         columns.push(">MEMCPY");
     }
-    let pairs: Vec<_> =
-        PAIRS.into_iter().filter(|pair| of.iter().any(|it| (it.host, it.device) == *pair)).collect();
+    let pairs: Vec<_> = PAIRS
+        .into_iter()
+        .filter(|pair| of.iter().any(|it| (it.host, it.device) == *pair))
+        .collect();
     columns.extend(pairs.iter().map(|pair| pair_column(*pair)));
     let ratio_of = |pair: (Path, Path)| of.iter().find(|it| (it.host, it.device) == pair);
     let mut table = Table::new(&columns);
@@ -126,13 +134,16 @@ fn times(kind: Kind, results: &Results, ratios: &[Ratio]) -> String {
             cells.push(option(results.memcpy.iter().find(|it| it.bytes == row).map(|it| it.mb_s)));
         }
         for pair in &pairs {
-            let each = ratio_of(*pair).and_then(|ratio| ratio.each.iter().find(|each| each.at == row));
+            let each =
+                ratio_of(*pair).and_then(|ratio| ratio.each.iter().find(|each| each.at == row));
             cells.push(option(each.map(|each| each.ratio)));
         }
         table.row(cells);
     }
     let title = match kind {
-        Kind::PingPong => "Ping-pong: half a round trip, median, microseconds; then ratios of times",
+        Kind::PingPong => {
+            "Ping-pong: half a round trip, median, microseconds; then ratios of times"
+        }
         Kind::Bandwidth => {
             "Bandwidth: MB/s (10^6 bytes per second), by the median time of a message; then ratios of times"
         }
@@ -194,9 +205,10 @@ fn joules(kind: Kind, plan: &Plan, results: &Results) -> String {
         |point| micro(point.energy.joules),
     );
     if points().any(|point| point.energy.net_joules.is_some()) {
-        text += &values(kind, results, &format!("Microjoules by {of}, net of idle power"), |point| {
-            micro(point.energy.net_joules)
-        });
+        text +=
+            &values(kind, results, &format!("Microjoules by {of}, net of idle power"), |point| {
+                micro(point.energy.net_joules)
+            });
     }
     text.truncate(text.trim_end().len());
     text.push('\n');
@@ -206,8 +218,14 @@ fn joules(kind: Kind, plan: &Plan, results: &Results) -> String {
             let energy = &point.energy;
             let line = match &energy.unavailable {
                 Some(reason) => format!("unavailable ({reason})"),
-                None if energy.missing.is_empty() => format!("covers {}", energy.covered.join(", ")),
-                None => format!("covers {}; lacks {}", energy.covered.join(", "), energy.missing.join(", ")),
+                None if energy.missing.is_empty() => {
+                    format!("covers {}", energy.covered.join(", "))
+                }
+                None => format!(
+                    "covers {}; lacks {}",
+                    energy.covered.join(", "),
+                    energy.missing.join(", ")
+                ),
             };
             if !told.contains(&line) {
                 told.push(line);
@@ -218,7 +236,12 @@ fn joules(kind: Kind, plan: &Plan, results: &Results) -> String {
     text + "\n"
 }
 
-fn values(kind: Kind, results: &Results, title: &str, value: impl Fn(&Point) -> Option<f64>) -> String {
+fn values(
+    kind: Kind,
+    results: &Results,
+    title: &str,
+    value: impl Fn(&Point) -> Option<f64>,
+) -> String {
     let paths = shown(kind, results);
     let mut columns = vec![head(kind)];
     columns.extend(paths.iter().map(|path| path.column()));
@@ -265,8 +288,12 @@ mod tests {
                     checked: 1,
                 };
                 let unavailable = joules.is_none().then(|| "no counter".to_owned());
-                let energy =
-                    Energy { joules, unavailable, covered: vec!["package-0".into()], ..Energy::default() };
+                let energy = Energy {
+                    joules,
+                    unavailable,
+                    covered: vec!["package-0".into()],
+                    ..Energy::default()
+                };
                 results.points.push(Point::of(kind, path, bytes, 2, &run, energy));
             }
         }
@@ -277,12 +304,20 @@ mod tests {
     fn tables_have_ratios_and_say_what_averages_they_show() {
         let text = tables(&Plan::usual(true), &results(None), true);
         let row = text.lines().find(|line| line.trim_start().starts_with("8 B")).unwrap();
-        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["8", "B", "0.250", "10.00", "40.00"]);
-        assert!(text.contains("mean of ratios 40.00, geometric mean 40.00, ratio of sums 40.00"), "{text}");
+        assert_eq!(
+            row.split_whitespace().collect::<Vec<_>>(),
+            ["8", "B", "0.250", "10.00", "40.00"]
+        );
+        assert!(
+            text.contains("mean of ratios 40.00, geometric mean 40.00, ratio of sums 40.00"),
+            "{text}"
+        );
         assert!(text.contains("Joules by word of 8 bytes: unavailable (no counter)"), "{text}");
         assert!(text.contains("Joules by barrier: unavailable (no counter)"), "{text}");
-        let bar =
-            text.lines().find(|line| line.starts_with("ping-pong of 8 bytes: host path over MPI")).unwrap();
+        let bar = text
+            .lines()
+            .find(|line| line.starts_with("ping-pong of 8 bytes: host path over MPI"))
+            .unwrap();
         assert!(bar.contains("at least 20") && bar.contains(" met"), "{bar}");
         assert!(
             text.lines().any(|line| line.contains("barrier of 4") && line.contains("not measured")),

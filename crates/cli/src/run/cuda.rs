@@ -37,7 +37,9 @@ pub fn show(command: &mut Command, opencl: &Path) {
             preload(command, &folder, &program, "to have NVRTC give it PTX");
         }
         Runtime::Elsewhere => {}
-        Runtime::Inside { .. } => preload(command, &folder, &program, "to replace the CUDA runtime inside"),
+        Runtime::Inside { .. } => {
+            preload(command, &folder, &program, "to replace the CUDA runtime inside")
+        }
         Runtime::Stripped => refuse(&program, "no names of its functions (it was stripped)"),
         Runtime::Unknown => refuse(&program, "of a version that cannot be told"),
         Runtime::OtherMachine => refuse(&program, "for a processor on which it cannot be replaced"),

@@ -85,7 +85,8 @@ fn start_daemon(directory: &PrivateDirectory) -> Result<Embedded, Failure> {
 
 /// Whoever reads the program's output must not wait for the guard. Standard error stays only where a log goes to it.
 fn let_go_of_the_program() -> Result<(), Failure> {
-    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(failure)?;
+    let null =
+        std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(failure)?;
     rustix::stdio::dup2_stdin(&null).map_err(|error| failure(error.into()))?;
     rustix::stdio::dup2_stdout(&null).map_err(|error| failure(error.into()))?;
     if std::env::var_os(LOG_VARIABLE).is_none() {

@@ -14,13 +14,16 @@ const PREFIX: Option<&str> = option_env!("PENSTOCK_PREFIX");
 
 /// Finds the library and gives its absolute path, as the entry for the ICD loader needs it.
 pub fn find() -> Result<PathBuf, Failure> {
-    if let Some(path) = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+    if let Some(path) =
+        std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
     {
-        return std::path::absolute(&path).ok().filter(|path| path.is_file()).ok_or(Failure::Missing {
-            what: LIBRARY_NAME,
-            looked: vec![path],
-            remedy: "let the variable PENSTOCK_LIB name it, or unset it",
-        });
+        return std::path::absolute(&path).ok().filter(|path| path.is_file()).ok_or(
+            Failure::Missing {
+                what: LIBRARY_NAME,
+                looked: vec![path],
+                remedy: "let the variable PENSTOCK_LIB name it, or unset it",
+            },
+        );
     }
     let looked = candidates(std::env::current_exe().ok().as_deref().and_then(Path::parent));
     match looked.iter().find(|path| path.is_file()) {

@@ -37,7 +37,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let mut command = Command::new(program);
     command.args(program_args);
     // Kept until this process is the program: then the kernel closes it, and the guard has its own hold on the directory.
-    let directory = set_up(args, &mut command).map_err(|failure| Failure::Run(Box::new(failure)))?;
+    let directory =
+        set_up(args, &mut command).map_err(|failure| Failure::Run(Box::new(failure)))?;
     let source = command.exec();
     drop(directory);
     Err(Failure::Execute { program: PathBuf::from(program), source })
@@ -119,20 +120,27 @@ impl Found {
 
 /// Refuses a pool that has no device for the program, before the program starts.
 fn check_devices(config: &Config, found: &Found) -> Result<(), Failure> {
-    let count =
-        |node: &NodeDescription| node.platforms.iter().map(|platform| platform.devices.len()).sum::<usize>();
+    let count = |node: &NodeDescription| {
+        node.platforms.iter().map(|platform| platform.devices.len()).sum::<usize>()
+    };
     let all = found.nodes.iter().map(|(_, survey)| count(&survey.node)).sum();
     if all == 0 {
         // Where others have devices, the library in the program names those that have none.
         for (node, survey) in &found.nodes {
-            let why = survey.problem.as_deref().unwrap_or("is an OpenCL driver installed there (clinfo -l)?");
+            let why = survey
+                .problem
+                .as_deref()
+                .unwrap_or("is an OpenCL driver installed there (clinfo -l)?");
             eprintln!("penstock: node {} has no devices: {why}", node.name);
         }
         return Err(Failure::NoDevices);
     }
-    let nodes: Vec<_> = found.nodes.iter().map(|(node, survey)| (&node.address, &survey.node)).collect();
+    let nodes: Vec<_> =
+        found.nodes.iter().map(|(node, survey)| (&node.address, &survey.node)).collect();
     match &config.devices {
-        Some(query) if select_described(query, &nodes).is_empty() => Err(Failure::NoneSelected { all }),
+        Some(query) if select_described(query, &nodes).is_empty() => {
+            Err(Failure::NoneSelected { all })
+        }
         _ => Ok(()),
     }
 }
@@ -140,7 +148,9 @@ fn check_devices(config: &Config, found: &Found) -> Result<(), Failure> {
 /// The failure of a command that needs nodes where none are named.
 pub fn no_nodes() -> Failure {
     Failure::NoNodes {
-        path: Surroundings::of_process().pool_file().unwrap_or_else(|| "~/.config/penstock/pool.toml".into()),
+        path: Surroundings::of_process()
+            .pool_file()
+            .unwrap_or_else(|| "~/.config/penstock/pool.toml".into()),
     }
 }
 
@@ -159,7 +169,9 @@ pub fn configured(nodes: Option<&str>) -> Result<Config, Failure> {
 pub fn show_pool(program: &mut Command, directory: &Path, nodes: &str) {
     program.env(config::NODES_VARIABLE, nodes);
     // "OCL_ICD_VENDORS" is understood by ocl-icd and by the Khronos loader, the other one by their older versions.
-    program.env("OCL_ICD_VENDORS", vendors(directory)).env("OPENCL_VENDOR_PATH", vendors(directory));
+    program
+        .env("OCL_ICD_VENDORS", vendors(directory))
+        .env("OPENCL_VENDOR_PATH", vendors(directory));
     // This one would add drivers to the directory's: local devices would be seen twice.
     program.env_remove("OCL_ICD_FILENAMES");
 }

@@ -58,7 +58,8 @@ impl PrivateDirectory {
     pub fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
         let path = self.path.join(name);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(Failure::file(&path, "write"))
+        file.and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(Failure::file(&path, "write"))
     }
 
     /// Removes it with all that is in it.
@@ -99,14 +100,15 @@ fn make_private(path: &Path, surroundings: &Surroundings<'_>) -> Result<(), Fail
 /// Removes directories that nobody holds.
 fn sweep(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else { return };
-    for entry in
-        entries.flatten().filter(|entry| entry.file_name().as_encoded_bytes().starts_with(NAME.as_bytes()))
+    for entry in entries
+        .flatten()
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(NAME.as_bytes()))
     {
         let old = entry.metadata().is_ok_and(|about| {
             about.is_dir()
-                && about
-                    .modified()
-                    .is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > YOUNG))
+                && about.modified().is_ok_and(|time| {
+                    SystemTime::now().duration_since(time).is_ok_and(|age| age > YOUNG)
+                })
         });
         if old && File::open(entry.path()).is_ok_and(|hold| hold.try_lock().is_ok()) {
             _ = fs::remove_dir_all(entry.path());
@@ -154,8 +156,9 @@ mod tests {
         fs::create_dir_all(&runtime).unwrap();
         let uid = rustix::process::getuid().as_raw();
         let runtime_text = runtime.clone().into_os_string();
-        let surroundings =
-            Surroundings::new("h", uid, |name| (name == "XDG_RUNTIME_DIR").then(|| runtime_text.clone()));
+        let surroundings = Surroundings::new("h", uid, |name| {
+            (name == "XDG_RUNTIME_DIR").then(|| runtime_text.clone())
+        });
         let directory = PrivateDirectory::create(&surroundings).unwrap();
         let path = directory.path().to_path_buf();
         assert!(path.starts_with(&runtime));

@@ -42,7 +42,8 @@ pub fn survey_all(config: &Config, list: &[NodeAddress]) -> Vec<Described> {
         let threads: Vec<_> = list.iter().map(|node| scope.spawn(move || ask(node))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or(Err(LinkError::Closed))).collect()
     });
-    let surveyed = surveyed.into_iter().map(|answer| answer.map(|it| (it.survey, it.instance))).collect();
+    let surveyed =
+        surveyed.into_iter().map(|answer| answer.map(|it| (it.survey, it.instance))).collect();
     distinct(list, surveyed).map(|(node, answer)| Described { node, answer }).collect()
 }
 
@@ -52,7 +53,8 @@ fn distinct<T>(
     answers: Vec<Result<(T, Option<InstanceId>), LinkError>>,
 ) -> impl Iterator<Item = (NodeAddress, Result<T, LinkError>)> {
     let mut claims = Claims::default();
-    let instances: Vec<_> = answers.iter().map(|answer| answer.as_ref().ok().and_then(|it| it.1)).collect();
+    let instances: Vec<_> =
+        answers.iter().map(|answer| answer.as_ref().ok().and_then(|it| it.1)).collect();
     for (index, (node, instance)) in list.iter().zip(&instances).enumerate() {
         claims.claim(*instance, index, &node.address);
     }
@@ -78,8 +80,11 @@ pub fn probe_all(config: &Config) -> Vec<Probed> {
         let ask = |node: &NodeAddress| {
             status::ask(&node.address, Role::Control, key_for(node, key)?.as_ref(), deadline)
         };
-        let threads: Vec<_> = config.nodes.iter().map(|node| scope.spawn(move || ask(node))).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or(Err(LinkError::Closed));
+        let threads: Vec<_> =
+            config.nodes.iter().map(|node| scope.spawn(move || ask(node))).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or(Err(LinkError::Closed))
+        };
         let answers = threads.into_iter().map(join).collect();
         distinct(&config.nodes, answers).map(|(node, answer)| Probed { node, answer }).collect()
     })
@@ -91,9 +96,9 @@ pub fn is_this_host(node: &NodeAddress) -> bool {
         Address::Unix(_) => true,
         Address::Tcp { host, .. } => {
             Surroundings::of_process().is_own_host(host)
-                || (host.as_str(), 0)
-                    .to_socket_addrs()
-                    .is_ok_and(|mut addresses| addresses.any(|address| is_own_address(address.ip())))
+                || (host.as_str(), 0).to_socket_addrs().is_ok_and(|mut addresses| {
+                    addresses.any(|address| is_own_address(address.ip()))
+                })
         }
     }
 }

@@ -8,7 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_link::{Address, Listener, accept_hello};
-use penstock_wire::describe::{DeviceDescription, NodeDescription, PlatformDescription, Survey, Turn};
+use penstock_wire::describe::{
+    DeviceDescription, NodeDescription, PlatformDescription, Survey, Turn,
+};
 use penstock_wire::frame;
 use penstock_wire::hello::{Role, Verdict};
 
@@ -33,13 +35,19 @@ impl Home {
     /// The command, with nothing of the environment's configuration.
     pub fn penstock(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
-        for name in
-            ["PENSTOCK_NODES", "PENSTOCK_KEY", "PENSTOCK_LOG", "SLURM_JOB_NODELIST", "XDG_CONFIG_HOME"]
-        {
+        for name in [
+            "PENSTOCK_NODES",
+            "PENSTOCK_KEY",
+            "PENSTOCK_LOG",
+            "SLURM_JOB_NODELIST",
+            "XDG_CONFIG_HOME",
+        ] {
             command.env_remove(name);
         }
         command.env("HOME", &self.path).env("XDG_RUNTIME_DIR", self.path.join("run"));
-        command.env("PENSTOCK_LIB", self.path.join("library.so")).env("PENSTOCK_TIMEOUT_MS", "20000");
+        command
+            .env("PENSTOCK_LIB", self.path.join("library.so"))
+            .env("PENSTOCK_TIMEOUT_MS", "20000");
         command.args(args);
         command
     }
@@ -57,7 +65,9 @@ impl Home {
             while let Ok(stream) = listener.accept() {
                 thread::sleep(delay);
                 let deadline = Instant::now() + PATIENCE;
-                let Ok(accepted) = accept_hello(stream, None, &|_| true, deadline) else { continue };
+                let Ok(accepted) = accept_hello(stream, None, &|_| true, deadline) else {
+                    continue;
+                };
                 let answer = match accepted.role {
                     Role::Control => {
                         br#"{"host":"fake","version":"0.0.0","uptime_s":61,"sessions":[]}"#.to_vec()
@@ -84,7 +94,8 @@ impl Home {
 /// What the fake node tells of itself.
 fn fake_survey(devices: u32) -> Survey {
     let device = |index| DeviceDescription { index, info: Vec::new(), shares_host_memory: false };
-    let platform = PlatformDescription { info: Vec::new(), devices: (0..devices).map(device).collect() };
+    let platform =
+        PlatformDescription { info: Vec::new(), devices: (0..devices).map(device).collect() };
     let node = NodeDescription {
         host: "fake".into(),
         boot: String::new(),

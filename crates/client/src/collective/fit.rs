@@ -71,11 +71,13 @@ impl Heap {
                 return Err(self.not_resident(fit.groups, refusal));
             }
             // A GPU may be there as several devices. What different kernels take of it is not known: the hungriest one counts for all.
-            let same = || fits.iter().filter(|other| other.groups_max.is_some() && gpu(other) == gpu(fit));
+            let same =
+                || fits.iter().filter(|other| other.groups_max.is_some() && gpu(other) == gpu(fit));
             let together = same().map(|other| other.groups).fold(0, u64::saturating_add);
             let room = same().filter_map(|other| other.groups_max).min().unwrap_or(0);
             if together > room {
-                let device = self.pes.get(fit.pe).map(|pe| described(&pe.device)).unwrap_or_default();
+                let device =
+                    self.pes.get(fit.pe).map(|pe| described(&pe.device)).unwrap_or_default();
                 return Err(refused(&format!(
                     "{} PEs are the same GPU as PE {} ({device}), with {together} work-groups in all, of which it runs {room} at a time; use \
                      fewer work-groups, or fewer of these devices",
@@ -87,7 +89,11 @@ impl Heap {
         Ok(())
     }
 
-    fn not_resident(&self, groups: u64, NotResident { pe, sharing, groups_max }: NotResident) -> Error {
+    fn not_resident(
+        &self,
+        groups: u64,
+        NotResident { pe, sharing, groups_max }: NotResident,
+    ) -> Error {
         let device = self.pes.get(pe).map(|pe| &*pe.device);
         if groups > groups_max {
             let is_cuda = device.is_some_and(Device::is_cuda);
@@ -134,7 +140,8 @@ fn groups_of((dims, _, global, local): Space) -> Result<u64> {
 fn resident_blocks(kernel: &Kernel, device: &Device, (dims, _, _, local): Space) -> Result<u64> {
     let axes = local.iter().flatten().take(dims as usize);
     let threads = axes.fold(1, |all: u64, size| all.saturating_mul(*size));
-    let threads = u32::try_from(threads).unwrap_or(u32::MAX).min(cuda::KERNEL_RESIDENT_THREADS_MAX - 1);
+    let threads =
+        u32::try_from(threads).unwrap_or(u32::MAX).min(cuda::KERNEL_RESIDENT_THREADS_MAX - 1);
     match kernel.resident(device, threads) {
         Ok(blocks) => Ok(blocks),
         // One is all that is certain.

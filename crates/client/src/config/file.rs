@@ -19,8 +19,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    ConfigError, HeapPath, NodeAddress, PORT_DEFAULT, Platforms, Surroundings, TIMEOUT_MS_DEFAULT, Where,
-    nodes, platforms, read_heap_path, timeout,
+    ConfigError, HeapPath, NodeAddress, PORT_DEFAULT, Platforms, Surroundings, TIMEOUT_MS_DEFAULT,
+    Where, nodes, platforms, read_heap_path, timeout,
 };
 
 /// Length of the file, in bytes: 1,024 addresses of 255 characters, twice.
@@ -92,7 +92,11 @@ pub fn read(path: &Path, surroundings: &Surroundings<'_>) -> Result<Option<PoolF
 ///
 /// # Errors
 /// When it is not understood.
-pub fn parse(text: &str, path: &Path, surroundings: &Surroundings<'_>) -> Result<PoolFile, ConfigError> {
+pub fn parse(
+    text: &str,
+    path: &Path,
+    surroundings: &Surroundings<'_>,
+) -> Result<PoolFile, ConfigError> {
     let at = |span: Range<usize>| Where::File(path.to_path_buf(), Some(line_of(text, span.start)));
     let raw: Raw = toml::from_str(text).map_err(|error| ConfigError::Syntax {
         place: error.span().map_or_else(|| Where::File(path.to_path_buf(), None), at),

@@ -138,8 +138,10 @@ impl Config {
     /// As [`Config::load`].
     pub fn load_in(surroundings: &Surroundings<'_>) -> Result<Self, ConfigError> {
         let path = surroundings.pool_file();
-        let file =
-            path.as_deref().map_or(Ok(None), |path| file::read(path, surroundings))?.unwrap_or_default();
+        let file = path
+            .as_deref()
+            .map_or(Ok(None), |path| file::read(path, surroundings))?
+            .unwrap_or_default();
         let (nodes, source) = find_nodes(surroundings, &file, path.as_deref())?;
         Ok(Self {
             nodes,
@@ -149,7 +151,9 @@ impl Config {
                 Some(value) => platforms(&value, &Where::Variable(PLATFORMS_VARIABLE))?,
                 None => file.platforms,
             },
-            devices: text(surroundings, DEVICES_VARIABLE)?.map(|value| devices(&value)).transpose()?,
+            devices: text(surroundings, DEVICES_VARIABLE)?
+                .map(|value| devices(&value))
+                .transpose()?,
             placement: text(surroundings, PLACEMENT_VARIABLE)?
                 .map_or(Ok(Placement::default()), |value| placement(&value))?,
             timeout: match text(surroundings, TIMEOUT_VARIABLE)? {
@@ -169,11 +173,17 @@ impl Config {
 pub fn heap_path() -> Result<HeapPath, ConfigError> {
     let surroundings = Surroundings::of_process();
     let path = surroundings.pool_file();
-    let file = path.as_deref().map_or(Ok(None), |path| file::read(path, &surroundings))?.unwrap_or_default();
+    let file = path
+        .as_deref()
+        .map_or(Ok(None), |path| file::read(path, &surroundings))?
+        .unwrap_or_default();
     heap_path_of(&surroundings, &file)
 }
 
-fn heap_path_of(surroundings: &Surroundings<'_>, file: &file::PoolFile) -> Result<HeapPath, ConfigError> {
+fn heap_path_of(
+    surroundings: &Surroundings<'_>,
+    file: &file::PoolFile,
+) -> Result<HeapPath, ConfigError> {
     match text(surroundings, HEAP_PATH_VARIABLE)? {
         Some(value) => read_heap_path(&value, &Where::Variable(HEAP_PATH_VARIABLE)),
         None => Ok(file.heap_path),
@@ -218,7 +228,10 @@ fn find_nodes(
 }
 
 /// A key that was asked for is taken as it is, so that opening it tells what is wrong; the default one only if it is there.
-fn find_key(surroundings: &Surroundings<'_>, file: &file::PoolFile) -> Result<Option<PathBuf>, ConfigError> {
+fn find_key(
+    surroundings: &Surroundings<'_>,
+    file: &file::PoolFile,
+) -> Result<Option<PathBuf>, ConfigError> {
     if let Some(path) = text(surroundings, KEY_VARIABLE)? {
         return Ok(Some(PathBuf::from(path)));
     }
@@ -226,7 +239,10 @@ fn find_key(surroundings: &Surroundings<'_>, file: &file::PoolFile) -> Result<Op
 }
 
 /// A variable's text; none if it is unset or empty.
-fn text(surroundings: &Surroundings<'_>, name: &'static str) -> Result<Option<String>, ConfigError> {
+fn text(
+    surroundings: &Surroundings<'_>,
+    name: &'static str,
+) -> Result<Option<String>, ConfigError> {
     match surroundings.variable(name).map(OsString::into_string) {
         None => Ok(None),
         Some(Ok(text)) if text.trim().is_empty() => Ok(None),

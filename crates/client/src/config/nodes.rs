@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use penstock_link::{Address, LinkError};
 
-use super::{ConfigError, NODES_MAX, NODES_VARIABLE, PORT_DEFAULT, SLURM_VARIABLE, Surroundings, Where};
+use super::{
+    ConfigError, NODES_MAX, NODES_VARIABLE, PORT_DEFAULT, SLURM_VARIABLE, Surroundings, Where,
+};
 
 /// Instead of a list: a pool without nodes, whatever the file and the surroundings say.
 pub const NO_NODES: &str = "none";
@@ -41,7 +43,10 @@ impl fmt::Display for NodeAddress {
 ///
 /// # Errors
 /// When one is not an address.
-pub fn read_list(list: &str, surroundings: &Surroundings<'_>) -> Result<Vec<NodeAddress>, ConfigError> {
+pub fn read_list(
+    list: &str,
+    surroundings: &Surroundings<'_>,
+) -> Result<Vec<NodeAddress>, ConfigError> {
     read_list_at(list, &Where::Variable(NODES_VARIABLE), surroundings)
 }
 
@@ -73,7 +78,11 @@ pub(super) fn read(
     base: &Path,
     surroundings: &Surroundings<'_>,
 ) -> Result<NodeAddress, ConfigError> {
-    let fail = |reason: String| ConfigError::Address { place: place.clone(), value: item.to_owned(), reason };
+    let fail = |reason: String| ConfigError::Address {
+        place: place.clone(),
+        value: item.to_owned(),
+        reason,
+    };
     if item == "local" {
         return Ok(NodeAddress::unix(item, surroundings.own_socket()));
     }
@@ -109,14 +118,19 @@ pub(super) fn of_hosts(
     let mut nodes = Vec::new();
     for host in hosts {
         let own = surroundings.own_socket_if_present().filter(|_| surroundings.is_own_host(host));
-        let node = own.map_or_else(|| NodeAddress::tcp(host, port), |path| NodeAddress::unix(host, path));
+        let node =
+            own.map_or_else(|| NodeAddress::tcp(host, port), |path| NodeAddress::unix(host, path));
         add(&mut nodes, node, &Where::Variable(SLURM_VARIABLE))?;
     }
     Ok(nodes)
 }
 
 /// A node that is named twice is one node: its devices must not be shown twice.
-pub(super) fn add(nodes: &mut Vec<NodeAddress>, node: NodeAddress, place: &Where) -> Result<(), ConfigError> {
+pub(super) fn add(
+    nodes: &mut Vec<NodeAddress>,
+    node: NodeAddress,
+    place: &Where,
+) -> Result<(), ConfigError> {
     if nodes.iter().any(|known| known.address == node.address) {
         return Ok(());
     }

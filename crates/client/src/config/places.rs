@@ -64,7 +64,8 @@ impl<'a> Surroundings<'a> {
 
     /// `~/.config/penstock`, or as `XDG_CONFIG_HOME` says.
     pub fn config_directory(&self) -> Option<PathBuf> {
-        let base = self.directory("XDG_CONFIG_HOME").or_else(|| Some(self.home()?.join(".config")))?;
+        let base =
+            self.directory("XDG_CONFIG_HOME").or_else(|| Some(self.home()?.join(".config")))?;
         Some(base.join("penstock"))
     }
 
@@ -107,7 +108,9 @@ impl<'a> Surroundings<'a> {
     /// and a daemon in it would see all data of its clients.
     pub fn is_private(&self, directory: &Path) -> bool {
         std::fs::symlink_metadata(directory).is_ok_and(|found| {
-            found.is_dir() && (found.uid() == self.uid || found.uid() == 0) && found.mode() & 0o022 == 0
+            found.is_dir()
+                && (found.uid() == self.uid || found.uid() == 0)
+                && found.mode() & 0o022 == 0
         })
     }
 

@@ -101,7 +101,11 @@ impl Reader<'_> {
     }
 
     /// Reads `[...]` and gives every beginning with every number, at most `count_max` in all.
-    fn brackets(&mut self, beginnings: &[String], count_max: usize) -> Result<Vec<String>, ConfigError> {
+    fn brackets(
+        &mut self,
+        beginnings: &[String],
+        count_max: usize,
+    ) -> Result<Vec<String>, ConfigError> {
         self.next();
         let mut numbers = Vec::new();
         loop {

@@ -15,7 +15,8 @@ struct Home {
 
 impl Home {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-config-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("penstock-config-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(path.join(".config/penstock")).unwrap();
         fs::create_dir_all(path.join("run/penstock")).unwrap();
@@ -109,7 +110,10 @@ fn an_empty_variable_is_an_unset_one() {
 #[test]
 fn a_pool_can_be_asked_to_have_no_nodes() {
     let home = Home::new("none").socket().set(NODES_VARIABLE, "none");
-    assert_eq!((home.load().unwrap().nodes, home.load().unwrap().source), (vec![], Source::Variable));
+    assert_eq!(
+        (home.load().unwrap().nodes, home.load().unwrap().source),
+        (vec![], Source::Variable)
+    );
 }
 
 #[test]
@@ -122,7 +126,10 @@ fn settings_of_the_file_hold_for_nodes_from_elsewhere() {
     assert_eq!(config.key, Some(home.path.join(".config/penstock/k")));
     assert_eq!((config.platforms, config.timeout), (Platforms::Node, Duration::from_millis(10)));
     assert_eq!(config.heap_path, HeapPath::Proxy);
-    let home = home.set(PLATFORMS_VARIABLE, "pool").set(KEY_VARIABLE, "/other").set(TIMEOUT_VARIABLE, "20");
+    let home = home
+        .set(PLATFORMS_VARIABLE, "pool")
+        .set(KEY_VARIABLE, "/other")
+        .set(TIMEOUT_VARIABLE, "20");
     let home = home.set(HEAP_PATH_VARIABLE, "auto");
     let config = home.load().unwrap();
     assert_eq!(config.key, Some(PathBuf::from("/other")));
@@ -150,9 +157,15 @@ fn a_node_named_twice_is_one_node() {
 fn a_home_is_put_for_a_tilde_and_relative_paths_made_absolute() {
     let home = Home::new("tilde").file("nodes = ['unix:~/s', 'unix:s']\n");
     let path = home.path.display();
-    assert_eq!(home.addresses(), [format!("unix:{path}/s"), format!("unix:{path}/.config/penstock/s")]);
+    assert_eq!(
+        home.addresses(),
+        [format!("unix:{path}/s"), format!("unix:{path}/.config/penstock/s")]
+    );
     let here = std::env::current_dir().unwrap();
-    assert_eq!(home.set(NODES_VARIABLE, "unix:s").addresses(), [format!("unix:{}/s", here.display())]);
+    assert_eq!(
+        home.set(NODES_VARIABLE, "unix:s").addresses(),
+        [format!("unix:{}/s", here.display())]
+    );
 }
 
 #[test]
@@ -168,7 +181,10 @@ fn devices_are_chosen_by_a_query() {
 fn errors_say_where_and_what_to_do() {
     let home = Home::new("errors").set(NODES_VARIABLE, "tcp:a:1,gpu01");
     let error = home.error();
-    assert!(error.starts_with("variable PENSTOCK_NODES: `gpu01` is not the address of a node"), "{error}");
+    assert!(
+        error.starts_with("variable PENSTOCK_NODES: `gpu01` is not the address of a node"),
+        "{error}"
+    );
     assert!(error.contains("write unix:PATH, tcp:HOST:PORT or local"), "{error}");
 
     let home = Home::new("errors").file("nodes = [\n  'tcp:a:1',\n  'tcp:a:x',\n]\n");
@@ -191,7 +207,10 @@ fn errors_say_where_and_what_to_do() {
     assert!(error.contains("milliseconds from 1 to 600000"), "{error}");
 
     let error = Home::new("errors").set(PLACEMENT_VARIABLE, "random").error();
-    assert!(error.contains("`random` is no order of devices; write `in-order` or `round-robin`"), "{error}");
+    assert!(
+        error.contains("`random` is no order of devices; write `in-order` or `round-robin`"),
+        "{error}"
+    );
 
     let error = Home::new("errors").set(HEAP_PATH_VARIABLE, "fast").error();
     assert!(

@@ -44,8 +44,10 @@ impl Waits {
     /// How the command's own event ends if its worker says that something failed which the command waited for. Where the
     /// program's wait list has ended well, that is how a transfer failed, of which the program has no event.
     pub(crate) fn own_status(&self, status: Status) -> Status {
-        let has_ended_well = |event: &Event| event.raw_status().is_some_and(|status| !status.is_error());
-        let is_of_added = status == Status::WAIT_LIST_FAILED && self.listed.iter().all(has_ended_well);
+        let has_ended_well =
+            |event: &Event| event.raw_status().is_some_and(|status| !status.is_error());
+        let is_of_added =
+            status == Status::WAIT_LIST_FAILED && self.listed.iter().all(has_ended_well);
         self.cause().filter(|_| is_of_added).unwrap_or(status)
     }
 

@@ -25,7 +25,8 @@ pub(super) fn refusal_of(device: &Device) -> Option<String> {
         ));
     }
     let attribute = |number| {
-        let bytes = device.info(cuda::DEVICE_ATTRIBUTE + number).and_then(|bytes| bytes.first_chunk());
+        let bytes =
+            device.info(cuda::DEVICE_ATTRIBUTE + number).and_then(|bytes| bytes.first_chunk());
         bytes.is_some_and(|bytes| i32::from_ne_bytes(*bytes) != 0)
     };
     let why = if attribute(INTEGRATED) {
@@ -37,5 +38,7 @@ pub(super) fn refusal_of(device: &Device) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!("{name} {why}, so other devices' kernels can not reach it; use CPU devices, or other GPUs"))
+    Some(format!(
+        "{name} {why}, so other devices' kernels can not reach it; use CPU devices, or other GPUs"
+    ))
 }

@@ -22,7 +22,12 @@ impl Failure {
     pub(crate) fn note(&self, status: Status) {
         if status.is_error() && status != Status::WAIT_LIST_FAILED {
             // Another one was first.
-            _ = self.0.compare_exchange(Status::OK.0, status.0, Ordering::AcqRel, Ordering::Relaxed);
+            _ = self.0.compare_exchange(
+                Status::OK.0,
+                status.0,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
         }
     }
 

@@ -25,8 +25,9 @@ fn session(node: usize) -> (Arc<Session>, (Sender, Receiver)) {
 fn session_over(features: u64, node: usize) -> (Arc<Session>, (Sender, Receiver)) {
     let (here, there) = UnixStream::pair().unwrap();
     let stream = |end: UnixStream| Stream::from_fd(end.into()).unwrap();
-    let worker =
-        thread::spawn(move || establish(stream(there), features, Side::Worker, to_worker::check).unwrap());
+    let worker = thread::spawn(move || {
+        establish(stream(there), features, Side::Worker, to_worker::check).unwrap()
+    });
     let client = establish(stream(here), features, Side::Client, to_client::check).unwrap();
     (Session::new(node, format!("node {node}").into(), client), worker.join().unwrap())
 }
@@ -115,9 +116,13 @@ type Learn = fn(&Arc<Session>, &Event);
 /// one that receives notices the hang-up. When the program learns of it by `learn`, its memory must be its own again.
 fn memory_is_the_programs_when_a_loss_is_known(features: u64, learn: Learn) {
     let (session, (sender, receiver)) = session_over(features, 0);
-    let (event, is_written) =
-        (Event::of_command(&session, crate::ids::next_id(), true), Arc::new(AtomicBool::new(false)));
-    event.expect_read_at(&session, Box::new(SlowMemory { is_written: is_written.clone() })).unwrap();
+    let (event, is_written) = (
+        Event::of_command(&session, crate::ids::next_id(), true),
+        Arc::new(AtomicBool::new(false)),
+    );
+    event
+        .expect_read_at(&session, Box::new(SlowMemory { is_written: is_written.clone() }))
+        .unwrap();
     let data = to_client::ReadData { event: event.0.id, offset: U64::ZERO };
     let full = sender.clone();
     let worker = thread::spawn(move || {
@@ -134,7 +139,10 @@ fn memory_is_the_programs_when_a_loss_is_known(features: u64, learn: Learn) {
     sender.close();
     worker.join().unwrap();
     learn(&session, &event);
-    assert!(!is_written.load(Ordering::Acquire), "the program's memory is written to after the end");
+    assert!(
+        !is_written.load(Ordering::Acquire),
+        "the program's memory is written to after the end"
+    );
     assert_eq!(reader.join().unwrap(), Status::NODE_LOST);
     drop(receiver);
 }

@@ -26,7 +26,9 @@ impl World<'_> {
             in_order,
             context: CONTEXT,
             is_idle: self.sent[command.queue].iter().all(|id| self.known.contains_key(id)),
-            waits_ended: waits.iter().all(|id| self.known.get(id) == Some(&true) && self.is_known(*id)),
+            waits_ended: waits
+                .iter()
+                .all(|id| self.known.get(id) == Some(&true) && self.is_known(*id)),
         };
         if is_shared(self.program, command) && self.machine.may_copy(&in_place) {
             self.in_place += 1;
@@ -99,7 +101,8 @@ impl World<'_> {
     fn settle(&mut self, index: usize, command: &Command) {
         let id = event_of(index);
         if !self.known.contains_key(&id) {
-            let (queue, in_order) = (QueueId(command.queue as u64), self.program.queues[command.queue].1);
+            let (queue, in_order) =
+                (QueueId(command.queue as u64), self.program.queues[command.queue].1);
             self.machine.settle(CONTEXT, queue, in_order, id);
         }
     }
@@ -150,7 +153,8 @@ impl World<'_> {
         let work = match &command.act {
             _ if id != event_of(index) => Work::Marker,
             Act::Write(span, first, pitch) => {
-                let payload = host_cells(*first, *pitch, span.count).map(|cell| self.host[cell]).collect();
+                let payload =
+                    host_cells(*first, *pitch, span.count).map(|cell| self.host[cell]).collect();
                 Work::Command { payload }
             }
             _ => Work::Command { payload: Vec::new() },

@@ -75,7 +75,12 @@ impl fmt::Display for Finding {
 
 /// Runs `programs` random programs from `seed` on, until the first finding. `off`: a rule to switch off, which only
 /// builds with the feature `planted` can do. `go_on` is asked before each program.
-pub fn run(seed: u64, programs: u64, off: Option<Rule>, go_on: &mut dyn FnMut(u64) -> bool) -> Report {
+pub fn run(
+    seed: u64,
+    programs: u64,
+    off: Option<Rule>,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Report {
     let mut report = Report::default();
     for number in 0..programs {
         if !go_on(number) {
@@ -89,9 +94,12 @@ pub fn run(seed: u64, programs: u64, off: Option<Rule>, go_on: &mut dyn FnMut(u6
         for order in 0..ORDERS_PER_PROGRAM {
             let mut chooser = Chooser::random(seed, order);
             report.runs += 1;
-            if let Err(what) =
-                run_once((&program, &planned), &mut chooser, limited(machine(off), order), &mut report)
-            {
+            if let Err(what) = run_once(
+                (&program, &planned),
+                &mut chooser,
+                limited(machine(off), order),
+                &mut report,
+            ) {
                 let (program, what) = shrink(program, (seed, order), off, what);
                 report.finding = Some(Finding { seed, order, program, what });
                 return report;
@@ -137,7 +145,12 @@ fn run_once(
 }
 
 /// Removes operations as long as some order of steps still shows something wrong.
-fn shrink(program: Program, (seed, order): (u64, u64), off: Option<Rule>, what: String) -> (Program, String) {
+fn shrink(
+    program: Program,
+    (seed, order): (u64, u64),
+    off: Option<Rule>,
+    what: String,
+) -> (Program, String) {
     let mut best = (program, what);
     let mut at = best.0.ops.len();
     while at > 0 {
@@ -148,7 +161,8 @@ fn shrink(program: Program, (seed, order): (u64, u64), off: Option<Rule>, what: 
         let found = (0..ORDERS_TO_SHRINK).find_map(|more| {
             let order = order.wrapping_add(more * ORDERS_PER_PROGRAM);
             let mut chooser = Chooser::random(seed, order);
-            run_once((&smaller, &planned), &mut chooser, limited(machine(off), order), &mut scratch).err()
+            run_once((&smaller, &planned), &mut chooser, limited(machine(off), order), &mut scratch)
+                .err()
         });
         if let Some(what) = found {
             at = smaller.ops.len().min(at + 1);

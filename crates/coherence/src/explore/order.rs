@@ -10,7 +10,8 @@ impl Program {
 
     /// The first user event that nobody sets.
     pub(crate) fn first_unset(&self) -> Option<usize> {
-        let is_set = |of: usize| self.ops.iter().any(|(_, op)| matches!(op, Op::Set(set, _) if *set == of));
+        let is_set =
+            |of: usize| self.ops.iter().any(|(_, op)| matches!(op, Op::Set(set, _) if *set == of));
         (0..self.ops.len()).find(|index| matches!(self.ops[*index].1, Op::Event) && !is_set(*index))
     }
 
@@ -18,7 +19,9 @@ impl Program {
     pub(crate) fn is_valid(&self) -> bool {
         for (index, (_, op)) in self.ops.iter().enumerate() {
             if let Op::Set(of, _) = op
-                && self.ops[..index].iter().any(|(_, other)| matches!(other, Op::Set(set, _) if set == of))
+                && self.ops[..index]
+                    .iter()
+                    .any(|(_, other)| matches!(other, Op::Set(set, _) if set == of))
             {
                 return false;
             }
@@ -45,8 +48,9 @@ impl Program {
     /// Commands that end without having waited for anything, because an event of their wait list fails.
     pub(crate) fn broken(&self) -> Vec<bool> {
         let failing = self.failing();
-        let has_failing_wait =
-            |op: &Op| op.command().is_some_and(|command| command.waits.iter().any(|of| failing[*of]));
+        let has_failing_wait = |op: &Op| {
+            op.command().is_some_and(|command| command.waits.iter().any(|of| failing[*of]))
+        };
         self.ops.iter().map(|(_, op)| has_failing_wait(op)).collect()
     }
 
@@ -73,7 +77,8 @@ impl Program {
         };
         let brings_nothing = |other: usize, refused: usize, bytes: &Cell| {
             let is_writer = |at: usize| at != refused && writes(at, bytes);
-            let lacks_memory = self.ops[refused].1.command().is_some_and(|it| self.lacks_memory(it));
+            let lacks_memory =
+                self.ops[refused].1.command().is_some_and(|it| self.lacks_memory(it));
             let is_unwritten = self.allocations[bytes.of].2 && !(0..self.ops.len()).any(is_writer);
             broken[other] && is_unwritten && !lacks_memory
         };
@@ -87,10 +92,9 @@ impl Program {
             };
             !open.is_empty() && { 0..self.ops.len() }.any(|other| {
                 other != refused
-                    && self
-                        .accesses(other)
-                        .iter()
-                        .any(|x| open.iter().any(|y| x.conflicts(y) && !brings_nothing(other, refused, y)))
+                    && self.accesses(other).iter().any(|x| {
+                        open.iter().any(|y| x.conflicts(y) && !brings_nothing(other, refused, y))
+                    })
                     && !order.is_before(Step::Run(other), Step::Run(refused))
                     && !is_heard(other)
             })
@@ -193,8 +197,9 @@ impl Order {
         (command, is_broken): (&Command, bool),
         edge: &mut dyn FnMut(Step, Step),
     ) {
-        let same_queue =
-            |at: &usize| program.ops[*at].1.command().is_some_and(|other| other.queue == command.queue);
+        let same_queue = |at: &usize| {
+            program.ops[*at].1.command().is_some_and(|other| other.queue == command.queue)
+        };
         let earlier = || (0..index).rev().filter(same_queue);
         if let Some(last) = earlier().next() {
             // The order of calls into one queue is the plan's, whatever their threads.
@@ -215,13 +220,16 @@ impl Order {
         }
         let in_order = program.queues[command.queue].1;
         let is_sync = |command: &Command| matches!(command.act, Act::Marker | Act::Barrier);
-        let is_barrier =
-            |at: &usize| program.ops[*at].1.command().is_some_and(|other| matches!(other.act, Act::Barrier));
+        let is_barrier = |at: &usize| {
+            program.ops[*at].1.command().is_some_and(|other| matches!(other.act, Act::Barrier))
+        };
         // Not only the last one, because that one may be broken and end before those that are before it.
         if in_order || (is_sync(command) && command.waits.is_empty()) {
             earlier().for_each(|before| edge(Step::Run(before), Step::Run(index)));
         } else {
-            { earlier() }.filter(is_barrier).for_each(|before| edge(Step::Run(before), Step::Run(index)));
+            { earlier() }
+                .filter(is_barrier)
+                .for_each(|before| edge(Step::Run(before), Step::Run(index)));
         }
     }
 
@@ -235,10 +243,12 @@ impl Order {
         let is_command = |at: usize| program.ops[at].1.command().is_some();
         match (is_command(a), is_command(b)) {
             (true, true) => {
-                self.is_before(Step::Run(a), Step::Run(b)) || self.is_before(Step::Run(b), Step::Run(a))
+                self.is_before(Step::Run(a), Step::Run(b))
+                    || self.is_before(Step::Run(b), Step::Run(a))
             }
             (true, false) => {
-                self.is_before(Step::Run(a), Step::Do(b)) || self.is_before(Step::Do(b), Step::Do(a))
+                self.is_before(Step::Run(a), Step::Do(b))
+                    || self.is_before(Step::Do(b), Step::Do(a))
             }
             (false, true) => self.are_ordered(program, b, a),
             (false, false) => {

@@ -49,7 +49,8 @@ impl Planned {
     pub(super) fn of(program: &Program) -> Option<Self> {
         let (failing, broken) = (program.failing(), program.broken());
         let order = Order::of(program, &broken)?;
-        let is_refused = |at: usize| failing[at] && !broken[at] && program.ops[at].1.command().is_some();
+        let is_refused =
+            |at: usize| failing[at] && !broken[at] && program.ops[at].1.command().is_some();
         let refused = (0..failing.len()).map(is_refused).collect();
         let torn = vec![false; failing.len()];
         let expected = run(program, &failing, &torn, &order, Memory::new(program));
@@ -76,7 +77,13 @@ impl Planned {
 }
 
 /// A sequential run.
-fn run(program: &Program, failed: &[bool], torn: &[bool], order: &Order, mut memory: Memory) -> Expected {
+fn run(
+    program: &Program,
+    failed: &[bool],
+    torn: &[bool],
+    order: &Order,
+    mut memory: Memory,
+) -> Expected {
     for step in &order.sequence {
         match step {
             Step::Do(index) => {
@@ -89,13 +96,15 @@ fn run(program: &Program, failed: &[bool], torn: &[bool], order: &Order, mut mem
                 let Op::Enqueue(command) = &program.ops[*index].1 else { continue };
                 let accesses = || program.accesses(*index).into_iter();
                 if torn[*index] {
-                    memory.open.extend(accesses().filter(|it| it.writes).map(|it| (it.of, it.cell)));
+                    memory
+                        .open
+                        .extend(accesses().filter(|it| it.writes).map(|it| (it.of, it.cell)));
                 }
                 if failed[*index] {
                     continue;
                 }
-                let reads_open =
-                    accesses().any(|it| reads(command, &it) && memory.open.contains(&(it.of, it.cell)));
+                let reads_open = accesses()
+                    .any(|it| reads(command, &it) && memory.open.contains(&(it.of, it.cell)));
                 memory.run(*index, command);
                 for it in accesses().filter(|it| it.writes) {
                     if reads_open {
@@ -111,13 +120,19 @@ fn run(program: &Program, failed: &[bool], torn: &[bool], order: &Order, mut mem
 }
 
 /// Cells that operations use in no order, because of commands that failed unforeseen.
-fn racy_cells(program: &Program, went: &Went, torn: &[bool], order: &Order) -> FxHashSet<(usize, usize)> {
+fn racy_cells(
+    program: &Program,
+    went: &Went,
+    torn: &[bool],
+    order: &Order,
+) -> FxHashSet<(usize, usize)> {
     let is_broken = |at: usize| went.failed[at] && !went.ran.contains(&at);
     let broken: Vec<bool> = (0..program.ops.len()).map(is_broken).collect();
     let Some(actual) = Order::of(program, &broken) else { return FxHashSet::default() };
     // What such a command did, it did after everything that it had to wait for; only its end came too early.
     let comes_after = |a: usize, b: usize| torn[a] && order.is_before(Step::Run(b), Step::Run(a));
-    let races = { program.races(&actual) }.filter(|(a, b)| !comes_after(*a, *b) && !comes_after(*b, *a));
+    let races =
+        { program.races(&actual) }.filter(|(a, b)| !comes_after(*a, *b) && !comes_after(*b, *a));
     let mut cells = FxHashSet::default();
     for (a, b) in races {
         for one in program.accesses(a) {

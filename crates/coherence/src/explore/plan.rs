@@ -45,13 +45,19 @@ impl Program {
     pub(crate) fn plan(random: &mut Random) -> Self {
         let places = [1, 1, 2, 2, 3, 3][random.below(6)];
         // Two places of one node are two drivers of it.
-        let nodes: Vec<u32> = (0..places).map(|place| if random.once_in(4) { 0 } else { place }).collect();
+        let nodes: Vec<u32> =
+            (0..places).map(|place| if random.once_in(4) { 0 } else { place }).collect();
         // In half of the programs one queue in each place comes first.
         let (is_spread, first) = (random.once_in(2), random.below(nodes.len()));
-        let queues = (0..2 + random.below(2).max(usize::from(is_spread && nodes.len() > 2))).map(|queue| {
-            let place = if is_spread { (first + queue) % nodes.len() } else { random.below(nodes.len()) };
-            (place, !random.once_in(3))
-        });
+        let queues =
+            (0..2 + random.below(2).max(usize::from(is_spread && nodes.len() > 2))).map(|queue| {
+                let place = if is_spread {
+                    (first + queue) % nodes.len()
+                } else {
+                    random.below(nodes.len())
+                };
+                (place, !random.once_in(3))
+            });
         let queues = queues.collect();
         // In one place the host shares buffers, but not images: both together matter.
         // In three places a single allocation moves more.
@@ -105,7 +111,8 @@ impl Program {
 
     /// Sets all user events that nobody has set.
     fn set_all(&mut self, threads: usize, random: &mut Random) {
-        let is_set = |of: usize| self.ops.iter().any(|(_, op)| matches!(op, Op::Set(set, _) if *set == of));
+        let is_set =
+            |of: usize| self.ops.iter().any(|(_, op)| matches!(op, Op::Set(set, _) if *set == of));
         let made = (0..self.ops.len()).filter(|index| matches!(self.ops[*index].1, Op::Event));
         let open: Vec<usize> = made.filter(|of| !is_set(*of)).collect();
         for of in open {
@@ -125,7 +132,8 @@ impl Program {
     /// `None`: it would be something that the program has not.
     fn any_op(&self, features: Features, random: &mut Random) -> Option<Op> {
         let pick = |random: &mut Random, wanted: fn(&Op) -> bool| {
-            let all: Vec<usize> = (0..self.ops.len()).filter(|index| wanted(&self.ops[*index].1)).collect();
+            let all: Vec<usize> =
+                (0..self.ops.len()).filter(|index| wanted(&self.ops[*index].1)).collect();
             all.get(random.below(all.len())).copied()
         };
         match random.below(12) {
@@ -134,7 +142,9 @@ impl Program {
                 let of = pick(random, |op| matches!(op, Op::Event))?;
                 Some(Op::Set(of, !random.once_in(4)))
             }
-            2 if features.has(Feature::Waits) => Some(Op::Wait(pick(random, |op| op.command().is_some())?)),
+            2 if features.has(Feature::Waits) => {
+                Some(Op::Wait(pick(random, |op| op.command().is_some())?))
+            }
             3 if features.has(Feature::Stores) => Some(Op::Store(random.below(HOST_CELLS))),
             2 | 3 => None,
             _ => Some(Op::Enqueue(self.any_command(features, random)?)),
@@ -145,7 +155,8 @@ impl Program {
         let with_event: Vec<usize> = (0..self.ops.len())
             .filter(|index| matches!(self.ops[*index].1, Op::Enqueue(_) | Op::Event))
             .collect();
-        let count = if features.has(Feature::WaitLists) { [0, 0, 1, 1, 2][random.below(5)] } else { 0 };
+        let count =
+            if features.has(Feature::WaitLists) { [0, 0, 1, 1, 2][random.below(5)] } else { 0 };
         let mut waits: Vec<usize> = (0..count)
             .filter_map(|_| {
                 // Mostly recent ones: long chains are where the state is.
@@ -201,7 +212,11 @@ impl Program {
             0..4 => {
                 let span = self.any_span(random);
                 let (span, first, pitch) = host(random, span);
-                if random.once_in(2) { Act::Write(span, first, pitch) } else { Act::Read(span, first, pitch) }
+                if random.once_in(2) {
+                    Act::Write(span, first, pitch)
+                } else {
+                    Act::Read(span, first, pitch)
+                }
             }
             4 => {
                 let (from, to) = (self.any_span(random), self.any_span(random));

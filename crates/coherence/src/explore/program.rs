@@ -142,7 +142,9 @@ impl Program {
             }
             smaller.ops.remove(index);
             let lost: Vec<usize> = (0..smaller.ops.len())
-                .filter(|at| matches!(smaller.ops[*at].1, Op::Set(of, _) | Op::Wait(of) if of == index))
+                .filter(
+                    |at| matches!(smaller.ops[*at].1, Op::Set(of, _) | Op::Wait(of) if of == index),
+                )
                 .collect();
             for (_, op) in &mut smaller.ops {
                 op.rename(index);
@@ -250,7 +252,8 @@ impl Program {
         let fills_its_grains = |span: &Span| {
             let (cells, is_indivisible, _) = self.allocations[span.of];
             let begins = span.at.is_multiple_of(GRAIN_CELLS);
-            let ends = (span.at + span.count).is_multiple_of(GRAIN_CELLS) || span.at + span.count == cells;
+            let ends =
+                (span.at + span.count).is_multiple_of(GRAIN_CELLS) || span.at + span.count == cells;
             if is_indivisible { span.count == cells } else { begins && ends }
         };
         if !is_refused || self.nodes.len() == 1 {
@@ -258,7 +261,11 @@ impl Program {
         }
         let spans = self.overwrites(index).into_iter().filter(fills_its_grains);
         let cells = |span: Span| {
-            (span.at..span.at + span.count).map(move |cell| Cell { of: span.of, cell, writes: true })
+            (span.at..span.at + span.count).map(move |cell| Cell {
+                of: span.of,
+                cell,
+                writes: true,
+            })
         };
         spans.flat_map(cells).collect()
     }
@@ -266,8 +273,9 @@ impl Program {
     /// The cells that others may look for at a place without memory because of a command, with all that move together
     /// with them.
     fn brought_in_vain(&self, index: usize) -> Vec<Cell> {
-        let is_looked_for =
-            |it: &Cell| it.of != HOST && (it.writes || self.allocations[it.of].2 || self.nodes.len() > 2);
+        let is_looked_for = |it: &Cell| {
+            it.of != HOST && (it.writes || self.allocations[it.of].2 || self.nodes.len() > 2)
+        };
         let mut used = self.accesses(index);
         used.retain(is_looked_for);
         let all = (0..self.allocations.len()).flat_map(|of| {

@@ -48,7 +48,8 @@ impl All<'_> {
             return true;
         }
         // The numbers of threads have no meaning.
-        let threads = program.ops.iter().map(|(thread, _)| thread + 1).max().unwrap_or(0).min(1) + 1;
+        let threads =
+            program.ops.iter().map(|(thread, _)| thread + 1).max().unwrap_or(0).min(1) + 1;
         for op in alphabet(program) {
             for thread in 0..threads {
                 let mut longer = program.clone();
@@ -73,8 +74,12 @@ impl All<'_> {
         let mut order = 0;
         while let Some(path) = script.take() {
             let mut chooser = Chooser::Script(path);
-            let ended =
-                run_once((program, &planned), &mut chooser, super::machine(self.off), &mut self.report);
+            let ended = run_once(
+                (program, &planned),
+                &mut chooser,
+                super::machine(self.off),
+                &mut self.report,
+            );
             self.report.runs += 1;
             if let Err(what) = ended {
                 self.report.finding = Some(Finding { seed, order, program: program.clone(), what });
@@ -112,7 +117,9 @@ fn settings() -> Vec<Program> {
 
 /// The operations that a program can go on with.
 fn alphabet(program: &Program) -> Vec<Op> {
-    let last = |wanted: fn(&Op) -> bool| (0..program.ops.len()).rev().find(|at| wanted(&program.ops[*at].1));
+    let last = |wanted: fn(&Op) -> bool| {
+        (0..program.ops.len()).rev().find(|at| wanted(&program.ops[*at].1))
+    };
     let mut ops = vec![Op::Event, Op::Store(0)];
     let event = (0..program.ops.len()).find(|at| {
         let is_set = |(_, op): &(usize, Op)| matches!(op, Op::Set(of, _) if of == at);

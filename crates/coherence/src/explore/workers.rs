@@ -96,7 +96,8 @@ impl World<'_> {
     fn is_next(&self, at: usize) -> bool {
         let job = &self.jobs[at];
         let Some((queue, index)) = job.of else { return true };
-        let mut before = self.jobs[..at].iter().filter(|it| it.of.is_some_and(|(of, _)| of == queue));
+        let mut before =
+            self.jobs[..at].iter().filter(|it| it.of.is_some_and(|(of, _)| of == queue));
         if self.program.queues[queue].1 {
             return before.next().is_none();
         }
@@ -104,10 +105,12 @@ impl World<'_> {
             Op::Enqueue(command) => Some(command),
             _ => None,
         };
-        let waits_for_all =
-            act(index).is_some_and(|it| matches!(it.act, Act::Marker | Act::Barrier) && it.waits.is_empty());
+        let waits_for_all = act(index)
+            .is_some_and(|it| matches!(it.act, Act::Marker | Act::Barrier) && it.waits.is_empty());
         let is_barrier = |job: &Job| {
-            job.of.and_then(|(_, index)| act(index)).is_some_and(|it| matches!(it.act, Act::Barrier))
+            job.of
+                .and_then(|(_, index)| act(index))
+                .is_some_and(|it| matches!(it.act, Act::Barrier))
         };
         if waits_for_all { before.next().is_none() } else { !before.any(is_barrier) }
     }
@@ -127,7 +130,8 @@ impl World<'_> {
                     self.failing_arrivals.insert(fetch.arrival);
                 }
                 let of = allocation_of(fetch);
-                let cells = fetch_cells(fetch).map(|cell| self.memory[job.place][of][cell]).collect();
+                let cells =
+                    fetch_cells(fetch).map(|cell| self.memory[job.place][of][cell]).collect();
                 self.arriving.insert(fetch.arrival, cells);
             }
             Work::Arrive(fetch) => {
@@ -166,7 +170,12 @@ impl World<'_> {
         self.links[link].push(told);
     }
 
-    fn run_command(&mut self, index: usize, place: usize, payload: &[u64]) -> (bool, Vec<(usize, u64)>) {
+    fn run_command(
+        &mut self,
+        index: usize,
+        place: usize,
+        payload: &[u64],
+    ) -> (bool, Vec<(usize, u64)>) {
         let Op::Enqueue(command) = &self.program.ops[index].1 else { return (true, Vec::new()) };
         self.ran.insert(index);
         let mut data = Vec::new();
@@ -191,7 +200,8 @@ impl World<'_> {
         self.lost.insert(node);
         self.machine.lost(NodeId(node));
         let is_lost = |place: usize| self.program.nodes[place] == node;
-        let (gone, stay) = std::mem::take(&mut self.jobs).into_iter().partition(|job| is_lost(job.place));
+        let (gone, stay) =
+            std::mem::take(&mut self.jobs).into_iter().partition(|job| is_lost(job.place));
         self.jobs = stay;
         let mut ends: Vec<CommandId> = Vec::new();
         for job in gone {
@@ -215,7 +225,9 @@ impl World<'_> {
             }
             self.heard_end(id, false);
         }
-        for place in (0..self.program.nodes.len()).filter(|place| self.program.nodes[*place] == node) {
+        for place in
+            (0..self.program.nodes.len()).filter(|place| self.program.nodes[*place] == node)
+        {
             self.memory[place].iter_mut().flatten().for_each(|value| *value = GARBAGE);
         }
     }

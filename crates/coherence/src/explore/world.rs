@@ -116,7 +116,8 @@ impl<'a> World<'a> {
         chooser: &'a mut Chooser,
     ) -> Self {
         let places = program.nodes.len();
-        for (index, (cells, is_indivisible, has_initial)) in program.allocations.iter().enumerate() {
+        for (index, (cells, is_indivisible, has_initial)) in program.allocations.iter().enumerate()
+        {
             if places > 1 {
                 let nodes = program.nodes.iter().map(|node| NodeId(*node)).collect();
                 let (id, size) = (AllocationId(index as u64), *cells as u64 * CELL_BYTES);
@@ -126,7 +127,9 @@ impl<'a> World<'a> {
         let cells = |of: usize, (cells, _, has_initial): &(usize, bool, bool)| -> Vec<u64> {
             // With one place its content is there; with several the machine has to bring it.
             let here = |cell| if *has_initial { initial(of, cell) } else { 0 };
-            (0..*cells).map(|cell| if places == 1 || !has_initial { here(cell) } else { 1 }).collect()
+            (0..*cells)
+                .map(|cell| if places == 1 || !has_initial { here(cell) } else { 1 })
+                .collect()
         };
         let memory = program.allocations.iter().enumerate().map(|(of, it)| cells(of, it));
         let threads = program.ops.iter().map(|(thread, _)| *thread + 1).max().unwrap_or(0);
@@ -177,11 +180,13 @@ impl<'a> World<'a> {
             if choices.is_empty() {
                 break;
             }
-            let mut actors = choices.iter().map(|choice| self.actor(*choice)).collect::<Vec<_>>().into_iter();
+            let mut actors =
+                choices.iter().map(|choice| self.actor(*choice)).collect::<Vec<_>>().into_iter();
             let choice = choices[self.chooser.pick(&mut actors)];
             self.step(choice);
         }
-        let waits = |(ops, doing): &(Vec<usize>, Doing)| !ops.is_empty() || !matches!(doing, Doing::Next);
+        let waits =
+            |(ops, doing): &(Vec<usize>, Doing)| !ops.is_empty() || !matches!(doing, Doing::Next);
         if let Some(thread) = self.threads.iter().position(waits) {
             return Err(format!("thread {thread} waits for ever ({:?})", self.threads[thread].1));
         }
@@ -208,9 +213,12 @@ impl<'a> World<'a> {
                     continue;
                 }
                 let is = &self.memory[place][of];
-                let is_wrong = |cell: &usize| cells[*cell].is_some_and(|should| is[*cell] != should);
+                let is_wrong =
+                    |cell: &usize| cells[*cell].is_some_and(|should| is[*cell] != should);
                 if let Some(cell) = (first..last).find(is_wrong) {
-                    return Err(format!("cell {cell} of allocation {of} is wrong at place {place}"));
+                    return Err(format!(
+                        "cell {cell} of allocation {of} is wrong at place {place}"
+                    ));
                 }
             }
         }
@@ -257,12 +265,18 @@ impl<'a> World<'a> {
 
     /// Makes a grain current at a place, as a last read would. `false` if its content is lost, which only happens where
     /// something went wrong that nobody has planned.
-    fn gather(&mut self, of: usize, place: usize, (first, last): (usize, usize)) -> Result<bool, String> {
+    fn gather(
+        &mut self,
+        of: usize,
+        place: usize,
+        (first, last): (usize, usize),
+    ) -> Result<bool, String> {
         if self.program.nodes.len() == 1 {
             return Ok(true);
         }
         let id = CommandId(1);
-        let end = (self.program.allocations[of].0 as u64 * CELL_BYTES).min(last as u64 * CELL_BYTES);
+        let end =
+            (self.program.allocations[of].0 as u64 * CELL_BYTES).min(last as u64 * CELL_BYTES);
         let start = first as u64 * CELL_BYTES / GRAIN_BYTES * GRAIN_BYTES;
         let uses = [Use { allocation: AllocationId(of as u64), start, end, access: Access::Read }];
         let last = Submit {
@@ -281,7 +295,9 @@ impl<'a> World<'a> {
         let plan = match self.machine.submit(&last, &mut namer(&mut self.names)) {
             Verdict::Send { plan, .. } => plan,
             Verdict::ContentLost if self.has_struck => return Ok(false),
-            verdict => return Err(format!("the last read of allocation {of} is told: {verdict:?}")),
+            verdict => {
+                return Err(format!("the last read of allocation {of} is told: {verdict:?}"));
+            }
         };
         let has_started = self.send_fetches(&plan);
         self.machine.sent(id);
@@ -314,7 +330,9 @@ impl<'a> World<'a> {
         choices.extend((0..self.threads.len()).filter(|at| self.can_step(*at)).map(Choice::Thread));
         choices.extend((0..self.jobs.len()).filter(|at| self.can_run(*at)).map(Choice::Job));
         choices.extend((0..self.jobs.len()).filter(|at| self.can_fail(*at)).map(Choice::FailEarly));
-        choices.extend((0..self.links.len()).filter(|at| !self.links[*at].is_empty()).map(Choice::Link));
+        choices.extend(
+            (0..self.links.len()).filter(|at| !self.links[*at].is_empty()).map(Choice::Link),
+        );
         let can_begin = |at: &usize| self.is_known(marker_of(self.functions[*at]));
         choices.extend((0..self.functions.len()).filter(can_begin).map(Choice::Function));
         if self.released.is_none() && self.machine.has_ready() {

@@ -48,7 +48,8 @@ impl Machine {
         let mut lines = FxHashSet::default();
         ids.reverse();
         ids.retain(|id| {
-            let Some((node, line)) = self.nodes.get(id).and_then(|node| Some((node, node.line?))) else {
+            let Some((node, line)) = self.nodes.get(id).and_then(|node| Some((node, node.line?)))
+            else {
                 return true;
             };
             let is_last = !lines.contains(&line);
@@ -104,7 +105,8 @@ impl Machine {
     /// The commands of a queue, and those before them, that are still to write the program's memory. Whoever has waited
     /// for all of the queue waits for these, too.
     pub fn behind_queue(&self, queue: QueueId) -> Vec<CommandId> {
-        let mut all = self.queues_behind.get(&queue).map(|(all, _)| all.clone()).unwrap_or_default();
+        let mut all =
+            self.queues_behind.get(&queue).map(|(all, _)| all.clone()).unwrap_or_default();
         self.retain_writers(&mut all);
         all
     }

@@ -39,7 +39,8 @@ impl Machine {
                 let crowd = allocation.crowd(it, arrivals_max, &is_live, self.rules);
                 hazards.extend(crowd.map(|id| (id, Until::Ended)));
                 let it = in_doubt(it, kept.is_in_doubt);
-                let users = allocation.before_initial(&it, kept.place, &is_live, (self.rules, &self.lost));
+                let users =
+                    allocation.before_initial(&it, kept.place, &is_live, (self.rules, &self.lost));
                 hazards.extend(users.into_iter().map(|id| (id, Until::Ended)));
                 let arrivals = allocation.before_undone(&it, &is_live, self.rules);
                 hazards.extend(arrivals.into_iter().map(|id| (id, Until::Ended)));
@@ -47,9 +48,10 @@ impl Machine {
         }
         // Once is enough: what was sent since then is not ordered before the command.
         if !kept.is_host_checked {
-            for (shape, rule) in
-                [(&kept.reads_host, Rule::HostReadAfterWrite), (&kept.writes_host, Rule::HostWriteAfterWrite)]
-            {
+            for (shape, rule) in [
+                (&kept.reads_host, Rule::HostReadAfterWrite),
+                (&kept.writes_host, Rule::HostWriteAfterWrite),
+            ] {
                 if let Some(shape) = shape.as_ref().filter(|_| self.rules.hold(rule)) {
                     hazards.extend(self.host.overlapping(shape).map(|id| (id, Until::Ended)));
                 }
@@ -61,7 +63,9 @@ impl Machine {
     fn add_queue_blockers(&self, command: &Submit<'_>, blockers: &mut Vec<(CommandId, Until)>) {
         let Some(queue) = self.queues.get(&command.queue) else { return };
         let rule = if command.in_order { Rule::BehindHeldInOrder } else { Rule::BehindHeldBarrier };
-        if let Some(tail) = queue.tail.filter(|tail| !self.has_passed(*tail) && self.rules.hold(rule)) {
+        if let Some(tail) =
+            queue.tail.filter(|tail| !self.has_passed(*tail) && self.rules.hold(rule))
+        {
             blockers.push((tail, Until::Passed(false)));
         }
         let waits_for_all = command.sync.is_some_and(|sync| !sync.is_listed);

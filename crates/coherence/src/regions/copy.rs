@@ -34,7 +34,12 @@ impl Users {
 
     /// The command was sent: in an in-order queue it stands for all before it. One that could not be sent does not,
     /// because its end says nothing of theirs. One that waits for a single command stands for that one.
-    pub(super) fn stand_for_all(&mut self, id: CommandId, only_wait: Option<CommandId>, rules: Rules) {
+    pub(super) fn stand_for_all(
+        &mut self,
+        id: CommandId,
+        only_wait: Option<CommandId>,
+        rules: Rules,
+    ) {
         let Some((queue, _)) = self.0.iter().find(|(_, user)| *user == id).copied() else { return };
         self.0.retain(|(_, user)| Some(*user) != only_wait);
         let Some(queue) = queue else { return };
@@ -81,7 +86,9 @@ impl Copy {
     }
 
     pub(super) fn join(&mut self, other: Self) {
-        for (to, from) in [(&mut self.arrivals, other.arrivals), (&mut self.replaced, other.replaced)] {
+        for (to, from) in
+            [(&mut self.arrivals, other.arrivals), (&mut self.replaced, other.replaced)]
+        {
             for id in from {
                 if !to.contains(&id) {
                     to.push(id);

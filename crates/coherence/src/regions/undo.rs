@@ -85,8 +85,9 @@ impl Segment {
         }
         let mut failed = self.undos.iter().enumerate().skip(self.first_failed());
         // A copy whose content may still not arrive is no better than that of the failed command.
-        let can_hold =
-            |place| is_alive(place) && self.copies.get(place).is_some_and(|it| it.arrivals.is_empty());
+        let can_hold = |place| {
+            is_alive(place) && self.copies.get(place).is_some_and(|it| it.arrivals.is_empty())
+        };
         let oldest = failed.find(|(_, undo)| self.can_go_back(undo, &can_hold)).map(|(at, _)| at);
         if let Some(at) = oldest {
             let mut undone: Vec<Undo> = self.undos.drain(at..).collect();
@@ -110,8 +111,9 @@ impl Segment {
     /// the segment goes back to that content is known when they have ended.
     pub(super) fn undecided(&self) -> impl Iterator<Item = CommandId> {
         let failed = self.undos.get(self.first_failed()..).unwrap_or_default();
-        let old =
-            failed.iter().flat_map(|undo| self.copies.iter().filter(|copy| copy.version == undo.version));
+        let old = failed
+            .iter()
+            .flat_map(|undo| self.copies.iter().filter(|copy| copy.version == undo.version));
         old.flat_map(|copy| copy.arrivals.iter().copied())
     }
 
@@ -124,7 +126,10 @@ impl Segment {
             return;
         }
         let is_firm = |(other, copy): (Place, &Copy)| {
-            other != place && is_alive(other) && copy.version == *version && copy.arrivals.is_empty()
+            other != place
+                && is_alive(other)
+                && copy.version == *version
+                && copy.arrivals.is_empty()
         };
         let is_elsewhere = *version == INITIAL || copies.iter().enumerate().any(is_firm);
         let Some(copy) = copies.get_mut(place) else { return };

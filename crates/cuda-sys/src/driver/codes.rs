@@ -133,7 +133,9 @@ codes! {
 
 impl CUresult {
     /// Its entry in [`CODES`]; none for a number that is no code.
-    pub fn entry(self) -> Option<&'static (Self, &'static std::ffi::CStr, &'static std::ffi::CStr)> {
+    pub fn entry(
+        self,
+    ) -> Option<&'static (Self, &'static std::ffi::CStr, &'static std::ffi::CStr)> {
         CODES.iter().find(|(code, ..)| *code == self)
     }
 }

@@ -12,7 +12,8 @@ use crate::edge::{CuResult, cu_entry, require, store, text};
 /// # Safety
 /// `to` has room for `room` bytes.
 unsafe fn write_text(to: *mut c_char, room: c_int, text: &str) -> CuResult {
-    let room = usize::try_from(room).ok().filter(|room| *room > 0).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let room =
+        usize::try_from(room).ok().filter(|room| *room > 0).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     require(!to.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     let length = text.len().min(room - 1);
     // SAFETY: there is room for these bytes and the 0.

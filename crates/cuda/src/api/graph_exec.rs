@@ -249,7 +249,11 @@ cu_entry! {
     }
 }
 
-fn update_exec(exec: CUgraphExec, graph: CUgraph, info: &mut CUgraphExecUpdateResultInfo) -> CuResult {
+fn update_exec(
+    exec: CUgraphExec,
+    graph: CUgraph,
+    info: &mut CUgraphExecUpdateResultInfo,
+) -> CuResult {
     let (exec, graph) = (Exec::borrow(exec)?, Graph::borrow(graph)?);
     let handle = |number: u64| handles(&[number]).next().unwrap_or(null_mut());
     match exec.update(&graph) {

@@ -29,7 +29,9 @@ pub(super) unsafe fn allocation(params: *mut CUDA_MEM_ALLOC_NODE_PARAMS) -> CuRe
     require(pool.handleTypes == 0, CUDA_ERROR_NOT_SUPPORTED)?;
     let device = platform::device(pool.locationId)?;
     // SAFETY: so many: kind of place, place, access of each. Other devices never have access.
-    for [kind, place, access] in unsafe { crate::edge::array(given.accessDescs, given.accessDescCount) }? {
+    for [kind, place, access] in
+        unsafe { crate::edge::array(given.accessDescs, given.accessDescCount) }?
+    {
         let is_own = *kind == DEVICE && CUdevice::try_from(*place) == Ok(device.number());
         require(is_own || *access == 0, CUDA_ERROR_NOT_SUPPORTED)?;
     }

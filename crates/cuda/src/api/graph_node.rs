@@ -23,7 +23,8 @@ use crate::edge::{CuResult, HostCall, Object as _, cu_entry, load, require, stor
 pub(super) unsafe fn kernel(params: &CUDA_KERNEL_NODE_PARAMS) -> CuResult<Work> {
     let first = &params.first;
     let function = if first.func.is_null() {
-        let context = if params.ctx.is_null() { Context::current()? } else { Context::borrow(params.ctx)? };
+        let context =
+            if params.ctx.is_null() { Context::current()? } else { Context::borrow(params.ctx)? };
         Kernel::borrow(params.kern)?.function_in(&context)?
     } else {
         library::function(first.func)?
@@ -40,7 +41,9 @@ pub(super) unsafe fn kernel(params: &CUDA_KERNEL_NODE_PARAMS) -> CuResult<Work> 
 }
 
 fn kernel_params(node: CUgraphNode) -> CuResult<CUDA_KERNEL_NODE_PARAMS> {
-    let Work::Kernel(launch) = Node::borrow(node)?.work() else { return Err(CUDA_ERROR_INVALID_VALUE) };
+    let Work::Kernel(launch) = Node::borrow(node)?.work() else {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    };
     let (grid, block) = (launch.shape.grid, launch.shape.block);
     let first = CUDA_KERNEL_NODE_PARAMS_v1 {
         func: launch.function.raw(),
@@ -55,7 +58,8 @@ fn kernel_params(node: CUgraphNode) -> CuResult<CUDA_KERNEL_NODE_PARAMS> {
         kernelParams: launch.places().as_ptr().cast_mut().cast::<*mut c_void>(),
         extra: std::ptr::null_mut(),
     };
-    let ctx = launch.function.loaded.context().map_or(std::ptr::null_mut(), |context| context.raw());
+    let ctx =
+        launch.function.loaded.context().map_or(std::ptr::null_mut(), |context| context.raw());
     Ok(CUDA_KERNEL_NODE_PARAMS { first, kern: std::ptr::null_mut(), ctx })
 }
 
@@ -158,7 +162,10 @@ pub(super) unsafe fn any(params: *mut CUgraphNodeParams) -> CuResult<Work> {
             CU_GRAPH_NODE_TYPE_MEM_ALLOC => allocation((&raw mut (*params).params).cast()),
             CU_GRAPH_NODE_TYPE_MEM_FREE => super::graph_memory::release(part(&given)?),
             CU_GRAPH_NODE_TYPE_CONDITIONAL => {
-                log::once("conditional", format_args!("conditional nodes of graphs are not served"));
+                log::once(
+                    "conditional",
+                    format_args!("conditional nodes of graphs are not served"),
+                );
                 Err(CUDA_ERROR_NOT_SUPPORTED)
             }
             // Semaphores of other interfaces, and operations on memory that the host watches.
@@ -452,5 +459,8 @@ cu_entry! {
 
 /// A graph in a node, and memory, stay what they are.
 pub(super) fn can_be_set(kind: u32) -> bool {
-    !matches!(kind, CU_GRAPH_NODE_TYPE_GRAPH | CU_GRAPH_NODE_TYPE_MEM_ALLOC | CU_GRAPH_NODE_TYPE_MEM_FREE)
+    !matches!(
+        kind,
+        CU_GRAPH_NODE_TYPE_GRAPH | CU_GRAPH_NODE_TYPE_MEM_ALLOC | CU_GRAPH_NODE_TYPE_MEM_FREE
+    )
 }

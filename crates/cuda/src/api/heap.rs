@@ -13,7 +13,9 @@ use crate::core::launch::{Params, Shape};
 use crate::core::module::Function;
 use crate::core::platform;
 use crate::core::stream::Stream;
-use crate::edge::{Bytes, CuResult, HostTarget, Object as _, array, cu_entry, load, require, store, text};
+use crate::edge::{
+    Bytes, CuResult, HostTarget, Object as _, array, cu_entry, load, require, store, text,
+};
 
 /// `PENSTOCK_HEAP_OWN`, `PENSTOCK_HEAP_SHARED`, `PENSTOCK_HEAP_PROXY`.
 fn path_number(path: HeapPath) -> c_uint {

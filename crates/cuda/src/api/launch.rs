@@ -40,7 +40,9 @@ pub(super) unsafe fn params(each: *mut *mut c_void, extra: *mut *mut c_void) -> 
         match name {
             CU_LAUNCH_PARAM_BUFFER_POINTER => buffer = Some(value),
             // SAFETY: the address of a number.
-            CU_LAUNCH_PARAM_BUFFER_SIZE => size = Some(unsafe { load(value.cast_const().cast::<usize>()) }?),
+            CU_LAUNCH_PARAM_BUFFER_SIZE => {
+                size = Some(unsafe { load(value.cast_const().cast::<usize>()) }?)
+            }
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
@@ -90,7 +92,10 @@ fn check_cooperative(grid: [u32; 3]) -> CuResult {
     if grid == [1, 1, 1] {
         return Ok(());
     }
-    log::once("cooperative", format_args!("cooperative launches of more than one block are not served"));
+    log::once(
+        "cooperative",
+        format_args!("cooperative launches of more than one block are not served"),
+    );
     Err(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)
 }
 

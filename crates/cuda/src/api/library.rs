@@ -31,7 +31,8 @@ unsafe fn load(
 fn function_on(kernel: &Kernel, dev: CUdevice) -> CuResult<std::sync::Arc<Function>> {
     let device = platform::device(dev)?;
     let current = Context::peek().filter(|context| context.device.ordinal == device.ordinal);
-    let context = current.or_else(|| device.primary_if_there()).ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+    let context =
+        current.or_else(|| device.primary_if_there()).ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
     kernel.function_in(&context)
 }
 

@@ -9,7 +9,9 @@ use crate::core::context::Context;
 use crate::core::link::Link;
 use crate::core::log;
 use crate::core::platform;
-use crate::edge::{Bytes, CuResult, Object as _, cu_entry, forget, new_number, publish, require, store};
+use crate::edge::{
+    Bytes, CuResult, Object as _, cu_entry, forget, new_number, publish, require, store,
+};
 
 /// # Safety
 /// `result` is `NULL` or a place for a handle.
@@ -34,7 +36,13 @@ fn add(link: CUlinkState, kind: c_uint, bytes: &[u8], log: &Log) -> CuResult {
 
 /// # Safety
 /// `data` leads to `size` bytes.
-unsafe fn add_data(link: CUlinkState, kind: c_uint, data: *mut c_void, size: usize, log: &Log) -> CuResult {
+unsafe fn add_data(
+    link: CUlinkState,
+    kind: c_uint,
+    data: *mut c_void,
+    size: usize,
+    log: &Log,
+) -> CuResult {
     platform::check_process()?;
     // SAFETY: the caller's promise.
     let bytes = unsafe { Bytes::new(data, size) }?;

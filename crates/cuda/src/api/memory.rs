@@ -31,7 +31,8 @@ fn settle(address: usize, size: usize) -> CuResult {
     current.synchronize()?;
     for context in platform::devices()?.iter().flat_map(|device| device.contexts()) {
         let shape = HostShape::linear(address as u64, size as u64);
-        let is_used = penstock_client::may_be_written(&shape) || penstock_client::may_be_read(&shape);
+        let is_used =
+            penstock_client::may_be_written(&shape) || penstock_client::may_be_read(&shape);
         if !std::ptr::eq(&*context, &*current) && is_used {
             // Also where it has failed: then too what is under way may write.
             context.drain();

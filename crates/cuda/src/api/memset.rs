@@ -35,7 +35,13 @@ fn takes(
     })
 }
 
-fn fill(default: Default, stream: CUstream, to: CUdeviceptr, pattern: &[u8], count: usize) -> CuResult {
+fn fill(
+    default: Default,
+    stream: CUstream,
+    to: CUdeviceptr,
+    pattern: &[u8],
+    count: usize,
+) -> CuResult {
     let (context, stream) = Stream::resolve(stream, default)?;
     if takes(&context, &stream, (to, 0), pattern, (count, 1))? {
         return Ok(());

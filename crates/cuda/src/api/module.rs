@@ -22,9 +22,14 @@ impl Log {
     ///
     /// # Safety
     /// As the interface says of such options.
-    pub(super) unsafe fn of(count: c_uint, names: *const c_uint, values: *mut *mut c_void) -> CuResult<Self> {
+    pub(super) unsafe fn of(
+        count: c_uint,
+        names: *const c_uint,
+        values: *mut *mut c_void,
+    ) -> CuResult<Self> {
         // SAFETY: arrays of so many elements.
-        let (names, given) = unsafe { (array(names, count as usize)?, array(values, count as usize)?) };
+        let (names, given) =
+            unsafe { (array(names, count as usize)?, array(values, count as usize)?) };
         let find = |wanted| names.iter().position(|name| *name == wanted);
         // Nothing is ever written there: compilations that succeed have nothing to tell.
         if let Some(index) = find(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES) {
@@ -32,9 +37,11 @@ impl Log {
             unsafe { store(values.add(index), std::ptr::null_mut()) };
         }
         let size = find(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
-        let bytes = size.and_then(|index| given.get(index)).map_or(0, |value| value.addr() & 0xffff_ffff);
-        let buffer =
-            find(CU_JIT_ERROR_LOG_BUFFER).and_then(|index| given.get(index)).filter(|it| !it.is_null());
+        let bytes =
+            size.and_then(|index| given.get(index)).map_or(0, |value| value.addr() & 0xffff_ffff);
+        let buffer = find(CU_JIT_ERROR_LOG_BUFFER)
+            .and_then(|index| given.get(index))
+            .filter(|it| !it.is_null());
         // SAFETY: a buffer of that size.
         let buffer = buffer.map(|address| unsafe { Bytes::new(*address, bytes) }).transpose()?;
         // SAFETY: within the array.

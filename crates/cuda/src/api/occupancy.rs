@@ -14,8 +14,10 @@ use crate::edge::{CuResult, cu_entry, require, store};
 fn active(function: CUfunction, threads: c_int, dynamic: usize) -> CuResult<c_int> {
     platform::check_process()?;
     let function = library::function(function)?;
-    let threads =
-        u32::try_from(threads).ok().filter(|threads| *threads > 0).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let threads = u32::try_from(threads)
+        .ok()
+        .filter(|threads| *threads > 0)
+        .ok_or(CUDA_ERROR_INVALID_VALUE)?;
     let dynamic = u32::try_from(dynamic).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
     let shared = attribute::shared_bytes(&function.loaded.device).1;
     let fits = threads <= function.threads_max()?

@@ -54,7 +54,9 @@ unsafe fn answer(to: *mut c_void, attribute: c_uint, address: u64, known: &Known
         }};
     }
     match (attribute, known) {
-        (CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Known::Device { .. } | Known::Heap) => give!(CU_MEMORYTYPE_DEVICE),
+        (CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Known::Device { .. } | Known::Heap) => {
+            give!(CU_MEMORYTYPE_DEVICE)
+        }
         (CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Known::Host { .. }) => give!(CU_MEMORYTYPE_HOST),
         (CU_POINTER_ATTRIBUTE_CONTEXT, Known::Device { live, .. }) => give!(live.owner),
         (CU_POINTER_ATTRIBUTE_DEVICE_POINTER, Known::Device { .. })
@@ -71,7 +73,10 @@ unsafe fn answer(to: *mut c_void, attribute: c_uint, address: u64, known: &Known
         ) => {
             give!(*start)
         }
-        (CU_POINTER_ATTRIBUTE_RANGE_SIZE | CU_POINTER_ATTRIBUTE_MAPPING_SIZE, Known::Device { live, .. }) => {
+        (
+            CU_POINTER_ATTRIBUTE_RANGE_SIZE | CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
+            Known::Device { live, .. },
+        ) => {
             give!(live.size)
         }
         (CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, Known::Host { start, .. }) => give!(*start),

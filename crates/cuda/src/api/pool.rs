@@ -31,7 +31,12 @@ unsafe fn default_pool(result: *mut CUmemoryPool, dev: CUdevice) -> CuResult {
 }
 
 /// The address of memory in the order of a stream; in a capture that of a node.
-fn allocate(context: &Arc<Context>, stream: &Arc<Stream>, device: &Arc<Device>, size: u64) -> CuResult<u64> {
+fn allocate(
+    context: &Arc<Context>,
+    stream: &Arc<Stream>,
+    device: &Arc<Device>,
+    size: u64,
+) -> CuResult<u64> {
     let mut made = 0;
     let is_taken = capture::takes(context, stream, || {
         let memory = Memory::new(context, device, size)?;

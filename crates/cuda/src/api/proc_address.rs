@@ -32,7 +32,11 @@ struct Names {
 /// A symbol without `_v2`.
 fn without_version(name: &str) -> &str {
     match name.rsplit_once("_v") {
-        Some((base, digits)) if !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit()) => base,
+        Some((base, digits))
+            if !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit()) =>
+        {
+            base
+        }
         _ => name,
     }
 }
@@ -41,12 +45,16 @@ fn names() -> &'static Names {
     static NAMES: OnceLock<Names> = OnceLock::new();
     NAMES.get_or_init(|| {
         let exact: BTreeMap<&str, usize> = table::addresses().chain(table::own()).collect();
-        let (mut legacy, mut per_thread) = (BTreeMap::<_, Forms>::new(), BTreeMap::<_, Forms>::new());
+        let (mut legacy, mut per_thread) =
+            (BTreeMap::<_, Forms>::new(), BTreeMap::<_, Forms>::new());
         for (name, version) in table::symbols() {
             let Some(address) = exact.get(name).copied() else { continue };
             let twin = name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds"));
             let forms = if twin.is_some() { &mut per_thread } else { &mut legacy };
-            forms.entry(without_version(twin.unwrap_or(name))).or_default().push((version, address));
+            forms
+                .entry(without_version(twin.unwrap_or(name)))
+                .or_default()
+                .push((version, address));
         }
         for forms in legacy.values_mut().chain(per_thread.values_mut()) {
             forms.sort_unstable();
@@ -80,7 +88,8 @@ unsafe fn get(
     flags: u64,
     status: *mut c_uint,
 ) -> CuResult {
-    const KNOWN: u64 = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    const KNOWN: u64 =
+        CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     require(!function.is_null() && flags & !KNOWN == 0, CUDA_ERROR_INVALID_VALUE)?;
     // SAFETY: the caller's promise.
     let name = unsafe { text(symbol) }?.to_str().unwrap_or_default();
@@ -160,7 +169,10 @@ mod tests {
 
     #[test]
     fn symbols_are_found_by_their_own_name_too() {
-        assert_eq!(look_up("cuMemcpyHtoDAsync_v2_ptsz", 13_000, false), address("cuMemcpyHtoDAsync_v2_ptsz"));
+        assert_eq!(
+            look_up("cuMemcpyHtoDAsync_v2_ptsz", 13_000, false),
+            address("cuMemcpyHtoDAsync_v2_ptsz")
+        );
         assert_eq!(without_version("cuMemAlloc_v2"), "cuMemAlloc");
         assert_eq!(without_version("cuStream_value"), "cuStream_value");
     }

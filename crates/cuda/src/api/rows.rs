@@ -1,6 +1,8 @@
 //! Copies of rows and of slices of rows.
 
-use std::ptr::{null_mut, with_exposed_provenance, with_exposed_provenance_mut, without_provenance_mut};
+use std::ptr::{
+    null_mut, with_exposed_provenance, with_exposed_provenance_mut, without_provenance_mut,
+};
 use std::sync::Arc;
 
 use penstock_cuda_sys::driver::*;

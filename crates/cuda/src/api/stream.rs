@@ -10,7 +10,9 @@ use crate::core::event::Event;
 use crate::core::graph::capture;
 use crate::core::graph::work::Work;
 use crate::core::stream::Stream;
-use crate::edge::{CuResult, HostCall, Object as _, UserData, cu_entry, cu_stream_entry, require, store};
+use crate::edge::{
+    CuResult, HostCall, Object as _, UserData, cu_entry, cu_stream_entry, require, store,
+};
 
 /// # Safety
 /// `result` is `NULL` or a place for a handle.

@@ -218,8 +218,9 @@ own! {
 
 /// The addresses of all functions.
 pub(super) fn addresses() -> impl Iterator<Item = (&'static str, usize)> {
-    let refused =
-        super::unserved::REFUSED.iter().map(|(name, stub)| (*name, (*stub as *const ()).expose_provenance()));
+    let refused = super::unserved::REFUSED
+        .iter()
+        .map(|(name, stub)| (*name, (*stub as *const ()).expose_provenance()));
     served().chain(refused)
 }
 

@@ -45,7 +45,10 @@ mod tests {
         }
         assert_eq!(device_of(first(DEVICES_MAX)), None);
         // The highest address of a process, and the window of shared memory.
-        assert_eq!((device_of(0x7fff_ffff_ffff), device_of(1 << 56), device_of(0)), (None, None, None));
+        assert_eq!(
+            (device_of(0x7fff_ffff_ffff), device_of(1 << 56), device_of(0)),
+            (None, None, None)
+        );
     }
 
     #[test]

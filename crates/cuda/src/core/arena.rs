@@ -118,7 +118,8 @@ fn next_bytes(
     if count == ARENAS_MAX || (is_single && count > 0) || bytes > largest {
         return None;
     }
-    let doubled = 1_u64.checked_shl(u32::try_from(count).ok()?).map(|times| step.saturating_mul(times));
+    let doubled =
+        1_u64.checked_shl(u32::try_from(count).ok()?).map(|times| step.saturating_mul(times));
     let step = doubled.unwrap_or(largest).min(largest);
     let size = bytes.max(step).min(total.saturating_sub(taken)) / GRAIN_BYTES * GRAIN_BYTES;
     (bytes <= size).then_some(size)
@@ -173,7 +174,8 @@ impl Space {
     pub(crate) fn add_foreign(&self, arena: Arena, owner: u64) {
         let mut state = self.state();
         state.serial += 1;
-        let live = Live { size: arena.size, owner, serial: state.serial, own: false, foreign: true };
+        let live =
+            Live { size: arena.size, owner, serial: state.serial, own: false, foreign: true };
         state.live.insert(arena.base, live);
         state.arenas.push(arena);
     }
@@ -255,14 +257,15 @@ impl Space {
             // One grain of each arena is never handed out: the driver may put one right behind the other, and what is free must not
             // reach over the end.
             let wanted = bytes + GRAIN_BYTES;
-            let arena = super::native::arena(&self.context, self.first, wanted).or_else(|code| {
-                // Arenas that are all free may be what is lacking.
-                if state.give_back(self.first, 0) {
-                    super::native::arena(&self.context, self.first, wanted)
-                } else {
-                    Err(code)
-                }
-            })?;
+            let arena =
+                super::native::arena(&self.context, self.first, wanted).or_else(|code| {
+                    // Arenas that are all free may be what is lacking.
+                    if state.give_back(self.first, 0) {
+                        super::native::arena(&self.context, self.first, wanted)
+                    } else {
+                        Err(code)
+                    }
+                })?;
             state.free.add(arena.base, arena.size - GRAIN_BYTES);
             state.arenas.push(arena);
             return state.free.take(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY);
@@ -275,7 +278,10 @@ impl Space {
         const READ_WRITE: u64 = 1;
         let memory = Memory::buffer(&self.context, READ_WRITE, size, None)
             .map_err(|error| crate::edge::of_error(&error))?;
-        let base = state.arenas.last().map_or(self.first, |last| address::next_arena(last.base + last.size));
+        let base = state
+            .arenas
+            .last()
+            .map_or(self.first, |last| address::next_arena(last.base + last.size));
         state.arenas.push(Arena { base, size, memory });
         state.free.add(base, size);
         state.free.take(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
@@ -291,7 +297,12 @@ impl Space {
         self.free_if(block.address, busy, |live| live.serial == block.serial)
     }
 
-    fn free_if(&self, address: u64, busy: Vec<Event>, may_free: impl Fn(&Live) -> bool) -> CuResult<u64> {
+    fn free_if(
+        &self,
+        address: u64,
+        busy: Vec<Event>,
+        may_free: impl Fn(&Live) -> bool,
+    ) -> CuResult<u64> {
         let mut state = self.state();
         let known = state.live.get(&address).copied().filter(may_free);
         let live = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
@@ -359,7 +370,8 @@ impl Space {
 
 impl State {
     fn place(&self, address: u64) -> Option<Place> {
-        let arena = self.arenas.iter().find(|arena| address.wrapping_sub(arena.base) < arena.size)?;
+        let arena =
+            self.arenas.iter().find(|arena| address.wrapping_sub(arena.base) < arena.size)?;
         Some(Place { memory: arena.memory.clone(), offset: address - arena.base })
     }
 
@@ -374,7 +386,10 @@ impl State {
                 self.leave(*start, live.size, Vec::new());
             }
         }
-        all.into_iter().filter(|(_, live)| !live.foreign).map(|(start, live)| (start, live.size)).collect()
+        all.into_iter()
+            .filter(|(_, live)| !live.foreign)
+            .map(|(start, live)| (start, live.size))
+            .collect()
     }
 
     /// Gives arenas back that are all free, the largest first, while more than `kept` bytes of such are there. Whether there was one.

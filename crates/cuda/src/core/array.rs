@@ -52,8 +52,10 @@ pub(crate) fn channel_bytes(format: u32) -> Option<u64> {
 
 /// What layers and the faces of cubes need: both are slices of the array.
 fn check_flags(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> CuResult {
-    const SERVED: u32 =
-        CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER;
+    const SERVED: u32 = CUDA_ARRAY3D_LAYERED
+        | CUDA_ARRAY3D_SURFACE_LDST
+        | CUDA_ARRAY3D_CUBEMAP
+        | CUDA_ARRAY3D_TEXTURE_GATHER;
     /// Faces of a cube.
     const FACES: usize = 6;
     let has = |flag: u32| descriptor.Flags & flag != 0;
@@ -62,7 +64,8 @@ fn check_flags(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> CuResult {
     require(!has(CUDA_ARRAY3D_LAYERED) || depth > 0, CUDA_ERROR_INVALID_VALUE)?;
     if has(CUDA_ARRAY3D_CUBEMAP) {
         // "Width must be equal to Height, and Depth must be six", or a multiple of it where there are layers.
-        let whole = if has(CUDA_ARRAY3D_LAYERED) { depth.is_multiple_of(FACES) } else { depth == FACES };
+        let whole =
+            if has(CUDA_ARRAY3D_LAYERED) { depth.is_multiple_of(FACES) } else { depth == FACES };
         require(width == height && whole, CUDA_ERROR_INVALID_VALUE)?;
     }
     Ok(())
@@ -70,7 +73,10 @@ fn check_flags(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> CuResult {
 
 impl Array {
     /// `cuArray3DCreate`.
-    pub(crate) fn create(context: &Context, descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> CuResult<Arc<Self>> {
+    pub(crate) fn create(
+        context: &Context,
+        descriptor: &CUDA_ARRAY3D_DESCRIPTOR,
+    ) -> CuResult<Arc<Self>> {
         context.check()?;
         check_flags(descriptor)?;
         if descriptor.Width == 0 || ![1, 2, 4].contains(&descriptor.NumChannels) {
@@ -106,10 +112,15 @@ impl Array {
 
     /// Address of byte `x` of row `y` of slice `z`, if `width` bytes of `height` rows from there on are within the array.
     pub(crate) fn at(&self, [x, y, z]: [u64; 3], (width, height): (u64, u64)) -> CuResult<u64> {
-        let (rows, slices) = (self.descriptor.Height.max(1) as u64, self.descriptor.Depth.max(1) as u64);
+        let (rows, slices) =
+            (self.descriptor.Height.max(1) as u64, self.descriptor.Depth.max(1) as u64);
         let fits = x.checked_add(width).is_some_and(|end| end <= self.row)
             && y.checked_add(height).is_some_and(|end| end <= rows)
             && z < slices;
-        if fits { Ok(self.address + (z * rows + y) * self.pitch + x) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+        if fits {
+            Ok(self.address + (z * rows + y) * self.pitch + x)
+        } else {
+            Err(CUDA_ERROR_INVALID_VALUE)
+        }
     }
 }

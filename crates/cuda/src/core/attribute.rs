@@ -48,9 +48,8 @@ pub(crate) fn of_device(device: &Device, attribute: u32) -> CuResult<i32> {
     let int = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
     let wide = |value: u64| i32::try_from(value).unwrap_or(i32::MAX);
     Ok(match attribute {
-        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK | CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR => {
-            int(facts.threads_max)
-        }
+        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        | CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR => int(facts.threads_max),
         CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X => int(facts.block_max[0]),
         CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y => int(facts.block_max[1]),
         CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z => int(facts.block_max[2]),
@@ -95,7 +94,8 @@ pub(crate) fn of_device(device: &Device, attribute: u32) -> CuResult<i32> {
 /// served (mipmaps) has no size; neither has anything else that is not there.
 fn of_textures(attribute: u32) -> i32 {
     match attribute {
-        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH => 131_072,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH
+        | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH => 131_072,
         CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT => 65_536,
         CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH
         | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT

@@ -83,7 +83,8 @@ impl Context {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let number = new_number();
-        let made = Control::new(device, number).and_then(|control| Ok((control, Stream::queue_on(device)?)));
+        let made = Control::new(device, number)
+            .and_then(|control| Ok((control, Stream::queue_on(device)?)));
         let (control, queue) = made.inspect_err(|_| device.free_of(number))?;
         let context = Arc::new_cyclic(|weak| Self {
             number,
@@ -161,7 +162,11 @@ impl Context {
     }
 
     fn check_there(&self) -> CuResult {
-        if self.ended.load(Ordering::Acquire) { Err(CUDA_ERROR_CONTEXT_IS_DESTROYED) } else { Ok(()) }
+        if self.ended.load(Ordering::Acquire) {
+            Err(CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether commands may be given.
@@ -193,7 +198,9 @@ impl Context {
             return CUDA_ERROR_NOT_INITIALIZED;
         }
         match code {
-            CUDA_ERROR_INVALID_VALUE | CUDA_ERROR_OUT_OF_MEMORY | CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => code,
+            CUDA_ERROR_INVALID_VALUE
+            | CUDA_ERROR_OUT_OF_MEMORY
+            | CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => code,
             code => self.fail(code),
         }
     }
@@ -241,7 +248,8 @@ impl Context {
             return Ok(stream);
         }
         let queue = Stream::queue_on(&self.device)?;
-        let stream = Stream::new(queue, self.as_owner(), Kind::NonBlocking, CU_STREAM_NON_BLOCKING, 0);
+        let stream =
+            Stream::new(queue, self.as_owner(), Kind::NonBlocking, CU_STREAM_NON_BLOCKING, 0);
         Ok(self.aside.get_or_init(|| {
             self.add(&stream);
             stream

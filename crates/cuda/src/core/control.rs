@@ -135,7 +135,8 @@ impl Control {
         let block = self.read(self.address, BLOCK_BYTES as u64).map_err(failed)?;
         let printed: [u8; 8] = word(&block, HEAD_AT);
         if let Some(ring) = self.ring.get().filter(|_| printed != [0; 8]) {
-            let records = context.while_idle(|| self.take_records(ring)).transpose().map_err(failed)?;
+            let records =
+                context.while_idle(|| self.take_records(ring)).transpose().map_err(failed)?;
             printf::print(&records.unwrap_or_default(), &mut |address| self.text(address));
         }
         match u64::from_le_bytes(word(&block, FAULT_AT)) {

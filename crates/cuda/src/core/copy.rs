@@ -80,7 +80,14 @@ const PIECE_BYTES: u64 = 8 << 20;
 
 impl Context {
     /// Copies `size` bytes.
-    pub(crate) fn copy(&self, stream: &Arc<Stream>, to: Side, from: Side, size: u64, when: When) -> CuResult {
+    pub(crate) fn copy(
+        &self,
+        stream: &Arc<Stream>,
+        to: Side,
+        from: Side,
+        size: u64,
+        when: When,
+    ) -> CuResult {
         self.check()?;
         if size == 0 {
             return Ok(());
@@ -107,7 +114,8 @@ impl Context {
 
     /// The context that has the memory at an address, if that is on another device.
     pub(super) fn elsewhere(&self, address: u64) -> CuResult<Option<Arc<Self>>> {
-        let device = platform::device_of(address).filter(|device| device.ordinal != self.device.ordinal);
+        let device =
+            platform::device_of(address).filter(|device| device.ordinal != self.device.ordinal);
         let Some(device) = device else { return Ok(None) };
         let (_, live) = device.space.find(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let owner = device.contexts().into_iter().find(|context| context.number() == live.owner);
@@ -145,7 +153,12 @@ impl Context {
     /// What a copy from these bytes sends. Of memory that is registered the bytes are taken when it is their turn in the
     /// stream. "If pageable memory must first be staged to pinned memory, the driver may synchronize with the stream and
     /// stage the copy": other bytes are taken before this copy's function returns, so what writes them must have ended.
-    pub(super) fn source(&self, stream: &Stream, from: HostSource, when: When) -> CuResult<HostSource> {
+    pub(super) fn source(
+        &self,
+        stream: &Stream,
+        from: HostSource,
+        when: When,
+    ) -> CuResult<HostSource> {
         let is_late = match when {
             When::Now => false,
             When::Later => host::is_registered(from.address(), from.reach()),
@@ -215,7 +228,8 @@ impl Context {
             self.finish(stream)?;
             self.await_others(stream)?;
             let read = stream.queue.read_now(&place.memory, range, target, &[], Want::Nothing);
-            let failed = read.map_err(|error| self.failed(&error))?.and_then(|event| event.known_status());
+            let failed =
+                read.map_err(|error| self.failed(&error))?.and_then(|event| event.known_status());
             return match failed.filter(|status| status.is_error()) {
                 Some(status) => Err(self.fail(of_status(status))),
                 None => self.control.look(self),
@@ -223,8 +237,9 @@ impl Context {
         }
         // How all commands so far have ended is known: then there is nothing to learn but how this one does.
         let settled = stream.is_settled();
-        let (event, serial) =
-            self.issue(stream, |queue, waits| queue.read(&place.memory, range, target, waits, Want::Event))?;
+        let (event, serial) = self.issue(stream, |queue, waits| {
+            queue.read(&place.memory, range, target, waits, Want::Event)
+        })?;
         // In any case until the program's memory is written no more.
         let finished = if settled { self.look_at_reads(stream) } else { self.finish(stream) };
         self.await_event(stream, event, serial).and(finished)
@@ -235,7 +250,8 @@ impl Context {
             (None, None) => {}
             // Both on one other device.
             (Some(source), Some(target)) if source.device.ordinal == target.device.ordinal => {
-                return target.as_peer(self, stream, |own| target.copy_on_device(own, to, from, size));
+                return target
+                    .as_peer(self, stream, |own| target.copy_on_device(own, to, from, size));
             }
             (source, target) => {
                 let (source, target) = (source.as_ref(), target.as_ref());
@@ -247,7 +263,8 @@ impl Context {
         if from.abs_diff(to) >= size {
             return self
                 .issue(stream, |queue, waits| {
-                    let (source, target) = ((&source.memory, source.offset), (&target.memory, target.offset));
+                    let (source, target) =
+                        ((&source.memory, source.offset), (&target.memory, target.offset));
                     queue.copy(source, target, size, waits, Want::Nothing)
                 })
                 .map(drop);
@@ -286,7 +303,8 @@ impl Context {
         let from_place = source.device.space.place(from, size)?;
         let to_place = target.device.space.place(to, size)?;
         let home = &self.device.context;
-        let together = [source, target].iter().all(|context| Arc::ptr_eq(&context.device.context, home));
+        let together =
+            [source, target].iter().all(|context| Arc::ptr_eq(&context.device.context, home));
         if together {
             return self.issue_and_wait(stream, |queue, waits| {
                 let from = (&from_place.memory, from_place.offset);
@@ -294,7 +312,8 @@ impl Context {
             });
         }
         // From worker to worker, where they reach each other.
-        let moved = from_place.memory.copy_to(from_place.offset, &to_place.memory, to_place.offset, size);
+        let moved =
+            from_place.memory.copy_to(from_place.offset, &to_place.memory, to_place.offset, size);
         if let Some(arrival) = moved.map_err(|error| self.failed(&error))? {
             let status = arrival.wait();
             return if status.is_error() { Err(self.fail(of_status(status))) } else { Ok(()) };
@@ -317,8 +336,10 @@ impl Context {
         }
         let place = self.device.space.place(to, size)?;
         let range = Range { offset: place.offset, size };
-        self.issue(stream, |queue, waits| queue.fill(&place.memory, pattern, range, waits, Want::Nothing))
-            .map(drop)
+        self.issue(stream, |queue, waits| {
+            queue.fill(&place.memory, pattern, range, waits, Want::Nothing)
+        })
+        .map(drop)
     }
 
     /// Fills rows: `width` times a pattern, `pitch` bytes apart.

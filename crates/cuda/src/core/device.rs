@@ -95,7 +95,8 @@ const EXCHANGE_BYTES: u32 = 16 * THREADS_MAX;
 impl Facts {
     fn of(device: &penstock_client::Device) -> Self {
         let sizes = device.info(cl::MAX_WORK_ITEM_SIZES).unwrap_or_default().as_chunks::<8>().0;
-        let size = |axis: usize| sizes.get(axis).map_or(1, |bytes| narrow(u64::from_ne_bytes(*bytes)));
+        let size =
+            |axis: usize| sizes.get(axis).map_or(1, |bytes| narrow(u64::from_ne_bytes(*bytes)));
         let extensions = device.text(cl::EXTENSIONS);
         let has = |name: &str| extensions.split(' ').any(|word| word == name);
         let threads_max = narrow(device.number(cl::MAX_WORK_GROUP_SIZE)).min(THREADS_MAX);
@@ -141,7 +142,8 @@ impl Device {
         let largest = pool.number(cl::MAX_MEM_ALLOC_SIZE);
         Self {
             facts: Facts::of(&pool),
-            space: Space::new(&context, ordinal, (lazy, is_single), (largest, share)).with_native(is_native),
+            space: Space::new(&context, ordinal, (lazy, is_single), (largest, share))
+                .with_native(is_native),
             is_native,
             ordinal,
             pool,

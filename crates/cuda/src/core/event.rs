@@ -146,7 +146,8 @@ impl Event {
         if context.device.ordinal != self.device {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
-        let (event, serial) = context.issue(stream, |queue, waits| queue.marker(None, waits, Want::Event))?;
+        let (event, serial) =
+            context.issue(stream, |queue, waits| queue.marker(None, waits, Want::Event))?;
         let event = event.unwrap_or_else(|| PoolEvent::ended(penstock_wire::Status::OK));
         let (context, stream) = (Arc::downgrade(context), Arc::downgrade(stream));
         let mark = Mark { context, stream, serial, event };

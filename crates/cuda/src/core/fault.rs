@@ -19,7 +19,8 @@ const CHECK_VARIABLE: &str = "PENSTOCK_CHECK";
 /// Whether check mode is asked for.
 pub(crate) fn is_checking() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
-    let wanted = || std::env::var_os(CHECK_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");
+    let wanted =
+        || std::env::var_os(CHECK_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");
     *WANTED.get_or_init(wanted)
 }
 
@@ -40,7 +41,8 @@ const ASSERTION: u64 = 4;
 const STUCK: u64 = 5;
 
 /// The names of kernels that can leave a fault, by the numbers that faults name them with.
-static NAMES: Mutex<FxHashMap<u64, String>> = Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
+static NAMES: Mutex<FxHashMap<u64, String>> =
+    Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
 
 /// Keeps the name of a kernel, so that a fault can be told with it.
 pub(crate) fn remember(name: &str) {
@@ -99,7 +101,10 @@ impl Check {
             first: arena.base,
             place: device.space.place(address, bytes)?,
             queue: Stream::queue_on(device)?,
-            bits: Mutex::new(vec![0; usize::try_from(bytes).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?]),
+            bits: Mutex::new(vec![
+                0;
+                usize::try_from(bytes).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?
+            ]),
         };
         let mut all = Vec::new();
         device.space.each(|start, size| all.push((start, size)));

@@ -11,7 +11,8 @@ pub(super) struct Free {
 
 impl Free {
     pub(super) fn add(&mut self, mut start: u64, mut size: u64) {
-        if let Some((before, before_size)) = self.by_start.range(..start).next_back().map(|(a, b)| (*a, *b))
+        if let Some((before, before_size)) =
+            self.by_start.range(..start).next_back().map(|(a, b)| (*a, *b))
             && before + before_size == start
         {
             self.remove(before, before_size);
@@ -130,7 +131,8 @@ mod tests {
                 let size = ((seed >> 40) % 64 + 1) * GRAIN_BYTES;
                 if let Some(start) = free.take(size) {
                     assert!(
-                        live.iter().all(|(other, bytes)| start + size <= *other || other + bytes <= start)
+                        live.iter()
+                            .all(|(other, bytes)| start + size <= *other || other + bytes <= start)
                     );
                     live.push((start, size));
                 }

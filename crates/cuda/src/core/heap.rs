@@ -156,14 +156,17 @@ impl Heap {
         }
         // Half of what there are addresses for: the rest is for what is beside the parts.
         if bytes.saturating_mul(devices.len() as u64) > HEAP_BYTES_MAX / 2 {
-            let text =
-                format!("a heap of {bytes} bytes on each of {} devices has no addresses", devices.len());
+            let text = format!(
+                "a heap of {bytes} bytes on each of {} devices has no addresses",
+                devices.len()
+            );
             return Err(tell(CUDA_ERROR_OUT_OF_MEMORY, &text));
         }
         let seats: Vec<_> = devices.iter().map(|device| (&device.context, &device.pool)).collect();
         let pool = penstock_client::Heap::create_over(&seats, bytes, options);
         let pool = pool.map_err(|error| of(&error, CUDA_ERROR_NOT_SUPPORTED))?;
-        let queues = devices.iter().map(|device| Stream::queue_on(device)).collect::<CuResult<Vec<_>>>()?;
+        let queues =
+            devices.iter().map(|device| Stream::queue_on(device)).collect::<CuResult<Vec<_>>>()?;
         let mut heaps = HEAPS.write().unwrap_or_else(PoisonError::into_inner);
         let free = heaps.iter_mut().enumerate().find(|(_, heap)| heap.is_none());
         let (slot, place) = free.ok_or_else(|| {
@@ -225,7 +228,10 @@ impl Heap {
     }
 
     fn no_pe(&self, pe: u32) -> CUresult {
-        tell(CUDA_ERROR_INVALID_VALUE, &format!("there is no PE {pe}; the heap has {}", self.count()))
+        tell(
+            CUDA_ERROR_INVALID_VALUE,
+            &format!("there is no PE {pe}; the heap has {}", self.count()),
+        )
     }
 
     fn queue(&self, pe: u32) -> CuResult<&Arc<Queue>> {
@@ -308,7 +314,13 @@ impl Heap {
         for (one, held) in all.iter().zip(&mut held) {
             let made = one.function.prepare(held, &one.shape, &one.params, self);
             bound.push(made.map_err(|code| {
-                tell(code, &format!("kernel {} can not be started in this form", one.function.entry().name))
+                tell(
+                    code,
+                    &format!(
+                        "kernel {} can not be started in this form",
+                        one.function.entry().name
+                    ),
+                )
             })?);
         }
         let launches: Vec<HeapLaunch<'_>> = all
@@ -317,11 +329,15 @@ impl Heap {
             .map(|(one, bound)| (&one.stream.queue, &bound.kernel, one.shape.space()))
             .collect();
         let parts: Vec<_> = all.iter().map(|one| (&*one.context, &*one.stream)).collect();
-        let sent = Context::issue_together(&parts, |waits| self.pool.launch_each(&launches, waits).map(drop));
+        let sent = Context::issue_together(&parts, |waits| {
+            self.pool.launch_each(&launches, waits).map(drop)
+        });
         for bound in &bound {
             bound.forget_heap();
         }
-        match sent.map_err(|code| tell(code, "a context of one of the devices has failed before"))? {
+        match sent
+            .map_err(|code| tell(code, "a context of one of the devices has failed before"))?
+        {
             Ok(()) => Ok(()),
             // "... too many blocks in cooperative launch": all that this interface has for kernels that can not run together.
             Err(error) => Err(of(&error, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)),
@@ -336,9 +352,13 @@ mod tests {
     #[test]
     fn addresses_of_heaps_are_nobody_elses() {
         assert!(is_address(HEAP_WINDOW) && is_address(HEAP_WINDOW + 64 * HEAP_BYTES_MAX - 1));
-        for other in
-            [0, 0x7fff_ffff_ffff, super::super::address::first(63) + (1 << 42) - 1, 2 * HEAP_WINDOW, 1 << 56]
-        {
+        for other in [
+            0,
+            0x7fff_ffff_ffff,
+            super::super::address::first(63) + (1 << 42) - 1,
+            2 * HEAP_WINDOW,
+            1 << 56,
+        ] {
             assert!(!is_address(other), "{other:#x}");
         }
         // The window is as large as all heaps together.

@@ -23,7 +23,8 @@ fn ranges() -> MutexGuard<'static, BTreeMap<usize, Range>> {
 
 /// `cuMemHostAlloc`: plain pages, that are known.
 pub(crate) fn allocate(size: usize, flags: u32) -> CuResult<usize> {
-    const KNOWN: u32 = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    const KNOWN: u32 =
+        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     if size == 0 || flags & !KNOWN != 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }

@@ -58,7 +58,10 @@ impl Function {
         let facts = &self.loaded.device.facts;
         let entry = self.entry();
         let [x, y, z] = shape.block;
-        require(shape.grid.iter().chain(&shape.block).all(|size| *size > 0), CUDA_ERROR_INVALID_VALUE)?;
+        require(
+            shape.grid.iter().chain(&shape.block).all(|size| *size > 0),
+            CUDA_ERROR_INVALID_VALUE,
+        )?;
         require(i32::try_from(shape.grid[0]).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
         require(shape.grid[1].max(shape.grid[2]) <= GRID_YZ_MAX, CUDA_ERROR_INVALID_VALUE)?;
         require(
@@ -68,9 +71,15 @@ impl Function {
         // Each is at most 1,024.
         let threads = x * y * z;
         require(threads <= facts.threads_max, CUDA_ERROR_INVALID_VALUE)?;
-        require(entry.required.is_none_or(|required| required == shape.block), CUDA_ERROR_INVALID_VALUE)?;
+        require(
+            entry.required.is_none_or(|required| required == shape.block),
+            CUDA_ERROR_INVALID_VALUE,
+        )?;
         // "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: ... the kernel launch specifies too many threads for the kernel's register count."
-        require(entry.max_threads.is_none_or(|max| threads <= max), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)?;
+        require(
+            entry.max_threads.is_none_or(|max| threads <= max),
+            CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+        )?;
         require(threads <= self.threads_max_with(heap)?, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)?;
         require(shape.dynamic <= self.dynamic_max(), CUDA_ERROR_INVALID_VALUE)
     }
@@ -168,7 +177,8 @@ impl Function {
             Params::Packed(bytes) => {
                 let size = entry.params_size as usize;
                 require(bytes.size() >= size, CUDA_ERROR_INVALID_VALUE)?;
-                let (Some(to), Some(from)) = (block.get_mut(..size), bytes.read().get(..size)) else {
+                let (Some(to), Some(from)) = (block.get_mut(..size), bytes.read().get(..size))
+                else {
                     return Err(CUDA_ERROR_INVALID_VALUE);
                 };
                 to.copy_from_slice(from);
@@ -202,7 +212,11 @@ pub(crate) struct Fixed {
 impl Fixed {
     /// # Safety
     /// As [`Function::launch`].
-    pub(crate) unsafe fn new(function: Arc<Function>, shape: Shape, params: &Params) -> CuResult<Arc<Self>> {
+    pub(crate) unsafe fn new(
+        function: Arc<Function>,
+        shape: Shape,
+        params: &Params,
+    ) -> CuResult<Arc<Self>> {
         // SAFETY: the caller's promise.
         let bytes = unsafe { function.packed(params) }?;
         let with_heap = heap::are_there() && heap::among(&bytes)?.is_some();
@@ -214,7 +228,8 @@ impl Fixed {
         });
         let block: Box<[u64]> = words.collect();
         let start = block.as_ptr().expose_provenance();
-        let places = function.entry().params.iter().map(|param| start + param.offset as usize).collect();
+        let places =
+            function.entry().params.iter().map(|param| start + param.offset as usize).collect();
         Ok(Arc::new(Self { function, shape, block, places }))
     }
 
@@ -261,7 +276,11 @@ impl Kept {
         if self.0.as_ref().is_none_or(|bound| bound.arenas != arenas) {
             let bound = launch.function.bind(&mut self.0, false)?;
             let bytes = launch.bytes();
-            bound.params.get_mut(..bytes.len()).ok_or(CUDA_ERROR_INVALID_IMAGE)?.copy_from_slice(&bytes);
+            bound
+                .params
+                .get_mut(..bytes.len())
+                .ok_or(CUDA_ERROR_INVALID_IMAGE)?
+                .copy_from_slice(&bytes);
             set_arguments(bound, launch.shape.dynamic);
         }
         Ok(true)
@@ -285,7 +304,9 @@ impl Kept {
 }
 
 fn set_arguments(bound: &mut Bound, dynamic: u32) {
-    if let Some(place) = bound.dynamic_bytes_at.and_then(|at| bound.params.get_mut(at..)?.first_chunk_mut()) {
+    if let Some(place) =
+        bound.dynamic_bytes_at.and_then(|at| bound.params.get_mut(at..)?.first_chunk_mut())
+    {
         *place = u64::from(dynamic).to_le_bytes();
     }
     if let Some(at) = bound.params_at {

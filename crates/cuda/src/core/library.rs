@@ -73,8 +73,10 @@ impl Library {
         let current = Context::peek();
         let parse = || {
             let text = ptx_of(bytes)?;
-            let parsed = penstock_ptx::module::parse(&text)
-                .map_err(|error| Refusal { code: CUDA_ERROR_INVALID_PTX, log: error.to_string() })?;
+            let parsed = penstock_ptx::module::parse(&text).map_err(|error| Refusal {
+                code: CUDA_ERROR_INVALID_PTX,
+                log: error.to_string(),
+            })?;
             Ok::<_, Refusal>((text, parsed))
         };
         let (text, parsed) = match (parse(), &current) {
@@ -85,7 +87,8 @@ impl Library {
             (parsed, _) => parsed?,
         };
         let bytes = bytes.into();
-        let library = Arc::new(Self { number: new_number(), bytes, text, parsed, kernels: Mutex::default() });
+        let library =
+            Arc::new(Self { number: new_number(), bytes, text, parsed, kernels: Mutex::default() });
         if let Some(context) = current.filter(|context| !context.device.is_native) {
             context.device.programs.get(&context.device, library.text.clone())?;
         }
@@ -96,7 +99,8 @@ impl Library {
     /// `cuLibraryUnload`.
     pub(crate) fn unload(&self, devices: &[Arc<super::device::Device>]) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-        let kernels = std::mem::take(&mut *self.kernels.lock().unwrap_or_else(PoisonError::into_inner));
+        let kernels =
+            std::mem::take(&mut *self.kernels.lock().unwrap_or_else(PoisonError::into_inner));
         for kernel in kernels.values() {
             _ = forget(&**kernel);
         }
@@ -134,7 +138,8 @@ impl Library {
             return Err(CUDA_ERROR_NOT_FOUND);
         }
         let c_name = CString::new(name).unwrap_or_default();
-        let kernel = Kernel { number: new_number(), library: self.clone(), name: name.to_owned(), c_name };
+        let kernel =
+            Kernel { number: new_number(), library: self.clone(), name: name.to_owned(), c_name };
         let kernel = Arc::new(kernel);
         publish(&kernel);
         kernels.insert(name.to_owned(), kernel.clone());

@@ -13,7 +13,8 @@ const LOG_VARIABLE: &str = "PENSTOCK_LOG";
 /// Prints a line if that was asked for.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     static WANTED: OnceLock<bool> = OnceLock::new();
-    let wanted = || std::env::var_os(LOG_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");
+    let wanted =
+        || std::env::var_os(LOG_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");
     if *WANTED.get_or_init(wanted) {
         print(text);
     }
@@ -26,7 +27,8 @@ pub(crate) fn always(text: fmt::Arguments<'_>) {
 
 /// Prints a line in any case, once for each `topic`.
 pub(crate) fn once(topic: &'static str, text: fmt::Arguments<'_>) {
-    static TOLD: Mutex<FxHashSet<&str>> = Mutex::new(FxHashSet::with_hasher(rustc_hash::FxBuildHasher));
+    static TOLD: Mutex<FxHashSet<&str>> =
+        Mutex::new(FxHashSet::with_hasher(rustc_hash::FxBuildHasher));
     if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(topic) {
         print(text);
     }

@@ -140,7 +140,11 @@ impl Module {
         Ok(Self::of_program(context, program, data))
     }
 
-    fn of_program(context: &Arc<Context>, program: Arc<Program>, block: Option<Block>) -> Arc<Self> {
+    fn of_program(
+        context: &Arc<Context>,
+        program: Arc<Program>,
+        block: Option<Block>,
+    ) -> Arc<Self> {
         let loaded = Arc::new(Loaded {
             context: Arc::downgrade(context),
             device: context.device.clone(),
@@ -158,7 +162,8 @@ impl Module {
     /// `cuModuleUnload`.
     pub(crate) fn unload(&self) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-        let functions = std::mem::take(&mut *self.functions.lock().unwrap_or_else(PoisonError::into_inner));
+        let functions =
+            std::mem::take(&mut *self.functions.lock().unwrap_or_else(PoisonError::into_inner));
         for function in functions.values() {
             _ = forget(&**function);
         }
@@ -174,7 +179,8 @@ impl Module {
             return Ok(function.clone());
         }
         let entries = self.loaded.program.module.entries();
-        let index = entries.iter().position(|entry| entry.name == name).ok_or(CUDA_ERROR_NOT_FOUND)?;
+        let index =
+            entries.iter().position(|entry| entry.name == name).ok_or(CUDA_ERROR_NOT_FOUND)?;
         let limits = attribute::shared_bytes(&self.loaded.device);
         let used = entries.get(index).map_or(0, |entry| entry.static_shared);
         let function = Arc::new(Function {
@@ -197,7 +203,8 @@ impl Module {
     /// `cuModuleGetGlobal`: address and size of a variable.
     pub(crate) fn global(&self, name: &str) -> CuResult<(u64, u64)> {
         let globals = self.loaded.program.module.globals();
-        let global = globals.iter().find(|global| global.name == name).ok_or(CUDA_ERROR_NOT_FOUND)?;
+        let global =
+            globals.iter().find(|global| global.name == name).ok_or(CUDA_ERROR_NOT_FOUND)?;
         let address = self.loaded.data + global.offset;
         if self.loaded.device.is_native {
             let owner = self.loaded.context()?.number();
@@ -244,7 +251,10 @@ fn load_data(context: &Arc<Context>, program: &Program) -> CuResult<Option<Block
         if rest >= FILL_BYTES_MIN {
             // In whole patterns: the bytes before are written below, and those behind are nobody's.
             let from = (data.size - rest) / 16 * 16;
-            let range = Range { offset: place.offset + from, size: (data.size - from).next_multiple_of(16) };
+            let range = Range {
+                offset: place.offset + from,
+                size: (data.size - from).next_multiple_of(16),
+            };
             queue.fill(&place.memory, &[0; 16], range, waits, Want::Nothing)?;
         }
         queue.write(&place.memory, place.offset, &Given(&bytes), waits, Want::Nothing)
@@ -279,14 +289,18 @@ impl Function {
     }
 
     /// The kernel of the pool, with or without a heap, made anew when the device has more arenas than before.
-    pub(crate) fn bind<'a>(&self, bound: &'a mut Option<Bound>, heap: bool) -> CuResult<&'a mut Bound> {
+    pub(crate) fn bind<'a>(
+        &self,
+        bound: &'a mut Option<Bound>,
+        heap: bool,
+    ) -> CuResult<&'a mut Bound> {
         let device = &self.loaded.device;
         let arenas = device.space.count();
         if bound.as_ref().is_none_or(|bound| bound.arenas != arenas) {
             let build = self.loaded.program.build(device, heap)?;
             let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_PTX)?;
-            let kernel =
-                Kernel::new(&build.program, made.description.clone()).map_err(|error| of_error(&error))?;
+            let kernel = Kernel::new(&build.program, made.description.clone())
+                .map_err(|error| of_error(&error))?;
             self.set_constant(&kernel, &build, &made.arguments)?;
             let place = |wanted| made.arguments.iter().position(|argument| *argument == wanted);
             // An argument in local memory must have some; to the driver it is only a number.
@@ -344,10 +358,13 @@ impl Function {
         let device = &self.loaded.device;
         let build = self.loaded.program.build(device, heap)?;
         let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_PTX)?;
-        let answer = made.description.work_group_info(&device.context, &device.pool, WORK_GROUP_SIZE);
+        let answer =
+            made.description.work_group_info(&device.context, &device.pool, WORK_GROUP_SIZE);
+        let allowed = answer
+            .and_then(|bytes| bytes.first_chunk::<8>())
+            .map(|bytes| u64::from_le_bytes(*bytes));
         let allowed =
-            answer.and_then(|bytes| bytes.first_chunk::<8>()).map(|bytes| u64::from_le_bytes(*bytes));
-        let allowed = allowed.filter(|threads| *threads > 0).and_then(|threads| u32::try_from(threads).ok());
+            allowed.filter(|threads| *threads > 0).and_then(|threads| u32::try_from(threads).ok());
         let own = self.entry().max_threads.unwrap_or(u32::MAX);
         let threads = device.facts.threads_max.min(allowed.unwrap_or(u32::MAX)).min(own);
         Ok(*self.threads_max.get_or_init(|| threads))
@@ -360,7 +377,9 @@ impl Function {
 
     /// `cuFuncGetAttribute`.
     pub(crate) fn attribute(&self, attribute: u32) -> CuResult<i32> {
-        if self.loaded.device.is_native && attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES {
+        if self.loaded.device.is_native
+            && attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        {
             let build = self.loaded.program.build(&self.loaded.device, false)?;
             let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
             return native::kernel_attribute(&self.loaded.device, &made.description, attribute)
@@ -373,7 +392,8 @@ impl Function {
             CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => int(self.threads_max()?),
             CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => int(entry.static_shared),
             CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES => {
-                let constants = self.loaded.program.module.globals().iter().filter(|global| global.is_const);
+                let constants =
+                    self.loaded.program.module.globals().iter().filter(|global| global.is_const);
                 i32::try_from(constants.map(|global| global.size).sum::<u64>()).unwrap_or(i32::MAX)
             }
             CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => int(entry.local_bytes),
@@ -392,8 +412,9 @@ impl Function {
     pub(crate) fn set_attribute(&self, attribute: u32, value: i32) -> CuResult {
         match attribute {
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
-                let most =
-                    attribute::shared_bytes(&self.loaded.device).1.saturating_sub(self.entry().static_shared);
+                let most = attribute::shared_bytes(&self.loaded.device)
+                    .1
+                    .saturating_sub(self.entry().static_shared);
                 let value = u32::try_from(value)
                     .ok()
                     .filter(|value| *value <= most)

@@ -41,8 +41,7 @@ const READ_WRITE: u64 = 1;
 /// An attribute that the driver has told; none for one that is not the GPU's alone.
 pub(crate) fn attribute(device: &Device, attribute: u32) -> Option<i32> {
     // What depends on the way to the GPU (host memory that it maps, managed memory, handles of other processes) is not as there.
-    let is_physical =
-        matches!(attribute, 1..=13 | 16..=18 | 32..=39 | 50 | 75 | 76 | 81 | 82 | 87 | 97 | 106 | 108 | 111);
+    let is_physical = matches!(attribute, 1..=13 | 16..=18 | 32..=39 | 50 | 75 | 76 | 81 | 82 | 87 | 97 | 106 | 108 | 111);
     if is_physical { told(&device.pool, attribute) } else { None }
 }
 
@@ -88,15 +87,19 @@ pub(crate) fn arena(context: &Arc<PoolContext>, device: u64, bytes: u64) -> CuRe
     let mut taken = Vec::new();
     loop {
         let memory = |size| {
-            Memory::buffer(context, READ_WRITE, size, None).and_then(|it| Ok((it.device_address()?, it)))
+            Memory::buffer(context, READ_WRITE, size, None)
+                .and_then(|it| Ok((it.device_address()?, it)))
         };
         let wanted = bytes.max(GROW_BYTES);
         // Where there is no room for more than what is needed, that must do.
-        let made = memory(wanted).or_else(|error| if wanted > bytes { memory(bytes) } else { Err(error) });
+        let made =
+            memory(wanted).or_else(|error| if wanted > bytes { memory(bytes) } else { Err(error) });
         let (base, memory) = match made {
             Ok(made) => made,
             // The attempts that are kept may be all that the device has. One of them is better than no memory.
-            Err(error) => return taken.pop().inspect(|_| log_taken()).ok_or_else(|| of_error(&error)),
+            Err(error) => {
+                return taken.pop().inspect(|_| log_taken()).ok_or_else(|| of_error(&error));
+            }
         };
         let arena = Arena { base, size: memory.size(), memory };
         if reserved::reserve(device, arena.base, arena.size) {
@@ -124,15 +127,19 @@ pub(crate) fn release(device: u64, arena: Arena) {
 /// Loads a module's bytes: the driver says what is in it.
 pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
     let devices = std::slice::from_ref(&device.pool);
-    let refused = |error: &penstock_client::Error, log: String| Refusal { code: of_error(error), log };
+    let refused =
+        |error: &penstock_client::Error, log: String| Refusal { code: of_error(error), log };
     let (program, statuses) = PoolProgram::with_binaries(&device.context, &[(&device.pool, bytes)])
         .map_err(|error| refused(&error, String::new()))?;
     if let Some(status) = statuses.first().filter(|status| status.is_error()) {
         return Err(Refusal { code: of_status(*status), log: String::new() });
     }
     let names = variables(bytes);
-    let options =
-        if names.is_empty() { String::new() } else { format!("{}{}", cuda::GLOBALS_OPTION, names.join(",")) };
+    let options = if names.is_empty() {
+        String::new()
+    } else {
+        format!("{}{}", cuda::GLOBALS_OPTION, names.join(","))
+    };
     if let Err(error) = program.build(devices, options.as_str()) {
         let log = program.build_info(&device.pool, BUILD_LOG).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
@@ -153,7 +160,10 @@ pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
     let module = Described::without_code(entries, globals.collect());
     let kernels = made.iter().map(|kernel| {
         let (description, arguments) = (kernel.clone(), ARGUMENTS.to_vec());
-        (kernel.name.clone(), Made { description, arguments, local_bytes: 0, dynamic_bytes_at: None })
+        (
+            kernel.name.clone(),
+            Made { description, arguments, local_bytes: 0, dynamic_bytes_at: None },
+        )
     });
     let build = Build { arenas: Vec::new(), kernels: kernels.collect(), program: program.clone() };
     Ok(Program::of_driver(module, build))
@@ -165,9 +175,11 @@ fn variables(bytes: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     for image in images.iter().filter(|image| image.kind == ImageKind::Ptx) {
         let text = image.bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-        let module = std::str::from_utf8(text).ok().and_then(|text| penstock_ptx::module::parse(text).ok());
-        let globals =
-            module.iter().flat_map(|module| module.globals().iter().map(|global| global.name.clone()));
+        let module =
+            std::str::from_utf8(text).ok().and_then(|text| penstock_ptx::module::parse(text).ok());
+        let globals = module
+            .iter()
+            .flat_map(|module| module.globals().iter().map(|global| global.name.clone()));
         names.extend(globals.filter(|name| !name.is_empty()));
     }
     names.sort_unstable();
@@ -179,14 +191,16 @@ fn variables(bytes: &[u8]) -> Vec<String> {
 fn entry(device: &Device, kernel: &Arc<KernelDescription>) -> Entry {
     let info = |name| kernel.work_group_info(&device.context, &device.pool, name);
     let number = |attribute: u32| {
-        let bytes = info(cuda::KERNEL_ATTRIBUTE + attribute).and_then(|bytes| bytes.first_chunk::<4>());
+        let bytes =
+            info(cuda::KERNEL_ATTRIBUTE + attribute).and_then(|bytes| bytes.first_chunk::<4>());
         bytes.and_then(|bytes| u32::try_from(i32::from_ne_bytes(*bytes)).ok()).unwrap_or(0)
     };
     let words: &[[u8; 8]] = info(cuda::KERNEL_PARAMS).map_or(&[], |bytes| bytes.as_chunks().0);
     let narrow = |word: &[u8; 8]| u32::try_from(u64::from_le_bytes(*word)).unwrap_or(u32::MAX);
     let pairs = words.as_chunks::<2>().0.iter();
-    let params: Vec<Param> =
-        pairs.map(|[offset, size]| Param { offset: narrow(offset), size: narrow(size), align: 1 }).collect();
+    let params: Vec<Param> = pairs
+        .map(|[offset, size]| Param { offset: narrow(offset), size: narrow(size), align: 1 })
+        .collect();
     let end = |param: &Param| param.offset.saturating_add(param.size);
     Entry {
         name: kernel.name.clone(),
@@ -194,7 +208,8 @@ fn entry(device: &Device, kernel: &Arc<KernelDescription>) -> Entry {
         params,
         static_shared: number(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
         local_bytes: number(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
-        max_threads: Some(number(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)).filter(|threads| *threads > 0),
+        max_threads: Some(number(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK))
+            .filter(|threads| *threads > 0),
         required: None,
         uses_dynamic_shared: true,
         function: FunctionId(0),
@@ -204,8 +219,16 @@ fn entry(device: &Device, kernel: &Arc<KernelDescription>) -> Entry {
 }
 
 /// An attribute of a kernel that the driver has told.
-pub(crate) fn kernel_attribute(device: &Device, kernel: &KernelDescription, attribute: u32) -> Option<i32> {
-    let bytes = kernel.work_group_info(&device.context, &device.pool, cuda::KERNEL_ATTRIBUTE + attribute)?;
+pub(crate) fn kernel_attribute(
+    device: &Device,
+    kernel: &KernelDescription,
+    attribute: u32,
+) -> Option<i32> {
+    let bytes = kernel.work_group_info(
+        &device.context,
+        &device.pool,
+        cuda::KERNEL_ATTRIBUTE + attribute,
+    )?;
     bytes.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
 }
 
@@ -225,8 +248,8 @@ impl Variables {
             log::once("addresses", format_args!("{TAKEN}"));
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
-        let memory =
-            Memory::svm(&device.context, READ_WRITE, size, 1, address).map_err(|error| of_error(&error))?;
+        let memory = Memory::svm(&device.context, READ_WRITE, size, 1, address)
+            .map_err(|error| of_error(&error))?;
         device.space.add_foreign(Arena { base: address, size, memory }, owner);
         known.push(address);
         Ok(())

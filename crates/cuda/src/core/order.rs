@@ -110,7 +110,8 @@ impl Context {
         }
         let event = sent.map_err(|error| self.failed(&error))?;
         // What it should wait for had failed, so it was not sent at all.
-        if let Some(status) = event.as_ref().and_then(Event::known_status).filter(|status| status.is_error())
+        if let Some(status) =
+            event.as_ref().and_then(Event::known_status).filter(|status| status.is_error())
         {
             return Err(self.fail(of_wait(status)));
         }
@@ -134,7 +135,8 @@ impl Context {
         if stream.kind == Kind::Legacy {
             for other in self.blocking.read().unwrap_or_else(PoisonError::into_inner).iter() {
                 let issued = other.issued();
-                if !other.is_idle() && other.seen_by_legacy.swap(issued, Ordering::AcqRel) < issued {
+                if !other.is_idle() && other.seen_by_legacy.swap(issued, Ordering::AcqRel) < issued
+                {
                     waits.push(self.marker(other)?);
                 }
             }
@@ -260,7 +262,12 @@ impl Context {
     }
 
     /// Waits for a command that has an event.
-    pub(crate) fn await_event(&self, stream: &Stream, event: Option<Event>, serial: u64) -> CuResult {
+    pub(crate) fn await_event(
+        &self,
+        stream: &Stream,
+        event: Option<Event>,
+        serial: u64,
+    ) -> CuResult {
         let status = event.map_or(Status::OK, |event| event.wait());
         if status.is_error() {
             return Err(self.fail(of_status(status)));

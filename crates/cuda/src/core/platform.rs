@@ -87,7 +87,8 @@ fn open() -> CuResult<Platform> {
     if config.nodes.is_empty() {
         return Err(none(format_args!("no nodes are configured; name them in PENSTOCK_NODES")));
     }
-    let key = config.load_key().inspect_err(|error| notice::once(format_args!("{error}"))).ok().flatten();
+    let key =
+        config.load_key().inspect_err(|error| notice::once(format_args!("{error}"))).ok().flatten();
     let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout, notice::print);
     let selected = pool.chosen(&config);
     let all = pool.devices().count();
@@ -127,23 +128,28 @@ fn visible_of(names: &[String], list: Option<&str>) -> Vec<usize> {
 
 /// Devices of one platform of one node share a context of the pool, so that copies between them stay there. Those of CUDA's own driver
 /// do not: it shares no memory.
-fn make(chosen: Vec<Arc<penstock_client::Device>>) -> Result<Vec<Arc<Device>>, penstock_client::Error> {
+fn make(
+    chosen: Vec<Arc<penstock_client::Device>>,
+) -> Result<Vec<Arc<Device>>, penstock_client::Error> {
     /// Node and platform; the device, where it is alone.
     type Place = (usize, u32, Option<u32>);
     let alone = |device: &penstock_client::Device| device.is_cuda().then_some(device.index());
-    let place = |device: &penstock_client::Device| (device.node(), device.platform(), alone(device));
+    let place =
+        |device: &penstock_client::Device| (device.node(), device.platform(), alone(device));
     let mut contexts: Vec<(Place, Arc<Context>)> = Vec::new();
     for device in &chosen {
         if !contexts.iter().any(|(known, _)| *known == place(device)) {
-            let together: Vec<_> = chosen.iter().filter(|it| place(it) == place(device)).cloned().collect();
+            let together: Vec<_> =
+                chosen.iter().filter(|it| place(it) == place(device)).cloned().collect();
             contexts.push((place(device), Context::new(&together)?));
         }
     }
     let mut devices = Vec::new();
     for (ordinal, device) in chosen.into_iter().enumerate() {
-        let context = contexts.iter().find(|(known, _)| *known == place(&device)).map(|(_, it)| it.clone());
         let context =
-            context.ok_or_else(|| penstock_client::Error::Config("a device without a place".into()))?;
+            contexts.iter().find(|(known, _)| *known == place(&device)).map(|(_, it)| it.clone());
+        let context = context
+            .ok_or_else(|| penstock_client::Error::Config("a device without a place".into()))?;
         let neighbours = context.places().iter().map(|place| place.devices().len()).sum();
         devices.push(Arc::new(Device::new(ordinal, device, context, neighbours)));
     }

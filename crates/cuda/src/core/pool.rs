@@ -88,7 +88,9 @@ impl Pool {
                 self.threshold.store(value, Ordering::Relaxed);
                 Ok(())
             }
-            CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES..=CU_MEMPOOL_ATTR_USED_MEM_HIGH => Ok(()),
+            CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES..=CU_MEMPOOL_ATTR_USED_MEM_HIGH => {
+                Ok(())
+            }
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }

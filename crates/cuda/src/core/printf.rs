@@ -19,7 +19,8 @@ pub(crate) fn print(mut records: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>) {
         let size = u32_at(0) as usize;
         let format = header.last_chunk().map_or(0, |it| u64::from_le_bytes(*it));
         // What is not a record is the end: the device wrote it, so nothing is taken for granted.
-        let Some((record, rest)) = records.split_at_checked(size).filter(|_| size >= HEADER_BYTES) else {
+        let Some((record, rest)) = records.split_at_checked(size).filter(|_| size >= HEADER_BYTES)
+        else {
             break;
         };
         let args = record.get(HEADER_BYTES..).unwrap_or_default();
@@ -42,8 +43,12 @@ struct Args<'a> {
 impl Args<'_> {
     fn take<const N: usize>(&mut self) -> [u8; N] {
         self.at = self.at.next_multiple_of(N);
-        let value =
-            self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).copied().unwrap_or([0; N]);
+        let value = self
+            .bytes
+            .get(self.at..)
+            .and_then(|rest| rest.first_chunk::<N>())
+            .copied()
+            .unwrap_or([0; N]);
         self.at += N;
         value
     }
@@ -57,8 +62,11 @@ fn render(format: &[u8], args: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>, out:
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
         let (before, spec) = rest.split_at(at);
         out.extend_from_slice(before);
-        let length =
-            spec.iter().skip(1).position(|byte| !b"#0-+ 123456789*.hlLqjzt".contains(byte)).map(|at| at + 2);
+        let length = spec
+            .iter()
+            .skip(1)
+            .position(|byte| !b"#0-+ 123456789*.hlLqjzt".contains(byte))
+            .map(|at| at + 2);
         let Some((spec, behind)) = length.and_then(|length| spec.split_at_checked(length)) else {
             out.extend_from_slice(spec);
             return;
@@ -70,8 +78,15 @@ fn render(format: &[u8], args: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>, out:
 }
 
 /// One `%...`.
-fn conversion(spec: &[u8], args: &mut Args<'_>, text: &mut dyn FnMut(u64) -> Vec<u8>, out: &mut Vec<u8>) {
-    let (Some(letter), wide) = (spec.last().copied(), spec.iter().any(|byte| b"lqjzt".contains(byte))) else {
+fn conversion(
+    spec: &[u8],
+    args: &mut Args<'_>,
+    text: &mut dyn FnMut(u64) -> Vec<u8>,
+    out: &mut Vec<u8>,
+) {
+    let (Some(letter), wide) =
+        (spec.last().copied(), spec.iter().any(|byte| b"lqjzt".contains(byte)))
+    else {
         return;
     };
     // Flags, width and precision, without C's own length. "Width: '*'": an argument says it, and a negative one is a flag and a
@@ -90,7 +105,9 @@ fn conversion(spec: &[u8], args: &mut Args<'_>, text: &mut dyn FnMut(u64) -> Vec
     let short = spec.iter().filter(|byte| **byte == b'h').count();
     match letter {
         b'%' => out.push(b'%'),
-        b'd' | b'i' if wide => c_format(&with("ll"), Value::Int(i64::from_le_bytes(args.take())), out),
+        b'd' | b'i' if wide => {
+            c_format(&with("ll"), Value::Int(i64::from_le_bytes(args.take())), out)
+        }
         b'd' | b'i' => {
             let value = i32::from_le_bytes(args.take());
             #[allow(clippy::cast_possible_truncation, reason = "what h asks for")]

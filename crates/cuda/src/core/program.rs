@@ -88,7 +88,8 @@ pub(crate) struct Made {
 /// # Errors
 /// `CUDA_ERROR_INVALID_IMAGE` for what is no module, `CUDA_ERROR_NO_BINARY_FOR_GPU` for one without PTX.
 pub(crate) fn ptx_of(bytes: &[u8]) -> Result<Box<str>, Refusal> {
-    let images = fatbin::images(bytes).map_err(|error| Refusal::new(CUDA_ERROR_INVALID_IMAGE, error))?;
+    let images =
+        fatbin::images(bytes).map_err(|error| Refusal::new(CUDA_ERROR_INVALID_IMAGE, error))?;
     let own = u32::try_from(CAPABILITY.0 * 10 + CAPABILITY.1).unwrap_or(0);
     let ptx = || images.iter().filter(|image| image.kind == ImageKind::Ptx);
     let best = ptx().filter(|image| image.arch <= own).max_by_key(|image| image.arch);
@@ -99,7 +100,8 @@ pub(crate) fn ptx_of(bytes: &[u8]) -> Result<Box<str>, Refusal> {
         return Err(Refusal::new(CUDA_ERROR_NO_BINARY_FOR_GPU, text));
     };
     let text = image.bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    let text = std::str::from_utf8(text).map_err(|error| Refusal::new(CUDA_ERROR_INVALID_PTX, error))?;
+    let text =
+        std::str::from_utf8(text).map_err(|error| Refusal::new(CUDA_ERROR_INVALID_PTX, error))?;
     Ok(text.into())
 }
 
@@ -137,14 +139,22 @@ impl Program {
         let kernels = &translation.kernels;
         program.prints = kernels.iter().any(|kernel| kernel.uses_printf);
         program.stops = kernels.iter().any(|kernel| kernel.uses_faults);
-        kernels.iter().filter(|kernel| kernel.uses_faults).for_each(|kernel| fault::remember(&kernel.name));
+        kernels
+            .iter()
+            .filter(|kernel| kernel.uses_faults)
+            .for_each(|kernel| fault::remember(&kernel.name));
         // For the first build.
         program.translation = Mutex::new(Some((arenas, translation)));
         Ok(program)
     }
 
     /// Translates for these arenas; `heap`: and for a heap.
-    fn translate(&self, device: &Device, arenas: &[Arena], heap: bool) -> Result<Translation, Refusal> {
+    fn translate(
+        &self,
+        device: &Device,
+        arenas: &[Arena],
+        heap: bool,
+    ) -> Result<Translation, Refusal> {
         let options = Options {
             arenas: arenas.iter().map(|arena| (arena.base, arena.size)).collect(),
             heap,
@@ -154,7 +164,8 @@ impl Program {
             fp16: device.facts.fp16,
             exact_division: device.facts.exact_division,
         };
-        translate(&self.module, &options).map_err(|error| Refusal::new(CUDA_ERROR_INVALID_PTX, error))
+        translate(&self.module, &options)
+            .map_err(|error| Refusal::new(CUDA_ERROR_INVALID_PTX, error))
     }
 
     /// The program of the pool for the arenas that the device has now; `heap`: for launches that have a heap among their parameters. Waits for
@@ -167,8 +178,11 @@ impl Program {
         if let Some(build) = build.as_ref().filter(|build| build.arenas.len() == arenas.len()) {
             return Ok(build.clone());
         }
-        let known =
-            if heap { None } else { self.translation.lock().unwrap_or_else(PoisonError::into_inner).take() };
+        let known = if heap {
+            None
+        } else {
+            self.translation.lock().unwrap_or_else(PoisonError::into_inner).take()
+        };
         let fits = known.filter(|(of, _)| of.len() == arenas.len());
         let (arenas, translation) = match fits {
             Some(fits) => fits,
@@ -195,14 +209,19 @@ fn compile(device: &Device, arenas: Vec<Arena>, translation: &Translation) -> Cu
         }
     }
     let source = translation.source.as_bytes();
-    let program = PoolProgram::with_source_for(&device.context, std::slice::from_ref(&device.pool), source)
-        .map_err(|error| of_error(&error))?;
-    if let Err(error) = program.build(std::slice::from_ref(&device.pool), translation.build_options.as_str())
+    let program =
+        PoolProgram::with_source_for(&device.context, std::slice::from_ref(&device.pool), source)
+            .map_err(|error| of_error(&error))?;
+    if let Err(error) =
+        program.build(std::slice::from_ref(&device.pool), translation.build_options.as_str())
     {
         let report = program.build_info(&device.pool, BUILD_LOG).unwrap_or_default();
         let report = String::from_utf8_lossy(&report);
         let report = report.trim_end_matches('\0').trim();
-        log::once("build", format_args!("the device's compiler refused translated code: {error}\n{report}"));
+        log::once(
+            "build",
+            format_args!("the device's compiler refused translated code: {error}\n{report}"),
+        );
         return Err(of_error(&error));
     }
     let made = program.kernels();
@@ -229,7 +248,9 @@ impl Programs {
         let known = {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let known = kept.iter().position(|program| program.text == text);
-            known.and_then(|index| kept.remove(index)).inspect(|program| kept.push_back(program.clone()))
+            known
+                .and_then(|index| kept.remove(index))
+                .inspect(|program| kept.push_back(program.clone()))
         };
         if let Some(program) = known {
             return Ok(program);

@@ -32,7 +32,9 @@ pub(crate) fn reserve(device: u64, base: u64, size: u64) -> bool {
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     let mut gaps = Vec::new();
     let mut at = wanted.start;
-    for (start, (end, owner)) in held.range(..wanted.end).filter(|(_, (end, _))| *end > wanted.start) {
+    for (start, (end, owner)) in
+        held.range(..wanted.end).filter(|(_, (end, _))| *end > wanted.start)
+    {
         if *owner != device {
             return false;
         }
@@ -61,15 +63,21 @@ pub(crate) fn release(device: u64, base: u64, size: u64) {
         return;
     }
     let start = base.next_multiple_of(PAGE_BYTES);
-    let Some(within) = pages(start, base.saturating_add(size) / PAGE_BYTES * PAGE_BYTES) else { return };
+    let Some(within) = pages(start, base.saturating_add(size) / PAGE_BYTES * PAGE_BYTES) else {
+        return;
+    };
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = held.range(..within.end).filter(|(_, (end, owner))| *end > within.start && *owner == device);
+    let known = held
+        .range(..within.end)
+        .filter(|(_, (end, owner))| *end > within.start && *owner == device);
     let known: Vec<_> = known.map(|(start, (end, _))| *start..*end).collect();
     for known in known {
         held.remove(&known.start);
         let gone = known.start.max(within.start)..known.end.min(within.end);
         unmap(&gone);
-        for rest in [known.start..gone.start, gone.end..known.end].into_iter().filter(|rest| !rest.is_empty())
+        for rest in [known.start..gone.start, gone.end..known.end]
+            .into_iter()
+            .filter(|rest| !rest.is_empty())
         {
             held.insert(rest.start, (rest.end, device));
         }

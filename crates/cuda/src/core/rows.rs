@@ -36,7 +36,10 @@ impl Rows {
         if height > 1 && self.pitch < width {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let last = self.pitch.checked_mul(height.saturating_sub(1)).and_then(|last| last.checked_add(width));
+        let last = self
+            .pitch
+            .checked_mul(height.saturating_sub(1))
+            .and_then(|last| last.checked_add(width));
         last.ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
@@ -86,9 +89,15 @@ impl Context {
         }
         let apart = Apart { to, from, width, height };
         match (to.side, from.side) {
-            (RowSide::Device(to), RowSide::Host(from)) => self.write_rows(stream, &apart, to, from, when),
-            (RowSide::Host(to), RowSide::Device(from)) => self.read_rows(stream, &apart, to, from, when),
-            (RowSide::Device(to), RowSide::Device(from)) => self.move_rows(stream, &apart, to, from),
+            (RowSide::Device(to), RowSide::Host(from)) => {
+                self.write_rows(stream, &apart, to, from, when)
+            }
+            (RowSide::Host(to), RowSide::Device(from)) => {
+                self.read_rows(stream, &apart, to, from, when)
+            }
+            (RowSide::Device(to), RowSide::Device(from)) => {
+                self.move_rows(stream, &apart, to, from)
+            }
             (RowSide::Host(to), RowSide::Host(from)) if when == When::Unattended => {
                 callback::in_stream(self, stream, move |status| {
                     if status == CUDA_SUCCESS {
@@ -104,9 +113,17 @@ impl Context {
         }
     }
 
-    fn write_rows(&self, stream: &Stream, apart: &Apart, to: u64, from: usize, when: When) -> CuResult {
+    fn write_rows(
+        &self,
+        stream: &Stream,
+        apart: &Apart,
+        to: u64,
+        from: usize,
+        when: When,
+    ) -> CuResult {
         if let Some(owner) = self.elsewhere(to)? {
-            return owner.as_peer(self, stream, |own| owner.write_rows(own, apart, to, from, When::Now));
+            return owner
+                .as_peer(self, stream, |own| owner.write_rows(own, apart, to, from, When::Now));
         }
         let place = self.device.space.place(to, apart.target_reach()?)?;
         let bytes = Rows::host(from, apart.source_reach()?)?;
@@ -121,9 +138,17 @@ impl Context {
         self.written(stream, returns, sent)
     }
 
-    fn read_rows(&self, stream: &Stream, apart: &Apart, to: usize, from: u64, when: When) -> CuResult {
+    fn read_rows(
+        &self,
+        stream: &Stream,
+        apart: &Apart,
+        to: usize,
+        from: u64,
+        when: When,
+    ) -> CuResult {
         if let Some(owner) = self.elsewhere(from)? {
-            return owner.as_peer(self, stream, |own| owner.read_rows(own, apart, to, from, When::Now));
+            return owner
+                .as_peer(self, stream, |own| owner.read_rows(own, apart, to, from, When::Now));
         }
         let place = self.device.space.place(from, apart.source_reach()?)?;
         let bytes = Rows::host(to, apart.target_reach()?)?;
@@ -170,8 +195,9 @@ impl Context {
         // "CL_INVALID_VALUE if src_buffer and dst_buffer are the same buffer object and src_slice_pitch is not equal to dst_slice_pitch
         // and src_row_pitch is not equal to dst_row_pitch." Where rows of the copy go past the end of a row of the buffer, the
         // specification's own test for CL_MEM_COPY_OVERLAP also takes rectangles for overlapping that only lie close together.
-        let goes_past =
-            |place: &Place, rows: &Rows| place.offset % rows.pitch.max(1) + apart.width > rows.pitch;
+        let goes_past = |place: &Place, rows: &Rows| {
+            place.offset % rows.pitch.max(1) + apart.width > rows.pitch
+        };
         let is_refused = Arc::ptr_eq(&source.memory, &target.memory)
             && (apart.from.pitch != apart.to.pitch
                 || goes_past(&source, &apart.from)
@@ -213,7 +239,9 @@ impl Apart {
         let width = usize::try_from(self.width).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         for y in 0..self.height {
             let at = |pitch: u64| usize::try_from(y * pitch).unwrap_or(usize::MAX);
-            target.part(at(self.to.pitch), width).copy_from(source.part(at(self.from.pitch), width));
+            target
+                .part(at(self.to.pitch), width)
+                .copy_from(source.part(at(self.from.pitch), width));
         }
         Ok(())
     }

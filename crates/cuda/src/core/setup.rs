@@ -40,7 +40,8 @@ impl Setup {
 impl Function {
     /// Where the last of its parameters ends, in bytes.
     pub(crate) fn params_end(&self) -> usize {
-        let ends = self.entry().params.iter().map(|param| param.offset as usize + param.size as usize);
+        let ends =
+            self.entry().params.iter().map(|param| param.offset as usize + param.size as usize);
         ends.max().unwrap_or(0)
     }
 }

@@ -39,7 +39,8 @@ pub(crate) struct Slices {
 
 impl From<Side> for Part {
     fn from(side: Side) -> Self {
-        let none = Self { kind: 0, host: 0, device: 0, array: 0, pitch: 0, rows: 0, origin: [0; 3] };
+        let none =
+            Self { kind: 0, host: 0, device: 0, array: 0, pitch: 0, rows: 0, origin: [0; 3] };
         match side {
             Side::Host(bytes) => Self { kind: CU_MEMORYTYPE_HOST, host: bytes.address(), ..none },
             Side::Device(address) => Self { kind: CU_MEMORYTYPE_DEVICE, device: address, ..none },
@@ -60,7 +61,8 @@ impl Part {
         let pitch = if self.pitch == 0 { width } else { self.pitch };
         let rows = if self.rows == 0 { height } else { self.rows };
         let skipped = (first + z).checked_mul(rows).and_then(|skipped| skipped.checked_add(y));
-        let offset = skipped.and_then(|rows| rows.checked_mul(pitch)).and_then(|bytes| bytes.checked_add(x));
+        let offset =
+            skipped.and_then(|rows| rows.checked_mul(pitch)).and_then(|bytes| bytes.checked_add(x));
         let offset = offset.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let address = match self.kind {
             CU_MEMORYTYPE_HOST => self.host as u64,

@@ -128,8 +128,10 @@ impl Stream {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         context.check()?;
-        let kind = if flags & CU_STREAM_NON_BLOCKING == 0 { Kind::Blocking } else { Kind::NonBlocking };
-        let stream = Self::new(Self::queue_on(&context.device)?, context.as_owner(), kind, flags, priority);
+        let kind =
+            if flags & CU_STREAM_NON_BLOCKING == 0 { Kind::Blocking } else { Kind::NonBlocking };
+        let stream =
+            Self::new(Self::queue_on(&context.device)?, context.as_owner(), kind, flags, priority);
         context.add(&stream);
         publish(&stream);
         Ok(stream)
@@ -190,7 +192,8 @@ impl Stream {
     /// Whether waiting for the queue would tell anything new.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
-        self.is_idle() && self.checked.load(Ordering::Acquire) >= self.silent.load(Ordering::Acquire)
+        self.is_idle()
+            && self.checked.load(Ordering::Acquire) >= self.silent.load(Ordering::Acquire)
     }
 
     /// Commands so far.
@@ -226,7 +229,9 @@ impl Stream {
             let event = marker.unwrap_or_else(|| Event::ended(penstock_wire::Status::OK));
             *probe = Some(Probe { serial, event, is_flushed: false });
         }
-        let Some(probe) = probe.as_mut() else { return Ok(Event::ended(penstock_wire::Status::OK)) };
+        let Some(probe) = probe.as_mut() else {
+            return Ok(Event::ended(penstock_wire::Status::OK));
+        };
         if flush && !std::mem::replace(&mut probe.is_flushed, true) {
             self.queue.flush()?;
         }
@@ -301,7 +306,11 @@ impl Stream {
             CU_STREAM_PER_THREAD => of_thread(context),
             _ => {
                 let stream = Self::borrow(raw)?;
-                if stream.owner == context.number() { Ok(stream) } else { Err(CUDA_ERROR_INVALID_HANDLE) }
+                if stream.owner == context.number() {
+                    Ok(stream)
+                } else {
+                    Err(CUDA_ERROR_INVALID_HANDLE)
+                }
             }
         }
     }
@@ -339,7 +348,9 @@ impl Context {
             let known = list.read().unwrap_or_else(PoisonError::into_inner).clone();
             for gone in known.iter().filter(|stream| stream.has_left()) {
                 let mut list = list.write().unwrap_or_else(PoisonError::into_inner);
-                let Some(index) = list.iter().position(|stream| Arc::ptr_eq(stream, gone)) else { continue };
+                let Some(index) = list.iter().position(|stream| Arc::ptr_eq(stream, gone)) else {
+                    continue;
+                };
                 list.swap_remove(index);
                 drop(list);
                 self.leaving.fetch_sub(1, Ordering::AcqRel);
@@ -381,12 +392,13 @@ thread_local! {
 /// The calling thread's default stream in a context.
 fn of_thread(context: &Arc<Context>) -> CuResult<Arc<Stream>> {
     let number = context.number();
-    let known =
-        OF_THREAD.with_borrow(|all| all.0.iter().find(|(of, _)| *of == number).map(|(_, it)| it.clone()));
+    let known = OF_THREAD
+        .with_borrow(|all| all.0.iter().find(|(of, _)| *of == number).map(|(_, it)| it.clone()));
     if let Some(stream) = known {
         return Ok(stream);
     }
-    let stream = Stream::new(Stream::queue_on(&context.device)?, context.as_owner(), Kind::Blocking, 0, 0);
+    let stream =
+        Stream::new(Stream::queue_on(&context.device)?, context.as_owner(), Kind::Blocking, 0, 0);
     context.add(&stream);
     OF_THREAD.with_borrow_mut(|all| {
         // Those of contexts that are gone.

@@ -64,14 +64,14 @@ fn pixels(resource: &CUDA_RESOURCE_DESC) -> CuResult<Pixels> {
             })
         }
         CU_RESOURCE_TYPE_LINEAR | CU_RESOURCE_TYPE_PITCH2D => {
-            let pixel =
-                channel_bytes(linear.format).ok_or(CUDA_ERROR_INVALID_VALUE)? * u64::from(linear.numChannels);
+            let pixel = channel_bytes(linear.format).ok_or(CUDA_ERROR_INVALID_VALUE)?
+                * u64::from(linear.numChannels);
             if pixel == 0 {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }
             let (size, pitch) = if resource.resType == CU_RESOURCE_TYPE_LINEAR {
-                let count =
-                    u32::try_from(linear.width as u64 / pixel).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+                let count = u32::try_from(linear.width as u64 / pixel)
+                    .map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
                 ([count, 0, 0], linear.width as u64)
             } else {
                 ([narrow(linear.width)?, narrow(linear.height)?, 0], linear.pitchInBytes as u64)
@@ -196,9 +196,13 @@ pub(crate) fn forget_of(context: u64) {
 }
 
 /// What an object was made of.
-pub(crate) fn made_of(object: u64, kind: Kind) -> CuResult<(CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC)> {
+pub(crate) fn made_of(
+    object: u64,
+    kind: Kind,
+) -> CuResult<(CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC)> {
     let textures = textures();
-    let texture = textures.get(&object).filter(|it| it.kind == kind).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let texture =
+        textures.get(&object).filter(|it| it.kind == kind).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     Ok((texture.resource, texture.texture))
 }
 
@@ -215,9 +219,14 @@ mod tests {
             format: CU_AD_FORMAT_UNSIGNED_INT8,
             channels: 4,
         };
-        let mut texture =
-            CUDA_TEXTURE_DESC { addressMode: [1, 3, 0], filterMode: 1, flags: 2, ..Default::default() };
-        let word = |bytes: &[u8], at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().unwrap());
+        let mut texture = CUDA_TEXTURE_DESC {
+            addressMode: [1, 3, 0],
+            filterMode: 1,
+            flags: 2,
+            ..Default::default()
+        };
+        let word =
+            |bytes: &[u8], at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().unwrap());
         let bytes = descriptor(&pixels, &texture).unwrap();
         assert_eq!(u64::from_le_bytes(*bytes.first_chunk().unwrap()), 0x1234);
         let expected = [

@@ -41,7 +41,8 @@ mod tests {
     fn a_failed_read_is_told_once_and_in_order() {
         let (unseen, pending) = (Unseen::default(), penstock_client::user_event());
         let failed = |code| Event::ended(Status(code));
-        for read in [Event::ended(Status::OK), failed(-5), failed(-6), pending.clone(), failed(-7)] {
+        for read in [Event::ended(Status::OK), failed(-5), failed(-6), pending.clone(), failed(-7)]
+        {
             unseen.add(read);
         }
         assert_eq!(unseen.failure(), Some(Status(-5)));

@@ -50,7 +50,9 @@ pub(crate) fn of_error(error: &Error) -> CUresult {
     crate::core::log::line(format_args!("{error}"));
     match error {
         Error::Refused { status, .. } => of_status(*status),
-        Error::Lost { .. } | Error::ContentLost | Error::Unreachable { .. } => CUDA_ERROR_DEVICE_UNAVAILABLE,
+        Error::Lost { .. } | Error::ContentLost | Error::Unreachable { .. } => {
+            CUDA_ERROR_DEVICE_UNAVAILABLE
+        }
         Error::Frame(_) | Error::Heap { .. } => CUDA_ERROR_INVALID_VALUE,
         Error::Config(_) => CUDA_ERROR_INVALID_DEVICE,
         _ => CUDA_ERROR_UNKNOWN,
@@ -65,7 +67,10 @@ mod tests {
     fn every_error_has_its_code() {
         let refused = |code| Error::Refused { node: "n".into(), status: Status(code) };
         let table = [
-            (Error::Lost { node: "n".into(), reason: "gone".into() }, CUDA_ERROR_DEVICE_UNAVAILABLE),
+            (
+                Error::Lost { node: "n".into(), reason: "gone".into() },
+                CUDA_ERROR_DEVICE_UNAVAILABLE,
+            ),
             (Error::ContentLost, CUDA_ERROR_DEVICE_UNAVAILABLE),
             (Error::Frame(penstock_wire::FrameError::PayloadTooShort), CUDA_ERROR_INVALID_VALUE),
             (Error::Config("wrong".into()), CUDA_ERROR_INVALID_DEVICE),

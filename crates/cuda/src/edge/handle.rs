@@ -71,7 +71,11 @@ fn shard(number: u64) -> &'static RwLock<Living> {
 }
 
 fn find(number: u64) -> Option<Arc<Erased>> {
-    shard(number).read().unwrap_or_else(PoisonError::into_inner).get(&number).map(|(_, it)| it.clone())
+    shard(number)
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&number)
+        .map(|(_, it)| it.clone())
 }
 
 /// A number for a new object.
@@ -131,7 +135,10 @@ mod tests {
     #[test]
     fn garbage_released_and_foreign_handles_are_none() {
         for garbage in [0, 1, 2, 0xdead_beef, usize::MAX, std::ptr::from_ref(&0).addr()] {
-            assert_eq!(One::borrow(without_provenance_mut(garbage)).err(), Some(CUDA_ERROR_INVALID_HANDLE));
+            assert_eq!(
+                One::borrow(without_provenance_mut(garbage)).err(),
+                Some(CUDA_ERROR_INVALID_HANDLE)
+            );
         }
         let one = Arc::new(One(new_number()));
         publish(&one);

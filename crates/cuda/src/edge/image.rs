@@ -33,7 +33,8 @@ pub(crate) unsafe fn image(image: *const c_void) -> CuResult<Vec<u8>> {
     match u32_at(&head, 0) {
         WRAPPER => {
             let wrapper = copy(address, 16)?;
-            let inner = usize::try_from(u64_at(&wrapper, 8)).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
+            let inner =
+                usize::try_from(u64_at(&wrapper, 8)).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
             // A wrapper in a wrapper is garbage, and might never end.
             if inner == 0 || u32_at(&copy(inner, 4)?, 0) == WRAPPER {
                 return Err(CUDA_ERROR_INVALID_IMAGE);
@@ -62,7 +63,9 @@ fn binary(address: usize) -> CuResult<Vec<u8>> {
         }
         _ => return text(address),
     };
-    let size = size.filter(|size| (16..=IMAGE_BYTES_MAX).contains(size)).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
+    let size = size
+        .filter(|size| (16..=IMAGE_BYTES_MAX).contains(size))
+        .ok_or(CUDA_ERROR_INVALID_IMAGE)?;
     copy(address, usize::try_from(size).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?)
 }
 
@@ -91,7 +94,8 @@ fn copy(address: usize, size: usize) -> CuResult<Vec<u8>> {
     let remote = libc::iovec { iov_base: from, iov_len: size };
     let pid = i32::try_from(std::process::id()).unwrap_or(0);
     // SAFETY: `local` is `bytes`; `remote` is only looked at by the system, which checks it.
-    let copied = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    let copied =
+        unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     if usize::try_from(copied) == Ok(size) {
         return Ok(bytes);
     }
@@ -100,7 +104,9 @@ fn copy(address: usize, size: usize) -> CuResult<Vec<u8>> {
         return Err(CUDA_ERROR_INVALID_IMAGE);
     }
     // SAFETY: the promise of `image`.
-    unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>().cast_const(), bytes.as_mut_ptr(), size) };
+    unsafe {
+        std::ptr::copy_nonoverlapping(from.cast::<u8>().cast_const(), bytes.as_mut_ptr(), size)
+    };
     Ok(bytes)
 }
 

@@ -39,7 +39,8 @@ pub(crate) unsafe fn array<'a, T>(pointer: *const T, count: usize) -> CuResult<&
     if count == 0 {
         return Ok(&[]);
     }
-    let fits = count.checked_mul(size_of::<T>()).is_some_and(|bytes| isize::try_from(bytes).is_ok());
+    let fits =
+        count.checked_mul(size_of::<T>()).is_some_and(|bytes| isize::try_from(bytes).is_ok());
     if pointer.is_null() || !pointer.is_aligned() || !fits {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
@@ -89,7 +90,10 @@ pub(crate) struct HostCall {
 impl HostCall {
     /// # Safety
     /// The function may be called with `data`, in any thread, as long as the program's description of it lives.
-    pub(crate) const unsafe fn new(function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Self {
+    pub(crate) const unsafe fn new(
+        function: unsafe extern "C" fn(*mut c_void),
+        data: *mut c_void,
+    ) -> Self {
         Self { function, data: UserData::new(data) }
     }
 
@@ -138,7 +142,9 @@ impl Bytes {
             return &[];
         }
         // SAFETY: promised to `new`.
-        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address), self.size) }
+        unsafe {
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address), self.size)
+        }
     }
 
     /// `size` of the bytes from `offset` on; as much as there is.
@@ -306,7 +312,8 @@ impl Target for HostTarget {
             let now = left.min(width - within);
             // The peer's numbers: nothing outside the read's own range is ever written.
             let start = row.checked_mul(self.pitch).and_then(|start| start.checked_add(within));
-            let start = start.filter(|start| start.checked_add(now).is_some_and(|end| end <= self.to.size));
+            let start =
+                start.filter(|start| start.checked_add(now).is_some_and(|end| end <= self.to.size));
             let start = start.ok_or(FrameError::BadPayload("ReadData"))?;
             let to = std::ptr::with_exposed_provenance_mut::<u8>(self.to.address + start);
             // SAFETY: within the bytes that `Bytes::new` was promised; nobody else uses them until the read has ended.

@@ -39,11 +39,17 @@ fn node() {
             "{} is not there: cargo build -p penstock-cuda --example node",
             program.display()
         );
-        let socket = std::env::temp_dir().join(format!("penstock-cuda-{}.sock", std::process::id()));
+        let socket =
+            std::env::temp_dir().join(format!("penstock-cuda-{}.sock", std::process::id()));
         let (ready, is_ready) = mpsc::channel();
         let mut command = Command::new(program);
-        let devices = if TWO_DEVICES.load(Ordering::Relaxed) { "pthread pthread" } else { "pthread" };
-        command.arg(&socket).env("POCL_DEVICES", devices).stdout(Stdio::piped()).stderr(Stdio::null());
+        let devices =
+            if TWO_DEVICES.load(Ordering::Relaxed) { "pthread pthread" } else { "pthread" };
+        command
+            .arg(&socket)
+            .env("POCL_DEVICES", devices)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         // A parent is a thread here, and those of tests end early.
         thread::spawn(move || {
             let mut process = command.spawn().unwrap();
@@ -167,13 +173,18 @@ impl Gate {
     /// Closes a stream. The gate has to live until the stream has been waited for.
     pub fn close(&self, stream: CUstream) {
         // SAFETY: as said.
-        ok(unsafe { cuLaunchHostFunc(stream, Some(hold), std::ptr::from_ref(self).cast_mut().cast()) });
+        ok(unsafe {
+            cuLaunchHostFunc(stream, Some(hold), std::ptr::from_ref(self).cast_mut().cast())
+        });
     }
 
     pub fn open(&self) {
         *self.is_open.lock().unwrap() = true;
         self.opened.notify_all();
-        assert!(!self.was_late.load(Ordering::SeqCst), "something has waited for the closed stream");
+        assert!(
+            !self.was_late.load(Ordering::SeqCst),
+            "something has waited for the closed stream"
+        );
     }
 }
 
@@ -181,17 +192,36 @@ unsafe extern "C" fn hold(gate: *mut c_void) {
     // SAFETY: a gate that lives until the stream has been waited for.
     let gate = unsafe { &*gate.cast::<Gate>() };
     let is_open = gate.is_open.lock().unwrap();
-    let (is_open, _) = gate.opened.wait_timeout_while(is_open, Gate::LATE, |is_open| !*is_open).unwrap();
+    let (is_open, _) =
+        gate.opened.wait_timeout_while(is_open, Gate::LATE, |is_open| !*is_open).unwrap();
     gate.was_late.store(!*is_open, Ordering::SeqCst);
 }
 
 /// Launches a kernel whose parameters are 8 bytes each.
-pub fn launch(function: CUfunction, grid: u32, block: u32, stream: CUstream, params: &[u64]) -> CUresult {
+pub fn launch(
+    function: CUfunction,
+    grid: u32,
+    block: u32,
+    stream: CUstream,
+    params: &[u64],
+) -> CUresult {
     let mut addresses: Vec<*mut c_void> =
         params.iter().map(|param| std::ptr::from_ref(param).cast_mut().cast()).collect();
     // SAFETY: as many parameters as the kernel has.
     unsafe {
-        cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, addresses.as_mut_ptr(), null_mut())
+        cuLaunchKernel(
+            function,
+            grid,
+            1,
+            1,
+            block,
+            1,
+            1,
+            0,
+            stream,
+            addresses.as_mut_ptr(),
+            null_mut(),
+        )
     }
 }
 

@@ -26,8 +26,12 @@ unsafe fn create(
     let (format, channels) = format(&unsafe { desc.read_unaligned() })?;
     let (width, height, depth) = (extent.width, extent.height, extent.depth);
     if flags == 0 && depth == 0 {
-        let descriptor =
-            CUDA_ARRAY_DESCRIPTOR { Width: width, Height: height, Format: format, NumChannels: channels };
+        let descriptor = CUDA_ARRAY_DESCRIPTOR {
+            Width: width,
+            Height: height,
+            Format: format,
+            NumChannels: channels,
+        };
         // SAFETY: as the caller promises; the description lives until the function returns.
         return unsafe { current.driver.cuArrayCreate(array, &raw const descriptor) };
     }

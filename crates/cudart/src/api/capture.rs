@@ -20,13 +20,27 @@ unsafe fn info(
     stream: CUstream,
     (status, id): (*mut c_uint, *mut u64),
     graph: *mut CUgraph,
-    (dependencies, edges, count): (*mut *const CUgraphNode, *mut *const CUgraphEdgeData, *mut usize),
+    (dependencies, edges, count): (
+        *mut *const CUgraphNode,
+        *mut *const CUgraphEdgeData,
+        *mut usize,
+    ),
 ) -> RtResult {
     if status.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
     // SAFETY: as the caller promises.
-    unsafe { current()?.driver.cuStreamGetCaptureInfo(stream, status, id, graph, dependencies, edges, count) }
+    unsafe {
+        current()?.driver.cuStreamGetCaptureInfo(
+            stream,
+            status,
+            id,
+            graph,
+            dependencies,
+            edges,
+            count,
+        )
+    }
 }
 
 /// # Safety
@@ -39,7 +53,9 @@ unsafe fn update(
     flags: c_uint,
 ) -> RtResult {
     // SAFETY: as the caller promises.
-    unsafe { current()?.driver.cuStreamUpdateCaptureDependencies(stream, nodes, edges, count, flags) }
+    unsafe {
+        current()?.driver.cuStreamUpdateCaptureDependencies(stream, nodes, edges, count, flags)
+    }
 }
 
 of_stream! {

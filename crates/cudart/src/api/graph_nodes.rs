@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use penstock_cuda_sys::driver::{
     CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
-    CUDA_MEMSET_NODE_PARAMS, CUevent, CUgraph, CUgraphEdgeData, CUgraphExec, CUgraphNode, CUgraphNodeParams,
+    CUDA_MEMSET_NODE_PARAMS, CUevent, CUgraph, CUgraphEdgeData, CUgraphExec, CUgraphNode,
+    CUgraphNodeParams,
 };
 use penstock_cuda_sys::runtime::{Memcpy3DParms, copy_kind};
 use penstock_cuda_sys::runtime_codes as code;
@@ -108,7 +109,9 @@ impl New {
     unsafe fn copy(self, current: Current, copy: &CUDA_MEMCPY3D) -> RtResult {
         let Self { node, graph, before, count } = self;
         // SAFETY: as the caller promises.
-        unsafe { current.driver.cuGraphAddMemcpyNode(node, graph, before, count, copy, current.context) }
+        unsafe {
+            current.driver.cuGraphAddMemcpyNode(node, graph, before, count, copy, current.context)
+        }
     }
 }
 
@@ -139,7 +142,8 @@ fn to_symbol(
     (bytes, offset): (usize, usize),
     kind: c_int,
 ) -> RtResult<CUDA_MEMCPY3D> {
-    if !matches!(kind, copy_kind::HOST_TO_DEVICE | copy_kind::DEVICE_TO_DEVICE | copy_kind::DEFAULT) {
+    if !matches!(kind, copy_kind::HOST_TO_DEVICE | copy_kind::DEVICE_TO_DEVICE | copy_kind::DEFAULT)
+    {
         return Err(RtError(code::INVALID_MEMCPY_DIRECTION));
     }
     linear(current, place(current, symbol, offset, bytes)?, source, bytes, kind)
@@ -153,7 +157,8 @@ fn from_symbol(
     (bytes, offset): (usize, usize),
     kind: c_int,
 ) -> RtResult<CUDA_MEMCPY3D> {
-    if !matches!(kind, copy_kind::DEVICE_TO_HOST | copy_kind::DEVICE_TO_DEVICE | copy_kind::DEFAULT) {
+    if !matches!(kind, copy_kind::DEVICE_TO_HOST | copy_kind::DEVICE_TO_DEVICE | copy_kind::DEFAULT)
+    {
         return Err(RtError(code::INVALID_MEMCPY_DIRECTION));
     }
     linear(current, destination, place(current, symbol, offset, bytes)?, bytes, kind)
@@ -426,14 +431,20 @@ entry! {
 
 /// # Safety
 /// The places are the program's.
-unsafe fn add_any(new: New, edges: *const CUgraphEdgeData, params: *mut CUgraphNodeParams) -> RtResult {
+unsafe fn add_any(
+    new: New,
+    edges: *const CUgraphEdgeData,
+    params: *mut CUgraphNodeParams,
+) -> RtResult {
     use penstock_cuda_sys::driver::CU_GRAPH_NODE_TYPE_MEM_ALLOC;
     let current = current()?;
     // SAFETY: as the caller promises.
     let mut described = unsafe { any(current, params) }?;
     let New { node, graph, before, count } = new;
     // SAFETY: as the caller promises.
-    unsafe { current.driver.cuGraphAddNode(node, graph, before, edges, count, &raw mut described) }?;
+    unsafe {
+        current.driver.cuGraphAddNode(node, graph, before, edges, count, &raw mut described)
+    }?;
     if described.kind == CU_GRAPH_NODE_TYPE_MEM_ALLOC {
         // With the address.
         // SAFETY: not null: it was read.

@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use penstock_cuda_sys::driver::{
-    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraph, CUgraphEdgeData, CUgraphExec, CUgraphExecUpdateResultInfo,
-    CUgraphNode, CUhostFn, CUuserObject,
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraph, CUgraphEdgeData, CUgraphExec,
+    CUgraphExecUpdateResultInfo, CUgraphNode, CUhostFn, CUuserObject,
 };
 
 use crate::core::context::{current, device};
@@ -98,7 +98,11 @@ driver! {
 }
 
 /// The functions below have what is to be known of edges among their parameters since version 13, before the number.
-const fn with_edges<T>(edges_or_count: *mut T, count: *mut usize, major: c_int) -> (*mut T, *mut usize) {
+const fn with_edges<T>(
+    edges_or_count: *mut T,
+    count: *mut usize,
+    major: c_int,
+) -> (*mut T, *mut usize) {
     if major > 12 { (edges_or_count, count) } else { (std::ptr::null_mut(), edges_or_count.cast()) }
 }
 

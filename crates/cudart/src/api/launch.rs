@@ -4,8 +4,8 @@ use std::ffi::{c_uint, c_void};
 
 use penstock_cuda_sys::driver::{
     CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
-    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CUfunction, CUhostFn,
-    CUlaunchConfig, CUstream,
+    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CUfunction,
+    CUhostFn, CUlaunchConfig, CUstream,
 };
 use penstock_cuda_sys::runtime::{Dim3, LaunchConfig, launch_attribute};
 use penstock_cuda_sys::runtime_codes as code;
@@ -73,7 +73,13 @@ impl Launch {
 
 /// The driver says "invalid value" where the runtime tells sizes that no launch can have from kernels that are too large for them.
 #[cold]
-fn explain(error: RtError, current: Current, function: CUfunction, grid: Dim3, block: Dim3) -> RtError {
+fn explain(
+    error: RtError,
+    current: Current,
+    function: CUfunction,
+    grid: Dim3,
+    block: Dim3,
+) -> RtError {
     if error != RtError::INVALID_VALUE {
         return error;
     }
@@ -95,7 +101,11 @@ fn explain(error: RtError, current: Current, function: CUfunction, grid: Dim3, b
     let mut most = 0;
     // SAFETY: a place for the answer, and a function of the driver.
     let known = unsafe {
-        current.driver.cuFuncGetAttribute(&raw mut most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function)
+        current.driver.cuFuncGetAttribute(
+            &raw mut most,
+            CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+            function,
+        )
     };
     if known.is_ok() && threads > u64::try_from(most).unwrap_or(u64::MAX) {
         return RtError(code::LAUNCH_OUT_OF_RESOURCES);
@@ -198,7 +208,8 @@ unsafe fn launch_with(
     if attributes.iter().all(|attribute| simple(attribute.id)) {
         // The value is a number of 32 bits at the start of the union.
         let cooperative = attributes.iter().any(|attribute| {
-            attribute.id == launch_attribute::COOPERATIVE && attribute.value[0] & u64::from(u32::MAX) != 0
+            attribute.id == launch_attribute::COOPERATIVE
+                && attribute.value[0] & u64::from(u32::MAX) != 0
         });
         let (grid, block, shared_bytes) = (config.grid, config.block, config.dynamic_smem_bytes);
         // SAFETY: as the caller promises.
@@ -215,14 +226,20 @@ unsafe fn launch_with(
         blockDimX: config.block.x,
         blockDimY: config.block.y,
         blockDimZ: config.block.z,
-        sharedMemBytes: c_uint::try_from(config.dynamic_smem_bytes).map_err(|_| RtError::INVALID_VALUE)?,
+        sharedMemBytes: c_uint::try_from(config.dynamic_smem_bytes)
+            .map_err(|_| RtError::INVALID_VALUE)?,
         hStream: stream,
         attrs: config.attrs.cast(),
         numAttrs: config.num_attrs,
     };
     // SAFETY: as the caller promises; the driver has the runtime's attributes.
     unsafe {
-        current.driver.cuLaunchKernelEx(&raw const driver_config, function, arguments, std::ptr::null_mut())
+        current.driver.cuLaunchKernelEx(
+            &raw const driver_config,
+            function,
+            arguments,
+            std::ptr::null_mut(),
+        )
     }
     .map_err(|error| explain(error, current, function, config.grid, config.block))
 }

@@ -4,12 +4,12 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use penstock_cuda_sys::driver::{
     CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-    CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-    CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr,
+    CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr,
 };
 use penstock_cuda_sys::runtime::{
-    Extent, INVALID_DEVICE, POINTER_RESERVED_13, PitchedPtr, PointerAttributes, PointerAttributes13,
-    memory_type,
+    Extent, INVALID_DEVICE, POINTER_RESERVED_13, PitchedPtr, PointerAttributes,
+    PointerAttributes13, memory_type,
 };
 use penstock_cuda_sys::runtime_codes as code;
 
@@ -195,8 +195,8 @@ fn describe(current: Current, memory: *const c_void) -> PointerAttributes {
         return unknown;
     }
     // The driver has only one byte of it on some versions: the rest stays zero.
-    let is_managed =
-        attribute(CU_POINTER_ATTRIBUTE_IS_MANAGED, (&raw mut managed).cast()).is_ok() && managed != 0;
+    let is_managed = attribute(CU_POINTER_ATTRIBUTE_IS_MANAGED, (&raw mut managed).cast()).is_ok()
+        && managed != 0;
     if attribute(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (&raw mut device).cast()).is_err() {
         device = 0;
     }
@@ -212,7 +212,12 @@ fn describe(current: Current, memory: *const c_void) -> PointerAttributes {
         CU_MEMORYTYPE_DEVICE => memory_type::DEVICE,
         _ => return unknown,
     };
-    PointerAttributes { kind, device, device_pointer: pointer(for_kernels), host_pointer: for_program }
+    PointerAttributes {
+        kind,
+        device,
+        device_pointer: pointer(for_kernels),
+        host_pointer: for_program,
+    }
 }
 
 on_stream! {

@@ -19,7 +19,13 @@ const fn byte(value: c_int) -> u8 {
 /// # Safety
 /// As the functions below ask.
 #[inline]
-unsafe fn fill(memory: *mut c_void, value: c_int, bytes: usize, stream: CUstream, queued: bool) -> RtResult {
+unsafe fn fill(
+    memory: *mut c_void,
+    value: c_int,
+    bytes: usize,
+    stream: CUstream,
+    queued: bool,
+) -> RtResult {
     let current = current()?;
     if bytes == 0 {
         return Ok(());
@@ -47,7 +53,13 @@ struct Field {
 impl Field {
     /// # Safety
     /// As the functions below ask.
-    unsafe fn fill(self, current: Current, value: c_int, stream: CUstream, queued: bool) -> RtResult {
+    unsafe fn fill(
+        self,
+        current: Current,
+        value: c_int,
+        stream: CUstream,
+        queued: bool,
+    ) -> RtResult {
         let Self { memory, pitch, width, height } = self;
         if width == 0 || height == 0 {
             return Ok(());

@@ -79,7 +79,9 @@ unsafe fn boxes(parms: *const Memcpy3DPeerParms, stream: CUstream, mode: Mode) -
     device(parms.src_device)?;
     device(parms.dst_device)?;
     if parms.src_device != parms.dst_device {
-        crate::edge::unserved::line(format_args!("cudaMemcpy3DPeer between two devices is not served"));
+        crate::edge::unserved::line(format_args!(
+            "cudaMemcpy3DPeer between two devices is not served"
+        ));
         return Err(RtError(code::NOT_SUPPORTED));
     }
     let plain = Memcpy3DParms {

@@ -36,7 +36,9 @@ pub unsafe extern "C" fn __cudaRegisterFatBinary(binary: *const c_void) -> *mut 
         let found = (!wrapper.is_null()).then(|| unsafe { wrapper.read_unaligned() });
         let image = found.as_ref().and_then(Image::of);
         if image.is_none() {
-            line(format_args!("what the program registers as device code is none; its kernels cannot run"));
+            line(format_args!(
+                "what the program registers as device code is none; its kernels cannot run"
+            ));
         }
         std::ptr::from_ref(registry::add_binary(image)).cast_mut().cast()
     })

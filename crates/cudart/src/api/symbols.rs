@@ -37,7 +37,8 @@ unsafe fn to(
     stream: CUstream,
     mode: Mode,
 ) -> RtResult {
-    if !matches!(kind, copy_kind::HOST_TO_DEVICE | copy_kind::DEVICE_TO_DEVICE | copy_kind::DEFAULT) {
+    if !matches!(kind, copy_kind::HOST_TO_DEVICE | copy_kind::DEVICE_TO_DEVICE | copy_kind::DEFAULT)
+    {
         return Err(RtError(code::INVALID_MEMCPY_DIRECTION));
     }
     let current = current()?;
@@ -57,7 +58,8 @@ unsafe fn from(
     stream: CUstream,
     mode: Mode,
 ) -> RtResult {
-    if !matches!(kind, copy_kind::DEVICE_TO_HOST | copy_kind::DEVICE_TO_DEVICE | copy_kind::DEFAULT) {
+    if !matches!(kind, copy_kind::DEVICE_TO_HOST | copy_kind::DEVICE_TO_DEVICE | copy_kind::DEFAULT)
+    {
         return Err(RtError(code::INVALID_MEMCPY_DIRECTION));
     }
     let current = current()?;

@@ -9,8 +9,8 @@ use penstock_cuda_sys::runtime_codes as code;
 
 use crate::core::context::current;
 use crate::core::texture::{
-    Made, View, forget, forget_surface, keep, keep_surface, made, resource, store_resource, store_view,
-    surface, texture,
+    Made, View, forget, forget_surface, keep, keep_surface, made, resource, store_resource,
+    store_view, surface, texture,
 };
 use crate::edge::{RtError, entry};
 

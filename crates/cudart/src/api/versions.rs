@@ -30,7 +30,8 @@ unsafe fn entry_point(
     let driver = driver_as_it_is().ok_or(RtError(code::INSUFFICIENT_DRIVER))?;
     let mut found: c_uint = CU_GET_PROC_ADDRESS_SUCCESS;
     // SAFETY: as the caller promises.
-    let result = unsafe { driver.cuGetProcAddress(symbol, function, version, flags, &raw mut found) };
+    let result =
+        unsafe { driver.cuGetProcAddress(symbol, function, version, flags, &raw mut found) };
     match result {
         Ok(()) => {}
         Err(RtError(code::SYMBOL_NOT_FOUND)) => {

@@ -57,7 +57,8 @@ const fn of_format(format: c_uint) -> Option<(c_int, c_int)> {
 /// # Errors
 /// The driver made it of something that the runtime has no word for.
 pub(crate) fn channels(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> RtResult<ChannelFormatDesc> {
-    let (f, bits) = of_format(descriptor.Format).ok_or(RtError(code::INVALID_CHANNEL_DESCRIPTOR))?;
+    let (f, bits) =
+        of_format(descriptor.Format).ok_or(RtError(code::INVALID_CHANNEL_DESCRIPTOR))?;
     let channel = |index| if descriptor.NumChannels > index { bits } else { 0 };
     Ok(ChannelFormatDesc { x: channel(0), y: channel(1), z: channel(2), w: channel(3), f })
 }
@@ -158,7 +159,8 @@ pub(crate) fn run_between(
     kind: c_int,
     stream: CUstream,
 ) -> RtResult {
-    let row = |array| describe(current, array).and_then(|found| Ok(found.Width * bytes_of(&found)?));
+    let row =
+        |array| describe(current, array).and_then(|found| Ok(found.Width * bytes_of(&found)?));
     let (to_row, from_row) = (row(to.array)?, row(from.array)?);
     let (mut to_at, mut from_at) = (to.y * to_row + to.x, from.y * from_row + from.x);
     if to.x >= to_row || from.x >= from_row {
@@ -168,7 +170,8 @@ pub(crate) fn run_between(
     while left > 0 {
         let width = left.min(to_row - to_at % to_row).min(from_row - from_at % from_row);
         let destination = Rows::Array { array: to.array, x: to_at % to_row, y: to_at / to_row };
-        let source = Rows::Array { array: from.array, x: from_at % from_row, y: from_at / from_row };
+        let source =
+            Rows::Array { array: from.array, x: from_at % from_row, y: from_at / from_row };
         // SAFETY: arrays on both ends: the driver checks that they have what is copied.
         unsafe { rows(current, destination, source, (width, 1), kind, stream, Mode::Queued) }?;
         (to_at, from_at, left) = (to_at + width, from_at + width, left - width);
@@ -190,8 +193,11 @@ mod tests {
             ] {
                 let (format, count) = format(&desc).unwrap();
                 assert_eq!(count, channels_wanted);
-                let descriptor =
-                    CUDA_ARRAY3D_DESCRIPTOR { Format: format, NumChannels: count, ..Default::default() };
+                let descriptor = CUDA_ARRAY3D_DESCRIPTOR {
+                    Format: format,
+                    NumChannels: count,
+                    ..Default::default()
+                };
                 assert_eq!(channels(&descriptor), Ok(desc));
             }
         }

@@ -64,7 +64,10 @@ fn find_devices() -> RtResult<Vec<Device>> {
 /// There is none.
 pub(crate) fn device(ordinal: c_int) -> RtResult<&'static Device> {
     let devices = devices()?;
-    usize::try_from(ordinal).ok().and_then(|index| devices.get(index)).ok_or(RtError(code::INVALID_DEVICE))
+    usize::try_from(ordinal)
+        .ok()
+        .and_then(|index| devices.get(index))
+        .ok_or(RtError(code::INVALID_DEVICE))
 }
 
 impl Device {
@@ -185,7 +188,9 @@ pub(crate) fn ordinal_of(stream: CUstream) -> RtResult<c_int> {
 /// The number of a device of the driver.
 fn ordinal(handle: CUdevice) -> RtResult<c_int> {
     let place = devices()?.iter().position(|device| device.handle == handle);
-    place.and_then(|place| c_int::try_from(place).ok()).ok_or(RtError(code::INCOMPATIBLE_DRIVER_CONTEXT))
+    place
+        .and_then(|place| c_int::try_from(place).ok())
+        .ok_or(RtError(code::INCOMPATIBLE_DRIVER_CONTEXT))
 }
 
 #[cold]

@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use penstock_cuda_sys::driver::{
-    CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUarray, CUdeviceptr, CUstream,
+    CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST,
+    CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUarray, CUdeviceptr, CUstream,
 };
 use penstock_cuda_sys::runtime::{Memcpy3DParms, PitchedPtr, Pos, copy_kind};
 use penstock_cuda_sys::runtime_codes as code;
@@ -57,7 +57,10 @@ pub(crate) fn way(
     source: *const c_void,
 ) -> RtResult<Way> {
     let ends = Ends::of(kind)?;
-    Ok(Way { from: ends.from.resolve(current, source)?, to: ends.to.resolve(current, destination)? })
+    Ok(Way {
+        from: ends.from.resolve(current, source)?,
+        to: ends.to.resolve(current, destination)?,
+    })
 }
 
 /// What a kind says about an end.
@@ -146,10 +149,14 @@ pub(crate) unsafe fn linear(
             (Side::Host, Side::Device) if whole => driver.cuMemcpyHtoD(to, source, bytes),
             (Side::Host, Side::Device) => driver.cuMemcpyHtoDAsync(to, source, bytes, stream),
             (Side::Device, Side::Host) if whole => driver.cuMemcpyDtoH(destination, from, bytes),
-            (Side::Device, Side::Host) => driver.cuMemcpyDtoHAsync(destination, from, bytes, stream),
+            (Side::Device, Side::Host) => {
+                driver.cuMemcpyDtoHAsync(destination, from, bytes, stream)
+            }
             (Side::Device, Side::Device) if whole => driver.cuMemcpyDtoD(to, from, bytes),
             // Within devices even the blocking function does not wait.
-            (Side::Device, Side::Device) => return driver.cuMemcpyDtoDAsync(to, from, bytes, stream),
+            (Side::Device, Side::Device) => {
+                return driver.cuMemcpyDtoDAsync(to, from, bytes, stream);
+            }
         }?;
         finish(current, stream, mode, whole)
     }
@@ -205,21 +212,27 @@ pub(crate) unsafe fn rows(
     }
     for end in [destination, source] {
         match end {
-            Rows::Memory { pitch, .. } if pitch < width => return Err(RtError(code::INVALID_PITCH_VALUE)),
-            Rows::Memory { pointer, .. } if pointer.is_null() => return Err(RtError::INVALID_VALUE),
+            Rows::Memory { pitch, .. } if pitch < width => {
+                return Err(RtError(code::INVALID_PITCH_VALUE));
+            }
+            Rows::Memory { pointer, .. } if pointer.is_null() => {
+                return Err(RtError::INVALID_VALUE);
+            }
             _ => {}
         }
     }
     // SAFETY: all zeros is a valid value of this structure.
     let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
     (copy.WidthInBytes, copy.Height) = (width, height);
-    let side =
-        |end: End, rows: &Rows| rows.pointer().map(|pointer| end.resolve(current, pointer)).transpose();
+    let side = |end: End, rows: &Rows| {
+        rows.pointer().map(|pointer| end.resolve(current, pointer)).transpose()
+    };
     let (from, to) = (side(ends.from, &source)?, side(ends.to, &destination)?);
     match source {
         Rows::Memory { pointer, pitch } => {
             copy.srcMemoryType = memory_type(from);
-            (copy.srcHost, copy.srcDevice, copy.srcPitch) = (pointer, device_pointer(pointer), pitch);
+            (copy.srcHost, copy.srcDevice, copy.srcPitch) =
+                (pointer, device_pointer(pointer), pitch);
         }
         Rows::Array { array, x, y } => {
             copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
@@ -229,7 +242,8 @@ pub(crate) unsafe fn rows(
     match destination {
         Rows::Memory { pointer, pitch } => {
             copy.dstMemoryType = memory_type(to);
-            (copy.dstHost, copy.dstDevice, copy.dstPitch) = (pointer, device_pointer(pointer), pitch);
+            (copy.dstHost, copy.dstDevice, copy.dstPitch) =
+                (pointer, device_pointer(pointer), pitch);
         }
         Rows::Array { array, x, y } => {
             copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
@@ -291,7 +305,8 @@ pub(crate) fn describe_linear(
     // SAFETY: all zeros is a valid value of this structure.
     let mut copy: CUDA_MEMCPY3D = unsafe { std::mem::zeroed() };
     (copy.WidthInBytes, copy.Height, copy.Depth) = (bytes, 1, 1);
-    (copy.srcMemoryType, copy.dstMemoryType) = (memory_type(Some(way.from)), memory_type(Some(way.to)));
+    (copy.srcMemoryType, copy.dstMemoryType) =
+        (memory_type(Some(way.from)), memory_type(Some(way.to)));
     (copy.srcHost, copy.srcDevice) = (source, device_pointer(source));
     (copy.dstHost, copy.dstDevice) = (destination, device_pointer(destination));
     (copy.srcPitch, copy.srcHeight, copy.dstPitch, copy.dstHeight) = (bytes, 1, bytes, 1);
@@ -361,7 +376,10 @@ mod tests {
         for kind in [-1, 5, c_int::MAX] {
             assert_eq!(Ends::of(kind), Err(RtError(code::INVALID_MEMCPY_DIRECTION)));
         }
-        assert_eq!(Ends::of(copy_kind::DEVICE_TO_HOST), Ok(Ends { from: End::Device, to: End::Host }));
+        assert_eq!(
+            Ends::of(copy_kind::DEVICE_TO_HOST),
+            Ok(Ends { from: End::Device, to: End::Host })
+        );
     }
 
     #[test]

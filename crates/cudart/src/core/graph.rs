@@ -3,9 +3,9 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use penstock_cuda_sys::driver::{
-    CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMCPY, CU_GRAPH_NODE_TYPE_MEMSET, CU_MEMORYTYPE_ARRAY,
-    CU_MEMORYTYPE_HOST, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEMCPY_NODE_PARAMS,
-    CUDA_MEMCPY3D, CUgraphNode, CUgraphNodeParams,
+    CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMCPY, CU_GRAPH_NODE_TYPE_MEMSET,
+    CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_HOST, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1,
+    CUDA_MEMCPY_NODE_PARAMS, CUDA_MEMCPY3D, CUgraphNode, CUgraphNodeParams,
 };
 use penstock_cuda_sys::runtime::{Extent, Memcpy3DParms, PitchedPtr, Pos, copy_kind};
 
@@ -36,7 +36,10 @@ pub(crate) unsafe fn kernel(
 ///
 /// # Errors
 /// The driver's.
-pub(crate) fn kernel_of(current: Current, node: CUgraphNode) -> RtResult<CUDA_KERNEL_NODE_PARAMS_v1> {
+pub(crate) fn kernel_of(
+    current: Current,
+    node: CUgraphNode,
+) -> RtResult<CUDA_KERNEL_NODE_PARAMS_v1> {
     // SAFETY: all zeros is a valid value of this structure.
     let mut params: CUDA_KERNEL_NODE_PARAMS_v1 = unsafe { std::mem::zeroed() };
     // SAFETY: a place for the answer.
@@ -49,7 +52,10 @@ pub(crate) fn kernel_of(current: Current, node: CUgraphNode) -> RtResult<CUDA_KE
 ///
 /// # Safety
 /// `params` is null or leads to a description.
-pub(crate) unsafe fn copy(current: Current, params: *const Memcpy3DParms) -> RtResult<CUDA_MEMCPY3D> {
+pub(crate) unsafe fn copy(
+    current: Current,
+    params: *const Memcpy3DParms,
+) -> RtResult<CUDA_MEMCPY3D> {
     if params.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
@@ -117,7 +123,13 @@ pub(crate) fn copy_back(current: Current, copy: &CUDA_MEMCPY3D) -> RtResult<Memc
         ),
         dst_array: array(copy.dstMemoryType, copy.dstArray.cast()),
         dst_pos: Pos { x: copy.dstXInBytes / to.unwrap_or(1).max(1), y: copy.dstY, z: copy.dstZ },
-        dst_ptr: memory(copy.dstMemoryType, copy.dstHost, copy.dstDevice, copy.dstPitch, copy.dstHeight),
+        dst_ptr: memory(
+            copy.dstMemoryType,
+            copy.dstHost,
+            copy.dstDevice,
+            copy.dstPitch,
+            copy.dstHeight,
+        ),
         extent: Extent { width: copy.WidthInBytes / bytes, height: copy.Height, depth: copy.Depth },
         kind,
     })
@@ -136,7 +148,10 @@ struct MemcpyNodeParams {
 ///
 /// # Safety
 /// `params` is null or leads to a description.
-pub(crate) unsafe fn any(current: Current, params: *const CUgraphNodeParams) -> RtResult<CUgraphNodeParams> {
+pub(crate) unsafe fn any(
+    current: Current,
+    params: *const CUgraphNodeParams,
+) -> RtResult<CUgraphNodeParams> {
     if params.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
@@ -148,8 +163,11 @@ pub(crate) unsafe fn any(current: Current, params: *const CUgraphNodeParams) -> 
         CU_GRAPH_NODE_TYPE_KERNEL => {
             // SAFETY: of this kind it holds a kernel's description, which the driver's begins with.
             let first = unsafe { kernel(current, given.as_ptr().cast()) }?;
-            let wide =
-                CUDA_KERNEL_NODE_PARAMS { first, kern: std::ptr::null_mut(), ctx: std::ptr::null_mut() };
+            let wide = CUDA_KERNEL_NODE_PARAMS {
+                first,
+                kern: std::ptr::null_mut(),
+                ctx: std::ptr::null_mut(),
+            };
             // SAFETY: it has room for the largest of them.
             unsafe { place.cast::<CUDA_KERNEL_NODE_PARAMS>().write(wide) };
         }

@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_uint, c_void};
 
 use penstock_cuda_sys::driver::{
-    CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INPUT_FATBINARY, CUlinkState,
-    CUmodule,
+    CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INPUT_FATBINARY,
+    CUlinkState, CUmodule,
 };
 use penstock_cuda_sys::runtime::{FATBIN_WRAPPER_MAGIC, FatbinWrapper};
 use penstock_cuda_sys::runtime_codes as code;
@@ -50,7 +50,8 @@ impl Image {
         if wrapper.magic != FATBIN_WRAPPER_MAGIC || wrapper.data.is_null() {
             return None;
         }
-        let linked = if wrapper.version >= LINKED_VERSION { wrapper.linked.expose_provenance() } else { 0 };
+        let linked =
+            if wrapper.version >= LINKED_VERSION { wrapper.linked.expose_provenance() } else { 0 };
         Some(Self { data: wrapper.data.expose_provenance(), linked })
     }
 
@@ -74,7 +75,9 @@ impl Image {
         let driver = current.driver;
         let mut state: CUlinkState = std::ptr::null_mut();
         // SAFETY: no options, and a place for the answer.
-        unsafe { driver.cuLinkCreate(0, std::ptr::null_mut(), std::ptr::null_mut(), &raw mut state) }?;
+        unsafe {
+            driver.cuLinkCreate(0, std::ptr::null_mut(), std::ptr::null_mut(), &raw mut state)
+        }?;
         let linked = self.add_parts(current, state).and_then(|()| {
             let (mut image, mut bytes): (*const c_void, usize) = (std::ptr::null(), 0);
             // SAFETY: the state from above, places for the answers; the image lives as long as the state.
@@ -102,7 +105,16 @@ impl Image {
             // SAFETY: the state of the caller, so many bytes of the program, a string, no options.
             unsafe {
                 let kind = CU_JIT_INPUT_FATBINARY;
-                current.driver.cuLinkAddData(state, kind, part, bytes, c"part".as_ptr(), 0, none, no_values)
+                current.driver.cuLinkAddData(
+                    state,
+                    kind,
+                    part,
+                    bytes,
+                    c"part".as_ptr(),
+                    0,
+                    none,
+                    no_values,
+                )
             }?;
         }
         Err(RtError(code::INVALID_KERNEL_IMAGE))
@@ -180,8 +192,12 @@ mod tests {
     #[test]
     fn what_is_no_device_code_is_none() {
         let data = std::ptr::from_ref(&0_u64).cast();
-        let wrapper =
-            FatbinWrapper { magic: FATBIN_WRAPPER_MAGIC, version: 1, data, linked: std::ptr::null() };
+        let wrapper = FatbinWrapper {
+            magic: FATBIN_WRAPPER_MAGIC,
+            version: 1,
+            data,
+            linked: std::ptr::null(),
+        };
         assert!(Image::of(&wrapper).is_some());
         assert!(Image::of(&FatbinWrapper { magic: 1, ..wrapper }).is_none());
         assert!(Image::of(&FatbinWrapper { data: std::ptr::null(), ..wrapper }).is_none());

@@ -78,7 +78,9 @@ pub(crate) fn add_binary(image: Option<Image>) -> &'static Binary {
 
 /// The binary of a handle that [`add_binary`] made.
 pub(crate) fn binary(handle: *const c_void) -> Option<&'static Binary> {
-    read(|registry| registry.binaries.iter().copied().find(|binary| std::ptr::addr_eq(*binary, handle)))
+    read(|registry| {
+        registry.binaries.iter().copied().find(|binary| std::ptr::addr_eq(*binary, handle))
+    })
 }
 
 /// Forgets a binary and all in it, as the program's library with it is unloaded, or the process ends. This runs at the end of forked
@@ -154,7 +156,8 @@ pub(crate) fn function(current: Current, host: *const c_void) -> RtResult<CUfunc
     let losses = LOSSES.load(Ordering::Acquire);
     let remembered = THREAD.with(|thread| thread.place_of(host.addr()).get());
     if let Some(found) = remembered
-        && (found.host, found.context, found.losses) == (host.addr(), current.context.addr(), losses)
+        && (found.host, found.context, found.losses)
+            == (host.addr(), current.context.addr(), losses)
     {
         return Ok(std::ptr::with_exposed_provenance_mut(found.function));
     }
@@ -183,8 +186,9 @@ pub(crate) fn host_of(current: Current, function: CUfunction) -> *const c_void {
         let functions = kernel.functions.read().unwrap_or_else(PoisonError::into_inner);
         functions.contains(&wanted)
     };
-    let found =
-        read(|registry| registry.kernels.iter().find(|(_, kernel)| is_it(kernel)).map(|(host, _)| *host));
+    let found = read(|registry| {
+        registry.kernels.iter().find(|(_, kernel)| is_it(kernel)).map(|(host, _)| *host)
+    });
     found.map_or(function.cast_const().cast(), std::ptr::without_provenance)
 }
 
@@ -193,20 +197,33 @@ pub(crate) fn host_of(current: Current, function: CUfunction) -> *const c_void {
 /// # Errors
 /// None is registered under it.
 pub(crate) fn variable(host: *const c_void) -> RtResult<&'static Variable> {
-    read(|registry| registry.variables.get(&host.addr()).copied()).ok_or(RtError(code::INVALID_SYMBOL))
+    read(|registry| registry.variables.get(&host.addr()).copied())
+        .ok_or(RtError(code::INVALID_SYMBOL))
 }
 
 /// A context is gone, and with it all that was loaded into it.
 pub(crate) fn forget_context(context: usize) {
     read(|registry| {
         for binary in &registry.binaries {
-            binary.modules.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _)| *of != context);
+            binary
+                .modules
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .retain(|(of, _)| *of != context);
         }
         for kernel in registry.kernels.values() {
-            kernel.functions.write().unwrap_or_else(PoisonError::into_inner).retain(|(of, _)| *of != context);
+            kernel
+                .functions
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .retain(|(of, _)| *of != context);
         }
         for variable in registry.variables.values() {
-            variable.places.write().unwrap_or_else(PoisonError::into_inner).retain(|(of, ..)| *of != context);
+            variable
+                .places
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .retain(|(of, ..)| *of != context);
         }
     });
     LOSSES.fetch_add(1, Ordering::AcqRel);
@@ -262,11 +279,13 @@ impl Kernel {
         let module = self.binary.module(current)?;
         let mut function: CUfunction = std::ptr::null_mut();
         // SAFETY: a place for the answer, a module of this context, a string of C.
-        unsafe { current.driver.cuModuleGetFunction(&raw mut function, module, self.name.as_ptr()) }
-            .map_err(|error| match error.0 {
-                code::SYMBOL_NOT_FOUND => RtError(code::INVALID_DEVICE_FUNCTION),
-                _ => error,
-            })?;
+        unsafe {
+            current.driver.cuModuleGetFunction(&raw mut function, module, self.name.as_ptr())
+        }
+        .map_err(|error| match error.0 {
+            code::SYMBOL_NOT_FOUND => RtError(code::INVALID_DEVICE_FUNCTION),
+            _ => error,
+        })?;
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
         functions.push((current.context.addr(), function.expose_provenance()));
         Ok(function)
@@ -279,7 +298,10 @@ impl Variable {
         let context = current.context.addr();
         let known = {
             let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
-            places.iter().find(|(of, ..)| *of == context).map(|(_, pointer, bytes)| (*pointer, *bytes))
+            places
+                .iter()
+                .find(|(of, ..)| *of == context)
+                .map(|(_, pointer, bytes)| (*pointer, *bytes))
         };
         if let Some(place) = known {
             return Ok(place);
@@ -288,7 +310,12 @@ impl Variable {
         let (mut pointer, mut bytes) = (0, 0);
         // SAFETY: places for the answers, a module of this context, a string of C.
         unsafe {
-            current.driver.cuModuleGetGlobal(&raw mut pointer, &raw mut bytes, module, self.name.as_ptr())
+            current.driver.cuModuleGetGlobal(
+                &raw mut pointer,
+                &raw mut bytes,
+                module,
+                self.name.as_ptr(),
+            )
         }
         .map_err(|error| match error.0 {
             code::SYMBOL_NOT_FOUND => RtError(code::INVALID_SYMBOL),

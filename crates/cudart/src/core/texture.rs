@@ -5,7 +5,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use penstock_cuda_sys::driver::*;
 use penstock_cuda_sys::runtime::{
-    RESOURCE_DESC_13_BYTES, ResourceDesc, ResourceViewDesc, TextureDesc, VIEW_RESERVED_13, resource_type,
+    RESOURCE_DESC_13_BYTES, ResourceDesc, ResourceViewDesc, TextureDesc, VIEW_RESERVED_13,
+    resource_type,
 };
 use penstock_cuda_sys::runtime_codes as code;
 use rustc_hash::FxHashMap;
@@ -99,7 +100,11 @@ pub(crate) fn resource(desc: &ResourceDesc) -> RtResult<CUDA_RESOURCE_DESC> {
 /// A mode is none.
 pub(crate) fn texture(desc: &TextureDesc) -> RtResult<CUDA_TEXTURE_DESC> {
     let mode = |mode: c_int, modes: c_int| {
-        if (0..modes).contains(&mode) { Ok(mode.cast_unsigned()) } else { Err(RtError::INVALID_VALUE) }
+        if (0..modes).contains(&mode) {
+            Ok(mode.cast_unsigned())
+        } else {
+            Err(RtError::INVALID_VALUE)
+        }
     };
     let [x, y, z] = desc.address_mode;
     let mut flags = 0;
@@ -189,9 +194,13 @@ mod tests {
     fn read_modes_and_coordinates_become_flags() {
         let elements = texture(&TextureDesc::default()).unwrap();
         assert_eq!(elements.flags, CU_TRSF_READ_AS_INTEGER);
-        let floats =
-            texture(&TextureDesc { read_mode: 1, normalized_coords: 1, srgb: 1, ..Default::default() })
-                .unwrap();
+        let floats = texture(&TextureDesc {
+            read_mode: 1,
+            normalized_coords: 1,
+            srgb: 1,
+            ..Default::default()
+        })
+        .unwrap();
         assert_eq!(floats.flags, CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB);
         let wrong = TextureDesc { filter_mode: 2, ..Default::default() };
         assert_eq!(texture(&wrong), Err(RtError(code::INVALID_FILTER_SETTING)));

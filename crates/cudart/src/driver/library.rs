@@ -49,7 +49,8 @@ fn beside() -> Option<CString> {
     // SAFETY: the loader's string of this library, which stays.
     let library = unsafe { CStr::from_ptr(found.dli_fname) };
     let folder = Path::new(std::ffi::OsStr::from_bytes(library.to_bytes())).parent()?;
-    CString::new(folder.join(std::ffi::OsStr::from_bytes(NAME.to_bytes())).as_os_str().as_bytes()).ok()
+    CString::new(folder.join(std::ffi::OsStr::from_bytes(NAME.to_bytes())).as_os_str().as_bytes())
+        .ok()
 }
 
 #[cfg(test)]

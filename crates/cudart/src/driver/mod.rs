@@ -35,7 +35,9 @@ pub(crate) fn driver_if_used() -> Option<&'static Functions> {
 /// The driver for those of its functions that need no device.
 pub(crate) fn driver_as_it_is() -> Option<&'static Functions> {
     // The driver stays to the end of the process: its functions are called from destructors, too.
-    *OPENED.get_or_init(|| library::open().map(|library| &*Box::leak(Box::new(Functions::of(library)))))
+    *OPENED.get_or_init(|| {
+        library::open().map(|library| &*Box::leak(Box::new(Functions::of(library))))
+    })
 }
 
 fn initialise() -> RtResult<&'static Functions> {

@@ -32,7 +32,8 @@ impl Library {
     pub fn symbol(self, name: &str) -> *mut c_void {
         let name = CString::new(name).unwrap();
         // SAFETY: an open library.
-        let found = unsafe { libc::dlsym(std::ptr::with_exposed_provenance_mut(self.0), name.as_ptr()) };
+        let found =
+            unsafe { libc::dlsym(std::ptr::with_exposed_provenance_mut(self.0), name.as_ptr()) };
         assert!(!found.is_null(), "{name:?} is not exported");
         found
     }
@@ -103,8 +104,16 @@ pub fn link() -> &'static Path {
 pub fn stand_in(folder: &Path) -> PathBuf {
     let path = folder.join("libcuda.so.1");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin/libcuda.c");
-    let options =
-        ["-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"];
+    let options = [
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-shared",
+        "-fPIC",
+        "-Wl,-soname,libcuda.so.1",
+        "-o",
+    ];
     run(Command::new("cc").args(options).arg(&path).arg(source).arg("-lpthread"));
     path
 }
@@ -146,8 +155,9 @@ impl Setting {
     pub fn calls(&self) -> Vec<String> {
         type Function = extern "C" fn() -> *const c_char;
         // SAFETY: the function's signature.
-        let function =
-            unsafe { std::mem::transmute::<*mut c_void, Function>(self.driver.symbol("standin_calls")) };
+        let function = unsafe {
+            std::mem::transmute::<*mut c_void, Function>(self.driver.symbol("standin_calls"))
+        };
         // SAFETY: its text is valid until the next question.
         let text = unsafe { CStr::from_ptr(function()) };
         text.to_str().unwrap().lines().map(str::to_owned).collect()
@@ -157,8 +167,9 @@ impl Setting {
     pub fn name(&self, code: c_int) -> String {
         type Function = extern "C" fn(c_int) -> *const c_char;
         // SAFETY: the function's signature.
-        let function =
-            unsafe { std::mem::transmute::<*mut c_void, Function>(self.runtime.symbol("cudaGetErrorName")) };
+        let function = unsafe {
+            std::mem::transmute::<*mut c_void, Function>(self.runtime.symbol("cudaGetErrorName"))
+        };
         // SAFETY: a string that stays.
         unsafe { CStr::from_ptr(function(code)) }.to_str().unwrap().to_owned()
     }
@@ -183,7 +194,12 @@ impl Setting {
     }
 
     /// Registers a kernel; the address of `host` stands for its function.
-    pub fn kernel(&self, binary: *mut *mut c_void, host: &'static u8, name: &'static CStr) -> *const c_void {
+    pub fn kernel(
+        &self,
+        binary: *mut *mut c_void,
+        host: &'static u8,
+        name: &'static CStr,
+    ) -> *const c_void {
         let host = std::ptr::from_ref(host).cast::<c_void>();
         let (null, none) = (std::ptr::null_mut::<c_void>(), -1);
         call!(self.runtime, __cudaRegisterFunction(
@@ -205,7 +221,10 @@ pub type Pointer = *mut c_void;
 /// Memory of the current device.
 pub fn memory(setting: &Setting, bytes: usize) -> Pointer {
     let mut made: Pointer = std::ptr::null_mut();
-    assert_eq!(call!(setting.runtime, cudaMalloc(&raw mut made => *mut Pointer, bytes => usize)), 0);
+    assert_eq!(
+        call!(setting.runtime, cudaMalloc(&raw mut made => *mut Pointer, bytes => usize)),
+        0
+    );
     made
 }
 

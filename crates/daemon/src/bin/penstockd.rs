@@ -21,8 +21,9 @@ fn main() -> ExitCode {
         _ = writeln!(std::io::stdout(), "{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let served = options(args)
-        .and_then(|options| penstock_daemon::serve(options, announce).map_err(|error| error.to_string()));
+    let served = options(args).and_then(|options| {
+        penstock_daemon::serve(options, announce).map_err(|error| error.to_string())
+    });
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
@@ -37,11 +38,15 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
         match arg.as_str() {
-            "--listen" => options.listen.push(value()?.parse().map_err(|error| format!("{error}"))?),
+            "--listen" => {
+                options.listen.push(value()?.parse().map_err(|error| format!("{error}"))?)
+            }
             "--key" => options.key = Some(value()?.into()),
             "--allow-user" => {
                 let user = value()?;
-                options.allow_users.push(user.parse().map_err(|_| format!("`{user}` is no user's number"))?);
+                options
+                    .allow_users
+                    .push(user.parse().map_err(|_| format!("`{user}` is no user's number"))?);
             }
             "--log" => options.log = value()?.parse()?,
             "--ends-with-parent" => options.ends_with_parent = true,

@@ -62,7 +62,10 @@ impl Builds {
     ///
     /// # Errors
     /// `build` is not called, because too many wait or the host gives no thread.
-    pub(crate) fn add(self: &Arc<Self>, build: impl FnOnce() + Send + 'static) -> Result<(), Status> {
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        build: impl FnOnce() + Send + 'static,
+    ) -> Result<(), Status> {
         let mut line = lock(&self.line);
         if line.waiting.len() >= BUILDS_WAITING_MAX {
             return Err(Status::OUT_OF_RESOURCES);
@@ -138,7 +141,9 @@ mod tests {
         let (tell, told) = channel();
         for number in 0..LATER {
             let tell = tell.clone();
-            builds.add(move || tell.send(number).expect("the test listens")).expect("under the limit");
+            builds
+                .add(move || tell.send(number).expect("the test listens"))
+                .expect("under the limit");
         }
         assert!(told.try_recv().is_err(), "a build has run out of its turn");
         gate.wait();

@@ -39,7 +39,11 @@ impl Order<'_> {
     /// ended is none of that kind.
     fn listed_only(
         self,
-        enqueue: impl FnOnce(&device::Queue, &[&device::Event], Want) -> Result<Option<device::Event>, Status>,
+        enqueue: impl FnOnce(
+            &device::Queue,
+            &[&device::Event],
+            Want,
+        ) -> Result<Option<device::Event>, Status>,
     ) -> Result<Option<device::Event>, Status> {
         *self.after_all |= !self.listed;
         if !self.listed || !self.waits.is_empty() || !self.queue.is_out_of_order() {
@@ -59,7 +63,8 @@ impl Session {
         enqueue: impl FnOnce(Order<'_>) -> Result<Option<device::Event>, Status>,
     ) -> Result<(), FrameError> {
         let event = self.shared.events.announce(names.event)?;
-        let Some((queue, waits)) = prepare(&self.shared, &mut self.queues, names, event.as_ref()) else {
+        let Some((queue, waits)) = prepare(&self.shared, &mut self.queues, names, event.as_ref())
+        else {
             return Ok(());
         };
         let want = queue.want(event.is_some());

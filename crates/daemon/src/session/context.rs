@@ -69,7 +69,11 @@ impl Serve<to_worker::CreateSubDevices> for Session {
 }
 
 impl Objects {
-    fn partition(&mut self, index: u32, properties: &[i64]) -> Result<Vec<DeviceDescription>, Status> {
+    fn partition(
+        &mut self,
+        index: u32,
+        properties: &[i64],
+    ) -> Result<Vec<DeviceDescription>, Status> {
         let device = self.device(index)?;
         let parts = device.sub_devices(properties)?;
         if self.devices.len() + parts.len() > limits::OBJECTS_PER_SESSION_MAX {

@@ -101,7 +101,8 @@ impl Events {
         if !table.events.contains_key(&id) {
             table.check_room()?;
         }
-        let event = table.events.entry(id).or_insert_with(|| Arc::new(Event::new(id, false))).clone();
+        let event =
+            table.events.entry(id).or_insert_with(|| Arc::new(Event::new(id, false))).clone();
         // While nobody else finds the event: its peer may be telling the end at this moment.
         event.teller.store(peer.get(), Ordering::Release);
         drop(table);
@@ -166,10 +167,15 @@ impl Events {
 
     /// A peer is lost: so are the ends that it would have told.
     pub(crate) fn lose(&self, peer: Id<kind::Peer>) {
-        let lost =
-            |event: &Event| event.teller.load(Ordering::Acquire) == peer.get() && event.ended().is_none();
-        let lost: Vec<Id<kind::Event>> =
-            lock(&self.table).events.values().filter(|event| lost(event)).map(|event| event.id).collect();
+        let lost = |event: &Event| {
+            event.teller.load(Ordering::Acquire) == peer.get() && event.ended().is_none()
+        };
+        let lost: Vec<Id<kind::Event>> = lock(&self.table)
+            .events
+            .values()
+            .filter(|event| lost(event))
+            .map(|event| event.id)
+            .collect();
         for id in lost {
             // It is expected, so nothing is wrong with resolving it.
             _ = self.resolve(id, Status::NODE_LOST);
@@ -250,8 +256,11 @@ impl Events {
             then: Option<Then>,
         }
         // One more than the events, for this function itself.
-        let countdown =
-            Countdown { left: waits.len() + 1, failure: Ok(()), then: Some(Box::new(then) as Then) };
+        let countdown = Countdown {
+            left: waits.len() + 1,
+            failure: Ok(()),
+            then: Some(Box::new(then) as Then),
+        };
         let countdown = Arc::new(Mutex::new(countdown));
         let step = |countdown: &Mutex<Countdown>, ended: Result<(), Status>| {
             let mut state = lock(countdown);
@@ -332,8 +341,11 @@ impl Event {
             Some(_) => return Ok(None),
             None => {}
         }
-        let known =
-            links.native.iter().chain(&links.bridges).find(|event| event.context_id() == context.id());
+        let known = links
+            .native
+            .iter()
+            .chain(&links.bridges)
+            .find(|event| event.context_id() == context.id());
         if let Some(known) = known {
             return Ok(Some(known.clone()));
         }
@@ -349,7 +361,9 @@ impl Event {
         if self.ended().is_some() {
             return Ok(None);
         }
-        if let Some(known) = links.successions.iter().find(|event| event.context_id() == context.id()) {
+        if let Some(known) =
+            links.successions.iter().find(|event| event.context_id() == context.id())
+        {
             return Ok(Some(known.clone()));
         }
         let succession = device::Event::user(context)?;
@@ -430,7 +444,12 @@ fn tell_all(links: Links, status: Status) {
 
 impl Shared {
     /// Ends an event that is in no order with others: tells the client, then whoever waits here.
-    pub(crate) fn end_event(self: &Arc<Self>, event: &Arc<Event>, status: Status, times: device::Times) {
+    pub(crate) fn end_event(
+        self: &Arc<Self>,
+        event: &Arc<Event>,
+        status: Status,
+        times: device::Times,
+    ) {
         let (shared, told) = (self.clone(), event.clone());
         self.when_known(event, status, move |status| {
             shared.tell_event(&told, status, times);
@@ -469,8 +488,11 @@ impl Shared {
         let failed = |wait: &Arc<Event>| wait.ended().is_some_and(Status::is_error);
         // "... if the execution status of any of the events in event_wait_list is a negative integer value", the command has
         // failed, whatever the driver made of it.
-        let status =
-            if waits.iter().any(failed) && !status.is_error() { Status::WAIT_LIST_FAILED } else { status };
+        let status = if waits.iter().any(failed) && !status.is_error() {
+            Status::WAIT_LIST_FAILED
+        } else {
+            status
+        };
         if !status.is_error()
             && let Some(open) = waits.iter().find(|wait| wait.ended().is_none()).cloned()
         {

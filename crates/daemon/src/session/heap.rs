@@ -93,7 +93,8 @@ impl Launch {
     /// It has ended so. One that failed has not done what the others wait for.
     pub(crate) fn end(self, status: Status) {
         if status != Status::OK {
-            self.running.abort(&format!("a launch of a kernel that uses the heap ended with {status}"));
+            self.running
+                .abort(&format!("a launch of a kernel that uses the heap ended with {status}"));
         }
     }
 }
@@ -149,14 +150,19 @@ impl Views {
 
     /// Forgets the views of a member.
     fn forget_all(&mut self, of: &Arc<Member>) {
-        let ids = self.members.iter().filter(|(_, known)| Arc::ptr_eq(known, of)).map(|(view, _)| *view);
+        let ids =
+            self.members.iter().filter(|(_, known)| Arc::ptr_eq(known, of)).map(|(view, _)| *view);
         for view in ids.collect::<Vec<_>>() {
             self.forget(view);
         }
     }
 
     /// Notes which views are arguments of a kernel, after arguments of it have changed.
-    pub(crate) fn bind<'a>(&mut self, kernel: Id<kind::Kernel>, args: impl Iterator<Item = (u32, Arg<'a>)>) {
+    pub(crate) fn bind<'a>(
+        &mut self,
+        kernel: Id<kind::Kernel>,
+        args: impl Iterator<Item = (u32, Arg<'a>)>,
+    ) {
         if self.is_empty() && self.bound.is_empty() {
             return;
         }
@@ -208,7 +214,12 @@ impl Views {
 
 impl Shared {
     /// Another member of a heap has come with a ticket.
-    pub(super) fn member_arrived(self: &Arc<Self>, heap: Id<kind::Heap>, member: u32, stream: Stream) {
+    pub(super) fn member_arrived(
+        self: &Arc<Self>,
+        heap: Id<kind::Heap>,
+        member: u32,
+        stream: Stream,
+    ) {
         let Some(of) = self.heaps.get(heap) else { return };
         let shared = self.clone();
         // One that can not be met is missed at the start, where the client hears of it.
@@ -254,7 +265,9 @@ fn unknown() -> String {
 
 /// What is said where [`THREADS_MAX`] are at work.
 fn busy() -> String {
-    format!("more than {THREADS_MAX} members of heaps meet at this moment; make heaps one after the other")
+    format!(
+        "more than {THREADS_MAX} members of heaps meet at this moment; make heaps one after the other"
+    )
 }
 
 /// What is said where a heap is started or reset while that happens.
@@ -268,13 +281,19 @@ fn create(call: &to_worker::CreateHeap, plan: HeapPlan, heaps: &Heaps) -> Result
     };
     let timeout_ms = call.timeout_ms.get();
     if timeout_ms > HEAP_TIMEOUT_MS_MAX {
-        return Err(format!("kernels wait at most {HEAP_TIMEOUT_MS_MAX} ms inside a heap, not {timeout_ms}"));
+        return Err(format!(
+            "kernels wait at most {HEAP_TIMEOUT_MS_MAX} ms inside a heap, not {timeout_ms}"
+        ));
     }
-    let (me, bytes, timeout) = (call.me.get(), call.bytes.get(), Duration::from_millis(timeout_ms.into()));
+    let (me, bytes, timeout) =
+        (call.me.get(), call.bytes.get(), Duration::from_millis(timeout_ms.into()));
     let own = plan.members.iter().filter(|member| **member == me).count() as u64;
-    let share = own.checked_mul(layout::stride(bytes.min(layout::BYTES_MAX))).map(device::Share::take);
+    let share =
+        own.checked_mul(layout::stride(bytes.min(layout::BYTES_MAX))).map(device::Share::take);
     let Some(Ok(share)) = share else {
-        return Err(format!("{own} parts of {bytes} bytes are more memory than the node's devices have"));
+        return Err(format!(
+            "{own} parts of {bytes} bytes are more memory than the node's devices have"
+        ));
     };
     let plan = Plan {
         id: call.heap.get(),
@@ -342,10 +361,12 @@ impl Serve<to_worker::ConnectHeapMember> for Session {
         };
         let (shared, request, member) = (self.shared.clone(), call.request, call.member.get());
         let connect = move || {
-            let met: Result<(), HeapError> = shared.reach(&invitation, |stream| of.heap.join(member, stream));
+            let met: Result<(), HeapError> =
+                shared.reach(&invitation, |stream| of.heap.join(member, stream));
             shared.reply_heap(request, met.map_err(|error| error.to_string()));
         };
-        if !self.shared.in_thread(&self.shared.heaps.threads, THREADS_MAX, "heap-connect", connect) {
+        if !self.shared.in_thread(&self.shared.heaps.threads, THREADS_MAX, "heap-connect", connect)
+        {
             self.shared.reply_heap(call.request, Err(busy()));
         }
         Ok(())
@@ -420,11 +441,12 @@ impl Serve<to_worker::CreateHeapView> for Session {
         if call.part == call.view {
             return Err(FrameError::BadId("a part of a heap"));
         }
-        let made = self.shared.heaps.get(call.heap).ok_or(Status::INVALID_OPERATION).and_then(|member| {
-            let context = objects.contexts.get(call.context)?;
-            let (view, part) = view_and_part(&member, context, call.pe.get())?;
-            Ok((member, view, part))
-        });
+        let made =
+            self.shared.heaps.get(call.heap).ok_or(Status::INVALID_OPERATION).and_then(|member| {
+                let context = objects.contexts.get(call.context)?;
+                let (view, part) = view_and_part(&member, context, call.pe.get())?;
+                Ok((member, view, part))
+            });
         let answer = match made {
             Ok((member, view, part)) => {
                 objects.views.mems.insert(call.view, Ok(view))?;
@@ -451,8 +473,9 @@ fn view_and_part(
     let lent = HeapView { view, _share: member.share.clone() };
     let view = device::Mem::buffer_in(context, READ_WRITE, size, Box::new(lent))?;
     let user = member.heap.plan().bytes;
-    let origin =
-        layout::HEAD_BYTES as u64 + u64::from(pe) * layout::stride(user) + layout::FLAGS_BYTES as u64;
+    let origin = layout::HEAD_BYTES as u64
+        + u64::from(pe) * layout::stride(user)
+        + layout::FLAGS_BYTES as u64;
     let part = device::Mem::sub_buffer(&view, READ_WRITE, origin, user)?;
     Ok((view, part))
 }
@@ -464,8 +487,11 @@ impl Serve<to_worker::HeapStatus> for Session {
         _: &[Id<kind::Event>],
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        let aborted =
-            self.shared.heaps.get(call.heap).map_or_else(|| Some(unknown()), |of| of.heap.aborted());
+        let aborted = self
+            .shared
+            .heaps
+            .get(call.heap)
+            .map_or_else(|| Some(unknown()), |of| of.heap.aborted());
         self.shared.reply(call.request, &Ok(aborted));
         Ok(())
     }
@@ -501,7 +527,8 @@ impl Serve<to_worker::ResetHeap> for Session {
             self.shared.reply_heap(call.request, Err(changes()));
             return Ok(());
         };
-        let (shared, request, generation) = (self.shared.clone(), call.request, call.generation.get());
+        let (shared, request, generation) =
+            (self.shared.clone(), call.request, call.generation.get());
         // It waits for what is under way.
         let reset = move || {
             of.wait_for_launches();
@@ -543,11 +570,12 @@ impl Serve<to_worker::ReleaseHeap> for Session {
             drop(ending);
         };
         // In a thread, because the heap's end waits for what is under way to other members.
-        if !self.shared.in_thread(&self.shared.heaps.ending, HEAPS_PER_SESSION_MAX, "heap-end", end) {
+        if !self.shared.in_thread(&self.shared.heaps.ending, HEAPS_PER_SESSION_MAX, "heap-end", end)
+        {
             // The system gives no thread: it ends here, and waits for nothing.
-            member
-                .heap
-                .end("a member was released, and its node has no thread in which it could end in order");
+            member.heap.end(
+                "a member was released, and its node has no thread in which it could end in order",
+            );
         }
         Ok(())
     }
@@ -560,7 +588,8 @@ mod tests {
     #[test]
     fn what_is_counted_is_bounded_and_given_back() {
         let count = Arc::new(AtomicUsize::new(0));
-        let all: Vec<_> = (0..3).map(|_| Counted::new(&count, 3).expect("under the limit")).collect();
+        let all: Vec<_> =
+            (0..3).map(|_| Counted::new(&count, 3).expect("under the limit")).collect();
         assert!(Counted::new(&count, 3).is_none());
         drop(all);
         assert_eq!(count.load(Ordering::Acquire), 0);

@@ -19,7 +19,11 @@ impl Serve<to_worker::CreateImage> for Session {
         let description: ImageDescription = frame::decode("CreateImage", &payload.read_all()?)?;
         let make = || {
             let context = self.objects.contexts.get(call.context)?;
-            let parent = if call.parent.is_none() { None } else { Some(self.objects.mems.get(call.parent)?) };
+            let parent = if call.parent.is_none() {
+                None
+            } else {
+                Some(self.objects.mems.get(call.parent)?)
+            };
             device::Mem::image(context, call.flags.get(), &description, parent)
         };
         let made = make();
@@ -35,8 +39,8 @@ impl Serve<to_worker::ImageFormats> for Session {
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         let context = self.objects.contexts.get(call.context);
-        let formats =
-            context.and_then(|context| context.image_formats(call.flags.get(), call.image_type.get()));
+        let formats = context
+            .and_then(|context| context.image_formats(call.flags.get(), call.image_type.get()));
         self.shared.reply(call.request, &formats);
         Ok(())
     }

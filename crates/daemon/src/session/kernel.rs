@@ -74,7 +74,9 @@ impl Args {
         &self,
         queues: &Table<kind::Queue, Queue>,
     ) -> Vec<(Id<kind::Queue>, Result<device::Queue, Status>)> {
-        let ids = self.iter().filter_map(|(_, arg)| if let Arg::Queue(id) = arg { Some(id) } else { None });
+        let ids = self
+            .iter()
+            .filter_map(|(_, arg)| if let Arg::Queue(id) = arg { Some(id) } else { None });
         ids.map(|id| (id, queues.get(id).map(|queue| queue.device.clone()))).collect()
     }
 }
@@ -109,7 +111,8 @@ impl Serve<to_worker::LaunchKernel> for Session {
             set?;
             let kernel = order.objects.kernels.get(call.kernel)?;
             let local = (call.has_local.get() != 0).then(|| triple(call.local));
-            let range = Range::checked(call.dims.get(), triple(call.offset), triple(call.global), local)?;
+            let range =
+                Range::checked(call.dims.get(), triple(call.offset), triple(call.global), local)?;
             let heaps = order.objects.views.running(call.kernel);
             // Also where the client wants no event: the heaps have to know the launch's end.
             let want = if heaps.is_empty() { order.want } else { Want::Event };
@@ -138,8 +141,8 @@ impl Serve<to_worker::CreateKernel> for Session {
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         self.objects.kernels.vacant(call.kernel)?;
-        let name =
-            String::from_utf8(payload.read_all()?).map_err(|_| FrameError::BadPayload("CreateKernel"))?;
+        let name = String::from_utf8(payload.read_all()?)
+            .map_err(|_| FrameError::BadPayload("CreateKernel"))?;
         let program = self.objects.programs.get(call.program);
         let made = program.and_then(|program| Kernel::new(program.device()?, &name));
         self.objects.kernels.insert(call.kernel, made)
@@ -226,7 +229,8 @@ impl Serve<to_worker::SuggestedLocalSize> for Session {
             let kernel = self.objects.kernels.get(call.kernel)?;
             let queue = self.queues.get(call.queue)?;
             self.objects.set_args(kernel, &|id| find(&queues, id), &args)?;
-            let range = Range::checked(call.dims.get(), triple(call.offset), triple(call.global), None)?;
+            let range =
+                Range::checked(call.dims.get(), triple(call.offset), triple(call.global), None)?;
             kernel.suggested_local_size(&queue.device, &range)
         };
         let answer = ask();

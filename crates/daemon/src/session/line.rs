@@ -72,7 +72,9 @@ mod tests {
 
     use super::*;
 
-    fn line(serials: std::ops::RangeInclusive<u64>) -> (Arc<Line>, mpsc::Sender<u64>, mpsc::Receiver<u64>) {
+    fn line(
+        serials: std::ops::RangeInclusive<u64>,
+    ) -> (Arc<Line>, mpsc::Sender<u64>, mpsc::Receiver<u64>) {
         let line = Arc::new(Line::default());
         serials.for_each(|serial| line.expect(serial));
         let (told, heard) = mpsc::channel();
@@ -95,7 +97,8 @@ mod tests {
         let (line, told, heard) = line(1..=2);
         let (begun, held) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
         let slow = thread::spawn({
-            let (line, told, begun, held) = (line.clone(), told.clone(), begun.clone(), held.clone());
+            let (line, told, begun, held) =
+                (line.clone(), told.clone(), begun.clone(), held.clone());
             move || {
                 line.ended(1, true, move || {
                     begun.wait();
@@ -106,7 +109,10 @@ mod tests {
         });
         begun.wait();
         line.ended(2, true, move || told.send(2).unwrap());
-        assert!(heard.try_recv().is_err(), "the second end must not be told while the first one is");
+        assert!(
+            heard.try_recv().is_err(),
+            "the second end must not be told while the first one is"
+        );
         held.wait();
         slow.join().unwrap();
         assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1, 2]);

@@ -16,8 +16,8 @@ impl Serve<to_worker::CreateBuffer> for Session {
     ) -> Result<(), FrameError> {
         self.objects.mems.vacant(call.mem)?;
         let context = self.objects.contexts.get(call.context);
-        let made =
-            context.and_then(|context| device::Mem::buffer(context, call.flags.get(), call.size.get()));
+        let made = context
+            .and_then(|context| device::Mem::buffer(context, call.flags.get(), call.size.get()));
         self.objects.mems.insert(call.mem, made)
     }
 }
@@ -48,7 +48,12 @@ impl Serve<to_worker::CreatePipe> for Session {
         self.objects.mems.vacant(call.mem)?;
         let context = self.objects.contexts.get(call.context);
         let made = context.and_then(|context| {
-            device::Mem::pipe(context, call.flags.get(), call.packet_size.get(), call.packets_max.get())
+            device::Mem::pipe(
+                context,
+                call.flags.get(),
+                call.packet_size.get(),
+                call.packets_max.get(),
+            )
         });
         self.objects.mems.insert(call.mem, made)
     }
@@ -76,8 +81,9 @@ impl Serve<to_worker::MemAddress> for Session {
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         let view = self.objects.views.get(call.mem).map(Ok);
-        let address =
-            view.unwrap_or_else(|| self.objects.mems.get(call.mem)).and_then(device::Mem::device_address);
+        let address = view
+            .unwrap_or_else(|| self.objects.mems.get(call.mem))
+            .and_then(device::Mem::device_address);
         self.shared.reply(call.request, &address);
         Ok(())
     }

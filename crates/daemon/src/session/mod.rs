@@ -158,7 +158,8 @@ impl Session {
     /// Serves the client until its end. Always ends with why; [`LinkError::Closed`] is the client's orderly way.
     pub fn run(mut self, mut receiver: Receiver) -> LinkError {
         let error = loop {
-            let patience = if self.unflushed.is_empty() { Patience::Forever } else { Patience::Never };
+            let patience =
+                if self.unflushed.is_empty() { Patience::Forever } else { Patience::Never };
             let received = receiver.receive(patience, &mut |frame, payload| {
                 if self.shared.outbox.held_bytes() > UNTAKEN_BYTES_MAX {
                     return Err(FrameError::Limit("UNTAKEN_BYTES_MAX"));

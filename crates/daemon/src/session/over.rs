@@ -33,12 +33,15 @@ impl Shared {
     /// Logs where a heap's bytes take another way than the usual one, or ought to.
     pub(super) fn tell_of_ways(&self, heap: &Heap) {
         let plan = heap.plan();
-        let mut others: Vec<u32> = plan.members.iter().copied().filter(|member| *member != plan.me).collect();
+        let mut others: Vec<u32> =
+            plan.members.iter().copied().filter(|member| *member != plan.me).collect();
         others.sort_unstable();
         others.dedup();
         for member in others {
             match heap.over(member) {
-                Some(over @ Over::Ucx(_)) => self.log.info("heap", &[("member", &member), ("path", &over)]),
+                Some(over @ Over::Ucx(_)) => {
+                    self.log.info("heap", &[("member", &member), ("path", &over)])
+                }
                 Some(Over::StreamInstead(why)) => {
                     self.complain_of("a heap reaches another node over TCP", &why)
                 }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{Address, Body, Key, LinkError, Outbox, Patience, Receiver, Sender, Side, Stream};
+use penstock_link::{
+    Address, Body, Key, LinkError, Outbox, Patience, Receiver, Sender, Side, Stream,
+};
 use penstock_wire::calls::{Serve, to_client, to_peer, to_worker};
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::{Role, TICKET_BYTES};
@@ -234,10 +236,9 @@ impl Shared {
         let outbox = Outbox::new(sender);
         let shared = self.clone();
         let serve = move || shared.serve_peer(peer, receiver);
-        thread::Builder::new()
-            .name("peer".into())
-            .spawn(serve)
-            .map_err(|source| LinkError::System { doing: "starting a thread for a peer", source })?;
+        thread::Builder::new().name("peer".into()).spawn(serve).map_err(|source| {
+            LinkError::System { doing: "starting a thread for a peer", source }
+        })?;
         self.peers.link(peer, &outbox);
         Ok(())
     }
@@ -277,8 +278,9 @@ impl Shared {
         peer: Id<kind::Peer>,
         invitation: &PeerInvitation,
     ) -> Result<(), LinkError> {
-        let link = self
-            .reach(invitation, |stream| penstock_link::establish(stream, 0, Side::Client, to_peer::check))?;
+        let link = self.reach(invitation, |stream| {
+            penstock_link::establish(stream, 0, Side::Client, to_peer::check)
+        })?;
         self.link_peer(peer, link)
     }
 
@@ -374,7 +376,8 @@ impl Serve<to_worker::AdmitPeer> for Session {
         _: &[Id<kind::Event>],
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        let ticket = payload.read_all()?.try_into().map_err(|_| FrameError::BadPayload("AdmitPeer"))?;
+        let ticket =
+            payload.read_all()?.try_into().map_err(|_| FrameError::BadPayload("AdmitPeer"))?;
         self.shared.peers.expect(call.peer)?;
         if let Err(status) = self.shared.admit(ticket, Guest::Peer(call.peer), call.request)? {
             self.shared.lose_peer(call.peer);

@@ -58,7 +58,11 @@ impl Area {
     }
 
     /// A rectangle of a buffer.
-    pub(crate) fn rect(mem: &device::Mem, mut rect: Rect, region: [u64; 3]) -> Result<Self, Status> {
+    pub(crate) fn rect(
+        mem: &device::Mem,
+        mut rect: Rect,
+        region: [u64; 3],
+    ) -> Result<Self, Status> {
         if mem.is_image() {
             return Err(Status::INVALID_MEM_OBJECT);
         }
@@ -78,8 +82,11 @@ impl Area {
             return Err(Status::INVALID_VALUE);
         }
         let end = || {
-            let row = rect.origin[1].checked_add(rows.checked_sub(1)?)?.checked_mul(rect.row_pitch)?;
-            let slice = rect.origin[2].checked_add(slices.checked_sub(1)?)?.checked_mul(rect.slice_pitch)?;
+            let row =
+                rect.origin[1].checked_add(rows.checked_sub(1)?)?.checked_mul(rect.row_pitch)?;
+            let slice = rect.origin[2]
+                .checked_add(slices.checked_sub(1)?)?
+                .checked_mul(rect.slice_pitch)?;
             rect.origin[0].checked_add(width)?.checked_add(row)?.checked_add(slice)
         };
         if width == 0 || end().is_none_or(|end| end > mem.size()) {
@@ -90,7 +97,11 @@ impl Area {
     }
 
     /// Part of an image.
-    pub(crate) fn image(mem: &device::Mem, origin: [u64; 3], region: [u64; 3]) -> Result<Self, Status> {
+    pub(crate) fn image(
+        mem: &device::Mem,
+        origin: [u64; 3],
+        region: [u64; 3],
+    ) -> Result<Self, Status> {
         let bytes = mem.region_bytes(origin, region)?;
         let pixels = volume(region).filter(|pixels| *pixels > 0).ok_or(Status::INVALID_VALUE)?;
         Ok(Self { place: Place::Image(origin), region, unit: bytes / pixels, bytes })
@@ -101,7 +112,11 @@ impl Area {
         match mem.whole_region() {
             Some(region) => {
                 let whole = Self::image(mem, [0; 3], region)?;
-                if offset == 0 && size == whole.bytes { Ok(whole) } else { Err(Status::INVALID_VALUE) }
+                if offset == 0 && size == whole.bytes {
+                    Ok(whole)
+                } else {
+                    Err(Status::INVALID_VALUE)
+                }
             }
             None => Self::bytes(mem, offset, size),
         }
@@ -156,8 +171,12 @@ impl Area {
     ) -> Result<Reading, Status> {
         match self.place {
             Place::Bytes(offset) => queue.read(mem, offset + piece.offset, piece.bytes, waits),
-            Place::Rect(rect) => queue.read_rect(mem, &moved(rect, piece.from), piece.region, waits),
-            Place::Image(origin) => queue.read_image(mem, sum(origin, piece.from), piece.region, waits),
+            Place::Rect(rect) => {
+                queue.read_rect(mem, &moved(rect, piece.from), piece.region, waits)
+            }
+            Place::Image(origin) => {
+                queue.read_image(mem, sum(origin, piece.from), piece.region, waits)
+            }
         }
     }
 
@@ -183,7 +202,12 @@ impl Area {
     }
 
     /// Writes one piece without a queue, at once.
-    pub(crate) fn init(&self, mem: &device::Mem, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
+    pub(crate) fn init(
+        &self,
+        mem: &device::Mem,
+        piece: &Piece,
+        bytes: &[u8],
+    ) -> Result<(), Status> {
         match self.place {
             Place::Bytes(offset) => mem.init(offset + piece.offset, bytes),
             Place::Image(origin) => mem.init_image(sum(origin, piece.from), piece.region, bytes),
@@ -240,7 +264,8 @@ mod tests {
 
     #[test]
     fn a_long_range_is_cut_evenly() {
-        let pieces: Vec<_> = area([10, 1, 1], 1).pieces(4).map(|piece| (piece.offset, piece.bytes)).collect();
+        let pieces: Vec<_> =
+            area([10, 1, 1], 1).pieces(4).map(|piece| (piece.offset, piece.bytes)).collect();
         assert_eq!(pieces, [(0, 4), (4, 4), (8, 2)]);
     }
 }

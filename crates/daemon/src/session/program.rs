@@ -70,7 +70,13 @@ impl Session {
         }
     }
 
-    fn build(&mut self, request: Id<kind::Request>, id: Id<kind::Program>, order: BuildOrder, compile: bool) {
+    fn build(
+        &mut self,
+        request: Id<kind::Request>,
+        id: Id<kind::Program>,
+        order: BuildOrder,
+        compile: bool,
+    ) {
         let prepared = self.objects.programs.get(id).and_then(|program| {
             let devices = self.objects.devices_with_indices(&order.devices)?;
             let headers = order.programs.iter().map(|(name, id)| {
@@ -86,7 +92,8 @@ impl Session {
         };
         self.in_thread(request, answer, move || {
             let program = busy.0.device()?;
-            let devices: Vec<device::Device> = indexed.iter().map(|(_, device)| device.clone()).collect();
+            let devices: Vec<device::Device> =
+                indexed.iter().map(|(_, device)| device.clone()).collect();
             let built = if compile {
                 program.compile(&devices, order.options.as_deref(), &headers)
             } else {
@@ -119,8 +126,10 @@ impl Session {
         self.objects.programs.insert(call.program, Ok(program.clone()))?;
         self.in_thread(call.request, answer, move || {
             let _busy = program.begin()?;
-            let devices: Vec<device::Device> = indexed.iter().map(|(_, device)| device.clone()).collect();
-            let (linked, made) = device::Program::link(&context, &devices, order.options.as_deref(), &inputs);
+            let devices: Vec<device::Device> =
+                indexed.iter().map(|(_, device)| device.clone()).collect();
+            let (linked, made) =
+                device::Program::link(&context, &devices, order.options.as_deref(), &inputs);
             match made {
                 Some(made) => Ok(program.device.get_or_init(|| made).report(linked, &indexed)),
                 None => Err(linked.err().unwrap_or(Status::INVALID_PROGRAM)),
@@ -175,7 +184,8 @@ impl Serve<to_worker::CreateProgramWithBinary> for Session {
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         self.objects.programs.vacant(call.program)?;
-        let binaries: Vec<(u32, Vec<u8>)> = frame::decode("CreateProgramWithBinary", &payload.read_all()?)?;
+        let binaries: Vec<(u32, Vec<u8>)> =
+            frame::decode("CreateProgramWithBinary", &payload.read_all()?)?;
         // What a binary prints is not known.
         self.shared.prints.store(true, Ordering::Release);
         let indices: Vec<u32> = binaries.iter().map(|(index, _)| *index).collect();
@@ -184,7 +194,11 @@ impl Serve<to_worker::CreateProgramWithBinary> for Session {
         let devices = self.objects.devices_with_indices(&indices).unwrap_or_default();
         let devices = made.as_ref().map_or_else(|_| Vec::new(), |it| it.load_report(&devices));
         self.objects.programs.insert(call.program, made.map(Program::new))?;
-        self.shared.reply_bytes(call.request, status, frame::encode(&LoadReport { statuses, devices }));
+        self.shared.reply_bytes(
+            call.request,
+            status,
+            frame::encode(&LoadReport { statuses, devices }),
+        );
         Ok(())
     }
 }
@@ -197,7 +211,9 @@ impl Objects {
     ) -> (Vec<i32>, Result<device::Program, Status>) {
         let count = binaries.len();
         let prepared = self.contexts.get(context).and_then(|context| {
-            let each = binaries.into_iter().map(|(index, binary)| Ok((self.device(index)?.clone(), binary)));
+            let each = binaries
+                .into_iter()
+                .map(|(index, binary)| Ok((self.device(index)?.clone(), binary)));
             Ok((context, each.collect::<Result<Vec<_>, Status>>()?))
         });
         match prepared {
@@ -303,7 +319,8 @@ impl Serve<to_worker::ProgramBinaries> for Session {
         _: &[Id<kind::Event>],
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        let devices: Vec<(u32, device::Device)> = (0..).zip(self.objects.devices.iter().cloned()).collect();
+        let devices: Vec<(u32, device::Device)> =
+            (0..).zip(self.objects.devices.iter().cloned()).collect();
         let binaries = self.objects.programs.get(call.program).and_then(|it| {
             let program = it.device()?;
             // A build that ends between the driver's answer about sizes and the one with the bytes would have it write beyond
@@ -345,8 +362,9 @@ impl Serve<to_worker::ShowsArgInfo> for Session {
         match program {
             // It may compile.
             Ok(program) => {
-                let answer =
-                    |shared: &Shared, request, shows: Result<bool, Status>| shared.reply(request, &shows);
+                let answer = |shared: &Shared, request, shows: Result<bool, Status>| {
+                    shared.reply(request, &shows)
+                };
                 self.in_thread(call.request, answer, move || Ok(program.shows_arg_info()));
             }
             Err(status) => self.shared.reply::<()>(call.request, &Err(status)),

@@ -130,8 +130,10 @@ impl Session {
         area: impl FnOnce(&device::Mem) -> Result<Area, Status>,
     ) -> Result<(), FrameError> {
         // The bytes are sent under the event's name.
-        let event = self.shared.events.announce(names.event)?.ok_or(FrameError::BadId("a read's event"))?;
-        let Some((queue, waits)) = prepare(&self.shared, &mut self.queues, names, Some(&event)) else {
+        let event =
+            self.shared.events.announce(names.event)?.ok_or(FrameError::BadId("a read's event"))?;
+        let Some((queue, waits)) = prepare(&self.shared, &mut self.queues, names, Some(&event))
+        else {
             return Ok(());
         };
         let checked = self.objects.mems.get(mem).and_then(|mem| Ok((mem, area(mem)?)));
@@ -189,7 +191,8 @@ impl Read<'_> {
 
     /// A read of no bytes only takes its turn.
     fn nothing(&mut self, waits: &[&device::Event]) -> Result<(), Status> {
-        let marker = self.queue.device.marker(waits, Want::Event)?.ok_or(Status::OUT_OF_RESOURCES)?;
+        let marker =
+            self.queue.device.marker(waits, Want::Event)?.ok_or(Status::OUT_OF_RESOURCES)?;
         let mark = self.queue.count();
         self.queue.set_last(self.event);
         super::command::follow(self.shared, self.event.clone(), &marker, mark);
@@ -211,7 +214,12 @@ impl Read<'_> {
     }
 
     /// Sends home memory itself, now or when its turn has come.
-    fn in_place(&mut self, bytes: HomeBytes, idle: bool, waits: &[&device::Event]) -> Result<(), Status> {
+    fn in_place(
+        &mut self,
+        bytes: HomeBytes,
+        idle: bool,
+        waits: &[&device::Event],
+    ) -> Result<(), Status> {
         let sending = Sending::new(self.shared, self.event);
         let body = InPlace { bytes, sending: sending.clone() };
         if idle {
@@ -327,7 +335,11 @@ struct Gathered {
 
 impl Gather {
     fn new(shared: Arc<Shared>, event: Arc<Event>, pieces: usize) -> Self {
-        Self { shared, event, state: Mutex::new(Gathered { left: pieces, status: Status::OK, times: None }) }
+        Self {
+            shared,
+            event,
+            state: Mutex::new(Gathered { left: pieces, status: Status::OK, times: None }),
+        }
     }
 
     fn arrived(&self, offset: u64, status: Status, times: Times, bytes: Staged) {

@@ -38,11 +38,9 @@ impl Serve<to_worker::AllocSvm> for Session {
     ) -> Result<(), FrameError> {
         self.objects.mems.vacant(call.mem)?;
         let (flags, size, address) = (call.flags.get(), call.size.get(), call.address.get());
-        let made = self
-            .objects
-            .contexts
-            .get(call.context)
-            .and_then(|context| device::Mem::svm(context, flags, size, call.alignment.get(), address));
+        let made = self.objects.contexts.get(call.context).and_then(|context| {
+            device::Mem::svm(context, flags, size, call.alignment.get(), address)
+        });
         let answer = made.as_ref().map(drop).map_err(|status| *status);
         if answer.is_ok() {
             self.objects.svm.allocations.insert(address, call.mem);
@@ -66,7 +64,8 @@ impl Serve<to_worker::CopySvm> for Session {
                 Ok((order.objects.mems.get(mem)?, address - start))
             };
             // The driver checks that both ranges end within their allocations.
-            let ((source, from), (target, to)) = (find(call.source.get())?, find(call.target.get())?);
+            let ((source, from), (target, to)) =
+                (find(call.source.get())?, find(call.target.get())?);
             order.queue.copy(source, from, target, to, call.size.get(), order.waits, order.want)
         })
     }

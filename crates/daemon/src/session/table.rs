@@ -17,7 +17,11 @@ impl<K, T> Table<K, T> {
     }
 
     /// Adds an object, or why it could not be made.
-    pub(crate) fn insert(&mut self, id: Id<K>, object: Result<T, Status>) -> Result<(), FrameError> {
+    pub(crate) fn insert(
+        &mut self,
+        id: Id<K>,
+        object: Result<T, Status>,
+    ) -> Result<(), FrameError> {
         self.vacant(id)?;
         self.objects.insert(id, object);
         Ok(())

@@ -166,7 +166,8 @@ impl Shared {
             return Ok(());
         }
         self.wait_for_transfer_room(size)?;
-        let staged = usize::try_from(size).map_err(|_| Status::OUT_OF_HOST_MEMORY).and_then(Staged::new);
+        let staged =
+            usize::try_from(size).map_err(|_| Status::OUT_OF_HOST_MEMORY).and_then(Staged::new);
         match staged {
             Ok(mut bytes) => {
                 payload.read(&mut bytes)?;
@@ -225,10 +226,14 @@ impl Shared {
         let source = waited.and_then(|()| departure.take());
         let shared = self.clone();
         match source {
-            Ok(Taken::Home(bytes)) => departure.go(&shared, Ok(Content::Home(bytes)), Times::default()),
-            Ok(Taken::Reading(reading)) => reading.on_complete(Box::new(move |status, times, bytes| {
-                departure.go(&shared, status.ok().map(|()| Content::Staged(bytes)), times);
-            })),
+            Ok(Taken::Home(bytes)) => {
+                departure.go(&shared, Ok(Content::Home(bytes)), Times::default())
+            }
+            Ok(Taken::Reading(reading)) => {
+                reading.on_complete(Box::new(move |status, times, bytes| {
+                    departure.go(&shared, status.ok().map(|()| Content::Staged(bytes)), times);
+                }))
+            }
             Err(status) => departure.go(&shared, Err(status), Times::default()),
         }
     }
@@ -270,7 +275,8 @@ impl Drop for Departing {
 impl Departure {
     /// The source's content: its own memory, or a read of it.
     fn take(&self) -> Result<Taken, Status> {
-        let home = self.area.linear().and_then(|offset| self.mem.home_bytes(offset, self.area.bytes));
+        let home =
+            self.area.linear().and_then(|offset| self.mem.home_bytes(offset, self.area.bytes));
         if let Some(bytes) = home {
             return Ok(Taken::Home(bytes));
         }
@@ -309,18 +315,20 @@ impl Departure {
         let status = content.as_ref().err().copied().unwrap_or(Status::OK);
         let content = match content {
             // The target may not be ready for long, and the source must be free to change: a copy, unless it goes at once.
-            Ok(Content::Home(bytes)) => match shared.transfers.take_ready((self.transfer, Id::NONE)) {
-                Some(target) => {
-                    let whole = Incoming {
-                        target: Some(target),
-                        ready: true,
-                        content: Some(Ok(Content::Home(bytes))),
-                    };
-                    shared.store(whole);
-                    return shared.end_event(&self.event, status, times);
+            Ok(Content::Home(bytes)) => {
+                match shared.transfers.take_ready((self.transfer, Id::NONE)) {
+                    Some(target) => {
+                        let whole = Incoming {
+                            target: Some(target),
+                            ready: true,
+                            content: Some(Ok(Content::Home(bytes))),
+                        };
+                        shared.store(whole);
+                        return shared.end_event(&self.event, status, times);
+                    }
+                    None => shared.transfers.keep(&bytes).map(Content::Staged),
                 }
-                None => shared.transfers.keep(&bytes).map(Content::Staged),
-            },
+            }
             other => other,
         };
         shared.deliver((self.transfer, Id::NONE), content);
@@ -336,9 +344,9 @@ impl Departure {
         match content {
             Ok(content) => {
                 let body = Departing { content, shared: shared.clone(), event: self.event };
-                shared
-                    .peers
-                    .post(self.peer, move |outbox| outbox.post(&call, &[], Body::Shared(Box::new(body))));
+                shared.peers.post(self.peer, move |outbox| {
+                    outbox.post(&call, &[], Body::Shared(Box::new(body)))
+                });
             }
             Err(_) => {
                 shared.peers.post(self.peer, move |outbox| outbox.post(&call, &[], Body::None));
@@ -362,19 +370,21 @@ impl Serve<to_worker::SendMem> for Session {
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         self.shared.transfers.check_room()?;
-        let event =
-            self.shared.events.announce(call.event)?.ok_or(FrameError::BadId("a transfer's event"))?;
+        let event = self
+            .shared
+            .events
+            .announce(call.event)?
+            .ok_or(FrameError::BadId("a transfer's event"))?;
         let (transfer, peer) = (call.transfer, call.peer);
-        let checked = self
-            .objects
-            .mems
-            .get(call.mem)
-            .and_then(|mem| Ok((mem.clone(), Area::content(mem, call.offset.get(), call.size.get())?)));
+        let checked = self.objects.mems.get(call.mem).and_then(|mem| {
+            Ok((mem.clone(), Area::content(mem, call.offset.get(), call.size.get())?))
+        });
         let shared = self.shared.clone();
         match checked {
             Ok((mem, area)) => {
                 let departure = Departure { mem, area, event, transfer, peer };
-                let arrivals: Vec<_> = waits.iter().filter_map(|id| self.shared.events.get(*id)).collect();
+                let arrivals: Vec<_> =
+                    waits.iter().filter_map(|id| self.shared.events.get(*id)).collect();
                 let waits = if planted(Defect::OldRegion) { &[] } else { waits };
                 self.shared.events.when_all(waits, move |_| {
                     // A command that failed leaves some content; a transfer that failed leaves none.
@@ -406,15 +416,16 @@ impl Serve<to_worker::ReceiveMem> for Session {
         _: &mut dyn Payload,
     ) -> Result<(), FrameError> {
         self.shared.transfers.check_room()?;
-        let event =
-            self.shared.events.announce(call.event)?.ok_or(FrameError::BadId("a transfer's event"))?;
+        let event = self
+            .shared
+            .events
+            .announce(call.event)?
+            .ok_or(FrameError::BadId("a transfer's event"))?;
         event.set_arrival();
         let (transfer, peer) = (call.transfer, call.peer);
-        let checked = self
-            .objects
-            .mems
-            .get(call.mem)
-            .and_then(|mem| Ok((mem.clone(), Area::content(mem, call.offset.get(), call.size.get())?)));
+        let checked = self.objects.mems.get(call.mem).and_then(|mem| {
+            Ok((mem.clone(), Area::content(mem, call.offset.get(), call.size.get())?))
+        });
         let shared = self.shared.clone();
         let gone = !peer.is_none() && !shared.peers.has(peer);
         match checked {

@@ -27,10 +27,12 @@ impl Session {
         area: impl FnOnce(&device::Mem, u64) -> Result<Area, Status>,
     ) -> Result<(), FrameError> {
         let event = self.shared.events.announce(names.event)?;
-        let Some((queue, waits)) = prepare(&self.shared, &mut self.queues, names, event.as_ref()) else {
+        let Some((queue, waits)) = prepare(&self.shared, &mut self.queues, names, event.as_ref())
+        else {
             return Ok(());
         };
-        let checked = self.objects.mems.get(mem).and_then(|mem| Ok((mem, area(mem, payload.left())?)));
+        let checked =
+            self.objects.mems.get(mem).and_then(|mem| Ok((mem, area(mem, payload.left())?)));
         let checked = checked.and_then(|(mem, area)| match area.bytes == payload.left() {
             true => Ok((mem, area)),
             false => Err(Status::INVALID_VALUE),
@@ -265,6 +267,8 @@ impl Serve<to_worker::InitImage> for Session {
         _: &[Id<kind::Event>],
         payload: &mut dyn Payload,
     ) -> Result<(), FrameError> {
-        self.init(call.mem, payload, |mem, _| Area::image(mem, triple(call.origin), triple(call.region)))
+        self.init(call.mem, payload, |mem, _| {
+            Area::image(mem, triple(call.origin), triple(call.region))
+        })
     }
 }

@@ -31,7 +31,8 @@ impl Daemon {
     }
 
     pub fn start_with(name: &str, options: &[&str], environment: &[(&str, &str)]) -> Self {
-        let directory = std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("penstockd-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let listen = format!("unix:{}", directory.join("socket").display());
         let mut process = Command::new(env!("CARGO_BIN_EXE_penstockd"))
@@ -48,16 +49,25 @@ impl Daemon {
         Self { process, addresses, directory }
     }
 
-    pub fn open(&self, key: Option<&Key>, address: usize) -> Result<(Client, NodeDescription), LinkError> {
+    pub fn open(
+        &self,
+        key: Option<&Key>,
+        address: usize,
+    ) -> Result<(Client, NodeDescription), LinkError> {
         let deadline = Instant::now() + PATIENCE;
-        let opened = penstock_link::open(&self.addresses[address], Role::Client, None, key, deadline)?;
+        let opened =
+            penstock_link::open(&self.addresses[address], Role::Client, None, key, deadline)?;
         let mut size = [0; 4];
         opened.stream.read_exact_until(&mut size, deadline)?;
         let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
         opened.stream.read_exact_until(&mut bytes, deadline)?;
         let description = frame::decode("a description", &bytes).unwrap();
-        let (sender, receiver) =
-            penstock_link::establish(opened.stream, opened.features, Side::Client, to_client::check)?;
+        let (sender, receiver) = penstock_link::establish(
+            opened.stream,
+            opened.features,
+            Side::Client,
+            to_client::check,
+        )?;
         Ok((Client::of_link(sender, receiver), description))
     }
 
@@ -73,13 +83,15 @@ impl Daemon {
             ControlFlow::Continue(())
         };
         let address = &self.addresses[0];
-        let opened = penstock_link::open_patiently(address, Role::Client, None, PATIENCE, true, &mut watch);
+        let opened =
+            penstock_link::open_patiently(address, Role::Client, None, PATIENCE, true, &mut watch);
         (opened, heard)
     }
 
     pub fn survey(&self) -> Survey {
         let deadline = Instant::now() + PATIENCE;
-        let opened = penstock_link::open(&self.addresses[0], Role::Survey, None, None, deadline).unwrap();
+        let opened =
+            penstock_link::open(&self.addresses[0], Role::Survey, None, None, deadline).unwrap();
         let mut size = [0; 4];
         opened.stream.read_exact_until(&mut size, deadline).unwrap();
         let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
@@ -89,7 +101,8 @@ impl Daemon {
 
     pub fn status(&self) -> serde_json::Value {
         let deadline = Instant::now() + PATIENCE;
-        let opened = penstock_link::open(&self.addresses[0], Role::Control, None, None, deadline).unwrap();
+        let opened =
+            penstock_link::open(&self.addresses[0], Role::Control, None, None, deadline).unwrap();
         let mut size = [0; 4];
         opened.stream.read_exact_until(&mut size, deadline).unwrap();
         let mut bytes = vec![0; u32::from_le_bytes(size) as usize];
@@ -154,7 +167,8 @@ pub fn loader(name: &str, code: &str) -> Option<PathBuf> {
         "#include <stdlib.h>\n#include <unistd.h>\n__attribute__((constructor)) static void f(void) {{ {code} }}\n"
     );
     std::fs::write(&source, text).unwrap();
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    let compiled =
+        Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
     if compiled.is_ok_and(|status| status.success()) {
         return Some(library);
     }

@@ -14,7 +14,9 @@ use penstock_wire::calls::{Serve, to_client, to_worker};
 use penstock_wire::describe::{BuildOrder, BuildReport};
 use penstock_wire::hello::feature;
 use penstock_wire::id::kind;
-use penstock_wire::{Call, FrameError, I32, Id, Payload, Request, Status, TimesOf, U32, U64, frame};
+use penstock_wire::{
+    Call, FrameError, I32, Id, Payload, Request, Status, TimesOf, U32, U64, frame,
+};
 
 /// Longer than anything here takes, so that a test that hangs fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -69,7 +71,8 @@ impl Client {
                 Ok(link) => link,
                 Err(error) => return error,
             };
-            let session = Session::new(node(), sender, PeerSetup::default(), None, Logger::new(Log::Text));
+            let session =
+                Session::new(node(), sender, PeerSetup::default(), None, Logger::new(Log::Text));
             told.send(session.shared()).unwrap();
             session.run(receiver)
         });
@@ -100,7 +103,8 @@ impl Client {
     pub fn receive(&mut self, patience: Patience) -> Result<Received, LinkError> {
         self.sender.flush()?;
         let inbox = &mut self.inbox;
-        self.receiver.receive(patience, &mut |frame, payload| to_client::dispatch(inbox, frame, payload))
+        self.receiver
+            .receive(patience, &mut |frame, payload| to_client::dispatch(inbox, frame, payload))
     }
 
     /// Receives until `done`.
@@ -172,13 +176,18 @@ impl Client {
 
     pub fn buffer(&mut self, context: Id<kind::Context>, size: u64) -> Id<kind::Mem> {
         let mem = self.id();
-        let call = to_worker::CreateBuffer { mem, context, flags: U64::new(1), size: U64::new(size) };
+        let call =
+            to_worker::CreateBuffer { mem, context, flags: U64::new(1), size: U64::new(size) };
         self.send(call, &[], &[]);
         mem
     }
 
     /// A built program.
-    pub fn program(&mut self, context: Id<kind::Context>, source: &str) -> (Id<kind::Program>, BuildReport) {
+    pub fn program(
+        &mut self,
+        context: Id<kind::Context>,
+        source: &str,
+    ) -> (Id<kind::Program>, BuildReport) {
         let program = self.id();
         self.send(to_worker::CreateProgramWithSource { program, context }, &[], source.as_bytes());
         let order = BuildOrder { devices: vec![0], ..BuildOrder::default() };
@@ -187,7 +196,12 @@ impl Client {
         (program, frame::decode("a report", &report).unwrap())
     }
 
-    pub fn kernel(&mut self, context: Id<kind::Context>, source: &str, name: &str) -> Id<kind::Kernel> {
+    pub fn kernel(
+        &mut self,
+        context: Id<kind::Context>,
+        source: &str,
+        name: &str,
+    ) -> Id<kind::Kernel> {
         let (program, report) = self.program(context, source);
         assert_eq!(report.status, 0, "{report:?}");
         let kernel = self.id();
@@ -203,7 +217,11 @@ impl Client {
         bytes: &[u8],
     ) -> Id<kind::Event> {
         let event = self.id();
-        self.send(to_worker::WriteBuffer { queue, mem, event, offset: U64::new(offset) }, &[], bytes);
+        self.send(
+            to_worker::WriteBuffer { queue, mem, event, offset: U64::new(offset) },
+            &[],
+            bytes,
+        );
         event
     }
 
@@ -216,7 +234,8 @@ impl Client {
     ) -> Id<kind::Event> {
         let event = self.id();
         self.inbox.reads.insert(event.get(), vec![0; usize::try_from(size).unwrap()]);
-        let call = to_worker::ReadBuffer { queue, mem, event, offset: U64::ZERO, size: U64::new(size) };
+        let call =
+            to_worker::ReadBuffer { queue, mem, event, offset: U64::ZERO, size: U64::new(size) };
         self.send(call, waits, &[]);
         event
     }

@@ -29,7 +29,9 @@ impl Place {
                 return Err(Status::INVALID_VALUE);
             }
             // SAFETY: so many bytes are there, as the caller says; no answer is in the program's memory.
-            unsafe { self.value.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            unsafe {
+                self.value.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+            };
         }
         if !self.true_size.is_null() {
             // SAFETY: as the caller says.
@@ -97,7 +99,10 @@ mod tests {
         assert_eq!(ask(0, std::ptr::null_mut(), &raw mut size), Ok(()));
         assert_eq!(size, 4);
         let mut bytes = [7_u8; 4];
-        assert_eq!(ask(3, bytes.as_mut_ptr().cast(), std::ptr::null_mut()), Err(Status::INVALID_VALUE));
+        assert_eq!(
+            ask(3, bytes.as_mut_ptr().cast(), std::ptr::null_mut()),
+            Err(Status::INVALID_VALUE)
+        );
         assert_eq!(bytes, [7; 4], "nothing is written where there is too little room");
         assert_eq!(ask(4, bytes.as_mut_ptr().cast(), std::ptr::null_mut()), Ok(()));
         assert_eq!(&bytes, b"abc\0");

@@ -27,7 +27,9 @@ const UNDISTURBED_NS: u64 = 50_000;
 pub(super) fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
-    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or_default())
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(u64::try_from(now.tv_nsec).unwrap_or_default())
 }
 
 /// A point that a stream reaches when all before it is done.
@@ -47,7 +49,8 @@ impl Stamp {
         let raw = match device.spare_events(timed).pop() {
             Some(raw) => raw,
             None => {
-                let flags = CU_EVENT_BLOCKING_SYNC | if timed { 0 } else { CU_EVENT_DISABLE_TIMING };
+                let flags =
+                    CU_EVENT_BLOCKING_SYNC | if timed { 0 } else { CU_EVENT_DISABLE_TIMING };
                 let mut raw: CUevent = std::ptr::null_mut();
                 // SAFETY: the place lives through the call.
                 check(unsafe { (device.cuda().cuEventCreate)(&mut raw, flags) })?;
@@ -83,7 +86,9 @@ impl Stamp {
     fn until(&self, later: &Self) -> Result<f32, Status> {
         let mut ms = 0.0;
         // SAFETY: both events live; the place lives through the call.
-        check(unsafe { (self.device.cuda().cuEventElapsedTime)(&mut ms, self.raw(), later.raw()) })?;
+        check(unsafe {
+            (self.device.cuda().cuEventElapsedTime)(&mut ms, self.raw(), later.raw())
+        })?;
         Ok(ms)
     }
 }
@@ -121,7 +126,11 @@ impl Base {
     }
 
     /// When the stream reached these two points, in ns. They are later ones than all that were asked before.
-    pub(super) fn times(&mut self, start: &Arc<Stamp>, end: &Arc<Stamp>) -> Result<(u64, u64), Status> {
+    pub(super) fn times(
+        &mut self,
+        start: &Arc<Stamp>,
+        end: &Arc<Stamp>,
+    ) -> Result<(u64, u64), Status> {
         let (to_start, to_end) = (self.stamp.until(start)?, self.stamp.until(end)?);
         let times = (self.at_ns + nanoseconds(to_start), self.at_ns + nanoseconds(to_end));
         if to_end > BASE_MS_MAX {

@@ -4,9 +4,9 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use penstock_cuda_sys::driver::{
-    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_LAUNCH_PARAM_BUFFER_POINTER,
-    CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST,
-    CUDA_MEMCPY3D, CUlaunchAttribute, CUlaunchConfig,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+    CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END,
+    CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CUDA_MEMCPY3D, CUlaunchAttribute, CUlaunchConfig,
 };
 use penstock_wire::status::Status;
 
@@ -160,7 +160,8 @@ impl Launch {
         // The first word of the attribute's union is an `int` that says whether.
         let mut value = [0; 16];
         value[0] = 1;
-        let mut attribute = CUlaunchAttribute { id: CU_LAUNCH_ATTRIBUTE_COOPERATIVE, pad: [0; 4], value };
+        let mut attribute =
+            CUlaunchAttribute { id: CU_LAUNCH_ATTRIBUTE_COOPERATIVE, pad: [0; 4], value };
         let config = CUlaunchConfig {
             gridDimX: self.grid[0],
             gridDimY: self.grid[1],
@@ -242,7 +243,9 @@ fn upload(stream: &Arc<Stream>, from: *const u8, to: &Layout) -> Result<(), Stat
     if to.is_linear() {
         // SAFETY: the range lies within a buffer; `from` has so many bytes until the device has them: it is pinned memory that is
         // kept, or CUDA copies it in the call.
-        return check(unsafe { (cuda.cuMemcpyHtoDAsync)(to.address, from.cast(), to.bytes(), stream.raw()) });
+        return check(unsafe {
+            (cuda.cuMemcpyHtoDAsync)(to.address, from.cast(), to.bytes(), stream.raw())
+        });
     }
     let mut order = boxes(to);
     order.srcMemoryType = CU_MEMORYTYPE_HOST;
@@ -277,7 +280,12 @@ fn copy(stream: &Arc<Stream>, from: &Layout, to: &Layout) -> Result<(), Status> 
     if flat_from.is_linear() && flat_to.is_linear() {
         // SAFETY: both ranges lie within buffers.
         return check(unsafe {
-            (cuda.cuMemcpyDtoDAsync)(flat_to.address, flat_from.address, flat_from.bytes(), stream.raw())
+            (cuda.cuMemcpyDtoDAsync)(
+                flat_to.address,
+                flat_from.address,
+                flat_from.bytes(),
+                stream.raw(),
+            )
         });
     }
     let mut order = boxes(from);
@@ -362,7 +370,9 @@ fn fill(stream: &Arc<Stream>, to: u64, bytes: usize, pattern: &[u8]) -> Result<(
             while there < bytes {
                 let more = there.min(bytes - there);
                 // SAFETY: both ranges lie within the buffer and do not overlap.
-                check(unsafe { (cuda.cuMemcpyDtoDAsync)(to + there as u64, to, more, stream.raw()) })?;
+                check(unsafe {
+                    (cuda.cuMemcpyDtoDAsync)(to + there as u64, to, more, stream.raw())
+                })?;
                 there += more;
             }
             Ok(())

@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_void};
 
 use penstock_cl_sys::{
-    _cl_context, cl_context, cl_context_properties, cl_device_id, cl_image_format, cl_int, cl_mem_flags,
-    cl_mem_object_type, cl_uint,
+    _cl_context, cl_context, cl_context_properties, cl_device_id, cl_image_format, cl_int,
+    cl_mem_flags, cl_mem_object_type, cl_uint,
 };
 use penstock_wire::status::Status;
 

@@ -188,7 +188,8 @@ impl Device {
                 self.text(self.cuda.cuDeviceGetPCIBusId).map(|text| Answer::text(&text))
             }
             _ => {
-                let attribute = name.checked_sub(numbers::DEVICE_ATTRIBUTE).ok_or(Status::INVALID_VALUE)?;
+                let attribute =
+                    name.checked_sub(numbers::DEVICE_ATTRIBUTE).ok_or(Status::INVALID_VALUE)?;
                 if attribute >= numbers::DEVICE_ATTRIBUTES_MAX {
                     return Err(Status::INVALID_VALUE);
                 }
@@ -214,14 +215,20 @@ impl Device {
     /// What depends on the GPU.
     fn size_answer(&self, name: u32) -> Result<Answer, Status> {
         Ok(match name {
-            CL_DEVICE_MAX_COMPUTE_UNITS => Answer::uint(self.small(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)),
+            CL_DEVICE_MAX_COMPUTE_UNITS => {
+                Answer::uint(self.small(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT))
+            }
             CL_DEVICE_MAX_WORK_GROUP_SIZE => {
                 Answer::sizes(&[self.number(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)])
             }
             CL_DEVICE_MAX_WORK_ITEM_SIZES => Answer::sizes(&self.block_sizes()),
             // Told in kHz.
-            CL_DEVICE_MAX_CLOCK_FREQUENCY => Answer::uint(self.small(CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000),
-            CL_DEVICE_MAX_MEM_ALLOC_SIZE | CL_DEVICE_GLOBAL_MEM_SIZE => Answer::ulong(self.memory_bytes()),
+            CL_DEVICE_MAX_CLOCK_FREQUENCY => {
+                Answer::uint(self.small(CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000)
+            }
+            CL_DEVICE_MAX_MEM_ALLOC_SIZE | CL_DEVICE_GLOBAL_MEM_SIZE => {
+                Answer::ulong(self.memory_bytes())
+            }
             CL_DEVICE_GLOBAL_MEM_CACHE_SIZE => {
                 Answer::ulong(self.number(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE) as u64)
             }
@@ -248,13 +255,17 @@ impl Device {
             CL_DEVICE_KERNEL_EXEC_TIMEOUT_NV => {
                 Answer::yes(self.number(CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT) != 0)
             }
-            CL_DEVICE_INTEGRATED_MEMORY_NV => Answer::yes(self.number(CU_DEVICE_ATTRIBUTE_INTEGRATED) != 0),
+            CL_DEVICE_INTEGRATED_MEMORY_NV => {
+                Answer::yes(self.number(CU_DEVICE_ATTRIBUTE_INTEGRATED) != 0)
+            }
             CL_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT_NV => {
                 Answer::uint(self.small(CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT))
             }
             CL_DEVICE_PCI_BUS_ID_NV => Answer::uint(self.small(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)),
             CL_DEVICE_PCI_SLOT_ID_NV => Answer::uint(self.small(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)),
-            CL_DEVICE_PCI_DOMAIN_ID_NV => Answer::uint(self.small(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)),
+            CL_DEVICE_PCI_DOMAIN_ID_NV => {
+                Answer::uint(self.small(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID))
+            }
             _ => return Err(Status::INVALID_VALUE),
         })
     }
@@ -276,7 +287,9 @@ fn fixed_answer(name: u32) -> Result<Answer, Status> {
         CL_DEVICE_GLOBAL_MEM_CACHE_TYPE => Answer::uint(CL_READ_WRITE_CACHE),
         CL_DEVICE_LOCAL_MEM_TYPE => Answer::uint(CL_LOCAL),
         CL_DEVICE_PROFILING_TIMER_RESOLUTION => Answer::sizes(&[TIMER_NS]),
-        CL_DEVICE_SINGLE_FP_CONFIG => Answer::ulong(FULL_FLOAT | CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT),
+        CL_DEVICE_SINGLE_FP_CONFIG => {
+            Answer::ulong(FULL_FLOAT | CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT)
+        }
         CL_DEVICE_DOUBLE_FP_CONFIG => Answer::ulong(FULL_FLOAT),
         CL_DEVICE_EXECUTION_CAPABILITIES => Answer::ulong(CL_EXEC_KERNEL),
         CL_DEVICE_QUEUE_PROPERTIES => Answer::ulong(CL_QUEUE_PROFILING_ENABLE),

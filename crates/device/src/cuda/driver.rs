@@ -5,8 +5,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use penstock_cuda_sys::driver::{
-    CUDA_ERROR_OUT_OF_MEMORY, CUDA_MEMCPY3D, CUDA_SUCCESS, CUcontext, CUdevice, CUdeviceptr, CUevent,
-    CUfunction, CUlaunchConfig, CUmodule, CUresult, CUstream, CUuuid,
+    CUDA_ERROR_OUT_OF_MEMORY, CUDA_MEMCPY3D, CUDA_SUCCESS, CUcontext, CUdevice, CUdeviceptr,
+    CUevent, CUfunction, CUlaunchConfig, CUmodule, CUresult, CUstream, CUuuid,
 };
 use penstock_wire::cuda;
 use penstock_wire::status::Status;

@@ -1,9 +1,9 @@
 //! Commands that move nothing between host and device, and what all commands share.
 
 use penstock_cl_sys::{
-    CL_COMMAND_BARRIER, CL_COMMAND_MARKER, CL_COMMAND_MIGRATE_MEM_OBJECTS, CL_COMMAND_NDRANGE_KERNEL,
-    CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_WORK_DIMENSION, cl_command_queue, cl_event, cl_int, cl_kernel,
-    cl_mem, cl_mem_migration_flags, cl_uint,
+    CL_COMMAND_BARRIER, CL_COMMAND_MARKER, CL_COMMAND_MIGRATE_MEM_OBJECTS,
+    CL_COMMAND_NDRANGE_KERNEL, CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_WORK_DIMENSION,
+    cl_command_queue, cl_event, cl_int, cl_kernel, cl_mem, cl_mem_migration_flags, cl_uint,
 };
 use penstock_wire::status::Status;
 
@@ -37,7 +37,8 @@ pub(super) unsafe fn enqueue(
     // SAFETY: as the caller says.
     let queue = unsafe { object::get::<Queue>(queue) }?;
     // SAFETY: as the caller says.
-    let waits = unsafe { object::share_list(tail.count, tail.waits, Status(CL_INVALID_EVENT_WAIT_LIST)) }?;
+    let waits =
+        unsafe { object::share_list(tail.count, tail.waits, Status(CL_INVALID_EVENT_WAIT_LIST)) }?;
     let wish = Wish { command, waits, event: blocking || !tail.event.is_null(), keep };
     let event = queue.stream.enqueue(work, wish)?;
     let Some(event) = event else { return Ok(()) };
@@ -93,7 +94,14 @@ pub(super) unsafe extern "C" fn launch(
         let work = Work::Launch(kernel.launch(dims, offset, global, local)?);
         // SAFETY: as the caller gave them.
         unsafe {
-            enqueue(queue, CL_COMMAND_NDRANGE_KERNEL, work, [None, None], Tail { count, waits, event }, false)
+            enqueue(
+                queue,
+                CL_COMMAND_NDRANGE_KERNEL,
+                work,
+                [None, None],
+                Tail { count, waits, event },
+                false,
+            )
         }
     })
 }
@@ -137,6 +145,8 @@ pub(super) unsafe extern "C" fn migrate(
     object::code(|| {
         let tail = Tail { count, waits, event };
         // SAFETY: as the caller gave them.
-        unsafe { enqueue(queue, CL_COMMAND_MIGRATE_MEM_OBJECTS, Work::Nothing, [None, None], tail, false) }
+        unsafe {
+            enqueue(queue, CL_COMMAND_MIGRATE_MEM_OBJECTS, Work::Nothing, [None, None], tail, false)
+        }
     })
 }

@@ -4,10 +4,11 @@ use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use penstock_cl_sys::{
-    _cl_event, CL_COMMAND_USER, CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_EVENT_COMMAND_TYPE,
-    CL_PROFILING_COMMAND_COMPLETE, CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_QUEUED,
-    CL_PROFILING_COMMAND_START, CL_PROFILING_COMMAND_SUBMIT, CL_PROFILING_INFO_NOT_AVAILABLE, CL_QUEUED,
-    CL_SUBMITTED, cl_context, cl_event, cl_event_info, cl_int, cl_profiling_info, cl_uint,
+    _cl_event, CL_COMMAND_USER, CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS,
+    CL_EVENT_COMMAND_TYPE, CL_PROFILING_COMMAND_COMPLETE, CL_PROFILING_COMMAND_END,
+    CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_START, CL_PROFILING_COMMAND_SUBMIT,
+    CL_PROFILING_INFO_NOT_AVAILABLE, CL_QUEUED, CL_SUBMITTED, cl_context, cl_event, cl_event_info,
+    cl_int, cl_profiling_info, cl_uint,
 };
 use penstock_wire::status::Status;
 
@@ -100,7 +101,13 @@ impl Event {
         Object::new(Self {
             command,
             stream,
-            state: Mutex::new(State { status, stamp: None, lands: false, told: Vec::new(), times: None }),
+            state: Mutex::new(State {
+                status,
+                stamp: None,
+                lands: false,
+                told: Vec::new(),
+                times: None,
+            }),
             changed: Condvar::new(),
         })
     }

@@ -99,7 +99,8 @@ impl Kernel {
             }
             (ARG_HEAP, Some(bytes)) => {
                 let bytes = bytes.try_into().map_err(|_| Status(CL_INVALID_ARG_SIZE))?;
-                let view = std::ptr::with_exposed_provenance_mut::<_cl_mem>(usize::from_ne_bytes(bytes));
+                let view =
+                    std::ptr::with_exposed_provenance_mut::<_cl_mem>(usize::from_ne_bytes(bytes));
                 args.heap = if view.is_null() {
                     None
                 } else {
@@ -137,7 +138,9 @@ impl Kernel {
                 let words = params.iter().flat_map(|&(offset, size)| [offset as u64, size as u64]);
                 Answer::bytes(words.flat_map(u64::to_le_bytes).collect())
             }
-            _ if (KERNEL_RESIDENT..KERNEL_RESIDENT + KERNEL_RESIDENT_THREADS_MAX).contains(&name) => {
+            _ if (KERNEL_RESIDENT..KERNEL_RESIDENT + KERNEL_RESIDENT_THREADS_MAX)
+                .contains(&name) =>
+            {
                 let shared = self.args().shared;
                 Answer::ulong(self.function.resident_blocks(name - KERNEL_RESIDENT, shared)?)
             }
@@ -172,8 +175,9 @@ fn shape(
         if local == 0 || !global.is_multiple_of(local) {
             return Err(Status(CL_INVALID_WORK_GROUP_SIZE));
         }
-        let narrow =
-            |size: usize, wrong| u32::try_from(size).ok().filter(|&size| size > 0).ok_or(Status(wrong));
+        let narrow = |size: usize, wrong| {
+            u32::try_from(size).ok().filter(|&size| size > 0).ok_or(Status(wrong))
+        };
         if let (Some(grid), Some(block)) = (grid.get_mut(index), block.get_mut(index)) {
             *grid = narrow(global / local, CL_INVALID_GLOBAL_WORK_SIZE)?;
             *block = narrow(local, CL_INVALID_WORK_GROUP_SIZE)?;
@@ -199,8 +203,10 @@ pub(super) unsafe extern "C" fn create(
             return Err(Status::INVALID_VALUE);
         }
         // SAFETY: the name ends with a NUL.
-        let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Status(CL_INVALID_KERNEL_NAME))?;
-        let function = Function::new(&program.module()?, name).map_err(|_| Status(CL_INVALID_KERNEL_NAME))?;
+        let name =
+            unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Status(CL_INVALID_KERNEL_NAME))?;
+        let function =
+            Function::new(&program.module()?, name).map_err(|_| Status(CL_INVALID_KERNEL_NAME))?;
         let (name, function) = (name.to_owned(), Arc::new(function));
         Ok(object::give(Object::new(Kernel { name, function, args: Mutex::default() })))
     };
@@ -235,7 +241,8 @@ pub(super) unsafe extern "C" fn set_arg(
         // SAFETY: a kernel as the loader saw.
         let kernel = unsafe { object::get::<Kernel>(kernel) }?;
         // SAFETY: a value has its size.
-        let bytes = (!value.is_null()).then(|| unsafe { std::slice::from_raw_parts(value.cast(), size) });
+        let bytes =
+            (!value.is_null()).then(|| unsafe { std::slice::from_raw_parts(value.cast(), size) });
         kernel.set(index, size, bytes)
     })
 }
@@ -320,6 +327,9 @@ mod tests {
         assert_eq!(code(shape(1, None, [4, 1, 1], Some([0, 1, 1]))), CL_INVALID_WORK_GROUP_SIZE);
         assert_eq!(code(shape(1, Some([1, 0, 0]), [4, 1, 1], None)), CL_INVALID_GLOBAL_OFFSET);
         assert_eq!(code(shape(0, None, [1; 3], None)), CL_INVALID_WORK_DIMENSION);
-        assert_eq!(code(shape(1, None, [1 << 40, 1, 1], Some([1; 3]))), CL_INVALID_GLOBAL_WORK_SIZE);
+        assert_eq!(
+            code(shape(1, None, [1 << 40, 1, 1], Some([1; 3]))),
+            CL_INVALID_GLOBAL_WORK_SIZE
+        );
     }
 }

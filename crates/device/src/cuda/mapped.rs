@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use penstock_cl_sys::cl_context;
 use penstock_cuda_sys::driver::{
     CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
-    CU_DEVICE_ATTRIBUTE_INTEGRATED, CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CUdeviceptr,
+    CU_DEVICE_ATTRIBUTE_INTEGRATED, CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE,
+    CUdeviceptr,
 };
 use penstock_wire::status::Status;
 
@@ -39,7 +40,11 @@ fn all() -> MutexGuard<'static, BTreeMap<usize, Weak<Mapped>>> {
 }
 
 /// Memory that begins there on the host and has so many bytes, if it is mapped for this device.
-pub(super) fn at(device: &'static Object<Device>, start: usize, bytes: usize) -> Option<Arc<Mapped>> {
+pub(super) fn at(
+    device: &'static Object<Device>,
+    start: usize,
+    bytes: usize,
+) -> Option<Arc<Mapped>> {
     let mapped = all().get(&start)?.upgrade()?;
     (mapped.bytes >= bytes && std::ptr::eq(mapped.device, device)).then_some(mapped)
 }
@@ -52,7 +57,10 @@ impl Mapped {
     ///
     /// # Safety
     /// The context is one of this platform's.
-    pub(crate) unsafe fn new(context: cl_context, memory: Box<dyn HostMemory>) -> Result<Arc<Self>, Status> {
+    pub(crate) unsafe fn new(
+        context: cl_context,
+        memory: Box<dyn HostMemory>,
+    ) -> Result<Arc<Self>, Status> {
         // SAFETY: the caller's promise; devices stay.
         let device = unsafe { object::get::<Context>(context) }?.device;
         if !can_map(device) {

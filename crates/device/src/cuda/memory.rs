@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_cl_sys::{
     _cl_mem, CL_BUFFER_CREATE_TYPE_REGION, CL_INVALID_BUFFER_SIZE, CL_INVALID_HOST_PTR,
-    CL_MEM_ALLOC_HOST_PTR, CL_MEM_COPY_HOST_PTR, CL_MEM_DEVICE_ADDRESS_EXT, CL_MEM_SIZE, CL_MEM_USE_HOST_PTR,
-    cl_buffer_create_type, cl_buffer_region, cl_context, cl_int, cl_mem, cl_mem_flags, cl_mem_info,
+    CL_MEM_ALLOC_HOST_PTR, CL_MEM_COPY_HOST_PTR, CL_MEM_DEVICE_ADDRESS_EXT, CL_MEM_SIZE,
+    CL_MEM_USE_HOST_PTR, cl_buffer_create_type, cl_buffer_region, cl_context, cl_int, cl_mem,
+    cl_mem_flags, cl_mem_info,
 };
 use penstock_cuda_sys::driver::CUdeviceptr;
 use penstock_wire::status::Status;
@@ -67,8 +68,13 @@ impl Memory {
     }
 
     /// Over memory that the device has already: the host's, if it was mapped, or a variable of a module.
-    fn over(device: &'static Object<Device>, address: CUdeviceptr, size: usize) -> Result<Self, Status> {
-        let on_host = usize::try_from(address).ok().and_then(|start| mapped::at(device, start, size));
+    fn over(
+        device: &'static Object<Device>,
+        address: CUdeviceptr,
+        size: usize,
+    ) -> Result<Self, Status> {
+        let on_host =
+            usize::try_from(address).ok().and_then(|start| mapped::at(device, start, size));
         if let Some(mapped) = on_host {
             let (address, of) = (mapped.address(), Some(Whole::Mapped(mapped)));
             return Ok(Self { device, address, size, of, destructors: Mutex::default() });
@@ -77,7 +83,13 @@ impl Memory {
         if !std::ptr::eq(module.device(), device) {
             return Err(Status(CL_INVALID_HOST_PTR));
         }
-        Ok(Self { device, address, size, of: Some(Whole::Variable(module)), destructors: Mutex::default() })
+        Ok(Self {
+            device,
+            address,
+            size,
+            of: Some(Whole::Variable(module)),
+            destructors: Mutex::default(),
+        })
     }
 
     /// `size` bytes from `offset` on, if they lie within.
@@ -120,7 +132,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let destructors = std::mem::take(self.destructors.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let destructors =
+            std::mem::take(self.destructors.get_mut().unwrap_or_else(PoisonError::into_inner));
         let tell = move || {
             // "The registered callback functions are called in the reverse order in which they were registered."
             for Destructor { notify, data } in destructors.into_iter().rev() {
@@ -183,7 +196,13 @@ pub(super) unsafe extern "C" fn create_part(
         let range = parent.range(part.origin, part.size)?;
         let (device, address, size) = (parent.device, range.address, part.size);
         let of = Some(Whole::Buffer(parent));
-        Ok(object::give(Object::new(Memory { device, address, size, of, destructors: Mutex::default() })))
+        Ok(object::give(Object::new(Memory {
+            device,
+            address,
+            size,
+            of,
+            destructors: Mutex::default(),
+        })))
     };
     // SAFETY: the caller's place.
     unsafe { object::made(code, make) }

@@ -49,7 +49,10 @@ pub(super) struct Function {
 
 impl Module {
     /// Loads an image: the module, or why not; and what the compiler said.
-    pub(super) fn load(device: &'static Object<Device>, image: &[u8]) -> (Result<Self, Status>, String) {
+    pub(super) fn load(
+        device: &'static Object<Device>,
+        image: &[u8],
+    ) -> (Result<Self, Status>, String) {
         if let Err(status) = device.enter() {
             return (Err(status), String::new());
         }
@@ -69,7 +72,8 @@ impl Module {
         ];
         // One byte less than there are, so that there is a NUL in any case.
         let room = std::ptr::without_provenance_mut::<c_void>(LOG_BYTES - 1);
-        let mut values = [info.as_mut_ptr().cast::<c_void>(), room, error.as_mut_ptr().cast(), room];
+        let mut values =
+            [info.as_mut_ptr().cast::<c_void>(), room, error.as_mut_ptr().cast(), room];
         let mut raw: CUmodule = std::ptr::null_mut();
         let number = u32::try_from(options.len()).unwrap_or(0);
         // SAFETY: the image ends with a NUL; there are as many options as are named, each with its value; both logs have more bytes
@@ -86,7 +90,15 @@ impl Module {
         });
         let log = [text(&error), text(&info)].join("\n").trim().to_owned();
         let seen = names::names(image);
-        (loaded.map(|()| Self { device, raw: Address::new(raw), seen, shared: SharedLimits::default() }), log)
+        (
+            loaded.map(|()| Self {
+                device,
+                raw: Address::new(raw),
+                seen,
+                shared: SharedLimits::default(),
+            }),
+            log,
+        )
     }
 
     pub(super) fn device(&self) -> &'static Object<Device> {
@@ -157,7 +169,12 @@ impl Module {
         let (mut address, mut size) = (0, 0);
         // SAFETY: the module lives; the name ends with a NUL; both places live through the call.
         check(unsafe {
-            (self.device.cuda().cuModuleGetGlobal)(&mut address, &mut size, self.raw.get(), text.as_ptr())
+            (self.device.cuda().cuModuleGetGlobal)(
+                &mut address,
+                &mut size,
+                self.raw.get(),
+                text.as_ptr(),
+            )
         })?;
         Ok(Global { name: name.to_owned(), address, size: size as u64 })
     }
@@ -184,8 +201,12 @@ impl Drop for Module {
 impl Function {
     pub(super) fn new(module: &Arc<Module>, name: &str) -> Result<Self, Status> {
         let raw = Address::new(module.find(name)?);
-        let mut function =
-            Self { raw, module: module.clone(), shared_max: AtomicU32::new(SHARED_UNASKED), params: None };
+        let mut function = Self {
+            raw,
+            module: module.clone(),
+            shared_max: AtomicU32::new(SHARED_UNASKED),
+            params: None,
+        };
         let unasked = function.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
         if let Some(bytes) = unasked.ok().and_then(|bytes| u32::try_from(bytes).ok()) {
             function.shared_max = AtomicU32::new(bytes);
@@ -209,7 +230,8 @@ impl Function {
 
     /// Bytes of the packed parameters, where the driver tells.
     pub(super) fn params_bytes(&self) -> Option<usize> {
-        self.params().map(|params| params.iter().map(|(offset, size)| offset + size).max().unwrap_or(0))
+        self.params()
+            .map(|params| params.iter().map(|(offset, size)| offset + size).max().unwrap_or(0))
     }
 
     fn ask_params(&self) -> Option<Vec<(usize, usize)>> {
@@ -235,7 +257,9 @@ impl Function {
         self.module.device.enter()?;
         let mut value = 0;
         // SAFETY: the function lives with its module; the place lives through the call.
-        check(unsafe { (self.module.device.cuda().cuFuncGetAttribute)(&mut value, attribute, self.raw()) })?;
+        check(unsafe {
+            (self.module.device.cuda().cuFuncGetAttribute)(&mut value, attribute, self.raw())
+        })?;
         Ok(value)
     }
 
@@ -245,7 +269,10 @@ impl Function {
     /// `CL_INVALID_VALUE` where the driver can not tell; the driver's.
     pub(super) fn resident_blocks(&self, threads: u32, shared: u32) -> Result<u64, Status> {
         let device = self.module.device;
-        let ask = device.cuda().cuOccupancyMaxActiveBlocksPerMultiprocessor.ok_or(Status::INVALID_VALUE)?;
+        let ask = device
+            .cuda()
+            .cuOccupancyMaxActiveBlocksPerMultiprocessor
+            .ok_or(Status::INVALID_VALUE)?;
         device.enter()?;
         // Else a kernel that may not have that much yet runs nowhere.
         self.allow_shared(shared)?;
@@ -268,7 +295,9 @@ impl Function {
         let set = || {
             let set = self.module.device.cuda().cuFuncSetAttribute;
             // SAFETY: the function lives with its module.
-            check(unsafe { set(self.raw(), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, value) })
+            check(unsafe {
+                set(self.raw(), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, value)
+            })
         };
         let now = self.module.shared.allow(self.raw().addr(), bytes, known, set)?;
         self.shared_max.fetch_max(now, Ordering::AcqRel);

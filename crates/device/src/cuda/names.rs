@@ -69,8 +69,11 @@ fn tokens(text: &str) -> impl Iterator<Item = &str> {
         }
         let first = rest.chars().next()?;
         let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%' | '.');
-        let length =
-            if is_word(first) { rest.find(|c| !is_word(c)).unwrap_or(rest.len()) } else { first.len_utf8() };
+        let length = if is_word(first) {
+            rest.find(|c| !is_word(c)).unwrap_or(rest.len())
+        } else {
+            first.len_utf8()
+        };
         let (token, after) = rest.split_at(length);
         rest = after;
         Some(token)
@@ -95,8 +98,10 @@ fn symbols(image: &[u8]) -> Option<Names> {
         if u32::from_le_bytes(word::<4>(image, header + 4)?) != SYMBOL_TABLE {
             continue;
         }
-        let (start, bytes) = (size(word::<8>(image, header + 24)?)?, size(word::<8>(image, header + 32)?)?);
-        let strings = section(usize::try_from(u32::from_le_bytes(word::<4>(image, header + 40)?)).ok()?)?;
+        let (start, bytes) =
+            (size(word::<8>(image, header + 24)?)?, size(word::<8>(image, header + 32)?)?);
+        let strings =
+            section(usize::try_from(u32::from_le_bytes(word::<4>(image, header + 40)?)).ok()?)?;
         let (text, text_bytes) =
             (size(word::<8>(image, strings + 24)?)?, size(word::<8>(image, strings + 32)?)?);
         let text = image.get(text..text.checked_add(text_bytes)?)?;
@@ -167,7 +172,10 @@ mod tests {
         }
         image.extend(text);
         let found = names(&image);
-        assert_eq!((found.kernels, found.globals), (vec!["kernel".to_owned()], vec!["table".to_owned()]));
+        assert_eq!(
+            (found.kernels, found.globals),
+            (vec!["kernel".to_owned()], vec!["table".to_owned()])
+        );
         // Whatever is cut off or changed, nothing outside is read.
         for length in 0..image.len() {
             _ = names(image.get(..length).unwrap());

@@ -143,7 +143,10 @@ pub(super) fn code(function: impl FnOnce() -> Result<(), Status>) -> cl_int {
 ///
 /// # Safety
 /// `place` is null or can be written.
-pub(super) unsafe fn made<T>(place: *mut cl_int, make: impl FnOnce() -> Result<*mut T, Status>) -> *mut T {
+pub(super) unsafe fn made<T>(
+    place: *mut cl_int,
+    make: impl FnOnce() -> Result<*mut T, Status>,
+) -> *mut T {
     let made = catch_unwind(AssertUnwindSafe(make)).unwrap_or(Err(Status::OUT_OF_RESOURCES));
     if !place.is_null() {
         // SAFETY: the caller says so.

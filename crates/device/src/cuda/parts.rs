@@ -20,7 +20,12 @@ impl Layout {
 
     /// A box in a buffer that begins at `base`, as `clEnqueueReadBufferRect` names it; all within the buffer. A pitch of 0 means
     /// that there are no gaps.
-    pub(super) fn rect(base: u64, origin: [usize; 3], extent: [usize; 3], pitches: (usize, usize)) -> Self {
+    pub(super) fn rect(
+        base: u64,
+        origin: [usize; 3],
+        extent: [usize; 3],
+        pitches: (usize, usize),
+    ) -> Self {
         let row_pitch = if pitches.0 == 0 { extent[0] } else { pitches.0 };
         let slice_pitch = if pitches.1 == 0 { extent[1] * row_pitch } else { pitches.1 };
         let start = origin[2] * slice_pitch + origin[1] * row_pitch + origin[0];
@@ -93,9 +98,11 @@ mod tests {
     #[test]
     fn parts_are_the_whole_in_order() {
         for extent in [[7, 1, 1], [3, 4, 1], [3, 4, 5], [1, 1, 9], [5, 1, 6]] {
-            for (row_pitch, rows) in [(extent[0], extent[1]), (extent[0] + 3, extent[1]), (16, extent[1] + 2)]
+            for (row_pitch, rows) in
+                [(extent[0], extent[1]), (extent[0] + 3, extent[1]), (16, extent[1] + 2)]
             {
-                let layout = Layout { address: 100, extent, row_pitch, slice_pitch: row_pitch * rows };
+                let layout =
+                    Layout { address: 100, extent, row_pitch, slice_pitch: row_pitch * rows };
                 let whole = addresses(&layout);
                 assert_eq!(addresses(&layout.merged()), whole);
                 for max in [1, 2, 5, 12, 13, 60, 1000] {

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use penstock_cuda_sys::driver::{CU_MEMHOSTALLOC_PORTABLE, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED};
+use penstock_cuda_sys::driver::{
+    CU_MEMHOSTALLOC_PORTABLE, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+};
 use penstock_wire::status::Status;
 
 use super::device::Device;
@@ -97,8 +99,14 @@ impl Class {
 fn allocate(device: &Device, bytes: usize) -> Result<Address<u8>, Status> {
     let mut address: *mut c_void = std::ptr::null_mut();
     // SAFETY: the place lives through the call.
-    check(unsafe { (device.cuda().cuMemHostAlloc)(&mut address, bytes, CU_MEMHOSTALLOC_PORTABLE) })?;
-    if address.is_null() { Err(Status::OUT_OF_HOST_MEMORY) } else { Ok(Address::new(address.cast())) }
+    check(unsafe {
+        (device.cuda().cuMemHostAlloc)(&mut address, bytes, CU_MEMHOSTALLOC_PORTABLE)
+    })?;
+    if address.is_null() {
+        Err(Status::OUT_OF_HOST_MEMORY)
+    } else {
+        Ok(Address::new(address.cast()))
+    }
 }
 
 impl Slot {
@@ -142,8 +150,9 @@ impl Pinned {
         let device = *platform::known_devices().iter().find(|device| device.is_used())?;
         device.enter().ok()?;
         // SAFETY: the memory is the caller's until this is dropped.
-        let code =
-            unsafe { (device.cuda().cuMemHostRegister)(start.cast(), bytes, CU_MEMHOSTALLOC_PORTABLE) };
+        let code = unsafe {
+            (device.cuda().cuMemHostRegister)(start.cast(), bytes, CU_MEMHOSTALLOC_PORTABLE)
+        };
         if code == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED {
             return None;
         }

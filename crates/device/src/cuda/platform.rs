@@ -4,8 +4,9 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
 use penstock_cl_sys::{
-    _cl_platform_id, CL_INVALID_PLATFORM, CL_PLATFORM_EXTENSIONS, CL_PLATFORM_NAME, CL_PLATFORM_PROFILE,
-    CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION, cl_int, cl_platform_id, cl_platform_info, cl_uint,
+    _cl_platform_id, CL_INVALID_PLATFORM, CL_PLATFORM_EXTENSIONS, CL_PLATFORM_NAME,
+    CL_PLATFORM_PROFILE, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION, cl_int, cl_platform_id,
+    cl_platform_info, cl_uint,
 };
 use penstock_wire::cuda::PLATFORM_NAME;
 use penstock_wire::status::Status;
@@ -69,7 +70,11 @@ fn devices(cuda: &'static Cuda) -> Result<Vec<&'static Object<Device>>, Status> 
         // SAFETY: as above.
         check(unsafe { (cuda.cuDeviceGet)(&mut ordinal, index) })?;
         for _ in 0..each {
-            devices.push(&*Box::leak(Box::new(Object::plain(Device::new(cuda, ordinal, each > 1)))));
+            devices.push(&*Box::leak(Box::new(Object::plain(Device::new(
+                cuda,
+                ordinal,
+                each > 1,
+            )))));
         }
     }
     Ok(devices)
@@ -77,10 +82,15 @@ fn devices(cuda: &'static Cuda) -> Result<Vec<&'static Object<Device>>, Status> 
 
 /// As how many devices each GPU is shown. What is no number is one, and said.
 fn each() -> u32 {
-    let Some(text) = std::env::var_os(EACH_VARIABLE).filter(|text| !text.is_empty()) else { return 1 };
+    let Some(text) = std::env::var_os(EACH_VARIABLE).filter(|text| !text.is_empty()) else {
+        return 1;
+    };
     let number = text.to_str().and_then(|text| text.parse().ok());
     number.filter(|each| (1..=EACH_MAX).contains(each)).unwrap_or_else(|| {
-        eprintln!("penstock: {EACH_VARIABLE}={}: it is a number from 1 to {EACH_MAX}", text.display());
+        eprintln!(
+            "penstock: {EACH_VARIABLE}={}: it is a number from 1 to {EACH_MAX}",
+            text.display()
+        );
         1
     })
 }

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_cl_sys::{
     _cl_program, CL_BUILD_ERROR, CL_BUILD_NONE, CL_BUILD_SUCCESS, CL_INVALID_PROGRAM_EXECUTABLE,
-    CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BINARY_TYPE_EXECUTABLE,
-    CL_PROGRAM_BINARY_TYPE_NONE, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, CL_PROGRAM_BUILD_LOG,
-    CL_PROGRAM_BUILD_OPTIONS, CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_DEVICES, CL_PROGRAM_KERNEL_NAMES,
-    CL_PROGRAM_NUM_DEVICES, CL_PROGRAM_NUM_KERNELS, cl_context, cl_device_id, cl_int, cl_program,
-    cl_program_build_info, cl_program_info, cl_uint,
+    CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE,
+    CL_PROGRAM_BINARY_TYPE_EXECUTABLE, CL_PROGRAM_BINARY_TYPE_NONE,
+    CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_OPTIONS,
+    CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_DEVICES, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_DEVICES,
+    CL_PROGRAM_NUM_KERNELS, cl_context, cl_device_id, cl_int, cl_program, cl_program_build_info,
+    cl_program_info, cl_uint,
 };
 use penstock_wire::cuda::{self, BUILD_GLOBALS, GLOBALS_OPTION};
 use penstock_wire::status::Status;
@@ -62,7 +63,9 @@ impl Program {
         let status = loaded.as_ref().map(|_| ()).map_err(|&status| status);
         let log = match status {
             Ok(()) => log,
-            Err(status) => format!("{log}\nthe module could not be loaded: {status}").trim().to_owned(),
+            Err(status) => {
+                format!("{log}\nthe module could not be loaded: {status}").trim().to_owned()
+            }
         };
         *self.built() = Built { module: Some(loaded), options: options.to_owned(), log };
         status
@@ -85,8 +88,10 @@ impl Program {
             }),
             CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE => Answer::sizes(&[0]),
             BUILD_GLOBALS => {
-                let module =
-                    module.and_then(|module| module.as_ref().ok()).ok_or(Status::INVALID_VALUE)?.clone();
+                let module = module
+                    .and_then(|module| module.as_ref().ok())
+                    .ok_or(Status::INVALID_VALUE)?
+                    .clone();
                 let asked = asked_globals(&built.options);
                 Answer::bytes(cuda::write_globals(&module.globals(asked.as_deref())))
             }
@@ -149,7 +154,11 @@ pub(super) unsafe extern "C" fn with_binary(
         }
         // SAFETY: the binary has its length.
         let image = unsafe { std::slice::from_raw_parts(binary, length) }.to_vec();
-        Ok(object::give(Object::new(Program { device: context.device, image, built: Mutex::default() })))
+        Ok(object::give(Object::new(Program {
+            device: context.device,
+            image,
+            built: Mutex::default(),
+        })))
     };
     // SAFETY: the caller's place.
     unsafe { object::made(code, make) }

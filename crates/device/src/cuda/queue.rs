@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use penstock_cl_sys::{
     _cl_command_queue, CL_INVALID_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_PROPERTIES,
-    cl_command_queue, cl_command_queue_properties, cl_context, cl_device_id, cl_int, cl_queue_properties,
+    cl_command_queue, cl_command_queue_properties, cl_context, cl_device_id, cl_int,
+    cl_queue_properties,
 };
 use penstock_wire::status::Status;
 

@@ -101,6 +101,9 @@ pub(super) unsafe extern "C" fn unload_compiler(_: cl_platform_id) -> cl_int {
 }
 
 /// There are no functions of extensions.
-pub(super) unsafe extern "C" fn extension_function(_: cl_platform_id, _: *const c_char) -> *mut c_void {
+pub(super) unsafe extern "C" fn extension_function(
+    _: cl_platform_id,
+    _: *const c_char,
+) -> *mut c_void {
     std::ptr::null_mut()
 }

@@ -53,7 +53,9 @@ mod tests {
         };
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                scope.spawn(move || (0..20).for_each(|turn| launch(40 + (turn * 7 + thread * 13) % 60)));
+                scope.spawn(move || {
+                    (0..20).for_each(|turn| launch(40 + (turn * 7 + thread * 13) % 60))
+                });
             }
         });
     }

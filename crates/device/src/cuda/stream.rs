@@ -94,7 +94,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Stream {
-    pub(super) fn new(device: &'static Object<Device>, profiles: bool) -> Result<Arc<Self>, Status> {
+    pub(super) fn new(
+        device: &'static Object<Device>,
+        profiles: bool,
+    ) -> Result<Arc<Self>, Status> {
         device.enter()?;
         let mut raw: CUstream = std::ptr::null_mut();
         // SAFETY: the place lives through the call.
@@ -129,12 +132,22 @@ impl Stream {
     }
 
     /// Enqueues a command.
-    pub(super) fn enqueue(self: &Arc<Self>, work: Work, wish: Wish) -> Result<Option<Ref<Event>>, Status> {
+    pub(super) fn enqueue(
+        self: &Arc<Self>,
+        work: Work,
+        wish: Wish,
+    ) -> Result<Option<Ref<Event>>, Status> {
         self.device.enter()?;
         let event = wish.event.then(|| Event::of_command(wish.command, self.id));
         let queued = if self.base.is_some() { clock::now() } else { 0 };
-        let mut command =
-            Command { work, waits: wish.waits, event: event.clone(), _keep: wish.keep, queued, begun: None };
+        let mut command = Command {
+            work,
+            waits: wish.waits,
+            event: event.clone(),
+            _keep: wish.keep,
+            queued,
+            begun: None,
+        };
         // Held while the device is given the command, so that no other one gets before it. Nobody listens to the event yet, so
         // no callback runs in here.
         let mut order = self.order();
@@ -165,7 +178,9 @@ impl Stream {
         if command.begun.is_none() {
             for stamp in stamps {
                 // SAFETY: stream and event live; the stream keeps to what is recorded now.
-                check(unsafe { (self.device.cuda().cuStreamWaitEvent)(self.raw(), stamp.raw(), 0) })?;
+                check(unsafe {
+                    (self.device.cuda().cuStreamWaitEvent)(self.raw(), stamp.raw(), 0)
+                })?;
             }
             command.begun = Some(self.begin(command)?);
         }
@@ -283,7 +298,9 @@ impl Stream {
         let entered = self.device.enter();
         while let Some(flight) = self.next_flight() {
             let reached = entered.and_then(|()| flight.stamp.wait());
-            if let (Ok(()), Some(Landing { slot, to: Some((to, bytes)) })) = (reached, &flight.landing) {
+            if let (Ok(()), Some(Landing { slot, to: Some((to, bytes)) })) =
+                (reached, &flight.landing)
+            {
                 // SAFETY: the device has written so many bytes to the slot; the command's memory has room for them until its event
                 // ends.
                 unsafe { to.get().copy_from_nonoverlapping(slot.address(), *bytes) };

@@ -4,12 +4,15 @@ use std::ffi::{CStr, c_void};
 
 use penstock_cl_sys::{SLOTS, cl_icd_dispatch, slot};
 
-use super::{context, device, enqueue, event, kernel, memory, platform, program, queue, refused, transfer};
+use super::{
+    context, device, enqueue, event, kernel, memory, platform, program, queue, refused, transfer,
+};
 
 /// A table without any function.
 // SAFETY: the table is SLOTS pointers, functions or none.
-const EMPTY: cl_icd_dispatch =
-    unsafe { std::mem::transmute::<[*const c_void; SLOTS], cl_icd_dispatch>([std::ptr::null(); SLOTS]) };
+const EMPTY: cl_icd_dispatch = unsafe {
+    std::mem::transmute::<[*const c_void; SLOTS], cl_icd_dispatch>([std::ptr::null(); SLOTS])
+};
 
 /// The table, never changed.
 struct Shared(cl_icd_dispatch);

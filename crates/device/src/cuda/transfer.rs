@@ -3,9 +3,9 @@
 use std::ffi::c_void;
 
 use penstock_cl_sys::{
-    CL_COMMAND_COPY_BUFFER, CL_COMMAND_COPY_BUFFER_RECT, CL_COMMAND_FILL_BUFFER, CL_COMMAND_READ_BUFFER,
-    CL_COMMAND_READ_BUFFER_RECT, CL_COMMAND_WRITE_BUFFER, CL_COMMAND_WRITE_BUFFER_RECT, cl_bool,
-    cl_command_queue, cl_event, cl_int, cl_mem, cl_uint,
+    CL_COMMAND_COPY_BUFFER, CL_COMMAND_COPY_BUFFER_RECT, CL_COMMAND_FILL_BUFFER,
+    CL_COMMAND_READ_BUFFER, CL_COMMAND_READ_BUFFER_RECT, CL_COMMAND_WRITE_BUFFER,
+    CL_COMMAND_WRITE_BUFFER_RECT, cl_bool, cl_command_queue, cl_event, cl_int, cl_mem, cl_uint,
 };
 use penstock_wire::limits;
 use penstock_wire::status::Status;
@@ -33,7 +33,9 @@ pub(super) unsafe extern "C" fn write(
         let from = host(from.cast_mut())?;
         let (work, tail) = (Work::Write { from, to, done: 0 }, Tail { count, waits, event });
         // SAFETY: as the caller gave them; the bytes are there until the command has ended.
-        unsafe { enqueue(queue, CL_COMMAND_WRITE_BUFFER, work, [Some(memory), None], tail, blocking != 0) }
+        unsafe {
+            enqueue(queue, CL_COMMAND_WRITE_BUFFER, work, [Some(memory), None], tail, blocking != 0)
+        }
     })
 }
 
@@ -55,7 +57,9 @@ pub(super) unsafe extern "C" fn read(
         let to = host(to)?;
         let (work, tail) = (Work::Read { from, to, done: 0 }, Tail { count, waits, event });
         // SAFETY: as the caller gave them; there is room until the command has ended.
-        unsafe { enqueue(queue, CL_COMMAND_READ_BUFFER, work, [Some(memory), None], tail, blocking != 0) }
+        unsafe {
+            enqueue(queue, CL_COMMAND_READ_BUFFER, work, [Some(memory), None], tail, blocking != 0)
+        }
     })
 }
 
@@ -79,14 +83,22 @@ pub(super) unsafe extern "C" fn write_rect(
         // SAFETY: a buffer as the loader saw.
         let memory = unsafe { object::share::<Memory>(memory) }?;
         // SAFETY: all lists have three entries.
-        let (origin, host_origin, region) = unsafe { (three(origin)?, three(host_origin)?, three(region)?) };
+        let (origin, host_origin, region) =
+            unsafe { (three(origin)?, three(host_origin)?, three(region)?) };
         expect_no_gaps(host_origin, region, (host_row_pitch, host_slice_pitch))?;
         let to = memory.rect(origin, region, (row_pitch, slice_pitch))?.merged();
         let from = host(from.cast_mut())?;
         let (work, tail) = (Work::Write { from, to, done: 0 }, Tail { count, waits, event });
         // SAFETY: as in `write`.
         unsafe {
-            enqueue(queue, CL_COMMAND_WRITE_BUFFER_RECT, work, [Some(memory), None], tail, blocking != 0)
+            enqueue(
+                queue,
+                CL_COMMAND_WRITE_BUFFER_RECT,
+                work,
+                [Some(memory), None],
+                tail,
+                blocking != 0,
+            )
         }
     })
 }
@@ -111,14 +123,22 @@ pub(super) unsafe extern "C" fn read_rect(
         // SAFETY: a buffer as the loader saw.
         let memory = unsafe { object::share::<Memory>(memory) }?;
         // SAFETY: all lists have three entries.
-        let (origin, host_origin, region) = unsafe { (three(origin)?, three(host_origin)?, three(region)?) };
+        let (origin, host_origin, region) =
+            unsafe { (three(origin)?, three(host_origin)?, three(region)?) };
         expect_no_gaps(host_origin, region, (host_row_pitch, host_slice_pitch))?;
         let from = memory.rect(origin, region, (row_pitch, slice_pitch))?.merged();
         let to = host(to)?;
         let (work, tail) = (Work::Read { from, to, done: 0 }, Tail { count, waits, event });
         // SAFETY: as in `read`.
         unsafe {
-            enqueue(queue, CL_COMMAND_READ_BUFFER_RECT, work, [Some(memory), None], tail, blocking != 0)
+            enqueue(
+                queue,
+                CL_COMMAND_READ_BUFFER_RECT,
+                work,
+                [Some(memory), None],
+                tail,
+                blocking != 0,
+            )
         }
     })
 }
@@ -141,7 +161,9 @@ pub(super) unsafe extern "C" fn copy(
         let (from, to) = (source.range(source_offset, size)?, target.range(target_offset, size)?);
         let (work, tail) = (Work::Copy { from, to }, Tail { count, waits, event });
         // SAFETY: as the caller gave them.
-        unsafe { enqueue(queue, CL_COMMAND_COPY_BUFFER, work, [Some(source), Some(target)], tail, false) }
+        unsafe {
+            enqueue(queue, CL_COMMAND_COPY_BUFFER, work, [Some(source), Some(target)], tail, false)
+        }
     })
 }
 
@@ -200,7 +222,8 @@ pub(super) unsafe extern "C" fn fill(
             return Err(Status::INVALID_VALUE);
         }
         // SAFETY: the pattern has its size.
-        let pattern = unsafe { std::slice::from_raw_parts(pattern.cast::<u8>(), pattern_size) }.to_vec();
+        let pattern =
+            unsafe { std::slice::from_raw_parts(pattern.cast::<u8>(), pattern_size) }.to_vec();
         let (work, tail) =
             (Work::Fill { to: to.address, bytes: size, pattern }, Tail { count, waits, event });
         // SAFETY: as the caller gave them.
@@ -219,7 +242,8 @@ fn expect_no_gaps(
     (row, slice): (usize, usize),
 ) -> Result<(), Status> {
     let slice_bytes = region[0].checked_mul(region[1]).ok_or(Status::INVALID_VALUE)?;
-    let fits = origin == [0; 3] && (row == 0 || row == region[0]) && (slice == 0 || slice == slice_bytes);
+    let fits =
+        origin == [0; 3] && (row == 0 || row == region[0]) && (slice == 0 || slice == slice_bytes);
     if fits { Ok(()) } else { Err(Status::INVALID_OPERATION) }
 }
 

@@ -24,7 +24,8 @@ impl Share {
     /// `CL_MEM_OBJECT_ALLOCATION_FAILURE` beyond [`limits::MEMORY_SHARE_MAX`].
     pub fn take(bytes: u64) -> Result<Self, Status> {
         // What was released may not be gone yet where CUDA's driver frees it.
-        let again = |status| if cuda::drain() { Self::take_of(bytes, memory_max()) } else { Err(status) };
+        let again =
+            |status| if cuda::drain() { Self::take_of(bytes, memory_max()) } else { Err(status) };
         Self::take_of(bytes, memory_max()).or_else(again)
     }
 
@@ -49,7 +50,8 @@ fn memory_max() -> u64 {
     *MAX.get_or_init(|| {
         let platforms = Driver::load().map(|driver| driver.platforms()).unwrap_or_default();
         let devices = platforms.iter().flat_map(|platform| platform.devices());
-        let sizes = devices.map(|device| device.number::<u64>(CL_DEVICE_GLOBAL_MEM_SIZE).unwrap_or(0));
+        let sizes =
+            devices.map(|device| device.number::<u64>(CL_DEVICE_GLOBAL_MEM_SIZE).unwrap_or(0));
         sizes.fold(0, u64::saturating_add).saturating_mul(limits::MEMORY_SHARE_MAX)
     })
 }
@@ -63,7 +65,10 @@ mod tests {
         let max = USED.load(Ordering::Relaxed) + 100;
         let first = Share::take_of(60, max).unwrap();
         assert_eq!(Share::take_of(41, max).unwrap_err(), Status::MEM_OBJECT_ALLOCATION_FAILURE);
-        assert_eq!(Share::take_of(u64::MAX, max).unwrap_err(), Status::MEM_OBJECT_ALLOCATION_FAILURE);
+        assert_eq!(
+            Share::take_of(u64::MAX, max).unwrap_err(),
+            Status::MEM_OBJECT_ALLOCATION_FAILURE
+        );
         drop(Share::take_of(40, max).unwrap());
         drop(first);
         assert!(Share::take_of(100, max).is_ok());

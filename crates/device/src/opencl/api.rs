@@ -26,14 +26,19 @@ static NONE: Functions = Functions::from_slots([std::ptr::null(); SLOTS]);
 impl Functions {
     const fn from_slots(slots: [*const c_void; SLOTS]) -> Self {
         // SAFETY: the table is SLOTS pointers, functions or none; each slot holds the function of that slot's name, or null.
-        Self { table: unsafe { std::mem::transmute::<[*const c_void; SLOTS], cl_icd_dispatch>(slots) } }
+        Self {
+            table: unsafe { std::mem::transmute::<[*const c_void; SLOTS], cl_icd_dispatch>(slots) },
+        }
     }
 
     /// Takes every core function that `find` finds, for the life of the process.
     pub(super) fn load(find: &dyn Fn(&CString) -> Option<*const c_void>) {
         let mut slots = [std::ptr::null(); SLOTS];
         for &(name, slot) in NEEDED {
-            debug_assert!(CORE_FUNCTIONS.iter().any(|&(core, _)| core == name), "{name} is no core function");
+            debug_assert!(
+                CORE_FUNCTIONS.iter().any(|&(core, _)| core == name),
+                "{name} is no core function"
+            );
             if let (Ok(name), Some(place)) = (CString::new(name), slots.get_mut(slot)) {
                 *place = find(&name).unwrap_or(std::ptr::null());
             }
@@ -130,7 +135,9 @@ const NEEDED: &[(&str, usize)] = needed![
 /// The loader's function, or `CL_INVALID_OPERATION` where it has none of this name.
 macro_rules! function {
     ($name:ident) => {
-        $crate::opencl::api::Functions::get().$name.ok_or(penstock_wire::status::Status::INVALID_OPERATION)
+        $crate::opencl::api::Functions::get()
+            .$name
+            .ok_or(penstock_wire::status::Status::INVALID_OPERATION)
     };
 }
 pub(super) use function;
@@ -190,7 +197,9 @@ pub(super) use owned;
 
 /// The answer of a `clGet*Info`, which is asked first for its size and then for its bytes. `ask` gets size, place and the
 /// place of the true size.
-pub(super) fn query(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> Result<Vec<u8>, Status> {
+pub(super) fn query(
+    ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
+) -> Result<Vec<u8>, Status> {
     let mut size = 0;
     check(ask(0, std::ptr::null_mut(), &mut size))?;
     if size > ANSWER_BYTES_MAX {
@@ -206,7 +215,9 @@ pub(super) fn query(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> R
 }
 
 /// A number of fixed size asked of a `clGet*Info`.
-pub(super) fn number<T: Number>(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> Result<T, Status> {
+pub(super) fn number<T: Number>(
+    ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
+) -> Result<T, Status> {
     let mut value = T::default();
     check(ask(size_of::<T>(), (&raw mut value).cast(), std::ptr::null_mut()))?;
     Ok(value)

@@ -196,11 +196,17 @@ mod tests {
     #[test]
     fn ranges_are_checked() {
         let range = Range::checked(2, [1, 2, 99], [4, 8, 99], Some([2, 2, 0])).unwrap();
-        assert_eq!((range.offset, range.global, range.local), ([1, 2, 0], [4, 8, 1], Some([2, 2, 1])));
+        assert_eq!(
+            (range.offset, range.global, range.local),
+            ([1, 2, 0], [4, 8, 1], Some([2, 2, 1]))
+        );
         assert_eq!(Range::checked(0, [0; 3], [1; 3], None), Err(INVALID_WORK_DIMENSION));
         assert_eq!(Range::checked(4, [0; 3], [1; 3], None), Err(INVALID_WORK_DIMENSION));
         assert_eq!(Range::checked(1, [u64::MAX, 0, 0], [1; 3], None), Err(INVALID_GLOBAL_OFFSET));
         assert_eq!(Range::checked(3, [0; 3], [1 << 32; 3], None), Err(INVALID_GLOBAL_WORK_SIZE));
-        assert_eq!(Range::checked(1, [0; 3], [1; 3], Some([0, 1, 1])), Err(INVALID_WORK_GROUP_SIZE));
+        assert_eq!(
+            Range::checked(1, [0; 3], [1; 3], Some([0, 1, 1])),
+            Err(INVALID_WORK_GROUP_SIZE)
+        );
     }
 }

@@ -87,11 +87,19 @@ impl Context {
         let start = if platform.is_cuda() { properties.len() - 1 } else { 0 };
         let handles: Vec<_> = devices.iter().map(Device::raw).collect();
         let number = api::count(handles.len())?;
-        let data = std::ptr::without_provenance_mut::<c_void>(usize::try_from(id).unwrap_or_default());
+        let data =
+            std::ptr::without_provenance_mut::<c_void>(usize::try_from(id).unwrap_or_default());
         let mut code = 0;
         // SAFETY: the properties end with 0, there are as many devices as are named, and `told` takes a number for data.
         let handle = unsafe {
-            create(&raw const properties[start], number, handles.as_ptr(), Some(told), data, &mut code)
+            create(
+                &raw const properties[start],
+                number,
+                handles.as_ptr(),
+                Some(told),
+                data,
+                &mut code,
+            )
         };
         let raw = api::made(handle, code).inspect_err(|_| {
             notified().remove(&id);
@@ -132,7 +140,10 @@ impl Context {
 
     /// Whether all its devices share host memory: then buffers have home memory.
     pub fn shares_host_memory(&self) -> bool {
-        *self.0.shares_host_memory.get_or_init(|| self.devices().iter().all(Device::shares_host_memory))
+        *self
+            .0
+            .shares_host_memory
+            .get_or_init(|| self.devices().iter().all(Device::shares_host_memory))
     }
 
     /// `clGetSupportedImageFormats`: channel order and channel type.
@@ -143,14 +154,23 @@ impl Context {
         let list = function!(clGetSupportedImageFormats)?;
         let mut count = 0;
         // SAFETY: no list is asked for, only how long it is.
-        api::check(unsafe { list(self.raw(), flags, image_type, 0, std::ptr::null_mut(), &mut count) })?;
+        api::check(unsafe {
+            list(self.raw(), flags, image_type, 0, std::ptr::null_mut(), &mut count)
+        })?;
         let none = cl_image_format { image_channel_order: 0, image_channel_data_type: 0 };
         let mut formats = vec![none; count.min(FORMATS_MAX) as usize];
         if !formats.is_empty() {
             let places = api::count(formats.len())?;
             // SAFETY: the list has as many places as are named.
             api::check(unsafe {
-                list(self.raw(), flags, image_type, places, formats.as_mut_ptr(), std::ptr::null_mut())
+                list(
+                    self.raw(),
+                    flags,
+                    image_type,
+                    places,
+                    formats.as_mut_ptr(),
+                    std::ptr::null_mut(),
+                )
             })?;
         }
         Ok(formats
@@ -247,7 +267,12 @@ fn notified() -> std::sync::MutexGuard<'static, HashMap<u64, Notify>> {
 }
 
 /// `pfn_notify` of every context.
-unsafe extern "C" fn told(message: *const c_char, _private: *const c_void, _size: usize, data: *mut c_void) {
+unsafe extern "C" fn told(
+    message: *const c_char,
+    _private: *const c_void,
+    _size: usize,
+    data: *mut c_void,
+) {
     // A panic must not reach the driver's code; there is nobody to tell of it.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         let notify = notified().get(&(data.addr() as u64)).cloned();

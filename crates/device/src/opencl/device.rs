@@ -4,9 +4,10 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use penstock_cl_sys::{
-    CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR, CL_DEVICE_LOCAL_MEM_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
-    CL_DEVICE_MEM_BASE_ADDR_ALIGN, CL_DEVICE_NAME, CL_DEVICE_PARENT_DEVICE, CL_DEVICE_PARENT_DEVICE_EXT,
-    CL_DEVICE_PLATFORM, CL_DEVICE_QUEUE_PROPERTIES, cl_device_id,
+    CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR, CL_DEVICE_LOCAL_MEM_SIZE,
+    CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_MEM_BASE_ADDR_ALIGN, CL_DEVICE_NAME,
+    CL_DEVICE_PARENT_DEVICE, CL_DEVICE_PARENT_DEVICE_EXT, CL_DEVICE_PLATFORM,
+    CL_DEVICE_QUEUE_PROPERTIES, cl_device_id,
 };
 use penstock_wire::cuda;
 use penstock_wire::describe::{Info, Timers};
@@ -141,7 +142,8 @@ impl Device {
     /// Answers of `clGetDeviceInfo`, for `DeviceDescription::info`; handles are left out.
     pub fn info(&self) -> Info {
         let more = if self.platform().is_cuda() { CUDA_QUERIES } else { &[] };
-        let numbers = QUERIES.iter().chain(more).cloned().flatten().filter(|name| !HANDLES.contains(name));
+        let numbers =
+            QUERIES.iter().chain(more).cloned().flatten().filter(|name| !HANDLES.contains(name));
         numbers.filter_map(|name| Some((name, self.ask(name).ok()?))).collect()
     }
 
@@ -163,7 +165,9 @@ impl Device {
         list.push(0);
         let mut count = 0;
         // SAFETY: the list of properties ends with 0; no sub-devices are asked for, only how many there will be.
-        api::check(unsafe { split(self.raw(), list.as_ptr(), 0, std::ptr::null_mut(), &mut count) })?;
+        api::check(unsafe {
+            split(self.raw(), list.as_ptr(), 0, std::ptr::null_mut(), &mut count)
+        })?;
         let mut handles = vec![std::ptr::null_mut(); count.min(SUB_DEVICES_MAX) as usize];
         let places = api::count(handles.len())?;
         // SAFETY: the list of properties ends with 0, and there are as many places as are named.
@@ -171,7 +175,9 @@ impl Device {
             split(self.raw(), list.as_ptr(), places, handles.as_mut_ptr(), std::ptr::null_mut())
         })?;
         let handles = handles.into_iter().filter(|handle| !handle.is_null());
-        Ok(handles.map(|handle| Self::from_handle(self.platform(), handle, Some(self.clone()))).collect())
+        Ok(handles
+            .map(|handle| Self::from_handle(self.platform(), handle, Some(self.clone())))
+            .collect())
     }
 
     /// `clGetDeviceAndHostTimer`.
@@ -190,13 +196,17 @@ impl Device {
     pub(super) fn ask(&self, name: u32) -> Result<Vec<u8>, Status> {
         let get = function!(clGetDeviceInfo)?;
         // SAFETY: `query` gives a place of the size it names.
-        api::query(|size, value, true_size| unsafe { get(self.raw(), name, size, value, true_size) })
+        api::query(|size, value, true_size| unsafe {
+            get(self.raw(), name, size, value, true_size)
+        })
     }
 
     pub(super) fn number<T: api::Number>(&self, name: u32) -> Result<T, Status> {
         let get = function!(clGetDeviceInfo)?;
         // SAFETY: `number` gives a place of the size it names.
-        api::number(|size, value, true_size| unsafe { get(self.raw(), name, size, value, true_size) })
+        api::number(|size, value, true_size| unsafe {
+            get(self.raw(), name, size, value, true_size)
+        })
     }
 
     pub(super) fn queue_properties(&self) -> u64 {

@@ -94,11 +94,17 @@ fn platforms() -> Result<Vec<Platform>, Status> {
         // CL_PLATFORM_NOT_FOUND_KHR: a loader without drivers. Whatever it is, there are no platforms.
         return Ok(Vec::new());
     }
-    let mut handles: Vec<cl_platform_id> = vec![std::ptr::null_mut(); count.min(LISTED_MAX) as usize];
+    let mut handles: Vec<cl_platform_id> =
+        vec![std::ptr::null_mut(); count.min(LISTED_MAX) as usize];
     // SAFETY: the list has as many places as are named.
-    api::check(unsafe { list(api::count(handles.len())?, handles.as_mut_ptr(), std::ptr::null_mut()) })?;
-    let platforms = handles.into_iter().filter(|handle| !handle.is_null()).map(Platform::from_handle);
-    Ok(platforms.filter(|platform| platform.name() != OUR_PLATFORM && platform.is_at_least(1, 2)).collect())
+    api::check(unsafe {
+        list(api::count(handles.len())?, handles.as_mut_ptr(), std::ptr::null_mut())
+    })?;
+    let platforms =
+        handles.into_iter().filter(|handle| !handle.is_null()).map(Platform::from_handle);
+    Ok(platforms
+        .filter(|platform| platform.name() != OUR_PLATFORM && platform.is_at_least(1, 2))
+        .collect())
 }
 
 /// All devices of a platform.
@@ -106,7 +112,9 @@ pub(super) fn devices(platform: &Platform) -> Result<Vec<Device>, Status> {
     let list = function!(clGetDeviceIDs)?;
     let mut count = 0;
     // SAFETY: the platform is one of the loader's; no list is asked for.
-    api::check(unsafe { list(platform.raw(), CL_DEVICE_TYPE_ALL, 0, std::ptr::null_mut(), &mut count) })?;
+    api::check(unsafe {
+        list(platform.raw(), CL_DEVICE_TYPE_ALL, 0, std::ptr::null_mut(), &mut count)
+    })?;
     let mut handles: Vec<cl_device_id> = vec![std::ptr::null_mut(); count.min(LISTED_MAX) as usize];
     let places = api::count(handles.len())?;
     // SAFETY: the list has as many places as are named.

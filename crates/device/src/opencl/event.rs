@@ -116,7 +116,9 @@ impl Event {
                     Err(TryLockError::Poisoned(guard)) => break guard.into_inner(),
                     // Enqueuing takes microseconds. A waiting writer would make later readers wait, of whom one may hold
                     // the lock already, further down its stack.
-                    Err(TryLockError::WouldBlock) => std::thread::sleep(std::time::Duration::from_micros(50)),
+                    Err(TryLockError::WouldBlock) => {
+                        std::thread::sleep(std::time::Duration::from_micros(50))
+                    }
                 }
             };
             let _ = self.set_status(status);
@@ -190,8 +192,10 @@ impl Event {
     fn time(&self, name: u32) -> u64 {
         let Ok(get) = function!(clGetEventProfilingInfo) else { return 0 };
         // SAFETY: the event lives, and `number` gives a place of the size it names.
-        api::number(|size, value, true_size| unsafe { get(self.raw(), name, size, value, true_size) })
-            .unwrap_or(0)
+        api::number(|size, value, true_size| unsafe {
+            get(self.raw(), name, size, value, true_size)
+        })
+        .unwrap_or(0)
     }
 
     /// Blocks until it has ended.

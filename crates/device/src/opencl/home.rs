@@ -60,8 +60,9 @@ impl Mapping {
         let wanted = std::ptr::with_exposed_provenance_mut(address);
         let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
         // SAFETY: FIXED_NOREPLACE fails where anything is mapped, so no memory of this process is touched.
-        let pages =
-            unsafe { rustix::mm::mmap_anonymous(wanted, bytes, ProtFlags::READ | ProtFlags::WRITE, flags) };
+        let pages = unsafe {
+            rustix::mm::mmap_anonymous(wanted, bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
+        };
         let start = pages.ok().and_then(|pages| NonNull::new(pages.cast()));
         let mapping = Self::of(start.ok_or(Status::MEM_OBJECT_ALLOCATION_FAILURE)?, bytes);
         // A kernel older than 4.17 takes the address as a mere wish.
@@ -75,7 +76,8 @@ impl Mapping {
     fn of(start: NonNull<u8>, bytes: usize) -> Self {
         if bytes >= HUGE_BYTES_MIN {
             // SAFETY: the range is the mapping. The advice is only about speed, so its failure does not matter.
-            let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+            let _ =
+                unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         }
         Self { start, bytes, lent: None }
     }
@@ -139,7 +141,12 @@ pub struct Home<'a> {
 
 impl<'a> Home<'a> {
     /// Part of a mapping; `None` where it does not lie within.
-    pub(super) fn part(mapping: NonNull<u8>, mapped: usize, offset: usize, bytes: usize) -> Option<Self> {
+    pub(super) fn part(
+        mapping: NonNull<u8>,
+        mapped: usize,
+        offset: usize,
+        bytes: usize,
+    ) -> Option<Self> {
         offset.checked_add(bytes).filter(|&end| end <= mapped)?;
         // SAFETY: the offset lies within the mapping, as checked.
         let start = unsafe { mapping.add(offset) };
@@ -240,7 +247,8 @@ impl HomeBytes {
     /// # Errors
     /// `CL_INVALID_VALUE` where `into` is not as long.
     pub fn read(&self, into: &mut [u8]) -> Result<(), Status> {
-        let from = self.place().filter(|_| into.len() == self.length).ok_or(Status::INVALID_VALUE)?;
+        let from =
+            self.place().filter(|_| into.len() == self.length).ok_or(Status::INVALID_VALUE)?;
         // SAFETY: the range lies within the buffer, which `self` keeps, and `into` is as long and no part of it.
         unsafe { std::ptr::copy(from, into.as_mut_ptr(), into.len()) }
         Ok(())

@@ -1,9 +1,9 @@
 //! Images.
 
 use penstock_cl_sys::{
-    CL_IMAGE_ELEMENT_SIZE, CL_MEM_OBJECT_IMAGE1D, CL_MEM_OBJECT_IMAGE1D_ARRAY, CL_MEM_OBJECT_IMAGE1D_BUFFER,
-    CL_MEM_OBJECT_IMAGE2D, CL_MEM_OBJECT_IMAGE2D_ARRAY, CL_MEM_OBJECT_IMAGE3D, CL_TRUE, cl_image_desc,
-    cl_image_format,
+    CL_IMAGE_ELEMENT_SIZE, CL_MEM_OBJECT_IMAGE1D, CL_MEM_OBJECT_IMAGE1D_ARRAY,
+    CL_MEM_OBJECT_IMAGE1D_BUFFER, CL_MEM_OBJECT_IMAGE2D, CL_MEM_OBJECT_IMAGE2D_ARRAY,
+    CL_MEM_OBJECT_IMAGE3D, CL_TRUE, cl_image_desc, cl_image_format,
 };
 use penstock_wire::describe::ImageDescription;
 use penstock_wire::status::Status;
@@ -92,7 +92,12 @@ impl Mem {
     ///
     /// # Errors
     /// The driver's; `CL_INVALID_VALUE` where the region does not lie within, or has not so many bytes.
-    pub fn init_image(&self, origin: [u64; 3], region: [u64; 3], bytes: &[u8]) -> Result<(), Status> {
+    pub fn init_image(
+        &self,
+        origin: [u64; 3],
+        region: [u64; 3],
+        bytes: &[u8],
+    ) -> Result<(), Status> {
         if self.region_bytes(origin, region)? != bytes.len() as u64 {
             return Err(Status::INVALID_VALUE);
         }
@@ -194,7 +199,11 @@ fn check_parent(
     let pixel = pixel.ok_or(INVALID_IMAGE_FORMAT)?;
     if let Ok(shape) = parent.shape() {
         // An image from an image: "all of the values must match, except the channel order".
-        return if shape == (Shape { whole, pixel }) { Ok(()) } else { Err(INVALID_IMAGE_DESCRIPTOR) };
+        return if shape == (Shape { whole, pixel }) {
+            Ok(())
+        } else {
+            Err(INVALID_IMAGE_DESCRIPTOR)
+        };
     }
     parent.expect_buffer()?;
     let row = whole[0] * pixel;
@@ -210,7 +219,11 @@ fn check_parent(
         }
         _ => return Err(INVALID_IMAGE_DESCRIPTOR),
     };
-    if needed.is_some_and(|needed| needed <= parent.size()) { Ok(()) } else { Err(INVALID_IMAGE_SIZE) }
+    if needed.is_some_and(|needed| needed <= parent.size()) {
+        Ok(())
+    } else {
+        Err(INVALID_IMAGE_SIZE)
+    }
 }
 
 fn create(
@@ -243,7 +256,8 @@ fn create(
     let mut code = 0;
     let flags = flags & super::memory::KERNEL_FLAGS;
     // SAFETY: context and parent live; the driver copies format and description.
-    let raw = unsafe { create(context.raw(), flags, &format, &desc, std::ptr::null_mut(), &mut code) };
+    let raw =
+        unsafe { create(context.raw(), flags, &format, &desc, std::ptr::null_mut(), &mut code) };
     api::made(raw, code).map(OwnedMem::take)
 }
 

@@ -106,7 +106,9 @@ impl Queue {
         let copy = function!(clEnqueueCopyImage)?;
         self.expect_same_context(&[source, target])?;
         // "CL_IMAGE_FORMAT_MISMATCH if src_image and dst_image do not use the same image format."
-        if source.region_bytes(source_origin, region)? != target.region_bytes(target_origin, region)? {
+        if source.region_bytes(source_origin, region)?
+            != target.region_bytes(target_origin, region)?
+        {
             return Err(IMAGE_FORMAT_MISMATCH);
         }
         let (from, to) = (region::triple(source_origin)?, region::triple(target_origin)?);

@@ -99,7 +99,8 @@ impl Kernel {
         // SAFETY: the program lives; the name ends with NUL.
         let raw = unsafe { create(program.raw(), name.as_ptr(), &mut code) };
         let raw = OwnedKernel::take(api::made(raw, code)?);
-        let kernel = Self(Arc::new(Inner { raw, program: program.clone(), args: Mutex::default() }));
+        let kernel =
+            Self(Arc::new(Inner { raw, program: program.clone(), args: Mutex::default() }));
         let takes = kernel.takes();
         *kernel.args() = Args { mems: vec![None; takes.len()], takes, ..Args::default() };
         Ok(kernel)
@@ -267,9 +268,10 @@ impl Kernel {
         }
         // SAFETY: the extension gives the function of this name this type.
         let suggest = unsafe {
-            std::mem::transmute::<*mut c_void, penstock_cl_sys::clGetKernelSuggestedLocalWorkSizeKHR_t>(
-                address,
-            )
+            std::mem::transmute::<
+                *mut c_void,
+                penstock_cl_sys::clGetKernelSuggestedLocalWorkSizeKHR_t,
+            >(address)
         };
         let suggest = suggest.ok_or(Status::INVALID_OPERATION)?;
         let args = self.args();
@@ -305,7 +307,9 @@ impl Kernel {
     pub(super) fn ask(&self, name: u32) -> Result<Vec<u8>, Status> {
         let get = function!(clGetKernelInfo)?;
         // SAFETY: the kernel lives, and `query` gives a place of the size it names.
-        api::query(|size, value, true_size| unsafe { get(self.raw(), name, size, value, true_size) })
+        api::query(|size, value, true_size| unsafe {
+            get(self.raw(), name, size, value, true_size)
+        })
     }
 
     /// `CL_KERNEL_NUM_ARGS`.
@@ -317,7 +321,9 @@ impl Kernel {
 
     /// `clGetKernelArgInfo` of every argument, if there is any.
     pub(super) fn arg_descriptions(&self) -> Option<Vec<ArgDescription>> {
-        (0..self.arg_count()).map(|index| self.arg_description(api::count(index).ok()?).ok()).collect()
+        (0..self.arg_count())
+            .map(|index| self.arg_description(api::count(index).ok()?).ok())
+            .collect()
     }
 
     fn arg_description(&self, index: u32) -> Result<ArgDescription, Status> {
@@ -334,7 +340,9 @@ impl Kernel {
     fn arg_number<T: api::Number>(&self, index: u32, name: u32) -> Result<T, Status> {
         let get = function!(clGetKernelArgInfo)?;
         // SAFETY: the kernel lives, and `number` gives a place of the size it names.
-        api::number(|size, value, true_size| unsafe { get(self.raw(), index, name, size, value, true_size) })
+        api::number(|size, value, true_size| unsafe {
+            get(self.raw(), index, name, size, value, true_size)
+        })
     }
 
     fn arg_text(&self, index: u32, name: u32) -> String {
@@ -347,7 +355,9 @@ impl Kernel {
     }
 
     fn takes(&self) -> Vec<Takes> {
-        let Some(args) = self.arg_descriptions() else { return vec![Takes::Unknown; self.arg_count()] };
+        let Some(args) = self.arg_descriptions() else {
+            return vec![Takes::Unknown; self.arg_count()];
+        };
         let takes = |arg: &ArgDescription| match arg.address {
             CL_KERNEL_ARG_ADDRESS_LOCAL => Takes::Local,
             CL_KERNEL_ARG_ADDRESS_PRIVATE => match arg.type_name.as_str() {

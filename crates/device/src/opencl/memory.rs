@@ -115,8 +115,13 @@ impl Mem {
             return Self::mapped(context, flags, size, memory);
         }
         let mapping = Mapping::lent(memory);
-        let alignment =
-            context.devices().iter().map(|device| device.limits().alignment).max().unwrap_or(1).max(1);
+        let alignment = context
+            .devices()
+            .iter()
+            .map(|device| device.limits().alignment)
+            .max()
+            .unwrap_or(1)
+            .max(1);
         if !context.shares_host_memory()
             || mapping.bytes() < bytes
             || !mapping.address().addr().is_multiple_of(alignment)
@@ -143,7 +148,8 @@ impl Mem {
             return Self::variable(context, flags, size, address);
         }
         // A device without SVM may still work on our memory, but its kernels need not see our addresses.
-        let can = |device: &Device| device.number::<u64>(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0) != 0;
+        let can =
+            |device: &Device| device.number::<u64>(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0) != 0;
         context.platform().needs(2, 0)?;
         if !context.shares_host_memory() || !context.devices().iter().all(can) {
             return Err(Status::INVALID_OPERATION);
@@ -174,7 +180,12 @@ impl Mem {
 
     /// As [`Mem::buffer_in`] where CUDA's driver is behind the platform: its GPUs get addresses for the memory. Commands copy from and to it as
     /// from and to any buffer of theirs.
-    fn mapped(context: &Context, flags: u64, size: u64, memory: Box<dyn HostMemory>) -> Result<Self, Status> {
+    fn mapped(
+        context: &Context,
+        flags: u64,
+        size: u64,
+        memory: Box<dyn HostMemory>,
+    ) -> Result<Self, Status> {
         let (start, bytes) = memory.range();
         if api::size(size)? > bytes {
             return Err(Status::INVALID_OPERATION);
@@ -198,14 +209,22 @@ impl Mem {
         let bytes = api::size(size)?;
         let start = NonNull::new(mapping.address()).ok_or(Status::OUT_OF_HOST_MEMORY)?;
         let home = HomeOf { start, mapped: mapping.bytes(), offset: 0 };
-        let raw = create_buffer(context, flags | CL_MEM_USE_HOST_PTR, bytes, mapping.address().cast())?;
+        let raw =
+            create_buffer(context, flags | CL_MEM_USE_HOST_PTR, bytes, mapping.address().cast())?;
         keep_until_deleted(&raw, (mapping, share))?;
         let (kind, context) = (Kind::Buffer, context.clone());
         Ok(Self(Arc::new(Inner { raw, context, kind, size, home: Some(home), _parent: None })))
     }
 
     fn of(raw: OwnedMem, context: &Context, kind: Kind, size: u64) -> Self {
-        Self(Arc::new(Inner { raw, context: context.clone(), kind, size, home: None, _parent: None }))
+        Self(Arc::new(Inner {
+            raw,
+            context: context.clone(),
+            kind,
+            size,
+            home: None,
+            _parent: None,
+        }))
     }
 
     pub(super) fn of_image(
@@ -261,7 +280,12 @@ impl Mem {
     ///
     /// # Errors
     /// The driver's.
-    pub fn pipe(context: &Context, flags: u64, packet_size: u32, packets_max: u32) -> Result<Self, Status> {
+    pub fn pipe(
+        context: &Context,
+        flags: u64,
+        packet_size: u32,
+        packets_max: u32,
+    ) -> Result<Self, Status> {
         context.platform().needs(2, 0)?;
         let size = u64::from(packet_size) * u64::from(packets_max);
         let share = Share::take(size)?;
@@ -269,7 +293,14 @@ impl Mem {
         let mut code = 0;
         // SAFETY: the context lives; pipes have no properties.
         let raw = unsafe {
-            create(context.raw(), flags & KERNEL_FLAGS, packet_size, packets_max, std::ptr::null(), &mut code)
+            create(
+                context.raw(),
+                flags & KERNEL_FLAGS,
+                packet_size,
+                packets_max,
+                std::ptr::null(),
+                &mut code,
+            )
         };
         let raw = OwnedMem::take(api::made(raw, code)?);
         keep_until_deleted(&raw, share)?;
@@ -369,7 +400,12 @@ fn check_size(context: &Context, size: u64) -> Result<usize, Status> {
     api::size(size).map_err(|_| INVALID_BUFFER_SIZE)
 }
 
-fn create_buffer(context: &Context, flags: u64, bytes: usize, host: *mut c_void) -> Result<OwnedMem, Status> {
+fn create_buffer(
+    context: &Context,
+    flags: u64,
+    bytes: usize,
+    host: *mut c_void,
+) -> Result<OwnedMem, Status> {
     let create = function!(clCreateBuffer)?;
     let mut code = 0;
     // SAFETY: the context lives; host memory, where given, has so many bytes, and stays until the driver has deleted the
@@ -401,7 +437,8 @@ fn clear(context: &Context, mem: &OwnedMem, bytes: usize) -> Result<(), Status> 
     let queue = context.init_queue()?;
     // The largest pattern that divides the size: drivers are slow with small ones.
     let zeros = [0_u8; 16];
-    let pattern = [16, 8, 4, 2, 1].into_iter().find(|&pattern| bytes.is_multiple_of(pattern)).unwrap_or(1);
+    let pattern =
+        [16, 8, 4, 2, 1].into_iter().find(|&pattern| bytes.is_multiple_of(pattern)).unwrap_or(1);
     let _inside = super::watch::Inside::enter();
     // SAFETY: the pattern is copied by the call; the range is the whole buffer.
     api::check(unsafe {

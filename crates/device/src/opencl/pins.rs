@@ -52,7 +52,9 @@ pub(super) fn look() {
 fn free(cpus: &CpuSet, freed: &mut HashSet<i32>) {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
     for task in tasks.flatten() {
-        let Some(number) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(number) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
         let Some(thread) = Pid::from_raw(number) else { continue };
         let tied = sched_getaffinity(Some(thread)).is_ok_and(|its| its.count() < cpus.count());
         // A thread may end meanwhile.

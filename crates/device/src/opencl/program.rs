@@ -127,14 +127,19 @@ impl Program {
     ///
     /// # Errors
     /// The driver's.
-    pub fn with_built_in(context: &Context, devices: &[Device], names: &str) -> Result<Self, Status> {
+    pub fn with_built_in(
+        context: &Context,
+        devices: &[Device],
+        names: &str,
+    ) -> Result<Self, Status> {
         let create = function!(clCreateProgramWithBuiltInKernels)?;
         let names = CString::new(names).map_err(|_| Status::INVALID_VALUE)?;
         let list = handles(devices);
         let number = api::count(list.len())?;
         let mut code = 0;
         // SAFETY: there are as many devices as are named; the names end with NUL.
-        let raw = unsafe { create(context.raw(), number, list.as_ptr(), names.as_ptr(), &mut code) };
+        let raw =
+            unsafe { create(context.raw(), number, list.as_ptr(), names.as_ptr(), &mut code) };
         Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context, false))
     }
 
@@ -142,7 +147,11 @@ impl Program {
     ///
     /// # Errors
     /// The driver's: then the report has the log.
-    pub fn build<'a>(&self, devices: &[Device], options: impl Into<Option<&'a str>>) -> Result<(), Status> {
+    pub fn build<'a>(
+        &self,
+        devices: &[Device],
+        options: impl Into<Option<&'a str>>,
+    ) -> Result<(), Status> {
         let options = self.with_arg_info(options.into()).ok_or(INVALID_BUILD_OPTIONS)?;
         self.build_as_given(devices, Some(&options))
     }
@@ -172,13 +181,15 @@ impl Program {
         let compile = function!(clCompileProgram)?;
         let options = self.with_arg_info(options).ok_or(INVALID_COMPILER_OPTIONS)?;
         let list = handles(devices);
-        let names: Result<Vec<_>, _> = headers.iter().map(|(name, _)| CString::new(name.as_str())).collect();
+        let names: Result<Vec<_>, _> =
+            headers.iter().map(|(name, _)| CString::new(name.as_str())).collect();
         let names = names.map_err(|_| Status::INVALID_VALUE)?;
         let mut name_starts: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
         let programs: Vec<_> = headers.iter().map(|(_, program)| program.raw()).collect();
         let (number, header_number) = (api::count(list.len())?, api::count(programs.len())?);
         // "CL_INVALID_VALUE if num_input_headers is zero and header_include_names or input_headers are not NULL".
-        let name_start = if names.is_empty() { std::ptr::null_mut() } else { name_starts.as_mut_ptr() };
+        let name_start =
+            if names.is_empty() { std::ptr::null_mut() } else { name_starts.as_mut_ptr() };
         // SAFETY: all lists have as many entries as are named, all texts end with NUL; without a callback the call ends
         // when the compilation has.
         api::check(unsafe {

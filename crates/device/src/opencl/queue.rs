@@ -101,7 +101,12 @@ impl OwnedQueue {
 }
 
 impl RawQueue {
-    fn create(context: &Context, device: &Device, properties: u64, size: u32) -> Result<Self, Status> {
+    fn create(
+        context: &Context,
+        device: &Device,
+        properties: u64,
+        size: u32,
+    ) -> Result<Self, Status> {
         if !context.devices().contains(device) {
             return Err(Status::INVALID_DEVICE);
         }
@@ -132,13 +137,23 @@ impl Queue {
     ///
     /// # Errors
     /// The driver's; `CL_INVALID_DEVICE` for a device that is not the context's.
-    pub fn new(context: &Context, device: &Device, properties: u64, size: u32) -> Result<Self, Status> {
+    pub fn new(
+        context: &Context,
+        device: &Device,
+        properties: u64,
+        size: u32,
+    ) -> Result<Self, Status> {
         let raw = OwnedQueue::create(context, device, properties, size)?;
         Ok(Self::over(Arc::new(raw), context, device, properties))
     }
 
     /// A queue over one that the context keeps.
-    pub(super) fn over(raw: Arc<OwnedQueue>, context: &Context, device: &Device, properties: u64) -> Self {
+    pub(super) fn over(
+        raw: Arc<OwnedQueue>,
+        context: &Context,
+        device: &Device,
+        properties: u64,
+    ) -> Self {
         let (context, device) = (context.clone(), device.clone());
         Self(Arc::new(Inner { raw, context, device, properties, reclaim: Mutex::default() }))
     }
@@ -240,7 +255,8 @@ impl Queue {
         let place = if has_event { &raw mut event } else { std::ptr::null_mut() };
         let _inside = Inside::enter();
         {
-            let _no_event_fails_now = self.context().failing().read().unwrap_or_else(PoisonError::into_inner);
+            let _no_event_fails_now =
+                self.context().failing().read().unwrap_or_else(PoisonError::into_inner);
             if waits.iter().any(|event| event.status().is_error()) {
                 return Err(Status::WAIT_LIST_FAILED);
             }
@@ -249,7 +265,8 @@ impl Queue {
         if !has_event {
             return Ok(None);
         }
-        let event = api::made(event, 0).map(|event| Event::of_command(event, self, !list.is_empty()));
+        let event =
+            api::made(event, 0).map(|event| Event::of_command(event, self, !list.is_empty()));
         if want == Want::Event { event.map(Some) } else { Ok(None) }
     }
 

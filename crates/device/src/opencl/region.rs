@@ -51,7 +51,10 @@ pub(super) fn triple([x, y, z]: [u64; 3]) -> Result<[usize; 3], Status> {
 
 /// Bytes of a region without gaps, `unit` bytes to an element.
 pub(super) fn bytes([width, height, depth]: [u64; 3], unit: u64) -> Result<u64, Status> {
-    let all = width.checked_mul(height).and_then(|n| n.checked_mul(depth)).and_then(|n| n.checked_mul(unit));
+    let all = width
+        .checked_mul(height)
+        .and_then(|n| n.checked_mul(depth))
+        .and_then(|n| n.checked_mul(unit));
     all.filter(|&all| all <= BYTES_MAX).ok_or(Status::INVALID_VALUE)
 }
 
@@ -70,7 +73,8 @@ pub(super) fn rect(size: u64, rect: &Rect, region: [u64; 3]) -> Result<Placed, S
         return Err(BAD);
     }
     let [x, y, z] = rect.origin;
-    let last_slice = z.checked_add(depth - 1).and_then(|n| n.checked_mul(slice_pitch)).ok_or(BAD)?;
+    let last_slice =
+        z.checked_add(depth - 1).and_then(|n| n.checked_mul(slice_pitch)).ok_or(BAD)?;
     let last_row = y.checked_add(height - 1).and_then(|n| n.checked_mul(row_pitch)).ok_or(BAD)?;
     let row_end = x.checked_add(width).ok_or(BAD)?;
     let end = last_slice.checked_add(last_row).and_then(|n| n.checked_add(row_end)).ok_or(BAD)?;
@@ -85,7 +89,12 @@ pub(super) fn rect(size: u64, rect: &Rect, region: [u64; 3]) -> Result<Placed, S
 }
 
 /// Whether a region of an image lies within the image's `whole` region; its bytes, `pixel` to an element.
-pub(super) fn image(whole: [u64; 3], pixel: u64, origin: [u64; 3], region: [u64; 3]) -> Result<u64, Status> {
+pub(super) fn image(
+    whole: [u64; 3],
+    pixel: u64,
+    origin: [u64; 3],
+    region: [u64; 3],
+) -> Result<u64, Status> {
     extent(region)?;
     for ((start, length), end) in origin.into_iter().zip(region).zip(whole) {
         // "CL_INVALID_VALUE if the region being read or written specified by origin and region is out of bounds."
@@ -133,7 +142,9 @@ mod tests {
     #[test]
     fn hostile_numbers_do_not_wrap() {
         let big = u64::MAX;
-        for region in [[big, 1, 1], [1, big, 1], [1, 1, big], [1 << 32, 1 << 32, 1], [big, big, big]] {
+        for region in
+            [[big, 1, 1], [1, big, 1], [1, 1, big], [1 << 32, 1 << 32, 1], [big, big, big]]
+        {
             for origin in [[0; 3], [big; 3], [1, 1, big], [1 << 63; 3]] {
                 for pitch in [0, 1, big, 1 << 63] {
                     let wild = Rect { origin, row_pitch: pitch, slice_pitch: pitch };

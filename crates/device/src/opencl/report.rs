@@ -4,12 +4,13 @@ use std::iter;
 
 use penstock_cl_sys::{
     CL_KERNEL_ATTRIBUTES, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_GLOBAL_WORK_SIZE,
-    CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_KERNEL_PRIVATE_MEM_SIZE,
-    CL_KERNEL_SPILL_MEM_SIZE_INTEL, CL_KERNEL_WORK_GROUP_SIZE, CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES,
-    CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BINARY_TYPE_EXECUTABLE, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
+    CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
+    CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_SPILL_MEM_SIZE_INTEL, CL_KERNEL_WORK_GROUP_SIZE,
+    CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE,
+    CL_PROGRAM_BINARY_TYPE_EXECUTABLE, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
     CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_OPTIONS, CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_DEVICES,
-    CL_PROGRAM_IL, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS, CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT,
-    CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT,
+    CL_PROGRAM_IL, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS,
+    CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT, CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT,
 };
 use penstock_wire::describe::{BuildReport, Info, KernelDescription};
 use penstock_wire::status::Status;
@@ -59,9 +60,12 @@ impl Program {
             devices.iter().map(|(index, device)| (*index, self.build_info(device))).collect();
         let executable = CL_PROGRAM_BINARY_TYPE_EXECUTABLE.to_ne_bytes();
         let has_kernels = infos.iter().any(|(_, info)| {
-            info.iter().any(|(name, bytes)| *name == CL_PROGRAM_BINARY_TYPE && bytes.as_slice() == executable)
+            info.iter().any(|(name, bytes)| {
+                *name == CL_PROGRAM_BINARY_TYPE && bytes.as_slice() == executable
+            })
         });
-        let info = PROGRAM_QUERIES.iter().filter_map(|&name| Some((name, self.ask(name).ok()?))).collect();
+        let info =
+            PROGRAM_QUERIES.iter().filter_map(|&name| Some((name, self.ask(name).ok()?))).collect();
         BuildReport {
             status: status.err().unwrap_or(Status::OK).0,
             devices: infos,
@@ -92,13 +96,17 @@ impl Program {
         let handles = words(&self.ask(CL_PROGRAM_DEVICES)?);
         let sizes = words(&self.ask(CL_PROGRAM_BINARY_SIZES)?);
         let all = sizes.iter().try_fold(0_usize, |sum, &size| sum.checked_add(size));
-        if handles.len() != sizes.len() || all.is_none_or(|all| all as u64 > limits::REPLY_BYTES_MAX) {
+        if handles.len() != sizes.len()
+            || all.is_none_or(|all| all as u64 > limits::REPLY_BYTES_MAX)
+        {
             return Err(Status::OUT_OF_RESOURCES);
         }
         let mut binaries: Vec<Vec<u8>> = sizes.iter().map(|&size| vec![0; size]).collect();
         let mut starts: Vec<*mut u8> = binaries
             .iter_mut()
-            .map(|binary| if binary.is_empty() { std::ptr::null_mut() } else { binary.as_mut_ptr() })
+            .map(
+                |binary| if binary.is_empty() { std::ptr::null_mut() } else { binary.as_mut_ptr() },
+            )
             .collect();
         let get = function!(clGetProgramInfo)?;
         // SAFETY: the answer is written to where the list points: as many places, each with the size the driver named for
@@ -113,11 +121,15 @@ impl Program {
             )
         })?;
         let listed: Vec<(usize, Vec<u8>)> = handles.into_iter().zip(binaries).collect();
-        let in_context = devices.iter().filter(|(_, device)| self.context().devices().contains(device));
-        let found: Vec<(u32, &[u8])> =
-            in_context.filter_map(|(index, device)| Some((*index, binary_of(device, &listed)?))).collect();
+        let in_context =
+            devices.iter().filter(|(_, device)| self.context().devices().contains(device));
+        let found: Vec<(u32, &[u8])> = in_context
+            .filter_map(|(index, device)| Some((*index, binary_of(device, &listed)?)))
+            .collect();
         // The parts of a device share one binary, and the reply has it once for each.
-        if found.iter().map(|(_, binary)| binary.len() as u64).sum::<u64>() > limits::REPLY_BYTES_MAX {
+        if found.iter().map(|(_, binary)| binary.len() as u64).sum::<u64>()
+            > limits::REPLY_BYTES_MAX
+        {
             return Err(Status::OUT_OF_RESOURCES);
         }
         Ok(found.into_iter().map(|(index, binary)| (index, binary.to_vec())).collect())
@@ -126,7 +138,9 @@ impl Program {
     fn build_info(&self, device: &Device) -> Info {
         let answer = |name| {
             let answer = self.build_answer(device, name);
-            answer.map(|bytes| if name == CL_PROGRAM_BUILD_OPTIONS { self.own_options(bytes) } else { bytes })
+            answer.map(|bytes| {
+                if name == CL_PROGRAM_BUILD_OPTIONS { self.own_options(bytes) } else { bytes }
+            })
         };
         BUILD_QUERIES.iter().filter_map(|&name| Some((name, answer(name).ok()?))).collect()
     }
@@ -155,13 +169,18 @@ impl Program {
     fn ask(&self, name: u32) -> Result<Vec<u8>, Status> {
         let get = function!(clGetProgramInfo)?;
         // SAFETY: the program lives, and `query` gives a place of the size it names.
-        api::query(|size, value, true_size| unsafe { get(self.raw(), name, size, value, true_size) })
+        api::query(|size, value, true_size| unsafe {
+            get(self.raw(), name, size, value, true_size)
+        })
     }
 
     fn kernels(&self, devices: &[(u32, Device)]) -> Vec<KernelDescription> {
-        let names = self.ask(CL_PROGRAM_KERNEL_NAMES).map(|bytes| api::text(&bytes)).unwrap_or_default();
+        let names =
+            self.ask(CL_PROGRAM_KERNEL_NAMES).map(|bytes| api::text(&bytes)).unwrap_or_default();
         let names = names.split(';').map(str::trim).filter(|name| !name.is_empty());
-        names.filter_map(|name| Some(Kernel::new(self, name).ok()?.describe(name, devices))).collect()
+        names
+            .filter_map(|name| Some(Kernel::new(self, name).ok()?.describe(name, devices)))
+            .collect()
     }
 }
 
@@ -172,15 +191,23 @@ impl Kernel {
             let more = if is_cuda { CUDA_WORK_GROUP_QUERIES } else { 0..0 };
             let more = more.chain(is_cuda.then_some(cuda::KERNEL_PARAMS));
             let answers = WORK_GROUP_QUERIES.iter().copied().chain(more);
-            answers.filter_map(|query| Some((query, self.work_group_info(device, query).ok()?))).collect()
+            answers
+                .filter_map(|query| Some((query, self.work_group_info(device, query).ok()?)))
+                .collect()
         };
         let args = self.arg_descriptions();
         KernelDescription {
             name: name.to_owned(),
-            attributes: self.ask(CL_KERNEL_ATTRIBUTES).map(|bytes| api::text(&bytes)).unwrap_or_default(),
+            attributes: self
+                .ask(CL_KERNEL_ATTRIBUTES)
+                .map(|bytes| api::text(&bytes))
+                .unwrap_or_default(),
             arg_info: args.is_some(),
             args: args.unwrap_or_else(|| vec![Default::default(); self.arg_count()]),
-            work_group: devices.iter().map(|(index, device)| (*index, work_group(device))).collect(),
+            work_group: devices
+                .iter()
+                .map(|(index, device)| (*index, work_group(device)))
+                .collect(),
         }
     }
 }

@@ -35,7 +35,9 @@ impl Sampler {
     /// The driver's.
     pub fn new(context: &Context, properties: &[u64]) -> Result<Self, Status> {
         // A 0 would end the list before its end, and an odd one has a name without value.
-        if !properties.len().is_multiple_of(2) || properties.iter().step_by(2).any(|&name| name == 0) {
+        if !properties.len().is_multiple_of(2)
+            || properties.iter().step_by(2).any(|&name| name == 0)
+        {
             return Err(Status::INVALID_VALUE);
         }
         let mut code = 0;
@@ -61,7 +63,8 @@ impl Sampler {
 
 /// What `clCreateSampler` takes, with the defaults of the list.
 fn old_properties(properties: &[u64]) -> Result<(u32, u32, u32), Status> {
-    let (mut normalized, mut addressing, mut filter) = (CL_TRUE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST);
+    let (mut normalized, mut addressing, mut filter) =
+        (CL_TRUE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST);
     for pair in properties.chunks_exact(2) {
         let &[name, value] = pair else { continue };
         let name = u32::try_from(name).map_err(|_| Status::INVALID_VALUE)?;
@@ -82,7 +85,8 @@ mod tests {
 
     #[test]
     fn properties_become_arguments() {
-        let list = [u64::from(CL_SAMPLER_NORMALIZED_COORDS), 0, u64::from(CL_SAMPLER_FILTER_MODE), 0x1141];
+        let list =
+            [u64::from(CL_SAMPLER_NORMALIZED_COORDS), 0, u64::from(CL_SAMPLER_FILTER_MODE), 0x1141];
         assert_eq!(old_properties(&list), Ok((0, CL_ADDRESS_CLAMP, 0x1141)));
         assert!(old_properties(&[7, 7]).is_err());
         assert!(old_properties(&[u64::MAX, 7]).is_err());

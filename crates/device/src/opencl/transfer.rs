@@ -78,7 +78,9 @@ impl Queue {
         let (place, length) = region::range(mem.size(), offset, bytes.len() as u64)?;
         self.give(bytes, waits, want, |start, number, list, event| {
             // SAFETY: queue and buffer live; the range lies within; `start` has `length` bytes that `give` keeps.
-            unsafe { write(self.raw(), mem.raw(), CL_FALSE, place, length, start, number, list, event) }
+            unsafe {
+                write(self.raw(), mem.raw(), CL_FALSE, place, length, start, number, list, event)
+            }
         })
     }
 
@@ -86,14 +88,22 @@ impl Queue {
     ///
     /// # Errors
     /// The driver's; `CL_INVALID_VALUE` where the range does not lie within.
-    pub fn read(&self, mem: &Mem, offset: u64, size: u64, waits: &[&Event]) -> Result<Reading, Status> {
+    pub fn read(
+        &self,
+        mem: &Mem,
+        offset: u64,
+        size: u64,
+        waits: &[&Event],
+    ) -> Result<Reading, Status> {
         let read = function!(clEnqueueReadBuffer)?;
         mem.expect_buffer()?;
         self.expect_same_context(&[mem])?;
         let (place, length) = region::range(mem.size(), offset, size)?;
         self.take(size, waits, |start, number, list, event| {
             // SAFETY: queue and buffer live; the range lies within; `start` has room for `length` bytes that `take` keeps.
-            unsafe { read(self.raw(), mem.raw(), CL_FALSE, place, length, start, number, list, event) }
+            unsafe {
+                read(self.raw(), mem.raw(), CL_FALSE, place, length, start, number, list, event)
+            }
         })
     }
 
@@ -203,7 +213,9 @@ impl Queue {
         let (to, _) = region::range(target.size(), target_offset, size)?;
         self.enqueue(waits, want, |number, list, event| {
             // SAFETY: queue and buffers live; both ranges lie within.
-            unsafe { copy(self.raw(), source.raw(), target.raw(), from, to, length, number, list, event) }
+            unsafe {
+                copy(self.raw(), source.raw(), target.raw(), from, to, length, number, list, event)
+            }
         })
     }
 
@@ -278,7 +290,17 @@ impl Queue {
         self.enqueue(waits, want, |number, list, event| {
             // SAFETY: queue and buffer live; the range lies within; the driver copies the pattern.
             unsafe {
-                fill(self.raw(), mem.raw(), pattern.as_ptr().cast(), step, place, length, number, list, event)
+                fill(
+                    self.raw(),
+                    mem.raw(),
+                    pattern.as_ptr().cast(),
+                    step,
+                    place,
+                    length,
+                    number,
+                    list,
+                    event,
+                )
             }
         })
     }
@@ -295,11 +317,14 @@ impl Queue {
         if bytes.len() <= SMALL_BYTES_MAX {
             let mut reclaim = self.reclaim_state();
             let start = reclaim.place(self, &bytes)?;
-            return self.enqueue(waits, want, |number, list, event| call(start.cast(), number, list, event));
+            return self.enqueue(waits, want, |number, list, event| {
+                call(start.cast(), number, list, event)
+            });
         }
         let start = bytes.as_ptr();
-        let event =
-            self.enqueue_with_event(waits, |number, list, event| call(start.cast(), number, list, event))?;
+        let event = self.enqueue_with_event(waits, |number, list, event| {
+            call(start.cast(), number, list, event)
+        })?;
         if bytes.len() < LARGE_BYTES_MIN {
             self.reclaim_state().keep(event.clone(), bytes);
         } else {
@@ -317,8 +342,9 @@ impl Queue {
     ) -> Result<Reading, Status> {
         let mut bytes = Staged::new(api::size(size)?)?;
         let start = bytes.as_mut_ptr();
-        let event =
-            self.enqueue_with_event(waits, |number, list, event| call(start.cast(), number, list, event))?;
+        let event = self.enqueue_with_event(waits, |number, list, event| {
+            call(start.cast(), number, list, event)
+        })?;
         Ok(Reading { event, bytes: Some(bytes) })
     }
 }

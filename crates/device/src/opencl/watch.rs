@@ -106,7 +106,8 @@ pub(super) fn on_complete(event: &Event, done: Done) {
         let mut state = lock();
         let number = state.next;
         state.next += 1;
-        let awaited = Awaited { event: event.clone(), done, only_looked_at: false, had_ended: false };
+        let awaited =
+            Awaited { event: event.clone(), done, only_looked_at: false, had_ended: false };
         state.awaited.insert(number, awaited);
         state.wake_helper();
         number
@@ -187,7 +188,12 @@ fn tell(number: usize) {
 fn look(most: usize, for_successes: bool) {
     let events: Vec<(usize, Event)> = {
         let state = lock();
-        state.awaited.iter().take(most).map(|(&number, awaited)| (number, awaited.event.clone())).collect()
+        state
+            .awaited
+            .iter()
+            .take(most)
+            .map(|(&number, awaited)| (number, awaited.event.clone()))
+            .collect()
     };
     for (number, event) in events {
         let status = event.status();
@@ -199,10 +205,9 @@ fn look(most: usize, for_successes: bool) {
 
 fn is_overdue(number: usize) -> bool {
     let mut state = lock();
-    state
-        .awaited
-        .get_mut(&number)
-        .is_some_and(|awaited| std::mem::replace(&mut awaited.had_ended, true) || awaited.only_looked_at)
+    state.awaited.get_mut(&number).is_some_and(|awaited| {
+        std::mem::replace(&mut awaited.had_ended, true) || awaited.only_looked_at
+    })
 }
 
 fn lock() -> MutexGuard<'static, State> {
@@ -240,7 +245,8 @@ fn help() {
             }
             if state.failures.is_empty() {
                 let patience = if state.only_looked_at > 0 { LOOK_OFTEN } else { LOOK_EVERY };
-                state = WAKE.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
+                state =
+                    WAKE.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
             }
             std::mem::take(&mut state.failures)
         };

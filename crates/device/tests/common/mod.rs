@@ -18,9 +18,12 @@ pub const PROFILING: u64 = 2;
 /// A context over the first device, and a queue. `None`, with words, where there is no device.
 pub fn first(properties: u64) -> Option<(Context, Queue)> {
     let (platform, device) = first_device()?;
-    let context =
-        Context::new(&platform, std::slice::from_ref(&device), Box::new(|text| eprintln!("driver: {text}")))
-            .unwrap();
+    let context = Context::new(
+        &platform,
+        std::slice::from_ref(&device),
+        Box::new(|text| eprintln!("driver: {text}")),
+    )
+    .unwrap();
     let queue = Queue::new(&context, &device, properties, 0).unwrap();
     Some((context, queue))
 }
@@ -43,8 +46,9 @@ pub fn first_device() -> Option<(penstock_device::Platform, Device)> {
             return None;
         }
     };
-    let found =
-        platforms.iter().find_map(|platform| Some((platform.clone(), platform.devices().first()?.clone())));
+    let found = platforms
+        .iter()
+        .find_map(|platform| Some((platform.clone(), platform.devices().first()?.clone())));
     if found.is_none() {
         eprintln!("SKIPPED: no OpenCL device on this machine (Debian: pocl-opencl-icd)");
     }

@@ -7,8 +7,8 @@ use std::sync::{Once, mpsc};
 use std::time::Duration;
 
 use penstock_device::{
-    Arg, Context, Device, Driver, Event, Kernel, Mem, Platform, Program, Queue, Range, Staged, Status, Times,
-    Want,
+    Arg, Context, Device, Driver, Event, Kernel, Mem, Platform, Program, Queue, Range, Staged,
+    Status, Times, Want,
 };
 use penstock_wire::cuda;
 
@@ -41,11 +41,15 @@ fn prepare(setup: Setup) -> bool {
     ONCE.call_once(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda_standin.c");
         // One for each process: test files run at the same time.
-        let library =
-            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("standin-{}.so", std::process::id()));
+        let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("standin-{}.so", std::process::id()));
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let mut command = Command::new(compiler);
-        command.args(["-O1", "-g", "-fPIC", "-shared", "-o"]).arg(&library).arg(source).arg("-lpthread");
+        command
+            .args(["-O1", "-g", "-fPIC", "-shared", "-o"])
+            .arg(&library)
+            .arg(source)
+            .arg("-lpthread");
         if setup.newer {
             command.arg("-DNEWER");
         }
@@ -75,7 +79,8 @@ pub fn platform(setup: Setup) -> Option<Platform> {
         return None;
     }
     let driver = Driver::load().unwrap();
-    let found = driver.platforms().into_iter().find(|platform| platform.name() == cuda::PLATFORM_NAME);
+    let found =
+        driver.platforms().into_iter().find(|platform| platform.name() == cuda::PLATFORM_NAME);
     Some(found.expect("the stand-in is a platform"))
 }
 

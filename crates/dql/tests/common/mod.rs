@@ -8,7 +8,10 @@ use serde_json::Value as Json;
 
 /// The inventory `tests/fixtures/NAME.json`.
 pub fn inventory(name: &str) -> Vec<Listed> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name).with_extension("json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
+        .with_extension("json");
     let text = std::fs::read_to_string(&path).unwrap();
     let devices: Vec<Json> = serde_json::from_str(&text).unwrap();
     devices.iter().map(device).collect()
@@ -16,10 +19,14 @@ pub fn inventory(name: &str) -> Vec<Listed> {
 
 fn device(json: &Json) -> Listed {
     let parts = ["node", "info"].into_iter().filter_map(|part| json[part].as_object());
-    parts.flatten().filter(|(_, value)| !value.is_null()).fold(Listed::new(), |device, (name, json)| {
-        let attribute = Attribute::find(name).unwrap_or_else(|| panic!("there is no attribute {name}"));
-        device.with(attribute, value(attribute, json))
-    })
+    parts.flatten().filter(|(_, value)| !value.is_null()).fold(
+        Listed::new(),
+        |device, (name, json)| {
+            let attribute =
+                Attribute::find(name).unwrap_or_else(|| panic!("there is no attribute {name}"));
+            device.with(attribute, value(attribute, json))
+        },
+    )
 }
 
 fn value(attribute: Attribute, json: &Json) -> Value<'static> {
@@ -35,12 +42,16 @@ fn value(attribute: Attribute, json: &Json) -> Value<'static> {
         Kind::Numbers | Kind::Choices(_) => {
             Value::Ints(list().map(|it| it.as_u64().unwrap().into()).collect())
         }
-        Kind::Names => Value::Names(list().map(|it| it.as_str().unwrap().to_owned().into()).collect()),
+        Kind::Names => {
+            Value::Names(list().map(|it| it.as_str().unwrap().to_owned().into()).collect())
+        }
         Kind::Choice(names) | Kind::Type(names) => {
             let named = names.iter().find(|named| *json == named.name).unwrap_or_else(|| wrong());
             Value::Int(named.value.into())
         }
-        Kind::Text | Kind::Tokens | Kind::VersionText | Kind::Host | Kind::Node => Value::Text(text().into()),
+        Kind::Text | Kind::Tokens | Kind::VersionText | Kind::Host | Kind::Node => {
+            Value::Text(text().into())
+        }
         _ => Value::Int(json.as_u64().unwrap_or_else(|| wrong()).into()),
     }
 }

@@ -116,7 +116,10 @@ fn enter(body: impl FnOnce() -> Result<(), Refusal>) -> c_int {
 }
 
 /// Does something with a meter. Others with the same meter wait; those with other meters do not.
-fn with<T>(meter: *mut Opaque, body: impl FnOnce(&mut Kept) -> Result<T, Refusal>) -> Result<T, Refusal> {
+fn with<T>(
+    meter: *mut Opaque,
+    body: impl FnOnce(&mut Kept) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
     let kept = meters().open.get(&meter.addr()).cloned();
     let kept = kept.ok_or(Refusal::Argument("this is no meter that is open"))?;
     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,7 +173,10 @@ fn options_of(given: *const COptions) -> Result<(Options, Option<PowerModel>), R
 /// # Safety
 /// `options` is `NULL` or leads to the struct of the header; `meter` leads to a place for a pointer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn penstock_energy_open(options: *const COptions, meter: *mut *mut Opaque) -> c_int {
+pub unsafe extern "C" fn penstock_energy_open(
+    options: *const COptions,
+    meter: *mut *mut Opaque,
+) -> c_int {
     enter(|| {
         if meter.is_null() {
             return Err(Refusal::Argument("meter must not be NULL"));
@@ -252,7 +258,9 @@ pub extern "C" fn penstock_energy_update(meter: *mut Opaque) -> c_int {
 pub extern "C" fn penstock_energy_num_figures(meter: *mut Opaque) -> c_uint {
     let mut count = 0;
     enter(|| {
-        count = with(meter, |kept| Ok(c_uint::try_from(kept.shown.figures.len()).unwrap_or(c_uint::MAX)))?;
+        count = with(meter, |kept| {
+            Ok(c_uint::try_from(kept.shown.figures.len()).unwrap_or(c_uint::MAX))
+        })?;
         Ok(())
     });
     count
@@ -300,7 +308,10 @@ pub unsafe extern "C" fn penstock_energy_get_figure(
 /// # Safety
 /// `total` leads to the struct of the header, whose size is set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn penstock_energy_get_total(meter: *mut Opaque, total: *mut CTotal) -> c_int {
+pub unsafe extern "C" fn penstock_energy_get_total(
+    meter: *mut Opaque,
+    total: *mut CTotal,
+) -> c_int {
     enter(|| with(meter, |kept| give(total, kept.shown.total.as_ref().ok_or(NOTHING)?)))
 }
 
@@ -309,7 +320,10 @@ pub unsafe extern "C" fn penstock_energy_get_total(meter: *mut Opaque, total: *m
 /// # Safety
 /// `cores` leads to the struct of the header, whose size is set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn penstock_energy_get_cores(meter: *mut Opaque, cores: *mut CCores) -> c_int {
+pub unsafe extern "C" fn penstock_energy_get_cores(
+    meter: *mut Opaque,
+    cores: *mut CCores,
+) -> c_int {
     enter(|| with(meter, |kept| give(cores, kept.shown.cores.as_ref().ok_or(NOTHING)?)))
 }
 
@@ -318,7 +332,10 @@ pub unsafe extern "C" fn penstock_energy_get_cores(meter: *mut Opaque, cores: *m
 /// # Safety
 /// `model` leads to the struct of the header, whose size is set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn penstock_energy_get_model(meter: *mut Opaque, model: *mut CModel) -> c_int {
+pub unsafe extern "C" fn penstock_energy_get_model(
+    meter: *mut Opaque,
+    model: *mut CModel,
+) -> c_int {
     enter(|| with(meter, |kept| give(model, kept.shown.model.as_ref().ok_or(NO_MODEL)?)))
 }
 
@@ -343,7 +360,10 @@ pub extern "C" fn penstock_energy_get_json(meter: *mut Opaque) -> *const c_char 
 /// # Safety
 /// `seconds` leads to a place for a number.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn penstock_energy_process_seconds(pid: u32, seconds: *mut c_double) -> c_int {
+pub unsafe extern "C" fn penstock_energy_process_seconds(
+    pid: u32,
+    seconds: *mut c_double,
+) -> c_int {
     enter(|| {
         if seconds.is_null() {
             return Err(Refusal::Argument("seconds must not be NULL"));

@@ -124,8 +124,10 @@ impl Shown {
                 source: texts.keep(it.source.name()),
                 method: texts.keep(it.method.name()),
                 detail: texts.keep(&it.detail),
-                unavailable: texts.keep_if(it.unavailable.as_ref().map(ToString::to_string).as_deref()),
-                unavailable_kind: texts.keep_if(it.unavailable.as_ref().map(|reason| reason.kind())),
+                unavailable: texts
+                    .keep_if(it.unavailable.as_ref().map(ToString::to_string).as_deref()),
+                unavailable_kind: texts
+                    .keep_if(it.unavailable.as_ref().map(|reason| reason.kind())),
                 notes: texts.keep(""),
                 in_total: 0,
                 seconds: c_double::NAN,
@@ -199,8 +201,11 @@ impl Shown {
 
     fn total_of(&mut self, report: &Report) -> CTotal {
         let total = &report.total;
-        let missing: Vec<String> =
-            total.missing.iter().map(|it| format!("{}: {}", it.component, it.reasons.join("; "))).collect();
+        let missing: Vec<String> = total
+            .missing
+            .iter()
+            .map(|it| format!("{}: {}", it.component, it.reasons.join("; ")))
+            .collect();
         CTotal {
             size: size_of::<CTotal>(),
             seconds: report.seconds,

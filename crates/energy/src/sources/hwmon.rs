@@ -63,8 +63,10 @@ fn nothing(reason: Reason) -> Found {
 impl Chip {
     fn open(directory: PathBuf) -> Self {
         let name = text_if_any(&directory.join("name")).unwrap_or_else(|| "nameless".to_owned());
-        let device = fs::canonicalize(directory.join("device")).unwrap_or_else(|_| directory.clone());
-        let device = device.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+        let device =
+            fs::canonicalize(directory.join("device")).unwrap_or_else(|_| directory.clone());
+        let device =
+            device.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
         Self { directory, name, device }
     }
 
@@ -79,7 +81,9 @@ impl Chip {
             let average = |number: &str| names.contains(&format!("power{number}_average"));
             if let Some(number) = between(file, "power", "_average") {
                 found.push(self.power(file, number));
-            } else if let Some(number) = between(file, "power", "_input").filter(|number| !average(number)) {
+            } else if let Some(number) =
+                between(file, "power", "_input").filter(|number| !average(number))
+            {
                 found.push(self.power(file, number));
             }
         }
@@ -92,12 +96,15 @@ impl Chip {
         let component = match (self.name.as_str(), label) {
             // One for each core, up to hundreds, and all in the socket's figure.
             ("amd_energy", Some(label)) if label.starts_with("Ecore") => return None,
-            ("amd_energy", Some(label)) if label.starts_with("Esocket") => {
-                Component::new(Class::Package, format!("package-{}", label.trim_start_matches("Esocket")))
-            }
+            ("amd_energy", Some(label)) if label.starts_with("Esocket") => Component::new(
+                Class::Package,
+                format!("package-{}", label.trim_start_matches("Esocket")),
+            ),
             // Intel's drivers have these files for cards only.
             ("i915" | "xe", None | Some("card")) => self.card(),
-            ("xe", Some(label)) => Component::new(Class::GpuPart, format!("gpu {} {label}", self.device)),
+            ("xe", Some(label)) => {
+                Component::new(Class::GpuPart, format!("gpu {} {label}", self.device))
+            }
             (name, _) if name.starts_with("i915_") => {
                 Component::new(Class::GpuPart, format!("gpu {} {name}", self.device))
             }
@@ -112,7 +119,9 @@ impl Chip {
             .or_else(|| text_if_any(&self.directory.join(format!("power{number}_oem_info"))));
         let component = match self.name.as_str() {
             "amdgpu" if number == "1" && self.is_card() => self.card(),
-            "power_meter" => Component::new(Class::Platform, format!("{} {}", self.device, place(file))),
+            "power_meter" => {
+                Component::new(Class::Platform, format!("{} {}", self.device, place(file)))
+            }
             _ => self.unknown(file, label.as_deref()),
         };
         let scale = Scale { per_unit: MICRO, wraps_after: None };

@@ -136,7 +136,10 @@ impl Sensor for NumberFile {
     fn read(&mut self) -> Result<u64, Reason> {
         let mut bytes = [0; NUMBER_BYTES_MAX];
         // From the start: the kernel makes the text anew each time.
-        let read = self.file.read_at(&mut bytes, 0).map_err(|error| Reason::of_file(&self.path, &error))?;
+        let read = self
+            .file
+            .read_at(&mut bytes, 0)
+            .map_err(|error| Reason::of_file(&self.path, &error))?;
         number(&self.path, &String::from_utf8_lossy(bytes.get(..read).unwrap_or_default()))
     }
 }
@@ -149,7 +152,11 @@ fn number(path: &Path, text: &str) -> Result<u64, Reason> {
 fn text(path: &Path) -> Result<String, Reason> {
     let failed = |error| Reason::of_file(path, &error);
     let mut text = Vec::new();
-    File::open(path).map_err(failed)?.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
+    File::open(path)
+        .map_err(failed)?
+        .take(FILE_BYTES_MAX)
+        .read_to_end(&mut text)
+        .map_err(failed)?;
     Ok(String::from_utf8_lossy(&text).trim().to_owned())
 }
 
@@ -211,7 +218,9 @@ mod tests {
         let states: Vec<_> =
             all.iter().map(|it| it.state.as_ref().err().map_or("live", Reason::kind)).collect();
         assert_eq!(states, ["dead_counter", "dead_counter", "live", "live", "dead_counter"]);
-        let Err(Reason::Dead { value: 7, seconds, .. }) = all[1].state else { panic!("{:?}", all[1]) };
+        let Err(Reason::Dead { value: 7, seconds, .. }) = all[1].state else {
+            panic!("{:?}", all[1])
+        };
         assert!(seconds >= 0.03, "{seconds}");
     }
 

@@ -32,7 +32,10 @@ pub(super) fn find(options: &Options) -> Vec<Found> {
 }
 
 fn nothing(reason: Reason) -> Found {
-    Found { info: info(Component::all(Class::Gpu), Method::Counter, "NVML".to_owned()), state: Err(reason) }
+    Found {
+        info: info(Component::all(Class::Gpu), Method::Counter, "NVML".to_owned()),
+        state: Err(reason),
+    }
 }
 
 fn info(component: Component, method: Method, detail: String) -> Info {
@@ -59,7 +62,10 @@ fn channels(nvml: &Arc<Nvml>, index: usize, device: Device) -> [Found; 2] {
 
 fn found(component: Component, method: Method, detail: String, sensor: Reading) -> Found {
     let scale = Scale { per_unit: MILLI, wraps_after: None };
-    Found { info: info(component, method, detail), state: Ok(Live { sensor: Box::new(sensor), scale }) }
+    Found {
+        info: info(component, method, detail),
+        state: Ok(Live { sensor: Box::new(sensor), scale }),
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

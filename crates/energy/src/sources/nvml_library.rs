@@ -94,7 +94,9 @@ impl Nvml {
             Some(path) => vec![path.to_path_buf()],
             None => {
                 let installed = DIRECTORIES.iter().map(|directory| Path::new(directory).join(NAME));
-                std::iter::once(PathBuf::from(NAME)).chain(installed.filter(|path| path.exists())).collect()
+                std::iter::once(PathBuf::from(NAME))
+                    .chain(installed.filter(|path| path.exists()))
+                    .collect()
             }
         };
         let mut first = None;
@@ -113,13 +115,15 @@ impl Nvml {
             library: path.display().to_string(),
             reason: format!("it has no {name}"),
         };
-        let init: Symbol<Init> = symbol(&library, c"nvmlInit_v2").ok_or_else(|| missing("nvmlInit_v2"))?;
+        let init: Symbol<Init> =
+            symbol(&library, c"nvmlInit_v2").ok_or_else(|| missing("nvmlInit_v2"))?;
         let nvml = Self {
             count: symbol(&library, c"nvmlDeviceGetCount_v2")
                 .ok_or_else(|| missing("nvmlDeviceGetCount_v2"))?,
             by_index: symbol(&library, c"nvmlDeviceGetHandleByIndex_v2")
                 .ok_or_else(|| missing("nvmlDeviceGetHandleByIndex_v2"))?,
-            name: symbol(&library, c"nvmlDeviceGetName").ok_or_else(|| missing("nvmlDeviceGetName"))?,
+            name: symbol(&library, c"nvmlDeviceGetName")
+                .ok_or_else(|| missing("nvmlDeviceGetName"))?,
             energy: symbol(&library, c"nvmlDeviceGetTotalEnergyConsumption"),
             power: symbol(&library, c"nvmlDeviceGetPowerUsage"),
             fields: symbol(&library, c"nvmlDeviceGetFieldValues"),
@@ -167,7 +171,8 @@ impl Nvml {
     pub(super) fn energy_mj(&self, device: Device) -> Result<u64, Reason> {
         const FUNCTION: &str = "nvmlDeviceGetTotalEnergyConsumption";
         let mut energy = 0;
-        let function = self.energy.as_ref().ok_or_else(|| self.told(FUNCTION, code::FUNCTION_NOT_FOUND))?;
+        let function =
+            self.energy.as_ref().ok_or_else(|| self.told(FUNCTION, code::FUNCTION_NOT_FOUND))?;
         // SAFETY: the handle is the library's own, the place is ours.
         let result = unsafe { function(device.0, &raw mut energy) };
         self.check(FUNCTION, result).map(|()| energy)
@@ -177,7 +182,8 @@ impl Nvml {
     pub(super) fn power_mw(&self, device: Device) -> Result<u64, Reason> {
         const FUNCTION: &str = "nvmlDeviceGetPowerUsage";
         let mut power = 0;
-        let function = self.power.as_ref().ok_or_else(|| self.told(FUNCTION, code::FUNCTION_NOT_FOUND))?;
+        let function =
+            self.power.as_ref().ok_or_else(|| self.told(FUNCTION, code::FUNCTION_NOT_FOUND))?;
         // SAFETY: the handle is the library's own, the place is ours.
         let result = unsafe { function(device.0, &raw mut power) };
         self.check(FUNCTION, result).map(|()| u64::from(power))
@@ -186,7 +192,8 @@ impl Nvml {
     /// Power at this moment, in mW, where the driver has that.
     pub(super) fn power_instant_mw(&self, device: Device) -> Result<u64, Reason> {
         const FUNCTION: &str = "nvmlDeviceGetFieldValues";
-        let function = self.fields.as_ref().ok_or_else(|| self.told(FUNCTION, code::FUNCTION_NOT_FOUND))?;
+        let function =
+            self.fields.as_ref().ok_or_else(|| self.told(FUNCTION, code::FUNCTION_NOT_FOUND))?;
         let mut field = FieldValue {
             field: POWER_INSTANT,
             scope: 0,
@@ -241,8 +248,8 @@ fn load(path: &Path) -> Result<Library, Reason> {
     let name = path.display().to_string();
     // SAFETY: the library of the driver, which initialises nothing until it is told to; what else is named so is the choice of who named it.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
-    let library =
-        library.map_err(|error| Reason::NoLibrary { library: name.clone(), reason: why(&error, &name) })?;
+    let library = library
+        .map_err(|error| Reason::NoLibrary { library: name.clone(), reason: why(&error, &name) })?;
     // SAFETY: only its address is asked for.
     let own = unsafe { library.get::<*const c_void>(OWN) };
     if own.is_ok() { Err(Reason::OwnLibrary { library: name }) } else { Ok(library) }

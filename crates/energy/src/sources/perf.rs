@@ -40,7 +40,9 @@ pub(super) fn find(options: &Options) -> Vec<Found> {
         Ok(pmu) => pmu,
         Err(reason) => {
             let told = EVENTS.iter().filter(|(_, _, is_told)| *is_told);
-            return told.map(|(event, class, _)| row(all(*class), event, Err(reason.clone()))).collect();
+            return told
+                .map(|(event, class, _)| row(all(*class), event, Err(reason.clone())))
+                .collect();
         }
     };
     let mut found = Vec::new();
@@ -70,7 +72,13 @@ fn all(class: Class) -> Component {
 fn row(component: Component, event: &str, state: Result<Live, Reason>) -> Found {
     let detail = format!("power/{event}");
     Found {
-        info: Info { component, source: Source::Perf, method: Method::Counter, detail, step: RAPL_STEP },
+        info: Info {
+            component,
+            source: Source::Perf,
+            method: Method::Counter,
+            detail,
+            step: RAPL_STEP,
+        },
         state,
     }
 }
@@ -120,7 +128,8 @@ impl<'a> Pmu<'a> {
     /// The package of a CPU, by the name that powercap gives it.
     fn package(&self, cpu: u32) -> String {
         let number = |cpu: u32, what: &str| {
-            let path = self.roots.sysfs.join(format!("devices/system/cpu/cpu{cpu}/topology/{what}"));
+            let path =
+                self.roots.sysfs.join(format!("devices/system/cpu/cpu{cpu}/topology/{what}"));
             text_if_any(&path)
         };
         let package = number(cpu, "physical_package_id").unwrap_or_else(|| "0".to_owned());
@@ -129,7 +138,9 @@ impl<'a> Pmu<'a> {
         };
         match number(cpu, "die_id") {
             // Several counters on one package: one for each die.
-            Some(die) if self.cpus.iter().find(is_shared).is_some() => format!("package-{package}-die-{die}"),
+            Some(die) if self.cpus.iter().find(is_shared).is_some() => {
+                format!("package-{package}-die-{die}")
+            }
             _ => format!("package-{package}"),
         }
     }
@@ -142,8 +153,9 @@ impl<'a> Pmu<'a> {
         let mut config = 0;
         for term in text.split(',') {
             let (name, value) = term.split_once('=').unwrap_or((term, "1"));
-            let value =
-                value.strip_prefix("0x").map_or_else(|| value.parse(), |it| u64::from_str_radix(it, 16));
+            let value = value
+                .strip_prefix("0x")
+                .map_or_else(|| value.parse(), |it| u64::from_str_radix(it, 16));
             let place = super::text(&self.directory.join("format").join(name))?;
             config |= placed(&place, value.map_err(|_| wrong())?).ok_or_else(wrong)?;
         }
@@ -170,7 +182,9 @@ impl<'a> Pmu<'a> {
             return Ok(Box::new(file));
         }
         match open_event(self.kind, config, cpu) {
-            Ok(file) => Ok(Box::new(PerfEvent { file, what: format!("power/{event} on CPU {cpu}") })),
+            Ok(file) => {
+                Ok(Box::new(PerfEvent { file, what: format!("power/{event} on CPU {cpu}") }))
+            }
             Err(error) => Err(self.refused(event, &error)),
         }
     }
@@ -181,8 +195,9 @@ impl<'a> Pmu<'a> {
             Some(libc::EACCES | libc::EPERM) => {
                 let path = self.roots.procfs.join("sys/kernel/perf_event_paranoid");
                 let level = text_if_any(&path).unwrap_or_else(|| "not known".to_owned());
-                let remedy =
-                    format!("root may, or CAP_PERFMON, or perf_event_paranoid below 1 (it is {level})");
+                let remedy = format!(
+                    "root may, or CAP_PERFMON, or perf_event_paranoid below 1 (it is {level})"
+                );
                 Reason::NoPermission { what, remedy }
             }
             _ => Reason::of_error(what, error),
@@ -286,9 +301,13 @@ mod tests {
         assert_eq!(placed("config:8-15", 0xff), Some(0xff00));
         assert_eq!(placed("config:63", 1), Some(1 << 63));
         assert_eq!(placed("config:0-63", u64::MAX), Some(u64::MAX));
-        for (format, value) in
-            [("config:0-7", 256), ("config1:0-7", 1), ("config:7-0", 1), ("config:60-64", 1), ("x", 0)]
-        {
+        for (format, value) in [
+            ("config:0-7", 256),
+            ("config1:0-7", 1),
+            ("config:7-0", 1),
+            ("config:60-64", 1),
+            ("x", 0),
+        ] {
             assert_eq!(placed(format, value), None, "{format}");
         }
     }

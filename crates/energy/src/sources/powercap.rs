@@ -35,7 +35,8 @@ pub(super) fn find(options: &Options) -> Vec<Found> {
         let class = if name == "psys" { Class::Platform } else { Class::Package };
         found.push(counter(&directory, zone, Component::new(class, name.as_str())));
         let parts: Vec<_> = zones.iter().filter(|part| is_part_of(part, zone)).collect();
-        let domains: Vec<_> = parts.iter().filter_map(|part| domain(&directory, part, &name)).collect();
+        let domains: Vec<_> =
+            parts.iter().filter_map(|part| domain(&directory, part, &name)).collect();
         let has_dram = domains.iter().any(|it| it.info.component.class == Class::Dram);
         found.extend(domains);
         if class == Class::Package && !has_dram {
@@ -48,7 +49,10 @@ pub(super) fn find(options: &Options) -> Vec<Found> {
 
 /// A package of this name has parts of these names, whichever source tells of them.
 pub(super) fn of_package(class: Class, package: &str) -> Component {
-    Component::new(class, format!("{}-{}", class.name(), package.strip_prefix(PACKAGE).unwrap_or(package)))
+    Component::new(
+        class,
+        format!("{}-{}", class.name(), package.strip_prefix(PACKAGE).unwrap_or(package)),
+    )
 }
 
 fn missing(reason: &Reason) -> Vec<Found> {
@@ -80,7 +84,8 @@ fn domain(directory: &Path, zone: &str, package: &str) -> Option<Found> {
 fn counter(directory: &Path, zone: &str, component: Component) -> Found {
     let zone_directory = directory.join(zone);
     let range = zone_directory.join("max_energy_range_uj");
-    let wraps_after = text(&range).and_then(|text| number(&range, &text)).ok().filter(|&range| range > 0);
+    let wraps_after =
+        text(&range).and_then(|text| number(&range, &text)).ok().filter(|&range| range > 0);
     let scale = Scale { per_unit: 1e-6, wraps_after };
     let state = NumberFile::channel(zone_directory.join("energy_uj"), scale);
     row(component, zone, state)
@@ -88,6 +93,12 @@ fn counter(directory: &Path, zone: &str, component: Component) -> Found {
 
 fn row(component: Component, zone: &str, state: Result<super::Live, Reason>) -> Found {
     let detail = zone.to_owned();
-    let info = Info { component, source: Source::Powercap, method: Method::Counter, detail, step: RAPL_STEP };
+    let info = Info {
+        component,
+        source: Source::Powercap,
+        method: Method::Counter,
+        detail,
+        step: RAPL_STEP,
+    };
     Found { info, state }
 }

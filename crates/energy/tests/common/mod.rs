@@ -22,7 +22,8 @@ impl Tree {
     pub fn new() -> Self {
         static LAST: AtomicU32 = AtomicU32::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed);
-        let root = std::env::temp_dir().join(format!("penstock-energy-{}-{number}", std::process::id()));
+        let root =
+            std::env::temp_dir().join(format!("penstock-energy-{}-{number}", std::process::id()));
         fs::create_dir_all(&root).unwrap();
         let tree = Self { root };
         tree.put("proc/stat", "cpu  100 0 100 1000 0 0 0 0 0 0\ncpu0 1 2 3\n");
@@ -202,7 +203,10 @@ impl Mill {
     /// Stands still from now on.
     pub fn stop(mut self) -> Vec<Dial> {
         self.end();
-        std::mem::take(&mut self.state.lock().unwrap().dials).into_iter().map(|(dial, _)| dial).collect()
+        std::mem::take(&mut self.state.lock().unwrap().dials)
+            .into_iter()
+            .map(|(dial, _)| dial)
+            .collect()
     }
 
     fn end(&mut self) {
@@ -228,7 +232,8 @@ pub fn states(channels: &[Channel]) -> BTreeMap<String, &'static str> {
 }
 
 pub fn figure<'a>(report: &'a Report, source: &str, component: &str) -> &'a Figure {
-    let found = report.figures.iter().find(|it| it.source.name() == source && it.component == component);
+    let found =
+        report.figures.iter().find(|it| it.source.name() == source && it.component == component);
     found.unwrap_or_else(|| panic!("no {source} {component} in {:#?}", report.figures))
 }
 

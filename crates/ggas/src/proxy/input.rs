@@ -85,10 +85,13 @@ impl Input {
         let mut total = 0;
         while total < TURN_BYTES_MAX {
             let got = match &mut self.stage {
-                Stage::Payload { to, done } if self.start == self.end && to.length > VALUE_BYTES_MAX => {
+                Stage::Payload { to, done }
+                    if self.start == self.end && to.length > VALUE_BYTES_MAX =>
+                {
                     let left = to.length - *done;
                     let place = place(parts, to.pe, to.at + *done, left)?;
-                    let length = usize::try_from(left).map_err(|_| Broken::Nonsense)?.min(TURN_BYTES_MAX);
+                    let length =
+                        usize::try_from(left).map_err(|_| Broken::Nonsense)?.min(TURN_BYTES_MAX);
                     // SAFETY: so many bytes lie there, mapped while `parts` lives. Kernels that write them meanwhile, which no
                     // program of theirs should, make them other plain bytes.
                     let into = unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), length) };
@@ -98,7 +101,8 @@ impl Input {
                 }
                 _ => {
                     self.make_room();
-                    let got = carrier.receive(self.buffer.get_mut(self.end..).unwrap_or_default())?;
+                    let got =
+                        carrier.receive(self.buffer.get_mut(self.end..).unwrap_or_default())?;
                     self.end += got.unwrap_or_default();
                     got
                 }
@@ -145,7 +149,12 @@ impl Input {
         self.buffer.get(from..self.start).unwrap_or_default()
     }
 
-    fn digest(&mut self, parts: &Parts, part_bytes: u64, said: &mut dyn FnMut(Said)) -> Result<(), Broken> {
+    fn digest(
+        &mut self,
+        parts: &Parts,
+        part_bytes: u64,
+        said: &mut dyn FnMut(Said),
+    ) -> Result<(), Broken> {
         loop {
             match std::mem::replace(&mut self.stage, Stage::Header) {
                 Stage::Header => {
@@ -170,7 +179,8 @@ impl Input {
                     }
                 }
                 Stage::Payload { to, done } => {
-                    if to.length <= VALUE_BYTES_MAX && ((self.end - self.start) as u64) < to.length {
+                    if to.length <= VALUE_BYTES_MAX && ((self.end - self.start) as u64) < to.length
+                    {
                         self.stage = Stage::Payload { to, done };
                         return Ok(());
                     }

@@ -19,8 +19,14 @@ impl Listener {
     /// # Errors
     /// As [`crate::Heap::create`].
     pub fn new(bytes: u64) -> Result<Self, HeapError> {
-        let plan =
-            Plan { id: 0, members: vec![0, 1, 0], me: 0, bytes, timeout: TIMEOUT_DEFAULT, force_proxy: true };
+        let plan = Plan {
+            id: 0,
+            members: vec![0, 1, 0],
+            me: 0,
+            bytes,
+            timeout: TIMEOUT_DEFAULT,
+            force_proxy: true,
+        };
         plan.check()?;
         let part_bytes = crate::layout::FLAGS_BYTES as u64 + bytes;
         Ok(Self { parts: Parts::create(&plan)?, part_bytes, input: Input::new() })

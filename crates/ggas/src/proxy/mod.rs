@@ -155,7 +155,8 @@ impl Proxy {
             let peer = peers.iter().position(|peer| peer.member == *member);
             *way = peer.and_then(|peer| u8::try_from(peer).ok());
         }
-        let ring = |view: &Mapped| Ring { view: view.clone(), reader: Reader::new(RING_ENTRIES as u64) };
+        let ring =
+            |view: &Mapped| Ring { view: view.clone(), reader: Reader::new(RING_ENTRIES as u64) };
         let rings = state.views().iter().map(ring).collect();
         Self { state, peers, ways, rings, quiets: Vec::new(), told: None }
     }
@@ -326,14 +327,16 @@ impl Proxy {
     fn receive(&mut self, index: usize) -> bool {
         let Some(peer) = self.peers.get_mut(index).filter(|peer| !peer.gone) else { return false };
         let (mut owes, mut answered, mut aborts) = (None, None, Vec::new());
-        let received =
-            peer.input.receive(&mut *peer.carrier, &self.state.parts, self.state.part_bytes(), &mut |said| {
-                match said {
-                    Said::Flush(mark) => owes = Some(mark),
-                    Said::Done(mark) => answered = Some(mark),
-                    Said::Abort(note) => aborts.push(note),
-                }
-            });
+        let received = peer.input.receive(
+            &mut *peer.carrier,
+            &self.state.parts,
+            self.state.part_bytes(),
+            &mut |said| match said {
+                Said::Flush(mark) => owes = Some(mark),
+                Said::Done(mark) => answered = Some(mark),
+                Said::Abort(note) => aborts.push(note),
+            },
+        );
         // All before the last one is done as well.
         peer.owes = owes.or(peer.owes);
         let answered = answered.unwrap_or(peer.answered);
@@ -416,7 +419,8 @@ impl Proxy {
 
     fn look_for_vanished(&mut self) {
         for index in 0..self.peers.len() {
-            let Some(peer) = self.peers.get(index).filter(|peer| !peer.gone && peer.carrier.vanished())
+            let Some(peer) =
+                self.peers.get(index).filter(|peer| !peer.gone && peer.carrier.vanished())
             else {
                 continue;
             };
@@ -427,7 +431,8 @@ impl Proxy {
     }
 
     fn sleep(&mut self, running: bool) -> Result<(), Errno> {
-        let waits = self.peers.iter().any(|peer| !peer.output.is_empty()) || !self.quiets.is_empty();
+        let waits =
+            self.peers.iter().any(|peer| !peer.output.is_empty()) || !self.quiets.is_empty();
         let mut fds = vec![PollFd::from_borrowed_fd(self.state.proxy.as_fd(), PollFlags::IN)];
         let mut wakes = true;
         for peer in self.peers.iter_mut().filter(|peer| !peer.gone) {

@@ -28,7 +28,8 @@ pub(super) struct Target {
 impl Target {
     /// Whether all of it lies within a part of so many bytes. The same is asked by who sends and by who receives.
     pub(super) fn lies_within(&self, part_bytes: u64) -> bool {
-        let within = |at: u64, length: u64| at.checked_add(length).is_some_and(|end| end <= part_bytes);
+        let within =
+            |at: u64, length: u64| at.checked_add(length).is_some_and(|end| end <= part_bytes);
         let signals = self.signal_at != NO_SIGNAL;
         within(self.at, self.length)
             && (!signals || self.signal_at.is_multiple_of(8) && within(self.signal_at, 8))

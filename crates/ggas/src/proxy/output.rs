@@ -58,7 +58,11 @@ impl Out {
     }
 
     pub(super) fn value(frame: &Frame, value: [u8; 8], length: usize, source: Source) -> Self {
-        Self { header: frame.encode(), body: Body::Value(value, length.min(8)), source: Some(source) }
+        Self {
+            header: frame.encode(),
+            body: Body::Value(value, length.min(8)),
+            source: Some(source),
+        }
     }
 
     pub(super) fn part(frame: &Frame, bytes: Bytes, source: Source) -> Self {
@@ -75,7 +79,9 @@ impl Out {
             Body::Value(value, length) => value.get(..*length).unwrap_or_default(),
             Body::Text(text) => text,
             // SAFETY: mapped as `Bytes::new` demands. A kernel that changes its source before it may makes it other plain bytes.
-            Body::Part(bytes) => unsafe { std::slice::from_raw_parts(bytes.place.as_ptr(), bytes.length) },
+            Body::Part(bytes) => unsafe {
+                std::slice::from_raw_parts(bytes.place.as_ptr(), bytes.length)
+            },
         }
     }
 }

@@ -138,7 +138,13 @@ impl Arrivals {
     /// A place for another member's messages, which carry this secret.
     pub(super) fn open(&self, secret: [u8; 16]) -> Label {
         let mut inboxes = lock(&self.inboxes);
-        inboxes.push(Inbox { secret, next: 0, messages: VecDeque::new(), target: None, is_wrong: false });
+        inboxes.push(Inbox {
+            secret,
+            next: 0,
+            messages: VecDeque::new(),
+            target: None,
+            is_wrong: false,
+        });
         // One for each try of a member to join, so the number fits.
         Label { secret, inbox: u32::try_from(inboxes.len() - 1).unwrap_or(u32::MAX) }
     }
@@ -159,12 +165,18 @@ impl Arrivals {
     }
 
     /// Copies what has arrived in an inbox, in order, as much as there is room for. Messages that have been read go to `release`.
-    pub(super) fn read(&self, inbox: u32, into: &mut [u8], release: &mut dyn FnMut(&Message)) -> usize {
+    pub(super) fn read(
+        &self,
+        inbox: u32,
+        into: &mut [u8],
+        release: &mut dyn FnMut(&Message),
+    ) -> usize {
         let mut inboxes = lock(&self.inboxes);
         let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
         let Some(inbox) = inbox else { return 0 };
         let mut total = 0;
-        while let (Some(room), Some(message)) = (into.get_mut(total..), inbox.messages.front_mut()) {
+        while let (Some(room), Some(message)) = (into.get_mut(total..), inbox.messages.front_mut())
+        {
             let length = room.len().min(message.length - message.read);
             if length == 0 {
                 break;
@@ -232,7 +244,9 @@ impl Arrivals {
         let mut inboxes = lock(&self.inboxes);
         let inbox = usize::try_from(inbox).ok().and_then(|inbox| inboxes.get_mut(inbox));
         // A stranger's, who has found the port: it gets no answer, and changes nothing.
-        let Some(inbox) = inbox.filter(|inbox| is_same(&inbox.secret, &label[..16])) else { return sys::OK };
+        let Some(inbox) = inbox.filter(|inbox| is_same(&inbox.secret, &label[..16])) else {
+            return sys::OK;
+        };
         if inbox.is_wrong {
             return sys::OK;
         }
@@ -251,7 +265,11 @@ impl Arrivals {
             read = length.min(target.room - target.filled);
             // SAFETY: so much room is left, which `aim` was promised; UCX's memory is apart from it.
             unsafe {
-                std::ptr::copy_nonoverlapping(data.as_ptr(), target.place.as_ptr().add(target.filled), read);
+                std::ptr::copy_nonoverlapping(
+                    data.as_ptr(),
+                    target.place.as_ptr().add(target.filled),
+                    read,
+                );
             }
             target.filled += read;
         }
@@ -282,7 +300,10 @@ mod tests {
             target: None,
             is_wrong: false,
         };
-        Arrivals { inboxes: Mutex::new(secrets.iter().map(inbox).collect()), held: AtomicUsize::new(0) }
+        Arrivals {
+            inboxes: Mutex::new(secrets.iter().map(inbox).collect()),
+            held: AtomicUsize::new(0),
+        }
     }
 
     fn take(
@@ -300,12 +321,18 @@ mod tests {
         let of = arrivals(&[[1; 16], [2; 16]]);
         let mut bytes = [0_u8; 8];
         let data = NonNull::new(bytes.as_mut_ptr());
-        for (secret, inbox) in [([2; 16], 0), ([0; 16], 0), ([1; 16], 1), ([1; 16], 2), ([1; 16], u32::MAX)] {
+        for (secret, inbox) in
+            [([2; 16], 0), ([0; 16], 0), ([1; 16], 1), ([1; 16], 2), ([1; 16], u32::MAX)]
+        {
             let header = Label { secret, inbox }.header(0);
             assert_eq!(take(&of, &header, data, 8), sys::OK);
         }
         let inboxes = lock(&of.inboxes);
-        assert!(inboxes.iter().all(|inbox| inbox.next == 0 && !inbox.is_wrong && inbox.messages.is_empty()));
+        assert!(
+            inboxes
+                .iter()
+                .all(|inbox| inbox.next == 0 && !inbox.is_wrong && inbox.messages.is_empty())
+        );
     }
 
     #[test]
@@ -313,7 +340,8 @@ mod tests {
         let mut bytes = [0_u8; 8];
         let data = NonNull::new(bytes.as_mut_ptr());
         let label = Label { secret: [1; 16], inbox: 0 };
-        for (number, data, length) in [(1, data, 8), (0, data, MESSAGE_BYTES_MAX + 1), (0, None, 8)] {
+        for (number, data, length) in [(1, data, 8), (0, data, MESSAGE_BYTES_MAX + 1), (0, None, 8)]
+        {
             let of = arrivals(&[[1; 16]]);
             assert_eq!(take(&of, &label.header(number), data, length), sys::OK);
             assert_eq!(take(&of, &label.header(0), data, 8), sys::OK, "nothing after it counts");
@@ -355,7 +383,9 @@ mod tests {
             assert_eq!(of.taken(0), 12);
             assert_eq!(&into, b"012345670123");
             let (mut rest, mut released) = ([0; 64], 0);
-            let got = of.read(0, &mut rest, &mut |message| released += usize::from(message.kept().is_some()));
+            let got = of.read(0, &mut rest, &mut |message| {
+                released += usize::from(message.kept().is_some())
+            });
             assert_eq!(&rest[..got], b"456701234567");
             assert_eq!((released, of.held()), (if holds { 2 } else { 0 }, 0));
             assert_eq!(of.taken(0), 0, "and no longer");

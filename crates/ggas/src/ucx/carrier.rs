@@ -67,7 +67,13 @@ fn goodbye(heard: &[u8]) -> Result<Option<u64>, Broken> {
 
 impl UcxCarrier {
     /// Of a way by which one message has gone in each direction already.
-    pub(super) fn new(engine: Arc<Engine>, way: EndPoint, inbox: u32, label: Label, stream: Stream) -> Self {
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        way: EndPoint,
+        inbox: u32,
+        label: Label,
+        stream: Stream,
+    ) -> Self {
         Self {
             engine,
             way,
@@ -187,8 +193,9 @@ impl Carrier for UcxCarrier {
     fn watch<'a>(&'a mut self, _: bool, fds: &mut Vec<PollFd<'a>>) -> bool {
         // Something may wake it from the stream: then that is to be looked at.
         self.looked = self.looked.checked_sub(LOOK_EVERY).unwrap_or(self.looked);
-        let sleeps =
-            self.engine.arm() && !self.engine.arrivals().known(self.inbox).waits && self.end == End::No;
+        let sleeps = self.engine.arm()
+            && !self.engine.arrivals().known(self.inbox).waits
+            && self.end == End::No;
         fds.push(PollFd::from_borrowed_fd(self.engine.as_fd(), PollFlags::IN));
         if self.end == End::No {
             fds.push(PollFd::new(&self.stream, PollFlags::IN));

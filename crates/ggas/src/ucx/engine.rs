@@ -103,10 +103,12 @@ impl Engine {
         };
         let mut worker = null_mut();
         // SAFETY: the context is held; the other pointers are to locals.
-        let made =
-            unsafe { (functions.worker_create)(context.handle.as_ptr(), &raw const params, &raw mut worker) };
+        let made = unsafe {
+            (functions.worker_create)(context.handle.as_ptr(), &raw const params, &raw mut worker)
+        };
         functions.check("making a worker", made)?;
-        let nothing = UcxError::Call { doing: "making a worker", why: "nothing came of it".to_owned() };
+        let nothing =
+            UcxError::Call { doing: "making a worker", why: "nothing came of it".to_owned() };
         let mut engine = Self {
             context: context.clone(),
             worker: NonNull::new(worker).ok_or(nothing)?,
@@ -132,7 +134,8 @@ impl Engine {
             arg: (&raw const *self.arrivals).cast_mut().cast(),
         };
         // SAFETY: the worker is ours; the handler's argument lives until after the worker's end.
-        let set = unsafe { (functions.set_am_recv_handler)(self.worker.as_ptr(), &raw const handler) };
+        let set =
+            unsafe { (functions.set_am_recv_handler)(self.worker.as_ptr(), &raw const handler) };
         functions.check("setting its handler of messages", set)?;
         // SAFETY: the pointer is to a field; the descriptor is the worker's.
         let told = unsafe { (functions.worker_get_efd)(self.worker.as_ptr(), &raw mut self.fd) };
@@ -179,7 +182,9 @@ impl Engine {
             };
             // SAFETY: the address is whole, as far as the one who sent it is to be trusted, who has shown that it has the pool's key; the
             // handler's argument is kept until after the worker's end.
-            unsafe { (functions.ep_create)(self.worker.as_ptr(), &raw const params, &raw mut handle) }
+            unsafe {
+                (functions.ep_create)(self.worker.as_ptr(), &raw const params, &raw mut handle)
+            }
         };
         let mut made = try_mode(sys::ERR_HANDLING_MODE_PEER);
         let is_watched = !(made == sys::ERR_UNREACHABLE && unwatched);
@@ -188,8 +193,10 @@ impl Engine {
         }
         functions.check("making a way to another member", made)?;
         let handle = NonNull::new(handle);
-        let nothing =
-            UcxError::Call { doing: "making a way to another member", why: "nothing came of it".to_owned() };
+        let nothing = UcxError::Call {
+            doing: "making a way to another member",
+            why: "nothing came of it".to_owned(),
+        };
         Ok(EndPoint { handle: handle.ok_or(nothing)?, failed, is_watched })
     }
 
@@ -229,7 +236,9 @@ impl Engine {
     fn release(&self, message: &Message) {
         if let Some(kept) = message.kept() {
             // SAFETY: kept by UCX for the handler, and given back once.
-            unsafe { (self.context.functions.am_data_release)(self.worker.as_ptr(), kept.as_ptr().cast()) };
+            unsafe {
+                (self.context.functions.am_data_release)(self.worker.as_ptr(), kept.as_ptr().cast())
+            };
         }
     }
 
@@ -269,7 +278,11 @@ impl Engine {
     }
 
     /// Sends a message without bytes.
-    pub(super) fn send_empty(&self, to: &EndPoint, header: [u8; HEADER_BYTES]) -> Result<(), UcxError> {
+    pub(super) fn send_empty(
+        &self,
+        to: &EndPoint,
+        header: [u8; HEADER_BYTES],
+    ) -> Result<(), UcxError> {
         let mut slot = Slot::new();
         let sent = self.send(to, &mut slot, header, 0);
         self.keep(std::iter::once(slot));
@@ -324,7 +337,8 @@ impl Engine {
         let param = RequestParam::flags(if at_once { sys::EP_CLOSE_FLAG_FORCE } else { 0 });
         let _kept = lock(&self.calls);
         // SAFETY: a way that is open; who closes it uses it no more.
-        let request = unsafe { (self.context.functions.ep_close)(way.handle.as_ptr(), &raw const param) };
+        let request =
+            unsafe { (self.context.functions.ep_close)(way.handle.as_ptr(), &raw const param) };
         Closing(if sys::error_of(request).is_some() { null_mut() } else { request })
     }
 
@@ -396,9 +410,12 @@ pub(super) struct Closing(*mut c_void);
 fn transports_in(text: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for line in text.lines().filter(|line| line.contains("lane[")) {
-        let mut words = line.split_whitespace().skip_while(|word| !word.starts_with("lane[")).skip(1);
+        let mut words =
+            line.split_whitespace().skip_while(|word| !word.starts_with("lane[")).skip(1);
         let name = words.next().and_then(|word| word.split_once(':')?.1.split('/').next());
-        if let Some(name) = name.filter(|name| words.any(|word| word == "am") && !names.contains(name)) {
+        if let Some(name) =
+            name.filter(|name| words.any(|word| word == "am") && !names.contains(name))
+        {
             names.push(name);
         }
     }

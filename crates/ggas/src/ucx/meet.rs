@@ -50,14 +50,18 @@ pub(crate) fn meet(
     deadline: Instant,
 ) -> Result<Met, HeapError> {
     let ours = match &engine {
-        Ok(engine) => Card { label: engine.arrivals().open(secret()?), address: engine.address().to_vec() },
+        Ok(engine) => {
+            Card { label: engine.arrivals().open(secret()?), address: engine.address().to_vec() }
+        }
         Err(_) => Card::none(),
     };
     stream.write_all_until(&ours.encode(), deadline)?;
     let theirs = Card::read(member, &stream, deadline)?;
     let engine = match engine {
         Ok(engine) if !theirs.address.is_empty() => engine,
-        Ok(_) => return Ok(Met::Stream(stream, "the other member's node can not start it".to_owned())),
+        Ok(_) => {
+            return Ok(Met::Stream(stream, "the other member's node can not start it".to_owned()));
+        }
         Err(why) => return Ok(Met::Stream(stream, why.to_string())),
     };
     let way = greet(&engine, &theirs);
@@ -68,12 +72,18 @@ pub(crate) fn meet(
     Ok(match way {
         Ok(way) if came && theirs_came => {
             let transports = engine.transports(&way);
-            Met::Carrier(UcxCarrier::new(engine, way, ours.label.inbox, theirs.label, stream), transports)
+            Met::Carrier(
+                UcxCarrier::new(engine, way, ours.label.inbox, theirs.label, stream),
+                transports,
+            )
         }
         Ok(way) => {
             engine.let_go(&mut engine.close(&way, true));
-            let which =
-                if came { "no message of UCX reached the other member" } else { "no message of UCX came" };
+            let which = if came {
+                "no message of UCX reached the other member"
+            } else {
+                "no message of UCX came"
+            };
             Met::Stream(stream, format!("{which} within {FIRST_MS_MAX} ms"))
         }
         Err(why) => Met::Stream(stream, why.to_string()),
@@ -100,7 +110,12 @@ fn await_first(engine: &Engine, inbox: u32, until: Instant) -> bool {
 }
 
 /// Whether our message came, as the other member says. Meanwhile UCX has its turns, because that one may not have heard us yet.
-fn verdict(engine: &Engine, member: u32, stream: &Stream, deadline: Instant) -> Result<bool, HeapError> {
+fn verdict(
+    engine: &Engine,
+    member: u32,
+    stream: &Stream,
+    deadline: Instant,
+) -> Result<bool, HeapError> {
     let mut said = [0];
     while stream.recv_now(&mut said)?.is_none() {
         if Instant::now() >= deadline {
@@ -143,7 +158,8 @@ impl Card {
 
     fn encode(&self) -> Vec<u8> {
         // An address beyond the limit is as good as none: the other side would not take it.
-        let address = if self.address.len() > ADDRESS_BYTES_MAX { &[] } else { self.address.as_slice() };
+        let address =
+            if self.address.len() > ADDRESS_BYTES_MAX { &[] } else { self.address.as_slice() };
         let length = u32::try_from(address.len()).unwrap_or_default();
         let mut bytes = MAGIC.to_vec();
         bytes.extend(length.to_le_bytes());

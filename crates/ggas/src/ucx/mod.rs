@@ -162,7 +162,9 @@ fn init(functions: &Functions) -> Result<NonNull<c_void>, UcxError> {
     let made = if set == sys::OK {
         let (major, minor) = (sys::API_MAJOR, sys::API_MINOR);
         // SAFETY: the configuration is there, the other pointers are to locals.
-        unsafe { (functions.init_version)(major, minor, &raw const params, config, &raw mut handle) }
+        unsafe {
+            (functions.init_version)(major, minor, &raw const params, config, &raw mut handle)
+        }
     } else {
         set
     };

@@ -187,7 +187,8 @@ impl Functions {
         let named = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
         let path = named.as_deref().unwrap_or(LIBRARY);
         // SAFETY: what it does when it is loaded is UCX's; that it hooks nothing is looked at before.
-        let library = unsafe { libloading::Library::new(path) }.map_err(|error| absent(path, &error))?;
+        let library =
+            unsafe { libloading::Library::new(path) }.map_err(|error| absent(path, &error))?;
         let found = Self::find(&library, path);
         // Also after a failure: nothing says that what it has begun ends with it.
         std::mem::forget(library);
@@ -212,6 +213,7 @@ impl Functions {
 }
 
 fn absent(path: &str, error: &libloading::Error) -> UcxError {
-    let why = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    let why =
+        std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     UcxError::Absent { path: path.to_owned(), why }
 }

@@ -243,7 +243,13 @@ impl State {
         steps.into_iter().collect()
     }
 
-    fn steps_of_group(&self, index: usize, group: usize, config: &Config, steps: &mut BTreeSet<Step>) {
+    fn steps_of_group(
+        &self,
+        index: usize,
+        group: usize,
+        config: &Config,
+        steps: &mut BTreeSet<Step>,
+    ) {
         let pe = &self.members[index].pe;
         let at = pe.groups[group].at;
         match at {
@@ -287,7 +293,9 @@ impl State {
     fn may_reset(&self, index: usize, config: &Config) -> bool {
         let generation = self.members[index].life.generation();
         let is_through = |(index, member): (usize, &Member)| {
-            member.over || member.life.generation() > generation || member.has_landed(config.groups[index])
+            member.over
+                || member.life.generation() > generation
+                || member.has_landed(config.groups[index])
         };
         generation < LAST_GENERATION
             && !self.members[index].over
@@ -444,9 +452,13 @@ impl State {
         };
         let reason = match status {
             Status::Ok if self.members.iter().zip(config.groups).all(has_come) => return None,
-            Status::Ok => return Some(format!("PE {index} passes a barrier to which not all have come")),
+            Status::Ok => {
+                return Some(format!("PE {index} passes a barrier to which not all have come"));
+            }
             Status::Timeout => self.timed_out[generation],
-            Status::Aborted => self.aborted[generation] || self.members.iter().any(|member| member.ended),
+            Status::Aborted => {
+                self.aborted[generation] || self.members.iter().any(|member| member.ended)
+            }
         };
         (!reason).then(|| format!("PE {index}'s barrier fails without a reason: {status:?}"))
     }

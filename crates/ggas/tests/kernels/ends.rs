@@ -66,7 +66,10 @@ pub fn member(pe: &Pe, told: &Told) {
     }
     if how == 0 {
         // The dead one, or another survivor that ended before this one had looked.
-        say("reason", &[u64::from(pe.heap.aborted().is_some_and(|why| why.contains("has ended or left")))]);
+        say(
+            "reason",
+            &[u64::from(pe.heap.aborted().is_some_and(|why| why.contains("has ended or left")))],
+        );
         assert!(pe.heap.reset(2).is_err(), "a member has gone");
     }
 }
@@ -144,7 +147,8 @@ fn a_wait_for_nothing_ends_by_its_bound() {
         let mut task = Task::new("ends", way, 2).args(&[what, 2]);
         task.timeout = Duration::from_millis(300);
         let Some(said) = Mesh::start(&task).finish() else { return };
-        let ends: Vec<[u64; 2]> = said.iter().map(|said| said["ended"][..].try_into().unwrap()).collect();
+        let ends: Vec<[u64; 2]> =
+            said.iter().map(|said| said["ended"][..].try_into().unwrap()).collect();
         // Who leaves when its time is over aborts the other, if that one was later.
         assert!(ends.iter().any(|end| end[0] == TIMEOUT), "{way:?}: {ends:?}");
         for [result, ms] in ends {

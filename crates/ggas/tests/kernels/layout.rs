@@ -32,8 +32,14 @@ __kernel void offsets(__global ggas_heap_t *heap)
 "#;
 
 fn alone() -> Arc<Heap> {
-    let plan =
-        Plan { id: 1, members: vec![0], me: 0, bytes: 4096, timeout: TIMEOUT_DEFAULT, force_proxy: false };
+    let plan = Plan {
+        id: 1,
+        members: vec![0],
+        me: 0,
+        bytes: 4096,
+        timeout: TIMEOUT_DEFAULT,
+        force_proxy: false,
+    };
     let heap = Heap::create(plan).unwrap();
     heap.start().unwrap();
     heap
@@ -47,7 +53,12 @@ fn expected() -> Vec<u64> {
     all.extend(at!(Team: arrived status epoch));
     all.extend(at!(Entry: sequence kind pe target_at value length signal_at signal));
     let mut all: Vec<u64> = all.into_iter().map(|offset| offset as u64).collect();
-    all.extend([layout::MAGIC, layout::VERSION.into(), FLAGS_BYTES as u64, layout::RING_ENTRIES as u64]);
+    all.extend([
+        layout::MAGIC,
+        layout::VERSION.into(),
+        FLAGS_BYTES as u64,
+        layout::RING_ENTRIES as u64,
+    ]);
     all.extend([layout::PES_MAX.into(), layout::TEAM_SLOTS as u64]);
     all.extend([layout::path::MAPPED, layout::path::PROXY].map(u64::from));
     use layout::kind::{PUT, QUIET, STORE_32, STORE_64};

@@ -38,7 +38,8 @@ pub enum Way {
 }
 
 impl Way {
-    const NAMED: [Self; 5] = [Self::Shared, Self::ProxyUnix, Self::ProxyTcp, Self::UcxTcp, Self::UcxPosix];
+    const NAMED: [Self; 5] =
+        [Self::Shared, Self::ProxyUnix, Self::ProxyTcp, Self::UcxTcp, Self::UcxPosix];
 
     /// All that there are in this build and on this host.
     pub fn all() -> Vec<Self> {
@@ -170,7 +171,8 @@ impl Mesh {
             }
             children.push(command.stdout(Stdio::piped()).spawn().unwrap());
         }
-        let readers = children.iter_mut().map(|child| child.stdout.take().map(BufReader::new)).collect();
+        let readers =
+            children.iter_mut().map(|child| child.stdout.take().map(BufReader::new)).collect();
         Self { folder, children, readers }
     }
 
@@ -201,7 +203,8 @@ impl Mesh {
 
     /// Waits for all; what each said. `None`: some could not take part.
     pub fn finish(mut self) -> Option<Vec<Said>> {
-        let said: Vec<Said> = (0..self.children.len()).map(|member| self.hear(member, "")).collect();
+        let said: Vec<Said> =
+            (0..self.children.len()).map(|member| self.hear(member, "")).collect();
         for child in &mut self.children {
             let status = wait(child);
             assert!(status.success(), "a member failed: {status}");
@@ -334,7 +337,9 @@ impl Told {
         let mut joins = Vec::new();
         let mut join = |member: u32, fd: OwnedFd| {
             let heap = heap.clone();
-            joins.push(thread::spawn(move || heap.join(member, Stream::from_fd(fd).unwrap()).unwrap()));
+            joins.push(thread::spawn(move || {
+                heap.join(member, Stream::from_fd(fd).unwrap()).unwrap()
+            }));
         };
         for lower in 0..self.me {
             join(lower, self.connect(lower));

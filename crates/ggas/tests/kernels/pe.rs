@@ -34,14 +34,18 @@ pub fn device() -> Option<(Context, Device)> {
             return None;
         }
     };
-    let Some(platform) = platforms.into_iter().find(|platform| !platform.devices().is_empty()) else {
+    let Some(platform) = platforms.into_iter().find(|platform| !platform.devices().is_empty())
+    else {
         eprintln!("SKIPPED: no OpenCL device on this machine (Debian: pocl-opencl-icd)");
         return None;
     };
     let device = platform.devices()[0].clone();
-    let context =
-        Context::new(&platform, std::slice::from_ref(&device), Box::new(|text| eprintln!("driver: {text}")))
-            .unwrap();
+    let context = Context::new(
+        &platform,
+        std::slice::from_ref(&device),
+        Box::new(|text| eprintln!("driver: {text}")),
+    )
+    .unwrap();
     if !context.shares_host_memory() {
         eprintln!("SKIPPED: {} has memory of its own", device.name());
         return None;
@@ -75,7 +79,13 @@ pub struct Flight {
 }
 
 impl Pe {
-    pub fn new(heap: &Arc<Heap>, pe: u32, device: &(Context, Device), source: &str, options: &str) -> Self {
+    pub fn new(
+        heap: &Arc<Heap>,
+        pe: u32,
+        device: &(Context, Device),
+        source: &str,
+        options: &str,
+    ) -> Self {
         let (context, device) = device;
         let queue = Queue::new(context, device, 0, 0).unwrap();
         let whole = format!("{HEADER}\n{MEET}\n{source}");

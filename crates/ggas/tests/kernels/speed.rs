@@ -112,8 +112,12 @@ fn messages_are_fast() {
     for (way, members) in pairs {
         let rounds = if way == Way::Shared { 5_000 } else { 100 } * mesh::scale();
         let run = |kernel, bytes| Run { kernel, rounds, bytes, items: 1 };
-        let runs =
-            [run("pingpong_signal", 0), run("pingpong", 8), run("pingpong", 4096), run("pingpong", 65_536)];
+        let runs = [
+            run("pingpong_signal", 0),
+            run("pingpong", 8),
+            run("pingpong", 4096),
+            run("pingpong", 65_536),
+        ];
         let Some(times) = measure(way, members.to_vec(), &runs) else { return };
         for (run, ns) in runs.iter().zip(times) {
             let half_ns = ns / rounds / 2;
@@ -178,7 +182,9 @@ fn puts_come_near_a_copy() {
                 }
             };
             let percent = rate * 100 / plain;
-            eprintln!("{way:?}: {bytes} bytes by {items} items: {rate} MB/s, {percent} % of {what}");
+            eprintln!(
+                "{way:?}: {bytes} bytes by {items} items: {rate} MB/s, {percent} % of {what}"
+            );
         }
     }
 }

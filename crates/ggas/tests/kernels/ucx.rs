@@ -35,7 +35,9 @@ fn opens_where_it_is_asked_for() {
 /// For a member.
 pub fn prepare(command: &mut Command, transports: &str) {
     command.envs(ENVIRONMENT.iter().copied());
-    command.env("UCX_TLS", transports).env("UCX_NET_DEVICES", if transports == "tcp" { "lo" } else { "all" });
+    command
+        .env("UCX_TLS", transports)
+        .env("UCX_NET_DEVICES", if transports == "tcp" { "lo" } else { "all" });
 }
 
 /// Has a heap use it.

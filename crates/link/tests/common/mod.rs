@@ -54,7 +54,10 @@ pub fn sockets(transport: Transport) -> (Stream, Stream) {
     match transport {
         Transport::Ring | Transport::Unix => {
             let (one, two) = UnixStream::pair().unwrap();
-            (Stream::from_fd(OwnedFd::from(one)).unwrap(), Stream::from_fd(OwnedFd::from(two)).unwrap())
+            (
+                Stream::from_fd(OwnedFd::from(one)).unwrap(),
+                Stream::from_fd(OwnedFd::from(two)).unwrap(),
+            )
         }
         Transport::Tcp => {
             let listener = Listener::bind(&"tcp:127.0.0.1:0".parse::<Address>().unwrap()).unwrap();

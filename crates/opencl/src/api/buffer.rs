@@ -47,7 +47,10 @@ pub(super) fn buffer_for(queue: &Queue, raw: cl_mem) -> ClResult<Ref<Mem>> {
         // "CL_MISALIGNED_SUB_BUFFER_OFFSET if buffer is a sub-buffer object and offset specified when the sub-buffer object is
         // created is not aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN value for device associated with queue."
         let align = queue.device.number(CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
-        require(align == 0 || (mem.origin as u64).is_multiple_of(align), CL_MISALIGNED_SUB_BUFFER_OFFSET)?;
+        require(
+            align == 0 || (mem.origin as u64).is_multiple_of(align),
+            CL_MISALIGNED_SUB_BUFFER_OFFSET,
+        )?;
     }
     Ok(mem)
 }
@@ -196,7 +199,8 @@ impl RectTransfer {
         (host_row, host_slice): (usize, usize),
     ) -> ClResult<Self> {
         // SAFETY: the caller's promise.
-        let (buffer_origin, host_origin) = unsafe { (triple(buffer_origin)?, triple(host_origin)?) };
+        let (buffer_origin, host_origin) =
+            unsafe { (triple(buffer_origin)?, triple(host_origin)?) };
         // SAFETY: the caller's promise.
         let region = unsafe { triple(region) }?;
         let buffer = Layout::of_rect(buffer_origin, region, buffer_row, buffer_slice)?;
@@ -470,5 +474,8 @@ pub(super) fn check_pattern(pattern_size: usize, start: usize, size: usize) -> C
     // 128 }."
     require(pattern_size.is_power_of_two() && pattern_size <= 128, CL_INVALID_VALUE)?;
     // "CL_INVALID_VALUE if offset and size are not a multiple of pattern_size."
-    require(start.is_multiple_of(pattern_size) && size.is_multiple_of(pattern_size), CL_INVALID_VALUE)
+    require(
+        start.is_multiple_of(pattern_size) && size.is_multiple_of(pattern_size),
+        CL_INVALID_VALUE,
+    )
 }

@@ -9,7 +9,9 @@ use crate::core::build::{self, Job, Notify};
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::program::{Origin, Program};
-use crate::edge::{ClError, ClResult, Handle, Object, Ref, UserData, array, cl_entry, require, store, text};
+use crate::edge::{
+    ClError, ClResult, Handle, Object, Ref, UserData, array, cl_entry, require, store, text,
+};
 
 type NotifyFn = Option<unsafe extern "C" fn(cl_program, *mut c_void)>;
 
@@ -156,7 +158,8 @@ unsafe fn link(
 ) -> ClResult<(cl_program, cl_int)> {
     let context = Context::borrow(context)?;
     // SAFETY: the caller's promise.
-    let (devices, options) = unsafe { order(&context.devices, devices, options, (callback, user_data)) }?;
+    let (devices, options) =
+        unsafe { order(&context.devices, devices, options, (callback, user_data)) }?;
     // "CL_INVALID_VALUE if num_input_programs is zero and input_programs is NULL", "or if num_input_programs is not zero and
     // input_programs is NULL".
     require(input_count > 0, CL_INVALID_VALUE)?;
@@ -169,18 +172,24 @@ unsafe fn link(
         device.answer(CL_DEVICE_LINKER_AVAILABLE).is_none_or(|it| it.iter().any(|b| *b != 0))
     };
     require(devices.iter().all(has_linker), CL_LINKER_NOT_AVAILABLE)?;
-    for (input, device) in inputs.iter().flat_map(|input| devices.iter().map(move |device| (input, device))) {
+    for (input, device) in
+        inputs.iter().flat_map(|input| devices.iter().map(move |device| (input, device)))
+    {
         // "CL_INVALID_OPERATION if the rules for devices containing compiled binaries or libraries as described in
         // input_programs argument below are not followed." What a binary holds, only its driver knows.
         if matches!(input.origin, Origin::Source(_) | Origin::Il(_)) {
             let kind = input.binary_type(device).map_err(|_| ClError(CL_INVALID_OPERATION))?;
-            let fits =
-                matches!(kind, CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT | CL_PROGRAM_BINARY_TYPE_LIBRARY);
+            let fits = matches!(
+                kind,
+                CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT | CL_PROGRAM_BINARY_TYPE_LIBRARY
+            );
             require(fits, CL_INVALID_OPERATION)?;
         }
     }
-    let program =
-        Handle::create(&*context, Program::new(context.clone(), devices.clone(), Origin::Linked, None));
+    let program = Handle::create(
+        &*context,
+        Program::new(context.clone(), devices.clone(), Origin::Linked, None),
+    );
     let raw = program.raw();
     let linked = build::run(
         &program,
@@ -191,7 +200,11 @@ unsafe fn link(
     );
     match linked {
         // Nothing was linked at all, so there is nothing to ask about.
-        Err(error) if callback.is_some() || program.pool().is_err() || error.0 != CL_LINK_PROGRAM_FAILURE => {
+        Err(error)
+            if callback.is_some()
+                || program.pool().is_err()
+                || error.0 != CL_LINK_PROGRAM_FAILURE =>
+        {
             Program::release(raw)?;
             Err(error)
         }

@@ -124,7 +124,9 @@ unsafe fn read_properties(
                 platform = Some(Platform::borrow(raw)?);
             }
             // No graphics API reaches a device of another process, so there is nothing to synchronise.
-            Ok(CL_CONTEXT_INTEROP_USER_SYNC) => require(matches!(value, 0 | 1), CL_INVALID_PROPERTY)?,
+            Ok(CL_CONTEXT_INTEROP_USER_SYNC) => {
+                require(matches!(value, 0 | 1), CL_INVALID_PROPERTY)?
+            }
             _ => return Err(ClError(CL_INVALID_PROPERTY)),
         }
     }
@@ -158,7 +160,10 @@ fn create(
     let own = devices.iter().all(|device| Arc::ptr_eq(&device.platform, &platform));
     require(own, CL_INVALID_DEVICE)?;
     // "CL_DEVICE_NOT_AVAILABLE if a device in devices is currently not available".
-    require(!devices.iter().any(|device| device.pool.session().is_lost()), CL_DEVICE_NOT_AVAILABLE)?;
+    require(
+        !devices.iter().any(|device| device.pool.session().is_lost()),
+        CL_DEVICE_NOT_AVAILABLE,
+    )?;
     // "Duplicate devices specified in devices are ignored."
     let mut seen = Vec::new();
     devices.retain(|device| {

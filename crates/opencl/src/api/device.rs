@@ -273,7 +273,9 @@ mod tests {
 
     #[test]
     fn device_types_are_checked() {
-        for good in [CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_DEFAULT, CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU] {
+        for good in
+            [CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_DEFAULT, CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU]
+        {
             assert!(is_type(good));
         }
         for bad in [0, 1 << 20, CL_DEVICE_TYPE_CPU | 1 << 20, u64::MAX] {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::core::context::Context;
 use crate::core::event::Event;
-use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, UserData, array, cl_entry, require};
+use crate::edge::{
+    Answer, ClError, ClResult, Handle, Object, Ref, UserData, array, cl_entry, require,
+};
 use penstock_cl_sys::*;
 use penstock_wire::Status;
 
@@ -138,7 +140,10 @@ cl_entry! {
 
 /// # Safety
 /// `list` is `NULL` or leads to `count` events.
-pub(super) unsafe fn read_events(count: cl_uint, list: *const cl_event) -> ClResult<Vec<Ref<Event>>> {
+pub(super) unsafe fn read_events(
+    count: cl_uint,
+    list: *const cl_event,
+) -> ClResult<Vec<Ref<Event>>> {
     // "CL_INVALID_VALUE if num_events is zero or event_list is NULL."
     require(count != 0, CL_INVALID_VALUE)?;
     // SAFETY: the caller's promise.
@@ -146,7 +151,8 @@ pub(super) unsafe fn read_events(count: cl_uint, list: *const cl_event) -> ClRes
     // "CL_INVALID_EVENT if event objects specified in event_list are not valid event objects."
     let events = Event::borrow_all(list)?;
     // "CL_INVALID_CONTEXT if events specified in event_list do not belong to the same context."
-    let same = events.windows(2).all(|pair| matches!(pair, [a, b] if Arc::ptr_eq(&a.context, &b.context)));
+    let same =
+        events.windows(2).all(|pair| matches!(pair, [a, b] if Arc::ptr_eq(&a.context, &b.context)));
     require(same, CL_INVALID_CONTEXT)?;
     Ok(events)
 }

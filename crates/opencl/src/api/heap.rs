@@ -70,7 +70,9 @@ unsafe fn options(list: *const cl_properties) -> ClResult<HeapOptions> {
     // SAFETY: the caller's promise.
     for (name, value) in unsafe { properties(list, CL_INVALID_PROPERTY) }? {
         match (name, value) {
-            (CL_GLOBAL_BUFFER_TIMEOUT_MS_PENSTOCK, ms) => options.timeout = Duration::from_millis(ms),
+            (CL_GLOBAL_BUFFER_TIMEOUT_MS_PENSTOCK, ms) => {
+                options.timeout = Duration::from_millis(ms)
+            }
             (CL_GLOBAL_BUFFER_PATH_PENSTOCK, CL_GLOBAL_BUFFER_PATH_AUTO_PENSTOCK) => {
                 options.force_proxy = Some(false);
             }

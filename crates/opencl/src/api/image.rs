@@ -121,7 +121,9 @@ unsafe fn create_plain(
     // SAFETY: the caller's promise.
     let format = unsafe { read_format(format) }?;
     // SAFETY: the caller's promise.
-    unsafe { create_new(context, Vec::new(), memory::check_flags(flags)?, format, description, host_ptr) }
+    unsafe {
+        create_new(context, Vec::new(), memory::check_flags(flags)?, format, description, host_ptr)
+    }
 }
 
 /// # Safety
@@ -158,7 +160,14 @@ unsafe fn create(
         require(it.image_type != CL_MEM_OBJECT_IMAGE1D_BUFFER, CL_INVALID_IMAGE_DESCRIPTOR)?;
         // SAFETY: the caller's promise.
         return unsafe {
-            create_new(context, properties, memory::check_flags(flags)?, format, description, host_ptr)
+            create_new(
+                context,
+                properties,
+                memory::check_flags(flags)?,
+                format,
+                description,
+                host_ptr,
+            )
         };
     }
     // "CL_INVALID_IMAGE_DESCRIPTOR if values specified in image_desc are not valid"
@@ -218,7 +227,8 @@ unsafe fn tight(image: &Image, host_ptr: *const u8) -> Vec<u8> {
     let mut pixels = Vec::with_capacity(image.bytes());
     for (start, length) in image.host.pieces(image.host_region(image.extent)) {
         // SAFETY: the piece lies in the image.
-        pixels.extend_from_slice(unsafe { std::slice::from_raw_parts(host_ptr.add(start), length) });
+        pixels
+            .extend_from_slice(unsafe { std::slice::from_raw_parts(host_ptr.add(start), length) });
     }
     pixels
 }
@@ -248,7 +258,8 @@ fn create_view(
             require(end.is_some_and(|end| end <= object.size), invalid)?;
             if image.image_type == CL_MEM_OBJECT_IMAGE2D {
                 // "CL_INVALID_OPERATION if no devices in context support creating a 2D image from a buffer".
-                let supports = |device: &Ref<Device>| device.number(CL_DEVICE_IMAGE_PITCH_ALIGNMENT) != 0;
+                let supports =
+                    |device: &Ref<Device>| device.number(CL_DEVICE_IMAGE_PITCH_ALIGNMENT) != 0;
                 require(object.context.devices.iter().any(supports), CL_INVALID_OPERATION)?;
                 check_alignment(&object.context, object, &image)?;
             }
@@ -256,7 +267,8 @@ fn create_view(
         // "... or a valid image object if image_type is CL_MEM_OBJECT_IMAGE2D": of the same size and a fitting format.
         Kind::Image(base) => {
             require(
-                image.image_type == CL_MEM_OBJECT_IMAGE2D && base.image_type == CL_MEM_OBJECT_IMAGE2D,
+                image.image_type == CL_MEM_OBJECT_IMAGE2D
+                    && base.image_type == CL_MEM_OBJECT_IMAGE2D,
                 invalid,
             )?;
             require(image.extent == base.extent, invalid)?;
@@ -300,15 +312,19 @@ fn check_alignment(context: &Context, buffer: &Mem, image: &Image) -> ClResult {
 /// Checks that devices can have such an image.
 fn check_supported(context: &Context, flags: cl_mem_flags, image: &Image) -> ClResult {
     // "CL_INVALID_OPERATION if there are no devices in context that support images"
-    let with_images = context.devices.iter().filter(|device| device.number(CL_DEVICE_IMAGE_SUPPORT) != 0);
+    let with_images =
+        context.devices.iter().filter(|device| device.number(CL_DEVICE_IMAGE_SUPPORT) != 0);
     require(with_images.clone().next().is_some(), CL_INVALID_OPERATION)?;
     // "CL_INVALID_IMAGE_SIZE if image dimensions specified in image_desc exceed the maximum image dimensions described in the
     // Device Queries table for all devices in context."
     let mut with_images = with_images;
     require(with_images.any(|device| fits(device, image)), CL_INVALID_IMAGE_SIZE)?;
     // "CL_IMAGE_FORMAT_NOT_SUPPORTED if there are no devices in context that support image_format."
-    let formats =
-        context.image_formats.formats(&context.pool, memory::pool_flags(flags), image.image_type)?;
+    let formats = context.image_formats.formats(
+        &context.pool,
+        memory::pool_flags(flags),
+        image.image_type,
+    )?;
     let same = |it: &cl_image_format| {
         it.image_channel_order == image.format.image_channel_order
             && it.image_channel_data_type == image.format.image_channel_data_type
@@ -324,13 +340,16 @@ fn fits(device: &Device, image: &Image) -> bool {
         CL_MEM_OBJECT_IMAGE1D_ARRAY => {
             [most(CL_DEVICE_IMAGE2D_MAX_WIDTH), most(CL_DEVICE_IMAGE_MAX_ARRAY_SIZE), 1]
         }
-        CL_MEM_OBJECT_IMAGE2D => [most(CL_DEVICE_IMAGE2D_MAX_WIDTH), most(CL_DEVICE_IMAGE2D_MAX_HEIGHT), 1],
+        CL_MEM_OBJECT_IMAGE2D => {
+            [most(CL_DEVICE_IMAGE2D_MAX_WIDTH), most(CL_DEVICE_IMAGE2D_MAX_HEIGHT), 1]
+        }
         CL_MEM_OBJECT_IMAGE2D_ARRAY => {
             let array = most(CL_DEVICE_IMAGE_MAX_ARRAY_SIZE);
             [most(CL_DEVICE_IMAGE2D_MAX_WIDTH), most(CL_DEVICE_IMAGE2D_MAX_HEIGHT), array]
         }
         _ => {
-            [CL_DEVICE_IMAGE3D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_HEIGHT, CL_DEVICE_IMAGE3D_MAX_DEPTH].map(most)
+            [CL_DEVICE_IMAGE3D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_HEIGHT, CL_DEVICE_IMAGE3D_MAX_DEPTH]
+                .map(most)
         }
     };
     image.extent.iter().zip(limits).all(|(extent, limit)| *extent <= limit)

@@ -7,7 +7,9 @@ use penstock_cl_sys::*;
 use crate::core::device::Device;
 use crate::core::kernel::{Kernel, work_group_info};
 use crate::core::program::{Origin, Program};
-use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, array, cl_entry, require, store, text};
+use crate::edge::{
+    Answer, ClError, ClResult, Handle, Object, Ref, array, cl_entry, require, store, text,
+};
 
 cl_entry! {
     /// `clCreateKernel`.

@@ -113,7 +113,9 @@ pub(super) unsafe fn range(
     require(dims >= 1 && dims <= limits.dims, CL_INVALID_WORK_DIMENSION)?;
     let read = |pointer: *const usize| {
         // SAFETY: the caller's promise.
-        (!pointer.is_null()).then(|| unsafe { array(pointer, dims as usize, CL_INVALID_VALUE) }).transpose()
+        (!pointer.is_null())
+            .then(|| unsafe { array(pointer, dims as usize, CL_INVALID_VALUE) })
+            .transpose()
     };
     let [offset, global, local] = arrays;
     NdRange::checked(limits, dims, read(offset)?, read(global)?, read(local)?)

@@ -18,7 +18,10 @@ pub(super) fn check_map_flags(flags: cl_map_flags) -> ClResult {
     // "CL_INVALID_VALUE ... if values specified in map_flags are not valid."
     require(flags & !(READ_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) == 0, CL_INVALID_VALUE)?;
     // "CL_MAP_READ or CL_MAP_WRITE and CL_MAP_WRITE_INVALIDATE_REGION are mutually exclusive."
-    require(flags & CL_MAP_WRITE_INVALIDATE_REGION == 0 || flags & READ_WRITE == 0, CL_INVALID_VALUE)
+    require(
+        flags & CL_MAP_WRITE_INVALIDATE_REGION == 0 || flags & READ_WRITE == 0,
+        CL_INVALID_VALUE,
+    )
 }
 
 fn check_access(mem: &Mem, flags: cl_map_flags) -> ClResult {

@@ -40,7 +40,9 @@ cl_entry! {
 ///
 /// # Safety
 /// `list` is `NULL` or leads to a list that ends with 0.
-pub(super) unsafe fn no_properties(list: *const cl_mem_properties) -> ClResult<Vec<cl_mem_properties>> {
+pub(super) unsafe fn no_properties(
+    list: *const cl_mem_properties,
+) -> ClResult<Vec<cl_mem_properties>> {
     if list.is_null() {
         return Ok(Vec::new());
     }
@@ -62,8 +64,12 @@ unsafe fn create_buffer(
 ) -> ClResult<cl_mem> {
     let flags = memory::check_flags(flags)?;
     // "CL_INVALID_BUFFER_SIZE if size is 0 or if size is greater than CL_DEVICE_MAX_MEM_ALLOC_SIZE for all devices in context."
-    let largest = context.devices.iter().map(|device| device.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)).max();
-    require(size > 0 && largest.is_none_or(|largest| size as u64 <= largest), CL_INVALID_BUFFER_SIZE)?;
+    let largest =
+        context.devices.iter().map(|device| device.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)).max();
+    require(
+        size > 0 && largest.is_none_or(|largest| size as u64 <= largest),
+        CL_INVALID_BUFFER_SIZE,
+    )?;
     memory::check_host_ptr(flags, !host_ptr.is_null())?;
     let uses = flags & CL_MEM_USE_HOST_PTR != 0;
     let mut svm = None;

@@ -8,7 +8,9 @@ use penstock_client::Program as PoolProgram;
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::program::{Origin, Program};
-use crate::edge::{Answer, ClError, ClResult, Handle, Object, Ref, array, cl_entry, require, store, text};
+use crate::edge::{
+    Answer, ClError, ClResult, Handle, Object, Ref, array, cl_entry, require, store, text,
+};
 
 cl_entry! {
     /// `clCreateProgramWithSource`.
@@ -73,7 +75,9 @@ fn looks_like_spirv(il: &[u8]) -> bool {
 }
 
 fn takes_il(device: &Device) -> bool {
-    device.answer(CL_DEVICE_IL_VERSION).is_some_and(|versions| versions.iter().any(|byte| *byte != 0))
+    device
+        .answer(CL_DEVICE_IL_VERSION)
+        .is_some_and(|versions| versions.iter().any(|byte| *byte != 0))
 }
 
 cl_entry! {
@@ -324,7 +328,8 @@ unsafe fn copy_binaries(
         require(size >= needed, CL_INVALID_VALUE)?;
         let binaries = program.binaries()?;
         // SAFETY: the caller's promise.
-        let places = unsafe { array(value.cast::<*mut u8>().cast_const(), count, CL_INVALID_VALUE) }?;
+        let places =
+            unsafe { array(value.cast::<*mut u8>().cast_const(), count, CL_INVALID_VALUE) }?;
         for (place, binary) in places.iter().zip(binaries.iter()) {
             // "If an entry value in the array is NULL, the implementation skips copying the program binary".
             if !place.is_null() {

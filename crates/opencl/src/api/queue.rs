@@ -177,7 +177,10 @@ fn read_properties(
     // "If CL_QUEUE_ON_DEVICE is set, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE must also be set." The default queue and a size
     // are for queues on the device.
     require(!on_device || bits & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0, CL_INVALID_VALUE)?;
-    require(on_device || (bits & CL_QUEUE_ON_DEVICE_DEFAULT == 0 && size.is_none()), CL_INVALID_VALUE)?;
+    require(
+        on_device || (bits & CL_QUEUE_ON_DEVICE_DEFAULT == 0 && size.is_none()),
+        CL_INVALID_VALUE,
+    )?;
     Ok((bits, size))
 }
 
@@ -190,7 +193,10 @@ fn check(device: &Device, bits: cl_command_queue_properties, size: Option<cl_uin
             CL_INVALID_QUEUE_PROPERTIES,
         );
     }
-    require(asked & !device.number(CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES) == 0, CL_INVALID_QUEUE_PROPERTIES)?;
+    require(
+        asked & !device.number(CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES) == 0,
+        CL_INVALID_QUEUE_PROPERTIES,
+    )?;
     let most = device.number(CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE);
     require(u64::from(size.unwrap_or(0)) <= most, CL_INVALID_QUEUE_PROPERTIES)
 }

@@ -143,7 +143,8 @@ mod tests {
 
     #[test]
     fn settings_have_defaults_and_are_checked() {
-        let (address, filter) = (u64::from(CL_SAMPLER_ADDRESSING_MODE), u64::from(CL_SAMPLER_FILTER_MODE));
+        let (address, filter) =
+            (u64::from(CL_SAMPLER_ADDRESSING_MODE), u64::from(CL_SAMPLER_FILTER_MODE));
         let settings = Settings::read(&[(address, CL_ADDRESS_REPEAT.into())]).unwrap();
         assert_eq!((settings.normalized, settings.addressing), (CL_TRUE, CL_ADDRESS_REPEAT));
         assert_eq!(settings.filter, CL_FILTER_NEAREST);

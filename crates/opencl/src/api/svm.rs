@@ -21,7 +21,12 @@ cl_entry! {
     }
 }
 
-fn alloc(context: cl_context, flags: cl_svm_mem_flags, size: usize, alignment: cl_uint) -> Option<usize> {
+fn alloc(
+    context: cl_context,
+    flags: cl_svm_mem_flags,
+    size: usize,
+    alignment: cl_uint,
+) -> Option<usize> {
     const KERNEL: cl_svm_mem_flags = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
     // "clSVMAlloc will fail if: context is not a valid context, or no devices in context support SVM."
     let context = Context::borrow(context).ok()?;
@@ -31,7 +36,8 @@ fn alloc(context: cl_context, flags: cl_svm_mem_flags, size: usize, alignment: c
         return None;
     }
     // "size is 0 or > CL_DEVICE_MAX_MEM_ALLOC_SIZE value for any device in context."
-    let most = context.devices.iter().map(|device| device.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)).min()?;
+    let most =
+        context.devices.iter().map(|device| device.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)).min()?;
     if size == 0 || size as u64 > most {
         return None;
     }

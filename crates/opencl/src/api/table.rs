@@ -168,7 +168,8 @@ mod tests {
 
     #[test]
     fn no_slot_is_empty_and_two_are_tagged() {
-        let tags: Vec<_> = (0..SLOTS).filter(|at| DISPATCH.0[*at].addr() == CL_ICD2_TAG_KHR).collect();
+        let tags: Vec<_> =
+            (0..SLOTS).filter(|at| DISPATCH.0[*at].addr() == CL_ICD2_TAG_KHR).collect();
         assert_eq!(tags, [slot!(clGetPlatformIDs), slot!(clUnloadCompiler)]);
         assert!(DISPATCH.0.iter().all(|slot| !slot.is_null()));
     }

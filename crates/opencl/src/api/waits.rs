@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use penstock_cl_sys::{
-    CL_FALSE, CL_INVALID_CONTEXT, CL_INVALID_EVENT_WAIT_LIST, cl_bool, cl_command_type, cl_event, cl_uint,
+    CL_FALSE, CL_INVALID_CONTEXT, CL_INVALID_EVENT_WAIT_LIST, cl_bool, cl_command_type, cl_event,
+    cl_uint,
 };
 use penstock_client::Want;
 
@@ -69,7 +70,8 @@ pub(crate) unsafe fn hand_out(
     }
     // A command without an event of its own has ended: it had nothing to do.
     let pool = enqueued.unwrap_or_else(|| penstock_client::Event::ended(penstock_wire::Status::OK));
-    let event = Event { pool, context: queue.context.clone(), queue: Some(queue.clone()), command_type };
+    let event =
+        Event { pool, context: queue.context.clone(), queue: Some(queue.clone()), command_type };
     // SAFETY: the caller's promise.
     unsafe { store(place, Handle::create(&**queue, event).raw()) };
 }

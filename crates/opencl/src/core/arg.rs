@@ -106,7 +106,8 @@ mod tests {
     use super::*;
 
     fn kind(address: u32, type_name: &str) -> ArgKind {
-        let info = ArgDescription { address, type_name: type_name.into(), ..ArgDescription::default() };
+        let info =
+            ArgDescription { address, type_name: type_name.into(), ..ArgDescription::default() };
         ArgKind::of(&info, true)
     }
 
@@ -139,7 +140,8 @@ mod tests {
         assert_eq!(kind(CL_KERNEL_ARG_ADDRESS_CONSTANT, "int*"), ArgKind::Buffer);
         assert_eq!(kind(CL_KERNEL_ARG_ADDRESS_LOCAL, "int*"), ArgKind::Local);
         assert_eq!(kind(CL_KERNEL_ARG_ADDRESS_PRIVATE, "sampler_t"), ArgKind::Sampler);
-        let image = ArgKind::Image { image_type: CL_MEM_OBJECT_IMAGE2D_ARRAY, reads: false, writes: false };
+        let image =
+            ArgKind::Image { image_type: CL_MEM_OBJECT_IMAGE2D_ARRAY, reads: false, writes: false };
         assert_eq!(kind(CL_KERNEL_ARG_ADDRESS_GLOBAL, "image2d_array_t"), image);
         assert_eq!(ArgKind::of(&ArgDescription::default(), false), ArgKind::Unknown);
     }

@@ -52,10 +52,17 @@ pub(crate) fn run(
     spawned.map(drop).map_err(|_| ClError(CL_OUT_OF_HOST_MEMORY))
 }
 
-fn work(program: &Ref<Program>, devices: &[Ref<Device>], options: Option<&str>, job: &Job) -> ClResult {
+fn work(
+    program: &Ref<Program>,
+    devices: &[Ref<Device>],
+    options: Option<&str>,
+    job: &Job,
+) -> ClResult {
     let pool_devices: Vec<_> = devices.iter().map(|device| device.pool.clone()).collect();
     let result = match job {
-        Job::Build => program.pool().and_then(|pool| patiently(|| Ok(pool.build(&pool_devices, options)?))),
+        Job::Build => {
+            program.pool().and_then(|pool| patiently(|| Ok(pool.build(&pool_devices, options)?)))
+        }
         Job::Compile(headers) => program.pool().and_then(|pool| {
             let inputs = headers.iter().map(|(name, header)| Ok((name.as_str(), header.pool()?)));
             let inputs = inputs.collect::<ClResult<Vec<_>>>()?;
@@ -90,7 +97,8 @@ fn link(
     inputs: &[Ref<Program>],
 ) -> ClResult {
     let inputs = inputs.iter().map(|input| input.pool()).collect::<ClResult<Vec<_>>>()?;
-    let (linked, result) = penstock_client::Program::link(&program.context.pool, devices, options, &inputs)?;
+    let (linked, result) =
+        penstock_client::Program::link(&program.context.pool, devices, options, &inputs)?;
     program.set_pool(linked);
     Ok(result?)
 }

@@ -47,7 +47,9 @@ impl Context {
         if let Some(notify) = &notify {
             let mut notified = notified();
             notified.retain(|(_, notify)| notify.strong_count() > 0);
-            notified.extend(pool.places().iter().map(|place| (place.id().get(), Arc::downgrade(notify))));
+            notified.extend(
+                pool.places().iter().map(|place| (place.id().get(), Arc::downgrade(notify))),
+            );
         }
         Self {
             pool,
@@ -109,7 +111,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        let destructors = std::mem::take(self.destructors.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let destructors =
+            std::mem::take(self.destructors.get_mut().unwrap_or_else(PoisonError::into_inner));
         // "The registered callback functions are called in the reverse order in which they were registered."
         for destructor in destructors.into_iter().rev() {
             destructor();
@@ -127,8 +130,10 @@ fn notified() -> std::sync::MutexGuard<'static, Vec<(u64, Weak<Notify>)>> {
 pub(crate) fn hear_errors(nodes: &[Arc<Node>]) {
     for node in nodes {
         node.session().on_context_error(|context, text| {
-            let known =
-                notified().iter().find(|(id, _)| *id == context.get()).map(|(_, notify)| notify.clone());
+            let known = notified()
+                .iter()
+                .find(|(id, _)| *id == context.get())
+                .map(|(_, notify)| notify.clone());
             if let Some(notify) = known.and_then(|notify| notify.upgrade()) {
                 notify(text);
             }

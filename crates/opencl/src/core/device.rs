@@ -84,19 +84,28 @@ const NOT_PASSED: &[cl_device_info] = &[
 fn answers(device: &penstock_client::Device) -> FxHashMap<cl_device_info, Box<[u8]>> {
     let mut answers: FxHashMap<_, Box<[u8]>> = FxHashMap::default();
     for (name, bytes) in device.all_info().iter().filter(|(name, _)| !NOT_PASSED.contains(name)) {
-        answers.insert(*name, changed(device, *name, bytes).unwrap_or_else(|| bytes.as_slice().into()));
+        answers.insert(
+            *name,
+            changed(device, *name, bytes).unwrap_or_else(|| bytes.as_slice().into()),
+        );
     }
     answers
 }
 
 /// The answer to a query where the pool's is not the driver's.
-fn changed(device: &penstock_client::Device, name: cl_device_info, bytes: &[u8]) -> Option<Box<[u8]>> {
+fn changed(
+    device: &penstock_client::Device,
+    name: cl_device_info,
+    bytes: &[u8],
+) -> Option<Box<[u8]>> {
     let kept = |mask: u64| Some(number(bytes) & mask).map(|value| value.to_le_bytes().into());
     match name {
         // A program that is told so maps a buffer once and then uses it around kernels without any call.
         CL_DEVICE_HOST_UNIFIED_MEMORY => Some(CL_FALSE.to_ne_bytes().into()),
         // Fine-grained memory would have to be coherent without any call.
-        CL_DEVICE_SVM_CAPABILITIES if device.shares_host_memory() => kept(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER),
+        CL_DEVICE_SVM_CAPABILITIES if device.shares_host_memory() => {
+            kept(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER)
+        }
         CL_DEVICE_SVM_CAPABILITIES => kept(0),
         // A native kernel is a function of the program's own process.
         CL_DEVICE_EXECUTION_CAPABILITIES => kept(CL_EXEC_KERNEL),
@@ -110,7 +119,8 @@ fn changed(device: &penstock_client::Device, name: cl_device_info, bytes: &[u8])
         }
         CL_DEVICE_VERSION => Some(capped(bytes).into()),
         CL_DEVICE_NUMERIC_VERSION => {
-            let version = cl_version::from_ne_bytes(*bytes.first_chunk()?).min(extensions::version(3, 0, 0));
+            let version =
+                cl_version::from_ne_bytes(*bytes.first_chunk()?).min(extensions::version(3, 0, 0));
             Some(version.to_ne_bytes().into())
         }
         _ => None,

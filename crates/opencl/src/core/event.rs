@@ -41,7 +41,8 @@ impl Handle<Event> {
         callback: impl FnOnce(&Ref<Event>, cl_int) + Send + 'static,
     ) {
         let event = self.clone();
-        let call = move |ended: Status| callback(&event, if ended.is_error() { ended.0 } else { status });
+        let call =
+            move |ended: Status| callback(&event, if ended.is_error() { ended.0 } else { status });
         match status {
             // Every event that a program has is submitted. An event that has ended calls back at once.
             CL_SUBMITTED => penstock_client::Event::ended(Status::OK).on_complete(call),

@@ -2,8 +2,8 @@
 //! them. Those of the API work only where we have their functions.
 
 use penstock_cl_sys::{
-    CL_DEVICE_EXTENSIONS, CL_DEVICE_EXTENSIONS_WITH_VERSION, CL_NAME_VERSION_MAX_NAME_SIZE, cl_name_version,
-    cl_version,
+    CL_DEVICE_EXTENSIONS, CL_DEVICE_EXTENSIONS_WITH_VERSION, CL_NAME_VERSION_MAX_NAME_SIZE,
+    cl_name_version, cl_version,
 };
 use penstock_client::Device;
 use std::ffi::c_char;
@@ -105,7 +105,8 @@ pub(crate) fn names(raw: &[u8], heaps: bool) -> String {
 /// `CL_DEVICE_EXTENSIONS_WITH_VERSION`, as [`names`].
 pub(crate) fn with_version(raw: &[u8], heaps: bool) -> Vec<u8> {
     let entries = raw.chunks_exact(size_of::<cl_name_version>());
-    let mut served: Vec<u8> = entries.filter(|entry| is_served(&name_of(entry))).flatten().copied().collect();
+    let mut served: Vec<u8> =
+        entries.filter(|entry| is_served(&name_of(entry))).flatten().copied().collect();
     if heaps {
         let own = named(HEAPS.0, HEAPS.1);
         served.extend(own.version.to_ne_bytes());
@@ -125,7 +126,8 @@ pub(crate) fn common(devices: &[std::sync::Arc<Device>]) -> Vec<cl_name_version>
     let mut common = OWN.map(|(name, version)| named(name, version)).to_vec();
     let Some((first, others)) = devices.split_first() else { return common };
     let others: Vec<String> = others.iter().map(|device| of_device(device)).collect();
-    let all_have = |name: &str| others.iter().all(|other| other.split(' ').any(|other| other == name));
+    let all_have =
+        |name: &str| others.iter().all(|other| other.split(' ').any(|other| other == name));
     for name in of_device(first).split(' ').filter(|name| !name.is_empty() && all_have(name)) {
         common.push(named(name, version_of(first, name)));
     }
@@ -133,7 +135,10 @@ pub(crate) fn common(devices: &[std::sync::Arc<Device>]) -> Vec<cl_name_version>
 }
 
 fn of_device(device: &Device) -> String {
-    device.info(CL_DEVICE_EXTENSIONS).map(|raw| names(raw, device.shares_host_memory())).unwrap_or_default()
+    device
+        .info(CL_DEVICE_EXTENSIONS)
+        .map(|raw| names(raw, device.shares_host_memory()))
+        .unwrap_or_default()
 }
 
 fn version_of(device: &Device, name: &str) -> cl_version {
@@ -151,7 +156,9 @@ fn version_of(device: &Device, name: &str) -> cl_version {
 fn named(name: &str, version: cl_version) -> cl_name_version {
     let mut text: [c_char; CL_NAME_VERSION_MAX_NAME_SIZE as usize] = [0; _];
     // The last place stays 0.
-    for (to, from) in text.iter_mut().take(CL_NAME_VERSION_MAX_NAME_SIZE as usize - 1).zip(name.bytes()) {
+    for (to, from) in
+        text.iter_mut().take(CL_NAME_VERSION_MAX_NAME_SIZE as usize - 1).zip(name.bytes())
+    {
         *to = from.cast_signed() as c_char;
     }
     cl_name_version { version, name: text }

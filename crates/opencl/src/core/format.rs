@@ -63,11 +63,18 @@ fn goes_together(order: cl_channel_order, kind: cl_channel_type) -> bool {
         CL_RGBA => plain || kind == CL_UNORM_INT_101010_2,
         CL_INTENSITY | CL_LUMINANCE => matches!(
             kind,
-            CL_UNORM_INT8 | CL_UNORM_INT16 | CL_SNORM_INT8 | CL_SNORM_INT16 | CL_HALF_FLOAT | CL_FLOAT
+            CL_UNORM_INT8
+                | CL_UNORM_INT16
+                | CL_SNORM_INT8
+                | CL_SNORM_INT16
+                | CL_HALF_FLOAT
+                | CL_FLOAT
         ),
         CL_DEPTH => matches!(kind, CL_UNORM_INT16 | CL_FLOAT),
         CL_DEPTH_STENCIL => matches!(kind, CL_UNORM_INT24 | CL_FLOAT),
-        CL_RGB | CL_RGBx => matches!(kind, CL_UNORM_SHORT_565 | CL_UNORM_SHORT_555 | CL_UNORM_INT_101010),
+        CL_RGB | CL_RGBx => {
+            matches!(kind, CL_UNORM_SHORT_565 | CL_UNORM_SHORT_555 | CL_UNORM_INT_101010)
+        }
         CL_ARGB | CL_BGRA | CL_ABGR => {
             matches!(kind, CL_UNORM_INT8 | CL_SNORM_INT8 | CL_SIGNED_INT8 | CL_UNSIGNED_INT8)
         }
@@ -81,7 +88,8 @@ mod tests {
     use super::*;
 
     fn size(order: u32, kind: u32) -> Option<usize> {
-        pixel_size(&cl_image_format { image_channel_order: order, image_channel_data_type: kind }).ok()
+        pixel_size(&cl_image_format { image_channel_order: order, image_channel_data_type: kind })
+            .ok()
     }
 
     #[test]

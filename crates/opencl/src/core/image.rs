@@ -68,9 +68,11 @@ impl Image {
         // "If image_row_pitch is not 0, it must be a multiple of the image element size in bytes."
         require(description.row_pitch.is_multiple_of(pixel), CL_INVALID_IMAGE_DESCRIPTOR)?;
         // A slice pitch means nothing to an image without slices, and programs leave some number there.
-        let slice_pitch = if has_slices(description.image_type) { description.slice_pitch } else { 0 };
-        let host = host_layout(description.image_type, extent, pixel, description.row_pitch, slice_pitch)
-            .map_err(|_| ClError(CL_INVALID_IMAGE_DESCRIPTOR))?;
+        let slice_pitch =
+            if has_slices(description.image_type) { description.slice_pitch } else { 0 };
+        let host =
+            host_layout(description.image_type, extent, pixel, description.row_pitch, slice_pitch)
+                .map_err(|_| ClError(CL_INVALID_IMAGE_DESCRIPTOR))?;
         // "If image_slice_pitch is not 0, it must be a multiple of the image_row_pitch."
         let row_pitch = if description.row_pitch == 0 { row } else { description.row_pitch };
         require(slice_pitch % row_pitch == 0, CL_INVALID_IMAGE_DESCRIPTOR)?;
@@ -101,7 +103,11 @@ impl Image {
             mip_levels: 0,
             samples: 0,
         };
-        ImageShape { description, pixel_size: self.pixel as u64, extent: self.extent.map(|n| n as u64) }
+        ImageShape {
+            description,
+            pixel_size: self.pixel as u64,
+            extent: self.extent.map(|n| n as u64),
+        }
     }
 
     /// Checks a region of the image. With an extent of 1 where the type has no dimension, this is all of the rules for
@@ -130,7 +136,9 @@ impl Image {
     pub(crate) fn row_pitch(&self) -> usize {
         match self.image_type {
             // Its host rows are whole one-dimensional images.
-            CL_MEM_OBJECT_IMAGE1D_ARRAY if self.description.row_pitch != 0 => self.description.row_pitch,
+            CL_MEM_OBJECT_IMAGE1D_ARRAY if self.description.row_pitch != 0 => {
+                self.description.row_pitch
+            }
             CL_MEM_OBJECT_IMAGE1D_ARRAY => self.extent[0] * self.pixel,
             _ => self.host.row_pitch,
         }
@@ -148,7 +156,10 @@ impl Image {
 
 /// Whether images of this type consist of several images.
 pub(crate) const fn has_slices(image_type: cl_mem_object_type) -> bool {
-    matches!(image_type, CL_MEM_OBJECT_IMAGE3D | CL_MEM_OBJECT_IMAGE2D_ARRAY | CL_MEM_OBJECT_IMAGE1D_ARRAY)
+    matches!(
+        image_type,
+        CL_MEM_OBJECT_IMAGE3D | CL_MEM_OBJECT_IMAGE2D_ARRAY | CL_MEM_OBJECT_IMAGE1D_ARRAY
+    )
 }
 
 /// Width, height and depth, and sets to 0 what the type does not have.
@@ -232,7 +243,10 @@ impl FormatCache {
     ) -> ClResult<Formats> {
         let key = (flags, image_type);
         let known = |cache: &Vec<_>| {
-            cache.iter().find(|(known, _)| *known == key).map(|(_, formats): &(_, Formats)| formats.clone())
+            cache
+                .iter()
+                .find(|(known, _)| *known == key)
+                .map(|(_, formats): &(_, Formats)| formats.clone())
         };
         if let Some(formats) = known(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(formats);
@@ -261,10 +275,23 @@ mod tests {
         cl_image_format { image_channel_order: CL_RGBA, image_channel_data_type: CL_UNSIGNED_INT8 };
 
     fn describe(image_type: u32, row_pitch: usize, slice_pitch: usize) -> Description {
-        Description { image_type, width: 10, height: 5, depth: 3, array_size: 2, row_pitch, slice_pitch }
+        Description {
+            image_type,
+            width: 10,
+            height: 5,
+            depth: 3,
+            array_size: 2,
+            row_pitch,
+            slice_pitch,
+        }
     }
 
-    fn image(image_type: u32, row_pitch: usize, slice_pitch: usize, content: Content) -> ClResult<Image> {
+    fn image(
+        image_type: u32,
+        row_pitch: usize,
+        slice_pitch: usize,
+        content: Content,
+    ) -> ClResult<Image> {
         Image::new(describe(image_type, row_pitch, slice_pitch), FORMAT, 4, content)
     }
 

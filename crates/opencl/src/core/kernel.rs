@@ -48,7 +48,10 @@ impl Object for Kernel {
 
 impl Kernel {
     /// A new kernel object.
-    pub(crate) fn new(program: &Ref<Program>, description: &Arc<KernelDescription>) -> ClResult<Self> {
+    pub(crate) fn new(
+        program: &Ref<Program>,
+        description: &Arc<KernelDescription>,
+    ) -> ClResult<Self> {
         let pool = penstock_client::Kernel::new(program.pool()?, description.clone())?;
         Ok(Self::over(program, pool))
     }
@@ -59,7 +62,8 @@ impl Kernel {
             description.args.iter().map(|arg| ArgKind::of(arg, description.arg_info)).collect();
         let devices = program.devices.iter();
         let ready = |device: &&Ref<Device>| {
-            let is_built = || program.is_executable(device) && exists_for(program, description, device);
+            let is_built =
+                || program.is_executable(device) && exists_for(program, description, device);
             matches!(program.origin, Origin::BuiltIn) || is_built()
         };
         let limits = devices
@@ -82,7 +86,8 @@ impl Kernel {
     pub(crate) fn duplicate(&self) -> ClResult<Self> {
         let copy = Self::over(&self.program, self.pool.duplicate()?);
         let origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        copy.origin_bits.store(origins.iter().fold(0, |bits, origin| bits | origin), Ordering::Relaxed);
+        copy.origin_bits
+            .store(origins.iter().fold(0, |bits, origin| bits | origin), Ordering::Relaxed);
         *copy.origins.lock().unwrap_or_else(PoisonError::into_inner) = origins;
         Ok(copy)
     }
@@ -136,7 +141,9 @@ impl Kernel {
                 return Ok(());
             }
             // "CL_INVALID_ARG_VALUE if arg_value specified is not a valid value."
-            (ArgKind::Value(_) | ArgKind::AnyValue, None) => return Err(ClError(CL_INVALID_ARG_VALUE)),
+            (ArgKind::Value(_) | ArgKind::AnyValue, None) => {
+                return Err(ClError(CL_INVALID_ARG_VALUE));
+            }
             (ArgKind::Local, value) => {
                 // "... or if the argument is declared with the local qualifier and arg_value is not NULL" (CL_INVALID_ARG_VALUE),
                 // "CL_INVALID_ARG_SIZE if arg_size is zero and the argument is declared with the local qualifier".
@@ -238,7 +245,8 @@ impl Kernel {
         if let Some(known) = origins.get_mut(index) {
             *known = origin;
         }
-        self.origin_bits.store(origins.iter().fold(0, |bits, origin| bits | origin), Ordering::Relaxed);
+        self.origin_bits
+            .store(origins.iter().fold(0, |bits, origin| bits | origin), Ordering::Relaxed);
     }
 
     /// Checks that a device can take the parts of buffers that are arguments.
@@ -258,7 +266,9 @@ impl Kernel {
         // Of an argument of which nothing is known it is not known either whether it is local memory.
         if self.kinds.iter().any(|kind| matches!(kind, ArgKind::Local)) {
             self.pool.look_at_args(|index, value| {
-                if let (Some(ArgKind::Local), Some(ArgValue::Local(bytes))) = (self.kinds.get(index), value) {
+                if let (Some(ArgKind::Local), Some(ArgValue::Local(bytes))) =
+                    (self.kinds.get(index), value)
+                {
                     args = args.saturating_add(*bytes);
                 }
             });
@@ -297,7 +307,10 @@ impl Kernel {
         // Not under the lock: this waits.
         drop(known);
         let answer: Arc<[u8]> = self.pool.sub_group_info(&device.pool, name, input, room)?.into();
-        self.sub_groups.lock().unwrap_or_else(PoisonError::into_inner).push((query, answer.clone()));
+        self.sub_groups
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((query, answer.clone()));
         Ok(answer)
     }
 }
@@ -321,7 +334,8 @@ pub(crate) fn work_group_info<'a>(
 /// Whether the executable for a device, or for the one that it is a part of, has the kernel: a build for another device may have been with
 /// options that give it others.
 fn exists_for(program: &Program, description: &KernelDescription, device: &Ref<Device>) -> bool {
-    let of_parent = || device.parent.as_ref().is_some_and(|parent| exists_for(program, description, parent));
+    let of_parent =
+        || device.parent.as_ref().is_some_and(|parent| exists_for(program, description, parent));
     description.is_for(&program.context.pool, &device.pool) || of_parent()
 }
 
@@ -331,14 +345,18 @@ fn limits(program: &Program, description: &KernelDescription, device: &Ref<Devic
         bytes.as_chunks().0.iter().map(|word| usize::from_ne_bytes(*word)).collect()
     };
     let triple = |words: Vec<usize>, or| words.first_chunk().copied().unwrap_or([or; 3]);
-    let group = known(CL_KERNEL_WORK_GROUP_SIZE).map(words).and_then(|words| words.first().copied());
+    let group =
+        known(CL_KERNEL_WORK_GROUP_SIZE).map(words).and_then(|words| words.first().copied());
     let group = group.filter(|group| *group > 0);
-    let most = || usize::try_from(device.number(CL_DEVICE_MAX_WORK_GROUP_SIZE)).unwrap_or(usize::MAX);
+    let most =
+        || usize::try_from(device.number(CL_DEVICE_MAX_WORK_GROUP_SIZE)).unwrap_or(usize::MAX);
     let dims = cl_uint::try_from(device.number(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS)).unwrap_or(3);
     let declared = known(CL_KERNEL_LOCAL_MEM_SIZE).and_then(|bytes| bytes.first_chunk().copied());
     let local = LocalMemory {
         declared: declared.map_or(0, cl_ulong::from_ne_bytes),
-        most: Some(device.number(CL_DEVICE_LOCAL_MEM_SIZE)).filter(|most| *most > 0).unwrap_or(u64::MAX),
+        most: Some(device.number(CL_DEVICE_LOCAL_MEM_SIZE))
+            .filter(|most| *most > 0)
+            .unwrap_or(u64::MAX),
     };
     let (major, minor) = version(device);
     Limits {
@@ -346,8 +364,15 @@ fn limits(program: &Program, description: &KernelDescription, device: &Ref<Devic
         items: triple(device.words(CL_DEVICE_MAX_WORK_ITEM_SIZES), usize::MAX),
         group: group.unwrap_or_else(most),
         local,
-        required: triple(known(CL_KERNEL_COMPILE_WORK_GROUP_SIZE).map(words).unwrap_or_default(), 0),
-        address: if device.number(CL_DEVICE_ADDRESS_BITS) == 32 { u64::from(u32::MAX) } else { u64::MAX },
+        required: triple(
+            known(CL_KERNEL_COMPILE_WORK_GROUP_SIZE).map(words).unwrap_or_default(),
+            0,
+        ),
+        address: if device.number(CL_DEVICE_ADDRESS_BITS) == 32 {
+            u64::from(u32::MAX)
+        } else {
+            u64::MAX
+        },
         not_uniform: not_uniform(program, device, major),
         empty: (major, minor) >= (2, 1),
     }
@@ -362,7 +387,8 @@ fn not_uniform(program: &Program, device: &Ref<Device>, major: u32) -> bool {
     let options = program.build_options(device).unwrap_or_default();
     // "-cl-uniform-work-group-size: This requires that the global work-size be a multiple of the work-group size". Without
     // it, programs of OpenCL C 2.0 and later need not; of others than source, the driver knows the version.
-    let asked = ["CL2", "CL3"].iter().any(|version| options.contains(&format!("-cl-std={version}")));
+    let asked =
+        ["CL2", "CL3"].iter().any(|version| options.contains(&format!("-cl-std={version}")));
     let may = asked || !matches!(program.origin, Origin::Source(_));
     supports && may && !options.contains("-cl-uniform-work-group-size")
 }
@@ -370,7 +396,8 @@ fn not_uniform(program: &Program, device: &Ref<Device>, major: u32) -> bool {
 /// Major and minor version of OpenCL that a device has.
 fn version(device: &Device) -> (u32, u32) {
     // "OpenCL<space><major_version.minor_version><space><vendor-specific information>"
-    let text = String::from_utf8_lossy(device.answer(CL_DEVICE_VERSION).unwrap_or_default()).into_owned();
+    let text =
+        String::from_utf8_lossy(device.answer(CL_DEVICE_VERSION).unwrap_or_default()).into_owned();
     let number = text.split(' ').nth(1).unwrap_or_default();
     let mut parts = number.split('.').map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))

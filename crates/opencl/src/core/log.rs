@@ -12,7 +12,8 @@ const LOG_VARIABLE: &str = "PENSTOCK_LOG";
 /// Prints a line if that was asked for.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     static WANTED: OnceLock<bool> = OnceLock::new();
-    let wanted = || std::env::var_os(LOG_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");
+    let wanted =
+        || std::env::var_os(LOG_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");
     if *WANTED.get_or_init(wanted) {
         notice::print(text);
     }

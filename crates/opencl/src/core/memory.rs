@@ -14,7 +14,8 @@ use super::shadow::Pages;
 use crate::edge::{ClError, ClResult, Object, Ref, require};
 
 /// Flags that say how kernels use an object.
-pub(crate) const KERNEL_FLAGS: cl_mem_flags = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
+pub(crate) const KERNEL_FLAGS: cl_mem_flags =
+    CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
 /// Flags that say how the host uses it.
 pub(crate) const HOST_FLAGS: cl_mem_flags =
     CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS;
@@ -129,14 +130,20 @@ impl Mem {
     pub(crate) fn host_reads(&self) -> ClResult {
         // "CL_INVALID_OPERATION if clEnqueueReadBuffer is called on buffer which has been created with
         // CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS."
-        require(self.flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS) == 0, CL_INVALID_OPERATION)
+        require(
+            self.flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS) == 0,
+            CL_INVALID_OPERATION,
+        )
     }
 
     /// Checks that the host may write the object.
     pub(crate) fn host_writes(&self) -> ClResult {
         // "CL_INVALID_OPERATION if clEnqueueWriteBuffer is called on buffer which has been created with
         // CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS."
-        require(self.flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS) == 0, CL_INVALID_OPERATION)
+        require(
+            self.flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS) == 0,
+            CL_INVALID_OPERATION,
+        )
     }
 
     /// Where the object's first byte is in the host's memory, for maps. The address stays until the object is gone.
@@ -168,7 +175,9 @@ impl Mem {
     /// Bytes of the object in the host's memory.
     fn host_size(&self) -> usize {
         match &self.kind {
-            Kind::Image(image) => image.host.end(image.host_region(image.extent)).unwrap_or(self.size),
+            Kind::Image(image) => {
+                image.host.end(image.host_region(image.extent)).unwrap_or(self.size)
+            }
             _ => self.size,
         }
     }
@@ -196,7 +205,8 @@ pub(crate) fn keep(mem: &Ref<Mem>) -> Option<Arc<dyn Any + Send + Sync>> {
 
 impl Drop for Mem {
     fn drop(&mut self) {
-        let destructors = std::mem::take(self.destructors.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let destructors =
+            std::mem::take(self.destructors.get_mut().unwrap_or_else(PoisonError::into_inner));
         if destructors.is_empty() {
             return;
         }
@@ -248,13 +258,17 @@ impl<F: FnOnce()> Drop for RunOnDrop<F> {
 
 impl fmt::Debug for Mem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mem").field("kind", &self.kind).field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("Mem")
+            .field("kind", &self.kind)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
     }
 }
 
 /// Checks `cl_mem_flags` of a new object, and fills in the default.
 pub(crate) fn check_flags(flags: cl_mem_flags) -> ClResult<cl_mem_flags> {
-    const KNOWN: cl_mem_flags = KERNEL_FLAGS | HOST_FLAGS | POINTER_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE;
+    const KNOWN: cl_mem_flags =
+        KERNEL_FLAGS | HOST_FLAGS | POINTER_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE;
     // "CL_INVALID_VALUE if values specified in flags are not valid"
     require(flags & !KNOWN == 0, CL_INVALID_VALUE)?;
     // "CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY, and CL_MEM_READ_ONLY are mutually exclusive."
@@ -263,7 +277,10 @@ pub(crate) fn check_flags(flags: cl_mem_flags) -> ClResult<cl_mem_flags> {
     require((flags & HOST_FLAGS).count_ones() <= 1, CL_INVALID_VALUE)?;
     // "CL_MEM_COPY_HOST_PTR and CL_MEM_USE_HOST_PTR are mutually exclusive", and so are ALLOC and USE.
     let uses = flags & CL_MEM_USE_HOST_PTR != 0;
-    require(!uses || flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR) == 0, CL_INVALID_VALUE)?;
+    require(
+        !uses || flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR) == 0,
+        CL_INVALID_VALUE,
+    )?;
     // "CL_MEM_READ_WRITE ... This is the default."
     Ok(if flags & KERNEL_FLAGS == 0 { flags | CL_MEM_READ_WRITE } else { flags })
 }
@@ -273,7 +290,8 @@ pub(crate) fn inherit_flags(flags: cl_mem_flags, parent: cl_mem_flags) -> ClResu
     // "CL_INVALID_VALUE if buffer was created with CL_MEM_WRITE_ONLY and flags specifies CL_MEM_READ_WRITE or
     // CL_MEM_READ_ONLY, or if buffer was created with CL_MEM_READ_ONLY and flags specifies CL_MEM_READ_WRITE or
     // CL_MEM_WRITE_ONLY, or if flags specifies CL_MEM_USE_HOST_PTR, CL_MEM_ALLOC_HOST_PTR, or CL_MEM_COPY_HOST_PTR."
-    let clash = |made: cl_mem_flags, wanted: cl_mem_flags| parent & made != 0 && flags & wanted != 0;
+    let clash =
+        |made: cl_mem_flags, wanted: cl_mem_flags| parent & made != 0 && flags & wanted != 0;
     require(!clash(CL_MEM_WRITE_ONLY, CL_MEM_READ_WRITE | CL_MEM_READ_ONLY), CL_INVALID_VALUE)?;
     require(!clash(CL_MEM_READ_ONLY, CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY), CL_INVALID_VALUE)?;
     require(flags & POINTER_FLAGS == 0, CL_INVALID_VALUE)?;
@@ -282,11 +300,17 @@ pub(crate) fn inherit_flags(flags: cl_mem_flags, parent: cl_mem_flags) -> ClResu
     // CL_MEM_HOST_WRITE_ONLY."
     require(!clash(CL_MEM_HOST_WRITE_ONLY, CL_MEM_HOST_READ_ONLY), CL_INVALID_VALUE)?;
     require(!clash(CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY), CL_INVALID_VALUE)?;
-    require(!clash(CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY), CL_INVALID_VALUE)?;
+    require(
+        !clash(CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY),
+        CL_INVALID_VALUE,
+    )?;
     // "If ... not specified in flags, they are inherited from the corresponding memory access qualifiers associated with
     // buffer." And so with those of the host; those of pointers always.
     let pick = |mask: cl_mem_flags| if flags & mask == 0 { parent & mask } else { flags & mask };
-    Ok(pick(KERNEL_FLAGS) | pick(HOST_FLAGS) | parent & POINTER_FLAGS | flags & CL_MEM_KERNEL_READ_AND_WRITE)
+    Ok(pick(KERNEL_FLAGS)
+        | pick(HOST_FLAGS)
+        | parent & POINTER_FLAGS
+        | flags & CL_MEM_KERNEL_READ_AND_WRITE)
 }
 
 /// The flags that workers need. What the host may do is checked here, and workers move content on their own account.
@@ -332,7 +356,9 @@ mod tests {
             inherit_flags(CL_MEM_HOST_NO_ACCESS, parent).map(|flags| flags & HOST_FLAGS),
             Ok(CL_MEM_HOST_NO_ACCESS)
         );
-        for flags in [CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY, CL_MEM_HOST_READ_ONLY, CL_MEM_COPY_HOST_PTR] {
+        for flags in
+            [CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY, CL_MEM_HOST_READ_ONLY, CL_MEM_COPY_HOST_PTR]
+        {
             assert_eq!(inherit_flags(flags, parent), Err(ClError(CL_INVALID_VALUE)), "{flags:#x}");
         }
         assert_eq!(inherit_flags(CL_MEM_READ_ONLY, CL_MEM_READ_WRITE), Ok(CL_MEM_READ_ONLY));

@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn dimensions_that_are_not_given_are_1() {
-        let range = NdRange::checked(&LIMITS, 2, Some(&[3, 4]), Some(&[64, 32]), Some(&[8, 4])).unwrap();
+        let range =
+            NdRange::checked(&LIMITS, 2, Some(&[3, 4]), Some(&[64, 32]), Some(&[8, 4])).unwrap();
         let local = Some([8, 4, 1]);
         assert_eq!(range, NdRange { dims: 2, offset: [3, 4, 0], global: [64, 32, 1], local });
         assert!(!range.is_empty());

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use penstock_cl_sys::{
-    _cl_platform_id, CL_INVALID_PLATFORM, CL_PLATFORM_HOST_TIMER_RESOLUTION, cl_int, cl_name_version,
-    cl_ulong,
+    _cl_platform_id, CL_INVALID_PLATFORM, CL_PLATFORM_HOST_TIMER_RESOLUTION, cl_int,
+    cl_name_version, cl_ulong,
 };
 use penstock_client::config::{Config, DEVICES_VARIABLE, Platforms, WORKER_VARIABLE};
 use penstock_client::{Node, Pool, notice};
@@ -38,7 +38,11 @@ impl Platform {
     }
 
     /// `devices` are on `nodes`.
-    fn create(name: String, nodes: &[Arc<Node>], devices: Vec<Arc<penstock_client::Device>>) -> Ref<Self> {
+    fn create(
+        name: String,
+        nodes: &[Arc<Node>],
+        devices: Vec<Arc<penstock_client::Device>>,
+    ) -> Ref<Self> {
         let mut hosts: Vec<_> = nodes.iter().map(|node| node.host()).collect();
         hosts.sort_unstable();
         hosts.dedup();
@@ -49,7 +53,8 @@ impl Platform {
             timer_resolution: timer_resolution(nodes),
             devices: OnceLock::new(),
         });
-        let devices = devices.into_iter().map(|device| Device::create(device, &platform, None)).collect();
+        let devices =
+            devices.into_iter().map(|device| Device::create(device, &platform, None)).collect();
         // Nobody else has the platform yet.
         _ = platform.devices.set(devices);
         platform
@@ -63,14 +68,21 @@ fn timer_resolution(nodes: &[Arc<Node>]) -> cl_ulong {
         describe::find(info, CL_PLATFORM_HOST_TIMER_RESOLUTION)
             .is_some_and(|bytes| bytes.iter().any(|byte| *byte != 0))
     };
-    platforms.filter(|platform| !platform.devices.is_empty()).all(|platform| has_timer(&platform.info)).into()
+    platforms
+        .filter(|platform| !platform.devices.is_empty())
+        .all(|platform| has_timer(&platform.info))
+        .into()
 }
 
 /// The platforms; none without a pool.
 pub(crate) fn platforms() -> &'static [Ref<Platform>] {
     // The pool stays open until the process ends: nothing may run in a driver at exit.
     static PLATFORMS: OnceLock<(Option<Pool>, Vec<Ref<Platform>>)> = OnceLock::new();
-    &PLATFORMS.get_or_init(|| open().map_or_else(|| (None, Vec::new()), |(pool, made)| (Some(pool), made))).1
+    &PLATFORMS
+        .get_or_init(|| {
+            open().map_or_else(|| (None, Vec::new()), |(pool, made)| (Some(pool), made))
+        })
+        .1
 }
 
 fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
@@ -83,16 +95,20 @@ fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
         log::line(format_args!("no nodes are configured; name them in PENSTOCK_NODES"));
         return None;
     }
-    let key = config.load_key().inspect_err(|error| notice::once(format_args!("{error}"))).ok().flatten();
+    let key =
+        config.load_key().inspect_err(|error| notice::once(format_args!("{error}"))).ok().flatten();
     let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout, notice::print);
     let devices = pool.chosen(&config);
-    let of_node = |node: &Node| devices.iter().filter(|it| it.node() == node.index()).cloned().collect();
+    let of_node =
+        |node: &Node| devices.iter().filter(|it| it.node() == node.index()).cloned().collect();
     let is_used = |node: &&Arc<Node>| devices.iter().any(|device| device.node() == node.index());
     let nodes: Vec<_> = pool.nodes().iter().filter(is_used).cloned().collect();
     if nodes.is_empty() {
         let all = pool.devices().count();
         if config.devices.is_some() && all > 0 {
-            notice::once(format_args!("{DEVICES_VARIABLE} selects none of the pool's {all} devices"));
+            notice::once(format_args!(
+                "{DEVICES_VARIABLE} selects none of the pool's {all} devices"
+            ));
         }
         return None;
     }

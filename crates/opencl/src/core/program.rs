@@ -119,7 +119,10 @@ impl Program {
 
     fn index(&self, device: &Ref<Device>) -> ClResult<usize> {
         // "CL_INVALID_DEVICE if device is not in the list of devices associated with program."
-        self.devices.iter().position(|known| Arc::ptr_eq(known, device)).ok_or(ClError(CL_INVALID_DEVICE))
+        self.devices
+            .iter()
+            .position(|known| Arc::ptr_eq(known, device))
+            .ok_or(ClError(CL_INVALID_DEVICE))
     }
 
     /// Notes that a build for `devices` begins.
@@ -179,9 +182,9 @@ impl Program {
         let device = &self.built_device(device)?;
         Ok(match self.build_of(device)?.state {
             // Of a program of binaries the driver knows it without a build: for Intel's runtime, an executable is built.
-            State::None => {
-                self.driver_number(device, CL_PROGRAM_BUILD_STATUS).map_or(CL_BUILD_NONE, u32::cast_signed)
-            }
+            State::None => self
+                .driver_number(device, CL_PROGRAM_BUILD_STATUS)
+                .map_or(CL_BUILD_NONE, u32::cast_signed),
             State::Running => CL_BUILD_IN_PROGRESS,
             // The driver knows it for each device; a build that never came to it has failed for all.
             State::Ended { status } => match self.driver_number(device, CL_PROGRAM_BUILD_STATUS) {
@@ -198,9 +201,9 @@ impl Program {
         Ok(match self.build_of(device)?.state {
             State::Running => CL_PROGRAM_BINARY_TYPE_NONE,
             // "CL_PROGRAM_BINARY_TYPE ...: Return the program binary type for device": of a program of binaries also before it is built.
-            State::None | State::Ended { .. } => {
-                self.driver_number(device, CL_PROGRAM_BINARY_TYPE).unwrap_or(CL_PROGRAM_BINARY_TYPE_NONE)
-            }
+            State::None | State::Ended { .. } => self
+                .driver_number(device, CL_PROGRAM_BINARY_TYPE)
+                .unwrap_or(CL_PROGRAM_BINARY_TYPE_NONE),
         })
     }
 
@@ -230,7 +233,8 @@ impl Program {
     pub(crate) fn is_executable(&self, device: &Ref<Device>) -> bool {
         let is_built = |device: Ref<Device>| {
             // What drivers say of binaries that have not been built is not enough: nothing is known of their kernels.
-            let has_ended = matches!(self.build_of(&device), Ok(Build { state: State::Ended { .. }, .. }));
+            let has_ended =
+                matches!(self.build_of(&device), Ok(Build { state: State::Ended { .. }, .. }));
             has_ended && self.build_status(&device) == Ok(CL_BUILD_SUCCESS)
         };
         let built = || self.built_device(device).is_ok_and(is_built);
@@ -272,7 +276,8 @@ impl Program {
         }
         // Not under the lock: this waits.
         let found = self.pool()?.binaries()?;
-        let of = |device: &Ref<Device>| found.iter().find(|(owner, _)| Arc::ptr_eq(owner, &device.pool));
+        let of =
+            |device: &Ref<Device>| found.iter().find(|(owner, _)| Arc::ptr_eq(owner, &device.pool));
         let binaries: Binaries = self
             .devices
             .iter()

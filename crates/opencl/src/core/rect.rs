@@ -137,13 +137,16 @@ impl Iterator for Pieces {
 /// Whether two boxes of equal pitches in the same memory overlap, by the specification's `check_copy_overlap`.
 pub(crate) fn overlap(source: &Layout, target: &Layout, region: [usize; 3]) -> bool {
     let (row, slice) = (source.row_pitch.max(1), source.slice_pitch.max(1));
-    let (Some(source_end), Some(target_end)) = (source.end(region), target.end(region)) else { return true };
+    let (Some(source_end), Some(target_end)) = (source.end(region), target.end(region)) else {
+        return true;
+    };
     // "No overlap if dst ends before src starts or if src ends before dst starts."
     if target_end <= source.start || source_end <= target.start {
         return false;
     }
-    let fits_gap =
-        |a: usize, b: usize, extent: usize, pitch: usize| a >= b + extent && a + extent <= b + pitch;
+    let fits_gap = |a: usize, b: usize, extent: usize, pitch: usize| {
+        a >= b + extent && a + extent <= b + pitch
+    };
     let apart = |pitch: usize, extent: usize| {
         let (a, b) = (source.start % pitch, target.start % pitch);
         fits_gap(a, b, extent, pitch) || fits_gap(b, a, extent, pitch)
@@ -175,11 +178,15 @@ mod tests {
 
     #[test]
     fn rows_that_touch_are_one_piece() {
-        let pieces =
-            |row, slice, region| Layout { start: 10, row_pitch: row, slice_pitch: slice }.pieces(region);
+        let pieces = |row, slice, region| {
+            Layout { start: 10, row_pitch: row, slice_pitch: slice }.pieces(region)
+        };
         assert_eq!(pieces(8, 16, [8, 2, 3]).collect::<Vec<_>>(), [(10, 48)]);
         assert_eq!(pieces(8, 32, [8, 2, 2]).collect::<Vec<_>>(), [(10, 16), (42, 16)]);
-        assert_eq!(pieces(9, 18, [8, 2, 2]).collect::<Vec<_>>(), [(10, 8), (19, 8), (28, 8), (37, 8)]);
+        assert_eq!(
+            pieces(9, 18, [8, 2, 2]).collect::<Vec<_>>(),
+            [(10, 8), (19, 8), (28, 8), (37, 8)]
+        );
         assert_eq!(pieces(100, 100, [8, 1, 1]).collect::<Vec<_>>(), [(10, 8)]);
     }
 
@@ -213,7 +220,11 @@ mod tests {
                 };
                 if fits(&source) && fits(&target) {
                     let expected = overlap_by_force(&source, &target, region);
-                    assert_eq!(overlap(&source, &target, region), expected, "{region:?} at {start}");
+                    assert_eq!(
+                        overlap(&source, &target, region),
+                        expected,
+                        "{region:?} at {start}"
+                    );
                 }
             }
         }

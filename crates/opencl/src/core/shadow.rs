@@ -60,8 +60,9 @@ impl Pages {
         let length = length.max(1).checked_next_multiple_of(rustix::param::page_size())?;
         // SAFETY: A new anonymous mapping, which replaces no other one: without FIXED the address is a hint, and with
         // FIXED_NOREPLACE a taken address is an error.
-        let mapped =
-            unsafe { mm::mmap_anonymous(address, length, ProtFlags::READ | ProtFlags::WRITE, flags) };
+        let mapped = unsafe {
+            mm::mmap_anonymous(address, length, ProtFlags::READ | ProtFlags::WRITE, flags)
+        };
         let pages = Self { address: NonNull::new(mapped.ok()?)?, length };
         // Kernels before 4.17 take FIXED_NOREPLACE for a hint.
         (address.is_null() || address == pages.address.as_ptr()).then_some(pages)

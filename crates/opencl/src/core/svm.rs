@@ -58,7 +58,10 @@ impl Areas {
 pub(crate) fn allocate(context: &Ref<Context>, size: usize, alignment: cl_uint) -> Option<usize> {
     // The same memory must be where each device sees it.
     let coarse = CL_DEVICE_SVM_COARSE_GRAIN_BUFFER;
-    let all = context.devices.iter().all(|device| device.number(CL_DEVICE_SVM_CAPABILITIES) & coarse != 0);
+    let all = context
+        .devices
+        .iter()
+        .all(|device| device.number(CL_DEVICE_SVM_CAPABILITIES) & coarse != 0);
     if !all {
         return None;
     }
@@ -66,8 +69,13 @@ pub(crate) fn allocate(context: &Ref<Context>, size: usize, alignment: cl_uint) 
         let pages = Pages::for_svm(size, alignment as usize, attempt)?;
         let address = pages.address().addr();
         // Buffers that are made over it may be of any access.
-        let made =
-            Memory::svm(&context.pool, CL_MEM_READ_WRITE, size as u64, alignment.max(1), address as u64);
+        let made = Memory::svm(
+            &context.pool,
+            CL_MEM_READ_WRITE,
+            size as u64,
+            alignment.max(1),
+            address as u64,
+        );
         if let Ok(pool) = made {
             let area = Arc::new(Area { pool, pages, size, maps: Mutex::default() });
             context.svm.0.write().unwrap_or_else(PoisonError::into_inner).insert(address, area);
@@ -132,8 +140,11 @@ pub(crate) fn map(
         queue.pool.pass(waits, Want::Event)?
     };
     let event = enqueued.unwrap_or_else(|| Event::ended(Status::OK));
-    let outcome =
-        if reads { Outcome::of_read(event.clone()) } else { Outcome::of_discard(event.clone(), waits) };
+    let outcome = if reads {
+        Outcome::of_read(event.clone())
+    } else {
+        Outcome::of_discard(event.clone(), waits)
+    };
     let writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
     area.maps().push(Mapped { start, size, writes, outcome });
     Ok(event)
@@ -166,7 +177,8 @@ pub(crate) fn unmap(
             let waits = mapped.outcome.waits_of_unmap(waits);
             // SAFETY: the range is inside the allocation, which the source keeps; the program has unmapped it, so it does
             // not write.
-            let source = unsafe { HostSource::linear(area.host(start), mapped.size, Some(area.clone())) };
+            let source =
+                unsafe { HostSource::linear(area.host(start), mapped.size, Some(area.clone())) };
             Ok(queue.pool.write(&area.pool, range.offset, &source, &waits, want)?)
         }
         _ => Ok(queue.pool.pass(waits, want)?),
@@ -211,15 +223,17 @@ pub(crate) unsafe fn copy(
         (Side::Area(area), Side::Host) => {
             let range = area.range(to, size)?;
             // SAFETY: the caller's promise; an allocation that the source is in is kept.
-            let source =
-                unsafe { HostSource::linear(source, size, queue.context.svm.at(from).map(|area| area as _)) };
+            let source = unsafe {
+                HostSource::linear(source, size, queue.context.svm.at(from).map(|area| area as _))
+            };
             Ok(queue.pool.write(&area.pool, range.offset, &source, waits, want)?)
         }
         (Side::Host, Side::Area(area)) => {
             let range = area.range(from, size)?;
             // SAFETY: the caller's promise.
-            let target =
-                unsafe { HostTarget::linear(target, size, queue.context.svm.at(to).map(|area| area as _)) };
+            let target = unsafe {
+                HostTarget::linear(target, size, queue.context.svm.at(to).map(|area| area as _))
+            };
             Ok(queue.pool.read(&area.pool, range, target, waits, Want::Event)?)
         }
         (Side::Host, Side::Host) => {

@@ -33,7 +33,12 @@ impl HostTarget {
     /// # Safety
     /// All pieces must be memory that is writable (with [`HostTarget::only_changes`]: readable, and writable where other bytes
     /// arrive), and nobody else may use them until the target is dropped.
-    pub(crate) unsafe fn new(address: *mut u8, pieces: Pieces, bytes: usize, keep: Keep) -> Box<Self> {
+    pub(crate) unsafe fn new(
+        address: *mut u8,
+        pieces: Pieces,
+        bytes: usize,
+        keep: Keep,
+    ) -> Box<Self> {
         Box::new(Self { address, pieces, bytes, only_changes: false, _keep: keep })
     }
 
@@ -180,7 +185,11 @@ const COMPARED: usize = 64 << 10;
 ///
 /// # Safety
 /// `length` bytes at `to` must be readable, those that change writable, and nobody else may use them meanwhile.
-unsafe fn take_changes(to: *mut u8, length: usize, payload: &mut dyn Payload) -> Result<(), FrameError> {
+unsafe fn take_changes(
+    to: *mut u8,
+    length: usize,
+    payload: &mut dyn Payload,
+) -> Result<(), FrameError> {
     let mut arrived = vec![0; length.min(COMPARED)];
     let mut at = 0;
     while at < length {
@@ -227,7 +236,8 @@ mod tests {
         let region = [3, 2, 2];
         let layout = Layout { start: 1, row_pitch: 5, slice_pitch: 20 };
         // SAFETY: The last piece ends at 1 + 20 + 5 + 3 = 29, inside the vector.
-        let mut target = unsafe { HostTarget::new(host.as_mut_ptr(), layout.pieces(region), 12, None) };
+        let mut target =
+            unsafe { HostTarget::new(host.as_mut_ptr(), layout.pieces(region), 12, None) };
         let sent: Vec<u8> = (1..=12).collect();
         target.take(0, &mut &sent[..4]).unwrap();
         target.take(4, &mut &sent[4..11]).unwrap();

@@ -61,9 +61,10 @@ pub trait Object: Any + Send + Sync + Sized {
     fn release(raw: *mut Self::Raw) -> ClResult {
         let handle = Self::borrow(raw)?;
         let mut living = shard(raw.addr());
-        let released = handle
-            .references
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+        let released =
+            handle
+                .references
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
         // More releases than references.
         let before = released.map_err(|_| ClError(Self::INVALID))?;
         let last = (before == 1).then(|| {

@@ -63,7 +63,9 @@ impl Answer {
         require(self.value.is_null() || self.size >= bytes.len(), CL_INVALID_VALUE)?;
         if !self.value.is_null() {
             // SAFETY: there is room for `size` bytes, which are enough; what we answer is no memory of the program.
-            unsafe { self.value.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            unsafe {
+                self.value.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+            };
         }
         // SAFETY: promised to `new`.
         unsafe { store(self.size_ret, bytes.len()) };
@@ -84,7 +86,9 @@ impl Answer {
     /// As [`Answer::bytes`].
     pub fn values<T: Plain>(self, values: &[T]) -> ClResult {
         // SAFETY: `Plain` has no padding, and any bytes are `u8`.
-        self.bytes(unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) })
+        self.bytes(unsafe {
+            std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
+        })
     }
 
     /// Answers with a `cl_bool`.

@@ -16,7 +16,8 @@ pub unsafe fn array<'a, T>(pointer: *const T, count: usize, code: cl_int) -> ClR
     if count == 0 {
         return Ok(&[]);
     }
-    let fits = count.checked_mul(size_of::<T>()).is_some_and(|bytes| isize::try_from(bytes).is_ok());
+    let fits =
+        count.checked_mul(size_of::<T>()).is_some_and(|bytes| isize::try_from(bytes).is_ok());
     if pointer.is_null() || !pointer.is_aligned() || !fits {
         return Err(ClError(code));
     }
@@ -96,7 +97,10 @@ mod tests {
             assert_eq!(array::<u32>(null(), 0, -1).unwrap(), []);
             assert_eq!(array::<u32>(null(), 1, -1), Err(ClError(-1)));
             assert_eq!(array(values.as_ptr(), usize::MAX, -2), Err(ClError(-2)));
-            assert_eq!(array(values.as_ptr().cast::<u8>().add(1).cast::<u32>(), 1, -3), Err(ClError(-3)));
+            assert_eq!(
+                array(values.as_ptr().cast::<u8>().add(1).cast::<u32>(), 1, -3),
+                Err(ClError(-3))
+            );
         }
     }
 

@@ -70,7 +70,10 @@ impl Drop for Slot {
 
 impl Default for Words {
     fn default() -> Self {
-        Self { dispatch: AtomicPtr::new(crate::api::table::dispatch()), dispatch_data: AtomicPtr::default() }
+        Self {
+            dispatch: AtomicPtr::new(crate::api::table::dispatch()),
+            dispatch_data: AtomicPtr::default(),
+        }
     }
 }
 

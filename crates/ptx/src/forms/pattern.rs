@@ -2,8 +2,8 @@
 
 use super::FormRow;
 use crate::ir::{
-    Atomic, BoolOp, Cache, Compare, FloatTest, Geometry, Half, Modifiers, Opcode, PermuteMode, Reduce,
-    Rounding, Scope, Semantics, ShiftMode, ShuffleMode, Space, Type, VoteMode,
+    Atomic, BoolOp, Cache, Compare, FloatTest, Geometry, Half, Modifiers, Opcode, PermuteMode,
+    Reduce, Rounding, Scope, Semantics, ShiftMode, ShuffleMode, Space, Type, VoteMode,
 };
 
 /// Words of a class, separated by `|`; `None` if there is no class of that name.
@@ -22,7 +22,9 @@ pub fn class(name: &str) -> Option<&'static str> {
         "CMP" => "eq|ne|lt|le|gt|ge|lo|ls|hi|hs|equ|neu|ltu|leu|gtu|geu|num|nan",
         "BOOL" => "and|or|xor",
         "VEC" => "v2|v4|v8",
-        "SPACE" => "global|shared|shared::cta|shared::cluster|local|const|param|param::entry|param::func",
+        "SPACE" => {
+            "global|shared|shared::cta|shared::cluster|local|const|param|param::entry|param::func"
+        }
         "SEM" => "weak|relaxed|acquire|release|acq_rel|sc|volatile|mmio",
         "SCOPE" => "cta|cluster|gpu|sys",
         "CACHE" => "ca|cg|cs|lu|cv|wb|wt",
@@ -129,7 +131,11 @@ impl Form {
         for word in words {
             let taken = self.slots.iter().enumerate().find_map(|(index, slot)| {
                 if slot.is_hint {
-                    return slot.words.iter().any(|start| word.starts_with(start)).then_some((index, ""));
+                    return slot
+                        .words
+                        .iter()
+                        .any(|start| word.starts_with(start))
+                        .then_some((index, ""));
                 }
                 let known = slot.words.iter().find(|known| !used[index] && *known == word)?;
                 Some((index, *known))
@@ -161,11 +167,16 @@ fn slots(suffixes: &'static str) -> Vec<Slot> {
         // A group may hold two words that come together, such as `{.xorsign.abs}`: each is a slot.
         let mut inside = group;
         while let Some(word) = inside.strip_prefix('.') {
-            let end = if word.starts_with('(') { word.find(')').map(|at| at + 1) } else { word.find('.') };
+            let end = if word.starts_with('(') {
+                word.find(')').map(|at| at + 1)
+            } else {
+                word.find('.')
+            };
             let (word, behind) = word.split_at(end.unwrap_or(word.len()));
             inside = behind;
             let word = word.trim_start_matches('(').trim_end_matches(')');
-            let words = word.split('|').flat_map(|word| class(word).unwrap_or(word).split('|')).collect();
+            let words =
+                word.split('|').flat_map(|word| class(word).unwrap_or(word).split('|')).collect();
             slots.push(Slot { optional, words, is_hint: word == "HINT" });
         }
         assert!(inside.is_empty(), "a row's suffix starts with a dot: {suffixes}");
@@ -199,9 +210,19 @@ fn operand_form(text: &str) -> OperandForm {
         "t" => TypeRule::First,
         "s" => TypeRule::Last,
         "w" => TypeRule::Wide,
-        exact => TypeRule::Exactly(Type::from_name(exact).expect("a row's operand has a type of PTX")),
+        exact => {
+            TypeRule::Exactly(Type::from_name(exact).expect("a row's operand has a type of PTX"))
+        }
     };
-    OperandForm { kind, rule, relaxed, optional, negatable, written: matches!(name, "d" | "p" | "q"), second }
+    OperandForm {
+        kind,
+        rule,
+        relaxed,
+        optional,
+        negatable,
+        written: matches!(name, "d" | "p" | "q"),
+        second,
+    }
 }
 
 /// Notes what a suffix means for this opcode.
@@ -264,7 +285,9 @@ fn apply_by_opcode(opcode: Opcode, word: &'static str, modifiers: &mut Modifiers
         }
         // Each operand is in a space of its own.
         Opcode::CpAsync if matches!(word, "global" | "shared" | "shared::cta") => {}
-        Opcode::Lop3 if BoolOp::from_name(word).is_some() => modifiers.bool_op = BoolOp::from_name(word),
+        Opcode::Lop3 if BoolOp::from_name(word).is_some() => {
+            modifiers.bool_op = BoolOp::from_name(word)
+        }
         Opcode::Atom | Opcode::Red if Atomic::from_name(word).is_some() => {
             modifiers.atomic = Atomic::from_name(word)
         }

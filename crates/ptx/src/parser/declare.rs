@@ -9,8 +9,8 @@ use super::scope::Names;
 use super::{GlobalDraft, ModuleName, Parser};
 use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::{
-    FUNCTION_WINDOW, Formal, FunctionId, Global, GlobalId, ModuleData, Opaque, Relocation, SharedId,
-    SharedVariable, Space, Type, Variable,
+    FUNCTION_WINDOW, Formal, FunctionId, Global, GlobalId, ModuleData, Opaque, Relocation,
+    SharedId, SharedVariable, Space, Type, Variable,
 };
 use crate::layout::align_up;
 use crate::lexer::{Place, Token};
@@ -51,7 +51,9 @@ impl Head {
     pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self, ParseError> {
         let (mut align, mut lanes) = (None, 1);
         loop {
-            let Token::Dotted(word) = cursor.token() else { return Err(cursor.unexpected("a type")) };
+            let Token::Dotted(word) = cursor.token() else {
+                return Err(cursor.unexpected("a type"));
+            };
             match word {
                 "align" => align = Some(read_align(cursor)?),
                 "v2" | "v4" => {
@@ -68,7 +70,9 @@ impl Head {
                     }
                 }
                 _ => {
-                    let Some(ty) = Type::from_name(word) else { return Err(cursor.unexpected("a type")) };
+                    let Some(ty) = Type::from_name(word) else {
+                        return Err(cursor.unexpected("a type"));
+                    };
                     cursor.advance()?;
                     return Ok(Self { ty, lanes, align });
                 }
@@ -98,7 +102,11 @@ fn read_align(cursor: &mut Cursor<'_>) -> Result<u64, ParseError> {
 
 impl<'a> Declarator<'a> {
     /// `name[3][4]`.
-    pub(super) fn read(cursor: &mut Cursor<'a>, head: Head, bytes_max: u64) -> Result<Self, ParseError> {
+    pub(super) fn read(
+        cursor: &mut Cursor<'a>,
+        head: Head,
+        bytes_max: u64,
+    ) -> Result<Self, ParseError> {
         let (name, place) = cursor.word("the name of a variable")?;
         Self::read_dimensions(cursor, name, place, head, bytes_max)
     }
@@ -113,8 +121,10 @@ impl<'a> Declarator<'a> {
         let mut counts = Vec::new();
         while cursor.accept('[')? {
             if counts.len() >= DIMENSIONS_MAX {
-                return Err(cursor
-                    .error(ParseErrorKind::TooMany { what: "dimensions", limit: DIMENSIONS_MAX as u64 }));
+                return Err(cursor.error(ParseErrorKind::TooMany {
+                    what: "dimensions",
+                    limit: DIMENSIONS_MAX as u64,
+                }));
             }
             if cursor.accept(']')? {
                 counts.push(None);
@@ -123,17 +133,21 @@ impl<'a> Declarator<'a> {
                 cursor.expect(']', "`]`")?;
             }
         }
-        let too_many =
-            || place.error(ParseErrorKind::TooMany { what: "bytes of a variable", limit: bytes_max });
+        let too_many = || {
+            place.error(ParseErrorKind::TooMany { what: "bytes of a variable", limit: bytes_max })
+        };
         let mut size = Some(head.element());
         let mut strides = Vec::new();
         for count in counts.iter().rev() {
             let stride = size.ok_or_else(too_many)?;
             strides.push(stride);
             size = match count {
-                Some(count) => {
-                    Some(stride.checked_mul(*count).filter(|size| *size <= bytes_max).ok_or_else(too_many)?)
-                }
+                Some(count) => Some(
+                    stride
+                        .checked_mul(*count)
+                        .filter(|size| *size <= bytes_max)
+                        .ok_or_else(too_many)?,
+                ),
                 None => None,
             };
         }
@@ -256,7 +270,11 @@ impl<'a> Parser<'a> {
     }
 
     /// `.local` and `.param` variables of a function.
-    pub(super) fn local_variable(&mut self, space: Space, names: &mut Names<'a>) -> Result<(), ParseError> {
+    pub(super) fn local_variable(
+        &mut self,
+        space: Space,
+        names: &mut Names<'a>,
+    ) -> Result<(), ParseError> {
         self.cursor.advance()?;
         let head = Head::read(&mut self.cursor)?;
         loop {
@@ -312,24 +330,36 @@ impl<'a> Parser<'a> {
             self.pointer_attributes()?;
             let declarator = Declarator::read(&mut self.cursor, head, LOCAL_BYTES_MAX)?;
             let register = match &mut names {
-                Some(names) if is_register => {
-                    Some(names.declare_register(declarator.name, head.ty, head.lanes, declarator.place)?)
-                }
+                Some(names) if is_register => Some(names.declare_register(
+                    declarator.name,
+                    head.ty,
+                    head.lanes,
+                    declarator.place,
+                )?),
                 _ => None,
             };
             let size = declarator.size.unwrap_or(0);
             offset = align_up(offset, head.alignment());
             let end = offset + size;
             if end > LOCAL_BYTES_MAX {
-                return Err(declarator
-                    .place
-                    .error(ParseErrorKind::TooMany { what: "bytes of parameters", limit: LOCAL_BYTES_MAX }));
+                return Err(declarator.place.error(ParseErrorKind::TooMany {
+                    what: "bytes of parameters",
+                    limit: LOCAL_BYTES_MAX,
+                }));
             }
-            let name = if declarator.name == "_" { String::new() } else { declarator.name.to_owned() };
+            let name =
+                if declarator.name == "_" { String::new() } else { declarator.name.to_owned() };
             let is_array = !declarator.strides.is_empty();
             let (align, at) = (bytes(head.alignment()), bytes(offset));
-            let formal =
-                Formal { name, register, ty: head.ty, offset: at, size: bytes(size), align, is_array };
+            let formal = Formal {
+                name,
+                register,
+                ty: head.ty,
+                offset: at,
+                size: bytes(size),
+                align,
+                is_array,
+            };
             formals.push((formal, declarator.name, declarator.place));
             offset = end;
             if !self.cursor.accept(',')? && self.cursor.token() != Token::Sign(')') {
@@ -374,7 +404,8 @@ pub(super) fn data(
     drafts: &[GlobalDraft<'_>],
     names: &HashMap<&str, ModuleName>,
 ) -> Result<Data, ParseError> {
-    let mut order: Vec<usize> = (0..drafts.len()).filter(|index| !drafts[*index].external).collect();
+    let mut order: Vec<usize> =
+        (0..drafts.len()).filter(|index| !drafts[*index].external).collect();
     order.sort_by_key(|index| drafts[*index].initial.bytes.is_empty());
     let mut offsets = vec![0u64; drafts.len()];
     let mut block = ModuleData { size: 0, align: 8, bytes: Vec::new(), relocations: Vec::new() };
@@ -437,12 +468,15 @@ fn relocate(
                 }
                 Some(_) => {
                     let needed = "a variable of the module or a function";
-                    return Err(pointer
-                        .place
-                        .error(ParseErrorKind::WrongName { name: pointer.name.to_owned(), needed }));
+                    return Err(pointer.place.error(ParseErrorKind::WrongName {
+                        name: pointer.name.to_owned(),
+                        needed,
+                    }));
                 }
                 None => {
-                    return Err(pointer.place.error(ParseErrorKind::UnknownName(pointer.name.to_owned())));
+                    return Err(pointer
+                        .place
+                        .error(ParseErrorKind::UnknownName(pointer.name.to_owned())));
                 }
             }
         }

@@ -3,7 +3,9 @@
 use super::scope::{LabelKind, Names};
 use super::{EntryDraft, ModuleName, Parser, constant, cursor};
 use crate::error::{ParseError, ParseErrorKind};
-use crate::ir::{BLOCK_THREADS_MAX, Formal, Function, FunctionId, Signature, Space, Statement, Symbol};
+use crate::ir::{
+    BLOCK_THREADS_MAX, Formal, Function, FunctionId, Signature, Space, Statement, Symbol,
+};
 use crate::lexer::{Place, Token};
 
 /// Most statements of a function: compilers stay far below; the limit bounds what a hostile text can make us keep.
@@ -37,8 +39,11 @@ impl<'a> Parser<'a> {
             returns = self.formals(Some(&mut draft.names))?;
         }
         let (name, place) = self.cursor.word("the name of a function")?;
-        let params =
-            if self.cursor.accept('(')? { self.formals(Some(&mut draft.names))? } else { Vec::new() };
+        let params = if self.cursor.accept('(')? {
+            self.formals(Some(&mut draft.names))?
+        } else {
+            Vec::new()
+        };
         let (bounds, no_return) = self.directives()?;
         let id = self.declare_function(name, is_entry, place)?;
         let has_body = self.cursor.accept('{')?;
@@ -85,7 +90,9 @@ impl<'a> Parser<'a> {
     ) -> Result<FunctionId, ParseError> {
         if let Some(known) = self.names.get(name) {
             return match known {
-                ModuleName::Function(id) if self.functions[id.index()].is_entry == is_entry => Ok(*id),
+                ModuleName::Function(id) if self.functions[id.index()].is_entry == is_entry => {
+                    Ok(*id)
+                }
                 _ => Err(place.error(ParseErrorKind::Duplicate(name.to_owned()))),
             };
         }
@@ -116,19 +123,21 @@ impl<'a> Parser<'a> {
         while let Token::Dotted(word) = self.cursor.token() {
             match word {
                 "maxntid" => {
-                    let product =
-                        self.extents()?.iter().try_fold(1u32, |product, extent| product.checked_mul(*extent));
+                    let product = self
+                        .extents()?
+                        .iter()
+                        .try_fold(1u32, |product, extent| product.checked_mul(*extent));
                     bounds.max_threads = Some(product.unwrap_or(u32::MAX));
                 }
                 "reqntid" => {
                     let place = self.cursor.place();
                     let sizes = self.extents()?;
-                    let product = sizes.iter().try_fold(1u32, |product, extent| product.checked_mul(*extent));
+                    let product =
+                        sizes.iter().try_fold(1u32, |product, extent| product.checked_mul(*extent));
                     if product.is_none_or(|product| product > BLOCK_THREADS_MAX) {
                         let limit = u64::from(BLOCK_THREADS_MAX);
-                        return Err(
-                            place.error(ParseErrorKind::TooMany { what: "threads in a block", limit })
-                        );
+                        return Err(place
+                            .error(ParseErrorKind::TooMany { what: "threads in a block", limit }));
                     }
                     if product == Some(0) {
                         return Err(place.error(ParseErrorKind::Number(String::from("0"))));
@@ -168,8 +177,8 @@ impl<'a> Parser<'a> {
         for extent in &mut extents {
             let place = self.cursor.place();
             let number = constant::integer(&mut self.cursor)?;
-            *extent =
-                u32::try_from(number).map_err(|_| place.error(ParseErrorKind::Number(number.to_string())))?;
+            *extent = u32::try_from(number)
+                .map_err(|_| place.error(ParseErrorKind::Number(number.to_string())))?;
             if !self.cursor.accept(',')? {
                 break;
             }
@@ -189,7 +198,9 @@ impl<'a> Parser<'a> {
             }
             return Ok(());
         }
-        while matches!(self.cursor.token(), Token::Integer(_)) || self.cursor.token() == Token::Sign(',') {
+        while matches!(self.cursor.token(), Token::Integer(_))
+            || self.cursor.token() == Token::Sign(',')
+        {
             self.cursor.advance()?;
         }
         Ok(())
@@ -239,7 +250,9 @@ impl<'a> Parser<'a> {
             "loc" | "file" => self.cursor.skip_line(),
             "pragma" => self.pragma(),
             "section" => self.section(),
-            _ => Err(self.cursor.error(ParseErrorKind::Directive(format!(".{}", cursor::shorten(word))))),
+            _ => Err(self
+                .cursor
+                .error(ParseErrorKind::Directive(format!(".{}", cursor::shorten(word))))),
         }
     }
 
@@ -291,12 +304,15 @@ impl<'a> Parser<'a> {
     }
 
     /// The function with that name, which must be declared.
-    pub(super) fn known_function(&self, name: &str, place: Place) -> Result<FunctionId, ParseError> {
+    pub(super) fn known_function(
+        &self,
+        name: &str,
+        place: Place,
+    ) -> Result<FunctionId, ParseError> {
         match self.names.get(name) {
             Some(ModuleName::Function(id)) => Ok(*id),
-            Some(_) => {
-                Err(place.error(ParseErrorKind::WrongName { name: name.to_owned(), needed: "a function" }))
-            }
+            Some(_) => Err(place
+                .error(ParseErrorKind::WrongName { name: name.to_owned(), needed: "a function" })),
             None => Err(place.error(ParseErrorKind::UnknownName(name.to_owned()))),
         }
     }
@@ -316,7 +332,8 @@ impl<'a> Parser<'a> {
             self.skip_directive()?;
         }
         self.cursor.expect(';', "`;`")?;
-        let formals = |list: Vec<(Formal, &'a str, Place)>| list.into_iter().map(|formal| formal.0).collect();
+        let formals =
+            |list: Vec<(Formal, &'a str, Place)>| list.into_iter().map(|formal| formal.0).collect();
         Ok(Signature { returns: formals(returns), params: formals(params) })
     }
 }

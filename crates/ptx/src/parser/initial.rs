@@ -49,7 +49,10 @@ pub(super) struct Shape<'s> {
 }
 
 /// Reads what stands behind `=`.
-pub(super) fn read<'a>(cursor: &mut Cursor<'a>, shape: Shape<'_>) -> Result<Initial<'a>, ParseError> {
+pub(super) fn read<'a>(
+    cursor: &mut Cursor<'a>,
+    shape: Shape<'_>,
+) -> Result<Initial<'a>, ParseError> {
     let mut filler = Filler { shape, initial: Initial::default(), masked: None };
     filler.value(cursor, 0, 0)?;
     filler.end_of_masked(cursor.place())?;
@@ -71,7 +74,12 @@ struct Filler<'a, 's> {
 
 impl<'a> Filler<'a, '_> {
     /// A value, or values in braces, at `offset`. Returns the offset behind it.
-    fn value(&mut self, cursor: &mut Cursor<'a>, offset: u64, depth: u32) -> Result<u64, ParseError> {
+    fn value(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        offset: u64,
+        depth: u32,
+    ) -> Result<u64, ParseError> {
         if !cursor.accept('{')? {
             return self.element(cursor, offset);
         }
@@ -205,7 +213,11 @@ impl<'a> Filler<'a, '_> {
 
     /// An address whose bytes began must be whole before anything else comes.
     fn end_of_masked(&self, place: Place) -> Result<(), ParseError> {
-        if self.masked.is_some() { Err(self.problem(place, "a part of an address")) } else { Ok(()) }
+        if self.masked.is_some() {
+            Err(self.problem(place, "a part of an address"))
+        } else {
+            Ok(())
+        }
     }
 
     fn problem(&self, place: Place, problem: &'static str) -> ParseError {
@@ -241,8 +253,13 @@ fn element_bits(value: Number, ty: Type) -> Option<u64> {
             reason = "a decimal number is rounded to the element's type"
         )]
         (Number::Decimal(value), Type::F32) => Some(u64::from((value as f32).to_bits())),
-        #[expect(clippy::cast_possible_truncation, reason = "a double is rounded to the element's type")]
-        (Number::Double(bits), Type::F32) => Some(u64::from((f64::from_bits(bits) as f32).to_bits())),
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a double is rounded to the element's type"
+        )]
+        (Number::Double(bits), Type::F32) => {
+            Some(u64::from((f64::from_bits(bits) as f32).to_bits()))
+        }
         (Number::Single(bits), Type::F64) => Some(f64::from(f32::from_bits(bits)).to_bits()),
         _ => None,
     }
@@ -261,8 +278,15 @@ mod tests {
     fn numbers_are_written_in_little_endian_order() {
         assert_eq!(fill("258", Type::U32, &[], 4), Ok(vec![2, 1, 0, 0]));
         assert_eq!(fill("{1, -1}", Type::S16, &[2], 4), Ok(vec![1, 0, 255, 255]));
-        assert_eq!(fill("{0f3F800000, 1.0}", Type::F32, &[4], 8), Ok(vec![0, 0, 128, 63, 0, 0, 128, 63]));
-        assert_eq!(fill("{1, 0, 0}", Type::U8, &[1], 3), Ok(vec![1]), "zeros at the end need no bytes");
+        assert_eq!(
+            fill("{0f3F800000, 1.0}", Type::F32, &[4], 8),
+            Ok(vec![0, 0, 128, 63, 0, 0, 128, 63])
+        );
+        assert_eq!(
+            fill("{1, 0, 0}", Type::U8, &[1], 3),
+            Ok(vec![1]),
+            "zeros at the end need no bytes"
+        );
     }
 
     #[test]

@@ -9,8 +9,8 @@ use super::{GlobalDraft, ModuleName, special};
 use crate::error::{OperandProblem, ParseError, ParseErrorKind};
 use crate::forms::{OperandForm, OperandKind, TypeRule};
 use crate::ir::{
-    Address, Base, Immediate, Kind, LabelId, Modifiers, Operand, RegisterId, SharedVariable, Space, Symbol,
-    TextureAddress, Type,
+    Address, Base, Immediate, Kind, LabelId, Modifiers, Operand, RegisterId, SharedVariable, Space,
+    Symbol, TextureAddress, Type,
 };
 use crate::lexer::Place;
 
@@ -62,12 +62,16 @@ impl<'a> Check<'_, 'a> {
             OperandKind::Symbol => self.symbol_or_pack(raw, form),
             OperandKind::Texel => self.texel(raw, form),
             OperandKind::Address => self.address(raw).map(Operand::Address),
-            OperandKind::Texture => self.texture(raw).map(|texture| Operand::Texture(Box::new(texture))),
+            OperandKind::Texture => {
+                self.texture(raw).map(|texture| Operand::Texture(Box::new(texture)))
+            }
             OperandKind::Handle => self.handle(raw),
             OperandKind::Label => label_name(raw).map(|_| Operand::Label(LabelId(0))),
             OperandKind::Targets => label_name(raw).map(|_| Operand::Targets(Vec::new())),
             OperandKind::Immediate => match raw.kind {
-                RawKind::Number(Number::Integer(value)) => Ok(Operand::Immediate(Immediate::Integer(value))),
+                RawKind::Number(Number::Integer(value)) => {
+                    Ok(Operand::Immediate(Immediate::Integer(value)))
+                }
                 _ => Err(kind("an integer")),
             },
             OperandKind::Call => Err(kind("a function")),
@@ -92,13 +96,20 @@ impl<'a> Check<'_, 'a> {
     /// A register, or a value if it is read.
     fn value(&mut self, raw: &Raw<'a>, form: &OperandForm, ty: Type) -> Result<Operand, Misfit> {
         match &raw.kind {
-            RawKind::Name { name: "_", component: None, offset: None, negated: false } if form.written => {
+            RawKind::Name { name: "_", component: None, offset: None, negated: false }
+                if form.written =>
+            {
                 Ok(Operand::Sink)
             }
             RawKind::Name { name, component, offset: None, negated } => {
                 if let Some(special) = special::find(name, *component) {
-                    let fits = !form.written && !negated && !ty.is_float() && ty.kind() != Kind::Predicate;
-                    return if fits { Ok(Operand::Special(special)) } else { Err(kind("a register")) };
+                    let fits =
+                        !form.written && !negated && !ty.is_float() && ty.kind() != Kind::Predicate;
+                    return if fits {
+                        Ok(Operand::Special(special))
+                    } else {
+                        Err(kind("a register"))
+                    };
                 }
                 let Meaning::Register(register) = self.meaning(name, raw.place)? else {
                     return Err(kind("a register"));
@@ -111,7 +122,9 @@ impl<'a> Check<'_, 'a> {
                     _ => Err(kind("an operand without `!`")),
                 }
             }
-            RawKind::Number(number) if !form.written => Ok(Operand::Immediate(immediate(*number, ty)?)),
+            RawKind::Number(number) if !form.written => {
+                Ok(Operand::Immediate(immediate(*number, ty)?))
+            }
             _ => Err(kind(if form.written { "a register" } else { "a register or a number" })),
         }
     }
@@ -133,7 +146,13 @@ impl<'a> Check<'_, 'a> {
     }
 
     /// Whether a register can hold a value of a type.
-    fn fits(&self, register: RegisterId, is_component: bool, ty: Type, relaxed: bool) -> Result<(), Misfit> {
+    fn fits(
+        &self,
+        register: RegisterId,
+        is_component: bool,
+        ty: Type,
+        relaxed: bool,
+    ) -> Result<(), Misfit> {
         let register = &self.names.registers[register.index()];
         let is_vector = register.lanes > 1;
         if is_vector == is_component && compatible(register.ty, ty, relaxed) {
@@ -156,8 +175,12 @@ impl<'a> Check<'_, 'a> {
                 self.value(&elements[0], form, ty)
             }
             _ if needed == 0 => self.value(raw, form, ty),
-            RawKind::Braces(elements) if elements.len() == needed => self.elements(elements, form, ty),
-            RawKind::Braces(elements) => Err(OperandProblem::Length { found: elements.len(), needed }.into()),
+            RawKind::Braces(elements) if elements.len() == needed => {
+                self.elements(elements, form, ty)
+            }
+            RawKind::Braces(elements) => {
+                Err(OperandProblem::Length { found: elements.len(), needed }.into())
+            }
             // A register that is declared as a vector stands for its components.
             RawKind::Name { name, component: None, offset: None, negated: false } => {
                 let Meaning::Register(register) = self.meaning(name, raw.place)? else {
@@ -168,13 +191,20 @@ impl<'a> Check<'_, 'a> {
                     return Err(kind("a vector"));
                 }
                 self.fits(register, true, ty, form.relaxed)?;
-                Ok(Operand::Vector((0..lanes).map(|lane| Operand::Component(register, lane)).collect()))
+                Ok(Operand::Vector(
+                    (0..lanes).map(|lane| Operand::Component(register, lane)).collect(),
+                ))
             }
             _ => Err(kind("a vector")),
         }
     }
 
-    fn elements(&mut self, elements: &[Raw<'a>], form: &OperandForm, ty: Type) -> Result<Operand, Misfit> {
+    fn elements(
+        &mut self,
+        elements: &[Raw<'a>],
+        form: &OperandForm,
+        ty: Type,
+    ) -> Result<Operand, Misfit> {
         elements
             .iter()
             .map(|element| self.value(element, form, ty))
@@ -204,7 +234,12 @@ impl<'a> Check<'_, 'a> {
     }
 
     /// `{a, b}` whose elements together have the bits of the type.
-    fn pack(&mut self, elements: &[Raw<'a>], form: &OperandForm, ty: Type) -> Result<Operand, Misfit> {
+    fn pack(
+        &mut self,
+        elements: &[Raw<'a>],
+        form: &OperandForm,
+        ty: Type,
+    ) -> Result<Operand, Misfit> {
         let element = match (ty.bits(), elements.len()) {
             (16, 2) | (32, 4) => Type::B8,
             (32, 2) | (64, 4) => Type::B16,
@@ -220,13 +255,17 @@ impl<'a> Check<'_, 'a> {
     fn texel(&mut self, raw: &Raw<'a>, form: &OperandForm) -> Result<Operand, Misfit> {
         let ty = self.rule(form.rule);
         match &raw.kind {
-            RawKind::Braces(elements) if matches!(elements.len(), 1..=4) => self.elements(elements, form, ty),
+            RawKind::Braces(elements) if matches!(elements.len(), 1..=4) => {
+                self.elements(elements, form, ty)
+            }
             _ => Err(kind("a vector")),
         }
     }
 
     fn address(&mut self, raw: &Raw<'a>) -> Result<Address, Misfit> {
-        let RawKind::Brackets(inside) = &raw.kind else { return Err(kind("an address in brackets")) };
+        let RawKind::Brackets(inside) = &raw.kind else {
+            return Err(kind("an address in brackets"));
+        };
         let [inside] = inside.as_slice() else { return Err(kind("one address")) };
         match &inside.kind {
             RawKind::Name { name, component: None, offset, negated: false } => {
@@ -236,7 +275,8 @@ impl<'a> Check<'_, 'a> {
                         let found = &self.names.registers[register.index()];
                         let holds_address =
                             matches!(found.ty.kind(), Kind::Bits | Kind::Unsigned | Kind::Signed);
-                        if !holds_address || !matches!(found.ty.bits(), 32 | 64) || found.lanes != 1 {
+                        if !holds_address || !matches!(found.ty.bits(), 32 | 64) || found.lanes != 1
+                        {
                             let problem = OperandProblem::Type {
                                 name: found.name.clone(),
                                 found: found.ty.name(),
@@ -278,7 +318,9 @@ impl<'a> Check<'_, 'a> {
                 Some(if self.globals[id.index()].is_const { Space::Const } else { Space::Global })
             }
             Symbol::Shared(id) => self.shared.get(id.index()).map(|_| Space::Shared),
-            Symbol::Variable(id) => self.names.variables.get(id.index()).map(|variable| variable.space),
+            Symbol::Variable(id) => {
+                self.names.variables.get(id.index()).map(|variable| variable.space)
+            }
             Symbol::Param(_) | Symbol::Return(_) => Some(Space::Param),
             Symbol::Function(_) => None,
         }
@@ -301,7 +343,12 @@ impl<'a> Check<'_, 'a> {
             RawKind::Braces(elements) if matches!(elements.len(), 1..=4) => elements.as_slice(),
             RawKind::Name { name, component, .. } => {
                 single = [Raw {
-                    kind: RawKind::Name { name, component: *component, offset: None, negated: false },
+                    kind: RawKind::Name {
+                        name,
+                        component: *component,
+                        offset: None,
+                        negated: false,
+                    },
                     place: coordinates.place,
                     second: false,
                 }];
@@ -321,7 +368,9 @@ impl<'a> Check<'_, 'a> {
         };
         // The layer of an array is an integer next to coordinates of any type.
         let coordinate = |element: &Raw<'a>| match self.value(element, &form, ty) {
-            Err(Misfit::Problem(OperandProblem::Type { .. })) => self.value(element, &form, Type::U32),
+            Err(Misfit::Problem(OperandProblem::Type { .. })) => {
+                self.value(element, &form, Type::U32)
+            }
             other => other,
         };
         let coordinates = elements.iter().map(coordinate).collect::<Result<_, _>>()?;
@@ -351,7 +400,9 @@ impl<'a> Check<'_, 'a> {
     /// An argument or return value of a call.
     pub(super) fn argument(&mut self, raw: &Raw<'a>, written: bool) -> Result<Operand, Misfit> {
         match &raw.kind {
-            RawKind::Name { name: "_", component: None, offset: None, negated: false } if written => {
+            RawKind::Name { name: "_", component: None, offset: None, negated: false }
+                if written =>
+            {
                 Ok(Operand::Sink)
             }
             RawKind::Name { name, component: None, offset: None, negated: false } => {
@@ -376,7 +427,9 @@ impl<'a> Check<'_, 'a> {
     /// The predicate of a guard.
     pub(super) fn predicate(&mut self, name: &'a str, place: Place) -> Result<RegisterId, Misfit> {
         match self.meaning(name, place)? {
-            Meaning::Register(register) => self.fits(register, false, Type::Pred, false).map(|()| register),
+            Meaning::Register(register) => {
+                self.fits(register, false, Type::Pred, false).map(|()| register)
+            }
             Meaning::Symbol(_) => Err(kind("a predicate")),
         }
     }
@@ -413,7 +466,8 @@ fn compatible(register: Type, operand: Type, relaxed: bool) -> bool {
     if held == Kind::Predicate || needed == Kind::Predicate {
         return held == needed;
     }
-    let is_whole = |kind| matches!(kind, Kind::Bits | Kind::Unsigned | Kind::Signed | Kind::IntegerPair);
+    let is_whole =
+        |kind| matches!(kind, Kind::Bits | Kind::Unsigned | Kind::Signed | Kind::IntegerPair);
     if register.bits() != operand.bits() {
         return relaxed
             && register.bits() > operand.bits()
@@ -440,7 +494,9 @@ fn immediate(number: Number, ty: Type) -> Result<Immediate, Misfit> {
         (Number::Integer(_), Type::F32 | Type::F64 | Type::F32x2) => Err(wrong()),
         (Number::Integer(value), _) => Ok(Immediate::Integer(value)),
         (Number::Single(bits), Type::F32 | Type::B32) => Ok(Immediate::Single(bits)),
-        (Number::Single(bits), Type::F64) => Ok(Immediate::Double(f64::from(f32::from_bits(bits)).to_bits())),
+        (Number::Single(bits), Type::F64) => {
+            Ok(Immediate::Double(f64::from(f32::from_bits(bits)).to_bits()))
+        }
         (Number::Double(bits), Type::F64 | Type::B64) => Ok(Immediate::Double(bits)),
         (Number::Double(bits), Type::F32) => Ok(single(f64::from_bits(bits))),
         (Number::Decimal(value), Type::F64) => Ok(Immediate::Double(value.to_bits())),
@@ -469,7 +525,10 @@ mod tests {
 
     #[test]
     fn numbers_become_the_type_of_the_instruction() {
-        assert_eq!(immediate(Number::Decimal(1.0), Type::F32).ok(), Some(Immediate::Single(0x3F80_0000)));
+        assert_eq!(
+            immediate(Number::Decimal(1.0), Type::F32).ok(),
+            Some(Immediate::Single(0x3F80_0000))
+        );
         assert_eq!(
             immediate(Number::Single(0x3F80_0000), Type::F64).ok(),
             Some(Immediate::Double(1f64.to_bits()))

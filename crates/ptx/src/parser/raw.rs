@@ -91,8 +91,10 @@ fn raw<'a>(cursor: &mut Cursor<'a>, depth: u32) -> Result<Raw<'a>, ParseError> {
 
 fn list<'a>(cursor: &mut Cursor<'a>, end: char, depth: u32) -> Result<Vec<Raw<'a>>, ParseError> {
     if depth >= DEPTH_MAX {
-        return Err(cursor
-            .error(ParseErrorKind::TooMany { what: "levels of an operand", limit: u64::from(DEPTH_MAX) }));
+        return Err(cursor.error(ParseErrorKind::TooMany {
+            what: "levels of an operand",
+            limit: u64::from(DEPTH_MAX),
+        }));
     }
     cursor.advance()?;
     let mut elements = Vec::new();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::{
-    FunctionId, Label, LabelId, Operand, Register, RegisterId, SharedId, Signature, Statement, Symbol, Type,
-    Variable, VariableId,
+    FunctionId, Label, LabelId, Operand, Register, RegisterId, SharedId, Signature, Statement,
+    Symbol, Type, Variable, VariableId,
 };
 use crate::lexer::Place;
 
@@ -87,9 +87,10 @@ impl<'a> Names<'a> {
     /// A block opens.
     pub(super) fn open(&mut self, place: Place) -> Result<(), ParseError> {
         if self.depth >= BLOCKS_MAX {
-            return Err(
-                place.error(ParseErrorKind::TooMany { what: "nested blocks", limit: BLOCKS_MAX as u64 })
-            );
+            return Err(place.error(ParseErrorKind::TooMany {
+                what: "nested blocks",
+                limit: BLOCKS_MAX as u64,
+            }));
         }
         self.depth += 1;
         self.blocks.push(Block { parent: Some(self.current), ..Block::default() });
@@ -191,7 +192,11 @@ impl<'a> Names<'a> {
     }
 
     /// What a name is, from the innermost block outwards.
-    pub(crate) fn find(&mut self, name: &'a str, place: Place) -> Result<Option<Local>, ParseError> {
+    pub(crate) fn find(
+        &mut self,
+        name: &'a str,
+        place: Place,
+    ) -> Result<Option<Local>, ParseError> {
         let mut block = Some(self.current);
         while let Some(index) = block {
             if let Some(local) = self.blocks[index].names.get(name) {
@@ -215,8 +220,10 @@ impl<'a> Names<'a> {
         place: Place,
     ) -> Result<LabelId, ParseError> {
         let id = LabelId(u32::try_from(self.labels.len()).unwrap_or(u32::MAX));
-        self.labels
-            .push(Label { name: name.to_owned(), position: u32::try_from(position).unwrap_or(u32::MAX) });
+        self.labels.push(Label {
+            name: name.to_owned(),
+            position: u32::try_from(position).unwrap_or(u32::MAX),
+        });
         self.declare_label_kind(name, LabelKind::Position(id), place)?;
         Ok(id)
     }
@@ -260,7 +267,9 @@ impl<'a> Names<'a> {
         for reference in &self.references {
             let resolved = match self.label_from(reference.block, reference.name) {
                 Some(LabelKind::Position(id)) => Operand::Label(*id),
-                Some(LabelKind::Branches(names)) => Operand::Targets(self.targets(reference.block, names)?),
+                Some(LabelKind::Branches(names)) => {
+                    Operand::Targets(self.targets(reference.block, names)?)
+                }
                 Some(_) => return Err(wrong_label(reference.name, reference.place)),
                 None => {
                     return Err(reference
@@ -268,7 +277,8 @@ impl<'a> Names<'a> {
                         .error(ParseErrorKind::UnknownName(reference.name.to_owned())));
                 }
             };
-            let Some(Statement::Instruction(instruction)) = body.get_mut(reference.statement) else {
+            let Some(Statement::Instruction(instruction)) = body.get_mut(reference.statement)
+            else {
                 continue;
             };
             let Some(operand) = instruction.operands.get_mut(reference.operand) else { continue };
@@ -280,7 +290,11 @@ impl<'a> Names<'a> {
         Ok(())
     }
 
-    fn targets(&self, block: usize, names: &[(&'a str, Place)]) -> Result<Vec<LabelId>, ParseError> {
+    fn targets(
+        &self,
+        block: usize,
+        names: &[(&'a str, Place)],
+    ) -> Result<Vec<LabelId>, ParseError> {
         let target = |(name, place): &(&'a str, Place)| match self.label_from(block, name) {
             Some(LabelKind::Position(id)) => Ok(*id),
             Some(_) => Err(wrong_label(name, *place)),

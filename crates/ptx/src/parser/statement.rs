@@ -11,8 +11,9 @@ use super::{ModuleName, Parser};
 use crate::error::{OperandProblem, ParseError, ParseErrorKind};
 use crate::forms::{self, Form, Suffixes};
 use crate::ir::{
-    Address, BARRIERS, Base, Call, CallTarget, Compare, Guard, Immediate, Instruction, Kind, Modifiers,
-    Opcode, Operand, Semantics, SharedId, SharedVariable, Signature, Space, Statement, Symbol, Type,
+    Address, BARRIERS, Base, Call, CallTarget, Compare, Guard, Immediate, Instruction, Kind,
+    Modifiers, Opcode, Operand, Semantics, SharedId, SharedVariable, Signature, Space, Statement,
+    Symbol, Type,
 };
 use crate::lexer::{Place, Token};
 
@@ -61,9 +62,10 @@ impl<'a> Parser<'a> {
         let mut words = Vec::new();
         while let Token::Dotted(word) = self.cursor.token() {
             if words.len() >= SUFFIXES_MAX {
-                return Err(self
-                    .cursor
-                    .error(ParseErrorKind::TooMany { what: "suffixes", limit: SUFFIXES_MAX as u64 }));
+                return Err(self.cursor.error(ParseErrorKind::TooMany {
+                    what: "suffixes",
+                    limit: SUFFIXES_MAX as u64,
+                }));
             }
             words.push(word);
             self.cursor.advance()?;
@@ -89,7 +91,8 @@ impl<'a> Parser<'a> {
     fn declare_reserved(&mut self, operands: &[Raw<'a>]) -> Result<(), ParseError> {
         for raw in operands {
             let RawKind::Name { name, .. } = raw.kind else { continue };
-            let number = name.strip_prefix(RESERVED_SHARED).and_then(|number| number.parse::<u8>().ok());
+            let number =
+                name.strip_prefix(RESERVED_SHARED).and_then(|number| number.parse::<u8>().ok());
             if number.is_none() || self.names.contains_key(name) {
                 continue;
             }
@@ -132,9 +135,11 @@ impl<'a> Parser<'a> {
     fn misfit(&self, misfit: Misfit, start: Place, place: Place, number: usize) -> ParseError {
         match misfit {
             Misfit::Error(error) => error,
-            Misfit::Problem(problem) => {
-                place.error(ParseErrorKind::Operand { number, text: self.cursor.quote(start), problem })
-            }
+            Misfit::Problem(problem) => place.error(ParseErrorKind::Operand {
+                number,
+                text: self.cursor.quote(start),
+                problem,
+            }),
         }
     }
 
@@ -148,8 +153,9 @@ impl<'a> Parser<'a> {
     ) -> Result<Instruction, ParseError> {
         let mut first_error = None;
         for form in forms {
-            let Some(suffixes) =
-                form.suffixes(&head.words).filter(|suffixes| fits_together(form.row.opcode, suffixes))
+            let Some(suffixes) = form
+                .suffixes(&head.words)
+                .filter(|suffixes| fits_together(form.row.opcode, suffixes))
             else {
                 continue;
             };
@@ -168,16 +174,24 @@ impl<'a> Parser<'a> {
                             draft.names.refer(statement, index, name, raw.place);
                         }
                     }
-                    let written =
-                        form.operands.iter().filter(|operand| operand.written && !operand.second).count()
-                            + operands.iter().filter(|operand| operand.second).count();
+                    let written = form
+                        .operands
+                        .iter()
+                        .filter(|operand| operand.written && !operand.second)
+                        .count()
+                        + operands.iter().filter(|operand| operand.second).count();
                     let symbol = converted.iter().find_map(|operand| match operand {
-                        Operand::Address(Address { base: Base::Symbol(symbol), .. }) => Some(*symbol),
+                        Operand::Address(Address { base: Base::Symbol(symbol), .. }) => {
+                            Some(*symbol)
+                        }
                         _ => None,
                     });
-                    let space =
-                        symbol.and_then(|symbol| self.check(draft, &[], &suffixes.modifiers).space(symbol));
-                    return Ok(self.finish_instruction(head, form, suffixes, converted, written, space));
+                    let space = symbol.and_then(|symbol| {
+                        self.check(draft, &[], &suffixes.modifiers).space(symbol)
+                    });
+                    return Ok(
+                        self.finish_instruction(head, form, suffixes, converted, written, space)
+                    );
                 }
                 Err(error) => first_error = first_error.or(Some(error)),
             }
@@ -235,10 +249,12 @@ impl<'a> Parser<'a> {
         operands: &[Raw<'a>],
         draft: &mut Draft<'a>,
     ) -> Result<Vec<Operand>, ParseError> {
-        let wrong_count = || head.place.error(ParseErrorKind::OperandCount(self.cursor.quote(head.place)));
+        let wrong_count =
+            || head.place.error(ParseErrorKind::OperandCount(self.cursor.quote(head.place)));
         let plain = |second: &bool| !*second;
         let given = operands.iter().map(|raw| raw.second).filter(plain).count();
-        let required = form.operands.iter().filter(|operand| !operand.second && !operand.optional).count();
+        let required =
+            form.operands.iter().filter(|operand| !operand.second && !operand.optional).count();
         // Optional operands are filled from the left.
         let mut optional_given = given.checked_sub(required).ok_or_else(wrong_count)?;
         let mut check = self.check(draft, &suffixes.types, &suffixes.modifiers);
@@ -253,7 +269,8 @@ impl<'a> Parser<'a> {
             if form.second && !is_second_there && form.optional {
                 continue;
             }
-            let Some((index, raw)) = raws.next().filter(|(_, raw)| raw.second == form.second) else {
+            let Some((index, raw)) = raws.next().filter(|(_, raw)| raw.second == form.second)
+            else {
                 return Err(wrong_count());
             };
             let operand = check
@@ -273,7 +290,9 @@ impl<'a> Parser<'a> {
     ) -> Result<Instruction, ParseError> {
         let Some(suffixes) = form.suffixes(&head.words) else {
             let text = self.cursor.quote(head.place);
-            return Err(head.place.error(ParseErrorKind::UnknownForm { opcode: head.name.to_owned(), text }));
+            return Err(head
+                .place
+                .error(ParseErrorKind::UnknownForm { opcode: head.name.to_owned(), text }));
         };
         let mut results = Vec::new();
         if self.cursor.accept('(')? {
@@ -340,8 +359,11 @@ impl<'a> Parser<'a> {
         };
         let found = &draft.names.registers[register.index()];
         if found.ty.bits() != 64 || found.ty.is_float() {
-            let problem =
-                OperandProblem::Type { name: name.to_owned(), found: found.ty.name(), needed: "b64" };
+            let problem = OperandProblem::Type {
+                name: name.to_owned(),
+                found: found.ty.name(),
+                needed: "b64",
+            };
             return Err(self.misfit(Misfit::Problem(problem), head.place, place, 1));
         }
         let Some((label, place)) = label else {
@@ -357,13 +379,18 @@ impl<'a> Parser<'a> {
             })
         };
         match draft.names.label(label) {
-            Some(LabelKind::Prototype(signature)) => {
-                Ok(CallTarget::Indirect { register, signature: Arc::clone(signature), targets: None })
-            }
+            Some(LabelKind::Prototype(signature)) => Ok(CallTarget::Indirect {
+                register,
+                signature: Arc::clone(signature),
+                targets: None,
+            }),
             Some(LabelKind::Calls(targets)) => {
-                let first =
-                    targets.first().and_then(|id| self.functions.get(id.index())).ok_or_else(wrong)?;
-                let signature = Signature { returns: first.returns.clone(), params: first.params.clone() };
+                let first = targets
+                    .first()
+                    .and_then(|id| self.functions.get(id.index()))
+                    .ok_or_else(wrong)?;
+                let signature =
+                    Signature { returns: first.returns.clone(), params: first.params.clone() };
                 Ok(CallTarget::Indirect {
                     register,
                     signature: Arc::new(signature),
@@ -381,11 +408,14 @@ fn fits_together(opcode: Opcode, suffixes: &Suffixes) -> bool {
     let last = suffixes.types.last().copied().unwrap_or(Type::Pred);
     let modifiers = &suffixes.modifiers;
     match opcode {
-        Opcode::Setp | Opcode::Set => modifiers.compare.is_none_or(|compare| can_compare(compare, last)),
+        Opcode::Setp | Opcode::Set => {
+            modifiers.compare.is_none_or(|compare| can_compare(compare, last))
+        }
         Opcode::Cvt => {
             // A float that gets narrower has to be rounded.
-            let narrows =
-                first.kind() == Kind::Float && last.kind() == Kind::Float && first.bits() < last.bits();
+            let narrows = first.kind() == Kind::Float
+                && last.kind() == Kind::Float
+                && first.bits() < last.bits();
             let can_relu = first.is_float() && first.bits() != 64 && first != Type::F32;
             (!narrows || modifiers.rounding.is_some()) && (!modifiers.relu || can_relu)
         }
@@ -420,7 +450,10 @@ fn has_semantics(opcode: Opcode, modifiers: &Modifiers) -> bool {
         },
         Opcode::Atom => !matches!(semantics, Semantics::Weak | Semantics::Sc | Semantics::Mmio),
         Opcode::Red => matches!(semantics, Semantics::Relaxed | Semantics::Release),
-        _ => matches!(semantics, Semantics::Sc | Semantics::AcqRel | Semantics::Acquire | Semantics::Release),
+        _ => matches!(
+            semantics,
+            Semantics::Sc | Semantics::AcqRel | Semantics::Acquire | Semantics::Release
+        ),
     }
 }
 

@@ -61,7 +61,8 @@ fn racing(function: &Function, flow: &Flow, uniform: &Uniform) -> HashSet<usize>
         matches!(instruction.modifiers.space, None | Some(Space::Generic | Space::Global))
     };
     let writes = instructions().any(|(_, instruction)| {
-        matches!(instruction.opcode, Opcode::St | Opcode::Atom | Opcode::Red) && in_global(instruction)
+        matches!(instruction.opcode, Opcode::St | Opcode::Atom | Opcode::Red)
+            && in_global(instruction)
     });
     if !writes {
         return HashSet::new();
@@ -161,21 +162,28 @@ impl<'a> Slice<'a> {
     /// The branches that decide who comes to a block that matters. Whether there are more than before.
     fn branches(&mut self) -> bool {
         let flow = self.flow;
-        let mut order: Vec<usize> = (0..flow.blocks.len()).filter(|block| flow.reached[*block]).collect();
+        let mut order: Vec<usize> =
+            (0..flow.blocks.len()).filter(|block| flow.reached[*block]).collect();
         order.sort_by_key(|block| flow.depth(*block));
         // The depth of the nearest block that matters on the way to the end.
         let mut nearest = vec![0; flow.blocks.len() + 1];
         for block in order {
-            nearest[block] =
-                if self.blocks[block] { flow.depth(block) } else { nearest[flow.postdominator(block)] };
+            nearest[block] = if self.blocks[block] {
+                flow.depth(block)
+            } else {
+                nearest[flow.postdominator(block)]
+            };
         }
         let mut more = false;
-        for (block, range) in flow.blocks.iter().enumerate().filter(|(block, _)| flow.reached[*block]) {
+        for (block, range) in
+            flow.blocks.iter().enumerate().filter(|(block, _)| flow.reached[*block])
+        {
             let (next, stop) = flow.dependents(block);
             if next.len() < 2 || !next.iter().any(|next| nearest[*next] > stop) {
                 continue;
             }
-            let Some(Statement::Instruction(branch)) = self.body[range.start..range.end].last() else {
+            let Some(Statement::Instruction(branch)) = self.body[range.start..range.end].last()
+            else {
                 continue;
             };
             more |= !std::mem::replace(&mut self.blocks[block], true);

@@ -12,8 +12,8 @@ use super::linear::{Sum, Sums, Term};
 use super::uniform::Uniform;
 use super::values;
 use crate::ir::{
-    Address, Axis, Base, Function, Immediate, Instruction, Opcode, Operand, RegisterId, SHARED_WINDOW,
-    Special, Statement, WARP_SIZE,
+    Address, Axis, Base, Function, Immediate, Instruction, Opcode, Operand, RegisterId,
+    SHARED_WINDOW, Special, Statement, WARP_SIZE,
 };
 
 /// Lanes of a warp, as a signed number.
@@ -135,12 +135,17 @@ impl<'a> Forms<'a> {
     fn add(&self, form: &mut Form, term: Term, factor: i64, at: usize, widens: bool) {
         match term {
             Term::Special(Special::Tid(Axis::X)) => form.thread = form.thread.wrapping_add(factor),
-            Term::Special(Special::Tid(Axis::Y)) => form.axes[0] = form.axes[0].wrapping_add(factor),
-            Term::Special(Special::Tid(Axis::Z)) => form.axes[1] = form.axes[1].wrapping_add(factor),
+            Term::Special(Special::Tid(Axis::Y)) => {
+                form.axes[0] = form.axes[0].wrapping_add(factor)
+            }
+            Term::Special(Special::Tid(Axis::Z)) => {
+                form.axes[1] = form.axes[1].wrapping_add(factor)
+            }
             Term::Special(_) | Term::Data => form.fixed.push((term, factor)),
             Term::Step(id) => {
                 form.strides |= self.is_stride(id);
-                if self.sums.is_uniform(term) { &mut form.even } else { &mut form.own }.push((term, factor));
+                if self.sums.is_uniform(term) { &mut form.even } else { &mut form.own }
+                    .push((term, factor));
             }
             Term::Signed(id) | Term::Unsigned(id) if widens => {
                 let sum = self.sums.register(id, at);
@@ -149,17 +154,19 @@ impl<'a> Forms<'a> {
                     self.add(form, *inner, times.wrapping_mul(factor), at, false);
                 }
             }
-            Term::Register(id) | Term::Signed(id) | Term::Unsigned(id) => match self.nature(id, DEPTH_MAX) {
-                Nature::Thread => form.thread = form.thread.wrapping_add(factor),
-                Nature::Lane => form.lane = form.lane.wrapping_add(factor),
-                Nature::Even if self.is_fixed(id) => form.fixed.push((term, factor)),
-                Nature::Even => form.even.push((term, factor)),
-                Nature::Own if self.tabulates(form, id, factor) => {}
-                Nature::Own => {
-                    form.strides |= self.comes_from_stride(id, DEPTH_MAX);
-                    form.own.push((term, factor));
+            Term::Register(id) | Term::Signed(id) | Term::Unsigned(id) => {
+                match self.nature(id, DEPTH_MAX) {
+                    Nature::Thread => form.thread = form.thread.wrapping_add(factor),
+                    Nature::Lane => form.lane = form.lane.wrapping_add(factor),
+                    Nature::Even if self.is_fixed(id) => form.fixed.push((term, factor)),
+                    Nature::Even => form.even.push((term, factor)),
+                    Nature::Own if self.tabulates(form, id, factor) => {}
+                    Nature::Own => {
+                        form.strides |= self.comes_from_stride(id, DEPTH_MAX);
+                        form.own.push((term, factor));
+                    }
                 }
-            },
+            }
         }
     }
 
@@ -170,7 +177,10 @@ impl<'a> Forms<'a> {
         }
         let Some(values) = values::of(self.function, self.sums, id) else { return false };
         form.table.resize(values.len(), 0);
-        form.table.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.wrapping_mul(factor));
+        form.table
+            .iter_mut()
+            .zip(values)
+            .for_each(|(sum, value)| *sum += value.wrapping_mul(factor));
         true
     }
 
@@ -195,8 +205,11 @@ impl<'a> Forms<'a> {
         if self.is_stride(id) {
             return true;
         }
-        let ([at], Some(depth)) = (self.sums.definitions(id), depth.checked_sub(1)) else { return false };
-        let Some(Statement::Instruction(what)) = self.function.body.as_deref().and_then(|body| body.get(*at))
+        let ([at], Some(depth)) = (self.sums.definitions(id), depth.checked_sub(1)) else {
+            return false;
+        };
+        let Some(Statement::Instruction(what)) =
+            self.function.body.as_deref().and_then(|body| body.get(*at))
         else {
             return false;
         };
@@ -220,11 +233,14 @@ impl<'a> Forms<'a> {
             return Nature::Even;
         }
         let [at] = self.sums.definitions(id)[..] else { return Nature::Own };
-        let Some(Statement::Instruction(what)) = self.function.body.as_deref().and_then(|body| body.get(at))
+        let Some(Statement::Instruction(what)) =
+            self.function.body.as_deref().and_then(|body| body.get(at))
         else {
             return Nature::Own;
         };
-        let Some(depth) = depth.checked_sub(1).filter(|_| what.guard.is_none()) else { return Nature::Own };
+        let Some(depth) = depth.checked_sub(1).filter(|_| what.guard.is_none()) else {
+            return Nature::Own;
+        };
         let is_thread = |operand: &Operand| self.is_thread(operand, at);
         let number = |index: usize| match what.sources().get(index) {
             Some(Operand::Immediate(Immediate::Integer(number))) => Some(*number & 0xffff_ffff),
@@ -235,14 +251,17 @@ impl<'a> Forms<'a> {
             (Opcode::Mov, [Operand::Special(Special::Laneid)]) => Nature::Lane,
             (Opcode::Mov, [Operand::Special(Special::Warpid)]) => Nature::Even,
             (Opcode::Mov | Opcode::Cvt, [operand]) if is_thread(operand) => Nature::Thread,
-            (Opcode::And, [thread, _]) if is_thread(thread) && number(1) == Some(lanes) => Nature::Lane,
+            (Opcode::And, [thread, _]) if is_thread(thread) && number(1) == Some(lanes) => {
+                Nature::Lane
+            }
             (Opcode::And, [thread, _])
                 if is_thread(thread) && number(1).is_some_and(|mask| mask & lanes == 0) =>
             {
                 Nature::Even
             }
             (Opcode::Shr, [thread, _])
-                if is_thread(thread) && number(1).is_some_and(|by| by >= WARP_SIZE.ilog2().into()) =>
+                if is_thread(thread)
+                    && number(1).is_some_and(|by| by >= WARP_SIZE.ilog2().into()) =>
             {
                 Nature::Even
             }
@@ -277,7 +296,9 @@ impl<'a> Forms<'a> {
             Operand::Special(Special::Tid(Axis::X)) => is_one,
             Operand::Register(id) => {
                 let sum = self.sums.register(*id, at);
-                is_one && sum.constant == 0 && sum.terms == [(Term::Special(Special::Tid(Axis::X)), 1)]
+                is_one
+                    && sum.constant == 0
+                    && sum.terms == [(Term::Special(Special::Tid(Axis::X)), 1)]
             }
             _ => false,
         }
@@ -302,7 +323,9 @@ impl<'a> Forms<'a> {
 /// The numbers of one list that are not in the other, and of those the common divisor with `start`.
 fn differing(left: &[(Term, i64)], right: &[(Term, i64)], start: i64) -> i64 {
     let missing = |from: &[(Term, i64)], other: &[(Term, i64)], start: i64| {
-        from.iter().filter(|entry| !other.contains(entry)).fold(start, |sum, (_, factor)| gcd(sum, *factor))
+        from.iter()
+            .filter(|entry| !other.contains(entry))
+            .fold(start, |sum, (_, factor)| gcd(sum, *factor))
     };
     missing(right, left, missing(left, right, start))
 }
@@ -316,7 +339,11 @@ fn gcd(left: i64, right: i64) -> i64 {
 }
 
 /// Whether accesses of two lanes of a warp meet in a byte.
-pub(super) fn overlap(left: (&Form, &Guards), right: (&Form, &Guards), dimensions: [bool; 2]) -> Overlap {
+pub(super) fn overlap(
+    left: (&Form, &Guards),
+    right: (&Form, &Guards),
+    dimensions: [bool; 2],
+) -> Overlap {
     let ((left, left_guards), (right, right_guards)) = (left, right);
     if left.roots & right.roots == 0 {
         return Overlap::Never;
@@ -333,9 +360,16 @@ pub(super) fn overlap(left: (&Form, &Guards), right: (&Form, &Guards), dimension
         return of_dimensions((left, right), step, distance, dimensions, only_even);
     }
     let is_plain = left.table.is_empty() && right.table.is_empty();
-    if is_plain && same_lanes && left_guards.range == Range::ALL && right_guards.range == Range::ALL {
+    if is_plain && same_lanes && left_guards.range == Range::ALL && right_guards.range == Range::ALL
+    {
         let meets = (1 - LANES..LANES).any(|apart| {
-            apart != 0 && touches((left.lane + left.thread) * apart + distance, step, left.bytes, right.bytes)
+            apart != 0
+                && touches(
+                    (left.lane + left.thread) * apart + distance,
+                    step,
+                    left.bytes,
+                    right.bytes,
+                )
         });
         return match (meets, step) {
             (false, _) => Overlap::Never,
@@ -392,14 +426,18 @@ fn of_dimensions(
     only_even: bool,
 ) -> Overlap {
     let is_same = left.lane == right.lane && left.thread == right.thread && left.axes == right.axes;
-    let names_all =
-        left.thread != 0 && dimensions.iter().zip(left.axes).all(|(is_read, factor)| !is_read || factor != 0);
+    let names_all = left.thread != 0
+        && dimensions.iter().zip(left.axes).all(|(is_read, factor)| !is_read || factor != 0);
     let apart = |distance: i64, step: i64| !touches(distance, step, left.bytes, right.bytes);
     if is_same && names_all && step == 0 && distance == 0 {
         return Overlap::Never;
     }
-    let shape =
-        left.axes.iter().chain(&right.axes).chain([&left.lane, &right.lane, &left.thread, &right.thread]);
+    let shape = left.axes.iter().chain(&right.axes).chain([
+        &left.lane,
+        &right.lane,
+        &left.thread,
+        &right.thread,
+    ]);
     let all = shape.fold(step, |sum, factor| gcd(sum, *factor));
     if all == 0 && apart(distance, 0) || all != 0 && apart(distance, all) {
         return Overlap::Never;

@@ -65,10 +65,14 @@ impl Writer<'_> {
         if !matches!(space, Space::Generic | Space::Global | Space::Shared) {
             return Err(TranslateError::not_served(what));
         }
-        let place = self.place(what, address, space, Access { ty: &memory, bytes: what.ty().bytes() })?;
+        let place =
+            self.place(what, address, space, Access { ty: &memory, bytes: what.ty().bytes() })?;
         let call = |object: &str, space: &str| {
-            let name =
-                if function.starts_with("ps_") { format!("{function}_{space}") } else { function.to_owned() };
+            let name = if function.starts_with("ps_") {
+                format!("{function}_{space}")
+            } else {
+                function.to_owned()
+            };
             format!("{name}((volatile __{space} {c} *)&{object}, {arguments})")
         };
         self.fence_before(&what.modifiers);

@@ -9,7 +9,9 @@ use super::linear::Sums;
 use super::operand::register_type;
 use super::uniform::Uniform;
 use super::{Options, TranslateError};
-use crate::ir::{Entry, Function, Instruction, Module, Opcode, Operand, RegisterId, Space, Statement, Type};
+use crate::ir::{
+    Entry, Function, Instruction, Module, Opcode, Operand, RegisterId, Space, Statement, Type,
+};
 
 /// The text between the braces of a kernel, and what is known of it.
 pub(super) struct Body {
@@ -217,7 +219,8 @@ impl Writer<'_> {
             let at = self.at;
             for (_, add) in step.adds.iter().filter(|(place, _)| *place == at) {
                 let text = self.divided(add, step.unit);
-                self.lines.push(Line { step: Some(id), text: format!("q{} += (long)({text});", id.0) });
+                self.lines
+                    .push(Line { step: Some(id), text: format!("q{} += (long)({text});", id.0) });
             }
         }
     }
@@ -259,8 +262,11 @@ impl Writer<'_> {
         if self.uses_shared && self.entry.uses_dynamic_shared {
             text.push_str("__local uchar *const sh = (__local uchar *)dynamic;\n");
         } else if self.uses_shared {
-            let _ =
-                writeln!(text, "__local uchar sh[{}] __attribute__((aligned(128)));", self.shared_bytes());
+            let _ = writeln!(
+                text,
+                "__local uchar sh[{}] __attribute__((aligned(128)));",
+                self.shared_bytes()
+            );
         }
         if self.is_machine {
             super::machine::declare(self.function, self.threads_most(), text);
@@ -277,7 +283,8 @@ impl Writer<'_> {
             );
         }
         if self.uses_frame {
-            let _ = writeln!(text, "uchar frame[{}] __attribute__((aligned(16)));", self.frame_bytes());
+            let _ =
+                writeln!(text, "uchar frame[{}] __attribute__((aligned(16)));", self.frame_bytes());
         }
         if self.has_meetings && !self.is_machine {
             text.push_str("int zero = 0;\n");
@@ -357,7 +364,9 @@ impl Writer<'_> {
             Opcode::Atom | Opcode::Red => self.atomic(what),
             Opcode::Cvt => self.convert(what),
             Opcode::Call | Opcode::Trap => self.call(what),
-            Opcode::Tex | Opcode::Tld4 | Opcode::Txq | Opcode::Suld | Opcode::Sust => self.texture(what),
+            Opcode::Tex | Opcode::Tld4 | Opcode::Txq | Opcode::Suld | Opcode::Sust => {
+                self.texture(what)
+            }
             Opcode::Shfl
             | Opcode::Vote
             | Opcode::Match
@@ -369,7 +378,8 @@ impl Writer<'_> {
             | Opcode::BarArrive
             | Opcode::BarWarpSync => self.together(what),
             _ if what.types.iter().any(|ty| {
-                matches!(ty.bits(), 16) && ty.is_float() || matches!(ty.kind(), crate::ir::Kind::FloatPair)
+                matches!(ty.bits(), 16) && ty.is_float()
+                    || matches!(ty.kind(), crate::ir::Kind::FloatPair)
             }) =>
             {
                 self.half(what)
@@ -394,8 +404,11 @@ impl Writer<'_> {
         self.line(&format!("switch ({index}) {{"));
         for (number, label) in labels.iter().enumerate() {
             // The last stands for all others: an index that is too large has no meaning.
-            let case =
-                if number + 1 == labels.len() { String::from("default") } else { format!("case {number}") };
+            let case = if number + 1 == labels.len() {
+                String::from("default")
+            } else {
+                format!("case {number}")
+            };
             let text = self.go(*label);
             self.line(&format!("{case}: {text}"));
         }

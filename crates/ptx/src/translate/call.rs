@@ -5,8 +5,8 @@ use super::ending::Failing;
 use super::linear::{Sum, Term};
 use super::{Fault, TranslateError};
 use crate::ir::{
-    Address, Base, Call, CallTarget, Immediate, Instruction, LOCAL_WINDOW, Opcode, Operand, Statement,
-    Symbol, Type, VariableId,
+    Address, Base, Call, CallTarget, Immediate, Instruction, LOCAL_WINDOW, Opcode, Operand,
+    Statement, Symbol, Type, VariableId,
 };
 
 /// Bytes of the arguments of one `printf`, where the format does not tell: 32 arguments of 8 bytes, CUDA's limit.
@@ -36,7 +36,9 @@ impl Writer<'_> {
                 self.fault(Fault::Assert, &message, what.line);
                 Ok(())
             }
-            "malloc" | "free" => Err(TranslateError::DeviceMemory { function: name, line: what.line }),
+            "malloc" | "free" => {
+                Err(TranslateError::DeviceMemory { function: name, line: what.line })
+            }
             _ => Err(TranslateError::External { function: name, line: what.line }),
         }
     }
@@ -54,12 +56,19 @@ impl Writer<'_> {
     }
 
     /// The value that a call passes, of 64 bits.
-    fn argument(&mut self, what: &Instruction, call: &Call, index: usize) -> Result<String, TranslateError> {
+    fn argument(
+        &mut self,
+        what: &Instruction,
+        call: &Call,
+        index: usize,
+    ) -> Result<String, TranslateError> {
         match call.arguments.get(index) {
             Some(Operand::Symbol { symbol: Symbol::Variable(id), .. }) => {
                 Ok(format!("(*(a_ulong *)v{})", id.0))
             }
-            Some(value @ (Operand::Register(_) | Operand::Immediate(_))) => self.read(what, value, Type::U64),
+            Some(value @ (Operand::Register(_) | Operand::Immediate(_))) => {
+                self.read(what, value, Type::U64)
+            }
             other => Err(TranslateError::operand(what, other)),
         }
     }
@@ -76,7 +85,9 @@ impl Writer<'_> {
                 let frame = self.frame_bytes();
                 self.line(&format!("const uint bytes = from >> 56 == {:#x}UL ? min({bytes}u, {frame}u - min((uint)from, {frame}u)) : from == 0 ? 0u : {bytes}u;", LOCAL_WINDOW >> 56));
             }
-            Some((bytes, _)) => self.line(&format!("const uint bytes = from == 0 ? 0u : {bytes}u;")),
+            Some((bytes, _)) => {
+                self.line(&format!("const uint bytes = from == 0 ? 0u : {bytes}u;"))
+            }
             None if has_frame => {
                 let frame = self.frame_bytes();
                 self.line(&format!("const uint bytes = from >> 56 == {:#x}UL ? min({PRINTF_BYTES_MAX}u, {frame}u - min((uint)from, {frame}u)) : from == 0 ? 0u : {PRINTF_BYTES_MAX}u;", LOCAL_WINDOW >> 56));
@@ -130,8 +141,10 @@ impl Writer<'_> {
         let start = self.flow.blocks[self.flow.block_of[self.at]].start;
         for at in (start..self.at).rev().take(STORES_MAX) {
             let Statement::Instruction(store) = &body[at] else { continue };
-            let Some(Operand::Address(Address { base: Base::Symbol(Symbol::Variable(id)), offset: 0 })) =
-                store.operands.first()
+            let Some(Operand::Address(Address {
+                base: Base::Symbol(Symbol::Variable(id)),
+                offset: 0,
+            })) = store.operands.first()
             else {
                 continue;
             };

@@ -20,7 +20,11 @@ impl Writer<'_> {
         if to.kind() == Kind::FloatPair {
             return self.convert_to_pair(what, to, from);
         }
-        if what.modifiers.satfinite || to.bits() > 64 || from.bits() > 64 || what.sources().len() != 1 {
+        if what.modifiers.satfinite
+            || to.bits() > 64
+            || from.bits() > 64
+            || what.sources().len() != 1
+        {
             return Err(TranslateError::not_served(what));
         }
         let value = self.sources(what, from, 1)?.remove(0);
@@ -40,7 +44,11 @@ impl Writer<'_> {
 
     fn whole(&self, to: Type, value: &str, saturates: bool) -> String {
         let target = value_type(to);
-        if saturates { format!("convert_{target}_sat({value})") } else { format!("({target}){value}") }
+        if saturates {
+            format!("convert_{target}_sat({value})")
+        } else {
+            format!("({target}){value}")
+        }
     }
 
     fn float_to_integer(
@@ -70,7 +78,8 @@ impl Writer<'_> {
         from: Type,
         value: &str,
     ) -> Result<String, TranslateError> {
-        let refused = || TranslateError::Rounding { instruction: what.mnemonic.to_string(), line: what.line };
+        let refused =
+            || TranslateError::Rounding { instruction: what.mnemonic.to_string(), line: what.line };
         let mode = match what.modifiers.rounding {
             Some(mode @ (Rounding::Rn | Rounding::Rz | Rounding::Rm | Rounding::Rp)) => mode,
             _ => return Err(refused()),
@@ -101,7 +110,8 @@ impl Writer<'_> {
         value: &str,
     ) -> Result<String, TranslateError> {
         let mode = what.modifiers.rounding;
-        let to_whole = matches!(mode, Some(Rounding::Rni | Rounding::Rzi | Rounding::Rmi | Rounding::Rpi));
+        let to_whole =
+            matches!(mode, Some(Rounding::Rni | Rounding::Rzi | Rounding::Rmi | Rounding::Rpi));
         if to_whole || to == from {
             if to != from {
                 return Err(TranslateError::Rounding {
@@ -129,7 +139,10 @@ impl Writer<'_> {
             (_, Rounding::Rn | Rounding::Rz | Rounding::Rm | Rounding::Rp) => {
                 Ok(format!("ps_{c}_to_{}_{}({value})", letters(to), mode.name()))
             }
-            _ => Err(TranslateError::Rounding { instruction: what.mnemonic.to_string(), line: what.line }),
+            _ => Err(TranslateError::Rounding {
+                instruction: what.mnemonic.to_string(),
+                line: what.line,
+            }),
         }
     }
 
@@ -150,7 +163,12 @@ impl Writer<'_> {
     }
 
     /// `cvt.rn.f16x2.f32 d, a, b`: a into the upper half.
-    fn convert_to_pair(&mut self, what: &Instruction, to: Type, from: Type) -> Result<(), TranslateError> {
+    fn convert_to_pair(
+        &mut self,
+        what: &Instruction,
+        to: Type,
+        from: Type,
+    ) -> Result<(), TranslateError> {
         let part = match to {
             Type::F16x2 => Type::F16,
             Type::Bf16x2 => Type::Bf16,
@@ -186,7 +204,10 @@ fn whole_number(what: &Instruction, mode: Rounding, value: &str) -> Result<Strin
         Rounding::Rmi | Rounding::Rm => "floor",
         Rounding::Rpi | Rounding::Rp => "ceil",
         Rounding::Rna => {
-            return Err(TranslateError::Rounding { instruction: what.mnemonic.to_string(), line: what.line });
+            return Err(TranslateError::Rounding {
+                instruction: what.mnemonic.to_string(),
+                line: what.line,
+            });
         }
     };
     Ok(format!("{name}({value})"))

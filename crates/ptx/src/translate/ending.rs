@@ -69,7 +69,13 @@ pub(super) fn exits(function: &Function, flow: &Flow) -> HashMap<usize, usize> {
 }
 
 /// The first block behind a loop that all ways out of it come to, if there is no barrier on these ways.
-fn exit(flow: &Flow, head: usize, latch: usize, meets: &[bool], steps: &mut usize) -> Option<usize> {
+fn exit(
+    flow: &Flow,
+    head: usize,
+    latch: usize,
+    meets: &[bool],
+    steps: &mut usize,
+) -> Option<usize> {
     let mut inside = HashSet::from([head, latch]);
     let mut stack = if head == latch { Vec::new() } else { vec![latch] };
     while let Some(block) = stack.pop() {
@@ -91,7 +97,9 @@ fn exit(flow: &Flow, head: usize, latch: usize, meets: &[bool], steps: &mut usiz
             return None;
         }
         let next = flow.blocks[block].next.iter();
-        stack.extend(next.filter(|next| **next != exit && **next != flow.exit() && seen.insert(**next)));
+        stack.extend(
+            next.filter(|next| **next != exit && **next != flow.exit() && seen.insert(**next)),
+        );
     }
     Some(exit)
 }
@@ -111,7 +119,8 @@ impl Writer<'_> {
                 None => return,
             }
         } else {
-            let position = |label: &crate::ir::LabelId| self.function.labels[label.index()].position as usize;
+            let position =
+                |label: &crate::ir::LabelId| self.function.labels[label.index()].position as usize;
             let goes_back = branch.operands.iter().any(|operand| match operand {
                 Operand::Label(label) => position(label) <= self.at,
                 Operand::Targets(labels) => labels.iter().any(|label| position(label) <= self.at),
@@ -132,7 +141,12 @@ impl Writer<'_> {
             return false;
         }
         match what.opcode {
-            Opcode::St | Opcode::Sust | Opcode::Atom | Opcode::Red | Opcode::CpAsync | Opcode::Call => true,
+            Opcode::St
+            | Opcode::Sust
+            | Opcode::Atom
+            | Opcode::Red
+            | Opcode::CpAsync
+            | Opcode::Call => true,
             Opcode::Ld | Opcode::Ldu | Opcode::Tex | Opcode::Tld4 | Opcode::Txq | Opcode::Suld => {
                 let mut uniform = self.uniform.instruction(what, self.flow.block_of[self.at]);
                 flow::written(what, &mut |id| uniform &= self.uniform.register(id));

@@ -31,12 +31,18 @@ impl Writer<'_> {
         };
         let from = self.sources(what, ty, count)?;
         let text = self.computed(what, ty, &from)?;
-        let text = if what.modifiers.sat { format!("ps_sat_{}({text})", value_type(ty)) } else { text };
+        let text =
+            if what.modifiers.sat { format!("ps_sat_{}({text})", value_type(ty)) } else { text };
         self.result(what, ty, &text)
     }
 
     /// The result before saturation.
-    fn computed(&self, what: &Instruction, ty: Type, from: &[String]) -> Result<String, TranslateError> {
+    fn computed(
+        &self,
+        what: &Instruction,
+        ty: Type,
+        from: &[String],
+    ) -> Result<String, TranslateError> {
         let c = value_type(ty);
         let approx = what.modifiers.approx || what.modifiers.full;
         let directed = match what.modifiers.rounding {
@@ -57,7 +63,9 @@ impl Writer<'_> {
                 });
             }
             let name = match what.opcode {
-                Opcode::Sub => return Ok(format!("ps_add_{mode}_{c}({}, -({}))", from[0], from[1])),
+                Opcode::Sub => {
+                    return Ok(format!("ps_add_{mode}_{c}({}, -({}))", from[0], from[1]));
+                }
                 Opcode::Add => "add",
                 Opcode::Mul => "mul",
                 Opcode::Fma | Opcode::Mad => "fma",
@@ -76,16 +84,23 @@ impl Writer<'_> {
         let all = from.join(", ");
         // Single precision is divided as the device can.
         let by_double = ty == Type::F32 && !approx && !self.options.exact_division;
-        if by_double && matches!(what.opcode, Opcode::Div | Opcode::Rcp | Opcode::Sqrt) && !self.options.fp64
+        if by_double
+            && matches!(what.opcode, Opcode::Div | Opcode::Rcp | Opcode::Sqrt)
+            && !self.options.fp64
         {
-            return Err(TranslateError::Rounding { instruction: what.mnemonic.to_string(), line: what.line });
+            return Err(TranslateError::Rounding {
+                instruction: what.mnemonic.to_string(),
+                line: what.line,
+            });
         }
         Ok(match what.opcode {
             Opcode::Add => format!("({} + {})", from[0], from[1]),
             Opcode::Sub => format!("({} - {})", from[0], from[1]),
             Opcode::Mul => format!("({} * {})", from[0], from[1]),
             Opcode::Fma | Opcode::Mad => format!("fma({all})"),
-            Opcode::Div if by_double => format!("(float)((double){} / (double){})", from[0], from[1]),
+            Opcode::Div if by_double => {
+                format!("(float)((double){} / (double){})", from[0], from[1])
+            }
             Opcode::Div => format!("({} / {})", from[0], from[1]),
             Opcode::Rcp if by_double => format!("(float)(1.0 / (double){})", from[0]),
             Opcode::Rcp => format!("(({c})1 / {})", from[0]),
@@ -105,7 +120,12 @@ impl Writer<'_> {
         })
     }
 
-    fn extreme(&self, what: &Instruction, c: &str, from: &[String]) -> Result<String, TranslateError> {
+    fn extreme(
+        &self,
+        what: &Instruction,
+        c: &str,
+        from: &[String],
+    ) -> Result<String, TranslateError> {
         let name = match (what.opcode, what.modifiers.nan) {
             (Opcode::Min, false) => "ps_min",
             (Opcode::Max, false) => "ps_max",
@@ -129,7 +149,10 @@ impl Writer<'_> {
     /// Two single-precision numbers in one register.
     fn float_pair(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         if !matches!(what.modifiers.rounding, None | Some(Rounding::Rn)) || what.modifiers.sat {
-            return Err(TranslateError::Rounding { instruction: what.mnemonic.to_string(), line: what.line });
+            return Err(TranslateError::Rounding {
+                instruction: what.mnemonic.to_string(),
+                line: what.line,
+            });
         }
         let count = if what.opcode == Opcode::Fma { 3 } else { 2 };
         let from = self.sources(what, Type::U64, count)?;

@@ -43,14 +43,16 @@ impl Flow {
         let mut block_of = vec![0; body.len()];
         let mut fresh = true;
         for (index, statement) in body.iter().enumerate() {
-            let starts = fresh || (matches!(statement, Statement::Label(_)) && !follows_label(body, index));
+            let starts =
+                fresh || (matches!(statement, Statement::Label(_)) && !follows_label(body, index));
             if starts {
                 blocks.push(Block { start: index, end: index, ..Block::default() });
             }
             let last = blocks.len() - 1;
             blocks[last].end = index + 1;
             block_of[index] = last;
-            fresh = matches!(statement, Statement::Instruction(instruction) if ends_block(instruction));
+            fresh =
+                matches!(statement, Statement::Instruction(instruction) if ends_block(instruction));
         }
         if blocks.is_empty() {
             blocks.push(Block::default());
@@ -164,7 +166,8 @@ impl Joins {
                 || body[flow.blocks[block].start..flow.blocks[block].end].iter().all(|statement| {
                     match statement {
                         Statement::Instruction(what) => {
-                            matches!(what.opcode, Opcode::Ret | Opcode::Exit) && what.guard.is_none()
+                            matches!(what.opcode, Opcode::Ret | Opcode::Exit)
+                                && what.guard.is_none()
                         }
                         Statement::Label(_) => true,
                     }
@@ -174,7 +177,8 @@ impl Joins {
             .blocks
             .iter()
             .map(|block| {
-                let on: Vec<usize> = block.next.iter().copied().filter(|next| !ends(*next)).collect();
+                let on: Vec<usize> =
+                    block.next.iter().copied().filter(|next| !ends(*next)).collect();
                 if on.is_empty() { block.next.clone() } else { on }
             })
             .chain([Vec::new()])
@@ -303,7 +307,9 @@ fn successors(
             for operand in &last.operands {
                 match operand {
                     Operand::Label(label) => next.push(place(*label)),
-                    Operand::Targets(labels) => next.extend(labels.iter().map(|label| place(*label))),
+                    Operand::Targets(labels) => {
+                        next.extend(labels.iter().map(|label| place(*label)))
+                    }
                     _ => {}
                 }
             }
@@ -386,11 +392,17 @@ pub(super) fn registers_of(operand: &Operand, each: &mut dyn FnMut(RegisterId)) 
     match operand {
         Operand::Register(id) | Operand::Not(id) | Operand::Component(id, _) => each(*id),
         Operand::Vector(parts) => parts.iter().for_each(|part| registers_of(part, each)),
-        Operand::Address(crate::ir::Address { base: crate::ir::Base::Register(id), .. }) => each(*id),
+        Operand::Address(crate::ir::Address { base: crate::ir::Base::Register(id), .. }) => {
+            each(*id)
+        }
         Operand::Texture(address) => {
             registers_of(&address.texture, each);
             address.sampler.iter().for_each(|sampler| registers_of(sampler, each));
-            address.coordinates.iter().chain(&address.extra).for_each(|part| registers_of(part, each));
+            address
+                .coordinates
+                .iter()
+                .chain(&address.extra)
+                .for_each(|part| registers_of(part, each));
         }
         _ => {}
     }

@@ -4,7 +4,9 @@ use super::alias::{Forms, Nature};
 use super::flow::Flow;
 use super::linear::Sums;
 use super::uniform::Uniform;
-use crate::ir::{Compare, Function, Guard, Immediate, Instruction, Opcode, Operand, RegisterId, Statement};
+use crate::ir::{
+    Compare, Function, Guard, Immediate, Instruction, Opcode, Operand, RegisterId, Statement,
+};
 
 /// Branches and blocks that are looked at together. Beyond that nothing is known of the threads,
 /// which costs speed only.
@@ -27,7 +29,8 @@ impl Range {
 
     /// Whether a thread with these numbers may do it.
     pub(super) fn has(&self, thread: i64, lane: i64) -> bool {
-        (self.thread.0..self.thread.1).contains(&thread) && (self.lane.0..self.lane.1).contains(&lane)
+        (self.thread.0..self.thread.1).contains(&thread)
+            && (self.lane.0..self.lane.1).contains(&lane)
     }
 
     /// The number of the thread, if only one thread may do it.
@@ -77,8 +80,12 @@ impl<'a> Conditions<'a> {
     ) -> Self {
         let body = function.body.as_deref().unwrap_or_default();
         let mut branches = Vec::new();
-        for (block, range) in flow.blocks.iter().enumerate().filter(|(block, _)| flow.reached[*block]) {
-            let Some(Statement::Instruction(last)) = body[range.start..range.end].last() else { continue };
+        for (block, range) in
+            flow.blocks.iter().enumerate().filter(|(block, _)| flow.reached[*block])
+        {
+            let Some(Statement::Instruction(last)) = body[range.start..range.end].last() else {
+                continue;
+            };
             let (Opcode::Bra, Some(guard), [Operand::Label(label)]) =
                 (last.opcode, last.guard, &last.operands[..])
             else {
@@ -152,7 +159,9 @@ impl<'a> Conditions<'a> {
             compare = opposite(compare);
         }
         let thread = |operand: &Operand| match operand {
-            Operand::Register(id) => self.forms.thread_plus(*id, at).filter(|(_, more)| *more == 0 || signed),
+            Operand::Register(id) => {
+                self.forms.thread_plus(*id, at).filter(|(_, more)| *more == 0 || signed)
+            }
             _ => None,
         };
         let (thread, bound) = match (thread(left), thread(right)) {
@@ -166,7 +175,8 @@ impl<'a> Conditions<'a> {
         match bound {
             Operand::Immediate(Immediate::Integer(number)) => {
                 let number = number.cast_signed();
-                let number = if what.ty().bits() == 32 && signed { number << 32 >> 32 } else { number };
+                let number =
+                    if what.ty().bits() == 32 && signed { number << 32 >> 32 } else { number };
                 limit(&mut guards.range, thread.0, compare, number.wrapping_sub(thread.1));
                 Some(())
             }

@@ -15,7 +15,10 @@ impl Writer<'_> {
         }
         let ty = what.ty();
         if !matches!(what.modifiers.rounding, None | Some(Rounding::Rn)) {
-            return Err(TranslateError::Rounding { instruction: what.mnemonic.to_string(), line: what.line });
+            return Err(TranslateError::Rounding {
+                instruction: what.mnemonic.to_string(),
+                line: what.line,
+            });
         }
         // Mixed operands (`fma.rn.f32.f16`) are left out.
         if what.types.len() > 1 || what.modifiers.xorsign || what.modifiers.abs {
@@ -39,12 +42,14 @@ impl Writer<'_> {
         };
         let relu = if what.modifiers.relu { format!("ps_relu_{prefix}") } else { String::new() };
         let sat = if what.modifiers.sat { format!("ps_sat_{prefix}") } else { String::new() };
-        let one =
-            |arguments: &[String]| format!("{relu}({sat}(ps_{prefix}_{name}({})))", arguments.join(", "));
+        let one = |arguments: &[String]| {
+            format!("{relu}({sat}(ps_{prefix}_{name}({})))", arguments.join(", "))
+        };
         if ty.kind() == Kind::FloatPair {
             let from = self.sources(what, Type::U32, count)?;
             let low: Vec<String> = from.iter().map(|text| format!("(ushort){text}")).collect();
-            let high: Vec<String> = from.iter().map(|text| format!("(ushort)({text} >> 16)")).collect();
+            let high: Vec<String> =
+                from.iter().map(|text| format!("(ushort)({text} >> 16)")).collect();
             return self.result(
                 what,
                 Type::U32,
@@ -57,11 +62,17 @@ impl Writer<'_> {
 
     fn compare_halves(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let ty = what.source_type();
-        let to_float =
-            if matches!(ty, Type::F16 | Type::F16x2) { "ps_half_to_float" } else { "ps_bf16_to_float" };
-        let Some(compare) = what.modifiers.compare else { return Err(TranslateError::not_served(what)) };
+        let to_float = if matches!(ty, Type::F16 | Type::F16x2) {
+            "ps_half_to_float"
+        } else {
+            "ps_bf16_to_float"
+        };
+        let Some(compare) = what.modifiers.compare else {
+            return Err(TranslateError::not_served(what));
+        };
         let outcome = |a: &str, b: &str| {
-            let (a, b) = (format!("{to_float}((ushort)({a}))"), format!("{to_float}((ushort)({b}))"));
+            let (a, b) =
+                (format!("{to_float}((ushort)({a}))"), format!("{to_float}((ushort)({b}))"));
             match compare {
                 Compare::Eq => format!("({a} == {b})"),
                 Compare::Ne => format!("({a} < {b} || {a} > {b})"),
@@ -89,7 +100,11 @@ impl Writer<'_> {
             };
             if let (Opcode::Set, Some(one)) = (what.opcode, one) {
                 let outcome = self.with_predicate(what, outcome(&from[0], &from[1]))?;
-                return self.result(what, Type::F16, &format!("({outcome} ? (ushort){one} : (ushort)0u)"));
+                return self.result(
+                    what,
+                    Type::F16,
+                    &format!("({outcome} ? (ushort){one} : (ushort)0u)"),
+                );
             }
             return self.compared(what, &outcome(&from[0], &from[1]));
         }
@@ -112,13 +127,22 @@ impl Writer<'_> {
             other if other.bits() == 32 && value_type(other) == "uint" => ("0xffffu", ""),
             _ => return Err(TranslateError::not_served(what)),
         };
-        self.result(what, Type::U32, &format!("(({low} ? {one} : 0u) | ({high} ? {one} : 0u) << 16){shift}"))
+        self.result(
+            what,
+            Type::U32,
+            &format!("(({low} ? {one} : 0u) | ({high} ? {one} : 0u) << 16){shift}"),
+        )
     }
 
     /// A comparison, combined with the predicate that the instruction may have.
-    fn with_predicate(&mut self, what: &Instruction, outcome: String) -> Result<String, TranslateError> {
+    fn with_predicate(
+        &mut self,
+        what: &Instruction,
+        outcome: String,
+    ) -> Result<String, TranslateError> {
         let Some(operator) = what.modifiers.bool_op else { return Ok(outcome) };
-        let third = what.sources().get(2).ok_or_else(|| TranslateError::operand(what, what.sources()))?;
+        let third =
+            what.sources().get(2).ok_or_else(|| TranslateError::operand(what, what.sources()))?;
         let third = self.read(what, third, Type::Pred)?;
         Ok(match operator {
             BoolOp::And => format!("({outcome} && {third})"),

@@ -10,8 +10,8 @@ use super::TranslateError;
 use super::promote::promote;
 use crate::ir::{
     Address, Base, Call, CallTarget, Compare, Entry, FUNCTION_WINDOW, Formal, Function, FunctionId,
-    Immediate, Instruction, Label, LabelId, Modifiers, Module, Opcode, Operand, RegisterId, Signature, Space,
-    Statement, Symbol, TextureAddress, Type, Variable, VariableId,
+    Immediate, Instruction, Label, LabelId, Modifiers, Module, Opcode, Operand, RegisterId,
+    Signature, Space, Statement, Symbol, TextureAddress, Type, Variable, VariableId,
 };
 
 /// Statements of a kernel with all that it calls. The largest kernels in use have some ten thousand; a compiler for OpenCL takes minutes for this many.
@@ -29,15 +29,22 @@ const DEPTH_MAX: u32 = 200;
 pub(super) fn flatten(module: &Module, entry: &Entry) -> Result<Function, TranslateError> {
     let function = module.function(entry.function);
     if entry.recursive {
-        let name = entry.callees.last().map_or(entry.name.clone(), |id| module.function(*id).name.clone());
+        let name =
+            entry.callees.last().map_or(entry.name.clone(), |id| module.function(*id).name.clone());
         return Err(TranslateError::Recursion { function: name, line: function.line });
     }
     let mut flat = function.clone();
     let body = flat.body.take().unwrap_or_default();
     let frame = flat.frame_bytes;
     let length = body.len().min(STATEMENTS_MAX);
-    let mut work =
-        Work { module, entry, flat, body: Vec::with_capacity(length), frame_most: frame, operands: 0 };
+    let mut work = Work {
+        module,
+        entry,
+        flat,
+        body: Vec::with_capacity(length),
+        frame_most: frame,
+        operands: 0,
+    };
     for statement in body {
         work.statement(statement, frame, 0)?;
     }
@@ -74,7 +81,12 @@ struct Shift {
 }
 
 impl Work<'_> {
-    fn statement(&mut self, statement: Statement, frame: u32, depth: u32) -> Result<(), TranslateError> {
+    fn statement(
+        &mut self,
+        statement: Statement,
+        frame: u32,
+        depth: u32,
+    ) -> Result<(), TranslateError> {
         if self.body.len() >= STATEMENTS_MAX {
             return Err(self.too_large("instructions", STATEMENTS_MAX));
         }
@@ -99,7 +111,12 @@ impl Work<'_> {
         TranslateError::TooLarge { kernel: self.entry.name.clone(), what, most }
     }
 
-    fn call(&mut self, instruction: Instruction, frame: u32, depth: u32) -> Result<(), TranslateError> {
+    fn call(
+        &mut self,
+        instruction: Instruction,
+        frame: u32,
+        depth: u32,
+    ) -> Result<(), TranslateError> {
         let Some(call) = instruction.call.as_deref() else { return Ok(()) };
         let known = if let CallTarget::Direct(id) = call.target { Some(id) } else { None };
         if known.is_some_and(|id| self.module.function(id).body.is_none()) {
@@ -108,7 +125,11 @@ impl Work<'_> {
         }
         let over = self.new_label();
         if let Some(guard) = instruction.guard {
-            self.branch(Some(crate::ir::Guard { negated: !guard.negated, ..guard }), over, instruction.line);
+            self.branch(
+                Some(crate::ir::Guard { negated: !guard.negated, ..guard }),
+                over,
+                instruction.line,
+            );
         }
         match &call.target {
             CallTarget::Direct(id) => self.insert(*id, call, &instruction, frame, depth)?,
@@ -138,7 +159,8 @@ impl Work<'_> {
     /// The functions that a pointer with this signature can lead to.
     fn candidates(&self, signature: &Signature) -> Vec<FunctionId> {
         let numbered = (0..).map(FunctionId).zip(self.module.functions());
-        let fitting = numbered.filter(|(_, function)| function.body.is_some() && function.fits(signature));
+        let fitting =
+            numbered.filter(|(_, function)| function.body.is_some() && function.fits(signature));
         fitting.map(|(id, _)| id).collect()
     }
 
@@ -157,8 +179,11 @@ impl Work<'_> {
             lanes: 1,
         });
         let address = Operand::Immediate(Immediate::Integer(FUNCTION_WINDOW + u64::from(id.0)));
-        let mut compare =
-            plain(Opcode::Setp, line, vec![Operand::Register(differs), Operand::Register(register), address]);
+        let mut compare = plain(
+            Opcode::Setp,
+            line,
+            vec![Operand::Register(differs), Operand::Register(register), address],
+        );
         compare.types = vec![Type::U64];
         compare.destinations = 1;
         compare.modifiers.compare = Some(Compare::Ne);
@@ -177,7 +202,10 @@ impl Work<'_> {
     ) -> Result<(), TranslateError> {
         let callee = self.module.function(id);
         if depth >= DEPTH_MAX {
-            return Err(TranslateError::Recursion { function: callee.name.clone(), line: instruction.line });
+            return Err(TranslateError::Recursion {
+                function: callee.name.clone(),
+                line: instruction.line,
+            });
         }
         let end = self.new_label();
         let shift = self.enter(callee, call, frame, end, instruction)?;
@@ -203,7 +231,8 @@ impl Work<'_> {
     ) -> Result<Shift, TranslateError> {
         let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         self.has_room(callee)?;
-        let (registers, variables) = (number(self.flat.registers.len()), number(self.flat.variables.len()));
+        let (registers, variables) =
+            (number(self.flat.registers.len()), number(self.flat.variables.len()));
         self.flat.registers.extend(callee.registers.iter().cloned());
         let base = frame.next_multiple_of(callee.frame_align.max(1));
         self.flat.variables.extend(callee.variables.iter().cloned().map(|mut variable| {
@@ -214,8 +243,10 @@ impl Work<'_> {
         }));
         let labels = number(self.flat.labels.len());
         self.flat.labels.extend(callee.labels.iter().cloned());
-        let mut shift = Shift { registers, labels, variables, params: Vec::new(), returns: Vec::new(), end };
-        if call.arguments.len() != callee.params.len() || call.returns.len() > callee.returns.len() {
+        let mut shift =
+            Shift { registers, labels, variables, params: Vec::new(), returns: Vec::new(), end };
+        if call.arguments.len() != callee.params.len() || call.returns.len() > callee.returns.len()
+        {
             return Err(TranslateError::operand(at, &callee.name));
         }
         for (formal, argument) in callee.params.iter().zip(&call.arguments) {
@@ -224,7 +255,8 @@ impl Work<'_> {
                 let register = Operand::Register(register);
                 match argument {
                     Operand::Symbol {
-                        symbol: symbol @ (Symbol::Variable(_) | Symbol::Return(_)), ..
+                        symbol: symbol @ (Symbol::Variable(_) | Symbol::Return(_)),
+                        ..
                     } => {
                         self.load(register, *symbol, formal.ty, at.line);
                     }
@@ -294,7 +326,12 @@ impl Work<'_> {
     }
 
     /// Whether a variable is as large as what the callee makes of it.
-    fn holds(&self, id: VariableId, formal: &Formal, at: &Instruction) -> Result<(), TranslateError> {
+    fn holds(
+        &self,
+        id: VariableId,
+        formal: &Formal,
+        at: &Instruction,
+    ) -> Result<(), TranslateError> {
         let variable = &self.flat.variables[id.index()];
         if variable.size < formal.size {
             return Err(TranslateError::operand(at, &variable.name));
@@ -329,7 +366,11 @@ impl Work<'_> {
 
     fn new_register(&mut self, ty: Type) -> Operand {
         let id = RegisterId(u32::try_from(self.flat.registers.len()).unwrap_or(u32::MAX));
-        self.flat.registers.push(crate::ir::Register { name: String::from("%through"), ty, lanes: 1 });
+        self.flat.registers.push(crate::ir::Register {
+            name: String::from("%through"),
+            ty,
+            lanes: 1,
+        });
         Operand::Register(id)
     }
 
@@ -340,23 +381,34 @@ impl Work<'_> {
     /// Return values into registers, where the call wants them there.
     fn leave(&mut self, callee: &Function, call: &Call, shift: &Shift, line: u32) {
         for (index, (formal, wanted)) in callee.returns.iter().zip(&call.returns).enumerate() {
-            let own =
-                formal.register.map(|register| Operand::Register(RegisterId(register.0 + shift.registers)));
+            let own = formal
+                .register
+                .map(|register| Operand::Register(RegisterId(register.0 + shift.registers)));
             match (own, wanted) {
                 (_, Operand::Sink) => {}
-                (Some(own), Operand::Symbol { symbol, .. }) => self.store(*symbol, own, formal.ty, line),
+                (Some(own), Operand::Symbol { symbol, .. }) => {
+                    self.store(*symbol, own, formal.ty, line)
+                }
                 (Some(own), register) => self.copy(register.clone(), own, formal.ty, line),
                 (None, Operand::Symbol { symbol: Symbol::Variable(id), .. })
                     if *id == shift.returns[index] => {}
                 (None, Operand::Symbol { symbol, .. }) => {
                     // A return value of a kernel's function handed on as it is: through a register.
                     let through = self.new_register(formal.ty);
-                    self.load(through.clone(), Symbol::Variable(shift.returns[index]), formal.ty, line);
+                    self.load(
+                        through.clone(),
+                        Symbol::Variable(shift.returns[index]),
+                        formal.ty,
+                        line,
+                    );
                     self.store(*symbol, through, formal.ty, line);
                 }
-                (None, register) => {
-                    self.load(register.clone(), Symbol::Variable(shift.returns[index]), formal.ty, line)
-                }
+                (None, register) => self.load(
+                    register.clone(),
+                    Symbol::Variable(shift.returns[index]),
+                    formal.ty,
+                    line,
+                ),
             }
         }
     }
@@ -383,7 +435,8 @@ impl Work<'_> {
     fn push(&mut self, mut instruction: Instruction, ty: Type, destinations: u8, param: bool) {
         instruction.types = vec![ty];
         instruction.destinations = destinations;
-        instruction.modifiers = Modifiers { space: param.then_some(Space::Param), ..Modifiers::default() };
+        instruction.modifiers =
+            Modifiers { space: param.then_some(Space::Param), ..Modifiers::default() };
         self.body.push(Statement::Instruction(instruction));
     }
 
@@ -409,7 +462,8 @@ fn operands_of(instruction: &Instruction) -> usize {
         Operand::Targets(labels) => labels.len(),
         _ => 1,
     };
-    let passed = instruction.call.as_deref().map_or(0, |call| call.arguments.len() + call.returns.len());
+    let passed =
+        instruction.call.as_deref().map_or(0, |call| call.arguments.len() + call.returns.len());
     passed + instruction.operands.iter().map(of).sum::<usize>()
 }
 
@@ -478,7 +532,9 @@ impl Shift {
                 extra: self.operands(&address.extra),
             })),
             Operand::Label(id) => Operand::Label(self.label(*id)),
-            Operand::Targets(labels) => Operand::Targets(labels.iter().map(|id| self.label(*id)).collect()),
+            Operand::Targets(labels) => {
+                Operand::Targets(labels.iter().map(|id| self.label(*id)).collect())
+            }
             Operand::Special(_) | Operand::Immediate(_) | Operand::Sink => operand.clone(),
         }
     }

@@ -4,7 +4,8 @@ use super::TranslateError;
 use super::body::Writer;
 use super::operand::{signed, unsigned, value_type};
 use crate::ir::{
-    BoolOp, Compare, Half, Immediate, Instruction, Kind, Opcode, Operand, PermuteMode, ShiftMode, Type,
+    BoolOp, Compare, Half, Immediate, Instruction, Kind, Opcode, Operand, PermuteMode, ShiftMode,
+    Type,
 };
 
 impl Writer<'_> {
@@ -21,7 +22,10 @@ impl Writer<'_> {
         what.sources()[..count].iter().map(|operand| self.read(what, operand, ty)).collect()
     }
 
-    pub(super) fn destination<'i>(&self, what: &'i Instruction) -> Result<&'i Operand, TranslateError> {
+    pub(super) fn destination<'i>(
+        &self,
+        what: &'i Instruction,
+    ) -> Result<&'i Operand, TranslateError> {
         what.operands
             .first()
             .filter(|_| what.destinations > 0)
@@ -29,14 +33,21 @@ impl Writer<'_> {
     }
 
     /// Writes the first destination.
-    pub(super) fn result(&mut self, what: &Instruction, ty: Type, value: &str) -> Result<(), TranslateError> {
+    pub(super) fn result(
+        &mut self,
+        what: &Instruction,
+        ty: Type,
+        value: &str,
+    ) -> Result<(), TranslateError> {
         let destination = self.destination(what)?;
         self.write(what, destination, ty, value)
     }
 
     pub(super) fn integer(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         match what.opcode {
-            Opcode::Add | Opcode::Sub | Opcode::Addc | Opcode::Subc | Opcode::Madc => self.add(what),
+            Opcode::Add | Opcode::Sub | Opcode::Addc | Opcode::Subc | Opcode::Madc => {
+                self.add(what)
+            }
             Opcode::Mul | Opcode::Mad if !what.modifiers.carry => self.multiply(what),
             Opcode::Mad => self.add(what),
             Opcode::Mul24 | Opcode::Mad24 => self.multiply24(what),
@@ -79,8 +90,8 @@ impl Writer<'_> {
         }
         let plain = unsigned(ty);
         let cast = value_type(plain);
-        let carries =
-            what.modifiers.carry || matches!(what.opcode, Opcode::Addc | Opcode::Subc | Opcode::Madc);
+        let carries = what.modifiers.carry
+            || matches!(what.opcode, Opcode::Addc | Opcode::Subc | Opcode::Madc);
         if what.modifiers.sat {
             if ty != Type::S32 {
                 return Err(TranslateError::not_served(what));
@@ -255,7 +266,10 @@ impl Writer<'_> {
             format!("({cast})({value} >> min({amount}, {}u))", bits - 1)
         } else {
             // C masks the amount, PTX does not.
-            format!("({amount} < {bits}u ? ({cast})({value} {sign} ({amount} & {}u)) : ({cast})0)", bits - 1)
+            format!(
+                "({amount} < {bits}u ? ({cast})({value} {sign} ({amount} & {}u)) : ({cast})0)",
+                bits - 1
+            )
         };
         self.result(what, ty, &text)
     }
@@ -278,7 +292,8 @@ impl Writer<'_> {
     pub(super) fn select(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let ty = what.ty();
         let from = self.sources(what, ty, 2)?;
-        let third = what.sources().get(2).ok_or_else(|| TranslateError::operand(what, what.sources()))?;
+        let third =
+            what.sources().get(2).ok_or_else(|| TranslateError::operand(what, what.sources()))?;
         let which = self.read(what, third, Type::Pred)?;
         self.result(what, ty, &format!("({which} ? {} : {})", from[0], from[1]))
     }
@@ -287,7 +302,8 @@ impl Writer<'_> {
         let ty = what.ty();
         let from = self.sources(what, ty, 2)?;
         let sign_type = what.source_type();
-        let third = what.sources().get(2).ok_or_else(|| TranslateError::operand(what, what.sources()))?;
+        let third =
+            what.sources().get(2).ok_or_else(|| TranslateError::operand(what, what.sources()))?;
         let sign = self.read(what, third, sign_type)?;
         let zero = if sign_type == Type::F32 { "0.0f" } else { "0" };
         self.result(what, ty, &format!("({sign} >= {zero} ? {} : {})", from[0], from[1]))
@@ -304,7 +320,9 @@ impl Writer<'_> {
 
     /// The first two sources compared.
     fn comparison(&mut self, what: &Instruction, ty: Type) -> Result<String, TranslateError> {
-        use Compare::{Eq, Equ, Ge, Geu, Gt, Gtu, Hi, Hs, Le, Leu, Lo, Ls, Lt, Ltu, Nan, Ne, Neu, Num};
+        use Compare::{
+            Eq, Equ, Ge, Geu, Gt, Gtu, Hi, Hs, Le, Leu, Lo, Ls, Lt, Ltu, Nan, Ne, Neu, Num,
+        };
         let compare = what.modifiers.compare.unwrap_or(Eq);
         let ty = if matches!(compare, Lo | Ls | Hi | Hs) { unsigned(ty) } else { ty };
         let from = self.sources(what, ty, 2)?;
@@ -330,10 +348,17 @@ impl Writer<'_> {
     }
 
     /// Writes the outcome of a comparison in the way of `set` or `setp`.
-    pub(super) fn compared(&mut self, what: &Instruction, outcome: &str) -> Result<(), TranslateError> {
+    pub(super) fn compared(
+        &mut self,
+        what: &Instruction,
+        outcome: &str,
+    ) -> Result<(), TranslateError> {
         let mut other = String::new();
         if let Some(operator) = what.modifiers.bool_op {
-            let third = what.sources().get(2).ok_or_else(|| TranslateError::operand(what, what.sources()))?;
+            let third = what
+                .sources()
+                .get(2)
+                .ok_or_else(|| TranslateError::operand(what, what.sources()))?;
             let third = self.read(what, third, Type::Pred)?;
             other = match operator {
                 BoolOp::And => format!(" && {third}"),
@@ -420,7 +445,8 @@ impl Writer<'_> {
         let mut terms = vec![from[2].clone()];
         let wide = what.opcode == Opcode::Dp4a;
         for lane in 0..if wide { 4 } else { 2 } {
-            let second = if what.modifiers.half == Some(Half::Hi) && !wide { lane + 2 } else { lane };
+            let second =
+                if what.modifiers.half == Some(Half::Hi) && !wide { lane + 2 } else { lane };
             let first = vector(left, if wide { 4 } else { 2 });
             terms.push(format!(
                 "(uint)((int){first}({}).s{lane} * (int){}({}).s{second})",
@@ -458,7 +484,16 @@ impl Writer<'_> {
             Opcode::Div | Opcode::Rem => return self.divide(what),
             Opcode::Sad => {
                 let from = self.sources(what, ty, 3)?;
-                (plain, format!("({})(abs_diff({}, {}) + {})", value_type(plain), from[0], from[1], from[2]))
+                (
+                    plain,
+                    format!(
+                        "({})(abs_diff({}, {}) + {})",
+                        value_type(plain),
+                        from[0],
+                        from[1],
+                        from[2]
+                    ),
+                )
             }
             Opcode::Popc | Opcode::Clz => {
                 let from = self.sources(what, plain, 1)?;
@@ -533,7 +568,8 @@ impl Writer<'_> {
             Opcode::Bfi => (plain, format!("ps_bfi{bits}")),
             Opcode::Fns => (Type::U32, String::from("ps_fns")),
             _ => {
-                let mode = if what.modifiers.shift == Some(ShiftMode::Wrap) { "wrap" } else { "clamp" };
+                let mode =
+                    if what.modifiers.shift == Some(ShiftMode::Wrap) { "wrap" } else { "clamp" };
                 let name = if what.opcode == Opcode::Bmsk {
                     "ps_bmsk"
                 } else if ty.is_signed() {

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use super::flow::Flow;
 use super::uniform::Uniform;
 use crate::ir::{
-    Entry, Function, Half, Immediate, Instruction, Kind, LOCAL_WINDOW, Module, Opcode, Operand, RegisterId,
-    SHARED_WINDOW, Space, Special, Statement, Symbol,
+    Entry, Function, Half, Immediate, Instruction, Kind, LOCAL_WINDOW, Module, Opcode, Operand,
+    RegisterId, SHARED_WINDOW, Space, Special, Statement, Symbol,
 };
 
 /// What a term is, before its factor.
@@ -117,7 +117,8 @@ impl<'a> Sums<'a> {
             let id = RegisterId(u32::try_from(index).unwrap_or(u32::MAX));
             sums.budget.set(BUDGET);
             let step = sums.find_step(id);
-            for place in step.iter().flat_map(|step| step.adds.iter().map(|(at, _)| *at).chain([step.first]))
+            for place in
+                step.iter().flat_map(|step| step.adds.iter().map(|(at, _)| *at).chain([step.first]))
             {
                 sums.changes.entry(place).or_default().push(id);
             }
@@ -167,7 +168,9 @@ impl<'a> Sums<'a> {
 
     fn follow(&self, id: RegisterId, at: usize, depth: u32) -> Sum {
         let itself = Sum { constant: 0, terms: vec![(Term::Register(id), 1)] };
-        let Some(left) = self.budget.get().checked_sub(1).filter(|_| depth > 0) else { return itself };
+        let Some(left) = self.budget.get().checked_sub(1).filter(|_| depth > 0) else {
+            return itself;
+        };
         self.budget.set(left);
         if let Some(step) = &self.steps[id.index()] {
             if !self.precedes(step.first, at) {
@@ -209,12 +212,15 @@ impl<'a> Sums<'a> {
         if let (
             Opcode::Mov,
             32,
-            Some(Operand::Special(special @ (Special::Tid(_) | Special::Ctaid(_) | Special::Ntid(_)))),
+            Some(Operand::Special(
+                special @ (Special::Tid(_) | Special::Ctaid(_) | Special::Ntid(_)),
+            )),
         ) = (what.opcode, bits, what.sources().first())
         {
             return Some(Sum { constant: 0, terms: vec![(Term::Special(*special), 1)] });
         }
-        let value = |index: usize| self.value(what.sources().get(index)?, bits, here, at, depth - 1);
+        let value =
+            |index: usize| self.value(what.sources().get(index)?, bits, here, at, depth - 1);
         let constant = |index: usize| match what.sources().get(index)? {
             Operand::Immediate(Immediate::Integer(number)) => Some(number.cast_signed()),
             _ => None,
@@ -233,7 +239,9 @@ impl<'a> Sums<'a> {
             }
             Opcode::Shl => sum.add(
                 &value(0)?,
-                1_i64.checked_shl(u32::try_from(constant(1)?).ok()?).filter(|_| constant(1) < Some(31))?,
+                1_i64
+                    .checked_shl(u32::try_from(constant(1)?).ok()?)
+                    .filter(|_| constant(1) < Some(31))?,
             ),
             Opcode::Mul | Opcode::Mad => {
                 let wide = what.modifiers.half == Some(Half::Wide);
@@ -253,14 +261,22 @@ impl<'a> Sums<'a> {
                 }
             }
             Opcode::Cvt if bits == 64 && what.source_type().bits() == 32 => {
-                return self.extended(what.sources().first()?, what.source_type().is_signed(), here, at);
+                return self.extended(
+                    what.sources().first()?,
+                    what.source_type().is_signed(),
+                    here,
+                    at,
+                );
             }
             Opcode::Cvt if bits == 64 && what.source_type().bits() == 64 => return value(0),
             Opcode::Cvta => {
                 sum.add(&value(0)?, 1);
                 let window = window(what.modifiers.space?)?;
-                sum.constant =
-                    sum.constant.wrapping_add(if what.modifiers.to { window.wrapping_neg() } else { window });
+                sum.constant = sum.constant.wrapping_add(if what.modifiers.to {
+                    window.wrapping_neg()
+                } else {
+                    window
+                });
             }
             _ => return None,
         }
@@ -268,7 +284,14 @@ impl<'a> Sums<'a> {
     }
 
     /// An operand of an instruction at `here`, as a sum that is valid at `at`.
-    fn value(&self, operand: &Operand, bits: u32, here: usize, at: usize, depth: u32) -> Option<Sum> {
+    fn value(
+        &self,
+        operand: &Operand,
+        bits: u32,
+        here: usize,
+        at: usize,
+        depth: u32,
+    ) -> Option<Sum> {
         match operand {
             Operand::Immediate(Immediate::Integer(number)) => {
                 let number = number.cast_signed();
@@ -305,7 +328,8 @@ impl<'a> Sums<'a> {
             }
             Symbol::Shared(id) => {
                 let variable = &self.module.shared()[id.index()];
-                let base = if variable.dynamic { self.entry.static_shared } else { variable.offset };
+                let base =
+                    if variable.dynamic { self.entry.static_shared } else { variable.offset };
                 Sum { constant: i64::from(base) + offset, terms: Vec::new() }
             }
             Symbol::Variable(id) if self.function.variables[id.index()].space == Space::Local => {
@@ -360,7 +384,11 @@ impl<'a> Sums<'a> {
                 return None;
             }
             let mut sum = self.result(instruction, definition, definition, DEPTH_MAX)?;
-            match sum.terms.iter().position(|(term, factor)| (*term, *factor) == (Term::Register(id), 1)) {
+            match sum
+                .terms
+                .iter()
+                .position(|(term, factor)| (*term, *factor) == (Term::Register(id), 1))
+            {
                 Some(own) => {
                     sum.terms.remove(own);
                     if sum.terms.iter().any(|(term, _)| *term == Term::Register(id)) {
@@ -375,7 +403,9 @@ impl<'a> Sums<'a> {
         let (first, start) = first?;
         let all_after = adds.iter().all(|(add, _)| self.precedes(first, *add));
         let numbers = || {
-            adds.iter().flat_map(|(_, sum)| sum.terms.iter().map(|(_, factor)| *factor).chain([sum.constant]))
+            adds.iter().flat_map(|(_, sum)| {
+                sum.terms.iter().map(|(_, factor)| *factor).chain([sum.constant])
+            })
         };
         let unit = numbers().fold(UNIT_MAX, |unit, number| {
             if number == 0 { unit } else { unit.min(1 << number.trailing_zeros().min(10)) }
@@ -386,7 +416,9 @@ impl<'a> Sums<'a> {
     /// Whether every term keeps its value for ever: it is of registers that are written once.
     fn lasts(&self, sum: &Sum) -> bool {
         sum.terms.iter().all(|(term, _)| match term {
-            Term::Register(id) | Term::Signed(id) | Term::Unsigned(id) => self.uniform.written_once(*id),
+            Term::Register(id) | Term::Signed(id) | Term::Unsigned(id) => {
+                self.uniform.written_once(*id)
+            }
             Term::Data | Term::Special(_) => true,
             Term::Step(_) => false,
         })

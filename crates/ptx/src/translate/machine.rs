@@ -46,7 +46,9 @@ fn has_stops(function: &Function, wanted: Stop) -> bool {
 /// Whether threads meet at all.
 pub(super) fn has_meetings(function: &Function) -> bool {
     let body = function.body.as_deref().unwrap_or_default();
-    body.iter().any(|statement| matches!(statement, Statement::Instruction(what) if is_meeting(what.opcode)))
+    body.iter().any(
+        |statement| matches!(statement, Statement::Instruction(what) if is_meeting(what.opcode)),
+    )
 }
 
 /// Whether some meeting is not reached by all threads together, or whether there are more ways through
@@ -68,7 +70,8 @@ pub(super) fn is_needed(function: &Function, flow: &Flow, uniform: &Uniform) -> 
 /// warp may choose. For `bar.sync` all threads may as well wait for each other.
 fn counts_some(what: &Instruction) -> bool {
     what.opcode == Opcode::BarRed
-        && (what.sources().len() > 2 || !matches!(what.sources().first(), Some(Operand::Immediate(_))))
+        && (what.sources().len() > 2
+            || !matches!(what.sources().first(), Some(Operand::Immediate(_))))
 }
 
 /// Whether some barrier waits for a number of threads.
@@ -86,13 +89,17 @@ fn has_counts(function: &Function) -> bool {
 
 /// Local memory and variables of the machine, and how it starts.
 pub(super) fn declare(function: &Function, threads: u32, text: &mut String) {
-    let _ = writeln!(text, "__local ps_word wv[{threads}];\n__local uint wk[{threads}], wm[{threads}];");
+    let _ = writeln!(
+        text,
+        "__local ps_word wv[{threads}];\n__local uint wk[{threads}], wm[{threads}];"
+    );
     if has_counts(function) {
         let warps = threads.div_ceil(WARP_SIZE);
         let _ = writeln!(text, "__local uint bl[{}], we[{warps}];", warps * BARRIERS);
     }
     if has_stops(function, Stop::Rejoin) {
-        let _ = writeln!(text, "__local uint wp[{threads}], wl[{}];", 2 * threads.div_ceil(WARP_SIZE));
+        let _ =
+            writeln!(text, "__local uint wp[{threads}], wl[{}];", 2 * threads.div_ceil(WARP_SIZE));
         text.push_str("uint spot = 0, low = 0, high = 0;\n");
     }
     if has_stops(function, Stop::Yield) {
@@ -218,7 +225,9 @@ impl Writer<'_> {
             went.push_str(" if (!asks) busy = round;");
         }
         let went = if rejoins || yields { format!("{{ {went} }}") } else { went };
-        self.line(&format!("if (goes) {went}\nconst bool over = gone == threads;\nbarrier({all});"));
+        self.line(&format!(
+            "if (goes) {went}\nconst bool over = gone == threads;\nbarrier({all});"
+        ));
         self.line(&format!("if (waits && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u && bd[member]) {{ goes = true; outcome = (ulong)bs[member] | (ulong)ba[member] << 32; }}"));
         self.line("if (over) break;");
         self.stand(rejoins, yields);
@@ -230,7 +239,8 @@ impl Writer<'_> {
         let (trap, stuck, name) =
             (Fault::Trap as u64, Fault::Stuck as u64, super::name_number(&self.entry.name));
         // Lanes that stay go on in the next round.
-        let stands = if rejoins { "moved != round && moved + 1u != round" } else { "moved != round" };
+        let stands =
+            if rejoins { "moved != round && moved + 1u != round" } else { "moved != round" };
         let (code, address) = match rejoins || yields {
             true => (stuck, format!("{name:#x}UL")),
             false => (trap, String::from("0UL")),
@@ -243,7 +253,9 @@ impl Writer<'_> {
             self.line(&format!("if (goes && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u) wl[(round & 1u ? {warps}u : 0u) + (lid >> 5)] = round;"));
         }
         if yields {
-            self.line(&format!("if (goes && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u) busy = round;"));
+            self.line(&format!(
+                "if (goes && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u) busy = round;"
+            ));
             self.line(&format!("if (round - busy > {QUESTIONS_MAX}u) {{ if (lid == 0) ps_fault(AT(control), {stuck}u, {name:#x}UL, 0u); break; }}"));
         }
     }
@@ -274,11 +286,15 @@ impl Writer<'_> {
                 self.outcomes.push((behind, outcome));
             }
         }
-        self.line(&format!("pc = {behind}; waits = true; fresh = true; goto MEET;\ncase {behind}:;"));
+        self.line(&format!(
+            "pc = {behind}; waits = true; fresh = true; goto MEET;\ncase {behind}:;"
+        ));
         match what.opcode {
             Opcode::BarSync | Opcode::BarArrive | Opcode::BarWarpSync => {}
             Opcode::BarRed => {
-                self.line("{ const uint sum = (uint)outcome, all = (uint)(outcome >> 32); (void)all;");
+                self.line(
+                    "{ const uint sum = (uint)outcome, all = (uint)(outcome >> 32); (void)all;",
+                );
                 self.write_reduction(what, sum)?;
                 self.line("}");
             }
@@ -320,7 +336,8 @@ impl Writer<'_> {
             Some(operand) if plain > 0 => self.read(what, operand, Type::U32)?,
             _ => String::from("0u"),
         };
-        let need = if plain > 1 { self.read(what, &sources[1], Type::U32)? } else { String::from("0u") };
+        let need =
+            if plain > 1 { self.read(what, &sources[1], Type::U32)? } else { String::from("0u") };
         let (value, sum) = if reduces {
             let (predicate, sum) = self.reduction(what)?;
             (format!("({predicate} ? 1UL : 0UL)"), sum)
@@ -346,7 +363,11 @@ impl Writer<'_> {
     }
 
     pub(super) fn leaving(&self) -> String {
-        if self.is_machine { String::from("pc = 0xffffffffu; continue;") } else { String::from("goto END;") }
+        if self.is_machine {
+            String::from("pc = 0xffffffffu; continue;")
+        } else {
+            String::from("goto END;")
+        }
     }
 
     /// Goes to a label.

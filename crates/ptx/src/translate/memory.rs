@@ -5,8 +5,8 @@ use super::body::Writer;
 use super::operand::{unsigned, value_type};
 use super::place::{Access, Place, is_in};
 use crate::ir::{
-    Address, Base, Cache, Instruction, LOCAL_WINDOW, Modifiers, Opcode, Operand, PARAM_WINDOW, SHARED_WINDOW,
-    Semantics, Space, Symbol, Type,
+    Address, Base, Cache, Instruction, LOCAL_WINDOW, Modifiers, Opcode, Operand, PARAM_WINDOW,
+    SHARED_WINDOW, Semantics, Space, Symbol, Type,
 };
 
 /// Whether other threads may change or see the memory meanwhile, so that each access has to happen: a thread may wait in a loop of them.
@@ -32,7 +32,11 @@ impl Writer<'_> {
         }
     }
 
-    fn address<'o>(&self, what: &Instruction, operand: &'o Operand) -> Result<&'o Address, TranslateError> {
+    fn address<'o>(
+        &self,
+        what: &Instruction,
+        operand: &'o Operand,
+    ) -> Result<&'o Address, TranslateError> {
         match operand {
             Operand::Address(address) => Ok(address),
             other => Err(TranslateError::operand(what, other)),
@@ -200,7 +204,10 @@ impl Writer<'_> {
         for (address, is_shared) in [(target, true), (source, false)] {
             let fits = match address.base {
                 Base::Symbol(symbol) => {
-                    matches!((symbol, is_shared), (Symbol::Shared(_), true) | (Symbol::Global(_), false))
+                    matches!(
+                        (symbol, is_shared),
+                        (Symbol::Shared(_), true) | (Symbol::Global(_), false)
+                    )
                 }
                 _ => true,
             };
@@ -242,7 +249,8 @@ impl Writer<'_> {
             self.uses_faults = true;
             let (sum, _) = self.address_sum(what, address)?;
             let text = self.bytes_of(&sum);
-            let checked = format!("ps_check_bytes(arena0, control, {text}, {count}, {}u)", what.line);
+            let checked =
+                format!("ps_check_bytes(arena0, control, {text}, {count}, {}u)", what.line);
             return Ok(self.unless_in_heap(&text, checked));
         }
         match self.place(what, address, Space::Global, Access { ty: "a_uchar", bytes: 1 })? {
@@ -258,7 +266,9 @@ pub(super) fn loaded(place: &Place) -> String {
         Place::Known(object) => object.clone(),
         Place::Generic { address, shared, local, param, global } => {
             let mut text = String::from("(");
-            for (object, start) in [(shared, SHARED_WINDOW), (local, LOCAL_WINDOW), (param, PARAM_WINDOW)] {
+            for (object, start) in
+                [(shared, SHARED_WINDOW), (local, LOCAL_WINDOW), (param, PARAM_WINDOW)]
+            {
                 if let Some(object) = object {
                     text.push_str(&format!("{} ? {object} : ", is_in(address, start)));
                 }

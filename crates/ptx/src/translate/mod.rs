@@ -220,14 +220,17 @@ pub fn translate(module: &Module, options: &Options) -> Result<Translation, Tran
     }
     let mut source = String::from("#pragma OPENCL FP_CONTRACT OFF\n");
     if options.fp64 {
-        source.push_str("#ifdef cl_khr_fp64\n#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#endif\n");
+        source.push_str(
+            "#ifdef cl_khr_fp64\n#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#endif\n",
+        );
     }
     if options.int64_atomics {
         source.push_str("#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable\n");
     }
     source.push_str(&prelude::parts(&code, options, exchanges_wide(module)));
     source.push_str(&code);
-    let build_options = if options.exact_division { "-cl-fp32-correctly-rounded-divide-sqrt" } else { "" };
+    let build_options =
+        if options.exact_division { "-cl-fp32-correctly-rounded-divide-sqrt" } else { "" };
     Ok(Translation { source, build_options: build_options.to_owned(), kernels })
 }
 
@@ -263,7 +266,8 @@ fn kernel(
     let words = parameter_words(entry) + u32::from(body.uses_dynamic_size);
     let _ = writeln!(code, "struct p{index} {{ ulong w[{words}]; }};");
     let arguments = arguments(entry, options, &body);
-    let declared: Vec<String> = arguments.iter().map(|argument| argument.declaration(index)).collect();
+    let declared: Vec<String> =
+        arguments.iter().map(|argument| argument.declaration(index)).collect();
     let attribute = match entry.required {
         Some([x, y, z]) => format!("__attribute__((reqd_work_group_size({x}, {y}, {z}))) "),
         None => String::new(),
@@ -317,7 +321,8 @@ fn arguments(entry: &Entry, options: &Options, body: &body::Body) -> Vec<Argumen
         (Argument::Control, names("control")),
         (Argument::Shared, names("dynamic")),
     ];
-    arguments.extend(rest.into_iter().filter(|(_, is_needed)| *is_needed).map(|(argument, _)| argument));
+    arguments
+        .extend(rest.into_iter().filter(|(_, is_needed)| *is_needed).map(|(argument, _)| argument));
     arguments
 }
 

@@ -14,7 +14,9 @@ pub(super) const fn value_type(ty: Type) -> &'static str {
         Type::S16 => "short",
         Type::B32 | Type::U32 | Type::F16x2 | Type::Bf16x2 | Type::U16x2 | Type::S16x2 => "uint",
         Type::S32 => "int",
-        Type::B64 | Type::U64 | Type::F32x2 | Type::Texref | Type::Samplerref | Type::Surfref => "ulong",
+        Type::B64 | Type::U64 | Type::F32x2 | Type::Texref | Type::Samplerref | Type::Surfref => {
+            "ulong"
+        }
         Type::S64 => "long",
         Type::F32 => "float",
         Type::F64 => "double",
@@ -80,9 +82,11 @@ impl Writer<'_> {
                 }
                 converted(&self.name(*id), declared.ty, ty)
             }
-            Operand::Component(id, lane) => {
-                converted(&format!("{}_{lane}", self.name(*id)), self.function.registers[id.index()].ty, ty)
-            }
+            Operand::Component(id, lane) => converted(
+                &format!("{}_{lane}", self.name(*id)),
+                self.function.registers[id.index()].ty,
+                ty,
+            ),
             Operand::Not(id) => format!("(!{})", self.name(*id)),
             Operand::Immediate(number) => immediate(*number, ty),
             Operand::Special(special) => {
@@ -99,7 +103,12 @@ impl Writer<'_> {
     }
 
     /// `{a, b}` as one value, the first in the lowest bits.
-    fn packed(&mut self, what: &Instruction, parts: &[Operand], ty: Type) -> Result<String, TranslateError> {
+    fn packed(
+        &mut self,
+        what: &Instruction,
+        parts: &[Operand],
+        ty: Type,
+    ) -> Result<String, TranslateError> {
         let width = ty.bits() / u32::try_from(parts.len()).unwrap_or(1).max(1);
         if ty == Type::B128 && parts.len() == 2 {
             let (low, high) =
@@ -176,7 +185,12 @@ impl Writer<'_> {
         self.line(&format!("{{ {} v = {};", value_type(whole), converted(value, ty, whole)));
         for (index, operand) in (0..).zip(parts) {
             if *operand != Operand::Sink {
-                self.write(what, operand, part, &format!("({})(v >> {})", value_type(part), index * width))?;
+                self.write(
+                    what,
+                    operand,
+                    part,
+                    &format!("({})(v >> {})", value_type(part), index * width),
+                )?;
             }
         }
         self.line("}");
@@ -240,8 +254,13 @@ pub(super) fn immediate(number: Immediate, ty: Type) -> String {
     // A single-precision number where a double is wanted, and the other way round: PTX converts.
     let bits = match (number, ty) {
         (Immediate::Single(single), Type::F64) => f64::from(f32::from_bits(single)).to_bits(),
-        #[expect(clippy::cast_possible_truncation, reason = "rounded to single precision, as PTX says")]
-        (Immediate::Double(double), Type::F32) => u64::from((f64::from_bits(double) as f32).to_bits()),
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "rounded to single precision, as PTX says"
+        )]
+        (Immediate::Double(double), Type::F32) => {
+            u64::from((f64::from_bits(double) as f32).to_bits())
+        }
         _ => bits,
     };
     let low = bits & 0xffff_ffff;

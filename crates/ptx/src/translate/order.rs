@@ -25,7 +25,8 @@ use super::uniform::Uniform;
 use super::warp::is_meeting;
 use super::{machine, spin};
 use crate::ir::{
-    Atomic, Cache, Entry, Function, Instruction, Modifiers, Module, Opcode, Semantics, Space, Statement, Stop,
+    Atomic, Cache, Entry, Function, Instruction, Modifiers, Module, Opcode, Semantics, Space,
+    Statement, Stop,
 };
 
 /// Accesses of a kernel that are compared with each other: above this, pairs would need more memory
@@ -80,7 +81,9 @@ fn find(
     let body = function.body.as_deref().unwrap_or_default();
     let wanted = |kinds: &[Opcode]| {
         body.iter().any(|statement| match statement {
-            Statement::Instruction(what) => kinds.contains(&what.opcode) && is_shared(&what.modifiers),
+            Statement::Instruction(what) => {
+                kinds.contains(&what.opcode) && is_shared(&what.modifiers)
+            }
             Statement::Label(_) => false,
         })
     };
@@ -180,7 +183,12 @@ fn kind(what: &Instruction) -> Option<Kind> {
 /// Bytes of the largest `cp.async`.
 const COPY_BYTES: u32 = 16;
 
-fn accesses(function: &Function, flow: &Flow, forms: &Forms<'_>, conditions: &Conditions<'_>) -> Vec<Access> {
+fn accesses(
+    function: &Function,
+    flow: &Flow,
+    forms: &Forms<'_>,
+    conditions: &Conditions<'_>,
+) -> Vec<Access> {
     let body = function.body.as_deref().unwrap_or_default();
     let roots = Roots::of(function);
     let mut found = Vec::new();
@@ -188,20 +196,26 @@ fn accesses(function: &Function, flow: &Flow, forms: &Forms<'_>, conditions: &Co
     for (at, statement) in body.iter().enumerate() {
         let Statement::Instruction(what) = statement else { continue };
         let (block, Some(kind)) = (flow.block_of[at], kind(what)) else { continue };
-        let Some((address, bytes)) = alias::accessed(what).filter(|_| flow.reached[block]) else { continue };
+        let Some((address, bytes)) = alias::accessed(what).filter(|_| flow.reached[block]) else {
+            continue;
+        };
         let bytes = if what.opcode == Opcode::CpAsync { COPY_BYTES } else { bytes };
         let own = roots.operand(&crate::ir::Operand::Address(*address));
         let (is_global, variables) = match (what.modifiers.space, own) {
             (Some(Space::Shared), 0) => (false, roots::ANY),
             (Some(Space::Shared), own) => (false, own),
-            (None | Some(Space::Generic), 0) if what.opcode != Opcode::CpAsync => (false, roots.escaped),
+            (None | Some(Space::Generic), 0) if what.opcode != Opcode::CpAsync => {
+                (false, roots.escaped)
+            }
             (None | Some(Space::Generic), own) => (false, own),
             // Other blocks and the host exchange values in global memory too; that is no matter of
             // warps.
             (Some(Space::Global), _) if is_strong(&what.modifiers) && kind != Kind::Atomic => {
                 (true, roots::ANY)
             }
-            (_, own) if what.opcode == Opcode::CpAsync => (false, if own == 0 { roots::ANY } else { own }),
+            (_, own) if what.opcode == Opcode::CpAsync => {
+                (false, if own == 0 { roots::ANY } else { own })
+            }
             _ => continue,
         };
         if variables == 0 {
@@ -273,9 +287,14 @@ impl<'a> Search<'a> {
         dimensions: [bool; 2],
     ) -> Self {
         let mut access_of = vec![None; body.len()];
-        accesses.iter().enumerate().for_each(|(number, access)| access_of[access.at] = Some(number));
+        accesses
+            .iter()
+            .enumerate()
+            .for_each(|(number, access)| access_of[access.at] = Some(number));
         let same = |wanted: &dyn Fn(&Access) -> bool| -> Vec<bool> {
-            let has = |form: &Form| accesses.iter().any(|access| wanted(access) && access.form.is_same(form));
+            let has = |form: &Form| {
+                accesses.iter().any(|access| wanted(access) && access.form.is_same(form))
+            };
             accesses.iter().map(|access| has(&access.form)).collect()
         };
         let blocks = flow.blocks.len();
@@ -342,7 +361,8 @@ impl<'a> Search<'a> {
         let mut stops = self.kept.clone();
         for (at, statement) in self.body.iter().enumerate() {
             let block = self.flow.block_of[at];
-            let meets = matches!(statement, Statement::Instruction(what) if is_meeting(what.opcode));
+            let meets =
+                matches!(statement, Statement::Instruction(what) if is_meeting(what.opcode));
             if self.flow.reached[block] && (meets || self.orders.contains(&at)) {
                 stops[block] = true;
             }
@@ -442,11 +462,14 @@ impl<'a> Search<'a> {
         // In front of the last branch that all threads come to together, if what comes before it is
         // the reason.
         let above = self.regions.branches.iter().copied().filter(|branch| *branch != block);
-        let above = above.filter(|branch| self.uniform.block(*branch) && self.flow.dominates(*branch, block));
-        let above = above.reduce(|one, other| if self.flow.dominates(one, other) { other } else { one });
+        let above = above
+            .filter(|branch| self.uniform.block(*branch) && self.flow.dominates(*branch, block));
+        let above =
+            above.reduce(|one, other| if self.flow.dominates(one, other) { other } else { one });
         let lifted = above.and_then(|branch| {
             let place = self.flow.blocks[branch].end - 1;
-            let is_reason = earlier.iter().any(|access| self.behind[branch].contains(&(*access, AWAKE)));
+            let is_reason =
+                earlier.iter().any(|access| self.behind[branch].contains(&(*access, AWAKE)));
             (is_reason && !self.orders.contains(&place)).then_some(place)
         });
         Some(lifted.unwrap_or(at))
@@ -486,7 +509,9 @@ impl<'a> Search<'a> {
             (Kind::Atomic, Kind::Load) if !self.is_strict => !self.swapped[later],
             (Kind::Store, Kind::Load | Kind::Atomic) | (Kind::Atomic, Kind::Load) => true,
             // Of two operations on one word that all lanes do, or one lane does, the order is the lanes' own.
-            (Kind::Atomic, Kind::Atomic) => overlap == Overlap::Surely && !one.form.is_same(&other.form),
+            (Kind::Atomic, Kind::Atomic) => {
+                overlap == Overlap::Surely && !one.form.is_same(&other.form)
+            }
             _ if is_global => self.is_strict,
             _ if self.is_strict => true,
             (Kind::Load, Kind::Store) => overwrites(one, other, overlap, self.in_place[later]),
@@ -507,7 +532,12 @@ impl<'a> Search<'a> {
 
 /// The ways past loops with barriers that all threads go through together: from the branch that
 /// goes there to where it leads.
-fn around(body: &[Statement], flow: &Flow, uniform: &Uniform, regions: &Regions) -> HashSet<(usize, usize)> {
+fn around(
+    body: &[Statement],
+    flow: &Flow,
+    uniform: &Uniform,
+    regions: &Regions,
+) -> HashSet<(usize, usize)> {
     let meets = |block: usize| {
         let range = flow.blocks[block].start..flow.blocks[block].end;
         regions.in_loop[block]
@@ -520,14 +550,17 @@ fn around(body: &[Statement], flow: &Flow, uniform: &Uniform, regions: &Regions)
     let meeting: Vec<usize> =
         (0..flow.blocks.len()).filter(|block| flow.reached[*block] && meets(*block)).collect();
     let mut found = HashSet::new();
-    for (branch, block) in flow.blocks.iter().enumerate().filter(|(branch, _)| flow.reached[*branch]) {
+    for (branch, block) in
+        flow.blocks.iter().enumerate().filter(|(branch, _)| flow.reached[*branch])
+    {
         let join = flow.postdominator(branch);
         let [one, other] = block.next[..] else { continue };
         if join == flow.exit() || !block.next.contains(&join) {
             continue;
         }
         let inner = if one == join { other } else { one };
-        let leads = |meeting: &usize| flow.dominates(inner, *meeting) && !flow.dominates(join, *meeting);
+        let leads =
+            |meeting: &usize| flow.dominates(inner, *meeting) && !flow.dominates(join, *meeting);
         // A branch in the loop is one that leaves it.
         let is_outside = inner != flow.exit() && !flow.dominates(inner, branch);
         if is_outside && meeting.iter().any(leads) {
@@ -593,7 +626,8 @@ fn insert(function: &mut Function, mut stops: Vec<(usize, Stop)>) {
             fresh.push(Statement::Instruction(instruction(stop)));
         }
         if let Some(Statement::Label(label)) = &statement {
-            function.labels[label.index()].position = u32::try_from(fresh.len()).unwrap_or(u32::MAX);
+            function.labels[label.index()].position =
+                u32::try_from(fresh.len()).unwrap_or(u32::MAX);
         }
         fresh.extend(statement);
     }

@@ -9,7 +9,9 @@ use crate::ir::{Function, Instruction, Opcode, PARAM_WINDOW, Space, Statement, S
 pub(super) fn has_window(function: &Function) -> bool {
     function.body.iter().flatten().any(|statement| match statement {
         Statement::Instruction(what) => {
-            what.opcode == Opcode::Cvta && what.modifiers.space == Some(Space::Param) && !what.modifiers.to
+            what.opcode == Opcode::Cvta
+                && what.modifiers.space == Some(Space::Param)
+                && !what.modifiers.to
         }
         Statement::Label(_) => false,
     })
@@ -36,13 +38,15 @@ impl Writer<'_> {
         offset: i64,
         access: Access<'_>,
     ) -> Result<Place, TranslateError> {
-        let Symbol::Param(index) = symbol else { return Err(TranslateError::operand(what, symbol)) };
+        let Symbol::Param(index) = symbol else {
+            return Err(TranslateError::operand(what, symbol));
+        };
         let Some(formal) = self.function.params.get(index as usize) else {
             return Err(TranslateError::operand(what, symbol));
         };
         let place = i64::from(formal.offset).wrapping_add(offset);
-        let inside =
-            place >= 0 && place.saturating_add(i64::from(access.bytes)) <= i64::from(self.param_bytes());
+        let inside = place >= 0
+            && place.saturating_add(i64::from(access.bytes)) <= i64::from(self.param_bytes());
         if !inside {
             return Err(TranslateError::operand(what, symbol));
         }
@@ -52,8 +56,9 @@ impl Writer<'_> {
         }
         // The structure is not as well aligned as the vector: it is put together from its elements.
         let bytes = access.bytes / lanes;
-        let parts: Vec<String> =
-            (0..i64::from(lanes)).map(|lane| word(element, place + lane * i64::from(bytes), bytes)).collect();
+        let parts: Vec<String> = (0..i64::from(lanes))
+            .map(|lane| word(element, place + lane * i64::from(bytes), bytes))
+            .collect();
         Ok(Place::Known(format!("({element}{lanes})({})", parts.join(", "))))
     }
 
@@ -63,7 +68,10 @@ impl Writer<'_> {
         if self.options.check {
             self.uses_faults = true;
             let limit = self.param_bytes();
-            offset = format!("ps_bound(arena0, control, {offset}, {}u, {limit}u, {line}u)", access.bytes);
+            offset = format!(
+                "ps_bound(arena0, control, {offset}, {}u, {limit}u, {line}u)",
+                access.bytes
+            );
         }
         let (element, lanes) = element(access.ty);
         match lanes {

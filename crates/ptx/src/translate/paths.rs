@@ -72,7 +72,11 @@ fn extended(way: u64, block: usize) -> u64 {
 
 /// The blocks that not all ways through the kernel pass, and that have barriers: those where every
 /// thread that comes by meets the barrier, and those where a predicate says so.
-fn barriers(function: &Function, flow: &Flow, uniform: &Uniform) -> (HashSet<usize>, HashSet<usize>) {
+fn barriers(
+    function: &Function,
+    flow: &Flow,
+    uniform: &Uniform,
+) -> (HashSet<usize>, HashSet<usize>) {
     let (mut always, mut sometimes) = (HashSet::new(), HashSet::new());
     for (at, statement) in function.body.iter().flatten().enumerate() {
         let Statement::Instruction(what) = statement else { continue };

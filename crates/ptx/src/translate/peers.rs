@@ -77,7 +77,8 @@ impl<'a> Peers<'a> {
             if is_wall(what) && uniform.instruction(what, flow.block_of[at]) {
                 this.walls.insert(at);
             } else if is_store(what) {
-                let is_shared = what.modifiers.space == Some(Space::Shared) || what.opcode == Opcode::CpAsync;
+                let is_shared =
+                    what.modifiers.space == Some(Space::Shared) || what.opcode == Opcode::CpAsync;
                 this.stores.push(Store { at, is_shared, thread: None });
             }
         }
@@ -96,7 +97,8 @@ impl<'a> Peers<'a> {
             return;
         }
         let conditions = Conditions::of(function, flow, &sums, uniform, &forms);
-        let guards: Vec<_> = (0..flow.blocks.len()).map(|block| conditions.in_block(block)).collect();
+        let guards: Vec<_> =
+            (0..flow.blocks.len()).map(|block| conditions.in_block(block)).collect();
         self.threads = guards.iter().map(|guards| guards.range.only_thread()).collect();
         for store in &mut self.stores {
             if let Statement::Instruction(what) = &body[store.at] {
@@ -110,7 +112,8 @@ impl<'a> Peers<'a> {
     /// thread is in the loop.
     pub(super) fn may_store(&mut self, wait: &Wait) -> bool {
         let is_behind = self.is_lock(wait) || self.is_even(wait);
-        let starts: Vec<usize> = [0].into_iter().chain(self.walls.iter().map(|wall| wall + 1)).collect();
+        let starts: Vec<usize> =
+            [0].into_iter().chain(self.walls.iter().map(|wall| wall + 1)).collect();
         starts.into_iter().any(|start| self.meets(wait, start, is_behind))
     }
 
@@ -131,7 +134,8 @@ impl<'a> Peers<'a> {
 
     /// Whether all threads of the block come to the loop together and leave it for the same value.
     fn is_even(&self, wait: &Wait) -> bool {
-        if !wait.questions.iter().all(|at| self.is_same(*at).is_some_and(|what| !takes_turns(what))) {
+        if !wait.questions.iter().all(|at| self.is_same(*at).is_some_and(|what| !takes_turns(what)))
+        {
             return false;
         }
         let agreed = wait.questions.iter().copied().collect();
@@ -161,7 +165,8 @@ impl<'a> Peers<'a> {
             if wall.is_none() {
                 let next = range.next.iter().filter(|next| **next != self.flow.exit());
                 stack.extend(
-                    next.filter(|next| seen.insert(**next)).map(|next| self.flow.blocks[*next].start),
+                    next.filter(|next| seen.insert(**next))
+                        .map(|next| self.flow.blocks[*next].start),
                 );
             }
         }

@@ -6,7 +6,8 @@ use super::TranslateError;
 use super::body::Writer;
 use super::linear::{Sum, Term};
 use crate::ir::{
-    Address, Base, FUNCTION_WINDOW, Instruction, LOCAL_WINDOW, Opcode, SHARED_WINDOW, Space, Symbol, Type,
+    Address, Base, FUNCTION_WINDOW, Instruction, LOCAL_WINDOW, Opcode, SHARED_WINDOW, Space,
+    Symbol, Type,
 };
 
 /// What an instruction accesses.
@@ -69,7 +70,10 @@ impl Writer<'_> {
                 if bytes < 0 || bytes.saturating_add(i64::from(access.bytes)) > most {
                     return Err(TranslateError::operand(what, address));
                 }
-                return Ok(Place::Known(format!("(*({} *)((uchar *)v{} + {bytes}))", access.ty, id.0)));
+                return Ok(Place::Known(format!(
+                    "(*({} *)((uchar *)v{} + {bytes}))",
+                    access.ty, id.0
+                )));
             }
             _ => {}
         }
@@ -81,7 +85,9 @@ impl Writer<'_> {
             (space, _) => space,
         };
         match space {
-            Space::Global | Space::Const => Ok(Place::Known(self.in_global(&sum, access, what.line))),
+            Space::Global | Space::Const => {
+                Ok(Place::Known(self.in_global(&sum, access, what.line)))
+            }
             Space::Shared => Ok(Place::Known(self.in_shared(&sum, narrow, access, what.line))),
             Space::Local => Ok(Place::Known(self.in_local(&sum, access, what.line))),
             Space::Param => {
@@ -101,14 +107,19 @@ impl Writer<'_> {
         let (mut sum, narrow) = match address.base {
             Base::Register(id) => {
                 let register = &self.function.registers[id.index()];
-                if register.ty.is_float() || register.lanes != 1 || !matches!(register.ty.bits(), 32 | 64) {
+                if register.ty.is_float()
+                    || register.lanes != 1
+                    || !matches!(register.ty.bits(), 32 | 64)
+                {
                     return Err(TranslateError::operand(what, address));
                 }
                 (self.sums.register(id, self.at), register.ty.bits() == 32)
             }
             Base::Symbol(symbol) => {
-                let sum =
-                    self.sums.symbol(symbol, 0).ok_or_else(|| TranslateError::operand(what, address))?;
+                let sum = self
+                    .sums
+                    .symbol(symbol, 0)
+                    .ok_or_else(|| TranslateError::operand(what, address))?;
                 (sum, !matches!(symbol, Symbol::Global(_)))
             }
             Base::Absolute => (Sum::default(), false),
@@ -142,7 +153,9 @@ impl Writer<'_> {
         // take a constant out of them.
         let unsigned = if bits == 32 { "int" } else { "ulong" };
         let value = match term {
-            Term::Register(id) if bits == 64 && self.function.registers[id.index()].ty.bits() == 64 => {
+            Term::Register(id)
+                if bits == 64 && self.function.registers[id.index()].ty.bits() == 64 =>
+            {
                 self.name(id)
             }
             Term::Register(id) | Term::Unsigned(id) => format!("({unsigned}){}", self.name(id)),
@@ -178,7 +191,8 @@ impl Writer<'_> {
         if self.options.check {
             self.uses_faults = true;
             let address = self.bytes_of(sum);
-            let checked = format!("ps_check(arena0, control, {address}, {}u, {line}u)", access.bytes);
+            let checked =
+                format!("ps_check(arena0, control, {address}, {}u, {line}u)", access.bytes);
             let place = self.unless_in_heap(&address, checked);
             return format!("(*(__global {} *){place})", access.ty);
         }
@@ -186,7 +200,10 @@ impl Writer<'_> {
             // Nothing can be there: null, as a rule, where the program does not mean to come by.
             self.uses_faults = true;
             let address = sum.constant.cast_unsigned();
-            return format!("(*(__global {} *)ps_nowhere(AT(control), {address:#x}UL, {line}u))", access.ty);
+            return format!(
+                "(*(__global {} *)ps_nowhere(AT(control), {address:#x}UL, {line}u))",
+                access.ty
+            );
         }
         let size = i64::from(access.bytes);
         let (uniform, varying): (Vec<_>, Vec<_>) =
@@ -222,13 +239,19 @@ impl Writer<'_> {
 
     /// The place of an address, which is `checked` unless it lies in the heap.
     pub(super) fn unless_in_heap(&self, address: &str, checked: String) -> String {
-        if self.options.heap { format!("(IN_HEAP({address}) ? AT({address}) : {checked})") } else { checked }
+        if self.options.heap {
+            format!("(IN_HEAP({address}) ? AT({address}) : {checked})")
+        } else {
+            checked
+        }
     }
 
     fn is_in_arena(&self, address: i64, bytes: u32) -> bool {
         let address = address.cast_unsigned();
         self.options.arenas.iter().any(|(base, size)| {
-            address.checked_sub(*base).is_some_and(|offset| offset.saturating_add(u64::from(bytes)) <= *size)
+            address
+                .checked_sub(*base)
+                .is_some_and(|offset| offset.saturating_add(u64::from(bytes)) <= *size)
         })
     }
 
@@ -245,7 +268,8 @@ impl Writer<'_> {
         self.uses_shared = true;
         let size = i64::from(access.bytes);
         let bits = if narrow { 32 } else { 64 };
-        let even = sum.constant % size == 0 && sum.terms.iter().all(|(_, factor)| factor % size == 0);
+        let even =
+            sum.constant % size == 0 && sum.terms.iter().all(|(_, factor)| factor % size == 0);
         let divisor = if even { size } else { 1 };
         let mut text = String::new();
         let varies = sum.terms.iter().any(|(term, _)| !self.sums.is_uniform(*term));
@@ -270,7 +294,11 @@ impl Writer<'_> {
         }
         if even {
             // Through a pointer to an array: Intel's compiler finds neighbours in these only. The length has no meaning.
-            format!("(*(__local {} (*)[{}])sh)[(int)({text})]", access.ty, SHARED_LENGTH / access.bytes)
+            format!(
+                "(*(__local {} (*)[{}])sh)[(int)({text})]",
+                access.ty,
+                SHARED_LENGTH / access.bytes
+            )
         } else {
             // Unsigned: Intel's compiler loses a sign-extended offset that is kept in a variable of 64 bits over a barrier's loop.
             format!("(*(__local {} *)(sh + (uint)({text})))", access.ty)
@@ -370,13 +398,19 @@ impl Writer<'_> {
         };
         let mut text = String::new();
         if let Some(shared) = shared {
-            let _ = write!(text, "if ({}) {} else ", is_in(&address, SHARED_WINDOW), each(&shared, "local"));
+            let _ = write!(
+                text,
+                "if ({}) {} else ",
+                is_in(&address, SHARED_WINDOW),
+                each(&shared, "local")
+            );
         }
         let illegal = super::Fault::IllegalAddress as u64;
         let fault = format!("ps_fault(AT(control), {illegal}u, {address}, {}u);", what.line);
         if let Some(local) = local {
             // Atomics are on memory that threads share.
-            let own = if what.opcode == Opcode::St { each(&local, "private") } else { fault.clone() };
+            let own =
+                if what.opcode == Opcode::St { each(&local, "private") } else { fault.clone() };
             self.uses_faults |= what.opcode != Opcode::St;
             let _ = write!(text, "if ({}) {own} else ", is_in(&address, LOCAL_WINDOW));
         }
@@ -420,8 +454,10 @@ impl Writer<'_> {
                 format!("{:#x}UL", (i64::from(formal.offset) + offset).cast_unsigned())
             }
             _ => {
-                let sum =
-                    self.sums.symbol(symbol, offset).ok_or_else(|| TranslateError::operand(what, symbol))?;
+                let sum = self
+                    .sums
+                    .symbol(symbol, offset)
+                    .ok_or_else(|| TranslateError::operand(what, symbol))?;
                 format!("({})", self.bytes_of(&sum))
             }
         })

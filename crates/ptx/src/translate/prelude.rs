@@ -42,7 +42,8 @@ pub(super) fn parts(code: &str, options: &Options, exchanges_wide: bool) -> Stri
     let mut text = types();
     if code.contains("ps_word") {
         // What threads of a warp exchange.
-        let _ = writeln!(text, "typedef {} ps_word;", if exchanges_wide { "ulong" } else { "uint" });
+        let _ =
+            writeln!(text, "typedef {} ps_word;", if exchanges_wide { "ulong" } else { "uint" });
     }
     if options.fp64 {
         text.push_str("#define WITH_DOUBLE\n");

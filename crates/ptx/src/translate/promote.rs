@@ -1,8 +1,8 @@
 //! Variables of calls that are only passed on, as registers: compilers of OpenCL C see what is in a register.
 
 use crate::ir::{
-    Address, Base, Function, Instruction, Modifiers, Opcode, Operand, RegisterId, Space, Statement, Symbol,
-    Type, VariableId,
+    Address, Base, Function, Instruction, Modifiers, Opcode, Operand, RegisterId, Space, Statement,
+    Symbol, Type, VariableId,
 };
 
 /// Makes registers of the `.param` variables that are only loaded and stored as a whole.
@@ -23,7 +23,8 @@ pub(super) fn promote(flat: &mut Function, body: &mut [Statement]) {
     let mut registers = vec![None; flat.variables.len()];
     for (index, ty) in types.into_iter().enumerate() {
         if let (Some(ty), false) = (ty, barred[index]) {
-            registers[index] = Some(RegisterId(u32::try_from(flat.registers.len()).unwrap_or(u32::MAX)));
+            registers[index] =
+                Some(RegisterId(u32::try_from(flat.registers.len()).unwrap_or(u32::MAX)));
             flat.registers.push(crate::ir::Register {
                 name: flat.variables[index].name.clone(),
                 ty,
@@ -33,7 +34,8 @@ pub(super) fn promote(flat: &mut Function, body: &mut [Statement]) {
     }
     for statement in body {
         let Statement::Instruction(instruction) = statement else { continue };
-        let Some(register) = moved_variable(instruction).and_then(|id| registers[id.index()]) else {
+        let Some(register) = moved_variable(instruction).and_then(|id| registers[id.index()])
+        else {
             continue;
         };
         let (from, to) = match instruction.opcode {
@@ -60,7 +62,10 @@ fn moved_variable(instruction: &Instruction) -> Option<VariableId> {
         (Opcode::Ld, [Operand::Register(_), Operand::Address(address)])
         | (
             Opcode::St,
-            [Operand::Address(address), Operand::Register(_) | Operand::Immediate(_) | Operand::Special(_)],
+            [
+                Operand::Address(address),
+                Operand::Register(_) | Operand::Immediate(_) | Operand::Special(_),
+            ],
         ) => address,
         _ => return None,
     };
@@ -79,10 +84,11 @@ fn variables_of(instruction: &Instruction) -> Vec<VariableId> {
     let call = instruction.call.as_deref();
     let passed = call.into_iter().flat_map(|call| call.arguments.iter().chain(&call.returns));
     let symbols = instruction.operands.iter().chain(passed).filter_map(|operand| match operand {
-        Operand::Symbol { symbol, .. } | Operand::Address(Address { base: Base::Symbol(symbol), .. }) => {
-            Some(*symbol)
-        }
+        Operand::Symbol { symbol, .. }
+        | Operand::Address(Address { base: Base::Symbol(symbol), .. }) => Some(*symbol),
         _ => None,
     });
-    symbols.filter_map(|symbol| if let Symbol::Variable(id) = symbol { Some(id) } else { None }).collect()
+    symbols
+        .filter_map(|symbol| if let Symbol::Variable(id) = symbol { Some(id) } else { None })
+        .collect()
 }

@@ -58,7 +58,10 @@ impl Regions {
             let mut inside = Vec::new();
             while let Some(block) = stack.pop() {
                 steps += 1;
-                if block != join && block != flow.exit() && !std::mem::replace(&mut seen[block], true) {
+                if block != join
+                    && block != flow.exit()
+                    && !std::mem::replace(&mut seen[block], true)
+                {
                     inside.push(block);
                     stack.extend(&flow.blocks[block].next);
                 }
@@ -85,15 +88,19 @@ impl Regions {
     /// The blocks in front of which lanes have to wait for each other, when they stop in the marked
     /// blocks: where the regions end in which there is a stop.
     pub(super) fn joins(&self, flow: &Flow, stops: &[bool]) -> Vec<bool> {
-        let mut order: Vec<usize> = (0..flow.blocks.len()).filter(|block| flow.reached[*block]).collect();
+        let mut order: Vec<usize> =
+            (0..flow.blocks.len()).filter(|block| flow.reached[*block]).collect();
         order.sort_by_key(|block| self.tree.depth(*block));
         let mut matters = stops.to_vec();
         let mut joins = vec![false; flow.blocks.len()];
         let mut nearest = vec![0; flow.blocks.len() + 1];
         for _ in 0..PASSES_MAX {
             for &block in &order {
-                nearest[block] =
-                    if matters[block] { self.tree.depth(block) } else { nearest[self.tree.next(block)] };
+                nearest[block] = if matters[block] {
+                    self.tree.depth(block)
+                } else {
+                    nearest[self.tree.next(block)]
+                };
             }
             let mut more = false;
             for region in &self.all {
@@ -122,7 +129,9 @@ fn parts(function: &Function, flow: &Flow, uniform: &Uniform, block: usize) -> b
         return false;
     }
     let body = function.body.as_deref().unwrap_or_default();
-    let Some(Statement::Instruction(branch)) = body.get(flow.blocks[block].end - 1) else { return false };
+    let Some(Statement::Instruction(branch)) = body.get(flow.blocks[block].end - 1) else {
+        return false;
+    };
     let index = match (branch.opcode, branch.operands.first()) {
         (Opcode::BrxIdx, Some(Operand::Register(id))) => !uniform.register(*id),
         (Opcode::BrxIdx, _) => true,

@@ -55,7 +55,8 @@ impl Roots {
             }
         }
         if matches!(what.opcode, Opcode::St | Opcode::Atom | Opcode::Red | Opcode::Call) {
-            let stored = what.operands.iter().filter(|operand| !matches!(operand, Operand::Address(_)));
+            let stored =
+                what.operands.iter().filter(|operand| !matches!(operand, Operand::Address(_)));
             let stored = stored.fold(roots, |sum, operand| sum | self.operand(operand));
             let changed = stored & !self.escaped != 0;
             self.escaped |= stored;

@@ -43,12 +43,18 @@ impl Writer<'_> {
             Special::Clock => String::from("(uint)ps_clock(AT(control))"),
             Special::ClockHi => String::from("(uint)(ps_clock(AT(control)) >> 32)"),
             Special::Clock64 => return (String::from("ps_clock(AT(control))"), Type::U64),
-            Special::Globaltimer => return (String::from("ps_nanoseconds(AT(control))"), Type::U64),
+            Special::Globaltimer => {
+                return (String::from("ps_nanoseconds(AT(control))"), Type::U64);
+            }
             Special::GlobaltimerLo => String::from("(uint)ps_nanoseconds(AT(control))"),
             Special::GlobaltimerHi => String::from("(uint)(ps_nanoseconds(AT(control)) >> 32)"),
             Special::DynamicSmemSize => self.dynamic_bytes(),
-            Special::TotalSmemSize => format!("({}u + {})", self.entry.static_shared, self.dynamic_bytes()),
-            Special::Envreg(_) | Special::ClusterCtaid(_) | Special::ClusterCtarank => String::from("0u"),
+            Special::TotalSmemSize => {
+                format!("({}u + {})", self.entry.static_shared, self.dynamic_bytes())
+            }
+            Special::Envreg(_) | Special::ClusterCtaid(_) | Special::ClusterCtarank => {
+                String::from("0u")
+            }
             Special::ClusterNctaid(_) | Special::ClusterNctarank => String::from("1u"),
         };
         (text, Type::U32)

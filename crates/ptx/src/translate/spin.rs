@@ -12,8 +12,8 @@ use super::peers::{Peers, Wait};
 use super::uniform::{self, Uniform};
 use super::warp::is_meeting;
 use crate::ir::{
-    Atomic, Cache, Entry, Function, Immediate, Instruction, Module, Opcode, Operand, RegisterId, Semantics,
-    Space, Special, Statement, Stop,
+    Atomic, Cache, Entry, Function, Immediate, Instruction, Module, Opcode, Operand, RegisterId,
+    Semantics, Space, Special, Statement, Stop,
 };
 
 /// Statements of a loop that does nothing but wait. Compilers write some ten; a loop that is longer
@@ -35,7 +35,9 @@ pub(super) fn yields(
     for (latch, block) in flow.blocks.iter().enumerate().filter(|(latch, _)| flow.reached[*latch]) {
         let at = block.end - 1;
         let Some(Statement::Instruction(branch)) = body.get(at) else { continue };
-        let (Opcode::Bra, [Operand::Label(label)]) = (branch.opcode, &branch.operands[..]) else { continue };
+        let (Opcode::Bra, [Operand::Label(label)]) = (branch.opcode, &branch.operands[..]) else {
+            continue;
+        };
         let head = flow.block_of[function.labels[label.index()].position as usize];
         if !flow.dominates(head, latch) {
             continue;
@@ -49,7 +51,8 @@ pub(super) fn yields(
         } else if !turn.questions.is_empty() && !turn.ends_by_itself(body, flow, (head, latch)) {
             let is_generic = asks(None) || asks(Some(Space::Generic));
             let questions = turn.questions.iter().map(|(at, _)| *at).collect();
-            let peers = peers.get_or_insert_with(|| Peers::of(module, entry, function, flow, uniform));
+            let peers =
+                peers.get_or_insert_with(|| Peers::of(module, entry, function, flow, uniform));
             if peers.may_store(&Wait { head, questions, is_generic }) {
                 found.push((at, Stop::Pause));
             }
@@ -102,13 +105,21 @@ impl Turn {
 
     /// Whether the loop may end although no other thread stores anything: after a number of turns,
     /// after a time, or by a compare-and-swap that succeeds unless another thread was faster.
-    fn ends_by_itself(&self, body: &[Statement], flow: &Flow, (head, latch): (usize, usize)) -> bool {
+    fn ends_by_itself(
+        &self,
+        body: &[Statement],
+        flow: &Flow,
+        (head, latch): (usize, usize),
+    ) -> bool {
         let own = self.counted(body, flow, latch);
         self.tries(body, flow, head)
             || self.inside.iter().any(|block| {
-                let leaves = flow.blocks[*block].next.iter().any(|next| !self.inside.contains(next));
+                let leaves =
+                    flow.blocks[*block].next.iter().any(|next| !self.inside.contains(next));
                 let mut depends = false;
-                if let (true, Statement::Instruction(branch)) = (leaves, &body[flow.blocks[*block].end - 1]) {
+                if let (true, Statement::Instruction(branch)) =
+                    (leaves, &body[flow.blocks[*block].end - 1])
+                {
                     uniform::read(branch, &mut |id| depends |= own.contains(&id));
                 }
                 depends
@@ -150,7 +161,9 @@ impl Turn {
                 if what.guard.is_none() && flow.dominates(*block, latch) {
                     flow::written(what, &mut |id| {
                         if !self.found.contains(&id) {
-                            uniform::read(what, &mut |from| sources.entry(id).or_default().push(from));
+                            uniform::read(what, &mut |from| {
+                                sources.entry(id).or_default().push(from)
+                            });
                         }
                     });
                 }
@@ -238,7 +251,8 @@ fn is_question(what: &Instruction) -> bool {
     let is_strong = modifiers.volatile
         || modifiers.cache == Some(Cache::Cv)
         || modifiers.semantics.is_some_and(|semantics| semantics != Semantics::Weak);
-    let is_seen = matches!(modifiers.space, None | Some(Space::Shared | Space::Global | Space::Generic));
+    let is_seen =
+        matches!(modifiers.space, None | Some(Space::Shared | Space::Global | Space::Generic));
     is_seen && (what.opcode == Opcode::Ld && is_strong || what.opcode == Opcode::Atom)
 }
 
@@ -252,10 +266,14 @@ pub(super) fn only_looks(what: &Instruction) -> bool {
 fn does_something(what: &Instruction) -> bool {
     match what.opcode {
         Opcode::Atom => {
-            !matches!(what.modifiers.atomic, Some(Atomic::Cas | Atomic::Exch | Atomic::Or | Atomic::And))
-                && !only_looks(what)
+            !matches!(
+                what.modifiers.atomic,
+                Some(Atomic::Cas | Atomic::Exch | Atomic::Or | Atomic::And)
+            ) && !only_looks(what)
         }
-        Opcode::St | Opcode::Red | Opcode::Call | Opcode::Trap | Opcode::CpAsync | Opcode::Sust => true,
+        Opcode::St | Opcode::Red | Opcode::Call | Opcode::Trap | Opcode::CpAsync | Opcode::Sust => {
+            true
+        }
         opcode => is_meeting(opcode),
     }
 }

@@ -30,14 +30,20 @@ fn source(body: &str) -> String {
 
 #[test]
 fn an_address_becomes_a_base_and_an_index() {
-    let text =
-        source("mul.wide.s32 %rd3, %r1, 4; add.s64 %rd4, %rd2, %rd3; ld.global.f32 %f1, [%rd4+8]; ret;");
-    assert!(text.contains("((__global a_float *)AT(r0))[(long)((ulong)(long)(int)r2 + 0x2UL)]"), "{text}");
+    let text = source(
+        "mul.wide.s32 %rd3, %r1, 4; add.s64 %rd4, %rd2, %rd3; ld.global.f32 %f1, [%rd4+8]; ret;",
+    );
+    assert!(
+        text.contains("((__global a_float *)AT(r0))[(long)((ulong)(long)(int)r2 + 0x2UL)]"),
+        "{text}"
+    );
 }
 
 #[test]
 fn an_index_that_the_size_does_not_divide_stays_in_bytes() {
-    let text = source("mul.wide.s32 %rd3, %r1, 6; add.s64 %rd4, %rd2, %rd3; ld.global.f32 %f1, [%rd4]; ret;");
+    let text = source(
+        "mul.wide.s32 %rd3, %r1, 6; add.s64 %rd4, %rd2, %rd3; ld.global.f32 %f1, [%rd4]; ret;",
+    );
     assert!(!text.contains("(__global a_float *)AT(r0))["), "{text}");
 }
 
@@ -62,7 +68,9 @@ fn a_register_that_changed_since_is_not_looked_through() {
 #[test]
 fn what_other_threads_may_change_is_read_each_time() {
     let wait = |how: &str| {
-        source(&format!("L: ld{how}.global.u32 %r3, [%rd2]; setp.eq.u32 %p1, %r3, 0; @%p1 bra L; ret;"))
+        source(&format!(
+            "L: ld{how}.global.u32 %r3, [%rd2]; setp.eq.u32 %p1, %r3, 0; @%p1 bra L; ret;"
+        ))
     };
     for how in [".volatile", ".relaxed.gpu", ".acquire.sys", ".cv"] {
         assert!(wait(how).contains("volatile a_uint *)AT"), "{how}: {}", wait(how));
@@ -123,7 +131,8 @@ fn a_kernel_has_only_the_arguments_that_it_uses() {
         .visible .entry global() { .reg .b32 %r<2>; ld.global.u32 %r1, [g]; st.global.u32 [g+0], %r1; ret; }
         .visible .entry dynamic() { .reg .b32 %r<2>; mov.u32 %r1, 1; st.shared.u32 [d], %r1; ret; }";
     let translation = translate(&parse(text).unwrap(), &one).unwrap();
-    let all: Vec<_> = translation.kernels.iter().map(|kernel| kernel.arguments.as_slice()).collect();
+    let all: Vec<_> =
+        translation.kernels.iter().map(|kernel| kernel.arguments.as_slice()).collect();
     assert_eq!(all, [&[] as &[_], &[Arena(0), Data], &[Shared]], "{}", translation.source);
 }
 
@@ -131,9 +140,14 @@ fn a_kernel_has_only_the_arguments_that_it_uses() {
 fn several_arenas_are_chosen_by_the_address() {
     let two = Options { arenas: vec![(BASE, 1 << 20), (BASE + (1 << 40), 1 << 20)], ..options() };
     let text = of("ld.global.u32 %r2, [%rd2]; ret;", &two).source;
-    assert!(text.contains("__global uchar *arena0, __global uchar *arena1, const struct"), "{text}");
     assert!(
-        text.contains("a - 0x700000000000UL < 0x100000UL ? arena0 + (a - 0x700000000000UL) : arena1"),
+        text.contains("__global uchar *arena0, __global uchar *arena1, const struct"),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "a - 0x700000000000UL < 0x100000UL ? arena0 + (a - 0x700000000000UL) : arena1"
+        ),
         "{text}"
     );
 }
@@ -144,7 +158,9 @@ fn a_heap_is_an_argument_and_a_window_of_addresses() {
     let text = of("ld.global.u32 %r2, [%rd2]; ret;", &with).source;
     assert!(text.contains("__global uchar *arena0, __global uchar *heap, const struct"), "{text}");
     assert!(
-        text.contains("IN_HEAP(a) ? heap + (a & 0x3fffffffffffUL) : arena0 + (a - 0x700000000000UL)"),
+        text.contains(
+            "IN_HEAP(a) ? heap + (a & 0x3fffffffffffUL) : arena0 + (a - 0x700000000000UL)"
+        ),
         "{text}"
     );
     let checked = of("ld.global.u32 %r2, [%rd2]; ret;", &Options { check: true, ..with }).source;
@@ -171,8 +187,9 @@ fn what_comes_behind_a_barrier_stays_apart_from_it_where_threads_part() {
     );
     // All together; and behind the next barrier, whose own business it is.
     assert!(!behind("@%p2 bra L; st.global.u32 [%rd2], %r1; L: ret;"));
-    let text =
-        source("setp.eq.u32 %p1, %r1, 0; bar.sync 0; bar.sync 0; @%p1 st.global.u32 [%rd2], %r1; ret;");
+    let text = source(
+        "setp.eq.u32 %p1, %r1, 0; bar.sync 0; bar.sync 0; @%p1 st.global.u32 [%rd2], %r1; ret;",
+    );
     assert_eq!(text.matches("ps_apart();").count(), 1, "{text}");
 }
 
@@ -187,7 +204,8 @@ fn a_sleep_gives_way() {
 
 #[test]
 fn nothing_is_contracted() {
-    let text = source("mul.f32 %f1, %f2, %f3; add.f32 %f4, %f1, %f2; fma.rn.f32 %f5, %f1, %f2, %f3; ret;");
+    let text =
+        source("mul.f32 %f1, %f2, %f3; add.f32 %f4, %f1, %f2; fma.rn.f32 %f5, %f1, %f2, %f3; ret;");
     assert!(text.starts_with("#pragma OPENCL FP_CONTRACT OFF"));
     assert!(text.contains("fma("));
 }
@@ -208,7 +226,9 @@ fn vectors_of_parameters_are_taken_from_words() {
 
 /// A loop that a value in memory ends, with barriers in it.
 fn waiting(load: &str, store: &str) -> String {
-    format!("L: {load} %r3, [%rd2]; setp.eq.u32 %p1, %r3, 0; @%p1 bra E; bar.sync 0; {store} bra L; E: ret;")
+    format!(
+        "L: {load} %r3, [%rd2]; setp.eq.u32 %p1, %r3, 0; @%p1 bra E; bar.sync 0; {store} bra L; E: ret;"
+    )
 }
 
 #[test]
@@ -227,7 +247,11 @@ fn threads_agree_on_a_load_only_where_a_barrier_depends_on_it() {
         "ld.global.u64 %rd3, [%rd2+8]; {}",
         waiting("ld.global.u32", store).replace("[%rd2]", "[%rd3]")
     );
-    assert_eq!(source(&address).matches("wa[both + 0u] =").count(), 1, "on the value, not on where it lies");
+    assert_eq!(
+        source(&address).matches("wa[both + 0u] =").count(),
+        1,
+        "on the value, not on where it lies"
+    );
     let through = format!(
         "ld.global.u32 %r5, [%rd2]; mul.lo.u32 %r6, %r5, 3; setp.gt.u32 %p2, %r6, 7; @!%p2 bra N; add.u32 %r7, %r1, 1; N: @%p2 bar.sync 0; {store} ret;"
     );
@@ -270,7 +294,8 @@ fn what_warps_exchange_is_no_wider_than_needed() {
     let shuffle = "shfl.sync.idx.b32 %r2, %r1, 0, 31, -1; ret;";
     assert!(source(shuffle).contains("typedef uint ps_word;"));
     assert!(
-        source(&format!("match.any.sync.b64 %r3, %rd1, -1; {shuffle}")).contains("typedef ulong ps_word;")
+        source(&format!("match.any.sync.b64 %r3, %rd1, -1; {shuffle}"))
+            .contains("typedef ulong ps_word;")
     );
 }
 
@@ -334,11 +359,15 @@ const OWN_WORD: &str = "mov.u32 %r2, s; shl.b32 %r3, %r1, 2; add.s32 %r4, %r2, %
 #[test]
 fn lanes_stop_between_a_store_and_a_load_of_another_lane() {
     let stored = format!("{OWN_WORD} st.shared.u32 [%r4], %r1;");
-    assert!(stops(&format!("{stored} ld.shared.u32 %r5, [%r4+4]; st.global.u32 [%rd2], %r5; ret;")));
+    assert!(stops(&format!(
+        "{stored} ld.shared.u32 %r5, [%r4+4]; st.global.u32 [%rd2], %r5; ret;"
+    )));
     assert!(stops(&format!("{stored} ld.shared.u32 %r5, [%r2]; st.global.u32 [%rd2], %r5; ret;")));
     // Its own word, and one that no lane of the same warp has.
     assert!(!stops(&format!("{stored} ld.shared.u32 %r5, [%r4]; st.global.u32 [%rd2], %r5; ret;")));
-    assert!(!stops(&format!("{stored} ld.shared.u32 %r5, [%r4+128]; st.global.u32 [%rd2], %r5; ret;")));
+    assert!(!stops(&format!(
+        "{stored} ld.shared.u32 %r5, [%r4+128]; st.global.u32 [%rd2], %r5; ret;"
+    )));
     // One thread alone.
     let alone = "setp.ne.u32 %p1, %r1, 0; @%p1 bra L; mov.u32 %r2, s; st.shared.u32 [%r2], 5; ld.shared.u32 %r5, [%r2]; st.global.u32 [%rd2], %r5; L: ret;";
     assert!(!stops(alone));
@@ -346,8 +375,12 @@ fn lanes_stop_between_a_store_and_a_load_of_another_lane() {
 
 #[test]
 fn lanes_stop_between_a_load_and_a_store_of_another_lane() {
-    assert!(stops(&format!("{OWN_WORD} ld.shared.u32 %r5, [%r4+4]; st.shared.u32 [%r4], %r5; ret;")));
-    assert!(!stops(&format!("{OWN_WORD} ld.shared.u32 %r5, [%r4]; st.shared.u32 [%r4], %r5; ret;")));
+    assert!(stops(&format!(
+        "{OWN_WORD} ld.shared.u32 %r5, [%r4+4]; st.shared.u32 [%r4], %r5; ret;"
+    )));
+    assert!(!stops(&format!(
+        "{OWN_WORD} ld.shared.u32 %r5, [%r4]; st.shared.u32 [%r4], %r5; ret;"
+    )));
 }
 
 #[test]
@@ -362,8 +395,9 @@ fn sums_of_a_block_with_barriers_stay_as_they_are() {
     assert!(!translation.kernels[0].is_machine, "{}", translation.source);
     assert_eq!(translation.source.matches("\nbarrier(").count(), 1, "{}", translation.source);
     // A scan that lanes do in step, and forget to load before others store, is no such sum.
-    let scan =
-        text.replace("setp.ge.u32 %p1", "setp.lt.u32 %p1").replace("add.s32 %r8, %r4", "sub.s32 %r8, %r4");
+    let scan = text
+        .replace("setp.ge.u32 %p1", "setp.lt.u32 %p1")
+        .replace("add.s32 %r8, %r4", "sub.s32 %r8, %r4");
     assert!(of(&scan, &options()).kernels[0].is_machine);
 }
 
@@ -421,7 +455,8 @@ fn a_wait_for_another_thread_of_the_block_in_global_memory_stops() {
 fn a_wait_for_another_block_stays_as_it_is() {
     assert!(!wait_of_thread_0("", LOOK, ""));
     // The waiting thread is the only one that stores anything beside the loop.
-    let alone = format!("red.global.add.u32 [%rd2], 1; L: {LOOK} setp.eq.u32 %p2, %r3, 0; @%p2 bra L;");
+    let alone =
+        format!("red.global.add.u32 [%rd2], 1; L: {LOOK} setp.eq.u32 %p2, %r3, 0; @%p2 bra L;");
     assert!(!stops(&format!("setp.ne.u32 %p1, %r1, 0; @%p1 bra M; {alone} M: ret;")));
     // All threads wait together, and store behind the loop.
     let all = format!("L: {LOOK} setp.eq.u32 %p2, %r3, 0; @%p2 bra L;");

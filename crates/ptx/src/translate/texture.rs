@@ -54,7 +54,11 @@ impl Writer<'_> {
     }
 
     /// The device address of the descriptor.
-    fn descriptor(&mut self, what: &Instruction, operand: &Operand) -> Result<String, TranslateError> {
+    fn descriptor(
+        &mut self,
+        what: &Instruction,
+        operand: &Operand,
+    ) -> Result<String, TranslateError> {
         match operand {
             // A `.texref` variable holds it.
             Operand::Symbol { symbol: symbol @ Symbol::Global(_), offset } => {
@@ -91,7 +95,9 @@ impl Writer<'_> {
         self.open_descriptor(what, &address.texture, "const ")?;
         let value = match (shape.cube, coordinate) {
             (true, _) => format!("ps_tex_cube(d, t, {places}, {layer})"),
-            (_, Type::F32) => format!("ps_tex_sampled(d, t, {}u, {places}, {layer})", shape.dimensions),
+            (_, Type::F32) => {
+                format!("ps_tex_sampled(d, t, {}u, {places}, {layer})", shape.dimensions)
+            }
             _ => format!("ps_tex_fetched(d, t, {}u, {places}, {layer})", shape.dimensions),
         };
         self.texel(what, destination, result, &value)
@@ -220,19 +226,28 @@ impl Writer<'_> {
         let stored = if loads { String::new() } else { self.vector(what, value, ty)? };
         self.open_descriptor(what, &address.texture, "")?;
         let clamps = u32::from(mode == Some("clamp"));
-        self.line(&format!("__global uchar *s = ps_surface(d, t, {x}, {y}, {z}, {bytes}u, {clamps}u);"));
+        self.line(&format!(
+            "__global uchar *s = ps_surface(d, t, {x}, {y}, {z}, {bytes}u, {clamps}u);"
+        ));
         if !matches!(mode, Some("clamp" | "zero")) {
             // "traps ... on out-of-bounds addresses".
             self.uses_faults = true;
             let handle = self.descriptor(what, &address.texture)?;
-            self.line(&format!("if (s == 0) s = ps_nowhere(AT(control), {handle}, {}u);", what.line));
+            self.line(&format!(
+                "if (s == 0) s = ps_nowhere(AT(control), {handle}, {}u);",
+                what.line
+            ));
         }
         if loads {
             let full = if lanes > 1 { format!("{element}{lanes}") } else { element.to_owned() };
-            self.line(&format!("{full} v = ({full})(0); if (s != 0) v = *(__global const {access} *)s;"));
+            self.line(&format!(
+                "{full} v = ({full})(0); if (s != 0) v = *(__global const {access} *)s;"
+            ));
             let single = [value.clone()];
             let parts = if let Operand::Vector(parts) = value { &parts[..] } else { &single };
-            for (index, part) in parts.iter().enumerate().filter(|(_, part)| **part != Operand::Sink) {
+            for (index, part) in
+                parts.iter().enumerate().filter(|(_, part)| **part != Operand::Sink)
+            {
                 let text = if lanes > 1 { format!("v.s{index}") } else { String::from("v") };
                 self.write(what, part, ty, &text)?;
             }
@@ -244,7 +259,12 @@ impl Writer<'_> {
     }
 
     /// A value, or a vector of them.
-    fn vector(&mut self, what: &Instruction, value: &Operand, ty: Type) -> Result<String, TranslateError> {
+    fn vector(
+        &mut self,
+        what: &Instruction,
+        value: &Operand,
+        ty: Type,
+    ) -> Result<String, TranslateError> {
         let Operand::Vector(parts) = value else { return self.read(what, value, ty) };
         let mut texts = Vec::with_capacity(parts.len());
         for part in parts {
@@ -265,15 +285,18 @@ impl Writer<'_> {
                 });
             }
         };
-        let source = what.sources().first().ok_or_else(|| TranslateError::operand(what, &what.operands))?;
+        let source =
+            what.sources().first().ok_or_else(|| TranslateError::operand(what, &what.operands))?;
         let handle = match source {
             Operand::Texture(address) => self.descriptor(what, &address.texture)?,
-            Operand::Address(crate::ir::Address { base: crate::ir::Base::Register(id), offset: 0 }) => {
-                self.name(*id)
-            }
-            Operand::Address(crate::ir::Address { base: crate::ir::Base::Symbol(symbol), offset: 0 }) => {
-                self.descriptor(what, &Operand::Symbol { symbol: *symbol, offset: 0 })?
-            }
+            Operand::Address(crate::ir::Address {
+                base: crate::ir::Base::Register(id),
+                offset: 0,
+            }) => self.name(*id),
+            Operand::Address(crate::ir::Address {
+                base: crate::ir::Base::Symbol(symbol),
+                offset: 0,
+            }) => self.descriptor(what, &Operand::Symbol { symbol: *symbol, offset: 0 })?,
             other => self.descriptor(what, other)?,
         };
         let place = if self.options.check {

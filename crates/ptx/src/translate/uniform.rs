@@ -10,8 +10,8 @@ use std::collections::HashSet;
 use super::flow::{self, Flow, Marks};
 use crate::ir::{Address, Base};
 use crate::ir::{
-    Axis, Cache, Function, Instruction, Opcode, Operand, RegisterId, Semantics, Space, Special, Statement,
-    Symbol,
+    Axis, Cache, Function, Instruction, Opcode, Operand, RegisterId, Semantics, Space, Special,
+    Statement, Symbol,
 };
 
 /// What is uniform in a kernel.

@@ -3,7 +3,8 @@
 
 use super::linear::Sums;
 use crate::ir::{
-    Axis, Function, Half, Immediate, Instruction, Opcode, Operand, RegisterId, Special, Statement, WARP_SIZE,
+    Axis, Function, Half, Immediate, Instruction, Opcode, Operand, RegisterId, Special, Statement,
+    WARP_SIZE,
 };
 
 /// The warps whose threads are looked at: the first ones, and the last one of the largest block.
@@ -28,10 +29,17 @@ pub(super) fn of(function: &Function, sums: &Sums<'_>, id: RegisterId) -> Option
     values.collect()
 }
 
-fn register(body: &[Statement], sums: &Sums<'_>, id: RegisterId, thread: u32, depth: u32) -> Option<u32> {
+fn register(
+    body: &[Statement],
+    sums: &Sums<'_>,
+    id: RegisterId,
+    thread: u32,
+    depth: u32,
+) -> Option<u32> {
     let [at] = sums.definitions(id)[..] else { return None };
     let Statement::Instruction(what) = body.get(at)? else { return None };
-    if what.guard.is_some() || what.destinations != 1 || what.modifiers.sat || what.modifiers.carry {
+    if what.guard.is_some() || what.destinations != 1 || what.modifiers.sat || what.modifiers.carry
+    {
         return None;
     }
     let depth = depth.checked_sub(1)?;

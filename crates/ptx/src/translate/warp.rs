@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 
 use super::body::Writer;
 use super::{BLOCK_THREADS_MAX, CONTROL_ZERO, TranslateError};
-use crate::ir::{Instruction, Opcode, Operand, Reduce, ShuffleMode, Space, Statement, Type, VoteMode};
+use crate::ir::{
+    Instruction, Opcode, Operand, Reduce, ShuffleMode, Space, Statement, Type, VoteMode,
+};
 
 /// The halves of the exchanged values, and the sums of `bar.red`, which three take turns for.
 pub(super) fn declare(threads: u32, sums: bool, text: &mut String) {
@@ -36,7 +38,8 @@ pub(super) fn is_meeting(opcode: Opcode) -> bool {
 
 /// The kind of memory that an instruction accesses.
 fn accessed(what: &Instruction) -> Option<Space> {
-    let accesses = matches!(what.opcode, Opcode::Ld | Opcode::Ldu | Opcode::St | Opcode::Atom | Opcode::Red);
+    let accesses =
+        matches!(what.opcode, Opcode::Ld | Opcode::Ldu | Opcode::St | Opcode::Atom | Opcode::Red);
     accesses.then(|| what.modifiers.space.unwrap_or(Space::Generic))
 }
 
@@ -65,8 +68,10 @@ pub(super) struct Meeting {
 impl Writer<'_> {
     /// Threads of the largest block that can be launched.
     pub(super) fn threads_most(&self) -> u32 {
-        let required =
-            self.entry.required.map(|sizes| sizes.iter().fold(1, |all: u32, size| all.saturating_mul(*size)));
+        let required = self
+            .entry
+            .required
+            .map(|sizes| sizes.iter().fold(1, |all: u32, size| all.saturating_mul(*size)));
         required
             .or(self.entry.max_threads)
             .unwrap_or(BLOCK_THREADS_MAX)
@@ -136,7 +141,11 @@ impl Writer<'_> {
         self.line(&format!("wv[turn + lid] = (ps_word){};", meeting.value));
         self.barrier();
         self.line(&format!("{{ __local const ps_word *w = wv + turn + (lid & ~31u); const uint lane = lid & 31u, here = {members} & ps_lanes(lid, threads); const ulong x = w[lane];"));
-        self.line(&format!("const ulong y = {}; turn ^= {}u;", meeting.outcome, self.threads_most()));
+        self.line(&format!(
+            "const ulong y = {}; turn ^= {}u;",
+            meeting.outcome,
+            self.threads_most()
+        ));
         self.met(what)?;
         self.line("}");
         Ok(())
@@ -144,7 +153,9 @@ impl Writer<'_> {
 
     /// Gives the destinations their values from `y`.
     pub(super) fn met(&mut self, what: &Instruction) -> Result<(), TranslateError> {
-        let ty = if what.opcode == Opcode::Vote && !matches!(what.modifiers.vote, Some(VoteMode::Ballot)) {
+        let ty = if what.opcode == Opcode::Vote
+            && !matches!(what.modifiers.vote, Some(VoteMode::Ballot))
+        {
             Type::Pred
         } else {
             Type::U32
@@ -169,15 +180,20 @@ impl Writer<'_> {
         Ok(match what.opcode {
             Opcode::Shfl => {
                 let mode = what.modifiers.shuffle.map_or("idx", ShuffleMode::name);
-                let (value, by, range) =
-                    (source(self, 0, Type::U32)?, source(self, 1, Type::U32)?, source(self, 2, Type::U32)?);
-                let members = if sources.len() > 3 { source(self, 3, Type::U32)? } else { String::new() };
+                let (value, by, range) = (
+                    source(self, 0, Type::U32)?,
+                    source(self, 1, Type::U32)?,
+                    source(self, 2, Type::U32)?,
+                );
+                let members =
+                    if sources.len() > 3 { source(self, 3, Type::U32)? } else { String::new() };
                 let outcome = format!("ps_shfl(w, here, ps_shfl_{mode}(lane, {by}, {range}), x)");
                 Meeting { value: format!("(ulong){value}"), members, outcome }
             }
             Opcode::Vote => {
                 let value = source(self, 0, Type::Pred)?;
-                let members = if sources.len() > 1 { source(self, 1, Type::U32)? } else { String::new() };
+                let members =
+                    if sources.len() > 1 { source(self, 1, Type::U32)? } else { String::new() };
                 let ballot = "ps_ballot(w, here)";
                 let outcome = match what.modifiers.vote {
                     Some(VoteMode::Ballot) => format!("(ulong){ballot}"),
@@ -191,8 +207,11 @@ impl Writer<'_> {
                 let ty = if what.ty().bits() == 64 { Type::U64 } else { Type::U32 };
                 let (value, members) = (source(self, 0, ty)?, source(self, 1, Type::U32)?);
                 let all = what.modifiers.vote == Some(VoteMode::All);
-                let outcome =
-                    if all { "ps_match_all(w, here, x)" } else { "(ulong)ps_match_any(w, here, x)" };
+                let outcome = if all {
+                    "ps_match_all(w, here, x)"
+                } else {
+                    "(ulong)ps_match_any(w, here, x)"
+                };
                 Meeting { value: format!("(ulong){value}"), members, outcome: outcome.to_owned() }
             }
             Opcode::Redux => {
@@ -219,11 +238,17 @@ impl Writer<'_> {
             },
             Opcode::Elect => {
                 let members = source(self, 0, Type::U32)?;
-                Meeting { value: String::from("0UL"), members, outcome: String::from("ps_elect(here, lane)") }
+                Meeting {
+                    value: String::from("0UL"),
+                    members,
+                    outcome: String::from("ps_elect(here, lane)"),
+                }
             }
-            Opcode::BarWarpSync if what.modifiers.stop.is_some() => {
-                Meeting { value: String::from("0UL"), members: String::new(), outcome: String::from("0UL") }
-            }
+            Opcode::BarWarpSync if what.modifiers.stop.is_some() => Meeting {
+                value: String::from("0UL"),
+                members: String::new(),
+                outcome: String::from("0UL"),
+            },
             Opcode::BarWarpSync => Meeting {
                 value: String::from("0UL"),
                 members: source(self, 0, Type::U32)?,
@@ -234,8 +259,12 @@ impl Writer<'_> {
     }
 
     /// The predicate of `bar.red`, and how its sum becomes the result: `{sum}` of `{all}` threads.
-    pub(super) fn reduction(&mut self, what: &Instruction) -> Result<(String, &'static str), TranslateError> {
-        let predicate = what.sources().last().ok_or_else(|| TranslateError::operand(what, what.sources()))?;
+    pub(super) fn reduction(
+        &mut self,
+        what: &Instruction,
+    ) -> Result<(String, &'static str), TranslateError> {
+        let predicate =
+            what.sources().last().ok_or_else(|| TranslateError::operand(what, what.sources()))?;
         let predicate = self.read(what, predicate, Type::Pred)?;
         let text = match what.modifiers.reduce {
             Some(Reduce::Popc) => "sum",
@@ -262,7 +291,11 @@ impl Writer<'_> {
         Ok(())
     }
 
-    pub(super) fn write_reduction(&mut self, what: &Instruction, text: &str) -> Result<(), TranslateError> {
+    pub(super) fn write_reduction(
+        &mut self,
+        what: &Instruction,
+        text: &str,
+    ) -> Result<(), TranslateError> {
         let destination: &Operand = self.destination(what)?;
         let ty = if what.modifiers.reduce == Some(Reduce::Popc) { Type::U32 } else { Type::Pred };
         self.write(what, destination, ty, text)

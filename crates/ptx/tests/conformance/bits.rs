@@ -24,31 +24,50 @@ pub fn logic() -> Vec<Case> {
     let mut cases = Vec::new();
     for bits in [16, 32, 64] {
         let r = register(bits);
-        for (op, f) in
-            [("and", (|a, b| a & b) as fn(u64, u64) -> u64), ("or", |a, b| a | b), ("xor", |a, b| a ^ b)]
-        {
-            cases.push(Case::new(format!("{op}.b{bits} $d, $a, $b;"), &[r, r], r, move |v| f(v[0], v[1])));
+        for (op, f) in [
+            ("and", (|a, b| a & b) as fn(u64, u64) -> u64),
+            ("or", |a, b| a | b),
+            ("xor", |a, b| a ^ b),
+        ] {
+            cases.push(Case::new(format!("{op}.b{bits} $d, $a, $b;"), &[r, r], r, move |v| {
+                f(v[0], v[1])
+            }));
         }
         cases.push(Case::new(format!("not.b{bits} $d, $a;"), &[r], r, move |v| !v[0] & mask(bits)));
         cases.push(Case::new(format!("cnot.b{bits} $d, $a;"), &[r], r, |v| u64::from(v[0] == 0)));
         cases.push(Case::new(format!("selp.b{bits} $d, $a, $b, $c;"), &[r, r, T::Pred], r, |v| {
             if v[2] != 0 { v[0] } else { v[1] }
         }));
-        cases.push(Case::new(format!("slct.u{bits}.s32 $d, $a, $b, $c;"), &[r, r, T::I32], r, |v| {
-            if v[2] as i32 >= 0 { v[0] } else { v[1] }
-        }));
-        cases.push(Case::with(format!("slct.s{bits}.f32 $d, $a, $b, $c;"), &[r, r, T::F32], r, |v| {
-            let c = f32::from_bits(v[2] as u32);
-            // Of -0.0 PTX says both that it is not below zero and that `.ftz` keeps its sign.
-            Expect::Bits(if c >= 0.0 { v[0] } else { v[1] })
-        }));
+        cases.push(Case::new(
+            format!("slct.u{bits}.s32 $d, $a, $b, $c;"),
+            &[r, r, T::I32],
+            r,
+            |v| {
+                if v[2] as i32 >= 0 { v[0] } else { v[1] }
+            },
+        ));
+        cases.push(Case::with(
+            format!("slct.s{bits}.f32 $d, $a, $b, $c;"),
+            &[r, r, T::F32],
+            r,
+            |v| {
+                let c = f32::from_bits(v[2] as u32);
+                // Of -0.0 PTX says both that it is not below zero and that `.ftz` keeps its sign.
+                Expect::Bits(if c >= 0.0 { v[0] } else { v[1] })
+            },
+        ));
     }
-    for (op, f) in
-        [("and", (|a, b| a & b) as fn(u64, u64) -> u64), ("or", |a, b| a | b), ("xor", |a, b| a ^ b)]
-    {
-        cases.push(Case::new(format!("{op}.pred $d, $a, $b;"), &[T::Pred, T::Pred], T::Pred, move |v| {
-            f(v[0], v[1])
-        }));
+    for (op, f) in [
+        ("and", (|a, b| a & b) as fn(u64, u64) -> u64),
+        ("or", |a, b| a | b),
+        ("xor", |a, b| a ^ b),
+    ] {
+        cases.push(Case::new(
+            format!("{op}.pred $d, $a, $b;"),
+            &[T::Pred, T::Pred],
+            T::Pred,
+            move |v| f(v[0], v[1]),
+        ));
     }
     cases.push(Case::new("not.pred $d, $a;", &[T::Pred], T::Pred, |v| v[0] ^ 1));
     cases.push(Case::new("mov.pred $d, $a;", &[T::Pred], T::Pred, |v| v[0]));
@@ -58,12 +77,18 @@ pub fn logic() -> Vec<Case> {
             for row in 0..8 {
                 let pick = |value: u64, bit: u64| if bit == 1 { value } else { !value };
                 if (table >> row) & 1 == 1 {
-                    result |= pick(v[0], row >> 2) & pick(v[1], (row >> 1) & 1) & pick(v[2], row & 1);
+                    result |=
+                        pick(v[0], row >> 2) & pick(v[1], (row >> 1) & 1) & pick(v[2], row & 1);
                 }
             }
             result & mask(32)
         };
-        cases.push(Case::new(format!("lop3.b32 $d, $a, $b, $c, {table};"), &[T::I32; 3], T::I32, reference));
+        cases.push(Case::new(
+            format!("lop3.b32 $d, $a, $b, $c, {table};"),
+            &[T::I32; 3],
+            T::I32,
+            reference,
+        ));
     }
     cases.push(Case::new(
         "{ .reg .b32 x; lop3.or.b32 x|$d, $a, $b, $a, 0x80, $c; }",
@@ -90,18 +115,33 @@ pub fn shifts() -> Vec<Case> {
     for int in INTS {
         let r = int.register();
         let count = |v: &[u64]| (v[1] & 0xffff_ffff).min(u64::from(u32::MAX)) as u32;
-        cases.push(Case::new(format!("shr.{} $d, $a, $b;", int.name), &[r, T::Count], r, move |v| {
-            let value = int.value(v[0]);
-            int.cut(value >> count(v).min(127))
-        }));
+        cases.push(Case::new(
+            format!("shr.{} $d, $a, $b;", int.name),
+            &[r, T::Count],
+            r,
+            move |v| {
+                let value = int.value(v[0]);
+                int.cut(value >> count(v).min(127))
+            },
+        ));
         if !int.signed {
             let bits = int.bits;
-            cases.push(Case::new(format!("shl.b{bits} $d, $a, $b;"), &[r, T::Count], r, move |v| {
-                if count(v) >= bits { 0 } else { (v[0] << count(v)) & mask(bits) }
-            }));
-            cases.push(Case::new(format!("shr.b{bits} $d, $a, $b;"), &[r, T::Count], r, move |v| {
-                if count(v) >= bits { 0 } else { v[0] >> count(v) }
-            }));
+            cases.push(Case::new(
+                format!("shl.b{bits} $d, $a, $b;"),
+                &[r, T::Count],
+                r,
+                move |v| {
+                    if count(v) >= bits { 0 } else { (v[0] << count(v)) & mask(bits) }
+                },
+            ));
+            cases.push(Case::new(
+                format!("shr.b{bits} $d, $a, $b;"),
+                &[r, T::Count],
+                r,
+                move |v| {
+                    if count(v) >= bits { 0 } else { v[0] >> count(v) }
+                },
+            ));
         }
     }
     for (mode, wraps) in [("wrap", true), ("clamp", false)] {
@@ -175,12 +215,21 @@ pub fn fields() -> Vec<Case> {
             move |v| field(int, v[0], (v[1] & 0xff) as u32, (v[2] & 0xff) as u32),
         ));
         for (shiftamt, suffix) in [(false, ""), (true, ".shiftamt")] {
-            cases.push(Case::new(format!("bfind{suffix}.{} $d, $a;", int.name), &[r], T::I32, move |v| {
-                let value = if int.value(v[0]) < 0 { !v[0] & mask(bits) } else { v[0] };
-                let highest = 63 - i64::from(value.leading_zeros());
-                let result = if shiftamt && highest >= 0 { i64::from(bits) - 1 - highest } else { highest };
-                result as u64 & mask(32)
-            }));
+            cases.push(Case::new(
+                format!("bfind{suffix}.{} $d, $a;", int.name),
+                &[r],
+                T::I32,
+                move |v| {
+                    let value = if int.value(v[0]) < 0 { !v[0] & mask(bits) } else { v[0] };
+                    let highest = 63 - i64::from(value.leading_zeros());
+                    let result = if shiftamt && highest >= 0 {
+                        i64::from(bits) - 1 - highest
+                    } else {
+                        highest
+                    };
+                    result as u64 & mask(32)
+                },
+            ));
         }
         if !int.signed {
             cases.push(Case::new(
@@ -279,26 +328,40 @@ pub fn bytes() -> Vec<Case> {
         ("rc16", [[0, 1, 0, 1], [2, 3, 2, 3], [0, 1, 0, 1], [2, 3, 2, 3]]),
     ];
     for (mode, table) in modes {
-        cases.push(Case::new(format!("prmt.b32.{mode} $d, $a, $b, $c;"), &[T::I32; 3], T::I32, move |v| {
-            let selector = table[(v[2] & 3) as usize]
-                .iter()
-                .enumerate()
-                .fold(0, |selector, (index, byte)| selector | (byte << (4 * index)));
-            permute(v[0], v[1], selector)
-        }));
+        cases.push(Case::new(
+            format!("prmt.b32.{mode} $d, $a, $b, $c;"),
+            &[T::I32; 3],
+            T::I32,
+            move |v| {
+                let selector = table[(v[2] & 3) as usize]
+                    .iter()
+                    .enumerate()
+                    .fold(0, |selector, (index, byte)| selector | (byte << (4 * index)));
+                permute(v[0], v[1], selector)
+            },
+        ));
     }
-    cases.push(Case::new("mov.b64 $d, {$a, $b};", &[T::I32, T::I32], T::I64, |v| v[0] | (v[1] << 32)));
-    cases.push(Case::new("mov.b32 $d, {$a, $b};", &[T::I16, T::I16], T::I32, |v| v[0] | (v[1] << 16)));
+    cases.push(Case::new("mov.b64 $d, {$a, $b};", &[T::I32, T::I32], T::I64, |v| {
+        v[0] | (v[1] << 32)
+    }));
+    cases.push(Case::new("mov.b32 $d, {$a, $b};", &[T::I16, T::I16], T::I32, |v| {
+        v[0] | (v[1] << 16)
+    }));
     cases.push(Case::new("mov.b64 $d, {$a, $b, $a, $b};", &[T::I16, T::I16], T::I64, |v| {
         v[0] | (v[1] << 16) | (v[0] << 32) | (v[1] << 48)
     }));
-    cases.push(Case::new("{ .reg .b32 x; mov.b64 {x, $d}, $a; }", &[T::I64], T::I32, |v| v[0] >> 32));
+    cases.push(Case::new("{ .reg .b32 x; mov.b64 {x, $d}, $a; }", &[T::I64], T::I32, |v| {
+        v[0] >> 32
+    }));
     cases.push(Case::new("mov.b64 {$d, _}, $a;", &[T::I64], T::I32, |v| v[0] & mask(32)));
-    cases.push(Case::new("{ .reg .b16 x; mov.b32 {x, $d}, $a; }", &[T::I32], T::I16, |v| v[0] >> 16));
+    cases.push(Case::new("{ .reg .b16 x; mov.b32 {x, $d}, $a; }", &[T::I32], T::I16, |v| {
+        v[0] >> 16
+    }));
     cases.push(Case::new("mov.b32 $d, $a;", &[T::F32], T::I32, |v| v[0]));
     cases.push(Case::new("mov.b64 $d, $a;", &[T::F64], T::I64, |v| v[0]));
     cases.push(Case::new("mov.f32 $d, 0fC0490FDB;", &[], T::F32, |_| 0xc049_0fdb));
-    cases.push(Case::new("mov.f64 $d, 0d400921FB54442D18;", &[], T::F64, |_| 0x4009_21fb_5444_2d18));
+    cases
+        .push(Case::new("mov.f64 $d, 0d400921FB54442D18;", &[], T::F64, |_| 0x4009_21fb_5444_2d18));
     cases.push(Case::new("mov.u32 $d, WARP_SZ;", &[], T::I32, |_| 32));
     cases
 }

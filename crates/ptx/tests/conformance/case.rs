@@ -157,12 +157,12 @@ impl T {
             Self::I64 => EDGES_I64.to_vec(),
             Self::Count => EDGES_COUNT.to_vec(),
             Self::F16 => vec![
-                0, 0x8000, 0x3c00, 0xbc00, 0x3800, 0x0001, 0x8001, 0x0400, 0x7bff, 0xfbff, 0x7c00, 0xfc00,
-                0x7e00, 0x3555, 0x4200, 0x03ff,
+                0, 0x8000, 0x3c00, 0xbc00, 0x3800, 0x0001, 0x8001, 0x0400, 0x7bff, 0xfbff, 0x7c00,
+                0xfc00, 0x7e00, 0x3555, 0x4200, 0x03ff,
             ],
             Self::Bf16 => vec![
-                0, 0x8000, 0x3f80, 0xbf80, 0x3f00, 0x0001, 0x0080, 0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc0,
-                0x4049,
+                0, 0x8000, 0x3f80, 0xbf80, 0x3f00, 0x0001, 0x0080, 0x7f7f, 0xff7f, 0x7f80, 0xff80,
+                0x7fc0, 0x4049,
             ],
             Self::F16x2 => Self::F16
                 .edges()
@@ -227,8 +227,12 @@ impl T {
             _ => false,
         };
         match self {
-            Self::F16x2 => Self::F16.same(a & 0xffff, b & 0xffff) && Self::F16.same(a >> 16, b >> 16),
-            Self::Bf16x2 => Self::Bf16.same(a & 0xffff, b & 0xffff) && Self::Bf16.same(a >> 16, b >> 16),
+            Self::F16x2 => {
+                Self::F16.same(a & 0xffff, b & 0xffff) && Self::F16.same(a >> 16, b >> 16)
+            }
+            Self::Bf16x2 => {
+                Self::Bf16.same(a & 0xffff, b & 0xffff) && Self::Bf16.same(a >> 16, b >> 16)
+            }
             _ => a == b || (nan(a) && nan(b)),
         }
     }
@@ -299,9 +303,13 @@ impl Case {
         let edges: Vec<Vec<u64>> = self.ins.iter().map(|ty| ty.edges()).collect();
         let combinations: usize = edges.iter().map(Vec::len).product();
         let tuple = |index: usize, random: &mut Random| {
-            let mut rest = if combinations <= TUPLES * 3 / 4 { index } else { random.next() as usize };
-            let only_edges =
-                if combinations <= TUPLES * 3 / 4 { index < combinations } else { index < TUPLES / 2 };
+            let mut rest =
+                if combinations <= TUPLES * 3 / 4 { index } else { random.next() as usize };
+            let only_edges = if combinations <= TUPLES * 3 / 4 {
+                index < combinations
+            } else {
+                index < TUPLES / 2
+            };
             let mut values = Vec::new();
             for (ty, edges) in self.ins.iter().zip(&edges) {
                 let edge = edges[rest % edges.len()];
@@ -333,7 +341,8 @@ impl Case {
                 );
                 let _ = writeln!(body, "setp.ne.s32 {}, %l{index}_{number}, 0;", register(name));
             } else {
-                let _ = writeln!(body, "ld.global.{} {}, [%in+{place}];", ty.load(), register(name));
+                let _ =
+                    writeln!(body, "ld.global.{} {}, [%in+{place}];", ty.load(), register(name));
             }
         }
         let mut text = self.text.replace("$n", &number.to_string());
@@ -343,10 +352,19 @@ impl Case {
         let _ = writeln!(body, "{text}");
         let place = number * TUPLES * SLOT;
         if self.out == T::Pred {
-            let _ = writeln!(body, ".reg .b32 %s{number};\nselp.b32 %s{number}, 1, 0, {};", register("d"));
+            let _ = writeln!(
+                body,
+                ".reg .b32 %s{number};\nselp.b32 %s{number}, 1, 0, {};",
+                register("d")
+            );
             let _ = writeln!(body, "st.global.b32 [%out+{place}], %s{number};\n}}");
         } else {
-            let _ = writeln!(body, "st.global.{} [%out+{place}], {};\n}}", self.out.load(), register("d"));
+            let _ = writeln!(
+                body,
+                "st.global.{} [%out+{place}], {};\n}}",
+                self.out.load(),
+                register("d")
+            );
         }
     }
 
@@ -362,7 +380,9 @@ impl Case {
                 Expect::OneOf(all) => all.iter().any(|bits| self.out.same(got, *bits)),
                 Expect::Near(value, tolerance) => {
                     let got = self.out.number(got);
-                    got == *value || (got.is_nan() && value.is_nan()) || (got - value).abs() <= *tolerance
+                    got == *value
+                        || (got.is_nan() && value.is_nan())
+                        || (got - value).abs() <= *tolerance
                 }
                 Expect::Any => true,
             };
@@ -472,7 +492,14 @@ fn try_group(machine: &Machine, ready: &crate::machine::Ready, group: &[&Case]) 
     let results_at = FREE + inputs.len() as u64;
     machine.write(FREE, &inputs);
     machine.write(results_at, &vec![0; results_bytes]);
-    machine.launch(ready, "k0", &[BASE + FREE, BASE + results_at], TUPLES as u64 / THREADS, THREADS, 0);
+    machine.launch(
+        ready,
+        "k0",
+        &[BASE + FREE, BASE + results_at],
+        TUPLES as u64 / THREADS,
+        THREADS,
+        0,
+    );
     let results = machine.read(results_at, results_bytes as u64);
     group
         .iter()

@@ -49,8 +49,9 @@ pub fn comparisons_of_integers() -> Vec<Case> {
         let r = int.register();
         let more: &[&str] = if int.signed { &[] } else { &UNSIGNED };
         for compare in INTEGER.iter().chain(more) {
-            let reference =
-                move |v: &[u64]| u64::from(holds(compare, Some(int.value(v[0]).cmp(&int.value(v[1])))));
+            let reference = move |v: &[u64]| {
+                u64::from(holds(compare, Some(int.value(v[0]).cmp(&int.value(v[1])))))
+            };
             cases.push(Case::new(
                 format!("setp.{compare}.{} $d, $a, $b;", int.name),
                 &[r, r],
@@ -58,10 +59,22 @@ pub fn comparisons_of_integers() -> Vec<Case> {
                 reference,
             ));
         }
-        let reference = move |v: &[u64]| if int.value(v[0]) > int.value(v[1]) { 0xffff_ffff } else { 0 };
-        cases.push(Case::new(format!("set.gt.u32.{} $d, $a, $b;", int.name), &[r, r], T::I32, reference));
-        let reference = move |v: &[u64]| if int.value(v[0]) <= int.value(v[1]) { 0x3f80_0000 } else { 0 };
-        cases.push(Case::new(format!("set.le.f32.{} $d, $a, $b;", int.name), &[r, r], T::F32, reference));
+        let reference =
+            move |v: &[u64]| if int.value(v[0]) > int.value(v[1]) { 0xffff_ffff } else { 0 };
+        cases.push(Case::new(
+            format!("set.gt.u32.{} $d, $a, $b;", int.name),
+            &[r, r],
+            T::I32,
+            reference,
+        ));
+        let reference =
+            move |v: &[u64]| if int.value(v[0]) <= int.value(v[1]) { 0x3f80_0000 } else { 0 };
+        cases.push(Case::new(
+            format!("set.le.f32.{} $d, $a, $b;", int.name),
+            &[r, r],
+            T::F32,
+            reference,
+        ));
     }
     for bits in [16, 32, 64] {
         let r = [T::I16, T::I32, T::I64][bits / 32];
@@ -83,9 +96,11 @@ fn comparisons_with_a_predicate_agree() {
 pub fn comparisons_with_a_predicate() -> Vec<Case> {
     let mut cases = Vec::new();
     let ins = [T::I32, T::I32, T::Pred];
-    for (op, f) in
-        [("and", (|a, b| a & b) as fn(bool, bool) -> bool), ("or", |a, b| a | b), ("xor", |a, b| a ^ b)]
-    {
+    for (op, f) in [
+        ("and", (|a, b| a & b) as fn(bool, bool) -> bool),
+        ("or", |a, b| a | b),
+        ("xor", |a, b| a ^ b),
+    ] {
         for negated in [false, true] {
             let sign = if negated { "!" } else { "" };
             let less = |v: &[u64]| (v[0] as i32) < (v[1] as i32);
@@ -96,20 +111,23 @@ pub fn comparisons_with_a_predicate() -> Vec<Case> {
             let text = format!("{{ .reg .pred x; setp.lt.{op}.s32 x|$d, $a, $b, {sign}$c; }}");
             cases.push(Case::new(text, &ins, T::Pred, move |v| u64::from(f(!less(v), c(v)))));
             let text = format!("set.lt.{op}.u32.s32 $d, $a, $b, {sign}$c;");
-            cases.push(Case::new(
-                text,
-                &ins,
-                T::I32,
-                move |v| if f(less(v), c(v)) { 0xffff_ffff } else { 0 },
-            ));
+            cases.push(Case::new(text, &ins, T::I32, move |v| {
+                if f(less(v), c(v)) { 0xffff_ffff } else { 0 }
+            }));
         }
     }
-    cases.push(Case::new("{ .reg .pred x; setp.gt.u32 x|$d, $a, $b; }", &[T::I32, T::I32], T::Pred, |v| {
-        u64::from(v[0] <= v[1])
-    }));
-    cases.push(Case::new("{ .reg .pred x; setp.eq.f32 x|$d, $a, $b; }", &[T::F32, T::F32], T::Pred, |v| {
-        u64::from(f32::from_bits(v[0] as u32) != f32::from_bits(v[1] as u32))
-    }));
+    cases.push(Case::new(
+        "{ .reg .pred x; setp.gt.u32 x|$d, $a, $b; }",
+        &[T::I32, T::I32],
+        T::Pred,
+        |v| u64::from(v[0] <= v[1]),
+    ));
+    cases.push(Case::new(
+        "{ .reg .pred x; setp.eq.f32 x|$d, $a, $b; }",
+        &[T::F32, T::F32],
+        T::Pred,
+        |v| u64::from(f32::from_bits(v[0] as u32) != f32::from_bits(v[1] as u32)),
+    ));
     cases.push(Case::new("mov.b32 $d, $a;\n@$c mov.b32 $d, $b;", &ins, T::I32, |v| {
         if v[2] != 0 { v[1] } else { v[0] }
     }));
@@ -136,7 +154,8 @@ pub fn comparisons_of_floats() -> Vec<Case> {
                 reference,
             ));
         }
-        let reference = move |v: &[u64]| if holds("geu", order(v[0], v[1])) { 0xffff_ffff } else { 0 };
+        let reference =
+            move |v: &[u64]| if holds("geu", order(v[0], v[1])) { 0xffff_ffff } else { 0 };
         cases.push(Case::new(
             format!("set.geu.u32.{name} $d, $a, $b;"),
             &[register, register],

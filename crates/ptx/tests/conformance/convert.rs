@@ -3,7 +3,9 @@
 use crate::case::{Case, Expect, T, run};
 use crate::half::relu;
 use crate::integer::Int;
-use crate::number::{BRAIN, Exact, HALF, Mode, SINGLE, brain_bits, from_brain, from_half, half_bits, single};
+use crate::number::{
+    BRAIN, Exact, HALF, Mode, SINGLE, brain_bits, from_brain, from_half, half_bits, single,
+};
 
 const NARROW: [Int; 8] = [
     Int { name: "u8", bits: 8, signed: false },
@@ -45,7 +47,8 @@ pub fn integers_to_integers() -> Vec<Case> {
                 in_register(to, from.value(v[0]))
             }));
             let text = format!("cvt.sat.{}.{} $d, $a;", to.name, from.name);
-            let reference = move |v: &[u64]| in_register(to, from.value(v[0]).clamp(to.min(), to.max()));
+            let reference =
+                move |v: &[u64]| in_register(to, from.value(v[0]).clamp(to.min(), to.max()));
             cases.push(Case::new(text, &[register(from)], register(to), reference));
         }
     }
@@ -103,7 +106,11 @@ pub fn floats_to_integers() -> Vec<Case> {
                     if x.is_nan() {
                         // "Zero if the source is not .f64 and the destination is not .s64 or .u64; otherwise 1 << (BitWidth(dst) - 1)".
                         let zero = name != "f64" && to.bits != 64;
-                        return Expect::Bits(if zero { 0 } else { in_register(to, 1 << (to.bits - 1)) });
+                        return Expect::Bits(if zero {
+                            0
+                        } else {
+                            in_register(to, 1 << (to.bits - 1))
+                        });
                     }
                     let rounded = function(x);
                     let clamped = if rounded.abs() < 1e30 {
@@ -165,8 +172,14 @@ pub fn floats_to_floats() -> Vec<Case> {
             plain(suffix.clone(), from, to, Box::new(move |x| round(to.0, Exact::of(x), mode)));
         }
     }
-    for (from, mode) in [(half, Mode::Rn), (half, Mode::Rp), (double, Mode::Rn), (double, Mode::Rm)] {
-        plain(format!(".{}", mode.name()), from, brain, Box::new(move |x| round("bf16", Exact::of(x), mode)));
+    for (from, mode) in [(half, Mode::Rn), (half, Mode::Rp), (double, Mode::Rn), (double, Mode::Rm)]
+    {
+        plain(
+            format!(".{}", mode.name()),
+            from,
+            brain,
+            Box::new(move |x| round("bf16", Exact::of(x), mode)),
+        );
     }
     for mode in [Mode::Rn, Mode::Rz] {
         plain(
@@ -192,12 +205,22 @@ pub fn floats_to_floats() -> Vec<Case> {
         plain(format!(".{rounding}.sat"), float, float, Box::new(move |x| saturate(function(x))));
     }
     plain(".sat".to_owned(), float, float, Box::new(saturate));
-    plain(".rn.sat".to_owned(), double, float, Box::new(|x| saturate(round("f32", Exact::of(x), Mode::Rn))));
-    let pair = |name: &'static str, register: T, format: &'static str, bits: fn(f64) -> u64, mode: Mode| {
+    plain(
+        ".rn.sat".to_owned(),
+        double,
+        float,
+        Box::new(|x| saturate(round("f32", Exact::of(x), Mode::Rn))),
+    );
+    let pair = |name: &'static str,
+                register: T,
+                format: &'static str,
+                bits: fn(f64) -> u64,
+                mode: Mode| {
         let text = format!("cvt.{}.{name}.f32 $d, $a, $b;", mode.name());
         Case::new(text, &[T::F32, T::F32], register, move |v| {
-            let narrow =
-                |value: u64| bits(round(format, Exact::of(f64::from(f32::from_bits(value as u32))), mode));
+            let narrow = |value: u64| {
+                bits(round(format, Exact::of(f64::from(f32::from_bits(value as u32))), mode))
+            };
             (narrow(v[0]) << 16) | narrow(v[1])
         })
     };

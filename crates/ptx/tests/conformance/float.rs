@@ -30,14 +30,21 @@ fn saturate(value: f64) -> f64 {
 type Operation = fn(&[f64], Mode) -> Exact;
 
 /// A form with all roundings, `.ftz` and `.sat`, for `operands` singles.
-fn rounded(cases: &mut Vec<Case>, op: &str, operands: usize, can_saturate: bool, operation: Operation) {
+fn rounded(
+    cases: &mut Vec<Case>,
+    op: &str,
+    operands: usize,
+    can_saturate: bool,
+    operation: Operation,
+) {
     let ins = vec![T::F32; operands];
     let names = ["$a", "$b", "$c"][..operands].join(", ");
     for mode in Mode::ALL {
         for ftz in [false, true] {
             for sat in [false, true] {
                 // `.ftz` and `.sat` do not depend on the direction: one each will do.
-                if (sat && !can_saturate) || ((ftz || sat) && mode != Mode::Rn && mode != Mode::Rz) {
+                if (sat && !can_saturate) || ((ftz || sat) && mode != Mode::Rn && mode != Mode::Rz)
+                {
                     continue;
                 }
                 let suffixes = format!(
@@ -50,16 +57,23 @@ fn rounded(cases: &mut Vec<Case>, op: &str, operands: usize, can_saturate: bool,
                     let result = operation(values, mode).round(SINGLE, mode);
                     if sat { saturate(result) } else { result }
                 };
-                cases.push(Case::with(format!("{op}.{suffixes}.f32 $d, {names};"), &ins, T::F32, move |v| {
-                    let values: Vec<f64> = v.iter().map(|bits| f32_of(*bits)).collect();
-                    let kept = compute(&values);
-                    if !ftz {
-                        return Expect::Bits(bits32(kept));
-                    }
-                    let flushed: Vec<f64> = values.iter().map(|value| flush(*value)).collect();
-                    let flushed = compute(&flushed);
-                    Expect::OneOf([kept, flush(kept), flushed, flush(flushed)].map(bits32).to_vec())
-                }));
+                cases.push(Case::with(
+                    format!("{op}.{suffixes}.f32 $d, {names};"),
+                    &ins,
+                    T::F32,
+                    move |v| {
+                        let values: Vec<f64> = v.iter().map(|bits| f32_of(*bits)).collect();
+                        let kept = compute(&values);
+                        if !ftz {
+                            return Expect::Bits(bits32(kept));
+                        }
+                        let flushed: Vec<f64> = values.iter().map(|value| flush(*value)).collect();
+                        let flushed = compute(&flushed);
+                        Expect::OneOf(
+                            [kept, flush(kept), flushed, flush(flushed)].map(bits32).to_vec(),
+                        )
+                    },
+                ));
             }
         }
     }
@@ -109,7 +123,8 @@ fn fma_rest(a: f64, b: f64, c: f64, value: f64) -> f64 {
 
 /// Whether a result is far enough from the ends of the range for its rest to be exact.
 fn is_moderate(values: &[f64], result: f64) -> bool {
-    let fits = |value: f64| value == 0.0 || !value.is_finite() || (1e-140..1e140).contains(&value.abs());
+    let fits =
+        |value: f64| value == 0.0 || !value.is_finite() || (1e-140..1e140).contains(&value.abs());
     values.iter().all(|value| fits(*value)) && fits(result)
 }
 
@@ -144,9 +159,15 @@ pub fn doubles() -> Vec<Case> {
                     if mode == Mode::Rn {
                         return Expect::Bits(result.to_bits());
                     }
-                    if !is_moderate(&values, result) || values.iter().any(|value| !value.is_finite()) {
+                    if !is_moderate(&values, result)
+                        || values.iter().any(|value| !value.is_finite())
+                    {
                         // Near the ends of the range directed rounding may be a step off: what it must keep is the kind.
-                        return if result.is_nan() { Expect::Bits(result.to_bits()) } else { Expect::Any };
+                        return if result.is_nan() {
+                            Expect::Bits(result.to_bits())
+                        } else {
+                            Expect::Any
+                        };
                     }
                     let missing = rest(&values, result);
                     if result == 0.0 && missing == 0.0 {
@@ -216,9 +237,14 @@ pub fn extremes_and_signs() -> Vec<Case> {
     cases.push(Case::new("selp.f32 $d, $a, $b, $c;", &[T::F32, T::F32, T::Pred], T::F32, |v| {
         v[if v[2] != 0 { 0 } else { 1 }]
     }));
-    cases.push(Case::new("selp.f64 $d, $a, 0d3FF0000000000000, $b;", &[T::F64, T::Pred], T::F64, |v| {
-        if v[1] != 0 { v[0] } else { 1f64.to_bits() }
-    }));
+    cases.push(Case::new(
+        "selp.f64 $d, $a, 0d3FF0000000000000, $b;",
+        &[T::F64, T::Pred],
+        T::F64,
+        |v| {
+            if v[1] != 0 { v[0] } else { 1f64.to_bits() }
+        },
+    ));
     cases
 }
 
@@ -264,34 +290,46 @@ pub fn approximate_functions() -> Vec<Case> {
                 continue;
             }
             let suffix = if ftz { ".ftz" } else { "" };
-            cases.push(Case::with(format!("{name}{suffix}.f32 $d, $a;"), &[T::F32], T::F32, move |v| {
-                let x = f32_of(v[0]);
-                let result = function(x);
-                let is_small =
-                    single(x).is_subnormal() || single(result).is_subnormal() || single(result) == 0.0;
-                if is_small
-                    && result.is_finite()
-                    && (ftz || single(result).is_subnormal() || result == 0.0 || single(result) == 0.0)
-                {
-                    // With `.ftz` a denormal is zero, here or there.
-                    return if ftz && single(x).is_subnormal() {
-                        Expect::Any
-                    } else {
-                        Expect::Near(result, f64::from(f32::MIN_POSITIVE))
-                    };
-                }
-                if x.is_infinite() && (name == "sin.approx" || name == "cos.approx") {
-                    return Expect::Bits(u64::from(f32::NAN.to_bits()));
-                }
-                if single(result).is_infinite() {
-                    return if x == 0.0 || !x.is_finite() {
-                        Expect::Bits(bits32(result))
-                    } else {
-                        Expect::OneOf(vec![bits32(result), bits32(f64::from(f32::MAX).copysign(result))])
-                    };
-                }
-                Expect::Near(result, error(x, result))
-            }));
+            cases.push(Case::with(
+                format!("{name}{suffix}.f32 $d, $a;"),
+                &[T::F32],
+                T::F32,
+                move |v| {
+                    let x = f32_of(v[0]);
+                    let result = function(x);
+                    let is_small = single(x).is_subnormal()
+                        || single(result).is_subnormal()
+                        || single(result) == 0.0;
+                    if is_small
+                        && result.is_finite()
+                        && (ftz
+                            || single(result).is_subnormal()
+                            || result == 0.0
+                            || single(result) == 0.0)
+                    {
+                        // With `.ftz` a denormal is zero, here or there.
+                        return if ftz && single(x).is_subnormal() {
+                            Expect::Any
+                        } else {
+                            Expect::Near(result, f64::from(f32::MIN_POSITIVE))
+                        };
+                    }
+                    if x.is_infinite() && (name == "sin.approx" || name == "cos.approx") {
+                        return Expect::Bits(u64::from(f32::NAN.to_bits()));
+                    }
+                    if single(result).is_infinite() {
+                        return if x == 0.0 || !x.is_finite() {
+                            Expect::Bits(bits32(result))
+                        } else {
+                            Expect::OneOf(vec![
+                                bits32(result),
+                                bits32(f64::from(f32::MAX).copysign(result)),
+                            ])
+                        };
+                    }
+                    Expect::Near(result, error(x, result))
+                },
+            ));
         }
     }
     divisions(&mut cases);
@@ -307,7 +345,11 @@ pub fn approximate_functions() -> Vec<Case> {
     cases.push(Case::with("rsqrt.approx.f64 $d, $a;", &[T::F64], T::F64, |v| {
         let x = f64_of(v[0]);
         let result = 1.0 / x.sqrt();
-        if x.is_subnormal() { Expect::Any } else { Expect::Near(result, result.abs() * 2f64.powi(-20)) }
+        if x.is_subnormal() {
+            Expect::Any
+        } else {
+            Expect::Near(result, result.abs() * 2f64.powi(-20))
+        }
     }));
     cases
 }
@@ -319,7 +361,11 @@ fn divisions(cases: &mut Vec<Case>) {
             let result = a / b;
             // For a divisor between 2^126 and 2^128 the manual allows 0 (or NaN, if a is infinite); for denormal ones `.ftz` allows anything.
             if !(2f64.powi(-126)..=2f64.powi(126)).contains(&b.abs()) || single(a).is_subnormal() {
-                return if a.is_nan() || b.is_nan() { Expect::Bits(bits32(f64::NAN)) } else { Expect::Any };
+                return if a.is_nan() || b.is_nan() {
+                    Expect::Bits(bits32(f64::NAN))
+                } else {
+                    Expect::Any
+                };
             }
             if result.abs() > f64::from(f32::MAX) || result.is_nan() {
                 return Expect::Bits(bits32(result));

@@ -2,7 +2,9 @@
 
 use crate::case::{Case, Expect, T, run};
 use crate::float::{least, most};
-use crate::number::{self, BRAIN, Exact, Format, HALF, Mode, brain_bits, from_brain, from_half, half_bits};
+use crate::number::{
+    self, BRAIN, Exact, Format, HALF, Mode, brain_bits, from_brain, from_half, half_bits,
+};
 
 /// A narrow float: name, name of pairs, registers, format, and its bits from and to numbers.
 struct Narrow {
@@ -91,7 +93,9 @@ pub fn halves() -> Vec<Case> {
         both(&mut cases, narrow, "sub.rn", 2, same, |v| number::add(v[0], -v[1], Mode::Rn));
         both(&mut cases, narrow, "mul.rn", 2, same, |v| number::mul(v[0], v[1]));
         both(&mut cases, narrow, "fma.rn", 3, same, |v| number::fma(v[0], v[1], v[2], Mode::Rn));
-        both(&mut cases, narrow, "fma.rn.relu", 3, relu, |v| number::fma(v[0], v[1], v[2], Mode::Rn));
+        both(&mut cases, narrow, "fma.rn.relu", 3, relu, |v| {
+            number::fma(v[0], v[1], v[2], Mode::Rn)
+        });
         both(&mut cases, narrow, "abs", 1, same, |v| Exact::of(v[0].abs()));
         both(&mut cases, narrow, "neg", 1, same, |v| Exact::of(-v[0]));
         both(&mut cases, narrow, "min", 2, same, |v| Exact::of(least(v[0], v[1])));
@@ -101,7 +105,9 @@ pub fn halves() -> Vec<Case> {
     }
     both(&mut cases, &NARROW[0], "add.sat", 2, saturate, |v| number::add(v[0], v[1], Mode::Rn));
     both(&mut cases, &NARROW[0], "mul.sat", 2, saturate, |v| number::mul(v[0], v[1]));
-    both(&mut cases, &NARROW[0], "fma.rn.sat", 3, saturate, |v| number::fma(v[0], v[1], v[2], Mode::Rn));
+    both(&mut cases, &NARROW[0], "fma.rn.sat", 3, saturate, |v| {
+        number::fma(v[0], v[1], v[2], Mode::Rn)
+    });
     cases
 }
 
@@ -130,9 +136,12 @@ fn is_less(narrow: &'static Narrow) -> impl Fn(&[u64], u32) -> bool + Copy + Sen
 fn compared_in_pairs(narrow: &'static Narrow, cases: &mut Vec<Case>) {
     let (one, half) = (narrow.bits, is_less(narrow));
     let ins = [narrow.two, narrow.two];
-    cases.push(Case::new(format!("setp.lt.{} $d|_, $a, $b;", narrow.pair), &ins, T::Pred, move |v| {
-        u64::from(half(v, 0))
-    }));
+    cases.push(Case::new(
+        format!("setp.lt.{} $d|_, $a, $b;", narrow.pair),
+        &ins,
+        T::Pred,
+        move |v| u64::from(half(v, 0)),
+    ));
     cases.push(Case::new(
         format!("{{ .reg .pred x; setp.lt.{} x|$d, $a, $b; }}", narrow.pair),
         &ins,
@@ -140,26 +149,44 @@ fn compared_in_pairs(narrow: &'static Narrow, cases: &mut Vec<Case>) {
         move |v| u64::from(half(v, 16)),
     ));
     let pair = narrow.pair;
-    cases.push(Case::new(format!("set.lt.{pair}.{pair} $d, $a, $b;"), &ins, narrow.two, move |v| {
-        let truth = |holds: bool| if holds { one(1.0) } else { 0 };
-        truth(half(v, 0)) | (truth(half(v, 16)) << 16)
-    }));
+    cases.push(Case::new(
+        format!("set.lt.{pair}.{pair} $d, $a, $b;"),
+        &ins,
+        narrow.two,
+        move |v| {
+            let truth = |holds: bool| if holds { one(1.0) } else { 0 };
+            truth(half(v, 0)) | (truth(half(v, 16)) << 16)
+        },
+    ));
     cases.push(Case::new(format!("set.lt.u32.{pair} $d, $a, $b;"), &ins, T::I32, move |v| {
         let truth = |holds: bool| if holds { 0xffff } else { 0 };
         truth(half(v, 0)) | (truth(half(v, 16)) << 16)
     }));
     let ins = [narrow.two, narrow.two, T::Pred];
-    cases.push(Case::new(format!("set.lt.xor.{pair}.{pair} $d, $a, $b, $c;"), &ins, narrow.two, move |v| {
-        let truth = |holds: bool| if holds != (v[2] != 0) { one(1.0) } else { 0 };
-        truth(half(v, 0)) | (truth(half(v, 16)) << 16)
-    }));
-    cases.push(Case::new(format!("set.lt.and.u32.{pair} $d, $a, $b, !$c;"), &ins, T::I32, move |v| {
-        let truth = |holds: bool| if holds && v[2] == 0 { 0xffff } else { 0 };
-        truth(half(v, 0)) | (truth(half(v, 16)) << 16)
-    }));
-    cases.push(Case::new(format!("setp.lt.and.{pair} $d|_, $a, $b, $c;"), &ins, T::Pred, move |v| {
-        u64::from(half(v, 0) && v[2] != 0)
-    }));
+    cases.push(Case::new(
+        format!("set.lt.xor.{pair}.{pair} $d, $a, $b, $c;"),
+        &ins,
+        narrow.two,
+        move |v| {
+            let truth = |holds: bool| if holds != (v[2] != 0) { one(1.0) } else { 0 };
+            truth(half(v, 0)) | (truth(half(v, 16)) << 16)
+        },
+    ));
+    cases.push(Case::new(
+        format!("set.lt.and.u32.{pair} $d, $a, $b, !$c;"),
+        &ins,
+        T::I32,
+        move |v| {
+            let truth = |holds: bool| if holds && v[2] == 0 { 0xffff } else { 0 };
+            truth(half(v, 0)) | (truth(half(v, 16)) << 16)
+        },
+    ));
+    cases.push(Case::new(
+        format!("setp.lt.and.{pair} $d|_, $a, $b, $c;"),
+        &ins,
+        T::Pred,
+        move |v| u64::from(half(v, 0) && v[2] != 0),
+    ));
 }
 
 fn compared(narrow: &'static Narrow, cases: &mut Vec<Case>) {
@@ -181,9 +208,14 @@ fn compared(narrow: &'static Narrow, cases: &mut Vec<Case>) {
             if half(v, 0) != (v[2] != 0) { 0xffff } else { 0 }
         },
     ));
-    cases.push(Case::new(format!("set.lt.or.u32.{} $d, $a, $b, $c;", narrow.name), &ins, T::I32, move |v| {
-        if half(v, 0) || v[2] != 0 { 0xffff_ffff } else { 0 }
-    }));
+    cases.push(Case::new(
+        format!("set.lt.or.u32.{} $d, $a, $b, $c;", narrow.name),
+        &ins,
+        T::I32,
+        move |v| {
+            if half(v, 0) || v[2] != 0 { 0xffff_ffff } else { 0 }
+        },
+    ));
 }
 
 fn approximated(narrow: &'static Narrow, cases: &mut Vec<Case>) {
@@ -204,7 +236,8 @@ fn approximated(narrow: &'static Narrow, cases: &mut Vec<Case>) {
                     return Expect::OneOf(vec![one(f64::INFINITY), one(max)]);
                 }
                 // Below the smallest normal number `.ftz` gives zero, and steps are coarse.
-                let coarse = if narrow_is_half(max) { 2f64.powi(-24) } else { f64::from(f32::MIN_POSITIVE) };
+                let coarse =
+                    if narrow_is_half(max) { 2f64.powi(-24) } else { f64::from(f32::MIN_POSITIVE) };
                 Expect::Near(result, (result.abs() * 2f64.powf(-digits)).max(coarse))
             },
         ));

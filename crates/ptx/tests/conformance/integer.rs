@@ -71,7 +71,12 @@ fn two(cases: &mut Vec<Case>, int: Int, op: &str, f: impl Fn(i128, i128) -> i128
     cases.push(Case::new(text, &[r, r], r, move |v| int.cut(f(int.value(v[0]), int.value(v[1])))));
 }
 
-fn three(cases: &mut Vec<Case>, int: Int, op: &str, f: impl Fn(i128, i128, i128) -> i128 + 'static) {
+fn three(
+    cases: &mut Vec<Case>,
+    int: Int,
+    op: &str,
+    f: impl Fn(i128, i128, i128) -> i128 + 'static,
+) {
     let r = int.register();
     let text = format!("{op}.{} $d, $a, $b, $c;", int.name);
     let reference = move |v: &[u64]| int.cut(f(int.value(v[0]), int.value(v[1]), int.value(v[2])));
@@ -132,9 +137,12 @@ pub fn products() -> Vec<Case> {
         let (r, wide) = (int.register(), Int { bits: int.bits * 2, ..int });
         let w = wide.register();
         let text = format!("mul.wide.{} $d, $a, $b;", int.name);
-        cases.push(Case::new(text, &[r, r], w, move |v| wide.cut(int.value(v[0]) * int.value(v[1]))));
+        cases.push(Case::new(text, &[r, r], w, move |v| {
+            wide.cut(int.value(v[0]) * int.value(v[1]))
+        }));
         let text = format!("mad.wide.{} $d, $a, $b, $c;", int.name);
-        let reference = move |v: &[u64]| wide.cut(int.value(v[0]) * int.value(v[1]) + wide.value(v[2]));
+        let reference =
+            move |v: &[u64]| wide.cut(int.value(v[0]) * int.value(v[1]) + wide.value(v[2]));
         cases.push(Case::new(text, &[r, r, w], w, reference));
     }
     let s32 = INTS[3];
@@ -144,14 +152,18 @@ pub fn products() -> Vec<Case> {
     };
     cases.push(saturating("add", |a, b| a + b));
     cases.push(saturating("sub", |a, b| a - b));
-    let reference = move |v: &[u64]| s32.clamp(((s32.value(v[0]) * s32.value(v[1])) >> 32) + s32.value(v[2]));
+    let reference =
+        move |v: &[u64]| s32.clamp(((s32.value(v[0]) * s32.value(v[1])) >> 32) + s32.value(v[2]));
     cases.push(Case::new("mad.hi.sat.s32 $d, $a, $b, $c;", &[T::I32; 3], T::I32, reference));
     for int in [INTS[2], INTS[3]] {
         let narrow = Int { bits: 24, ..int };
-        let product = move |v: &[u64]| narrow.value(v[0] & 0xff_ffff) * narrow.value(v[1] & 0xff_ffff);
+        let product =
+            move |v: &[u64]| narrow.value(v[0] & 0xff_ffff) * narrow.value(v[1] & 0xff_ffff);
         for (half, shift) in [("lo", 0), ("hi", 16)] {
             let text = format!("mul24.{half}.{} $d, $a, $b;", int.name);
-            cases.push(Case::new(text, &[T::I32, T::I32], T::I32, move |v| int.cut(product(v) >> shift)));
+            cases.push(Case::new(text, &[T::I32, T::I32], T::I32, move |v| {
+                int.cut(product(v) >> shift)
+            }));
             let text = format!("mad24.{half}.{} $d, $a, $b, $c;", int.name);
             let reference = move |v: &[u64]| int.cut((product(v) >> shift) + int.value(v[2]));
             cases.push(Case::new(text, &[T::I32; 3], T::I32, reference));
@@ -172,10 +184,13 @@ fn carries_agree() {
 }
 
 pub fn carries() -> Vec<Case> {
-    let split = "{ .reg .b32 dl, dh, al, ah, bl, bh, cl, ch; mov.b64 {al, ah}, $a; mov.b64 {bl, bh}, $b;";
+    let split =
+        "{ .reg .b32 dl, dh, al, ah, bl, bh, cl, ch; mov.b64 {al, ah}, $a; mov.b64 {bl, bh}, $b;";
     let join = "mov.b64 $d, {dl, dh}; }";
     let long = |text: &str, reference: fn(u64, u64) -> u64| {
-        Case::new(format!("{split} {text} {join}"), &[T::I64, T::I64], T::I64, move |v| reference(v[0], v[1]))
+        Case::new(format!("{split} {text} {join}"), &[T::I64, T::I64], T::I64, move |v| {
+            reference(v[0], v[1])
+        })
     };
     let mut cases = vec![
         long("add.cc.u32 dl, al, bl; addc.u32 dh, ah, bh;", u64::wrapping_add),
@@ -195,7 +210,9 @@ pub fn carries() -> Vec<Case> {
         ),
         // al * bl + bh:ah in 64 bits.
         long("mad.lo.cc.u32 dl, al, bl, ah; madc.hi.u32 dh, al, bl, bh;", |a, b| {
-            (a & 0xffff_ffff).wrapping_mul(b & 0xffff_ffff).wrapping_add((a >> 32) | (b & !0xffff_ffff))
+            (a & 0xffff_ffff)
+                .wrapping_mul(b & 0xffff_ffff)
+                .wrapping_add((a >> 32) | (b & !0xffff_ffff))
         }),
         long("mad.hi.cc.u32 dl, al, bl, ah; madc.lo.u32 dh, 0, 0, 0;", |a, b| {
             (((a & 0xffff_ffff) * (b & 0xffff_ffff)) >> 32) + (a >> 32)
@@ -208,7 +225,10 @@ pub fn carries() -> Vec<Case> {
     cases.push(carry("add.cc.u64 x, $a, $b; addc.u64 $d, 0, 0;", |a, b| {
         u64::from(a.checked_add(b).is_none())
     }));
-    cases.push(carry("sub.cc.u64 x, $a, $b; subc.u64 $d, 0, 0;", |a, b| if a < b { u64::MAX } else { 0 }));
+    cases.push(carry(
+        "sub.cc.u64 x, $a, $b; subc.u64 $d, 0, 0;",
+        |a, b| if a < b { u64::MAX } else { 0 },
+    ));
     cases.push(carry("mad.lo.cc.u64 x, $a, $b, $a; madc.hi.u64 $d, $a, $b, 0;", |a, b| {
         ((u128::from(a) * u128::from(b) + u128::from(a)) >> 64) as u64
     }));
@@ -224,7 +244,9 @@ pub fn packed_integers() -> Vec<Case> {
     let mut cases = Vec::new();
     let halves = |op: &str, int: Int, f: fn(i128, i128) -> i128| {
         let reference = move |v: &[u64]| {
-            let half = |shift: u32| int.cut(f(int.value(v[0] >> shift), int.value(v[1] >> shift))) << shift;
+            let half = |shift: u32| {
+                int.cut(f(int.value(v[0] >> shift), int.value(v[1] >> shift))) << shift
+            };
             half(0) | half(16)
         };
         Case::new(format!("{op}.{}x2 $d, $a, $b;", int.name), &[T::I32, T::I32], T::I32, reference)
@@ -237,16 +259,24 @@ pub fn packed_integers() -> Vec<Case> {
     cases.push(halves("min.relu", INTS[1], |a, b| a.min(b).max(0)));
     cases.push(halves("max.relu", INTS[1], |a, b| a.max(b).max(0)));
     for (op, f) in [("min", i128::min as fn(i128, i128) -> i128), ("max", i128::max)] {
-        let reference = move |v: &[u64]| INTS[3].cut(f(INTS[3].value(v[0]), INTS[3].value(v[1])).max(0));
-        cases.push(Case::new(format!("{op}.relu.s32 $d, $a, $b;"), &[T::I32, T::I32], T::I32, reference));
+        let reference =
+            move |v: &[u64]| INTS[3].cut(f(INTS[3].value(v[0]), INTS[3].value(v[1])).max(0));
+        cases.push(Case::new(
+            format!("{op}.relu.s32 $d, $a, $b;"),
+            &[T::I32, T::I32],
+            T::I32,
+            reference,
+        ));
     }
     for (a_name, a_signed) in [("u32", false), ("s32", true)] {
         for (b_name, b_signed) in [("u32", false), ("s32", true)] {
             let byte = |signed| Int { name: "", bits: 8, signed };
-            let (a8, b8, a16) = (byte(a_signed), byte(b_signed), Int { bits: 16, ..byte(a_signed) });
+            let (a8, b8, a16) =
+                (byte(a_signed), byte(b_signed), Int { bits: 16, ..byte(a_signed) });
             let reference = move |v: &[u64]| {
-                let sum: i128 =
-                    (0..4).map(|index| a8.value(v[0] >> (8 * index)) * b8.value(v[1] >> (8 * index))).sum();
+                let sum: i128 = (0..4)
+                    .map(|index| a8.value(v[0] >> (8 * index)) * b8.value(v[1] >> (8 * index)))
+                    .sum();
                 INTS[2].cut(sum + INTS[2].value(v[2]))
             };
             cases.push(Case::new(

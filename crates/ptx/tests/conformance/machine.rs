@@ -1,9 +1,12 @@
 //! An OpenCL device that runs translated PTX.
 
 use penstock_cl_sys::{
-    CL_DEVICE_DOUBLE_FP_CONFIG, CL_DEVICE_EXTENSIONS, CL_DEVICE_SINGLE_FP_CONFIG, CL_PROGRAM_BUILD_LOG,
+    CL_DEVICE_DOUBLE_FP_CONFIG, CL_DEVICE_EXTENSIONS, CL_DEVICE_SINGLE_FP_CONFIG,
+    CL_PROGRAM_BUILD_LOG,
 };
-use penstock_device::{Arg, Context, Device, Driver, Kernel, Mem, Program, Queue, Range, Staged, Want};
+use penstock_device::{
+    Arg, Context, Device, Driver, Kernel, Mem, Program, Queue, Range, Staged, Want,
+};
 use penstock_ptx::ir::Module;
 use penstock_ptx::module::parse;
 use penstock_ptx::translate::{Argument, CONTROL_BYTES, Options, Translation, translate};
@@ -64,9 +67,13 @@ impl Machine {
     fn new(device: &Device) -> Self {
         let info = device.info();
         let bytes = |name: u32| {
-            info.iter().find(|(known, _)| *known == name).map(|(_, bytes)| bytes.clone()).unwrap_or_default()
+            info.iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, bytes)| bytes.clone())
+                .unwrap_or_default()
         };
-        let number = |name: u32| bytes(name).first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let number =
+            |name: u32| bytes(name).first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let extensions = String::from_utf8_lossy(&bytes(CL_DEVICE_EXTENSIONS)).into_owned();
         let options = Options {
             arenas: vec![(BASE, ARENA_BYTES)],
@@ -78,8 +85,9 @@ impl Machine {
             fp16: extensions.contains("cl_khr_fp16"),
             exact_division: number(CL_DEVICE_SINGLE_FP_CONFIG) & EXACT_DIVISION != 0,
         };
-        let context = Context::new(device.platform(), std::slice::from_ref(device), Box::new(|_| {}))
-            .expect("a context");
+        let context =
+            Context::new(device.platform(), std::slice::from_ref(device), Box::new(|_| {}))
+                .expect("a context");
         let queue = Queue::new(&context, device, 0, 0).expect("a queue");
         let arena = Mem::buffer(&context, READ_WRITE, ARENA_BYTES).expect("device memory");
         Self {
@@ -99,14 +107,17 @@ impl Machine {
             .map_err(|error| format!("{error:?}"))?;
         let built = program.build(self.context.devices(), translation.build_options.as_str());
         if let Err(error) = built {
-            let devices: Vec<(u32, Device)> = (0..).zip(self.context.devices().iter().cloned()).collect();
+            let devices: Vec<(u32, Device)> =
+                (0..).zip(self.context.devices().iter().cloned()).collect();
             let report = program.report(Err(error), &devices);
             let log = report
                 .devices
                 .iter()
                 .flat_map(|(_, info)| info)
                 .find(|(name, _)| *name == CL_PROGRAM_BUILD_LOG);
-            let log = log.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
+            let log = log
+                .map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned())
+                .unwrap_or_default();
             return Err(format!("{error:?}\n{log}\n{}", numbered(&translation.source)));
         }
         Ok(Ready { module, translation, program })
@@ -128,7 +139,15 @@ impl Machine {
     }
 
     /// Runs a kernel with parameters that are 64 bits each, and waits for it.
-    pub fn launch(&self, ready: &Ready, name: &str, params: &[u64], blocks: u64, threads: u64, dynamic: u64) {
+    pub fn launch(
+        &self,
+        ready: &Ready,
+        name: &str,
+        params: &[u64],
+        blocks: u64,
+        threads: u64,
+        dynamic: u64,
+    ) {
         let control = vec![0; usize::try_from(CONTROL_BYTES).expect("small")];
         self.launch_with(ready, name, params, [blocks, 1, 1], [threads, 1, 1], dynamic, &control);
     }
@@ -145,8 +164,12 @@ impl Machine {
         dynamic: u64,
         control: &[u8],
     ) {
-        let kernel =
-            ready.translation.kernels.iter().find(|kernel| kernel.name == name).expect("the kernel is there");
+        let kernel = ready
+            .translation
+            .kernels
+            .iter()
+            .find(|kernel| kernel.name == name)
+            .expect("the kernel is there");
         let data = ready.module.data();
         let mut content = data.bytes.clone();
         content.resize(usize::try_from(data.size).expect("small"), 0);
@@ -166,7 +189,8 @@ impl Machine {
             block.resize(at as usize, 0);
             block.extend_from_slice(&dynamic.to_le_bytes());
         }
-        let object = Kernel::new(&ready.program, &kernel.cl_name).expect("the kernel is in the program");
+        let object =
+            Kernel::new(&ready.program, &kernel.cl_name).expect("the kernel is in the program");
         let local = (u64::from(kernel.local_bytes) + dynamic).max(8);
         let (data, control) = ((BASE + DATA).to_le_bytes(), (BASE + CONTROL).to_le_bytes());
         for (index, argument) in (0..).zip(&kernel.arguments) {
@@ -198,8 +222,17 @@ impl Machine {
 
     /// The translation, to look at.
     #[allow(dead_code, reason = "not every test needs it")]
-    pub fn kernel<'r>(&self, ready: &'r Ready, name: &str) -> &'r penstock_ptx::translate::TranslatedKernel {
-        ready.translation.kernels.iter().find(|kernel| kernel.name == name).expect("the kernel is there")
+    pub fn kernel<'r>(
+        &self,
+        ready: &'r Ready,
+        name: &str,
+    ) -> &'r penstock_ptx::translate::TranslatedKernel {
+        ready
+            .translation
+            .kernels
+            .iter()
+            .find(|kernel| kernel.name == name)
+            .expect("the kernel is there")
     }
 
     /// The first fault that a kernel left: its code and the line.

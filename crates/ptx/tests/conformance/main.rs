@@ -6,7 +6,10 @@
 //!
 //! Where PTX says `.ftz`, a denormal operand or result may be zero or not: a translation may keep denormals.
 
-#![expect(clippy::cast_possible_truncation, reason = "references cut values to the width of the instruction")]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "references cut values to the width of the instruction"
+)]
 
 mod bits;
 mod case;
@@ -89,17 +92,23 @@ const TRIED_ELSEWHERE: &[(&str, &[Opcode])] = &[
 fn every_form_is_tried() {
     let mut tried = HashSet::new();
     for case in FAMILIES.iter().flat_map(|family| family()) {
-        let module = parse(&case.text_alone()).unwrap_or_else(|error| panic!("{}: {error}", case.text));
-        for statement in module.functions().iter().flat_map(|function| function.body.iter().flatten()) {
+        let module =
+            parse(&case.text_alone()).unwrap_or_else(|error| panic!("{}: {error}", case.text));
+        for statement in
+            module.functions().iter().flat_map(|function| function.body.iter().flatten())
+        {
             if let Statement::Instruction(instruction) = statement {
                 let row = forms::row_of(&instruction.mnemonic).expect("it was parsed");
                 tried.insert((row.name, row.suffixes, row.operands));
             }
         }
     }
-    let elsewhere = |opcode: Opcode| TRIED_ELSEWHERE.iter().any(|(_, opcodes)| opcodes.contains(&opcode));
+    let elsewhere =
+        |opcode: Opcode| TRIED_ELSEWHERE.iter().any(|(_, opcodes)| opcodes.contains(&opcode));
     let missing: Vec<String> = forms::table()
-        .filter(|row| !elsewhere(row.opcode) && !tried.contains(&(row.name, row.suffixes, row.operands)))
+        .filter(|row| {
+            !elsewhere(row.opcode) && !tried.contains(&(row.name, row.suffixes, row.operands))
+        })
         .map(|row| row.syntax())
         .collect();
     assert!(missing.is_empty(), "{} forms have no case:\n{}", missing.len(), missing.join("\n"));

@@ -56,12 +56,18 @@ fn every_width_is_loaded_and_stored_in_every_space() {
 pub fn memory() -> Vec<Case> {
     let mut cases = Vec::new();
     for place in &PLACES {
-        for (name, bits, signed) in
-            [("u8", 8, false), ("s8", 8, true), ("u16", 16, false), ("s16", 16, true), ("b32", 32, false)]
-        {
+        for (name, bits, signed) in [
+            ("u8", 8, false),
+            ("s8", 8, true),
+            ("u16", 16, false),
+            ("s16", 16, true),
+            ("b32", 32, false),
+        ] {
             let int = Int { name, bits, signed };
             let text = at(place, &format!("stSPACE.b64 [x+8], $a; ldSPACE.{name} $d, [x+12];"));
-            cases.push(Case::new(text, &[T::I64], T::I32, move |v| INTS[2].cut(int.value(v[0] >> 32))));
+            cases.push(Case::new(text, &[T::I64], T::I32, move |v| {
+                INTS[2].cut(int.value(v[0] >> 32))
+            }));
         }
         let text = at(
             place,
@@ -70,13 +76,18 @@ pub fn memory() -> Vec<Case> {
         cases.push(Case::new(text, &[T::I32, T::I32], T::I64, |v| {
             ((v[0] & 0xff) << 8) | ((v[0] & 0xffff) << 16) | (v[1] << 32)
         }));
-        let text =
-            at(place, "stSPACE.v4.b32 [x], {$a, $b, $a, 7}; .reg .b64 y2; ldSPACE.v2.b64 {$d, y2}, [x];");
+        let text = at(
+            place,
+            "stSPACE.v4.b32 [x], {$a, $b, $a, 7}; .reg .b64 y2; ldSPACE.v2.b64 {$d, y2}, [x];",
+        );
         cases.push(Case::new(text, &[T::I32, T::I32], T::I64, |v| v[0] | (v[1] << 32)));
-        let text =
-            at(place, "stSPACE.v2.f32 [x+8], {$a, $b}; .reg .f32 u, w; ldSPACE.v4.f32 {u, w, _, $d}, [x];");
+        let text = at(
+            place,
+            "stSPACE.v2.f32 [x+8], {$a, $b}; .reg .f32 u, w; ldSPACE.v4.f32 {u, w, _, $d}, [x];",
+        );
         cases.push(Case::new(text, &[T::F32, T::F32], T::F32, |v| v[1]));
-        let text = at(place, "stSPACE.b32 [x], $a; .reg .b16 p, q, r; ldSPACE.v4.u8 {p, q, r, $d}, [x];");
+        let text =
+            at(place, "stSPACE.b32 [x], $a; .reg .b16 p, q, r; ldSPACE.v4.u8 {p, q, r, $d}, [x];");
         cases.push(Case::new(text, &[T::I32], T::I16, |v| v[0] >> 24));
         let text = at(place, "st.volatileSPACE.f64 [x], $a; ld.volatileSPACE.f64 $d, [x];");
         cases.push(Case::new(text, &[T::F64], T::F64, |v| v[0]));
@@ -97,8 +108,10 @@ pub fn addresses() -> Vec<Case> {
             cases.push(Case::new(text, &[], T::Pred, move |_| u64::from(index == other)));
         }
         let space = ["local", "shared", "global"][index];
-        let text =
-            at(place, &format!("st.b32 [x+4], $a; cvta.to.{space}.u64 x, x; ld.{space}.b32 $d, [x+4];"));
+        let text = at(
+            place,
+            &format!("st.b32 [x+4], $a; cvta.to.{space}.u64 x, x; ld.{space}.b32 $d, [x+4];"),
+        );
         cases.push(Case::new(text, &[T::I32], T::I32, |v| v[0]));
     }
     let text = at(&GLOBAL, "st.global.b32 [x+4], $a; ldu.global.b32 $d, [x+4];");
@@ -109,7 +122,12 @@ pub fn addresses() -> Vec<Case> {
             "st.global.v2.b64 [x], {{$b, $a}}; cp.async.ca.shared.global [z], [x], {bytes}; cp.async.wait_all; ld.shared.b64 $d, [z+8];"
         );
         let text = at(&GLOBAL, &format!("{shared} {copy}"));
-        cases.push(Case::new(text, &[T::I64, T::I64], T::I64, move |v| if kept { v[0] } else { 0 }));
+        cases.push(Case::new(
+            text,
+            &[T::I64, T::I64],
+            T::I64,
+            move |v| if kept { v[0] } else { 0 },
+        ));
     }
     let table = ".const .align 4 .u32 c$n[4] = {10, 20, 30, 40}; .reg .b64 x, y; mov.u64 x, c$n; and.b64 y, $a, 3; shl.b64 y, y, 2; add.u64 x, x, y;";
     cases.push(Case::new(format!("{{ {table} ld.const.u32 $d, [x]; }}"), &[T::I64], T::I32, |v| {
@@ -169,14 +187,20 @@ fn atomic(
         cases.push(Case::new(text, &[register, register], register, |v| v[0]));
         if index % 2 == 0 {
             let result = new.clone();
-            let text = at(place, &format!("{store} redSPACE.{op}.{ty} [x], $b; ldSPACE.b{bits} $d, [x];"))
-                .replace("red.shared.exch", "red.exch");
+            let text =
+                at(place, &format!("{store} redSPACE.{op}.{ty} [x], $b; ldSPACE.b{bits} $d, [x];"))
+                    .replace("red.shared.exch", "red.exch");
             if op != "exch" {
-                cases.push(Case::with(text, &[register, register], register, move |v| result(v[0], v[1])));
+                cases.push(Case::with(text, &[register, register], register, move |v| {
+                    result(v[0], v[1])
+                }));
             }
         }
         let result = new.clone();
-        let text = at(place, &format!("{store} atomSPACE.{op}.{ty} $d, [x], $b; ldSPACE.b{bits} $d, [x];"));
+        let text = at(
+            place,
+            &format!("{store} atomSPACE.{op}.{ty} $d, [x], $b; ldSPACE.b{bits} $d, [x];"),
+        );
         cases.push(Case::with(text, &[register, register], register, move |v| result(v[0], v[1])));
     }
 }
@@ -209,12 +233,15 @@ pub fn atomics() -> Vec<Case> {
         });
     }
     for op in ["inc", "dec"] {
-        atomic(&mut cases, op, "u32", T::I32, move |old, b| Expect::Bits(combine(op, u32s, old, b)));
+        atomic(&mut cases, op, "u32", T::I32, move |old, b| {
+            Expect::Bits(combine(op, u32s, old, b))
+        });
     }
     let sum32 = |a: u64, b: u64| f32::from_bits(a as u32) + f32::from_bits(b as u32);
     atomic(&mut cases, "add", "f32", T::F32, move |old, b| {
-        let flush =
-            |bits: u64| if f32::from_bits(bits as u32).is_subnormal() { bits & 0x8000_0000 } else { bits };
+        let flush = |bits: u64| {
+            if f32::from_bits(bits as u32).is_subnormal() { bits & 0x8000_0000 } else { bits }
+        };
         let kept = u64::from(sum32(old, b).to_bits());
         // On global memory the sum flushes denormals.
         Expect::OneOf(vec![kept, flush(kept), u64::from(sum32(flush(old), flush(b)).to_bits())])
@@ -241,7 +268,9 @@ pub fn swaps() -> Vec<Case> {
                 &place,
                 &format!("{store} atomSPACE.cas.b{bits} $d, [x], $b, $c; ldSPACE.b{bits} $d, [x];"),
             );
-            cases.push(Case::new(text, &[register; 3], register, |v| if v[0] == v[1] { v[2] } else { v[0] }));
+            cases.push(Case::new(text, &[register; 3], register, |v| {
+                if v[0] == v[1] { v[2] } else { v[0] }
+            }));
             let text = at(
                 &place,
                 &format!("{store} atomSPACE.cas.b{bits} $d, [x], $a, $b; ldSPACE.b{bits} $d, [x];"),
@@ -250,7 +279,10 @@ pub fn swaps() -> Vec<Case> {
         }
     }
     let sum = |a: u64, b: u64| {
-        half_bits(number::add(from_half(a & 0xffff), from_half(b & 0xffff), Mode::Rn).round(HALF, Mode::Rn))
+        half_bits(
+            number::add(from_half(a & 0xffff), from_half(b & 0xffff), Mode::Rn)
+                .round(HALF, Mode::Rn),
+        )
     };
     atomic(&mut cases, "add.noftz", "f16", T::F16, move |old, b| Expect::Bits(sum(old, b)));
     atomic(&mut cases, "add.noftz", "f16x2", T::F16x2, move |old, b| {

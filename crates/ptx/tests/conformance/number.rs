@@ -35,7 +35,8 @@ pub struct Format {
 
 pub const SINGLE: Format = Format { fraction: 23, exponent_min: -126, max: f32::MAX as f64 };
 pub const HALF: Format = Format { fraction: 10, exponent_min: -14, max: 65504.0 };
-pub const BRAIN: Format = Format { fraction: 7, exponent_min: -126, max: 3.389_531_389_251_535_5e38 };
+pub const BRAIN: Format =
+    Format { fraction: 7, exponent_min: -126, max: 3.389_531_389_251_535_5e38 };
 
 /// `value` plus something of the sign of `rest` that is smaller than any of its digits.
 #[derive(Debug, Clone, Copy)]
@@ -222,7 +223,9 @@ fn rounding_agrees_with_the_processor() {
     let mut state = 1u64;
     for _ in 0..20_000 {
         let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             f32::from_bits((state >> 32) as u32)
         };
         let (a, b, c) = (next(), next(), next());
@@ -240,7 +243,8 @@ fn rounding_agrees_with_the_processor() {
         same(sqrt(x).round(SINGLE, Mode::Rn), a.sqrt(), "sqrt");
         same(fma(x, y, z, Mode::Rn).round(SINGLE, Mode::Rn), a.mul_add(b, c), "fma");
         assert!(
-            add(x, y, Mode::Rm).round(SINGLE, Mode::Rm) <= add(x, y, Mode::Rp).round(SINGLE, Mode::Rp)
+            add(x, y, Mode::Rm).round(SINGLE, Mode::Rm)
+                <= add(x, y, Mode::Rp).round(SINGLE, Mode::Rp)
                 || (x + y).is_nan()
         );
         let exact = from_half(u64::from(a.to_bits() >> 16));

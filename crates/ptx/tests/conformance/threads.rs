@@ -21,7 +21,10 @@ fn kernel(body: &str) -> String {
 }
 
 fn words(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect()
+    bytes
+        .chunks_exact(4)
+        .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
+        .collect()
 }
 
 /// What every thread of two blocks stores, for an input of a word for each.
@@ -30,7 +33,14 @@ fn results(machine: &Machine, text: &str, input: &[u32]) -> Vec<u32> {
     let bytes: Vec<u8> = input.iter().flat_map(|word| word.to_le_bytes()).collect();
     machine.write(FREE, &bytes);
     machine.write(OUT, &vec![0xee; bytes.len()]);
-    machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT], input.len() as u64 / THREADS, THREADS, 256);
+    machine.launch(
+        &ready,
+        "k",
+        &[BASE + FREE, BASE + OUT],
+        input.len() as u64 / THREADS,
+        THREADS,
+        256,
+    );
     words(&machine.read(OUT, bytes.len() as u64))
 }
 
@@ -62,8 +72,11 @@ fn run(family: &str, tests: &[Test]) {
         for test in tests {
             let text = kernel(&test.body);
             let got = results(&machine, &text, &input);
-            for (warp, (values, results)) in input.chunks_exact(32).zip(got.chunks_exact(32)).enumerate() {
-                let expected: Vec<u32> = (0..32).map(|lane| (test.reference)(values, lane)).collect();
+            for (warp, (values, results)) in
+                input.chunks_exact(32).zip(got.chunks_exact(32)).enumerate()
+            {
+                let expected: Vec<u32> =
+                    (0..32).map(|lane| (test.reference)(values, lane)).collect();
                 if expected != results {
                     failures += 1;
                     eprintln!(
@@ -121,7 +134,10 @@ fn shuffles_agree() {
 #[test]
 fn votes_and_matches_agree() {
     let mask = |values: &[u32], holds: &dyn Fn(u32) -> bool| {
-        values.iter().enumerate().fold(0u32, |mask, (lane, value)| mask | (u32::from(holds(*value)) << lane))
+        values
+            .iter()
+            .enumerate()
+            .fold(0u32, |mask, (lane, value)| mask | (u32::from(holds(*value)) << lane))
     };
     let condition = "setp.gt.u32 %p, %v, 20;";
     let mut tests = vec![
@@ -131,16 +147,21 @@ fn votes_and_matches_agree() {
         test(format!("{condition} vote.sync.ballot.b32 %d, !%p, -1;"), move |values, _| {
             mask(values, &|value| value <= 20)
         }),
-        test(format!("{condition} vote.sync.all.pred %q, %p, -1; selp.u32 %d, 1, 0, %q;"), |values, _| {
-            u32::from(values.iter().all(|value| *value > 20))
-        }),
-        test(format!("{condition} vote.sync.any.pred %q, !%p, -1; selp.u32 %d, 1, 0, %q;"), |values, _| {
-            u32::from(values.iter().any(|value| *value <= 20))
-        }),
-        test(format!("{condition} vote.sync.uni.pred %q, %p, -1; selp.u32 %d, 1, 0, %q;"), |values, _| {
-            let first = values[0] > 20;
-            u32::from(values.iter().all(|value| (*value > 20) == first))
-        }),
+        test(
+            format!("{condition} vote.sync.all.pred %q, %p, -1; selp.u32 %d, 1, 0, %q;"),
+            |values, _| u32::from(values.iter().all(|value| *value > 20)),
+        ),
+        test(
+            format!("{condition} vote.sync.any.pred %q, !%p, -1; selp.u32 %d, 1, 0, %q;"),
+            |values, _| u32::from(values.iter().any(|value| *value <= 20)),
+        ),
+        test(
+            format!("{condition} vote.sync.uni.pred %q, %p, -1; selp.u32 %d, 1, 0, %q;"),
+            |values, _| {
+                let first = values[0] > 20;
+                u32::from(values.iter().all(|value| (*value > 20) == first))
+            },
+        ),
         test("match.any.sync.b32 %d, %v, -1;", move |values, lane| {
             mask(values, &|value| value == values[lane])
         }),
@@ -153,7 +174,9 @@ fn votes_and_matches_agree() {
         }),
         test("elect.sync %x|%p, -1; vote.sync.ballot.b32 %d, %p, -1; popc.b32 %d, %d;", |_, _| 1),
         test("activemask.b32 %d;", |_, _| u32::MAX),
-        test("mov.u32 %d, %lanemask_lt; mov.u32 %x, %lanemask_ge; xor.b32 %d, %d, %x;", |_, _| u32::MAX),
+        test("mov.u32 %d, %lanemask_lt; mov.u32 %x, %lanemask_ge; xor.b32 %d, %d, %x;", |_, _| {
+            u32::MAX
+        }),
         test(
             "mov.u32 %d, %lanemask_le; mov.u32 %x, %lanemask_gt; mov.u32 %y, %lanemask_eq; and.b32 %x, %x, %y; add.u32 %d, %d, %x;",
             |_, lane| ((1u64 << (lane + 1)) - 1) as u32,
@@ -213,14 +236,21 @@ fn threads_that_went_another_way_are_left_out() {
 }
 
 /// A body and what a thread (the block's values, its number) must store.
-fn of_blocks(family: &str, body: &str, declarations: &str, reference: impl Fn(&[u32], usize) -> u32) {
+fn of_blocks(
+    family: &str,
+    body: &str,
+    declarations: &str,
+    reference: impl Fn(&[u32], usize) -> u32,
+) {
     for machine in machines() {
         let input = input();
         let text = kernel(body).replacen(HEAD, &format!("{HEAD}{declarations}\n"), 1);
         let got = results(&machine, &text, &input);
-        for (values, results) in input.chunks_exact(THREADS as usize).zip(got.chunks_exact(THREADS as usize))
+        for (values, results) in
+            input.chunks_exact(THREADS as usize).zip(got.chunks_exact(THREADS as usize))
         {
-            let expected: Vec<u32> = (0..values.len()).map(|thread| reference(values, thread)).collect();
+            let expected: Vec<u32> =
+                (0..values.len()).map(|thread| reference(values, thread)).collect();
             assert_eq!(results, expected, "{family} on {}", machine.name);
         }
     }
@@ -255,9 +285,12 @@ fn barriers_in_loops_and_with_results_agree() {
                 add.u32 %d, %d, %y; st.shared.u32 [%z], %d;\nskip:\nshr.u32 %x, %x, 1;\nsetp.ne.u32 %p, %x, 0;\n@%p bra again;\nbar.sync 0;\nld.shared.u32 %d, [s];";
     of_blocks("sums", body, ".shared .align 4 .b8 s[512];", |values, _| values.iter().sum());
     let condition = "setp.gt.u32 %p, %v, 20;";
-    of_blocks("bar.red.popc", &format!("{condition} bar.red.popc.u32 %d, 0, %p;"), "", |values, _| {
-        values.iter().filter(|value| **value > 20).count() as u32
-    });
+    of_blocks(
+        "bar.red.popc",
+        &format!("{condition} bar.red.popc.u32 %d, 0, %p;"),
+        "",
+        |values, _| values.iter().filter(|value| **value > 20).count() as u32,
+    );
     of_blocks(
         "bar.red.and",
         &format!("{condition} bar.red.and.pred %q, 0, !%p; selp.u32 %d, 1, 0, %q;"),
@@ -283,9 +316,10 @@ fn a_barrier_that_only_some_threads_reach_waits_for_those() {
         if thread < 64 { values[thread ^ 2] + 7 } else { values[thread ^ 1] }
     });
     // Half of the threads only say that their values are there; the others wait for them.
-    for (arrive, sync) in
-        [("bar.arrive 1, 128;", "bar.sync 1, 128;"), ("barrier.arrive 3, 128;", "barrier.sync 3, 128;")]
-    {
+    for (arrive, sync) in [
+        ("bar.arrive 1, 128;", "bar.sync 1, 128;"),
+        ("barrier.arrive 3, 128;", "barrier.sync 3, 128;"),
+    ] {
         let body = format!(
             "mov.u32 %z, s; shl.b32 %x, %t, 2; add.u32 %z, %z, %x; setp.lt.u32 %p, %t, 64;\n@%p bra low;\nst.shared.u32 [%z], %v;\n{arrive}\nmov.u32 %d, 9; bra done;\n\
              low: {sync}\nld.shared.u32 %d, [%z+256];\ndone:"
@@ -324,11 +358,19 @@ fn atomics_from_all_threads_add_up() {
         let memory = machine.read(FREE, 64);
         let all = 8 * THREADS as u32;
         let found = words(&memory);
-        assert_eq!((found[0], found[1]), (all, THREADS as u32 - 1), "add and max on {}", machine.name);
+        assert_eq!(
+            (found[0], found[1]),
+            (all, THREADS as u32 - 1),
+            "add and max on {}",
+            machine.name
+        );
         assert_eq!(f32::from_bits(found[2]), all as f32, "sum of f32");
         assert_eq!(found[3], all % 100, "inc wraps at 99");
         assert_eq!((found[4], found[5]), (all, all), "sum of 64 bits");
-        assert_eq!(f64::from_bits(u64::from(found[6]) | (u64::from(found[7]) << 32)), f64::from(all) / 2.0);
+        assert_eq!(
+            f64::from_bits(u64::from(found[6]) | (u64::from(found[7]) << 32)),
+            f64::from(all) / 2.0
+        );
         assert_eq!(found[8], all * 3, "compare and swap");
         assert_eq!(found[9], all, "shared counters of 8 blocks");
     }
@@ -363,7 +405,8 @@ fn calls_and_tables_agree() {
 fn a_trap_leaves_its_line() {
     for machine in machines() {
         let text = kernel("mov.u32 %d, %v;\nsetp.eq.u32 %p, %i, 3;\n@%p trap;");
-        let line = text.lines().position(|line| line.contains("trap")).expect("it is there") as u32 + 1;
+        let line =
+            text.lines().position(|line| line.contains("trap")).expect("it is there") as u32 + 1;
         results(&machine, &text, &input());
         assert_eq!(machine.fault(), (3, line), "{}", machine.name);
     }

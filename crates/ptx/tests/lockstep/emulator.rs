@@ -5,7 +5,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::program::{Change, LANES, Operation, Place, Program, Question, REGISTERS, Statement, WORDS};
+use super::program::{
+    Change, LANES, Operation, Place, Program, Question, REGISTERS, Statement, WORDS,
+};
 
 /// Statements of one warp, loops counted each time. Random programs take some hundred.
 const STEPS_MAX: u32 = 20_000;
@@ -51,7 +53,8 @@ struct Warp {
 /// What a register holds in the beginning.
 pub fn beginning(thread: u32, register: usize) -> u32 {
     let register = u32::try_from(register).expect("small");
-    thread.wrapping_mul(0x9e37_79b1).wrapping_add(register.wrapping_mul(0x85eb_ca77)) ^ (thread << 3)
+    thread.wrapping_mul(0x9e37_79b1).wrapping_add(register.wrapping_mul(0x85eb_ca77))
+        ^ (thread << 3)
 }
 
 /// What a word of shared memory holds in the beginning.
@@ -75,7 +78,8 @@ pub fn run(program: &Program) -> Result<Vec<Outcome>, Refusal> {
         };
         let all = if count == LANES { u32::MAX } else { (1 << count) - 1 };
         let left = warp.body(&program.body, all, &mut Ways::default())?;
-        let lanes = (0..count).map(|lane| (left >> lane & 1 == 1).then(|| warp.lanes[lane as usize]));
+        let lanes =
+            (0..count).map(|lane| (left >> lane & 1 == 1).then(|| warp.lanes[lane as usize]));
         outcomes.push(Outcome { lanes: lanes.collect(), words: warp.words });
     }
     Ok(outcomes)
@@ -96,10 +100,15 @@ impl Used {
     /// Whether the order of the two decides anything.
     fn meets(&self, other: &Self) -> bool {
         let touches = |word: &u32| {
-            other.read.contains(word) || other.written.contains(word) || other.changed.contains_key(word)
+            other.read.contains(word)
+                || other.written.contains(word)
+                || other.changed.contains_key(word)
         };
         self.written.iter().any(touches)
-            || self.read.iter().any(|word| other.written.contains(word) || other.changed.contains_key(word))
+            || self
+                .read
+                .iter()
+                .any(|word| other.written.contains(word) || other.changed.contains_key(word))
             || self.changed.iter().any(|(word, how)| {
                 other.read.contains(word)
                     || other.written.contains(word)
@@ -166,7 +175,12 @@ impl Warp {
         Ok(mask)
     }
 
-    fn statement(&mut self, statement: &Statement, mask: u32, ways: &mut Ways) -> Result<u32, Refusal> {
+    fn statement(
+        &mut self,
+        statement: &Statement,
+        mask: u32,
+        ways: &mut Ways,
+    ) -> Result<u32, Refusal> {
         match statement {
             Statement::If(question, yes, no) => return self.fork(*question, yes, no, mask, ways),
             Statement::Loop { turns, body, .. } => {
@@ -260,7 +274,12 @@ impl Warp {
             Statement::Change { at, how, from } => {
                 for lane in members(mask) {
                     let (word, value) = (self.word(at, lane), self.lanes[lane as usize][from]);
-                    if self.used.changed.insert(word, how as u8).is_some_and(|before| before != how as u8) {
+                    if self
+                        .used
+                        .changed
+                        .insert(word, how as u8)
+                        .is_some_and(|before| before != how as u8)
+                    {
                         self.used.written.insert(word);
                     }
                     let old = self.words[word as usize];
@@ -275,7 +294,9 @@ impl Warp {
                 let yes = self.answer(question, mask);
                 members(mask).for_each(|lane| self.lanes[lane as usize][to] = yes);
             }
-            Statement::Active(to) => members(mask).for_each(|lane| self.lanes[lane as usize][to] = mask),
+            Statement::Active(to) => {
+                members(mask).for_each(|lane| self.lanes[lane as usize][to] = mask)
+            }
             Statement::Shuffle { to, from, by } => {
                 let old: Vec<u32> = self.lanes.iter().map(|lane| lane[from]).collect();
                 for lane in members(mask) {

@@ -48,7 +48,9 @@ fn warps_run_in_step() {
     for machine in machines() {
         let started = Instant::now();
         let (mut seed, mut tried, mut failed) = (first.unwrap_or(1), 0, Vec::new());
-        while tried < wanted.unwrap_or(PROGRAMS) && (wanted.is_some() || started.elapsed() < TIME_MAX) {
+        while tried < wanted.unwrap_or(PROGRAMS)
+            && (wanted.is_some() || started.elapsed() < TIME_MAX)
+        {
             let mut group = Vec::new();
             while group.len() < PER_MODULE {
                 let program = Program::random(seed);
@@ -89,7 +91,8 @@ fn differing(machine: &Machine, group: &[(u64, Program, Vec<Outcome>)]) -> Vec<(
     for (number, (_, program, _)) in group.iter().enumerate() {
         text.push_str(&ready_text(program, &format!("k{number}")));
     }
-    let ready = machine.build(&text).unwrap_or_else(|error| panic!("{}: {error}\n{text}", machine.name));
+    let ready =
+        machine.build(&text).unwrap_or_else(|error| panic!("{}: {error}\n{text}", machine.name));
     let mut failed = Vec::new();
     for (number, (seed, program, outcomes)) in group.iter().enumerate() {
         if compare(machine, &ready, &format!("k{number}"), program, outcomes).is_some() {
@@ -126,7 +129,8 @@ fn compare(
         return Some(format!("a fault: {:?}", machine.fault()));
     }
     let found = machine.read(FREE, bytes);
-    let words: Vec<u32> = found.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+    let words: Vec<u32> =
+        found.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
     let each = 1 + REGISTERS + 3;
     for (warp, outcome) in outcomes.iter().enumerate() {
         for (lane, expected) in outcome.lanes.iter().enumerate() {
@@ -143,7 +147,9 @@ fn compare(
                 }
             }
             if got != wanted {
-                return Some(format!("thread {thread} of {threads} leaves {got:x?}, not {wanted:x?}"));
+                return Some(format!(
+                    "thread {thread} of {threads} leaves {got:x?}, not {wanted:x?}"
+                ));
             }
         }
     }

@@ -166,7 +166,9 @@ impl Program {
 fn tell_once(body: &mut [Statement], told: &mut bool) {
     for statement in body {
         match statement {
-            Statement::Store { to, .. } if matches!(to, Place::Told(_)) && std::mem::replace(told, true) => {
+            Statement::Store { to, .. }
+                if matches!(to, Place::Told(_)) && std::mem::replace(told, true) =>
+            {
                 *to = Place::Own(0);
             }
             Statement::If(_, yes, no) => {
@@ -234,9 +236,11 @@ fn statement(random: &mut Random, at: Where) -> Statement {
             volatile: random.below(3) == 0,
             generic: random.below(5) == 0,
         },
-        10..=15 => {
-            Statement::Store { to: place(random), from: random.register(), volatile: random.below(3) == 0 }
-        }
+        10..=15 => Statement::Store {
+            to: place(random),
+            from: random.register(),
+            volatile: random.below(3) == 0,
+        },
         16 => {
             let how = match random.below(3) {
                 0 => Change::Add,
@@ -246,12 +250,20 @@ fn statement(random: &mut Random, at: Where) -> Statement {
             Statement::Change { at: place(random), how, from: random.register() }
         }
         17 => Statement::Ballot(random.register(), question(random)),
-        18 => Statement::Shuffle { to: random.register(), from: random.register(), by: 1 + random.small(31) },
+        18 => Statement::Shuffle {
+            to: random.register(),
+            from: random.register(),
+            by: 1 + random.small(31),
+        },
         19 => Statement::Active(random.register()),
         20 if !apart => Statement::Meet,
         20..=23 if depth < 3 => {
             let (yes, no) = (1 + random.below(4), random.below(4));
-            Statement::If(question(random), statements(random, yes, deeper), statements(random, no, deeper))
+            Statement::If(
+                question(random),
+                statements(random, yes, deeper),
+                statements(random, no, deeper),
+            )
         }
         24..=25 if depth < 2 => {
             let length = 1 + random.below(5);
@@ -282,8 +294,9 @@ pub fn smaller(body: &[Statement]) -> Vec<Vec<Statement>> {
         match &body[index] {
             Statement::If(question, yes, no) => {
                 found.extend([with(yes), with(no)]);
-                let build =
-                    |yes: Vec<Statement>, no: Vec<Statement>| with(&[Statement::If(*question, yes, no)]);
+                let build = |yes: Vec<Statement>, no: Vec<Statement>| {
+                    with(&[Statement::If(*question, yes, no)])
+                };
                 found.extend(smaller(yes).into_iter().map(|yes| build(yes, no.clone())));
                 found.extend(smaller(no).into_iter().map(|no| build(yes.clone(), no)));
             }

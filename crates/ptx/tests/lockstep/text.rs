@@ -1,6 +1,8 @@
 //! A program as PTX.
 
-use super::program::{Change, LANES, Operation, Place, Program, Question, REGISTERS, Statement, WORDS};
+use super::program::{
+    Change, LANES, Operation, Place, Program, Question, REGISTERS, Statement, WORDS,
+};
 
 /// Bytes that a thread leaves: whether it came to the end, its registers, and three words of shared
 /// memory.
@@ -117,7 +119,9 @@ impl Writer {
             Place::Own(more) => {
                 let address = self.temporary();
                 let thread = if self.is_single { "%t" } else { "%lane" };
-                self.line(&format!("shl.b32 {index}, {thread}, 2; add.u32 {address}, {index}, %words;"));
+                self.line(&format!(
+                    "shl.b32 {index}, {thread}, 2; add.u32 {address}, {index}, %words;"
+                ));
                 return format!("{address}+{}", 4 * more);
             }
             Place::Crossed(bits) => self.line(&format!("xor.b32 {index}, %lane, {bits};")),
@@ -140,7 +144,9 @@ impl Writer {
         match question {
             Question::Below(end) => self.line(&format!("setp.lt.u32 {yes}, %lane, {end};")),
             Question::HasBit(bit) => {
-                self.line(&format!("and.b32 {value}, %lane, {bit}; setp.ne.u32 {yes}, {value}, 0;"));
+                self.line(&format!(
+                    "and.b32 {value}, %lane, {bit}; setp.ne.u32 {yes}, {value}, 0;"
+                ));
             }
             Question::Is(lane) => self.line(&format!("setp.eq.u32 {yes}, %lane, {lane};")),
             Question::Bits(register, from, wanted) => self.line(&format!(
@@ -162,7 +168,9 @@ impl Writer {
     }
 
     fn statement(&mut self, statement: &Statement, loops: &[(String, String)]) {
-        let leave = |way: fn(&(String, String)) -> &String| loops.last().map_or("OVER", |labels| way(labels));
+        let leave = |way: fn(&(String, String)) -> &String| {
+            loops.last().map_or("OVER", |labels| way(labels))
+        };
         match statement {
             Statement::If(question, yes, no) => {
                 let (holds, other, behind) = (self.question(*question), self.label(), self.label());
@@ -219,17 +227,23 @@ impl Writer {
                 Operation::Add => format!("add.u32 %v{to}, %v{one}, %v{other};"),
                 Operation::Sub => format!("sub.u32 %v{to}, %v{one}, %v{other};"),
                 Operation::Xor => format!("xor.b32 %v{to}, %v{one}, %v{other};"),
-                Operation::Times(times) => format!("mad.lo.u32 %v{to}, %v{one}, {times}, %v{other};"),
+                Operation::Times(times) => {
+                    format!("mad.lo.u32 %v{to}, %v{one}, {times}, %v{other};")
+                }
             }),
             Statement::Load { to, from, volatile: is, generic } => {
                 let place = self.place(from);
                 let (address, more) = place.split_once('+').unwrap_or((&place, "0"));
                 if generic {
                     self.wides += 2;
-                    let (wide, window) = (format!("%g{}", self.wides - 1), format!("%g{}", self.wides));
+                    let (wide, window) =
+                        (format!("%g{}", self.wides - 1), format!("%g{}", self.wides));
                     self.line(&format!("cvt.u64.u32 {wide}, {address}; cvta.shared.u64 {window}, {wide}; ld{}.u32 %v{to}, [{window}+{more}];", volatile(is)));
                 } else {
-                    self.line(&format!("ld{}.shared.u32 %v{to}, [{address}+{more}];", volatile(is)));
+                    self.line(&format!(
+                        "ld{}.shared.u32 %v{to}, [{address}+{more}];",
+                        volatile(is)
+                    ));
                 }
             }
             Statement::Store { to, from, volatile: is } => {

@@ -15,7 +15,8 @@ fn the_global_timer_counts_nanoseconds() {
     for read in ["mov.u64 %rd1, %globaltimer;", parts] {
         let text = format!("{HEAD}{}", kernel(&format!("{read} st.global.u64 [%out], %rd1; ret;")));
         for machine in machines() {
-            let ready = machine.build(&text).unwrap_or_else(|error| panic!("{}: {error}", machine.name));
+            let ready =
+                machine.build(&text).unwrap_or_else(|error| panic!("{}: {error}", machine.name));
             let look = || {
                 let before = Instant::now();
                 machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 0], 1, 1, 0);

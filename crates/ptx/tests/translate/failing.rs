@@ -27,7 +27,12 @@ fn a_failed_assertion_stops_the_accesses_of_its_thread() {
         machine.write(FREE, &[3; 64]);
         machine.write(OUT, &[0; 64]);
         machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 0], 1, 12, 0);
-        assert_eq!(words(&machine, OUT, 12), [3, 3, 3, 3, 3, 3, 3, 3, 0, 0, 0, 0], "{}", machine.name);
+        assert_eq!(
+            words(&machine, OUT, 12),
+            [3, 3, 3, 3, 3, 3, 3, 3, 0, 0, 0, 0],
+            "{}",
+            machine.name
+        );
         assert_eq!(machine.fault().0, 4, "{}", machine.name);
     }
 }
@@ -41,7 +46,11 @@ fn a_loop_on_an_address_that_is_not_there_ends_where_addresses_are_checked() {
     let barrier = format!("bar.sync 0; {wait} bar.sync 0; st.global.u32 [%to], 2; ret;");
     checked(&barrier, (1, address), &[2; 4]);
     let head = "H: ld.volatile.global.u32 %r2, [%in+4096]; setp.ne.u32 %p0, %r2, 0; @%p0 bra E; add.u32 %r3, %r3, 1; bra H; E:";
-    checked(&format!("bar.sync 0; {head} bar.sync 0; st.global.u32 [%to], 3; ret;"), (1, address), &[3; 4]);
+    checked(
+        &format!("bar.sync 0; {head} bar.sync 0; st.global.u32 [%to], 3; ret;"),
+        (1, address),
+        &[3; 4],
+    );
     let machine = format!("setp.eq.u32 %p1, %t, 3; @%p1 bra D; bar.sync 0; {wait} D: ret;");
     checked(&machine, (1, address), &[0; 4]);
 }

@@ -13,7 +13,13 @@ pub fn checked(body: &str, expected: (u64, u64), results: &[u32]) {
 }
 
 /// As [`checked`], with declarations and bytes of dynamic shared memory.
-fn checked_with(body: &str, declarations: &str, dynamic: u64, expected: (u64, u64), results: &[u32]) {
+fn checked_with(
+    body: &str,
+    declarations: &str,
+    dynamic: u64,
+    expected: (u64, u64),
+    results: &[u32],
+) {
     let text = format!("{HEAD}{declarations}{}", super::kernel(body));
     for mut machine in machines() {
         machine.options.check = true;
@@ -60,12 +66,20 @@ fn an_access_outside_of_every_allocation_is_a_fault_and_reads_zero() {
         &[5; 4],
     );
     checked("ld.global.u32 %r2, [64]; st.global.u32 [%to], 1; ret;", (1, 64), &[1; 4]);
-    checked("st.global.u32 [%out+256], 9; st.global.u32 [%to], 2; ret;", (1, BASE + OUT + 256), &[2; 4]);
+    checked(
+        "st.global.u32 [%out+256], 9; st.global.u32 [%to], 2; ret;",
+        (1, BASE + OUT + 256),
+        &[2; 4],
+    );
 }
 
 #[test]
 fn an_access_that_is_not_aligned_is_a_fault() {
-    checked("ld.global.u32 %r2, [%in+2]; st.global.u32 [%to], 3; ret;", (2, BASE + FREE + 2), &[3; 4]);
+    checked(
+        "ld.global.u32 %r2, [%in+2]; st.global.u32 [%to], 3; ret;",
+        (2, BASE + FREE + 2),
+        &[3; 4],
+    );
 }
 
 #[test]

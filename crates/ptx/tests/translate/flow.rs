@@ -82,7 +82,10 @@ fn matrices_are_multiplied_in_tiles() {
     let (a, b) = (matrix(7), matrix(11));
     for machine in machines() {
         let ready = machine.build(&format!("{HEAD}{MATRIX}")).unwrap();
-        assert!(!machine.kernel(&ready, "mm").is_machine, "all threads come to the barriers together");
+        assert!(
+            !machine.kernel(&ready, "mm").is_machine,
+            "all threads come to the barriers together"
+        );
         machine.write(FREE, &bytes_of(&a, f32::to_le_bytes));
         machine.write(FREE + (1 << 20), &bytes_of(&b, f32::to_le_bytes));
         let blocks = SIDE / 8;
@@ -174,7 +177,12 @@ fn barriers_with_numbers_and_counts_join_producers_and_consumers() {
         |machine, found| {
             for (index, value) in found.iter().enumerate() {
                 let t = u32::try_from(index % 128).unwrap();
-                assert_eq!(*value, if t >= 64 { (t - 64) * 3 } else { 0 }, "{}: {index}", machine.name);
+                assert_eq!(
+                    *value,
+                    if t >= 64 { (t - 64) * 3 } else { 0 },
+                    "{}: {index}",
+                    machine.name
+                );
             }
         },
     );
@@ -193,7 +201,11 @@ fn bar_red_counts_in_uniform_and_in_divergent_flow() {
     });
     let divergent = "setp.ge.u32 %p0, %t, 40; @%p0 bra DONE;";
     run(&body(divergent), &[], 0, 1, 96, 96, |machine, found| {
-        assert!(found[..40].iter().all(|value| *value == 40 + 256 + 512), "{}: {found:?}", machine.name);
+        assert!(
+            found[..40].iter().all(|value| *value == 40 + 256 + 512),
+            "{}: {found:?}",
+            machine.name
+        );
     });
 }
 
@@ -230,13 +242,19 @@ fn functions_are_called_with_values_structures_and_results() {
          ld.local.u32 %r3, [%own]; mad.lo.u32 %r4, %r3, 1000, %r2; st.global.u32 [%to], %r4; ret;",
     );
     for machine in machines() {
-        let ready =
-            machine.build(&format!("{HEAD}{functions}{kernel}")).unwrap_or_else(|error| panic!("{error}"));
+        let ready = machine
+            .build(&format!("{HEAD}{functions}{kernel}"))
+            .unwrap_or_else(|error| panic!("{error}"));
         machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 40], 2, 64, 0);
         for (index, value) in words(&machine, OUT, 128).into_iter().enumerate() {
             let g = u32::try_from(index).unwrap();
             let sum = g + 43;
-            assert_eq!(value, g * 1000 + if sum > 100 { sum } else { 2 * sum }, "{}: {g}", machine.name);
+            assert_eq!(
+                value,
+                g * 1000 + if sum > 100 { sum } else { 2 * sum },
+                "{}: {g}",
+                machine.name
+            );
         }
     }
 }
@@ -253,11 +271,17 @@ fn a_barrier_in_a_function_is_one_of_the_kernel() {
          add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, %n; @%p1 bra AGAIN; st.global.u32 [%to], %r2; ret;",
     );
     for machine in machines() {
-        let ready =
-            machine.build(&format!("{HEAD}{function}{kernel}")).unwrap_or_else(|error| panic!("{error}"));
+        let ready = machine
+            .build(&format!("{HEAD}{function}{kernel}"))
+            .unwrap_or_else(|error| panic!("{error}"));
         machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 3], 1, 64, 0);
         for (index, value) in words(&machine, OUT, 64).into_iter().enumerate() {
-            assert_eq!(value, (u32::try_from(index).unwrap() ^ 1) + 30, "{}: {index}", machine.name);
+            assert_eq!(
+                value,
+                (u32::try_from(index).unwrap() ^ 1) + 30,
+                "{}: {index}",
+                machine.name
+            );
         }
     }
 }

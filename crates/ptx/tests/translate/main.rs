@@ -30,7 +30,13 @@ fn bytes_of<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> [u8; N])
 }
 
 fn words(machine: &Machine, offset: u64, count: u64) -> Vec<u32> {
-    machine.read(offset, count * 4).as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
+    machine
+        .read(offset, count * 4)
+        .as_chunks()
+        .0
+        .iter()
+        .map(|word| u32::from_le_bytes(*word))
+        .collect()
 }
 
 fn floats(machine: &Machine, offset: u64, count: u64) -> Vec<f32> {
@@ -49,7 +55,8 @@ fn run(
 ) {
     let text = format!("{HEAD}{}", kernel(body));
     for machine in machines() {
-        let ready = machine.build(&text).unwrap_or_else(|error| panic!("{}: {error}", machine.name));
+        let ready =
+            machine.build(&text).unwrap_or_else(|error| panic!("{}: {error}", machine.name));
         if !input.is_empty() {
             machine.write(FREE, &bytes_of(input, u32::to_le_bytes));
         }

@@ -167,7 +167,12 @@ fn doubles_and_halves_are_computed() {
         machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 0], 1, 64, 0);
         for (x, pair) in input.iter().zip(floats(&machine, OUT, 128).chunks(2)) {
             let wide = f64::from(*x);
-            assert_eq!(pair[0], (wide / (wide * wide + 1.0).sqrt()) as f32, "{}: {x}", machine.name);
+            assert_eq!(
+                pair[0],
+                (wide / (wide * wide + 1.0).sqrt()) as f32,
+                "{}: {x}",
+                machine.name
+            );
             // Quarters below 64 are exact in half precision; their squares have a few bits more.
             let exact = x * x + x;
             assert!(

@@ -59,7 +59,11 @@ fn each_thread_leaves_one_record_with_its_arguments() {
             );
             assert_eq!(u64::from_le_bytes(number(record, 24)), 77_777_777_777);
             assert_eq!(f64::from_le_bytes(number(record, 32)), 1.5);
-            assert_eq!(number::<8>(record, 40), number::<8>(record, 8), "both are the address of the format");
+            assert_eq!(
+                number::<8>(record, 40),
+                number::<8>(record, 8),
+                "both are the address of the format"
+            );
             seen.push(u32::from_le_bytes(number(record, 16)));
         }
         seen.sort_unstable();

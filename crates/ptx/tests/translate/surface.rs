@@ -12,7 +12,8 @@ const PITCH: i32 = 32;
 /// A descriptor of so many texels, of unsigned integers of 32 bits or of floats.
 fn descriptor(kind: u32, size: [i32; 3], linear: bool) -> Vec<u8> {
     let [width, height, depth] = size.map(i32::cast_unsigned);
-    let mut bytes = [(BASE + TEXELS).to_le_bytes(), u64::from(PITCH.cast_unsigned()).to_le_bytes()].concat();
+    let mut bytes =
+        [(BASE + TEXELS).to_le_bytes(), u64::from(PITCH.cast_unsigned()).to_le_bytes()].concat();
     bytes.extend(bytes_of(
         &[width, height, kind, 1, 1, 1, u32::from(linear), 0, 0, 0, depth, 1],
         u32::to_le_bytes,
@@ -89,7 +90,11 @@ fn surfaces_move_bytes_of_every_size_and_end_at_their_edges() {
                 ));
                 let reached = |thread: i32| {
                     let [x, y, z] = at(thread);
-                    place(mode == "clamp", [x, if has_y { y } else { 0 }, if has_z { z } else { 0 }], bytes)
+                    place(
+                        mode == "clamp",
+                        [x, if has_y { y } else { 0 }, if has_z { z } else { 0 }],
+                        bytes,
+                    )
                 };
                 let size = usize::try_from(bytes).unwrap();
                 for machine in machines() {
@@ -111,8 +116,8 @@ fn surfaces_move_bytes_of_every_size_and_end_at_their_edges() {
                     launch(&load);
                     let found = machine.read(OUT, u64::try_from(count).unwrap() * 16);
                     for thread in 0..count {
-                        let expected =
-                            reached(thread).map_or(vec![0; size], |from| sample[from..from + size].to_vec());
+                        let expected = reached(thread)
+                            .map_or(vec![0; size], |from| sample[from..from + size].to_vec());
                         let from = usize::try_from(thread).unwrap() * 16;
                         let what = (machine.name.as_str(), geometry, width, mode, at(thread));
                         assert_eq!(found[from..from + size], expected, "{what:?}");
@@ -134,7 +139,11 @@ fn surfaces_move_bytes_of_every_size_and_end_at_their_edges() {
                     }
                     if has_y && has_z {
                         let found = machine.read(TEXELS, expected.len() as u64);
-                        assert_eq!(found, expected, "{}: {geometry}, {width}, {mode}", machine.name);
+                        assert_eq!(
+                            found, expected,
+                            "{}: {geometry}, {width}, {mode}",
+                            machine.name
+                        );
                     }
                 }
             }

@@ -33,9 +33,14 @@ fn inside(mode: u32, i: i32, n: i32) -> Option<i32> {
 /// What CUDA's guide says that a texture of two dimensions returns.
 fn reference(sampler: Sampler, x: f32, y: f32) -> f32 {
     let size = [WIDTH, HEIGHT];
-    let mode = sampler.mode.map(|mode| if sampler.normalized || mode == 1 || mode == 3 { mode } else { 1 });
-    let scaled: Vec<f32> =
-        [x, y].iter().zip(size).map(|(c, n)| if sampler.normalized { c * n as f32 } else { *c }).collect();
+    let mode = sampler
+        .mode
+        .map(|mode| if sampler.normalized || mode == 1 || mode == 3 { mode } else { 1 });
+    let scaled: Vec<f32> = [x, y]
+        .iter()
+        .zip(size)
+        .map(|(c, n)| if sampler.normalized { c * n as f32 } else { *c })
+        .collect();
     let at = |i: i32, j: i32| match (inside(mode[0], i, WIDTH), inside(mode[1], j, HEIGHT)) {
         (Some(i), Some(j)) => texel(i, j),
         _ => 0.0,
@@ -91,15 +96,26 @@ fn two_dimensions_are_sampled_in_every_mode() {
         machine.write(TEXELS, &bytes_of(&texels, f32::to_le_bytes));
         machine.write(OUT - 8, &(BASE + DESCRIPTOR).to_le_bytes());
         for mode in 0..4 {
-            for (linear, normalized) in [(false, false), (true, false), (false, true), (true, true)] {
+            for (linear, normalized) in [(false, false), (true, false), (false, true), (true, true)]
+            {
                 let sampler = Sampler { mode: [mode, (mode + 1) % 4], linear, normalized };
-                let scale = |value: f32, size: i32| if normalized { value / size as f32 } else { value };
-                let input: Vec<f32> =
-                    points.iter().flat_map(|(x, y)| [scale(*x, WIDTH), scale(*y, HEIGHT)]).collect();
+                let scale =
+                    |value: f32, size: i32| if normalized { value / size as f32 } else { value };
+                let input: Vec<f32> = points
+                    .iter()
+                    .flat_map(|(x, y)| [scale(*x, WIDTH), scale(*y, HEIGHT)])
+                    .collect();
                 machine.write(FREE, &bytes_of(&input, f32::to_le_bytes));
                 machine.write(DESCRIPTOR, &descriptor(7, 1, 32, sampler, 0));
                 let count = points.len() as u64;
-                machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, count], count.div_ceil(64), 64, 0);
+                machine.launch(
+                    &ready,
+                    "k",
+                    &[BASE + FREE, BASE + OUT, count],
+                    count.div_ceil(64),
+                    64,
+                    0,
+                );
                 for (found, place) in floats(&machine, OUT, count).iter().zip(input.chunks(2)) {
                     let expected = reference(sampler, place[0], place[1]);
                     // Coordinates that are normalized are not exact: a weight may be one step away.
@@ -137,8 +153,11 @@ fn bytes_are_fetched_as_integers_and_as_fractions() {
             for (index, bits) in super::words(&machine, OUT, 64).into_iter().enumerate() {
                 let (thread, channel) = (index / 4, index % 4);
                 let byte = texels[(thread / 4) * 32 + (thread % 4) * 4 + channel];
-                let expected =
-                    if read_mode == 0 { u32::from(byte) } else { (f32::from(byte) / 255.0).to_bits() };
+                let expected = if read_mode == 0 {
+                    u32::from(byte)
+                } else {
+                    (f32::from(byte) / 255.0).to_bits()
+                };
                 assert_eq!(bits, expected, "{}: {thread}, {channel}", machine.name);
             }
         }
@@ -161,7 +180,8 @@ fn coordinates_that_are_no_numbers_and_textures_without_texels_give_something() 
         machine.write(TEXELS, &bytes_of(&texels, f32::to_le_bytes));
         machine.write(OUT - 8, &(BASE + DESCRIPTOR).to_le_bytes());
         machine.write(FREE, &bytes_of(&input, f32::to_le_bytes));
-        let clamped = [texel(0, 0), texel(WIDTH - 1, HEIGHT - 1), texel(0, 0), texel(WIDTH - 1, HEIGHT - 1)];
+        let clamped =
+            [texel(0, 0), texel(WIDTH - 1, HEIGHT - 1), texel(0, 0), texel(WIDTH - 1, HEIGHT - 1)];
         for mode in 0..3 {
             for normalized in [false, true] {
                 let sampler = Sampler { mode: [mode; 2], linear: false, normalized };
@@ -178,7 +198,12 @@ fn coordinates_that_are_no_numbers_and_textures_without_texels_give_something() 
                 bytes[16..20].fill(0);
                 machine.write(DESCRIPTOR, &bytes);
                 machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 0], 1, 4, 0);
-                assert_eq!(floats(&machine, OUT, 4), [0.0; 4], "{}: {mode}, {normalized}", machine.name);
+                assert_eq!(
+                    floats(&machine, OUT, 4),
+                    [0.0; 4],
+                    "{}: {mode}, {normalized}",
+                    machine.name
+                );
             }
         }
     }
@@ -204,7 +229,12 @@ fn a_layer_below_the_first_is_the_first() {
         bytes[56..60].copy_from_slice(&3_u32.to_le_bytes());
         machine.write(DESCRIPTOR, &bytes);
         machine.launch(&ready, "k", &[BASE + FREE, BASE + OUT, 0], 1, 7, 0);
-        assert_eq!(floats(&machine, OUT, 7), [10.0, 10.0, 10.0, 11.0, 12.0, 12.0, 12.0], "{}", machine.name);
+        assert_eq!(
+            floats(&machine, OUT, 7),
+            [10.0, 10.0, 10.0, 11.0, 12.0, 12.0, 12.0],
+            "{}",
+            machine.name
+        );
     }
 }
 

@@ -82,7 +82,11 @@ fn every_direction_and_segment_of_a_shuffle_reads_the_right_lane() {
             for (thread, value) in (0_i32..).zip(found) {
                 let (lane, valid) = source(thread & 31);
                 let expected = ((thread & !31) + lane) * 5 + if valid { 1000 } else { 0 };
-                assert_eq!(*value, expected as u32, "{}: {mode} {by} {range:#x} of {thread}", machine.name);
+                assert_eq!(
+                    *value, expected as u32,
+                    "{}: {mode} {by} {range:#x} of {thread}",
+                    machine.name
+                );
             }
         });
     }
@@ -97,14 +101,18 @@ fn votes_matches_and_reductions_agree_in_both_kinds_of_flow() {
         redux.sync.add.u32 %r6, %r2, MASK; redux.sync.max.s32 %r7, %r2, MASK; redux.sync.xor.b32 %r8, %r2, MASK;
         selp.u32 %r10, 1, 0, %p2; selp.u32 %r11, 2, 0, %p3; selp.u32 %r12, 4, 0, %p4; selp.u32 %r13, 8, 0, %p5; or.b32 %r10, %r10, %r11; or.b32 %r10, %r10, %r12; or.b32 %r10, %r10, %r13;
         mul.wide.u32 %rd1, %g, 32; add.s64 %rd1, %out, %rd1; st.global.v4.u32 [%rd1], {%r3, %r10, %r4, %r5}; st.global.v4.u32 [%rd1+16], {%r6, %r7, %r8, 1}; DONE: ret;";
-    for (guard, mask) in [("", u32::MAX), ("setp.ge.u32 %p0, %t, 24; @%p0 bra DONE;", 0x00ff_ffff)] {
+    for (guard, mask) in [("", u32::MAX), ("setp.ge.u32 %p0, %t, 24; @%p0 bra DONE;", 0x00ff_ffff)]
+    {
         let text = format!("{guard}{}", body.replace("MASK", &(mask as i32).to_string()));
         run(&text, &[], 10, 1, 32, 32 * 8, |machine, found| {
             let lanes: Vec<u32> = (0..32).filter(|lane| mask >> lane & 1 == 1).collect();
             for &lane in &lanes {
                 let row = &found[lane as usize * 8..][..8];
-                let same =
-                    lanes.iter().filter(|other| **other / 4 == lane / 4).map(|other| 1 << other).sum::<u32>();
+                let same = lanes
+                    .iter()
+                    .filter(|other| **other / 4 == lane / 4)
+                    .map(|other| 1 << other)
+                    .sum::<u32>();
                 let expected = [
                     0x3ff,
                     1,

@@ -29,8 +29,10 @@ pub unsafe extern "C" fn wtr_create_buffer(
         if size == 0 {
             return Err(Error::Invalid("a buffer of 0 bytes can not be made".into()));
         }
-        let buffer = Buffer { id: run.object_id(), rank, device, size: size as u64, is_part: false };
-        let request = Request::CreateBuffer { buffer: buffer.id, size: buffer.size, flags: flag.into() };
+        let buffer =
+            Buffer { id: run.object_id(), rank, device, size: size as u64, is_part: false };
+        let request =
+            Request::CreateBuffer { buffer: buffer.id, size: buffer.size, flags: flag.into() };
         // SAFETY: the caller's promise.
         unsafe { run.command(rank, device, request, std::ptr::null_mut(), evt) }?;
         Ok(run.objects().buffers.add(buffer))
@@ -72,7 +74,8 @@ pub unsafe extern "C" fn wtr_write_buffer_at(
             return Err(Error::Invalid("the source is NULL".into()));
         }
         let address = source.expose_provenance() as u64;
-        let request = Request::Write { buffer: found.id, offset: offset as u64, size: size as u64, address };
+        let request =
+            Request::Write { buffer: found.id, offset: offset as u64, size: size as u64, address };
         // SAFETY: the caller's promise.
         unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
     });
@@ -114,7 +117,8 @@ pub unsafe extern "C" fn wtr_read_buffer_at(
             return Err(Error::Invalid("the destination is NULL".into()));
         }
         let address = destination.expose_provenance() as u64;
-        let request = Request::Read { buffer: found.id, offset: offset as u64, size: size as u64, address };
+        let request =
+            Request::Read { buffer: found.id, offset: offset as u64, size: size as u64, address };
         // SAFETY: the caller's promise.
         unsafe { run.command(found.rank, found.device, request, wait_evt, evt) }
     });

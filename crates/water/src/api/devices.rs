@@ -44,8 +44,10 @@ pub fn init(query: &Query) -> Result<(), Error> {
         }
         record::begin(&runtime, settings);
         let mut all: Vec<_> = all.into_iter().map(Some).collect();
-        let devices =
-            chosen.into_iter().filter_map(|place| all.get_mut(place).and_then(Option::take)).collect();
+        let devices = chosen
+            .into_iter()
+            .filter_map(|place| all.get_mut(place).and_then(Option::take))
+            .collect();
         Ok(Run::new(runtime, devices))
     })
 }
@@ -117,7 +119,9 @@ fn shown(attribute: Attribute, value: &Value<'_>) -> String {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wtr_init_devices_v(dql: *const c_char) {
     // SAFETY: the caller's promise.
-    enter("wtr_init_devices_v", (), || init(&Query::parse(unsafe { variadic::text(dql, "the query") }?)?));
+    enter("wtr_init_devices_v", (), || {
+        init(&Query::parse(unsafe { variadic::text(dql, "the query") }?)?)
+    });
 }
 
 /// `wtr_get_device_v`.
@@ -170,7 +174,11 @@ pub extern "C" fn wtr_print_device_infos(device: *mut Opaque) {
         );
         for attribute in Attribute::all() {
             if let Some(value) = queried.attribute(attribute) {
-                text.push_str(&format!("  {:<42} {}\n", attribute.name(), shown(attribute, &value)));
+                text.push_str(&format!(
+                    "  {:<42} {}\n",
+                    attribute.name(),
+                    shown(attribute, &value)
+                ));
             }
         }
         print!("{text}");
@@ -194,15 +202,18 @@ pub unsafe extern "C" fn wtr_device_attribute(
         let device = run.device(device)?;
         // SAFETY: the caller's promise.
         let name = unsafe { variadic::text(attribute, "the attribute") }?;
-        let attribute =
-            Attribute::find(name).ok_or_else(|| Error::Invalid(format!("there is no attribute `{name}`")))?;
+        let attribute = Attribute::find(name)
+            .ok_or_else(|| Error::Invalid(format!("there is no attribute `{name}`")))?;
         let text = device
             .as_queried()
             .attribute(attribute)
             .map(|value| shown(attribute, &value))
             .unwrap_or_default();
         if value.is_null() || size <= text.len() {
-            return Err(Error::Invalid(format!("{} bytes are too few for `{text}` and its end", size)));
+            return Err(Error::Invalid(format!(
+                "{} bytes are too few for `{text}` and its end",
+                size
+            )));
         }
         // SAFETY: there is room for the text and its end.
         unsafe {

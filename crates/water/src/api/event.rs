@@ -75,7 +75,11 @@ pub unsafe extern "C" fn wtr_release_event_array(num: c_uint, evt: *mut *mut Opa
 }
 
 /// The commands that `num` events stand for.
-unsafe fn commands(run: &Run, num: c_uint, events: *const *mut *mut Opaque) -> Result<Vec<CommandId>, Error> {
+unsafe fn commands(
+    run: &Run,
+    num: c_uint,
+    events: *const *mut *mut Opaque,
+) -> Result<Vec<CommandId>, Error> {
     let mut commands = Vec::new();
     let objects = run.objects();
     for index in 0..num as usize {
@@ -103,7 +107,10 @@ unsafe fn commands(run: &Run, num: c_uint, events: *const *mut *mut Opaque) -> R
 /// # Safety
 /// `events` has `num` addresses of event pointers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wtr_merge_events_v(num: c_uint, events: *const *mut *mut Opaque) -> *mut Opaque {
+pub unsafe extern "C" fn wtr_merge_events_v(
+    num: c_uint,
+    events: *const *mut *mut Opaque,
+) -> *mut Opaque {
     enter("wtr_merge_events", std::ptr::null_mut(), || {
         let run = run::current()?;
         // SAFETY: the caller's promise.
@@ -155,7 +162,9 @@ pub extern "C" fn wtr_event_error(evt: *mut Opaque) -> *const CError {
     enter("wtr_event_error", std::ptr::null(), || {
         let run = run::current()?;
         let commands = run.objects().events.get(evt)?.commands.clone();
-        let fault = commands.iter().find_map(|command| run.runtime().outcome(*command).and_then(Result::err));
+        let fault = commands
+            .iter()
+            .find_map(|command| run.runtime().outcome(*command).and_then(Result::err));
         let Some(fault) = fault else { return Ok(std::ptr::null()) };
         let mut objects = run.objects();
         let event = objects.events.get_mut(evt)?;
@@ -185,9 +194,16 @@ pub unsafe extern "C" fn wtr_event_profile(evt: *mut Opaque, profile: *mut Profi
             return Err(Error::Invalid("the profile is NULL".into()));
         }
         let last = run.objects().events.get(evt)?.commands.last().copied();
-        let last = last.ok_or_else(|| Error::Invalid("the event was not given to any command yet".into()))?;
-        let (queued, times) = run.runtime().with_root(|root| root.times(last)).flatten().unwrap_or_default();
-        let told = Profile { queued, received: times.received, started: times.started, ended: times.ended };
+        let last = last
+            .ok_or_else(|| Error::Invalid("the event was not given to any command yet".into()))?;
+        let (queued, times) =
+            run.runtime().with_root(|root| root.times(last)).flatten().unwrap_or_default();
+        let told = Profile {
+            queued,
+            received: times.received,
+            started: times.started,
+            ended: times.ended,
+        };
         // SAFETY: the caller's promise.
         unsafe { profile.write(told) };
         Ok(0)

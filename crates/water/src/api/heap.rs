@@ -48,8 +48,8 @@ pub unsafe extern "C" fn wtr_create_heap(
         if bytes == 0 {
             return Err(Error::Invalid("a heap of 0 bytes can not be made".into()));
         }
-        let configured =
-            penstock_client::config::heap_path().map_err(|error| Error::Invalid(error.to_string()))?;
+        let configured = penstock_client::config::heap_path()
+            .map_err(|error| Error::Invalid(error.to_string()))?;
         let force_proxy = force_proxy || configured == penstock_client::config::HeapPath::Proxy;
         let mut plan = HeapPlan {
             heap: run.object_ids(HeapPlan::ids(pes.len() as u64)),
@@ -61,7 +61,9 @@ pub unsafe extern "C" fn wtr_create_heap(
             secret: meet::secret().map_err(|_| Error::State("the system has no random numbers"))?,
         };
         let ranks = run.runtime().ranks();
-        let host = |rank: &Rank| ranks.get(*rank as usize).map(|it| it.hostname.clone()).unwrap_or_default();
+        let host = |rank: &Rank| {
+            ranks.get(*rank as usize).map(|it| it.hostname.clone()).unwrap_or_default()
+        };
         plan.hosts = plan.members().iter().map(host).collect();
         // SAFETY: the caller's promise.
         unsafe { create(&run, &plan, evt) }
@@ -84,7 +86,13 @@ unsafe fn create(run: &Run, plan: &HeapPlan, evt: *mut *mut Opaque) -> Result<*m
         .zip(&plan.pes)
         .map(|(pe, at)| {
             let (id, is_part) = (plan.part(pe), true);
-            objects.buffers.add(Buffer { id, rank: at.rank, device: at.device, size: plan.bytes, is_part })
+            objects.buffers.add(Buffer {
+                id,
+                rank: at.rank,
+                device: at.device,
+                size: plan.bytes,
+                is_part,
+            })
         })
         .map(|part| part.addr())
         .collect();
@@ -130,7 +138,9 @@ unsafe fn chosen(options: *const Options) -> Result<(u64, bool), Error> {
 unsafe fn pes(run: &Run, count: c_uint, devices: *const *mut Opaque) -> Result<Vec<Pe>, Error> {
     let count = count as usize;
     if count == 0 || count > PES_MAX {
-        return Err(Error::Invalid(format!("a heap has 1 to {PES_MAX} devices, {count} were given")));
+        return Err(Error::Invalid(format!(
+            "a heap has 1 to {PES_MAX} devices, {count} were given"
+        )));
     }
     if devices.is_null() {
         return Err(Error::Invalid("the devices are NULL".into()));
@@ -189,18 +199,19 @@ pub extern "C" fn wtr_heap_path(heap: *mut Opaque, from: c_uint, to: c_uint) -> 
             }
             heap.id
         };
-        path = run
-            .runtime()
-            .with_root(|root| root.path(id, from, to))
-            .flatten()
-            .ok_or(Error::State("the heap is not made yet: wait for the event of wtr_create_heap"))?;
+        path = run.runtime().with_root(|root| root.path(id, from, to)).flatten().ok_or(
+            Error::State("the heap is not made yet: wait for the event of wtr_create_heap"),
+        )?;
         Ok(())
     });
     if code == 0 { path.into() } else { code }
 }
 
 fn no_pe(pe: c_uint, heap: &Heap) -> Error {
-    Error::Invalid(format!("the heap has PEs 0 to {}, no PE {pe}", heap.pes.len().saturating_sub(1)))
+    Error::Invalid(format!(
+        "the heap has PEs 0 to {}, no PE {pe}",
+        heap.pes.len().saturating_sub(1)
+    ))
 }
 
 /// `wtr_run_collective_v`.
@@ -224,7 +235,8 @@ pub unsafe extern "C" fn wtr_run_collective_v(
     enter("wtr_run_collective", (), || {
         let run = run::current()?;
         // SAFETY: the caller's promise.
-        let range = unsafe { range_of(work_dim, std::ptr::null(), global_work_size, local_work_size) }?;
+        let range =
+            unsafe { range_of(work_dim, std::ptr::null(), global_work_size, local_work_size) }?;
         let (id, pes) = {
             let objects = run.objects();
             let heap = objects.heaps.get(heap)?;
@@ -248,14 +260,20 @@ pub unsafe extern "C" fn wtr_run_collective_v(
                 let mut args = Vec::with_capacity(num_args as usize);
                 for index in 0..num_args as usize {
                     // SAFETY: there are `num_args` of each.
-                    let (size, value) = unsafe { (sizes.add(index).read(), values.add(index).read()) };
+                    let (size, value) =
+                        unsafe { (sizes.add(index).read(), values.add(index).read()) };
                     // SAFETY: the caller's promise.
-                    args.push(unsafe { own_argument(&run, (id, heap), place, &kernel, index, size, value) }?);
+                    args.push(unsafe {
+                        own_argument(&run, (id, heap), place, &kernel, index, size, value)
+                    }?);
                 }
                 if !args.contains(&Arg::Heap(id)) {
-                    return Err(Error::Invalid("no argument is the heap: give it as WTR_HEAP(heap)".into()));
+                    return Err(Error::Invalid(
+                        "no argument is the heap: give it as WTR_HEAP(heap)".into(),
+                    ));
                 }
-                let request = Request::Collective { kernel: kernel.id, range, args, after: before.to_vec() };
+                let request =
+                    Request::Collective { kernel: kernel.id, range, args, after: before.to_vec() };
                 requests.push((pe.rank, pe.device, request));
             }
             Ok(requests)
@@ -326,7 +344,9 @@ pub unsafe extern "C" fn wtr_abort_heap(heap: *mut Opaque, reason: *const c_char
         };
         let request = Request::AbortHeap { heap: id, reason };
         // SAFETY: no event is given.
-        unsafe { run.command(pe.rank, pe.device, request, std::ptr::null_mut(), std::ptr::null_mut()) }
+        unsafe {
+            run.command(pe.rank, pe.device, request, std::ptr::null_mut(), std::ptr::null_mut())
+        }
     });
 }
 
@@ -348,7 +368,11 @@ pub unsafe extern "C" fn wtr_reset_heap(
             (heap.id, heap.pes.clone())
         };
         let requests = |before: &[CommandId], generation| {
-            for_each_rank(&pes, || Request::ResetHeap { heap: id, generation, after: before.to_vec() })
+            for_each_rank(&pes, || Request::ResetHeap {
+                heap: id,
+                generation,
+                after: before.to_vec(),
+            })
         };
         // SAFETY: the caller's promise.
         unsafe { run.reset_heap(heap, requests, wait_evt, evt) }

@@ -34,7 +34,9 @@ pub unsafe extern "C" fn wtr_create_kernel(
             // SAFETY: the caller's promise.
             unsafe { variadic::text(build_options, "the text of the build options") }?
         };
-        let read = || std::fs::read(source).map_err(|reason| Error::File { path: source.to_owned(), reason });
+        let read = || {
+            std::fs::read(source).map_err(|reason| Error::File { path: source.to_owned(), reason })
+        };
         let code = match flag {
             0 => Code::Source(read()?),
             1 => Code::Source(source.as_bytes().to_vec()),
@@ -80,7 +82,8 @@ pub unsafe extern "C" fn wtr_run_kernel_v(
         let run = run::current()?;
         let found = *run.objects().kernels.get(kernel)?;
         // SAFETY: the caller's promise.
-        let range = unsafe { range_of(work_dim, global_offset, global_work_size, local_work_size) }?;
+        let range =
+            unsafe { range_of(work_dim, global_offset, global_work_size, local_work_size) }?;
         let mut args = Vec::with_capacity(num_args as usize);
         for index in 0..num_args as usize {
             // SAFETY: there are `num_args` of each.
@@ -148,7 +151,9 @@ pub unsafe fn argument(
             return Ok(Arg::Local(size as u64));
         }
         // SAFETY: the caller's promise: a value of this size.
-        return Ok(Arg::Bytes(unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size) }.to_vec()));
+        return Ok(Arg::Bytes(
+            unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size) }.to_vec(),
+        ));
     }
     let objects = run.objects();
     if objects.heaps.get(value.cast_mut().cast()).is_ok() {
@@ -157,7 +162,9 @@ pub unsafe fn argument(
         )));
     }
     let buffer = objects.buffers.get(value.cast_mut().cast()).map_err(|error| {
-        Error::Invalid(format!("argument {index}: its size is 0, so it has to be a buffer, but {error}"))
+        Error::Invalid(format!(
+            "argument {index}: its size is 0, so it has to be a buffer, but {error}"
+        ))
     })?;
     if (buffer.rank, buffer.device) != (kernel.rank, kernel.device) {
         return Err(Error::Invalid(format!(

@@ -17,8 +17,13 @@ const CLOCK_MHZ: u32 = 0x100C;
 pub type Probe = unsafe extern "C" fn(index: c_uint, units: usize, user: *mut c_void);
 
 /// `wtr_slice`.
-pub type Body =
-    unsafe extern "C" fn(index: c_uint, first: usize, units: usize, evt: *mut *mut Opaque, user: *mut c_void);
+pub type Body = unsafe extern "C" fn(
+    index: c_uint,
+    first: usize,
+    units: usize,
+    evt: *mut *mut Opaque,
+    user: *mut c_void,
+);
 
 impl From<Unsplittable> for Error {
     fn from(why: Unsplittable) -> Self {
@@ -209,7 +214,11 @@ impl Scheduler<'_> {
                 free_at.resize(slice.device + 1, 0);
             }
             if let Some(free) = free_at.get_mut(slice.device) {
-                self.guide.ended(slice.device, slice.units, ended.saturating_sub(slice.issued.max(*free)));
+                self.guide.ended(
+                    slice.device,
+                    slice.units,
+                    ended.saturating_sub(slice.issued.max(*free)),
+                );
                 *free = ended.max(*free);
             }
             if let Err(error) = self.close(&slice) {
@@ -220,7 +229,13 @@ impl Scheduler<'_> {
     }
 
     /// Notes a slice; one without an event has ended already.
-    fn issued(&mut self, device: usize, slice: Slice, event: *mut Opaque, issued: u64) -> Result<(), Error> {
+    fn issued(
+        &mut self,
+        device: usize,
+        slice: Slice,
+        event: *mut Opaque,
+        issued: u64,
+    ) -> Result<(), Error> {
         if event.is_null() {
             let now = self.run.runtime().now();
             self.guide.ended(device, slice.units, now.saturating_sub(issued));
@@ -244,7 +259,11 @@ impl Scheduler<'_> {
     /// When the last of these ended, in ns.
     fn ended_at(&self, commands: &[CommandId]) -> u64 {
         let last = |root: &mut crate::root::Root| {
-            commands.iter().filter_map(|command| root.times(*command)).map(|(_, times)| times.ended).max()
+            commands
+                .iter()
+                .filter_map(|command| root.times(*command))
+                .map(|(_, times)| times.ended)
+                .max()
         };
         let known = self.run.runtime().with_root(last).flatten().filter(|ended| *ended > 0);
         known.unwrap_or_else(|| self.run.runtime().now())

@@ -41,7 +41,8 @@ struct Handling {
 // SAFETY: the program gave the address for use by any thread: `wtr_ext.h` says so.
 unsafe impl Send for Handling {}
 
-static HANDLING: Mutex<Handling> = Mutex::new(Handling { handler: None, user: std::ptr::null_mut() });
+static HANDLING: Mutex<Handling> =
+    Mutex::new(Handling { handler: None, user: std::ptr::null_mut() });
 
 thread_local! {
     static LAST: RefCell<Option<Told>> = const { RefCell::new(None) };
@@ -50,7 +51,9 @@ thread_local! {
 impl Told {
     fn new(code: i32, message: &str, node: &str, device: &str, log: &str) -> Self {
         // A text with a zero in it ends there for C anyway.
-        let c = |text: &str| CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default();
+        let c = |text: &str| {
+            CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default()
+        };
         let texts = [c(message), c(node), c(device), c(log)];
         let [message, node, device, log] = texts.each_ref().map(|text| text.as_ptr());
         Self { c: CError { code, message, node, device, log }, _texts: texts }

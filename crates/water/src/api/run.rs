@@ -138,7 +138,9 @@ pub fn current() -> Result<Arc<Run>, Error> {
 pub fn begin(make: impl FnOnce() -> Result<Run, Error>) -> Result<(), Error> {
     let mut run = RUN.write().unwrap_or_else(PoisonError::into_inner);
     if run.is_some() {
-        return Err(Error::State("wtr_init_devices was called already; wtr_release_devices ends that run"));
+        return Err(Error::State(
+            "wtr_init_devices was called already; wtr_release_devices ends that run",
+        ));
     }
     *run = Some(Arc::new(make()?));
     Ok(())
@@ -307,11 +309,20 @@ impl Run {
     ///
     /// # Safety
     /// `evt` leads to an event pointer, which is `event`.
-    unsafe fn bind(&self, event: *mut Opaque, evt: *mut *mut Opaque, ids: &[CommandId]) -> Result<(), Error> {
+    unsafe fn bind(
+        &self,
+        event: *mut Opaque,
+        evt: *mut *mut Opaque,
+        ids: &[CommandId],
+    ) -> Result<(), Error> {
         let old = {
             let mut objects = self.objects();
             if event.is_null() {
-                let made = objects.events.add(Event { commands: ids.to_vec(), is_bound: true, error: None });
+                let made = objects.events.add(Event {
+                    commands: ids.to_vec(),
+                    is_bound: true,
+                    error: None,
+                });
                 // SAFETY: the caller's promise.
                 unsafe { evt.write(made) };
                 Vec::new()
@@ -407,7 +418,8 @@ impl Run {
         let event = objects.events.get(handle)?;
         if !event.is_bound {
             return Err(Error::Invalid(
-                "the event to wait for was not given to any command yet, so it would never end".into(),
+                "the event to wait for was not given to any command yet, so it would never end"
+                    .into(),
             ));
         }
         Ok(event.commands.clone())
@@ -438,7 +450,8 @@ impl Run {
     /// An event less stands for these.
     pub fn let_go(&self, commands: &[CommandId]) {
         if !commands.is_empty() {
-            self.runtime.with_root(|root| commands.iter().for_each(|command| root.let_go(*command)));
+            self.runtime
+                .with_root(|root| commands.iter().for_each(|command| root.let_go(*command)));
         }
     }
 }

@@ -75,7 +75,9 @@ pub unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Error
         return Err(Error::Invalid(format!("{what} is NULL")));
     }
     // SAFETY: the caller promises the end.
-    unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| Error::Invalid(format!("{what} is not UTF-8")))
+    unsafe { CStr::from_ptr(text) }
+        .to_str()
+        .map_err(|_| Error::Invalid(format!("{what} is not UTF-8")))
 }
 
 /// For the shim: what holes a query has. Their number, or -1 after an error that was told.
@@ -86,13 +88,17 @@ unsafe extern "C" fn wtr_rs_holes(dql: *const c_char, kinds: *mut u8, most: c_ui
         let template = Template::parse(unsafe { text(dql, "the query") }?)?;
         let holes = template.holes();
         if holes.len() > most as usize {
-            return Err(Error::Invalid(format!("the query has {} holes, more than {most}", holes.len())));
+            return Err(Error::Invalid(format!(
+                "the query has {} holes, more than {most}",
+                holes.len()
+            )));
         }
         for (index, kind) in holes.iter().enumerate() {
             // SAFETY: there is room for `most`.
             unsafe { kinds.add(index).write(kind_code(*kind)) };
         }
-        i32::try_from(holes.len()).map_err(|_| Error::Invalid("the query has too many holes".into()))
+        i32::try_from(holes.len())
+            .map_err(|_| Error::Invalid("the query has too many holes".into()))
     })
 }
 
@@ -134,7 +140,9 @@ unsafe extern "C" fn wtr_rs_get_device(
     count: c_uint,
 ) -> *mut super::Opaque {
     // SAFETY: as the shim calls it.
-    enter("wtr_get_device", std::ptr::null_mut(), || devices::get(&unsafe { bind(dql, holes, count) }?))
+    enter("wtr_get_device", std::ptr::null_mut(), || {
+        devices::get(&unsafe { bind(dql, holes, count) }?)
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -165,7 +165,13 @@ pub trait Backend: Send + std::fmt::Debug {
     ///
     /// # Safety
     /// Spans stay valid until the operation has been reported.
-    unsafe fn start(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]);
+    unsafe fn start(
+        &mut self,
+        id: CommandId,
+        device: u32,
+        operation: &Operation<'_>,
+        after: &[CommandId],
+    );
 
     /// Passes on what was started since the last time, and tells what has ended. Never blocks.
     fn poll(&mut self, ended: &mut Vec<Ended>);

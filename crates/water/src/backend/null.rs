@@ -38,7 +38,9 @@ impl Backend for Null {
 
     unsafe fn start(&mut self, id: CommandId, _: u32, operation: &Operation<'_>, _: &[CommandId]) {
         let outcome = match operation {
-            Operation::CreateHeap { .. } => Err(super::no_heaps("devices that do nothing run no kernels")),
+            Operation::CreateHeap { .. } => {
+                Err(super::no_heaps("devices that do nothing run no kernels"))
+            }
             _ => Ok(()),
         };
         self.ended.push(Ended { operation: id, outcome, times: Times::default() });

@@ -10,8 +10,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_device::{
-    Arg as DeviceArg, Context, Device, Driver, Event, Mem, Program, Queue, Range as DeviceRange, Staged,
-    Status, Want,
+    Arg as DeviceArg, Context, Device, Driver, Event, Mem, Program, Queue, Range as DeviceRange,
+    Staged, Status, Want,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -131,7 +131,9 @@ impl OpenCl {
     }
 
     fn slot(&self, device: u32) -> Result<&Slot, Failure> {
-        self.devices.get(device as usize).ok_or_else(|| failure(Status::INVALID_DEVICE, "find the device"))
+        self.devices
+            .get(device as usize)
+            .ok_or_else(|| failure(Status::INVALID_DEVICE, "find the device"))
     }
 
     fn buffer(&self, buffer: ObjectId) -> Result<&Mem, Failure> {
@@ -157,8 +159,9 @@ impl OpenCl {
         let waits: Vec<&Event> = events.iter().collect();
         match operation {
             Operation::CreateBuffer { buffer, size, flags } => {
-                let mem = Mem::buffer(&slot.context, *flags, *size)
-                    .map_err(|status| failure(status, &format!("create a buffer of {size} bytes")))?;
+                let mem = Mem::buffer(&slot.context, *flags, *size).map_err(|status| {
+                    failure(status, &format!("create a buffer of {size} bytes"))
+                })?;
                 self.buffers.insert(*buffer, (device, mem));
                 Ok(None)
             }
@@ -204,15 +207,29 @@ impl OpenCl {
                 let (source, target) = (self.buffer(*from)?.clone(), self.buffer(*to)?.clone());
                 if source.context().id() == target.context().id() {
                     return queue
-                        .copy(&source, *from_offset, &target, *to_offset, *size, &waits, Want::Event)
+                        .copy(
+                            &source,
+                            *from_offset,
+                            &target,
+                            *to_offset,
+                            *size,
+                            &waits,
+                            Want::Event,
+                        )
                         .map_err(|status| failure(status, "copy a buffer"));
                 }
-                self.copy_between(id, (&source, *from_offset, *from), (&target, *to_offset), *size, &waits)
+                self.copy_between(
+                    id,
+                    (&source, *from_offset, *from),
+                    (&target, *to_offset),
+                    *size,
+                    &waits,
+                )
             }
             // In threads of their own: see `start`.
-            Operation::CreateKernel { .. } | Operation::CreateHeap { .. } | Operation::ResetHeap { .. } => {
-                Ok(None)
-            }
+            Operation::CreateKernel { .. }
+            | Operation::CreateHeap { .. }
+            | Operation::ResetHeap { .. } => Ok(None),
         }
     }
 
@@ -236,7 +253,8 @@ impl OpenCl {
             .read(mem, offset, into.length as u64, waits)
             .map_err(|status| failure(status, "read a buffer"))?;
         self.events.insert(id, reading.event().clone());
-        let (post, bell, clock) = (self.post.clone(), Arc::clone(&self.bell), Arc::clone(&self.clock));
+        let (post, bell, clock) =
+            (self.post.clone(), Arc::clone(&self.bell), Arc::clone(&self.clock));
         reading.on_complete(Box::new(move |status, times, bytes: Staged| {
             let into = into;
             if !status.is_error() {
@@ -307,13 +325,17 @@ impl OpenCl {
             });
         }
         for (index, arg) in (0..).zip(args) {
-            let bad = |status| failure(status, &format!("set argument {index} of kernel {}", made.name));
+            let bad =
+                |status| failure(status, &format!("set argument {index} of kernel {}", made.name));
             match arg {
-                Arg::Bytes(bytes) => made.kernel.set(index, DeviceArg::Bytes(bytes)).map_err(bad)?,
-                Arg::Local(size) => made.kernel.set(index, DeviceArg::Local(*size)).map_err(bad)?,
-                Arg::Buffer(buffer) => {
-                    made.kernel.set(index, DeviceArg::Mem(Some(self.buffer(*buffer)?))).map_err(bad)?
+                Arg::Bytes(bytes) => {
+                    made.kernel.set(index, DeviceArg::Bytes(bytes)).map_err(bad)?
                 }
+                Arg::Local(size) => made.kernel.set(index, DeviceArg::Local(*size)).map_err(bad)?,
+                Arg::Buffer(buffer) => made
+                    .kernel
+                    .set(index, DeviceArg::Mem(Some(self.buffer(*buffer)?)))
+                    .map_err(bad)?,
                 Arg::Heap(heap) => {
                     let (_, view) = self.heaps.view(*heap, device)?;
                     made.kernel.set(index, DeviceArg::Mem(Some(view))).map_err(bad)?
@@ -321,36 +343,48 @@ impl OpenCl {
             }
         }
         let bad = |status| failure(status, &format!("run kernel {}", made.name));
-        let range = DeviceRange::checked(range.dims, range.offset, range.global, range.local).map_err(bad)?;
+        let range = DeviceRange::checked(range.dims, range.offset, range.global, range.local)
+            .map_err(bad)?;
         queue.launch(&made.kernel, &range, waits, Want::Event).map_err(bad)
     }
 
     /// Builds in a thread of its own: it takes long.
-    fn build(&mut self, id: CommandId, device: u32, operation: &Operation<'_>) -> Result<(), Failure> {
+    fn build(
+        &mut self,
+        id: CommandId,
+        device: u32,
+        operation: &Operation<'_>,
+    ) -> Result<(), Failure> {
         let Operation::CreateKernel { kernel: object, code, name, options } = operation else {
             return Ok(());
         };
         let slot = self.slot(device)?;
         let (context, built_for) = (slot.context.clone(), slot.device.clone());
         let key = Box::new((device, (*code).clone(), (*options).to_owned()));
-        let ready =
-            self.programs.iter().find(|(other, _)| *other == *key).map(|(_, program)| program.clone());
+        let ready = self
+            .programs
+            .iter()
+            .find(|(other, _)| *other == *key)
+            .map(|(_, program)| program.clone());
         let (name, object, post, bell) =
             ((*name).to_owned(), *object, self.post.clone(), Arc::clone(&self.bell));
         let work = move || {
-            let made =
-                ready.map_or_else(|| program::build(&context, &built_for, &key.1, &key.2), Ok).and_then(
-                    |program| program::kernel(&program, &built_for, &name).map(|kernel| (program, kernel)),
-                );
+            let made = ready
+                .map_or_else(|| program::build(&context, &built_for, &key.1, &key.2), Ok)
+                .and_then(|program| {
+                    program::kernel(&program, &built_for, &name).map(|kernel| (program, kernel))
+                });
             // Nobody listens any more: the run is over.
             _ = post.send(News::Built { id, device, object, key, made });
             ring(&bell);
         };
-        std::thread::Builder::new().name("wtr-build".into()).spawn(work).map(drop).map_err(|error| Failure {
-            code: code::OUT_OF_HOST_MEMORY,
-            message: format!("cannot start a thread to build a program: {error}"),
-            log: String::new(),
-        })
+        std::thread::Builder::new().name("wtr-build".into()).spawn(work).map(drop).map_err(
+            |error| Failure {
+                code: code::OUT_OF_HOST_MEMORY,
+                message: format!("cannot start a thread to build a program: {error}"),
+                log: String::new(),
+            },
+        )
     }
 }
 
@@ -369,11 +403,19 @@ impl Backend for OpenCl {
         }
     }
 
-    unsafe fn start(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) {
+    unsafe fn start(
+        &mut self,
+        id: CommandId,
+        device: u32,
+        operation: &Operation<'_>,
+        after: &[CommandId],
+    ) {
         let in_thread = match operation {
             Operation::CreateKernel { .. } => Some(self.build(id, device, operation)),
             Operation::CreateHeap { plan, member } => Some(self.make_heap(id, plan, *member)),
-            Operation::ResetHeap { heap, generation } => Some(self.reset_heap(id, *heap, *generation)),
+            Operation::ResetHeap { heap, generation } => {
+                Some(self.reset_heap(id, *heap, *generation))
+            }
             _ => None,
         };
         if let Some(started) = in_thread {

@@ -98,10 +98,11 @@ struct Parked {
 /// Whether the user has named the nodes of a pool: in `PENSTOCK_NODES` or in the pool's file. An allocation of Slurm, or an own daemon,
 /// says nothing of what this program is to use. What is wrong with the configuration is told when the pool is opened.
 pub fn is_named(environment: &dyn Fn(&str) -> Option<String>) -> bool {
-    let surroundings =
-        Surroundings::new(&crate::runtime::hostname(), rustix::process::getuid().as_raw(), |name| {
-            environment(name).map(Into::into)
-        });
+    let surroundings = Surroundings::new(
+        &crate::runtime::hostname(),
+        rustix::process::getuid().as_raw(),
+        |name| environment(name).map(Into::into),
+    );
     match Config::load_in(&surroundings) {
         Ok(config) => matches!(config.source, Source::Variable | Source::File(_)),
         Err(_) => environment(NODES_VARIABLE).is_some(),
@@ -115,15 +116,19 @@ impl Pooled {
     /// A configuration that is wrong or names no nodes; no node that answers; no device.
     pub fn open(clock: Arc<dyn Clock>) -> Result<Self, Error> {
         let refused = |text: String| Error::Transport(text);
-        let config = Config::load().map_err(|error| refused(format!("the pool's configuration: {error}")))?;
+        let config = Config::load()
+            .map_err(|error| refused(format!("the pool's configuration: {error}")))?;
         if config.nodes.is_empty() {
-            return Err(refused(format!("no nodes of a pool are configured: name them in {NODES_VARIABLE}")));
+            return Err(refused(format!(
+                "no nodes of a pool are configured: name them in {NODES_VARIABLE}"
+            )));
         }
         let key = config.load_key().map_err(|error| refused(format!("the pool's key: {error}")))?;
         let tell = |text: std::fmt::Arguments<'_>| eprintln!("libwater: {text}");
         let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout, tell);
         if pool.nodes().is_empty() {
-            let reasons: String = pool.absent().iter().map(|(_, error)| format!("\n  {error}")).collect();
+            let reasons: String =
+                pool.absent().iter().map(|(_, error)| format!("\n  {error}")).collect();
             return Err(refused(format!("no node of the pool answers:{reasons}")));
         }
         let mut devices = pool.chosen(&config);
@@ -188,25 +193,34 @@ impl Pooled {
                 (device, Act::Create { memory, size: *size, flags: *flags })
             }
             Operation::ReleaseBuffer { buffer } => {
-                let released =
-                    self.buffers.remove(buffer).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "buffer"))?;
+                let released = self
+                    .buffers
+                    .remove(buffer)
+                    .ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "buffer"))?;
                 (released.device, Act::ReleaseBuffer(released.memory))
             }
             Operation::ReleaseKernel { kernel } => {
-                let released =
-                    self.kernels.remove(kernel).ok_or_else(|| gone(code::INVALID_KERNEL, "kernel"))?;
+                let released = self
+                    .kernels
+                    .remove(kernel)
+                    .ok_or_else(|| gone(code::INVALID_KERNEL, "kernel"))?;
                 (device, Act::ReleaseKernel(released))
             }
             Operation::Run { kernel, range, args } => {
-                let made = self.kernels.get(kernel).ok_or_else(|| gone(code::INVALID_KERNEL, "kernel"))?;
+                let made =
+                    self.kernels.get(kernel).ok_or_else(|| gone(code::INVALID_KERNEL, "kernel"))?;
                 made.check(args.len())?;
                 let value = |arg: &Arg| {
                     Ok(match arg {
                         Arg::Bytes(bytes) => Value::Bytes(bytes.clone()),
-                        Arg::Buffer(buffer) => Value::Buffer(Arc::clone(&self.buffer(*buffer)?.memory)),
+                        Arg::Buffer(buffer) => {
+                            Value::Buffer(Arc::clone(&self.buffer(*buffer)?.memory))
+                        }
                         Arg::Local(size) => Value::Local(*size),
                         Arg::Heap(heap) => Value::Heap(
-                            self.heaps.get(*heap).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "heap"))?,
+                            self.heaps
+                                .get(*heap)
+                                .ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "heap"))?,
                         ),
                     })
                 };
@@ -224,11 +238,15 @@ impl Pooled {
             Operation::Copy { from, from_offset, to, to_offset, size } => {
                 let source = (Arc::clone(&self.buffer(*from)?.memory), *from_offset);
                 let Buffer { device, memory } = self.buffer(*to)?;
-                (*device, Act::Copy { source, target: (Arc::clone(memory), *to_offset), size: *size })
+                (
+                    *device,
+                    Act::Copy { source, target: (Arc::clone(memory), *to_offset), size: *size },
+                )
             }
             Operation::ReleaseHeap { heap } => (device, Act::ReleaseHeap(self.heaps.remove(*heap))),
             Operation::AbortHeap { heap, reason } => {
-                let heap = self.heaps.get(*heap).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "heap"))?;
+                let heap =
+                    self.heaps.get(*heap).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "heap"))?;
                 (device, Act::Abort { heap, reason: (*reason).to_owned() })
             }
             Operation::CreateHeap { .. } | Operation::ResetHeap { .. } => {
@@ -242,27 +260,31 @@ impl Pooled {
     fn act_on_part(&self, operation: &Operation<'_>) -> Result<Option<(u32, Act)>, Failure> {
         let no_copies = |what: &str| Failure {
             code: code::INVALID_MEM_OBJECT,
-            message: format!("on the pool a part of a heap can only be read and written, not {what}"),
+            message: format!(
+                "on the pool a part of a heap can only be read and written, not {what}"
+            ),
             log: String::new(),
         };
         Ok(match operation {
-            Operation::Write { buffer, offset, from } => self
-                .heaps
-                .part(*buffer)
-                .map(|(device, heap)| (device, Act::WritePart { heap, offset: *offset, from: *from })),
-            Operation::Read { buffer, offset, into } => self
-                .heaps
-                .part(*buffer)
-                .map(|(device, heap)| (device, Act::ReadPart { heap, offset: *offset, into: *into })),
+            Operation::Write { buffer, offset, from } => {
+                self.heaps.part(*buffer).map(|(device, heap)| {
+                    (device, Act::WritePart { heap, offset: *offset, from: *from })
+                })
+            }
+            Operation::Read { buffer, offset, into } => {
+                self.heaps.part(*buffer).map(|(device, heap)| {
+                    (device, Act::ReadPart { heap, offset: *offset, into: *into })
+                })
+            }
             Operation::Copy { from, to, .. }
                 if self.heaps.part(*from).is_some() || self.heaps.part(*to).is_some() =>
             {
                 return Err(no_copies("copied"));
             }
             Operation::Run { args, .. }
-                if args
-                    .iter()
-                    .any(|arg| matches!(arg, Arg::Buffer(it) if self.heaps.part(*it).is_some())) =>
+                if args.iter().any(
+                    |arg| matches!(arg, Arg::Buffer(it) if self.heaps.part(*it).is_some()),
+                ) =>
             {
                 return Err(no_copies("given to a kernel by itself"));
             }
@@ -289,12 +311,14 @@ impl Pooled {
         after: &[CommandId],
     ) -> Result<(), Failure> {
         let (device, act) = self.act(device, operation)?;
-        let slot = self.devices.get(device as usize).ok_or_else(|| gone(code::INVALID_VALUE, "device"))?;
+        let slot =
+            self.devices.get(device as usize).ok_or_else(|| gone(code::INVALID_VALUE, "device"))?;
         let (node, queue) = (slot.node, Arc::clone(&slot.queue));
         let waits_at_all = after.iter().any(|earlier| self.open.contains_key(earlier));
         let mut early = if waits_at_all { act.bytes_sent() } else { 0 };
         let is_too_early =
-            self.issuers.get(node).is_some_and(|issuer| issuer.early + early > EARLY_BYTES_MAX) && early > 0;
+            self.issuers.get(node).is_some_and(|issuer| issuer.early + early > EARLY_BYTES_MAX)
+                && early > 0;
         let lands = act.lands();
         let (issue, mut waits, mut left) = (Arc::<Issue>::default(), Vec::new(), 0);
         for earlier in after {
@@ -357,8 +381,10 @@ impl Pooled {
             if end.outcome.is_err() {
                 if self.parked.remove(&later).is_some() {
                     let message = "what it waits for has failed".to_owned();
-                    self.desk
-                        .failed(later, Failure { code: code::WAIT_LIST_FAILED, message, log: String::new() });
+                    self.desk.failed(
+                        later,
+                        Failure { code: code::WAIT_LIST_FAILED, message, log: String::new() },
+                    );
                 }
             } else {
                 self.met(later);
@@ -366,9 +392,17 @@ impl Pooled {
         }
     }
 
-    fn build(&mut self, id: CommandId, device: u32, operation: &Operation<'_>) -> Result<(), Failure> {
-        let Operation::CreateKernel { kernel, code, name, options } = operation else { return Ok(()) };
-        let slot = self.devices.get(device as usize).ok_or_else(|| gone(code::INVALID_VALUE, "device"))?;
+    fn build(
+        &mut self,
+        id: CommandId,
+        device: u32,
+        operation: &Operation<'_>,
+    ) -> Result<(), Failure> {
+        let Operation::CreateKernel { kernel, code, name, options } = operation else {
+            return Ok(());
+        };
+        let slot =
+            self.devices.get(device as usize).ok_or_else(|| gone(code::INVALID_VALUE, "device"))?;
         self.programs.build(
             (id, *kernel),
             (device, Arc::clone(slot.queue.device())),
@@ -389,7 +423,13 @@ impl Backend for Pooled {
         true
     }
 
-    unsafe fn start(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) {
+    unsafe fn start(
+        &mut self,
+        id: CommandId,
+        device: u32,
+        operation: &Operation<'_>,
+        after: &[CommandId],
+    ) {
         let started = match operation {
             Operation::CreateKernel { .. } => self.build(id, device, operation),
             Operation::CreateHeap { plan, .. } => self.make_heap(id, plan),
@@ -400,7 +440,8 @@ impl Backend for Pooled {
             // What comes after it is to find that it has failed.
             let issue = Arc::new(Issue::failed(failure.code));
             let (on_issue, on_end) = (Vec::new(), Vec::new());
-            self.open.insert(id, Open { node: None, issue, early: 0, lands: 0..0, on_issue, on_end });
+            self.open
+                .insert(id, Open { node: None, issue, early: 0, lands: 0..0, on_issue, on_end });
             self.desk.failed(id, failure);
         }
     }
@@ -413,7 +454,8 @@ impl Backend for Pooled {
                     ended.push(end);
                 }
                 News::Sent(id) => {
-                    let waiting = self.open.get_mut(&id).map(|open| std::mem::take(&mut open.on_issue));
+                    let waiting =
+                        self.open.get_mut(&id).map(|open| std::mem::take(&mut open.on_issue));
                     waiting.unwrap_or_default().into_iter().for_each(|later| self.met(later));
                 }
                 News::Built { id, object, key, made } => {
@@ -445,7 +487,11 @@ impl Backend for Pooled {
 }
 
 fn gone(code: i32, what: &str) -> Failure {
-    Failure { code, message: format!("the {what} does not exist, or is released"), log: String::new() }
+    Failure {
+        code,
+        message: format!("the {what} does not exist, or is released"),
+        log: String::new(),
+    }
 }
 
 fn out_of_order(device: &penstock_client::Device) -> u64 {
@@ -461,7 +507,8 @@ fn describe(node: &Node, device: &penstock_client::Device) -> DeviceInfo {
     let description = node.description();
     let platform = description.platforms.get(device.platform() as usize);
     let text = |name| {
-        let bytes = platform.and_then(|platform| describe::find(&platform.info, name)).unwrap_or_default();
+        let bytes =
+            platform.and_then(|platform| describe::find(&platform.info, name)).unwrap_or_default();
         String::from_utf8_lossy(bytes).trim_end_matches('\0').trim().to_owned()
     };
     let boot = std::fs::read_to_string(BOOT_ID_FILE).unwrap_or_default();

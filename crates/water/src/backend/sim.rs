@@ -88,11 +88,17 @@ struct Running {
 impl Sim {
     /// The devices that the model has on this rank. `inner` computes results where the model says `real`; device `i` of
     /// this back end is device `i % n` of its `n`.
-    pub fn new(model: Model, rank: u32, inner: Option<Box<dyn Backend>>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        model: Model,
+        rank: u32,
+        inner: Option<Box<dyn Backend>>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let hostname = format!("sim{rank}");
         let models = model.devices(rank);
         let infos = models.iter().map(|device| device.info(&hostname)).collect();
-        let devices = models.into_iter().map(|model| Device { model, engines: Default::default() }).collect();
+        let devices =
+            models.into_iter().map(|model| Device { model, engines: Default::default() }).collect();
         Self {
             clock,
             model,
@@ -129,7 +135,11 @@ impl Sim {
     }
 
     /// Which engine does it, and for how long.
-    fn cost(&mut self, device: u32, operation: &Operation<'_>) -> Result<(Option<usize>, u64), Failure> {
+    fn cost(
+        &mut self,
+        device: u32,
+        operation: &Operation<'_>,
+    ) -> Result<(Option<usize>, u64), Failure> {
         let model = &self.devices.get(device as usize).ok_or_else(|| unknown_device(device))?.model;
         let transfer = |engine, bytes: u64| {
             (model.transfer_ns(bytes) > 0).then_some((Some(engine), model.transfer_ns(bytes)))
@@ -151,14 +161,21 @@ impl Sim {
                     message: "the kernel does not exist, or is released".into(),
                     log: String::new(),
                 })?;
-                (Some(Engine::COMPUTE), self.model.kernel_ns(model, name, range, args).map_err(no_cost)?)
+                (
+                    Some(Engine::COMPUTE),
+                    self.model.kernel_ns(model, name, range, args).map_err(no_cost)?,
+                )
             }
-            Operation::Write { from, .. } => transfer(Engine::IN, from.length as u64).unwrap_or(nothing),
-            Operation::Read { into, .. } => transfer(Engine::OUT, into.length as u64).unwrap_or(nothing),
+            Operation::Write { from, .. } => {
+                transfer(Engine::IN, from.length as u64).unwrap_or(nothing)
+            }
+            Operation::Read { into, .. } => {
+                transfer(Engine::OUT, into.length as u64).unwrap_or(nothing)
+            }
             Operation::Copy { size, .. } => (Some(Engine::COMPUTE), model.copy_ns(*size)),
-            Operation::ReleaseHeap { .. } | Operation::AbortHeap { .. } | Operation::ResetHeap { .. } => {
-                nothing
-            }
+            Operation::ReleaseHeap { .. }
+            | Operation::AbortHeap { .. }
+            | Operation::ResetHeap { .. } => nothing,
             Operation::CreateHeap { .. } => {
                 return Err(super::no_heaps(
                     "devices of a model only take time, and their kernels do not talk to each other",
@@ -186,8 +203,10 @@ impl Sim {
             self.begin(id, time);
             return;
         };
-        let Some(engine) =
-            self.devices.get_mut(operation.device as usize).and_then(|device| device.engines.get_mut(index))
+        let Some(engine) = self
+            .devices
+            .get_mut(operation.device as usize)
+            .and_then(|device| device.engines.get_mut(index))
         else {
             return;
         };
@@ -263,14 +282,24 @@ impl Backend for Sim {
         }
     }
 
-    unsafe fn start(&mut self, id: CommandId, device: u32, operation: &Operation<'_>, after: &[CommandId]) {
+    unsafe fn start(
+        &mut self,
+        id: CommandId,
+        device: u32,
+        operation: &Operation<'_>,
+        after: &[CommandId],
+    ) {
         let now = self.clock.now();
         self.advance(now);
         let cost = self.cost(device, operation);
         let (engine, duration) = match cost {
             Ok(cost) => cost,
             Err(failure) => {
-                self.ended.push(Ended { operation: id, outcome: Err(failure), times: Times::default() });
+                self.ended.push(Ended {
+                    operation: id,
+                    outcome: Err(failure),
+                    times: Times::default(),
+                });
                 return;
             }
         };
@@ -324,7 +353,11 @@ impl Backend for Sim {
     }
 
     fn next_end(&self) -> Option<u64> {
-        if self.ended.is_empty() { self.events.peek().map(|Reverse((time, ..))| *time) } else { Some(0) }
+        if self.ended.is_empty() {
+            self.events.peek().map(|Reverse((time, ..))| *time)
+        } else {
+            Some(0)
+        }
     }
 
     fn wake_with(&mut self, wake: Doorbell) {

@@ -25,7 +25,8 @@ const HELLO_MAX: Duration = Duration::from_secs(2);
 /// So many are heard at a time, each by a thread: a full heap's members, who come at once, and some strangers who say nothing.
 const HEARD_MAX: usize = 80;
 
-const _: () = assert!(TICKET_BYTES == SECRET_BYTES && penstock_wire::hello::KEY_BYTES == SECRET_BYTES);
+const _: () =
+    assert!(TICKET_BYTES == SECRET_BYTES && penstock_wire::hello::KEY_BYTES == SECRET_BYTES);
 
 /// Why members do not meet.
 #[derive(Debug, thiserror::Error)]
@@ -148,7 +149,11 @@ impl<'a> Meeting<'a> {
     }
 
     /// Where another member of a lower number is.
-    fn next_door(&self, words: &Receiver<Word>, met: &[bool]) -> Result<(u32, Vec<String>), Missed> {
+    fn next_door(
+        &self,
+        words: &Receiver<Word>,
+        met: &[bool],
+    ) -> Result<(u32, Vec<String>), Missed> {
         loop {
             let left = self.deadline.saturating_duration_since(Instant::now());
             match words.recv_timeout(left) {
@@ -188,7 +193,12 @@ impl<'a> Meeting<'a> {
     }
 
     /// Whoever connects next, if that is soon. `heard`: so many are heard now.
-    fn accept(&self, missing: u32, words: &Receiver<Word>, heard: usize) -> Result<Option<Stream>, Missed> {
+    fn accept(
+        &self,
+        missing: u32,
+        words: &Receiver<Word>,
+        heard: usize,
+    ) -> Result<Option<Stream>, Missed> {
         /// Words of other members are looked for so often, ...
         const LOOK: Duration = Duration::from_millis(50);
         /// ... and what threads have heard so often.
@@ -217,7 +227,9 @@ impl<'a> Meeting<'a> {
             Err(error) => return Err(Missed::Wait(error)),
         }
         let ready = polled.iter().position(|fd| fd.revents().contains(PollFlags::IN));
-        let Some(listener) = ready.and_then(|place| self.listeners.get(place)) else { return Ok(None) };
+        let Some(listener) = ready.and_then(|place| self.listeners.get(place)) else {
+            return Ok(None);
+        };
         match listener.accept() {
             Ok(stream) => Ok(Some(stream)),
             // Without files for others nobody comes any more.
@@ -247,7 +259,9 @@ impl<'a> Meeting<'a> {
 
 fn is_out_of_files(error: &LinkError) -> bool {
     let LinkError::Listen { source, .. } = error else { return false };
-    [Errno::MFILE, Errno::NFILE].iter().any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
+    [Errno::MFILE, Errno::NFILE]
+        .iter()
+        .any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Who is let in, for threads that hear those who connect.
@@ -273,8 +287,10 @@ impl Door {
     fn let_in(&self, stream: Stream) -> Option<(u32, Stream)> {
         let own = rustix::process::getuid().as_raw();
         let deadline = (Instant::now() + HELLO_MAX).min(self.deadline);
-        let accepted = accept_hello(stream, Some(&self.key), &|who| who.uid == own, deadline).ok()?;
-        let member = self.tickets.iter().find(|(_, ticket)| *ticket == accepted.ticket).map(|it| it.0);
+        let accepted =
+            accept_hello(stream, Some(&self.key), &|who| who.uid == own, deadline).ok()?;
+        let member =
+            self.tickets.iter().find(|(_, ticket)| *ticket == accepted.ticket).map(|it| it.0);
         let verdict = match (member, accepted.role) {
             (Some(_), Role::Peer) => Verdict::Welcome,
             _ => Verdict::WrongTicket,
@@ -292,8 +308,8 @@ fn public_name() -> String {
 /// A socket's file that nobody else has. The listener lets only its user connect, and removes it.
 fn socket_path() -> Result<PathBuf, LinkError> {
     let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let random =
-        secret().map_err(|error| LinkError::System { doing: "naming a socket", source: error.into() })?;
+    let random = secret()
+        .map_err(|error| LinkError::System { doing: "naming a socket", source: error.into() })?;
     let name: String = random.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     Ok(folder.join(format!("wtr-heap-{name}.sock")))
 }
@@ -367,7 +383,8 @@ mod tests {
         let here = hostname();
         // The name of the third stands for another host; it is this one under another name.
         let plan = plan(&[&here, &here, "localhost"], 1);
-        let met: Vec<_> = all(&[plan.clone(), plan.clone(), plan]).into_iter().map(Result::unwrap).collect();
+        let met: Vec<_> =
+            all(&[plan.clone(), plan.clone(), plan]).into_iter().map(Result::unwrap).collect();
         assert_eq!(met[0], [(1, true), (2, false)]);
         assert_eq!(met[1], [(0, true), (2, false)]);
         assert_eq!(met[2], [(0, false), (1, false)]);
@@ -400,8 +417,9 @@ mod tests {
             let Word::Door { addresses, .. } = meeting.door() else { panic!("a door") };
             let port: u16 = addresses[0].rsplit(':').next().unwrap().parse().unwrap();
             // One after the other would be heard for longer than members wait.
-            let silent: Vec<_> =
-                (0..12).map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+            let silent: Vec<_> = (0..12)
+                .map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap())
+                .collect();
             says.send(meeting.door()).unwrap();
             let (_open, nothing) = channel();
             let first = scope.spawn(move || meeting.meet(&nothing, |_, _| Ok::<(), Missed>(())));
@@ -419,8 +437,11 @@ mod tests {
         let plan = plan(&[&here, &here], 1);
         for (me, other) in [(0, 1), (1, 0)] {
             let (says, hears) = channel();
-            says.send(Word::Refused { member: other, reason: "its device has memory of its own".into() })
-                .unwrap();
+            says.send(Word::Refused {
+                member: other,
+                reason: "its device has memory of its own".into(),
+            })
+            .unwrap();
             let began = Instant::now();
             let error = member(&plan, me, &hears, &[]).unwrap_err().to_string();
             assert!(error.contains("memory of its own") && error.contains(&here), "{error}");

@@ -46,7 +46,8 @@ pub fn check(seats: &[Seat<'_>], range: &Range) -> Result<(), Error> {
 
 fn not_resident(seats: &[Seat<'_>], groups: u64, refusal: NotResident) -> Error {
     let NotResident { pe, sharing, groups_max } = refusal;
-    let (name, rank) = seats.get(pe).map_or_else(Default::default, |seat| (seat.info.name(), seat.rank));
+    let (name, rank) =
+        seats.get(pe).map_or_else(Default::default, |seat| (seat.info.name(), seat.rank));
     let beside = if sharing > 1 {
         let wanted = groups.saturating_mul(sharing);
         format!(", and {sharing} devices of the launch share its threads, which makes {wanted}")
@@ -63,7 +64,8 @@ fn not_resident(seats: &[Seat<'_>], groups: u64, refusal: NotResident) -> Error 
 fn groups(range: &Range) -> Result<u64, Error> {
     let local = range.local.ok_or_else(|| {
         Error::Invalid(
-            "a collective launch needs a local work size: it says how many work-groups there are".into(),
+            "a collective launch needs a local work size: it says how many work-groups there are"
+                .into(),
         )
     })?;
     let mut groups = 1_u64;
@@ -131,7 +133,8 @@ mod tests {
     #[test]
     fn the_refusal_says_which_device_and_which_numbers() {
         let info = device("A", 2);
-        let text = check(&[Seat { rank: 5, info: &info }], &range(192, 64)).unwrap_err().to_string();
+        let text =
+            check(&[Seat { rank: 5, info: &info }], &range(192, 64)).unwrap_err().to_string();
         for part in ["3 work-groups", "PE 0", "cores", "rank 5", "runs 2"] {
             assert!(text.contains(part), "`{part}` is missing: {text}");
         }
@@ -141,9 +144,15 @@ mod tests {
     fn without_a_local_size_nobody_knows_how_many_work_groups_there_are() {
         let info = device("A", 2);
         let seats = [Seat { rank: 0, info: &info }];
-        assert!(matches!(check(&seats, &Range { local: None, ..range(64, 64) }), Err(Error::Invalid(_))));
+        assert!(matches!(
+            check(&seats, &Range { local: None, ..range(64, 64) }),
+            Err(Error::Invalid(_))
+        ));
         assert!(matches!(check(&seats, &range(65, 64)), Err(Error::Invalid(_))));
         assert!(matches!(check(&seats, &range(64, 0)), Err(Error::Invalid(_))));
-        assert!(matches!(check(&seats, &range(0, 64)), Err(Error::Invalid(_))), "no work-items at all");
+        assert!(
+            matches!(check(&seats, &range(0, 64)), Err(Error::Invalid(_))),
+            "no work-items at all"
+        );
     }
 }

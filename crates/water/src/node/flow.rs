@@ -74,7 +74,10 @@ unsafe impl Send for Base {}
 impl Base {
     pub fn at(&self, offset: u64, size: u64) -> Span {
         let offset = usize::try_from(offset).unwrap_or_default();
-        Span { start: self.start.wrapping_add(offset), length: usize::try_from(size).unwrap_or_default() }
+        Span {
+            start: self.start.wrapping_add(offset),
+            length: usize::try_from(size).unwrap_or_default(),
+        }
     }
 }
 
@@ -104,23 +107,28 @@ impl Flow {
         }
         let live = self.base.as_ref().is_some_and(|base| base.is_live && base.sink.is_none());
         let local = self.order.sinks.iter().any(Self::is_local);
-        self.order
-            .sinks
-            .iter()
-            .zip(&self.sinks)
-            .all(|(sink, state)| (local && !live && !Self::is_local(sink)) || state.there >= sink.size)
+        self.order.sinks.iter().zip(&self.sinks).all(|(sink, state)| {
+            (local && !live && !Self::is_local(sink)) || state.there >= sink.size
+        })
     }
 
     /// Whether nothing of it is under way any more.
     pub fn is_over(&self) -> bool {
         let taken = self.has_all() && self.awaited == 0;
-        taken && self.order.sinks.iter().zip(&self.sinks).all(|(sink, state)| state.there >= sink.size)
+        taken
+            && self
+                .order
+                .sinks
+                .iter()
+                .zip(&self.sinks)
+                .all(|(sink, state)| state.there >= sink.size)
     }
 }
 
 pub fn arrive(flow: &mut Flow, index: u64) {
     flow.early.push(index);
-    while let Some(place) = flow.early.iter().position(|early| flow.piece(*early).0 == flow.arrived) {
+    while let Some(place) = flow.early.iter().position(|early| flow.piece(*early).0 == flow.arrived)
+    {
         let index = flow.early.swap_remove(place);
         let (_, size) = flow.piece(index);
         flow.arrived += size;
@@ -149,11 +157,16 @@ pub fn base(order: &Move, backend: &dyn Backend) -> Option<Base> {
     }
     // Bytes that are forwarded must not be where a later command can change them.
     let forwards = order.sinks.iter().any(|sink| matches!(sink.to, End::Rank { .. }));
-    for (index, sink) in
-        order.sinks.iter().enumerate().filter(|(_, sink)| sink.first == 0 && sink.size == order.size)
+    for (index, sink) in order
+        .sinks
+        .iter()
+        .enumerate()
+        .filter(|(_, sink)| sink.first == 0 && sink.size == order.size)
     {
         match sink.to {
-            End::Host { address } => return at(span(address, order.size).start, false, Some(index)),
+            End::Host { address } => {
+                return at(span(address, order.size).start, false, Some(index));
+            }
             End::Buffer { buffer, offset } if !forwards => {
                 if let Some(memory) = backend.memory(buffer, offset, order.size) {
                     return Some(Base {
@@ -177,7 +190,12 @@ pub fn block(order: &Move) -> Option<Base> {
     block.try_reserve_exact(size).ok()?;
     block.resize(size, 0);
     let mut block = block.into_boxed_slice();
-    Some(Base { start: block.as_mut_ptr(), _keep: Some(Box::new(block)), is_live: false, sink: None })
+    Some(Base {
+        start: block.as_mut_ptr(),
+        _keep: Some(Box::new(block)),
+        is_live: false,
+        sink: None,
+    })
 }
 
 /// Room for one piece, for bytes that nobody wants.

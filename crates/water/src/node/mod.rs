@@ -16,7 +16,9 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::{Backend, Ended, Failure};
 use crate::clock::Clock;
-use crate::command::{CommandId, DeviceInfo, End, Fault, Job, Message, Outcome, Rank, Times, Wait, Work};
+use crate::command::{
+    CommandId, DeviceInfo, End, Fault, Job, Message, Outcome, Rank, Times, Wait, Work,
+};
 use crate::error::code;
 use crate::transport::{Happening, Transport};
 use moves::{Moves, Start};
@@ -97,7 +99,12 @@ struct Foreign {
 
 impl Node {
     /// The scheduler of one rank.
-    pub fn new(rank: Rank, hostname: String, backend: Box<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        rank: Rank,
+        hostname: String,
+        backend: Box<dyn Backend>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             rank,
             hostname,
@@ -266,9 +273,9 @@ impl Node {
 
     /// Takes what is to be told to others.
     pub fn letters(&mut self) -> impl Iterator<Item = (Rank, Vec<Message>)> + '_ {
-        self.letters
-            .iter_mut()
-            .filter_map(|(rank, messages)| (!messages.is_empty()).then(|| (*rank, std::mem::take(messages))))
+        self.letters.iter_mut().filter_map(|(rank, messages)| {
+            (!messages.is_empty()).then(|| (*rank, std::mem::take(messages)))
+        })
     }
 
     /// Takes what has ended.
@@ -323,12 +330,19 @@ impl Node {
             .iter()
             .filter(|(_, entry)| !entry.started)
             .flat_map(|(id, entry)| {
-                entry.job.waits.iter().filter(|wait| wait.rank == rank).map(|wait| (*id, wait.command))
+                entry
+                    .job
+                    .waits
+                    .iter()
+                    .filter(|wait| wait.rank == rank)
+                    .map(|wait| (*id, wait.command))
             })
             .collect();
         for (id, command) in waiting {
             let Some(foreign) = self.foreign.get_mut(&command) else { continue };
-            let Some(place) = foreign.waiting.iter().position(|waiting| *waiting == id) else { continue };
+            let Some(place) = foreign.waiting.iter().position(|waiting| *waiting == id) else {
+                continue;
+            };
             foreign.waiting.remove(place);
             if foreign.waiting.is_empty() && foreign.arrived.is_empty() {
                 self.foreign.remove(&command);
@@ -341,7 +355,12 @@ impl Node {
     /// Why a command of a rank that is gone failed.
     fn lost_fault(&self, command: CommandId, rank: Rank) -> Box<Fault> {
         let reason = self.lost.get(&rank).map(String::as_str).unwrap_or_default();
-        let fault = self.fault(command, "a command", code::NODE_LOST, format!("the rank is lost: {reason}"));
+        let fault = self.fault(
+            command,
+            "a command",
+            code::NODE_LOST,
+            format!("the rank is lost: {reason}"),
+        );
         Box::new(Fault { rank, node: String::new(), ..fault })
     }
 
@@ -423,10 +442,9 @@ impl Node {
             return;
         }
         if matches!(&end.outcome, Err(failure) if failure.code == code::WAIT_LIST_FAILED)
-            && self
-                .jobs
-                .get(&id)
-                .is_some_and(|entry| entry.after.iter().any(|earlier| self.jobs.contains_key(earlier)))
+            && self.jobs.get(&id).is_some_and(|entry| {
+                entry.after.iter().any(|earlier| self.jobs.contains_key(earlier))
+            })
         {
             self.deferred.push(end);
             return;
@@ -447,13 +465,17 @@ impl Node {
     fn root_cause(&mut self, id: CommandId, failure: Failure) -> Box<Fault> {
         let inherited = self.jobs.get(&id).and_then(|entry| {
             let broken = entry.broken.clone();
-            broken.or_else(|| entry.after.iter().find_map(|earlier| self.faults.get(earlier).cloned()))
+            broken.or_else(|| {
+                entry.after.iter().find_map(|earlier| self.faults.get(earlier).cloned())
+            })
         });
         if let Some(fault) = inherited {
             return fault;
         }
-        let (work, device) =
-            self.jobs.get(&id).map_or(("a command", 0), |entry| (entry.job.work.name(), entry.job.device));
+        let (work, device) = self
+            .jobs
+            .get(&id)
+            .map_or(("a command", 0), |entry| (entry.job.work.name(), entry.job.device));
         let mut fault = self.fault(id, work, failure.code, failure.message);
         fault.device = self.device_name(device);
         if let Some(info) = self.backend.devices().get(device as usize)
@@ -518,7 +540,8 @@ impl Node {
         }
         let common = |time: u64| time.saturating_add_signed(self.clock_ahead.saturating_neg());
         let Times { received, started, ended } = entry.times;
-        let times = Times { received: common(received), started: common(started), ended: common(ended) };
+        let times =
+            Times { received: common(received), started: common(started), ended: common(ended) };
         self.finished.push(Finished { id, outcome, times });
     }
 
@@ -566,8 +589,10 @@ fn fails_with(job: &Job, command: CommandId) -> bool {
 /// Whether the back end starts `later` after `earlier` has ended, though both are given to it now.
 fn is_ordered(backend: &dyn Backend, earlier: &Job, later: &Job) -> bool {
     // A build runs beside the queues, as the making of a heap and its reset do; a release is done at once, whatever is queued.
-    !matches!(earlier.work, Work::CreateKernel { .. } | Work::CreateHeap { .. } | Work::ResetHeap { .. })
-        && !matches!(later.work, Work::ResetHeap { .. })
+    !matches!(
+        earlier.work,
+        Work::CreateKernel { .. } | Work::CreateHeap { .. } | Work::ResetHeap { .. }
+    ) && !matches!(later.work, Work::ResetHeap { .. })
         && !later.work.is_release()
         && !hands_over_in_memory(&earlier.work, &later.work)
         && is_one_operation(&earlier.work)

@@ -144,8 +144,12 @@ impl Moves {
         flow.is_held = false;
         self.changed = true;
         if let Some(fault) = fault {
-            for (sink, state) in
-                flow.order.sinks.iter().zip(&mut flow.sinks).filter(|(sink, _)| Flow::is_local(sink))
+            for (sink, state) in flow
+                .order
+                .sinks
+                .iter()
+                .zip(&mut flow.sinks)
+                .filter(|(sink, _)| Flow::is_local(sink))
             {
                 *state = SinkState { given: sink.size, there: sink.size, ..SinkState::default() };
             }
@@ -200,8 +204,10 @@ impl Moves {
             self.break_off(&mut flow, broken);
         }
         let ends = flow.order.sinks.iter().map(|sink| sink.to).chain([flow.order.source]);
-        let ranks = ends.filter_map(|end| if let End::Rank { rank, .. } = end { Some(rank) } else { None });
-        let lost: Vec<_> = ranks.filter_map(|rank| Some((rank, self.lost.get(&rank)?.clone()))).collect();
+        let ranks =
+            ends.filter_map(|end| if let End::Rank { rank, .. } = end { Some(rank) } else { None });
+        let lost: Vec<_> =
+            ranks.filter_map(|rank| Some((rank, self.lost.get(&rank)?.clone()))).collect();
         self.flows.insert(id, flow);
         self.changed = true;
         for (rank, reason) in lost {
@@ -344,14 +350,17 @@ impl Moves {
             for (index, (sink, state)) in flow.order.sinks.iter().zip(&mut flow.sinks).enumerate() {
                 if matches!(sink.to, End::Rank { rank, .. } if rank == lost) {
                     // Nobody is there to get the rest. That is no fault of who else gets these bytes.
-                    *state = SinkState { given: sink.size, there: sink.size, ..SinkState::default() };
+                    *state =
+                        SinkState { given: sink.size, there: sink.size, ..SinkState::default() };
                     let mine = |part: &(CommandId, Part)| {
                         part.0 == id && matches!(part.1, Part::Sent { sink, .. } if sink == index)
                     };
                     let large = self
                         .tokens
                         .values()
-                        .filter(|part| mine(part) && matches!(part.1, Part::Sent { is_large: true, .. }))
+                        .filter(|part| {
+                            mine(part) && matches!(part.1, Part::Sent { is_large: true, .. })
+                        })
                         .count();
                     self.sends = self.sends.saturating_sub(large as u64);
                     self.tokens.retain(|_, part| !mine(part));
@@ -360,7 +369,8 @@ impl Moves {
             // Who broke a stream off may be lost before it has said why.
             let lacks = !flow.has_all() || flow.awaits_fault;
             if matches!(flow.order.source, End::Rank { rank, .. } if rank == lost) && lacks {
-                self.tokens.retain(|_, part| part.0 != id || !matches!(part.1, Part::Arrived { .. }));
+                self.tokens
+                    .retain(|_, part| part.0 != id || !matches!(part.1, Part::Arrived { .. }));
                 flow.awaited = 0;
                 flow.is_admitted = true;
                 flow.next = flow.pieces();
@@ -404,7 +414,12 @@ impl Moves {
     }
 
     /// Moves on what can be; whether anything did.
-    pub fn advance(&mut self, now: u64, backend: &mut dyn Backend, transport: &mut dyn Transport) -> bool {
+    pub fn advance(
+        &mut self,
+        now: u64,
+        backend: &mut dyn Backend,
+        transport: &mut dyn Transport,
+    ) -> bool {
         // A scheduler that sleeps is woken when a piece has ended, not when the burst's time is over: the last piece ends it, too.
         let is_over = now.saturating_sub(self.burst_began) >= BURST_NS;
         if is_over || (self.is_limited && self.sends == 0) {
@@ -450,7 +465,8 @@ impl Moves {
 
     /// A failed move ends when nobody writes to the program's memory any more.
     fn may_end(&self, flow: &Flow) -> bool {
-        flow.broken.is_none() || (flow.awaited == 0 && flow.sinks.iter().all(|state| state.under_way == 0))
+        flow.broken.is_none()
+            || (flow.awaited == 0 && flow.sinks.iter().all(|state| state.under_way == 0))
     }
 
     fn forget(&mut self, flow: &Flow) {

@@ -20,7 +20,9 @@ pub fn operation(work: &Work) -> Operation<'_> {
         Work::CreateHeap { plan, member } => Operation::CreateHeap { plan, member: *member },
         Work::ReleaseHeap { heap } => Operation::ReleaseHeap { heap: *heap },
         Work::AbortHeap { heap, reason } => Operation::AbortHeap { heap: *heap, reason },
-        Work::ResetHeap { heap, generation } => Operation::ResetHeap { heap: *heap, generation: *generation },
+        Work::ResetHeap { heap, generation } => {
+            Operation::ResetHeap { heap: *heap, generation: *generation }
+        }
         Work::Marker => unreachable!("a marker is no operation"),
     }
 }

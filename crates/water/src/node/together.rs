@@ -84,7 +84,8 @@ impl Gatherings {
 
     /// A job of one has ended. What can start now comes back.
     pub fn ended(&mut self, together: Together) -> Vec<CommandId> {
-        let Some(inside) = self.inside.as_mut().filter(|inside| inside.number == together.number) else {
+        let Some(inside) = self.inside.as_mut().filter(|inside| inside.number == together.number)
+        else {
             return Vec::new();
         };
         inside.left = inside.left.saturating_sub(1);

@@ -35,7 +35,9 @@ impl Recorder {
     pub fn before_begin(&self, job: &Step) -> Vec<CommandId> {
         let mut before = self.before(job);
         for receiver in job.receivers.iter().filter_map(|receiver| self.jobs.get(receiver)) {
-            before.extend(self.before(receiver).into_iter().filter(|id| !receiver.senders.contains(id)));
+            before.extend(
+                self.before(receiver).into_iter().filter(|id| !receiver.senders.contains(id)),
+            );
         }
         before.retain(|id| *id != job.id);
         before
@@ -50,13 +52,16 @@ impl Recorder {
 
     fn both_began(&self, job: &Step, depth: u32) -> u64 {
         let receivers = job.receivers.iter().filter_map(|receiver| self.jobs.get(receiver));
-        let first = receivers.map(|receiver| receiver.times.started).filter(|started| *started > 0).min();
+        let first =
+            receivers.map(|receiver| receiver.times.started).filter(|started| *started > 0).min();
         let began = job.times.started.max(first.unwrap_or_default());
         let senders = job.senders.iter().filter_map(|sender| self.jobs.get(sender));
         match depth.checked_sub(1) {
-            Some(depth) => {
-                senders.map(|sender| self.both_began(sender, depth)).max().unwrap_or_default().max(began)
-            }
+            Some(depth) => senders
+                .map(|sender| self.both_began(sender, depth))
+                .max()
+                .unwrap_or_default()
+                .max(began),
             None => began,
         }
     }

@@ -220,13 +220,15 @@ pub fn text(recorder: &Recorder) -> String {
         _ = writeln!(text, "    {:<26} {:>5.1} %", "the root's link", share(summary.root_link_ns));
     }
     for ((rank, device), ns) in summary.devices.iter().take(DEVICES_LISTED_MAX) {
-        let name = format!("{}, {}", recorder.rank_name(*rank), recorder.device_name(*rank, *device));
+        let name =
+            format!("{}, {}", recorder.rank_name(*rank), recorder.device_name(*rank, *device));
         _ = writeln!(text, "    {name:<26} {:>5.1} %", share(*ns));
     }
     if summary.devices.len() > DEVICES_LISTED_MAX {
         _ = writeln!(text, "    and {} devices more", summary.devices.len() - DEVICES_LISTED_MAX);
     }
-    let failed = recorder.commands().values().filter(|step| matches!(step.outcome, Some(Err(_)))).count();
+    let failed =
+        recorder.commands().values().filter(|step| matches!(step.outcome, Some(Err(_)))).count();
     if failed > 0 {
         _ = writeln!(text, "  {failed} commands failed");
     }

@@ -71,7 +71,10 @@ struct Place {
 pub fn write(recorder: &Recorder, out: &mut impl Write) -> Result<()> {
     // Times from the first on, so that they are small. It need not be a command's issue: ranks' clocks are not quite equal.
     let issued = recorder.commands().values().map(|step| step.queued);
-    let ran = recorder.jobs().values().flat_map(|job| [job.queued, job.times.received, recorder.began(job)]);
+    let ran = recorder
+        .jobs()
+        .values()
+        .flat_map(|job| [job.queued, job.times.received, recorder.began(job)]);
     let base = issued.chain(ran).filter(|time| *time > 0).min().unwrap_or_default();
     let mut events = Events { out, base, is_first: true };
     let note = match recorder.forgotten() {
@@ -115,7 +118,8 @@ fn rows(recorder: &Recorder) -> BTreeMap<Rank, BTreeMap<Row, Vec<Span>>> {
     for rank in 0..u32::try_from(recorder.ranks().len()).unwrap_or_default() {
         ranks.entry(rank).or_default();
     }
-    let (mut planned, mut taken): (Vec<u64>, BTreeMap<Rank, Vec<u64>>) = (Vec::new(), BTreeMap::new());
+    let (mut planned, mut taken): (Vec<u64>, BTreeMap<Rank, Vec<u64>>) =
+        (Vec::new(), BTreeMap::new());
     for job in recorder.jobs().values() {
         planned.push(job.queued);
         if job.times.received > 0 {
@@ -132,8 +136,11 @@ fn rows(recorder: &Recorder) -> BTreeMap<Rank, BTreeMap<Row, Vec<Span>>> {
             "also": job.also.iter().map(|id| id.0).collect::<Vec<_>>(),
             "waited_us": to_f64(recorder.began(job).saturating_sub(job.times.received)) / 1e3,
         });
-        let name =
-            if job.name.is_empty() { job.what.to_owned() } else { format!("{} {}", job.what, job.name) };
+        let name = if job.name.is_empty() {
+            job.what.to_owned()
+        } else {
+            format!("{} {}", job.what, job.name)
+        };
         let start = recorder.began(job);
         let end = job.times.ended.max(start + 1);
         let span = Span { name, kind: job.what, start, end, job: Some(job.id), args };
@@ -141,7 +148,12 @@ fn rows(recorder: &Recorder) -> BTreeMap<Rank, BTreeMap<Row, Vec<Span>>> {
     }
     ranks.entry(0).or_default().entry(Row::Scheduler).or_default().extend(merged("plan", planned));
     for (rank, times) in taken {
-        ranks.entry(rank).or_default().entry(Row::Scheduler).or_default().extend(merged("take", times));
+        ranks
+            .entry(rank)
+            .or_default()
+            .entry(Row::Scheduler)
+            .or_default()
+            .extend(merged("take", times));
     }
     ranks
 }
@@ -190,7 +202,8 @@ fn rank_rows<W: Write>(
             if lane == lanes.len() {
                 lanes.push(0);
                 let name = row.name(recorder, rank);
-                let name = if lane == 0 { name } else { format!("{name}, at the same time {}", lane + 1) };
+                let name =
+                    if lane == 0 { name } else { format!("{name}, at the same time {}", lane + 1) };
                 let tid = thread + lane as u64;
                 events.put(&json!({ "ph": "M", "pid": rank, "tid": tid, "name": "thread_name", "args": { "name": name } }))?;
                 events.put(&json!({ "ph": "M", "pid": rank, "tid": tid, "name": "thread_sort_index", "args": { "sort_index": tid } }))?;
@@ -244,7 +257,8 @@ fn arrows<W: Write>(
 /// Jobs that a rank has taken and not ended, and bytes on their way to it.
 fn counters<W: Write>(recorder: &Recorder, events: &mut Events<'_, W>) -> Result<()> {
     let mut changes: BTreeMap<(Rank, u64), (i64, i64)> = BTreeMap::new();
-    for job in recorder.jobs().values().filter(|job| job.times.received > 0 && job.times.ended > 0) {
+    for job in recorder.jobs().values().filter(|job| job.times.received > 0 && job.times.ended > 0)
+    {
         changes.entry((job.rank, job.times.received)).or_default().0 += 1;
         changes.entry((job.rank, job.times.ended)).or_default().0 -= 1;
         if !job.from.is_empty() {

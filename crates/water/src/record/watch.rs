@@ -72,9 +72,12 @@ fn report(recorder: &Recorder, period_ns: u64) -> String {
     );
     let waiting = |job: &Step| -> Vec<CommandId> {
         let waits = job.waits.iter().chain(&job.senders).copied();
-        waits.filter(|wait| recorder.jobs().get(wait).is_some_and(|step| step.outcome.is_none())).collect()
+        waits
+            .filter(|wait| recorder.jobs().get(wait).is_some_and(|step| step.outcome.is_none()))
+            .collect()
     };
-    let (free, blocked): (Vec<&Step>, Vec<&Step>) = jobs.iter().partition(|job| waiting(job).is_empty());
+    let (free, blocked): (Vec<&Step>, Vec<&Step>) =
+        jobs.iter().partition(|job| waiting(job).is_empty());
     _ = writeln!(
         text,
         "these wait for nothing else, so it is their device, link or rank that does not go on:"
@@ -109,7 +112,8 @@ fn more(text: &mut String, all: usize) {
 
 fn described(recorder: &Recorder, step: &Step) -> String {
     let bytes = if step.bytes > 0 { format!(", {}", sized(step.bytes)) } else { String::new() };
-    let (rank, device) = (recorder.rank_name(step.rank), recorder.device_name(step.rank, step.device));
+    let (rank, device) =
+        (recorder.rank_name(step.rank), recorder.device_name(step.rank, step.device));
     format!("{} on {rank}, {device}{bytes}", named(step))
 }
 

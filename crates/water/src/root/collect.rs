@@ -86,8 +86,8 @@ pub fn find(batch: &[Issue]) -> Found {
         let level = levels.get(place).copied().unwrap_or_default();
         match issue.request {
             Request::Write { size, address, .. } => {
-                let source =
-                    feed(batch, &levels, &places, issue, address, size).map_or(Source::Memory, Source::Read);
+                let source = feed(batch, &levels, &places, issue, address, size)
+                    .map_or(Source::Memory, Source::Read);
                 add(place, level, Bytes { buffer: None, start: address, size }, source);
             }
             Request::Copy { from, from_rank, from_offset, size, .. } if from_rank != issue.rank => {
@@ -103,7 +103,8 @@ pub fn find(batch: &[Issue]) -> Found {
         Source::Read(_) => true,
         Source::Buffer(rank) => ranks(batch, &group.members, rank) > 1,
     });
-    let grouped: FxHashSet<usize> = groups.iter().flat_map(|group| group.members.iter().copied()).collect();
+    let grouped: FxHashSet<usize> =
+        groups.iter().flat_map(|group| group.members.iter().copied()).collect();
     for (place, issue) in batch.iter().enumerate() {
         if matches!(issue.request, Request::Write { .. }) && !grouped.contains(&place) {
             let level = levels.get(place).copied().unwrap_or_default();
@@ -149,7 +150,8 @@ fn feed(
     address: u64,
     size: u64,
 ) -> Option<usize> {
-    let waits: Vec<usize> = write.waits.iter().filter_map(|wait| places.get(wait).copied()).collect();
+    let waits: Vec<usize> =
+        write.waits.iter().filter_map(|wait| places.get(wait).copied()).collect();
     let holds = |place: &usize| match batch.get(*place).map(|issue| &issue.request) {
         Some(Request::Read { address: start, size: length, .. }) => {
             *start <= address && address + size <= start + length
@@ -160,8 +162,9 @@ fn feed(
     let level = levels.get(read)?;
     // The root has its devices at hand: there nothing is gained.
     let is_remote = batch.get(read)?.rank != 0 || write.rank != 0;
-    let is_free =
-        waits.iter().all(|place| *place == read || levels.get(*place).is_some_and(|other| other <= level));
+    let is_free = waits
+        .iter()
+        .all(|place| *place == read || levels.get(*place).is_some_and(|other| other <= level));
     // Another read into the same memory after this one would make it other bytes.
     let is_only = waits.iter().filter(|place| overlaps(batch, **place, address, size)).count() == 1;
     (is_remote && is_free && is_only && batch.get(read)?.rank != write.rank).then_some(read)
@@ -191,11 +194,13 @@ fn spread(batch: &[Issue], is_scatter: bool, members: Vec<usize>) -> Option<Spre
         })
         .collect();
     ranges.sort_unstable();
-    let apart =
-        ranges.windows(2).all(|pair| matches!(pair, [(start, size), (next, _)] if start + size <= *next));
+    let apart = ranges
+        .windows(2)
+        .all(|pair| matches!(pair, [(start, size), (next, _)] if start + size <= *next));
     let bytes = ranges.iter().map(|(_, size)| size).sum();
-    let is_contiguous =
-        ranges.windows(2).all(|pair| matches!(pair, [(start, size), (next, _)] if start + size == *next));
+    let is_contiguous = ranges
+        .windows(2)
+        .all(|pair| matches!(pair, [(start, size), (next, _)] if start + size == *next));
     apart.then_some(Spread { is_scatter, members, bytes, is_contiguous })
 }
 
@@ -260,7 +265,10 @@ mod tests {
             copy(6, 3, (2, 78), 0, &[]),
             copy(7, 1, (2, 77), 0, &[1]),
         ];
-        assert_eq!(find(&batch).groups, [Group { members: vec![0, 1, 3], source: Source::Buffer(2) }]);
+        assert_eq!(
+            find(&batch).groups,
+            [Group { members: vec![0, 1, 3], source: Source::Buffer(2) }]
+        );
     }
 
     #[test]

@@ -104,8 +104,10 @@ impl Root {
         let mut segments: FxHashMap<Source, u64> = FxHashMap::default();
         for group in found.groups {
             let (source, level) = (group.source, level(&levels, &group.members));
-            let least_ns = loads.get(&level).copied().filter(|_| matches!(source, Source::Buffer(_)));
-            let Some(mut plan) = self.decide(&batch, level, group, least_ns.unwrap_or_default()) else {
+            let least_ns =
+                loads.get(&level).copied().filter(|_| matches!(source, Source::Buffer(_)));
+            let Some(mut plan) = self.decide(&batch, level, group, least_ns.unwrap_or_default())
+            else {
                 continue;
             };
             if matches!(source, Source::Read(_)) {
@@ -136,7 +138,8 @@ impl Root {
             let Some(place) = planning.order.get(planning.next).copied() else { return false };
             planning.next += 1;
             if let Some(plan) = at(&planning.plan_of, place) {
-                let Some(members) = planning.plans.get(plan).map(|plan| plan.group.members.clone()) else {
+                let Some(members) = planning.plans.get(plan).map(|plan| plan.group.members.clone())
+                else {
                     continue;
                 };
                 let members = planning.take(&members);
@@ -144,7 +147,9 @@ impl Root {
                     self.blocking(|root| root.plan_group(plan, members));
                 }
             } else if let Some(spread) = at(&planning.spread_of, place) {
-                let Some(members) = planning.spreads.get(spread).map(|spread| spread.members.clone()) else {
+                let Some(members) =
+                    planning.spreads.get(spread).map(|spread| spread.members.clone())
+                else {
                     continue;
                 };
                 let members = planning.take(&members);
@@ -152,7 +157,9 @@ impl Root {
                     self.blocking(|root| members.into_iter().for_each(|member| root.plan(member)));
                 }
             } else {
-                let Some(issue) = planning.batch.get_mut(place).and_then(Option::take) else { continue };
+                let Some(issue) = planning.batch.get_mut(place).and_then(Option::take) else {
+                    continue;
+                };
                 let feeds = planning.fed.get(place).map(Vec::as_slice).unwrap_or_default();
                 if feeds.is_empty() {
                     self.plan(issue);
@@ -190,7 +197,8 @@ impl Root {
         for group in groups {
             if let Source::Buffer(rank) = group.source {
                 let bytes = size(batch, group).unwrap_or_default() as f64;
-                let all = bytes * collect::ranks(batch, &group.members, rank) as f64 * self.link.byte_ns;
+                let all =
+                    bytes * collect::ranks(batch, &group.members, rank) as f64 * self.link.byte_ns;
                 *loads.entry(level(levels, &group.members)).or_insert(0.0) +=
                     all / f64::from(self.ranks().max(1));
             }
@@ -239,7 +247,9 @@ impl Root {
             }
             _ => choice,
         };
-        if self.mode == Mode::Paper && (group.source != Source::Memory || members + 1 < self.ranks()) {
+        if self.mode == Mode::Paper
+            && (group.source != Source::Memory || members + 1 < self.ranks())
+        {
             return None;
         }
         let (what, replaced) = match (group.source, choice.shape) {
@@ -267,7 +277,8 @@ impl Root {
 
     fn explain_spreads(&mut self, batch: &[Issue], levels: &[u32], spreads: &[Spread]) {
         for spread in spreads {
-            let ranks = u32::try_from(collect::ranks(batch, &spread.members, 0)).unwrap_or(u32::MAX);
+            let ranks =
+                u32::try_from(collect::ranks(batch, &spread.members, 0)).unwrap_or(u32::MAX);
             let level = level(levels, &spread.members);
             // All bytes pass the root's link, whoever drives them.
             let bound = self.link.flat(1, spread.bytes) + f64::from(ranks) * self.link.overhead_ns;

@@ -77,7 +77,8 @@ impl Link {
     /// One transfer for each of `members`, one after the other.
     pub fn flat(&self, members: u32, bytes: u64) -> f64 {
         let pieces = bytes.div_ceil(super::plan::SEGMENT_BYTES).max(1) as f64;
-        f64::from(members) * (pieces * self.overhead_ns + bytes as f64 * self.byte_ns) + self.latency_ns
+        f64::from(members) * (pieces * self.overhead_ns + bytes as f64 * self.byte_ns)
+            + self.latency_ns
     }
 
     /// A broadcast of this shape.
@@ -145,9 +146,13 @@ impl Link {
         };
         let segments = SEGMENTS.iter().filter(|segment| is_possible(**segment));
         let choices: Vec<Choice> = segments.filter_map(|segment| of_segment(*segment)).collect();
-        let least_ns = choices.iter().map(|choice| choice.predicted_ns).fold(f64::INFINITY, f64::min);
-        let none =
-            Choice { shape: Shape::Flat, segment: super::plan::SEGMENT_BYTES, predicted_ns: f64::INFINITY };
+        let least_ns =
+            choices.iter().map(|choice| choice.predicted_ns).fold(f64::INFINITY, f64::min);
+        let none = Choice {
+            shape: Shape::Flat,
+            segment: super::plan::SEGMENT_BYTES,
+            predicted_ns: f64::INFINITY,
+        };
         let is_fast = |choice: &&Choice| choice.predicted_ns <= least_ns * (1.0 + SEGMENT_SLACK);
         choices.iter().find(is_fast).copied().unwrap_or(none)
     }
@@ -292,7 +297,10 @@ mod tests {
                 let mut reached = vec![0; members as usize + 1];
                 let mut open = vec![(0, 0)];
                 while let Some((place, depth)) = open.pop() {
-                    assert!(depth <= u32::BITS - members.leading_zeros(), "{members}: {depth} deep");
+                    assert!(
+                        depth <= u32::BITS - members.leading_zeros(),
+                        "{members}: {depth} deep"
+                    );
                     reached[place] += 1;
                     open.extend(twin.children[place].iter().map(|child| (*child, depth + 1)));
                     assert!(twin.children[place].len() <= if place == 0 { 1 } else { 2 });
@@ -347,7 +355,10 @@ mod tests {
         for members in 2..100 {
             for bytes in [1 << 10, 1 << 16, 1 << 20, 1 << 26] {
                 let now = GIGABIT.best(members, bytes).predicted_ns;
-                assert!(GIGABIT.best(members + 1, bytes).predicted_ns >= now * (1.0 - SEGMENT_SLACK) * 0.999);
+                assert!(
+                    GIGABIT.best(members + 1, bytes).predicted_ns
+                        >= now * (1.0 - SEGMENT_SLACK) * 0.999
+                );
                 assert!(GIGABIT.best(members, bytes * 2).predicted_ns > now);
             }
         }

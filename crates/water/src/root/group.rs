@@ -31,7 +31,13 @@ struct Strand {
 }
 
 impl Plan {
-    pub(super) fn new(group: Group, source: Rank, choice: Choice, decision: usize, size: u64) -> Self {
+    pub(super) fn new(
+        group: Group,
+        source: Rank,
+        choice: Choice,
+        decision: usize,
+        size: u64,
+    ) -> Self {
         Self { group, choice, size, source, decision, ranks: Vec::new(), trees: Vec::new() }
     }
 
@@ -47,7 +53,10 @@ impl Plan {
 
     /// Where the source sends. `first` is where the bytes begin among what it has.
     fn source_sinks(&self, first: u64) -> Vec<Sink> {
-        self.trees.iter().flat_map(|strand| self.sinks(strand, 0, first + strand.tree.first)).collect()
+        self.trees
+            .iter()
+            .flat_map(|strand| self.sinks(strand, 0, first + strand.tree.first))
+            .collect()
     }
 }
 
@@ -99,7 +108,8 @@ impl Root {
             first.request.clone(),
         );
         let common = common_waits(&there);
-        let others: Vec<CommandId> = there.iter().flat_map(|member| member.waits.iter().copied()).collect();
+        let others: Vec<CommandId> =
+            there.iter().flat_map(|member| member.waits.iter().copied()).collect();
         for (index, members) in (1..).zip(by_rank(there)) {
             self.plan_member(plan, index, members, source, &common);
         }
@@ -122,7 +132,12 @@ impl Root {
 
     /// What the source of a group of copies waits for: all that any copy waits for, for that may come after what writes the bytes.
     /// But what only some wait for may fail without failing the others.
-    fn source_waits(&mut self, rank: Rank, common: &[CommandId], mut others: Vec<CommandId>) -> Vec<Wait> {
+    fn source_waits(
+        &mut self,
+        rank: Rank,
+        common: &[CommandId],
+        mut others: Vec<CommandId>,
+    ) -> Vec<Wait> {
         others.sort_unstable();
         others.dedup();
         // What waits for nothing, and is elsewhere, comes after nothing.
@@ -142,7 +157,8 @@ impl Root {
         source: Rank,
         common: &[CommandId],
     ) {
-        let Some((id, rank, device)) = members.first().map(|first| (first.id, first.rank, first.device))
+        let Some((id, rank, device)) =
+            members.first().map(|first| (first.id, first.rank, first.device))
         else {
             return;
         };
@@ -163,14 +179,20 @@ impl Root {
         waits.sort_unstable();
         waits.dedup();
         // The bytes come when the read has them, or the source of copies has waited; that need not be waited for here as well.
-        waits.retain(|wait| !(self.fed_by.contains(&(*wait, id)) || is_copy && common.contains(wait)));
+        waits.retain(|wait| {
+            !(self.fed_by.contains(&(*wait, id)) || is_copy && common.contains(wait))
+        });
         let mut waits = self.waits(rank, &waits);
         for strand in &plan.trees {
-            let (Some(job), Some(parent)) = (strand.jobs.get(index - 1), strand.parents.get(index)) else {
+            let (Some(job), Some(parent)) = (strand.jobs.get(index - 1), strand.parents.get(index))
+            else {
                 continue;
             };
-            let from =
-                if *parent == 0 { source } else { plan.ranks.get(*parent - 1).copied().unwrap_or_default() };
+            let from = if *parent == 0 {
+                source
+            } else {
+                plan.ranks.get(*parent - 1).copied().unwrap_or_default()
+            };
             let mut sinks: Vec<Sink> = targets
                 .iter()
                 .map(|(buffer, offset)| Sink {
@@ -192,10 +214,19 @@ impl Root {
     }
 
     /// A read whose bytes also go straight to other ranks.
-    pub(super) fn plan_feeding_read(&mut self, issue: Issue, feeds: &[&Plan], batch: &[Option<Issue>]) {
+    pub(super) fn plan_feeding_read(
+        &mut self,
+        issue: Issue,
+        feeds: &[&Plan],
+        batch: &[Option<Issue>],
+    ) {
         let Issue { id, rank, device, waits, request } = issue;
         let Request::Read { buffer, offset, size, address } = request else { return };
-        self.reads.push(HostRange { start: address, end: address.saturating_add(size), command: id });
+        self.reads.push(HostRange {
+            start: address,
+            end: address.saturating_add(size),
+            command: id,
+        });
         let segment = feeds.first().map_or(super::plan::SEGMENT_BYTES, |plan| plan.choice.segment);
         let to = match rank {
             0 => End::Host { address },
@@ -237,7 +268,8 @@ impl Root {
 /// What all of these wait for.
 fn common_waits(members: &[Issue]) -> Vec<CommandId> {
     let Some((first, others)) = members.split_first() else { return Vec::new() };
-    let all = |wait: &CommandId| others.iter().all(|member| member.waits.binary_search(wait).is_ok());
+    let all =
+        |wait: &CommandId| others.iter().all(|member| member.waits.binary_search(wait).is_ok());
     first.waits.iter().copied().filter(all).collect()
 }
 
@@ -247,7 +279,9 @@ fn by_rank(mut members: Vec<Issue>) -> Vec<Vec<Issue>> {
     let mut ranks: Vec<Vec<Issue>> = Vec::new();
     for member in members {
         match ranks.last_mut() {
-            Some(last) if last.first().is_some_and(|first| first.rank == member.rank) => last.push(member),
+            Some(last) if last.first().is_some_and(|first| first.rank == member.rank) => {
+                last.push(member)
+            }
             _ => ranks.push(vec![member]),
         }
     }

@@ -275,7 +275,8 @@ impl Root {
             track.is_remote_read = rank != 0 && matches!(request, Request::Read { .. });
             track.behind = behind;
         }
-        let is_creation = matches!(request, Request::CreateBuffer { .. } | Request::CreateKernel { .. });
+        let is_creation =
+            matches!(request, Request::CreateBuffer { .. } | Request::CreateKernel { .. });
         if is_creation
             && waits.is_empty()
             && let Some(track) = self.tracks.get_mut(&id)
@@ -371,7 +372,8 @@ impl Root {
         let mut settled = vec![(id, outcome, times)];
         while let Some((id, outcome, times)) = settled.pop() {
             let late = self.tracks.get(&id).and_then(|track| {
-                let is_open = |it: &&CommandId| self.tracks.get(it).is_some_and(|it| it.outcome.is_none());
+                let is_open =
+                    |it: &&CommandId| self.tracks.get(it).is_some_and(|it| it.outcome.is_none());
                 track.behind.iter().find(is_open).copied()
             });
             match late {
@@ -517,7 +519,12 @@ impl Root {
     }
 
     /// The same, and the ends of `also`, however they end.
-    fn waits_also(&mut self, rank: Rank, commands: &[CommandId], mut also: Vec<CommandId>) -> Vec<Wait> {
+    fn waits_also(
+        &mut self,
+        rank: Rank,
+        commands: &[CommandId],
+        mut also: Vec<CommandId>,
+    ) -> Vec<Wait> {
         let mut waits = self.waits(rank, commands);
         also.retain(|it| waits.iter().all(|wait| wait.command != *it));
         let also = self.waits(rank, &also).into_iter();

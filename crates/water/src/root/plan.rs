@@ -37,7 +37,9 @@ impl Root {
     pub(super) fn plan(&mut self, issue: Issue) {
         let Issue { id, rank, device, waits, request } = issue;
         let work = match request {
-            Request::CreateBuffer { buffer, size, flags } => Work::CreateBuffer { buffer, size, flags },
+            Request::CreateBuffer { buffer, size, flags } => {
+                Work::CreateBuffer { buffer, size, flags }
+            }
             Request::ReleaseBuffer { buffer } => Work::ReleaseBuffer { buffer },
             Request::CreateKernel { kernel, code, name, options } => {
                 Work::CreateKernel { kernel, code, name, options }
@@ -59,7 +61,14 @@ impl Root {
                 return self.send(rank, Job { id, device, waits, work, together: None });
             }
             Request::Write { buffer, offset, size, address } => {
-                return self.plan_write(id, (rank, device), &waits, (buffer, offset), size, address);
+                return self.plan_write(
+                    id,
+                    (rank, device),
+                    &waits,
+                    (buffer, offset),
+                    size,
+                    address,
+                );
             }
             Request::Read { buffer, offset, size, address } => {
                 return self.plan_read(id, (rank, device), &waits, (buffer, offset), size, address);
@@ -78,11 +87,20 @@ impl Root {
     pub fn probe(&mut self, rank: Rank, address: u64, size: u64, segment: u64) -> CommandId {
         let id = self.track(rank);
         let (part, stream) = (self.command(), Stream::of(id.0));
-        let take =
-            Move { source: End::Rank { rank: 0, stream }, sinks: Vec::new(), size, segment, early: false };
-        self.send(rank, Job { id, device: 0, waits: Vec::new(), work: Work::Move(take), together: None });
+        let take = Move {
+            source: End::Rank { rank: 0, stream },
+            sinks: Vec::new(),
+            size,
+            segment,
+            early: false,
+        };
+        self.send(
+            rank,
+            Job { id, device: 0, waits: Vec::new(), work: Work::Move(take), together: None },
+        );
         let sinks = vec![Sink { to: End::Rank { rank, stream }, first: 0, size }];
-        let work = Work::Move(Move { source: End::Host { address }, sinks, size, segment, early: false });
+        let work =
+            Work::Move(Move { source: End::Host { address }, sinks, size, segment, early: false });
         self.send(0, Job { id: part, device: 0, waits: Vec::new(), work, together: None });
         id
     }
@@ -107,7 +125,13 @@ impl Root {
             let waits = self.waits(0, &hazards);
             self.send(
                 0,
-                Job { id, device, waits, work: one(End::Host { address }, target, size), together: None },
+                Job {
+                    id,
+                    device,
+                    waits,
+                    work: one(End::Host { address }, target, size),
+                    together: None,
+                },
             );
             return;
         }
@@ -115,7 +139,13 @@ impl Root {
         let waits = self.waits(rank, waits);
         self.send(
             rank,
-            Job { id, device, waits, work: one(End::Rank { rank: 0, stream }, target, size), together: None },
+            Job {
+                id,
+                device,
+                waits,
+                work: one(End::Rank { rank: 0, stream }, target, size),
+                together: None,
+            },
         );
         let part = self.command();
         let waits = self.waits(0, &hazards);
@@ -133,13 +163,23 @@ impl Root {
         size: u64,
         address: u64,
     ) {
-        self.reads.push(HostRange { start: address, end: address.saturating_add(size), command: id });
+        self.reads.push(HostRange {
+            start: address,
+            end: address.saturating_add(size),
+            command: id,
+        });
         let source = End::Buffer { buffer, offset };
         if rank == 0 {
             let waits = self.waits(0, waits);
             self.send(
                 0,
-                Job { id, device, waits, work: one(source, End::Host { address }, size), together: None },
+                Job {
+                    id,
+                    device,
+                    waits,
+                    work: one(source, End::Host { address }, size),
+                    together: None,
+                },
             );
             return;
         }
@@ -195,7 +235,10 @@ impl Root {
         );
         let there = self.waits(from_rank, waits);
         let work = one(source, End::Rank { rank, stream }, size);
-        self.send(from_rank, Job { id: part, device: from_device, waits: there, work, together: None });
+        self.send(
+            from_rank,
+            Job { id: part, device: from_device, waits: there, work, together: None },
+        );
     }
 
     /// Unfinished reads that write to this memory.

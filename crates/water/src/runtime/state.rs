@@ -65,7 +65,8 @@ impl State {
     fn plan_slice(&mut self) -> bool {
         let Some(root) = &mut self.root else { return false };
         let outstanding = root.outstanding();
-        let slice = if self.node.moves().is_sending() { SLICE_COMMANDS_BUSY } else { SLICE_COMMANDS };
+        let slice =
+            if self.node.moves().is_sending() { SLICE_COMMANDS_BUSY } else { SLICE_COMMANDS };
         let more = root.close_batch(slice);
         // Commands for a rank that is lost have ended already.
         self.news |= root.outstanding() < outstanding;
@@ -136,7 +137,9 @@ impl State {
         for happening in happened.drain(..) {
             match happening {
                 Happening::Control(from, bytes) => match command::decode(from, &bytes) {
-                    Ok(messages) => messages.into_iter().for_each(|message| self.heard(from, message)),
+                    Ok(messages) => {
+                        messages.into_iter().for_each(|message| self.heard(from, message))
+                    }
                     Err(garbled) => {
                         // Ranks of different builds: nothing else would say so.
                         eprintln!("libwater: rank {}: {garbled}", self.transport.rank());
@@ -161,7 +164,8 @@ impl State {
         match message {
             Message::Hello { version, hostname, devices } => {
                 if version != command::VERSION {
-                    let reason = format!("it speaks version {version}, this is {}", command::VERSION);
+                    let reason =
+                        format!("it speaks version {version}, this is {}", command::VERSION);
                     return self.transport.give_up(from, &reason);
                 }
                 if let Some(info) = self.ranks.get_mut(from as usize) {
@@ -179,7 +183,8 @@ impl State {
             Message::Report(ends) => {
                 if let Some(root) = &mut self.root {
                     self.news = true;
-                    ends.into_iter().for_each(|(id, outcome, times)| root.ended(id, outcome, times));
+                    ends.into_iter()
+                        .for_each(|(id, outcome, times)| root.ended(id, outcome, times));
                 }
             }
             Message::Ready { stream } => self.node.moves().is_ready(from, stream),
@@ -218,8 +223,9 @@ impl State {
             self.stopping = true;
         }
         let info = self.ranks.get_mut(rank as usize);
-        let hostname =
-            info.and_then(|info| info.as_ref().map(|info| info.hostname.clone())).unwrap_or_default();
+        let hostname = info
+            .and_then(|info| info.as_ref().map(|info| info.hostname.clone()))
+            .unwrap_or_default();
         if let Some(root) = &mut self.root {
             // It will not say goodbye.
             self.farewells += u32::from(root.lost(rank, reason, &hostname));
@@ -282,7 +288,8 @@ impl State {
             end = Some(end.map_or(due, |end| end.min(due)));
         }
         if self.transport.needs_polling() {
-            let busy = !self.node.is_idle() || self.root.as_ref().is_some_and(|root| root.outstanding() > 0);
+            let busy = !self.node.is_idle()
+                || self.root.as_ref().is_some_and(|root| root.outstanding() > 0);
             let most = if busy { NAP_NS_BUSY } else { NAP_NS_IDLE };
             let left = end.map_or(most, |end| end.saturating_sub(self.clock.now()));
             let is_quiet = self.transport.is_quiet() && self.node.backend().is_hollow();

@@ -105,7 +105,8 @@ impl Doomed {
                     (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Doorbell::default())));
                 let (rank, size) = (inner.rank(), inner.size());
                 let inner = Some(inner);
-                let end = Mortal { rank, size, inner, dead: Arc::clone(&dead), bell: Arc::clone(&bell) };
+                let end =
+                    Mortal { rank, size, inner, dead: Arc::clone(&dead), bell: Arc::clone(&bell) };
                 let clock = Arc::clone(&clock);
                 let serve = move || Runtime::serve(Box::new(end), Box::new(Host::new(1)), clock);
                 (dead, bell, std::thread::spawn(serve))
@@ -160,7 +161,8 @@ impl Played {
     pub fn new(mut end: Loopback) -> Self {
         let bell = Doorbell::default();
         end.wake_with(bell.clone());
-        let hello = Message::Hello { version: VERSION, hostname: "played".into(), devices: Vec::new() };
+        let hello =
+            Message::Hello { version: VERSION, hostname: "played".into(), devices: Vec::new() };
         end.control(0, encode(&[hello]));
         Self { end, bell }
     }
@@ -181,10 +183,9 @@ impl Played {
     pub fn jobs(&mut self) -> Vec<Job> {
         self.await_first(|happening| {
             let Happening::Control(from, bytes) = happening else { return None };
-            decode(*from, bytes)
-                .unwrap()
-                .into_iter()
-                .find_map(|message| if let Message::Jobs(jobs) = message { Some(jobs) } else { None })
+            decode(*from, bytes).unwrap().into_iter().find_map(|message| {
+                if let Message::Jobs(jobs) = message { Some(jobs) } else { None }
+            })
         })
     }
 }

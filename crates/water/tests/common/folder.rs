@@ -7,7 +7,8 @@ pub struct Folder(PathBuf);
 
 impl Folder {
     pub fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-water-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("penstock-water-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }

@@ -44,7 +44,8 @@ impl Host {
     }
 
     fn run(&mut self, operation: &Operation<'_>) -> Result<(), Failure> {
-        let missing = || Failure { code: -38, message: "no such buffer".into(), log: String::new() };
+        let missing =
+            || Failure { code: -38, message: "no such buffer".into(), log: String::new() };
         match operation {
             Operation::CreateBuffer { buffer, size, .. } => {
                 self.buffers.insert(*buffer, vec![0xEE; usize::try_from(*size).unwrap()]);
@@ -104,8 +105,9 @@ impl Host {
             Operation::Copy { from, from_offset, to, to_offset, size } => {
                 let (from_offset, size) =
                     (usize::try_from(*from_offset).unwrap(), usize::try_from(*size).unwrap());
-                let bytes =
-                    self.buffers.get(from).ok_or_else(missing)?[from_offset..from_offset + size].to_vec();
+                let bytes = self.buffers.get(from).ok_or_else(missing)?
+                    [from_offset..from_offset + size]
+                    .to_vec();
                 let to_offset = usize::try_from(*to_offset).unwrap();
                 self.buffers.get_mut(to).ok_or_else(missing)?[to_offset..to_offset + size]
                     .copy_from_slice(&bytes);
@@ -161,7 +163,11 @@ impl Cluster {
         let threads = ends
             .map(|end| {
                 std::thread::spawn(move || {
-                    Runtime::serve(Box::new(end), Box::new(Host::new(devices)), Arc::new(Real::new()));
+                    Runtime::serve(
+                        Box::new(end),
+                        Box::new(Host::new(devices)),
+                        Arc::new(Real::new()),
+                    );
                 })
             })
             .collect();

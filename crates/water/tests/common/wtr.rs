@@ -25,7 +25,8 @@ unsafe extern "C" {
     pub fn wtr_init_devices_v(dql: *const c_char);
     pub fn wtr_get_device_v(dql: *const c_char) -> Handle;
     pub fn wtr_release_devices();
-    pub fn wtr_create_buffer(device: Handle, flag: c_uint, size: usize, evt: *mut Handle) -> Handle;
+    pub fn wtr_create_buffer(device: Handle, flag: c_uint, size: usize, evt: *mut Handle)
+    -> Handle;
     pub fn wtr_release_buffer(buffer: Handle, wait: *mut Handle, evt: *mut Handle);
     pub fn wtr_write_buffer(
         buffer: Handle,
@@ -92,5 +93,6 @@ unsafe extern "C" {
         body: Option<Body>,
         user: *mut c_void,
     ) -> c_int;
-    pub fn wtr_partition_weights(count: c_uint, devices: *const Handle, weights: *mut f64) -> c_int;
+    pub fn wtr_partition_weights(count: c_uint, devices: *const Handle, weights: *mut f64)
+    -> c_int;
 }

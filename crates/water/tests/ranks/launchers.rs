@@ -16,7 +16,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub const DAEMON: &str = env!("CARGO_BIN_EXE_wtrd");
 
 /// Starts a program with process numbers of its own. SIGUSR1, by which MPICH's launcher tells of a lost rank, would end `unshare`.
-const UNSHARE: [&str; 3] = ["sh", "-c", "trap '' USR1; exec unshare --pid --fork --kill-child \"$0\""];
+const UNSHARE: [&str; 3] =
+    ["sh", "-c", "trap '' USR1; exec unshare --pid --fork --kill-child \"$0\""];
 
 /// Whether the system allows that.
 pub fn can_unshare() -> bool {
@@ -69,7 +70,8 @@ impl Kind {
 
     /// Why this MPI cannot be tested here, if it cannot.
     pub fn missing(self) -> Option<String> {
-        let missing = [self.compiler(), self.launcher().into()].into_iter().find(|name| !is_command(name))?;
+        let missing =
+            [self.compiler(), self.launcher().into()].into_iter().find(|name| !is_command(name))?;
         Some(format!("{missing} is not installed (Debian: {})", self.packages()))
     }
 
@@ -116,7 +118,8 @@ fn is_command(name: &str) -> bool {
 /// A folder for these tests.
 pub fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ranks").join(name);
-    std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    std::fs::create_dir_all(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     folder
 }
 
@@ -212,7 +215,9 @@ impl Run {
             Kind::OpenMpi => {
                 command.args(["--oversubscribe", "--bind-to", "none"]);
                 // As root, too: a container's only user.
-                command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+                command
+                    .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                    .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
                 if self.surviving {
                     command.args(["--mca", "orte_enable_recovery", "1"]);
                 }
@@ -220,8 +225,15 @@ impl Run {
             Kind::Mpich => {
                 if self.surviving {
                     // It ends all ranks of the host that lost one: so each is on a host of its own, as far as it knows.
-                    let hosts: Vec<String> = (1..=self.ranks).map(|host| format!("127.0.0.{host}")).collect();
-                    command.args(["-disable-auto-cleanup", "-launcher", "fork", "-hosts", &hosts.join(",")]);
+                    let hosts: Vec<String> =
+                        (1..=self.ranks).map(|host| format!("127.0.0.{host}")).collect();
+                    command.args([
+                        "-disable-auto-cleanup",
+                        "-launcher",
+                        "fork",
+                        "-hosts",
+                        &hosts.join(","),
+                    ]);
                 }
             }
         }
@@ -230,7 +242,12 @@ impl Run {
         if self.daemons {
             command.args(["-n", "1"]).arg(&program).args([":", "-n", &workers, DAEMON]);
         } else if self.far {
-            command.args(["-n", "1"]).arg(&program).args([":", "-n", &workers]).args(UNSHARE).arg(&program);
+            command
+                .args(["-n", "1"])
+                .arg(&program)
+                .args([":", "-n", &workers])
+                .args(UNSHARE)
+                .arg(&program);
         } else {
             command.args(["-n", &self.ranks.to_string()]).arg(&program);
         }
@@ -276,7 +293,8 @@ pub fn go(mut command: Command, limit: Duration) -> Result<Ended, String> {
         }
     }
     let output = listener.join().unwrap_or_default();
-    let code = status.map(|status| status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
+    let code =
+        status.map(|status| status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
     Ok(Ended { code, output, took })
 }
 

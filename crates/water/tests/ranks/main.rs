@@ -51,22 +51,28 @@ fn main() -> ExitCode {
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let list = arguments.iter().any(|argument| argument == "--list");
-    let filters: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    let filters: Vec<&String> =
+        arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
     let chosen: &(dyn Fn(Kind, &str) -> Option<String> + Sync) = &|kind, name| {
         let name = format!("{}::{name}", kind.name());
-        (filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))).then_some(name)
+        (filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str())))
+            .then_some(name)
     };
     let began = Instant::now();
     // Most of a test's time is waiting, so the MPIs are tried side by side.
     let tallies: Vec<Tally> = thread::scope(|scope| {
-        let runs = Kind::ALL.map(|kind| scope.spawn(move || one_after_the_other(kind, list, chosen)));
-        runs.into_iter().map(|run| run.join().unwrap_or(Tally { failed: 1, ..Tally::default() })).collect()
+        let runs =
+            Kind::ALL.map(|kind| scope.spawn(move || one_after_the_other(kind, list, chosen)));
+        runs.into_iter()
+            .map(|run| run.join().unwrap_or(Tally { failed: 1, ..Tally::default() }))
+            .collect()
     });
     if list {
         return ExitCode::SUCCESS;
     }
     let sum = |of: fn(&Tally) -> u32| tallies.iter().map(of).sum::<u32>();
-    let (passed, failed, skipped) = (sum(|it| it.passed), sum(|it| it.failed), sum(|it| it.skipped));
+    let (passed, failed, skipped) =
+        (sum(|it| it.passed), sum(|it| it.failed), sum(|it| it.skipped));
     if failed == 0 {
         launchers::clean();
     }
@@ -99,8 +105,11 @@ fn one_after_the_other(
             continue;
         }
         let started = Instant::now();
-        let verdict =
-            if let Some(missing) = kind.missing() { Ok(Verdict::Skipped(missing)) } else { test(kind) };
+        let verdict = if let Some(missing) = kind.missing() {
+            Ok(Verdict::Skipped(missing))
+        } else {
+            test(kind)
+        };
         let took = started.elapsed().as_secs_f64();
         match verdict {
             Ok(Verdict::Passed) => {
@@ -134,7 +143,9 @@ fn judge(Ended { code, output, took }: Ended) -> Result<Verdict, String> {
             }
             Ok(Verdict::Passed)
         }
-        Some(program::SKIPPED) => Ok(Verdict::Skipped("no OpenCL device (Debian: pocl-opencl-icd)".into())),
+        Some(program::SKIPPED) => {
+            Ok(Verdict::Skipped("no OpenCL device (Debian: pocl-opencl-icd)".into()))
+        }
         code => Err(format!("ended with {code:?} after {took:?}:\n{output}")),
     }
 }
@@ -155,7 +166,10 @@ fn transfers(kind: Kind) -> Result<Verdict, String> {
 }
 
 fn copies(kind: Kind) -> Result<Verdict, String> {
-    all([Run::new(kind, 4, "copies").devices("host"), Run::new(kind, 2, "copies").devices("opencl")])
+    all([
+        Run::new(kind, 4, "copies").devices("host"),
+        Run::new(kind, 2, "copies").devices("opencl"),
+    ])
 }
 
 fn events(kind: Kind) -> Result<Verdict, String> {
@@ -211,7 +225,8 @@ fn orphaned(kind: Kind) -> Result<Verdict, String> {
     let folder = run.folder();
     let ended = run.go()?;
     for rank in 1..3 {
-        let text = std::fs::read_to_string(folder.join(format!("ended.{rank}"))).unwrap_or_default();
+        let text =
+            std::fs::read_to_string(folder.join(format!("ended.{rank}"))).unwrap_or_default();
         if text != "ended" {
             return Err(format!(
                 "rank {rank} did not end by itself when the root was killed:\n{text}\n{}",
@@ -227,7 +242,8 @@ fn vanished(kind: Kind) -> Result<Verdict, String> {
     let folder = run.folder();
     let ended = run.go()?;
     let text = std::fs::read_to_string(folder.join("refused")).unwrap_or_default();
-    if !text.contains("rank 1 is lost before it said hello") || ended.took > Duration::from_secs(30) {
+    if !text.contains("rank 1 is lost before it said hello") || ended.took > Duration::from_secs(30)
+    {
         return Err(format!("after {:?} the root says `{text}`:\n{}", ended.took, ended.output));
     }
     Ok(Verdict::Passed)
@@ -245,10 +261,15 @@ fn idle(kind: Kind) -> Result<Verdict, String> {
 fn cleaned_up(kind: Kind) -> Result<Verdict, String> {
     let ended = Run::new(kind, 3, "killed").devices("timed").go()?;
     match ended.code {
-        Some(0) => Err(format!("the launcher calls a run good whose rank was killed:\n{}", ended.output)),
+        Some(0) => {
+            Err(format!("the launcher calls a run good whose rank was killed:\n{}", ended.output))
+        }
         None => Err(format!("the launcher did not end after {:?}:\n{}", ended.took, ended.output)),
         Some(_) => {
-            println!("     the launcher ended the run {:.1} s after its start", ended.took.as_secs_f64());
+            println!(
+                "     the launcher ended the run {:.1} s after its start",
+                ended.took.as_secs_f64()
+            );
             Ok(Verdict::Passed)
         }
     }
@@ -272,8 +293,10 @@ fn wrong_mpi(kind: Kind) -> Result<Verdict, String> {
 
 fn missing_shim(kind: Kind) -> Result<Verdict, String> {
     let folder = launchers::scratch("no-shims");
-    let ended =
-        Run::new(kind, 2, "transfers").devices("host").variable("WTR_MPI", folder.to_string_lossy()).go()?;
+    let ended = Run::new(kind, 2, "transfers")
+        .devices("host")
+        .variable("WTR_MPI", folder.to_string_lossy())
+        .go()?;
     let expected = format!("install that ({} on Debian)", kind.packages());
     if ended.code == Some(0) || !ended.output.contains(&expected) {
         return Err(format!("expected `{expected}`, got {:?}:\n{}", ended.code, ended.output));

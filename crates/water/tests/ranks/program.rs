@@ -40,13 +40,14 @@ const READ_WRITE: u64 = 1;
 pub fn rank(case: &str) -> ExitCode {
     let clock: Arc<dyn Clock> = Arc::new(Real::new());
     let threaded = std::env::var(PUMPED).is_err();
-    let Launched { transport, rank, threaded, .. } = match launch::transport(Arc::clone(&clock), threaded) {
-        Ok(launched) => launched,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::FAILURE;
-        }
-    };
+    let Launched { transport, rank, threaded, .. } =
+        match launch::transport(Arc::clone(&clock), threaded) {
+            Ok(launched) => launched,
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::FAILURE;
+            }
+        };
     let folder = PathBuf::from(std::env::var(FOLDER).expect("a folder"));
     // As the others see it, also from a name space of its own.
     let own = std::fs::read_link("/proc/self").expect("a process");
@@ -62,14 +63,16 @@ pub fn rank(case: &str) -> ExitCode {
     }
     if rank > 0 {
         Runtime::serve(transport, devices, clock);
-        std::fs::write(folder.join(format!("ended.{rank}")), "ended").expect("a folder to write to");
+        std::fs::write(folder.join(format!("ended.{rank}")), "ended")
+            .expect("a folder to write to");
         return ExitCode::SUCCESS;
     }
     let has_devices = !devices.devices().is_empty();
     let runtime = match Runtime::root(transport, devices, clock, threaded) {
         Ok(runtime) => runtime,
         Err(error) => {
-            std::fs::write(folder.join("refused"), error.to_string()).expect("a folder to write to");
+            std::fs::write(folder.join("refused"), error.to_string())
+                .expect("a folder to write to");
             return ExitCode::FAILURE;
         }
     };
@@ -104,7 +107,8 @@ pub fn rank(case: &str) -> ExitCode {
 
 /// The process of this rank.
 fn pid(folder: &Path, rank: Rank) -> i32 {
-    let text = std::fs::read_to_string(folder.join(format!("pid.{rank}"))).expect("a rank's number");
+    let text =
+        std::fs::read_to_string(folder.join(format!("pid.{rank}"))).expect("a rank's number");
     text.trim().parse().expect("a number")
 }
 
@@ -192,7 +196,8 @@ impl Program {
     fn kernel(&self, rank: Rank, source: &str, name: &str) -> (ObjectId, CommandId) {
         let kernel = self.object();
         let code = Code::Source(source.as_bytes().to_vec());
-        let request = Request::CreateKernel { kernel, code, name: name.into(), options: String::new() };
+        let request =
+            Request::CreateKernel { kernel, code, name: name.into(), options: String::new() };
         (kernel, self.issue(rank, &[], request))
     }
 
@@ -214,7 +219,8 @@ fn pattern(seed: u64, size: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut bytes = Vec::with_capacity(size + 8);
     while bytes.len() < size {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         bytes.extend_from_slice(&(state ^ (state >> 29)).to_le_bytes());
     }
     bytes.truncate(size);
@@ -223,15 +229,16 @@ fn pattern(seed: u64, size: usize) -> Vec<u8> {
 
 /// Small ones, both sides of where large streams begin (16 KiB) and of pieces (1 MiB), and one of many pieces.
 const SIZES: [usize; 14] = [
-    1, 3, 4, 1000, 4096, 16_383, 16_384, 16_385, 65_536, 1_048_575, 1_048_576, 1_048_577, 3_000_001,
-    9_437_184,
+    1, 3, 4, 1000, 4096, 16_383, 16_384, 16_385, 65_536, 1_048_575, 1_048_576, 1_048_577,
+    3_000_001, 9_437_184,
 ];
 
 fn transfers(program: &Program) {
     let sent: Vec<(Rank, Vec<u8>)> = (0..)
         .zip(SIZES)
         .flat_map(|(index, size)| {
-            (0..program.ranks()).map(move |rank| (rank, pattern(index * 100 + u64::from(rank), size)))
+            (0..program.ranks())
+                .map(move |rank| (rank, pattern(index * 100 + u64::from(rank), size)))
         })
         .collect();
     let mut got: Vec<Vec<u8>> = sent.iter().map(|(_, bytes)| vec![0; bytes.len()]).collect();
@@ -269,7 +276,10 @@ fn transfers(program: &Program) {
         })
         .collect();
     times.sort();
-    println!("figure: 64 bytes to rank {last} and back: median {:?}, best {:?}", times[25], times[0]);
+    println!(
+        "figure: 64 bytes to rank {last} and back: median {:?}, best {:?}",
+        times[25], times[0]
+    );
 }
 
 fn copies(program: &Program) {
@@ -301,7 +311,10 @@ fn copies(program: &Program) {
         }
         program.good(&commands);
         for (rank, (expected, got)) in expected.iter().zip(&got).enumerate() {
-            assert!(expected[1..] == got[..], "a copy of {size} bytes from rank {rank} has changed them");
+            assert!(
+                expected[1..] == got[..],
+                "a copy of {size} bytes from rank {rank} has changed them"
+            );
         }
     }
 }
@@ -359,7 +372,8 @@ fn events(program: &Program) {
 fn commands(program: &Program) {
     let ranks = program.ranks();
     let began = Instant::now();
-    let many: Vec<_> = (0..5000).map(|index| program.issue(index % ranks, &[], Request::Marker)).collect();
+    let many: Vec<_> =
+        (0..5000).map(|index| program.issue(index % ranks, &[], Request::Marker)).collect();
     program.good(&many);
     let each = began.elapsed() / 5000;
     let began = Instant::now();
@@ -417,8 +431,9 @@ fn failure(program: &Program) {
         size: 64,
     };
     let copied = program.issue(0, &[ran, made_here], request);
-    let fault =
-        program.wait(&[copied]).expect_err("a copy of what a kernel that does not build should have made");
+    let fault = program
+        .wait(&[copied])
+        .expect_err("a copy of what a kernel that does not build should have made");
     assert_eq!((fault.rank, fault.command, fault.code), (1, built, -11), "{fault}");
     assert!(fault.log.contains("nonsense"), "no build log: {fault}");
     let faults = program.runtime.faults();
@@ -520,8 +535,10 @@ fn stopped(program: &Program) {
 fn used(process: &str, thread: Option<&str>) -> Duration {
     let folder = format!("/proc/{process}/task");
     let tasks = std::fs::read_dir(folder).expect("a process");
-    let ns =
-        tasks.flatten().filter(|task| thread.is_none_or(|thread| task.file_name() == thread)).map(|task| {
+    let ns = tasks
+        .flatten()
+        .filter(|task| thread.is_none_or(|thread| task.file_name() == thread))
+        .map(|task| {
             let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
             text.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
         });
@@ -549,10 +566,15 @@ fn idle(program: &Program) {
         for (rank, (process, before)) in processes.iter().zip(before).enumerate() {
             let percent = (used(process, None) - before).as_secs_f64() / wall * 100.0;
             text.push_str(&format!(" rank {rank} {percent:.2} %,"));
-            assert!(percent < IDLE_PERCENT_MAX, "{what}: rank {rank} uses {percent:.2} % of a core");
+            assert!(
+                percent < IDLE_PERCENT_MAX,
+                "{what}: rank {rank} uses {percent:.2} % of a core"
+            );
         }
         let percent = (used(&own, Some(&thread)) - thread_before).as_secs_f64() / wall * 100.0;
-        println!("figure: {what} for {wall:.1} s:{text} the host's thread {percent:.3} % of a core");
+        println!(
+            "figure: {what} for {wall:.1} s:{text} the host's thread {percent:.3} % of a core"
+        );
         assert!(percent < 0.2, "{what}: the host's thread uses {percent:.2} % of a core");
     };
     measure("nothing to do", &|| std::thread::sleep(Duration::from_secs(4)));

@@ -53,7 +53,11 @@ fn header(opcode: u16, body: usize, payload: u64) -> Header {
     }
 }
 
-fn dispatch_any(header: Header, body: &[u8], mut payload: &[u8]) -> (Result<(), FrameError>, usize) {
+fn dispatch_any(
+    header: Header,
+    body: &[u8],
+    mut payload: &[u8],
+) -> (Result<(), FrameError>, usize) {
     let mut counter = Counter::default();
     let frame = Frame { header, body, waits: &[] };
     let result = match header.opcode.get() {

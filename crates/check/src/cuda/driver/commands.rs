@@ -55,7 +55,9 @@ impl Driver {
                     None => call!(self, cuMemsetD2D32_v2(to, to_pitch, *value, words, height)),
                 }
             }
-            Command::Launch { .. } => return self.launch_kernel(by, stream.ok_or(UNKNOWN)?, command),
+            Command::Launch { .. } => {
+                return self.launch_kernel(by, stream.ok_or(UNKNOWN)?, command);
+            }
             Command::Function(function) => {
                 let data = Box::into_raw(Box::new(function.clone()));
                 let run = if kept.is_some() { run_again } else { run_once };
@@ -120,7 +122,14 @@ impl Driver {
         clippy::cast_possible_truncation,
         reason = "a fill of small units takes the low bits of the value"
     )]
-    fn fill(&self, stream: Option<usize>, to: u64, count: usize, unit: usize, value: u32) -> Result<(), i32> {
+    fn fill(
+        &self,
+        stream: Option<usize>,
+        to: u64,
+        count: usize,
+        unit: usize,
+        value: u32,
+    ) -> Result<(), i32> {
         code(match (unit, stream) {
             (1, Some(stream)) => call!(self, cuMemsetD8Async(to, value as u8, count, stream)),
             (1, None) => call!(self, cuMemsetD8_v2(to, value as u8, count)),
@@ -132,7 +141,9 @@ impl Driver {
     }
 
     fn launch_kernel(&self, by: Caller, stream: usize, command: &Command) -> Result<(), i32> {
-        let Command::Launch { kernel, a, b, count, seed, spin } = command else { return Err(UNKNOWN) };
+        let Command::Launch { kernel, a, b, count, seed, spin } = command else {
+            return Err(UNKNOWN);
+        };
         let number = Kernel::ALL.iter().position(|it| it == kernel).ok_or(UNKNOWN)?;
         let function = {
             let contexts = self.contexts.lock().map_err(|_| UNKNOWN)?;
@@ -153,7 +164,19 @@ impl Driver {
         let none = std::ptr::null_mut();
         code(call!(
             self,
-            cuLaunchKernel(function, blocks, 1, 1, BLOCK, 1, 1, 0, stream, parameters.as_mut_ptr(), none)
+            cuLaunchKernel(
+                function,
+                blocks,
+                1,
+                1,
+                BLOCK,
+                1,
+                1,
+                0,
+                stream,
+                parameters.as_mut_ptr(),
+                none
+            )
         ))
     }
 

@@ -58,7 +58,8 @@ impl Inner {
             });
             self.aside(&mut state, by, vec![task], late);
         }
-        if let (Command::Fill { mem, offset, len, unit, value }, true) = (command, self.is(Defect::TornFill))
+        if let (Command::Fill { mem, offset, len, unit, value }, true) =
+            (command, self.is(Defect::TornFill))
         {
             let half = len / 2 / unit * unit;
             let target = (Arc::clone(&state.mems[&mem.0]), offset + half);
@@ -75,7 +76,8 @@ impl Inner {
     /// Something that nobody waits for.
     fn aside(&self, state: &mut State, by: Caller, after: Vec<usize>, work: Work) {
         let id = state.fresh();
-        let task = Task { context: by.context.0, stream: None, work: Some(work), after, has_ended: false };
+        let task =
+            Task { context: by.context.0, stream: None, work: Some(work), after, has_ended: false };
         state.tasks.insert(id, task);
         self.changed.notify_all();
     }
@@ -83,26 +85,29 @@ impl Inner {
     /// Whether a command takes the bytes of host memory when it is enqueued. A weak implementation may do so with pageable
     /// memory.
     fn is_captured(&self, state: &State, by: Caller, command: &Command) -> bool {
-        let (Command::Copy { from: Place::Host(at), .. } | Command::Copy2D { from: Place::Host(at), .. }) =
-            command
+        let (Command::Copy { from: Place::Host(at), .. }
+        | Command::Copy2D { from: Place::Host(at), .. }) = command
         else {
             return self.is(Defect::EarlyPeer) && matches!(command, Command::Peer { .. });
         };
         let area = self.area(*at);
-        let foreign =
-            area.writer.is_some_and(|(task, context)| context != by.context && !state.has_ended(task));
+        let foreign = area
+            .writer
+            .is_some_and(|(task, context)| context != by.context && !state.has_ended(task));
         self.is(Defect::EarlyCapture)
             || self.is(Defect::EarlyCaptureAcross) && foreign
             || self.is_weak && !area.pinned
     }
 
     fn note_writer(&self, by: Caller, command: &Command, task: usize) {
-        let (Command::Copy { to: Place::Host(at), .. } | Command::Copy2D { to: Place::Host(at), .. }) =
-            command
+        let (Command::Copy { to: Place::Host(at), .. }
+        | Command::Copy2D { to: Place::Host(at), .. }) = command
         else {
             return;
         };
-        lock(&self.areas.all).entry(at.area.0).and_modify(|it| it.writer = Some((task, by.context)));
+        lock(&self.areas.all)
+            .entry(at.area.0)
+            .and_modify(|it| it.writer = Some((task, by.context)));
     }
 
     /// The synchronous form.
@@ -143,8 +148,11 @@ impl Inner {
     fn peer_now(&self, by: Caller, contexts: [Handle; 2], command: &Command) -> i32 {
         let mut state = lock(&self.state);
         let names = contexts.map(Name::Legacy);
-        let after =
-            names.iter().zip(contexts).flat_map(|(name, it)| self.before(&state, *name, it.0)).collect();
+        let after = names
+            .iter()
+            .zip(contexts)
+            .flat_map(|(name, it)| self.before(&state, *name, it.0))
+            .collect();
         let work = self.work(&state, command, self.is(Defect::EarlyPeer));
         let task = self.add(&mut state, Name::Legacy(by.context), by.context.0, after, work);
         for (name, context) in names.into_iter().zip(contexts) {
@@ -165,13 +173,15 @@ impl Inner {
         let (mut first, mut second): (Vec<usize>, Option<Vec<usize>>) = (entry, None);
         for (beside, command) in &parts {
             let work = self.work(&state, command, self.is(Defect::EarlyCapture));
-            let branch = if *beside { second.get_or_insert_with(|| first.clone()) } else { &mut first };
+            let branch =
+                if *beside { second.get_or_insert_with(|| first.clone()) } else { &mut first };
             let id = state.fresh();
             let after = std::mem::replace(branch, vec![id]);
             let context = by.context.0;
-            state
-                .tasks
-                .insert(id, Task { context, stream: Some(name), work: Some(work), after, has_ended: false });
+            state.tasks.insert(
+                id,
+                Task { context, stream: Some(name), work: Some(work), after, has_ended: false },
+            );
         }
         if !self.is(Defect::LooseBranch) {
             first.extend(second.into_iter().flatten());
@@ -195,7 +205,8 @@ impl Inner {
                 let pitch = |place: &Place, pitch| {
                     if wrong && matches!(place, Place::Host(_)) { rows.width } else { pitch }
                 };
-                let (to_pitch, from_pitch) = (pitch(to, rows.to_pitch), pitch(from, rows.from_pitch));
+                let (to_pitch, from_pitch) =
+                    (pitch(to, rows.to_pitch), pitch(from, rows.from_pitch));
                 let (to, from, rows) = (self.end(state, *to), self.end(state, *from), *rows);
                 let early = captured.then(|| gather(&from, &rows, from_pitch));
                 Box::new(move || {
@@ -204,8 +215,9 @@ impl Inner {
                 })
             }
             Command::Peer { to, from, len } => {
-                let end =
-                    |(_, mem, offset): &(Handle, Handle, usize)| (Arc::clone(&state.mems[&mem.0]), *offset);
+                let end = |(_, mem, offset): &(Handle, Handle, usize)| {
+                    (Arc::clone(&state.mems[&mem.0]), *offset)
+                };
                 let (to, from, len) = (end(to), end(from), *len);
                 let early = captured.then(|| load(&from, len));
                 Box::new(move || store(&to, &early.unwrap_or_else(|| load(&from, len))))
@@ -213,13 +225,19 @@ impl Inner {
             Command::Fill { mem, offset, len, unit, value } => {
                 let target = (Arc::clone(&state.mems[&mem.0]), *offset);
                 let len = if self.is(Defect::TornFill) { len / 2 / unit * unit } else { *len };
-                let bytes: Vec<u8> = value.to_le_bytes()[..*unit].iter().copied().cycle().take(len).collect();
+                let bytes: Vec<u8> =
+                    value.to_le_bytes()[..*unit].iter().copied().cycle().take(len).collect();
                 Box::new(move || store(&target, &bytes))
             }
             Command::Fill2D { mem, offset, rows, value } => {
                 let (target, rows) = ((Arc::clone(&state.mems[&mem.0]), *offset), *rows);
-                let bytes: Vec<u8> =
-                    value.to_le_bytes().iter().copied().cycle().take(rows.width * rows.height).collect();
+                let bytes: Vec<u8> = value
+                    .to_le_bytes()
+                    .iter()
+                    .copied()
+                    .cycle()
+                    .take(rows.width * rows.height)
+                    .collect();
                 Box::new(move || scatter(&target, &rows, rows.to_pitch, &bytes))
             }
             Command::Launch { kernel, a, b, count, seed, spin } => {
@@ -231,14 +249,20 @@ impl Inner {
                         std::thread::sleep(Duration::from_nanos(spin / 8));
                     }
                     match &source {
-                        Some(source) => store(&target, &mixed(&load(&target, len), &load(source, len), seed)),
+                        Some(source) => {
+                            store(&target, &mixed(&load(&target, len), &load(source, len), seed))
+                        }
                         None => store(&target, &pattern_bytes(seed, len)),
                     }
                 })
             }
             Command::Function(function) => {
                 let function = Arc::clone(function);
-                if self.is(Defect::LateFunction) { Box::new(|| {}) } else { Box::new(move || function()) }
+                if self.is(Defect::LateFunction) {
+                    Box::new(|| {})
+                } else {
+                    Box::new(move || function())
+                }
             }
         }
     }

@@ -66,7 +66,9 @@ impl Ledger {
             Act::NewEvent { event, .. } | Act::DropEvent { event } | Act::Record { event, .. } => {
                 host(Space::Event(*event), true);
             }
-            Act::StreamWait { event, .. } | Act::EventWait { event, .. } => host(Space::Event(*event), false),
+            Act::StreamWait { event, .. } | Act::EventWait { event, .. } => {
+                host(Space::Event(*event), false)
+            }
             Act::Alloc { mem, .. } => host(Space::Address(*mem), true),
             Act::Free { mem } => {
                 host(Space::Address(*mem), true);
@@ -144,7 +146,9 @@ impl Ledger {
         match &op.act {
             Act::Enqueue { work, .. } | Act::Now { work, .. } => vec![work],
             Act::NewGraph { .. } => Vec::new(),
-            Act::Graph { graph, .. } => self.graphs[graph].parts.iter().map(|part| &part.work).collect(),
+            Act::Graph { graph, .. } => {
+                self.graphs[graph].parts.iter().map(|part| &part.work).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -180,7 +184,9 @@ impl Ledger {
 
     /// Whether a synchronous copy takes its bytes from pageable memory.
     fn is_taken(&self, work: &Work) -> bool {
-        let (Work::Copy { to, from, .. } | Work::Copy2D { to, from, .. }) = work else { return false };
+        let (Work::Copy { to, from, .. } | Work::Copy2D { to, from, .. }) = work else {
+            return false;
+        };
         match (to, from) {
             (Side::Device { .. }, Side::Host(from)) => !self.areas[from.area].is_pinned(),
             _ => false,
@@ -201,7 +207,9 @@ impl Ledger {
                     continue;
                 }
                 return Err(match access.cmd {
-                    Some(cmd) => Reject::Command { cmd, op: self.cmds[cmd].op, host: own.is_none() },
+                    Some(cmd) => {
+                        Reject::Command { cmd, op: self.cmds[cmd].op, host: own.is_none() }
+                    }
                     None => Reject::Thread { thread: access.thread },
                 });
             }
@@ -243,13 +251,18 @@ pub(super) fn pieces(work: &Work) -> Vec<(Space, usize, usize, bool)> {
     match work {
         Work::Copy { to, from, len } => vec![side(from, *len, false), side(to, *len, true)],
         Work::Copy2D { to, from, rows } => {
-            vec![side(from, rows.span(rows.from_pitch), false), side(to, rows.span(rows.to_pitch), true)]
+            vec![
+                side(from, rows.span(rows.from_pitch), false),
+                side(to, rows.span(rows.to_pitch), true),
+            ]
         }
         Work::Peer { to, to_offset, from, from_offset, len } => vec![
             (Space::Mem(*from), *from_offset, from_offset + len, false),
             (Space::Mem(*to), *to_offset, to_offset + len, true),
         ],
-        Work::Fill { mem, offset, len, .. } => vec![(Space::Mem(*mem), *offset, offset + len, true)],
+        Work::Fill { mem, offset, len, .. } => {
+            vec![(Space::Mem(*mem), *offset, offset + len, true)]
+        }
         Work::Fill2D { mem, offset, rows, .. } => {
             vec![(Space::Mem(*mem), *offset, offset + rows.span(rows.to_pitch), true)]
         }

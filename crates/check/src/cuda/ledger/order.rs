@@ -106,7 +106,10 @@ impl Ledger {
             // "Each launch is ordered behind both any previous work in hStream and any previous launches of hGraphExec."
             Act::Graph { graph, .. } => {
                 let launches = self.graphs.get(graph).map_or(&[][..], |graph| &graph.launches);
-                launches.iter().filter(|&&cmd| start.has(self.cmds[cmd].start)).for_each(|&cmd| after(cmd));
+                launches
+                    .iter()
+                    .filter(|&&cmd| start.has(self.cmds[cmd].start))
+                    .for_each(|&cmd| after(cmd));
             }
             _ => {}
         }
@@ -146,11 +149,15 @@ impl Ledger {
     /// memory, no host-side synchronization is performed." "The cudaMemset functions are asynchronous with respect to the
     /// host except when the target memory is pinned host memory."
     fn waits_for_itself(&self, act: &Act) -> Waits {
-        let Act::Now { work: Work::Copy { to, from, .. } | Work::Copy2D { to, from, .. }, .. } = act else {
+        let Act::Now { work: Work::Copy { to, from, .. } | Work::Copy2D { to, from, .. }, .. } =
+            act
+        else {
             return Waits::No;
         };
         match (to, from) {
-            (Side::Device { .. }, Side::Host(from)) if !self.areas[from.area].is_pinned() => Waits::Taken,
+            (Side::Device { .. }, Side::Host(from)) if !self.areas[from.area].is_pinned() => {
+                Waits::Taken
+            }
             (Side::Device { .. }, Side::Device { .. }) => Waits::No,
             _ => Waits::Done,
         }

@@ -39,15 +39,19 @@ impl Ledger {
                 self.mem(*mem)?;
                 let context = self.stream(*stream)?;
                 let known = self.mems[mem];
-                ensure(known.pooled && known.context == context, "the memory is not of this context's pool")
+                ensure(
+                    known.pooled && known.context == context,
+                    "the memory is not of this context's pool",
+                )
             }
             Act::Register { area } => {
                 let known = self.areas.get(*area);
                 ensure(known.is_some_and(|it| !it.is_pinned()), "the memory is pinned")
             }
-            Act::Unregister { area } => {
-                ensure(self.areas.get(*area).is_some_and(|it| it.registered), "it is not registered")
-            }
+            Act::Unregister { area } => ensure(
+                self.areas.get(*area).is_some_and(|it| it.registered),
+                "it is not registered",
+            ),
             Act::Store { to: at, len, .. } | Act::Check { at, len } => self.host(*at, *len),
             Act::Record { event, stream } => {
                 self.event(*event)?;
@@ -80,7 +84,8 @@ impl Ledger {
                 ensure(branches_are_apart(parts), "the branches touch the same")
             }
             Act::Graph { stream, graph } => {
-                let known = self.graphs.get(graph).ok_or(Reject::Invalid("there is no such graph"))?;
+                let known =
+                    self.graphs.get(graph).ok_or(Reject::Invalid("there is no such graph"))?;
                 let context = self.stream(*stream)?;
                 ensure(known.context == context, "the graph is of another context")?;
                 known.parts.iter().try_for_each(|part| self.part(&part.work, context))
@@ -94,7 +99,8 @@ impl Ledger {
         self.work(work, context)?;
         ensure(!matches!(work, Work::Peer { .. }), "it is between contexts")?;
         let copies = !matches!(work, Work::Function { .. });
-        let pageable = |space: &Space| matches!(space, Space::Area(area) if !self.areas[*area].pinned);
+        let pageable =
+            |space: &Space| matches!(space, Space::Area(area) if !self.areas[*area].pinned);
         let apart = !copies || !pieces(work).iter().any(|(space, ..)| pageable(space));
         ensure(apart, "a graph copies pageable memory")
     }
@@ -107,7 +113,10 @@ impl Ledger {
                     ensure(end <= self.mems[&mem].size, "it is outside the memory")?;
                 }
                 Space::Area(area) => {
-                    ensure(self.areas.get(area).is_some_and(|it| end <= it.len), "there is no such memory")?;
+                    ensure(
+                        self.areas.get(area).is_some_and(|it| end <= it.len),
+                        "there is no such memory",
+                    )?;
                 }
                 _ => {}
             }
@@ -118,7 +127,9 @@ impl Ledger {
                 ensure(to != from && contexts[0] != contexts[1], "it is one context")?;
                 ensure(contexts.contains(&context) && *len > 0, "the stream is of a third context")
             }
-            _ => ensure(contexts.iter().all(|it| *it == context), "the memory is of another context"),
+            _ => {
+                ensure(contexts.iter().all(|it| *it == context), "the memory is of another context")
+            }
         }?;
         match work {
             Work::Copy { to, from, len } => {
@@ -133,7 +144,10 @@ impl Ledger {
             }
             Work::Fill { offset, len, unit, .. } => {
                 let fits = matches!(unit, 1 | 2 | 4) && *len > 0;
-                ensure(fits && offset % unit == 0 && len % unit == 0, "the fill is not of whole units")
+                ensure(
+                    fits && offset % unit == 0 && len % unit == 0,
+                    "the fill is not of whole units",
+                )
             }
             Work::Fill2D { offset, rows, .. } => {
                 rectangle(rows)?;
@@ -156,7 +170,9 @@ impl Ledger {
 
     fn stream(&self, stream: Stream) -> Result<usize, Reject> {
         match stream {
-            Stream::Legacy(context) | Stream::PerThread(context) => self.context(context).map(|()| context),
+            Stream::Legacy(context) | Stream::PerThread(context) => {
+                self.context(context).map(|()| context)
+            }
             Stream::Made(stream) => {
                 let known = self.streams.get(&stream).filter(|it| it.alive);
                 known.map(|it| it.context).ok_or(Reject::Invalid("there is no such stream"))
@@ -193,5 +209,8 @@ fn apart(work: &Work) -> Result<(), Reject> {
 
 fn rectangle(rows: &Rows) -> Result<(), Reject> {
     let fits = rows.width > 0 && rows.height > 0;
-    ensure(fits && rows.to_pitch >= rows.width && rows.from_pitch >= rows.width, "the rows do not fit")
+    ensure(
+        fits && rows.to_pitch >= rows.width && rows.from_pitch >= rows.width,
+        "the rows do not fit",
+    )
 }

@@ -60,7 +60,8 @@ impl Planner {
             let known = self.ledger.mems[&mem];
             let at = Ptr { area: result, offset: 0 };
             let len = known.size.min(self.program.areas[result].len);
-            let work = Work::Copy { to: Side::Host(at), from: Side::Device { mem, offset: 0 }, len };
+            let work =
+                Work::Copy { to: Side::Host(at), from: Side::Device { mem, offset: 0 }, len };
             if self.emit(Act::Now { context: known.context, work }).is_some() {
                 self.emit(Act::Check { at, len });
             }
@@ -151,7 +152,8 @@ impl Planner {
         let releases = self.has(Feature::Releases);
         match self.random.below(10) {
             0..2 if releases => {
-                let made = self.ledger.streams.iter().filter(|(_, it)| it.alive && it.context == context);
+                let made =
+                    self.ledger.streams.iter().filter(|(_, it)| it.alive && it.context == context);
                 let all: Vec<usize> = made.map(|(&id, _)| id).collect();
                 // Each context keeps a stream.
                 let stream = self.random.pick(&all).filter(|_| all.len() > 1)?;

@@ -104,7 +104,8 @@ impl Planner {
         let (other, pitch) = if self.random.chance(20) {
             let other = self.a_mem(context)?;
             let pitch = self.ledger.mems[&other].size / height / 4 * 4;
-            (pitch >= width && other != mem).then_some((Side::Device { mem: other, offset: 0 }, pitch))?
+            (pitch >= width && other != mem)
+                .then_some((Side::Device { mem: other, offset: 0 }, pitch))?
         } else {
             let pitch = self.random.between(width / 4, own_pitch / 4) * 4;
             let span = pitch * (height - 1) + width;
@@ -120,7 +121,8 @@ impl Planner {
     }
 
     pub(super) fn peer(&mut self, context: usize) -> Option<Work> {
-        let others: Vec<usize> = (0..self.program.contexts.len()).filter(|it| *it != context).collect();
+        let others: Vec<usize> =
+            (0..self.program.contexts.len()).filter(|it| *it != context).collect();
         let other = self.random.pick(&others)?;
         let (own, far) = (self.a_mem(context)?, self.a_mem(other)?);
         let (to, from) = if self.random.chance(50) { (own, far) } else { (far, own) };
@@ -142,7 +144,8 @@ impl Planner {
             }
             _ => Job::Rest,
         };
-        let delay_us = if self.random.chance(40) { self.random.pick(&[20, 100, 400, 1500])? } else { 0 };
+        let delay_us =
+            if self.random.chance(40) { self.random.pick(&[20, 100, 400, 1500])? } else { 0 };
         Some(Work::Function { job, delay_us })
     }
 
@@ -182,7 +185,8 @@ impl Planner {
             && let Some((at, known)) = self.random.pick(&self.recent)
             && (!pinned || self.program.areas[at.area].pinned)
         {
-            let start = if self.random.chance(25) { self.random.below(known / 4 + 1) * 4 } else { 0 };
+            let start =
+                if self.random.chance(25) { self.random.below(known / 4 + 1) * 4 } else { 0 };
             let at = Ptr { offset: at.offset + start, ..at };
             let room = self.program.areas[at.area].len - at.offset;
             if room > 0 {
@@ -191,11 +195,13 @@ impl Planner {
         }
         // The last array is for the results.
         let areas = 0..self.program.areas.len() - 1;
-        let areas: Vec<usize> = areas.filter(|&area| !pinned || self.program.areas[area].pinned).collect();
+        let areas: Vec<usize> =
+            areas.filter(|&area| !pinned || self.program.areas[area].pinned).collect();
         let area = self.random.pick(&areas)?;
         let room = self.program.areas[area].len;
         let len = len.min(room);
-        let offset = if self.random.chance(50) { 0 } else { self.random.below((room - len) / 4 + 1) * 4 };
+        let offset =
+            if self.random.chance(50) { 0 } else { self.random.below((room - len) / 4 + 1) * 4 };
         let at = Ptr { area, offset };
         self.recent.push((at, len));
         if self.recent.len() > 4 {

@@ -18,7 +18,9 @@ pub(super) fn context(prepared: &Prepared<'_>, op: &Op) -> Option<usize> {
         | Act::Now { context, .. }
         | Act::NewGraph { context, .. } => Some(*context),
         Act::DropStream { stream } => Some(ledger.streams[stream].context),
-        Act::DropEvent { event } | Act::EventWait { event, .. } => Some(ledger.events[event].context),
+        Act::DropEvent { event } | Act::EventWait { event, .. } => {
+            Some(ledger.events[event].context)
+        }
         Act::Free { mem } => Some(ledger.mems[mem].context),
         Act::Record { stream, .. }
         | Act::StreamWait { stream, .. }
@@ -52,12 +54,16 @@ pub(super) fn lines(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<Strin
         Act::AllocAsync { mem, stream, size } => {
             done(format!("cuMemAllocAsync(&mem{mem}, {size}, {})", name(*stream)))
         }
-        Act::FreeAsync { mem, stream } => done(format!("cuMemFreeAsync(mem{mem}, {})", name(*stream))),
+        Act::FreeAsync { mem, stream } => {
+            done(format!("cuMemFreeAsync(mem{mem}, {})", name(*stream)))
+        }
         Act::Register { area } => {
             done(format!("cuMemHostRegister_v2(area{area}, {}, 1)", program.areas[*area].len))
         }
         Act::Unregister { area } => done(format!("cuMemHostUnregister(area{area})")),
-        Act::Store { to, len, seed } => vec![format!("store({}, {len}, 0x{seed:08x}u);", host(*to))],
+        Act::Store { to, len, seed } => {
+            vec![format!("store({}, {len}, 0x{seed:08x}u);", host(*to))]
+        }
         Act::Check { at, .. } => {
             if !prepared.expected.look(index, 0).is_some_and(has_words) {
                 return Vec::new();
@@ -66,13 +72,19 @@ pub(super) fn lines(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<Strin
             let count = format!("sizeof {table} / sizeof *{table}");
             vec![format!("look_at({index}, {}, {table}, {count});", host(*at))]
         }
-        Act::Record { event, stream } => done(format!("cuEventRecord(event{event}, {})", name(*stream))),
+        Act::Record { event, stream } => {
+            done(format!("cuEventRecord(event{event}, {})", name(*stream)))
+        }
         Act::StreamWait { stream, event } => {
             done(format!("cuStreamWaitEvent({}, event{event}, 0)", name(*stream)))
         }
         Act::EventWait { event, query: false } => done(format!("cuEventSynchronize(event{event})")),
-        Act::EventWait { event, query: true } => vec![format!("UNTIL({index}, cuEventQuery(event{event}));")],
-        Act::StreamSync { stream, query: false } => done(format!("cuStreamSynchronize({})", name(*stream))),
+        Act::EventWait { event, query: true } => {
+            vec![format!("UNTIL({index}, cuEventQuery(event{event}));")]
+        }
+        Act::StreamSync { stream, query: false } => {
+            done(format!("cuStreamSynchronize({})", name(*stream)))
+        }
         Act::StreamSync { stream, query: true } => {
             vec![format!("UNTIL({index}, cuStreamQuery({}));", name(*stream))]
         }
@@ -86,8 +98,12 @@ pub(super) fn lines(prepared: &Prepared<'_>, index: usize, op: &Op) -> Vec<Strin
             let place = Place { prepared, op: index, place: 0, context: *context, turns: &[index] };
             place.work(work, None)
         }
-        Act::NewGraph { graph, context, parts } => new_graph(prepared, index, *graph, *context, parts),
-        Act::Graph { stream, graph } => done(format!("cuGraphLaunch(graph{graph}, {})", name(*stream))),
+        Act::NewGraph { graph, context, parts } => {
+            new_graph(prepared, index, *graph, *context, parts)
+        }
+        Act::Graph { stream, graph } => {
+            done(format!("cuGraphLaunch(graph{graph}, {})", name(*stream)))
+        }
     }
 }
 
@@ -123,7 +139,9 @@ fn new_graph(
         }
         let place = Place { prepared, op: index, place: number, context, turns: &turns };
         let stream = if part.second { "second" } else { "first" };
-        all.extend(place.work(&part.work, Some(stream)).into_iter().map(|line| format!("    {line}")));
+        all.extend(
+            place.work(&part.work, Some(stream)).into_iter().map(|line| format!("    {line}")),
+        );
     }
     if forked {
         all.push(format!("    CODE({index}, cuEventRecord(join_, second));"));
@@ -156,7 +174,9 @@ impl Place<'_> {
         match work {
             Work::Copy { to, from, len } => {
                 let (now, later) = match (to, from) {
-                    (Side::Device { .. }, Side::Host(_)) => ("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2"),
+                    (Side::Device { .. }, Side::Host(_)) => {
+                        ("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2")
+                    }
                     (Side::Host(_), _) => ("cuMemcpyDtoH_v2", "cuMemcpyDtoHAsync_v2"),
                     _ => ("cuMemcpyDtoD_v2", "cuMemcpyDtoDAsync_v2"),
                 };
@@ -168,7 +188,10 @@ impl Place<'_> {
                         Side::Host(_) => (1, "host"),
                         Side::Device { .. } => (2, "device"),
                     };
-                    format!(".{name}_kind = {kind}, .{name}_{field} = {}, .{name}_pitch = {pitch}", side(*it))
+                    format!(
+                        ".{name}_kind = {kind}, .{name}_{field} = {}, .{name}_pitch = {pitch}",
+                        side(*it)
+                    )
                 };
                 let fields = format!(
                     "{}, {}, .width = {}, .height = {}",
@@ -179,14 +202,22 @@ impl Place<'_> {
                 );
                 let name = format!("copy{index}_{place}");
                 let mut all = vec![format!("struct copy2d {name} = {{{fields}}};")];
-                all.extend(call("cuMemcpy2DUnaligned_v2", "cuMemcpy2DAsync_v2", format!("&{name}")));
+                all.extend(call(
+                    "cuMemcpy2DUnaligned_v2",
+                    "cuMemcpy2DAsync_v2",
+                    format!("&{name}"),
+                ));
                 all
             }
             Work::Peer { to, to_offset, from, from_offset, len } => {
                 let end = |mem: &usize, offset: &usize| {
-                    format!("mem{mem} + {offset}, context{}", self.prepared.ledger.mems[mem].context)
+                    format!(
+                        "mem{mem} + {offset}, context{}",
+                        self.prepared.ledger.mems[mem].context
+                    )
                 };
-                let arguments = format!("{}, {}, {len}", end(to, to_offset), end(from, from_offset));
+                let arguments =
+                    format!("{}, {}, {len}", end(to, to_offset), end(from, from_offset));
                 call("cuMemcpyPeer", "cuMemcpyPeerAsync", arguments)
             }
             Work::Fill { mem, offset, len, unit, value } => {
@@ -212,7 +243,8 @@ impl Place<'_> {
                 )]
             }
             Work::Function { job: what, delay_us } => {
-                let mut fields = vec![job(what), format!(".delay = {delay_us}"), format!(".op = {index}")];
+                let mut fields =
+                    vec![job(what), format!(".delay = {delay_us}"), format!(".op = {index}")];
                 fields.extend(looks_of(self.prepared, self.turns, place));
                 let name = format!("job{index}_{place}");
                 vec![

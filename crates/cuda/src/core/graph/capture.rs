@@ -88,7 +88,9 @@ fn is_any() -> bool {
 fn captures() -> MutexGuard<'static, Vec<Capture>> {
     let mut all = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
     // Those whose first stream is gone, with its context or alone, can never be ended.
-    all.retain(|capture| capture.members.first().is_some_and(|first| first.stream.strong_count() > 0));
+    all.retain(|capture| {
+        capture.members.first().is_some_and(|first| first.stream.strong_count() > 0)
+    });
     COUNT.store(all.len(), Ordering::Release);
     all
 }
@@ -111,8 +113,11 @@ impl Capture {
         let context = stream.context()?.number();
         match self.member(stream) {
             Some(member) => {
-                let new =
-                    tail.iter().filter(|number| !member.tail.contains(number)).copied().collect::<Vec<_>>();
+                let new = tail
+                    .iter()
+                    .filter(|number| !member.tail.contains(number))
+                    .copied()
+                    .collect::<Vec<_>>();
                 member.tail.extend(new);
             }
             None => self.members.push(Member {
@@ -130,7 +135,8 @@ impl Capture {
     fn is_joined(&self) -> bool {
         let Some((first, others)) = self.members.split_first() else { return true };
         let shape = self.graph.shape();
-        let place = |number: &u64| shape.nodes.binary_search_by_key(number, |node| node.number()).ok();
+        let place =
+            |number: &u64| shape.nodes.binary_search_by_key(number, |node| node.number()).ok();
         let mut seen: FxHashSet<usize> = first.tail.iter().filter_map(place).collect();
         let mut open: Vec<usize> = seen.iter().copied().collect();
         while let Some(node) = open.pop() {
@@ -141,12 +147,17 @@ impl Capture {
             }
         }
         // What the program has taken out of the graph need not be joined.
-        others.iter().flat_map(|member| &member.tail).filter_map(place).all(|node| seen.contains(&node))
+        others
+            .iter()
+            .flat_map(|member| &member.tail)
+            .filter_map(place)
+            .all(|node| seen.contains(&node))
     }
 }
 
 fn of<'a>(all: &'a mut [Capture], stream: &Stream) -> Option<&'a mut Capture> {
-    all.iter_mut().find(|capture| capture.members.iter().any(|member| member.number == stream.number()))
+    all.iter_mut()
+        .find(|capture| capture.members.iter().any(|member| member.number == stream.number()))
 }
 
 /// The legacy default stream stands for all blocking streams of its context: while one of them is captured it cannot be used, and
@@ -264,7 +275,8 @@ fn look_for_ban() -> CuResult {
         // "If the local thread has an ongoing capture sequence that was not initiated with ..._RELAXED ..., or if any other thread has a
         // concurrent capture sequence initiated with ..._GLOBAL"; the second not for threads in mode "thread local".
         let is_own = capture.thread == thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-        let is_other = mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+        let is_other =
+            mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
         if is_own || is_other {
             result = Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
         }
@@ -300,8 +312,15 @@ pub(crate) fn begin(
         None => (false, (Graph::create(), [].as_slice())),
     };
     let thread = std::thread::current().id();
-    let mut capture =
-        Capture { id: new_number(), mode, thread, graph, is_given, is_invalid: false, members: Vec::new() };
+    let mut capture = Capture {
+        id: new_number(),
+        mode,
+        thread,
+        graph,
+        is_given,
+        is_invalid: false,
+        members: Vec::new(),
+    };
     capture.join(stream, tail)?;
     all.push(capture);
     COUNT.store(all.len(), Ordering::Release);
@@ -326,8 +345,9 @@ pub(crate) fn end(stream: &Stream) -> CuResult<Arc<Graph>> {
     let capture = all.swap_remove(place);
     COUNT.store(all.len(), Ordering::Release);
     drop(all);
-    let ended =
-        capture.check().and_then(|()| require(capture.is_joined(), CUDA_ERROR_STREAM_CAPTURE_UNJOINED));
+    let ended = capture
+        .check()
+        .and_then(|()| require(capture.is_joined(), CUDA_ERROR_STREAM_CAPTURE_UNJOINED));
     if ended.is_err() && !capture.is_given {
         _ = capture.graph.destroy();
     }
@@ -416,7 +436,8 @@ pub(crate) fn waits(
     is_external: bool,
 ) -> CuResult<bool> {
     if is_external {
-        let node = if is_any() { take(context, stream, || Ok(Work::Wait(event.clone())))? } else { None };
+        let node =
+            if is_any() { take(context, stream, || Ok(Work::Wait(event.clone())))? } else { None };
         return require(node.is_some(), CUDA_ERROR_INVALID_VALUE).map(|()| true);
     }
     let captured = event.captured();
@@ -436,14 +457,18 @@ pub(crate) fn waits(
         return Ok(true);
     };
     if own.is_some_and(|own| own != captured.id) {
-        for capture in all.iter_mut().filter(|capture| [own, Some(captured.id)].contains(&Some(capture.id))) {
+        for capture in
+            all.iter_mut().filter(|capture| [own, Some(captured.id)].contains(&Some(capture.id)))
+        {
             _ = capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_MERGE);
         }
         return Err(CUDA_ERROR_STREAM_CAPTURE_MERGE);
     }
     // Of a capture that has ended.
-    let capture =
-        all.iter_mut().find(|capture| capture.id == captured.id).ok_or(CUDA_ERROR_CAPTURED_EVENT)?;
+    let capture = all
+        .iter_mut()
+        .find(|capture| capture.id == captured.id)
+        .ok_or(CUDA_ERROR_CAPTURED_EVENT)?;
     capture.check()?;
     if stream.kind == Kind::Legacy {
         return Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
@@ -466,8 +491,9 @@ pub(crate) fn forget(stream: &Stream) {
         return;
     }
     let mut all = captures();
-    let is_first =
-        |capture: &Capture| capture.members.first().is_some_and(|first| first.number == stream.number());
+    let is_first = |capture: &Capture| {
+        capture.members.first().is_some_and(|first| first.number == stream.number())
+    };
     let gone: Vec<_> = all.extract_if(.., |capture| is_first(capture)).collect();
     if let Some(capture) = of(&mut all, stream) {
         _ = capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);

@@ -116,7 +116,9 @@ impl Exec {
     /// `cuGraphExecChildGraphNodeSetParams`.
     pub(crate) fn set_child(&self, node: &Node, graph: &Graph) -> CuResult {
         let mut state = self.state();
-        let Work::Child(own) = &state.step(node)?.work else { return Err(CUDA_ERROR_INVALID_VALUE) };
+        let Work::Child(own) = &state.step(node)?.work else {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        };
         let own = own.clone();
         let changes = update::changes(&own, graph).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         state.change(&changes)
@@ -188,7 +190,9 @@ impl State {
 
     /// "Each launch is ordered behind both any previous work in hStream and any previous launches of hGraphExec."
     fn await_last(&self, context: &Context, stream: &Arc<Stream>) -> CuResult {
-        let Some(last) = self.last.upgrade().filter(|last| !Arc::ptr_eq(last, stream)) else { return Ok(()) };
+        let Some(last) = self.last.upgrade().filter(|last| !Arc::ptr_eq(last, stream)) else {
+            return Ok(());
+        };
         let Ok(home) = last.context() else { return Ok(()) };
         if last.is_idle() {
             return Ok(());
@@ -225,7 +229,8 @@ impl State {
             .collect::<CuResult<Vec<_>>>()?;
         let is_direct = |lane: &(Arc<Context>, Arc<Stream>)| Arc::ptr_eq(&lane.1, stream);
         if lanes.iter().any(|lane| !is_direct(lane)) {
-            let (start, _) = context.issue(stream, |queue, waits| queue.marker(None, waits, Want::Event))?;
+            let (start, _) =
+                context.issue(stream, |queue, waits| queue.marker(None, waits, Want::Event))?;
             let start = start.unwrap_or_else(|| PoolEvent::ended(Status::OK));
             for (lane, planned) in lanes.iter().zip(&self.plan.lanes) {
                 if planned.starts && !is_direct(lane) {

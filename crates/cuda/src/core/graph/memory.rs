@@ -45,7 +45,8 @@ impl Memory {
         context.check()?;
         let block = device.allocate_block(size, context.number())?;
         let memory = Arc::new(Self { device: device.clone(), block, size });
-        let entry = Known { memory: Arc::downgrade(&memory), device: device.ordinal, size, held: None };
+        let entry =
+            Known { memory: Arc::downgrade(&memory), device: device.ordinal, size, held: None };
         let old = known().insert(block.address, entry);
         // That of a context that has ended, which nobody has freed.
         if old.is_none() {
@@ -69,7 +70,10 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let mut all = known();
-        if all.get(&self.block.address).is_some_and(|known| std::ptr::eq(known.memory.as_ptr(), self)) {
+        if all
+            .get(&self.block.address)
+            .is_some_and(|known| std::ptr::eq(known.memory.as_ptr(), self))
+        {
             all.remove(&self.block.address);
             COUNT.fetch_sub(1, Ordering::AcqRel);
         }

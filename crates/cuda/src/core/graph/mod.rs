@@ -86,7 +86,8 @@ impl Graph {
     }
 
     fn new(is_child: bool, original: u64) -> Arc<Self> {
-        let graph = Arc::new(Self { number: new_number(), is_child, original, state: Mutex::default() });
+        let graph =
+            Arc::new(Self { number: new_number(), is_child, original, state: Mutex::default() });
         publish(&graph);
         graph
     }
@@ -148,7 +149,10 @@ impl Graph {
         for (from, to) in edges {
             let (_, place) = (state.find(*from)?, state.find(*to)?);
             let is_there = state.nodes.get(place).is_none_or(|entry| entry.before.contains(from));
-            require(from != to && !is_there && known.insert((*from, *to)), CUDA_ERROR_INVALID_VALUE)?;
+            require(
+                from != to && !is_there && known.insert((*from, *to)),
+                CUDA_ERROR_INVALID_VALUE,
+            )?;
         }
         edges.iter().try_for_each(|(from, to)| {
             state.entry(*to)?.before.push(*from);
@@ -238,7 +242,8 @@ impl Graph {
             state.nodes.push(Entry { node, before: Vec::new() });
         }
         for (entry, made) in entries.iter().zip(&mut state.nodes) {
-            made.before = entry.before.iter().filter_map(|number| numbers.get(number).copied()).collect();
+            made.before =
+                entry.before.iter().filter_map(|number| numbers.get(number).copied()).collect();
         }
         state.users = users;
         drop(state);
@@ -248,7 +253,10 @@ impl Graph {
     /// `cuGraphNodeFindInClone`.
     pub(crate) fn find_copy_of(&self, node: &Node) -> CuResult<Arc<Node>> {
         // "hClonedGraph must have been cloned from hOriginalGraph via cuGraphClone."
-        require(self.original != 0 && node.graph()?.number == self.original, CUDA_ERROR_INVALID_VALUE)?;
+        require(
+            self.original != 0 && node.graph()?.number == self.original,
+            CUDA_ERROR_INVALID_VALUE,
+        )?;
         let state = self.state();
         let found = state.nodes.iter().find(|entry| entry.node.original() == node.number());
         found.map(|entry| entry.node.clone()).ok_or(CUDA_ERROR_INVALID_VALUE)

@@ -83,7 +83,8 @@ fn order(before: &[Vec<usize>]) -> Vec<usize> {
             }
         }
     }
-    let free = left.iter().enumerate().filter(|(_, left)| **left == 0).map(|(node, _)| Reverse(node));
+    let free =
+        left.iter().enumerate().filter(|(_, left)| **left == 0).map(|(node, _)| Reverse(node));
     let mut free: BinaryHeap<_> = free.collect();
     let mut order = Vec::with_capacity(before.len());
     while let Some(Reverse(node)) = free.pop() {
@@ -112,10 +113,24 @@ impl Plan {
         Ok(plan)
     }
 
-    fn step(&mut self, node: &Arc<Node>, work: Work, before: Vec<usize>, is_entry: bool) -> CuResult<usize> {
+    fn step(
+        &mut self,
+        node: &Arc<Node>,
+        work: Work,
+        before: Vec<usize>,
+        is_entry: bool,
+    ) -> CuResult<usize> {
         let context = work.context()?.map_or(0, |context| context.number());
         let kept = Kept::default();
-        self.steps.push(Step { node: node.clone(), work, is_enabled: true, kept, is_entry, before, context });
+        self.steps.push(Step {
+            node: node.clone(),
+            work,
+            is_enabled: true,
+            kept,
+            is_entry,
+            before,
+            context,
+        });
         Ok(self.steps.len() - 1)
     }
 
@@ -129,8 +144,11 @@ impl Plan {
         let mut places = vec![0; shape.nodes.len()];
         let mut is_leaf = vec![true; shape.nodes.len()];
         for at in &order {
-            let (Some(node), Some(before)) = (shape.nodes.get(*at), shape.before.get(*at)) else { continue };
-            let mut after: Vec<usize> = before.iter().filter_map(|from| places.get(*from).copied()).collect();
+            let (Some(node), Some(before)) = (shape.nodes.get(*at), shape.before.get(*at)) else {
+                continue;
+            };
+            let mut after: Vec<usize> =
+                before.iter().filter_map(|from| places.get(*from).copied()).collect();
             before.iter().for_each(|from| is_leaf[*from] = false);
             if after.is_empty() {
                 after.extend(entry);
@@ -164,7 +182,8 @@ impl Plan {
         }
         // With nothing in it yet, or only what comes before it anyway.
         let idle = self.lanes.iter().enumerate().position(|(at, lane)| {
-            let ends_before = |from: usize| known[from].get(at).is_some_and(|seen| *seen > lane.last);
+            let ends_before =
+                |from: usize| known[from].get(at).is_some_and(|seen| *seen > lane.last);
             let is_behind = || before.iter().any(|from| ends_before(*from));
             fits(lane) && (lane.count == 0 || is_behind())
         });
@@ -189,9 +208,11 @@ impl Plan {
 
     /// Gives each step its lane, and makes the actions.
     fn lay_out(&mut self) {
-        let first = self.steps.iter().map(|step| step.context).find(|context| *context != 0).unwrap_or(0);
+        let first =
+            self.steps.iter().map(|step| step.context).find(|context| *context != 0).unwrap_or(0);
         self.lanes.push(Lane { context: first, starts: false, last: 0, count: 0, seen: vec![0] });
-        let (mut lane_of, mut waits, mut is_marked) = (Vec::new(), Vec::new(), vec![false; self.steps.len()]);
+        let (mut lane_of, mut waits, mut is_marked) =
+            (Vec::new(), Vec::new(), vec![false; self.steps.len()]);
         // What came before each step, as far as lanes knew then.
         let mut known: Vec<Vec<usize>> = Vec::new();
         for step in 0..self.steps.len() {
@@ -235,7 +256,9 @@ impl Plan {
                 {
                     steps.end = step + 1;
                 }
-                (Work::Kernel(_), _) => self.actions.push(Action::Launches { lane, steps: step..step + 1 }),
+                (Work::Kernel(_), _) => {
+                    self.actions.push(Action::Launches { lane, steps: step..step + 1 })
+                }
                 (Work::Empty | Work::Child(_), _) => {}
                 _ => self.actions.push(Action::Step { lane, step }),
             }

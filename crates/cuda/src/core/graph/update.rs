@@ -44,7 +44,9 @@ pub(super) fn check(old: &Work, new: &Work) -> Result<(), u32> {
         ),
         // "The source and destination memory ... must be allocated from the same contexts as the original"; and of the same kinds.
         (Work::Copy(old_context, old), Work::Copy(context, new)) => when(
-            old_context.ptr_eq(context) && old.to.kind == new.to.kind && old.from.kind == new.from.kind,
+            old_context.ptr_eq(context)
+                && old.to.kind == new.to.kind
+                && old.from.kind == new.from.kind,
             CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED,
         ),
         (Work::Fill(old, _), Work::Fill(new, _)) => {
@@ -77,7 +79,8 @@ pub(super) fn changes(old: &Graph, new: &Graph) -> Result<Vec<(u64, Work)>, Mism
         };
         let (had, has) = (sorted(&old.before), sorted(&new.before));
         if had != has {
-            let added = has.iter().find(|before| !had.contains(before)).and_then(|at| new.nodes.get(*at));
+            let added =
+                has.iter().find(|before| !had.contains(before)).and_then(|at| new.nodes.get(*at));
             let mismatch = Mismatch::new(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, to.number());
             return Err(Mismatch { from: added.map_or(0, |node| node.number()), ..mismatch });
         }

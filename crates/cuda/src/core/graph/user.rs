@@ -37,7 +37,11 @@ impl UserObject {
     /// `cuUserObjectCreate`.
     pub(crate) fn create(end: HostCall, count: u32) -> CuResult<Arc<Self>> {
         require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
-        let object = Arc::new(Self { number: new_number(), own: Mutex::new(count), end: Arc::new(End(end)) });
+        let object = Arc::new(Self {
+            number: new_number(),
+            own: Mutex::new(count),
+            end: Arc::new(End(end)),
+        });
         publish(&object);
         Ok(object)
     }
@@ -71,7 +75,9 @@ impl Held {
     pub(crate) fn add(&mut self, object: &UserObject, count: u32) -> CuResult {
         require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
         match self.0.iter_mut().find(|(number, ..)| *number == object.number) {
-            Some((_, known, _)) => *known = known.checked_add(count).ok_or(CUDA_ERROR_INVALID_VALUE)?,
+            Some((_, known, _)) => {
+                *known = known.checked_add(count).ok_or(CUDA_ERROR_INVALID_VALUE)?
+            }
             None => self.0.push((object.number, count, object.end.clone())),
         }
         Ok(())
@@ -79,8 +85,16 @@ impl Held {
 
     /// `cuGraphReleaseUserObject`. What is not kept any more is to be dropped where no graph is held: a function of the program may be
     /// called.
-    pub(crate) fn remove(&mut self, number: u64, count: u32) -> CuResult<Option<impl Sized + use<>>> {
-        let place = self.0.iter().position(|(known, ..)| *known == number).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    pub(crate) fn remove(
+        &mut self,
+        number: u64,
+        count: u32,
+    ) -> CuResult<Option<impl Sized + use<>>> {
+        let place = self
+            .0
+            .iter()
+            .position(|(known, ..)| *known == number)
+            .ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let (_, known, _) = self.0.get_mut(place).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         *known = known.checked_sub(count).filter(|_| count > 0).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         Ok(if *known == 0 { Some(self.0.swap_remove(place)) } else { None })

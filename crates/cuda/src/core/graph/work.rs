@@ -132,7 +132,9 @@ impl Work {
                 })
             }
             Self::Child(_) | Self::Empty => Ok(()),
-            Self::Wait(event) => event.awaited()?.map_or(Ok(()), |event| context.wait_in(stream, &event)),
+            Self::Wait(event) => {
+                event.awaited()?.map_or(Ok(()), |event| context.wait_in(stream, &event))
+            }
             Self::Record(event) => event.record(context, stream),
             // The memory is there as long as the graph is.
             Self::Allocate(memory) => memory::begin(memory),

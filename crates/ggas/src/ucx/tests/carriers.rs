@@ -200,9 +200,11 @@ fn a_worker_goes_whose_ways_are_not_closed_yet() {
     if !with_ucx("carriers::a_worker_goes_whose_ways_are_not_closed_yet") {
         return;
     }
-    for ends in
-        [UcxCarrier::end, |carrier: &mut UcxCarrier| carrier.finish(Instant::now()), |_: &mut UcxCarrier| ()]
-    {
+    for ends in [
+        UcxCarrier::end,
+        |carrier: &mut UcxCarrier| carrier.finish(Instant::now()),
+        |_: &mut UcxCarrier| (),
+    ] {
         let [mut one, other] = pair();
         while one.send(&[IoSlice::new(&[7; 1 << 20])]).unwrap().is_some() {}
         ends(&mut one);

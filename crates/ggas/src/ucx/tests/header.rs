@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
 use std::process::Command;
 
-use super::super::sys::{self, AmHandlerParam, AmRecvParam, EpParams, Params, RequestParam, WorkerParams};
+use super::super::sys::{
+    self, AmHandlerParam, AmRecvParam, EpParams, Params, RequestParam, WorkerParams,
+};
 
 /// Where Debian's package has it.
 const HEADER: &str = "/usr/include/ucp/api/ucp.h";
@@ -32,8 +34,11 @@ fn structures() -> String {
 }
 
 fn constants() -> String {
-    let size = |name: &str, value: usize| format!("_Static_assert(sizeof({name}) == {value}, \"{name}\");\n");
-    let signed = |name: &str, value: i32| format!("_Static_assert({name} == {value}, \"{name}\");\n");
+    let size = |name: &str, value: usize| {
+        format!("_Static_assert(sizeof({name}) == {value}, \"{name}\");\n")
+    };
+    let signed =
+        |name: &str, value: i32| format!("_Static_assert({name} == {value}, \"{name}\");\n");
     let bits = |name: &str, value: u64| format!("_Static_assert({name} == {value}, \"{name}\");\n");
     [
         size("ucs_status_t", size_of::<sys::Status>()),
@@ -80,14 +85,20 @@ const SIGNATURES: &[(&str, &str)] = &[
     ("ucp_config_read", "ucs_status_t (*)(const char *, const char *, ucp_config_t **)"),
     ("ucp_config_modify", "ucs_status_t (*)(ucp_config_t *, const char *, const char *)"),
     ("ucp_config_release", "void (*)(ucp_config_t *)"),
-    ("ucp_worker_create", "ucs_status_t (*)(ucp_context_h, const ucp_worker_params_t *, ucp_worker_h *)"),
+    (
+        "ucp_worker_create",
+        "ucs_status_t (*)(ucp_context_h, const ucp_worker_params_t *, ucp_worker_h *)",
+    ),
     ("ucp_worker_destroy", "void (*)(ucp_worker_h)"),
     ("ucp_worker_get_address", "ucs_status_t (*)(ucp_worker_h, ucp_address_t **, size_t *)"),
     ("ucp_worker_release_address", "void (*)(ucp_worker_h, ucp_address_t *)"),
     ("ucp_worker_progress", "unsigned (*)(ucp_worker_h)"),
     ("ucp_worker_get_efd", "ucs_status_t (*)(ucp_worker_h, int *)"),
     ("ucp_worker_arm", "ucs_status_t (*)(ucp_worker_h)"),
-    ("ucp_worker_set_am_recv_handler", "ucs_status_t (*)(ucp_worker_h, const ucp_am_handler_param_t *)"),
+    (
+        "ucp_worker_set_am_recv_handler",
+        "ucs_status_t (*)(ucp_worker_h, const ucp_am_handler_param_t *)",
+    ),
     ("ucp_ep_create", "ucs_status_t (*)(ucp_worker_h, const ucp_ep_params_t *, ucp_ep_h *)"),
     ("ucp_ep_close_nbx", "ucs_status_ptr_t (*)(ucp_ep_h, const ucp_request_param_t *)"),
     ("ucp_ep_print_info", "void (*)(ucp_ep_h, FILE *)"),
@@ -129,20 +140,30 @@ fn the_declarations_are_those_of_the_header() {
         .unwrap();
     }
     for (name, signature) in HANDLERS {
-        writeln!(text, "_Static_assert(__builtin_types_compatible_p({name}, {signature}), \"{name}\");")
-            .unwrap();
+        writeln!(
+            text,
+            "_Static_assert(__builtin_types_compatible_p({name}, {signature}), \"{name}\");"
+        )
+        .unwrap();
     }
     compile(&text).unwrap();
     // And it would be seen if one were not.
-    let wrong = text
-        .replace("offsetof(ucp_ep_params_t, err_mode) == 16", "offsetof(ucp_ep_params_t, err_mode) == 20");
+    let wrong = text.replace(
+        "offsetof(ucp_ep_params_t, err_mode) == 16",
+        "offsetof(ucp_ep_params_t, err_mode) == 20",
+    );
     assert!(compile(&wrong).unwrap_err().contains("ucp_ep_params_t.err_mode"));
 }
 
 fn compile(text: &str) -> Result<(), String> {
     let file = std::env::temp_dir().join(format!("penstock-ucx-{}.c", std::process::id()));
     std::fs::write(&file, text).unwrap();
-    let done = Command::new("cc").args(["-std=gnu11", "-fsyntax-only"]).arg(&file).output().unwrap();
+    let done =
+        Command::new("cc").args(["-std=gnu11", "-fsyntax-only"]).arg(&file).output().unwrap();
     std::fs::remove_file(&file).unwrap();
-    if done.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&done.stderr).into_owned()) }
+    if done.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&done.stderr).into_owned())
+    }
 }

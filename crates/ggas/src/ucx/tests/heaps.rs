@@ -19,7 +19,8 @@ use crate::{Heap, Over, Plan, TIMEOUT_DEFAULT, View};
 
 fn heap(me: u32, offers: bool) -> Arc<Heap> {
     let members = vec![0, 1];
-    let plan = Plan { id: 5, members, me, bytes: 1 << 21, timeout: TIMEOUT_DEFAULT, force_proxy: false };
+    let plan =
+        Plan { id: 5, members, me, bytes: 1 << 21, timeout: TIMEOUT_DEFAULT, force_proxy: false };
     let heap = Heap::create(plan).unwrap();
     if offers {
         heap.offer_ucx();
@@ -163,7 +164,9 @@ fn code_in_file(address: usize) -> [u8; 16] {
             let words: Vec<&str> = line.split_whitespace().collect();
             let (from, to) = words[0].split_once('-')?;
             let range = number(from)..number(to);
-            range.contains(&address).then(|| (number(words[2]) + address - range.start, words[5].to_owned()))
+            range
+                .contains(&address)
+                .then(|| (number(words[2]) + address - range.start, words[5].to_owned()))
         })
         .unwrap();
     std::fs::read(path).unwrap()[offset..offset + 16].try_into().unwrap()
@@ -192,7 +195,10 @@ fn in_a_process_that_is_not_prepared_it_is_not_even_loaded() {
     }
     let [one, other] = pair([true, true]);
     let over = one.over(1);
-    assert!(matches!(&over, Some(Over::StreamInstead(why)) if why.contains("UCX_ERROR_SIGNALS")), "{over:?}");
+    assert!(
+        matches!(&over, Some(Over::StreamInstead(why)) if why.contains("UCX_ERROR_SIGNALS")),
+        "{over:?}"
+    );
     works(&one, &other);
     assert!(!std::fs::read_to_string("/proc/self/maps").unwrap().contains("libucp"));
 }
@@ -243,7 +249,8 @@ fn a_member_that_sends_nonsense_by_ucx_ends_the_heap() {
     if !with_ucx("heaps::a_member_that_sends_nonsense_by_ucx_ends_the_heap") {
         return;
     }
-    let put = |pe, at, length| Frame::Put { pe, at, length, signal_at: NO_SIGNAL, signal: 0 }.encode();
+    let put =
+        |pe, at, length| Frame::Put { pe, at, length, signal_at: NO_SIGNAL, signal: 0 }.encode();
     for said in [vec![0; FRAME_BYTES], put(1, 0, 1).to_vec(), put(0, u64::MAX, 1).to_vec()] {
         let mut kept = None;
         let why = hostile(|stream, _| {

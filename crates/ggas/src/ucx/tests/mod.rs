@@ -26,7 +26,9 @@ fn is_prepared(test: &str, variables: &[(&str, &str)]) -> bool {
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("ucx::tests::{test}"), "--nocapture"]).env(AGAIN, "1");
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("UCX_")) {
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("UCX_"))
+    {
         command.env_remove(name);
     }
     let done = command.envs(variables.iter().copied()).output().unwrap();

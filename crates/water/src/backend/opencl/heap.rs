@@ -24,7 +24,12 @@ const READ_WRITE: u64 = 1;
 /// What the back end does with heaps; what it keeps of them is in [`Heaps`].
 impl OpenCl {
     /// Makes a heap in a thread of its own: it waits for other ranks.
-    pub(super) fn make_heap(&mut self, id: CommandId, plan: &HeapPlan, member: u32) -> Result<(), Failure> {
+    pub(super) fn make_heap(
+        &mut self,
+        id: CommandId,
+        plan: &HeapPlan,
+        member: u32,
+    ) -> Result<(), Failure> {
         let refused = |message: &str| Failure {
             code: code::OUT_OF_HOST_MEMORY,
             message: format!("cannot make the heap: {message}"),
@@ -57,7 +62,12 @@ impl OpenCl {
     }
 
     /// Resets a heap in a thread of its own: what kernels have sent must have arrived.
-    pub(super) fn reset_heap(&self, id: CommandId, heap: ObjectId, generation: u64) -> Result<(), Failure> {
+    pub(super) fn reset_heap(
+        &self,
+        id: CommandId,
+        heap: ObjectId,
+        generation: u64,
+    ) -> Result<(), Failure> {
         let (post, bell) = (self.post.clone(), Arc::clone(&self.bell));
         self.heaps.reset(heap, generation, move |outcome| {
             tell(&post, &bell, Ended { operation: id, outcome, times: Times::default() });
@@ -67,7 +77,9 @@ impl OpenCl {
     /// The heap over which an operation's kernel talks to others.
     pub(super) fn heap_of(&self, device: u32, operation: &Operation<'_>) -> Option<Arc<Heap>> {
         let Operation::Run { args, .. } = operation else { return None };
-        let heap = args.iter().find_map(|arg| if let Arg::Heap(heap) = arg { Some(*heap) } else { None })?;
+        let heap = args
+            .iter()
+            .find_map(|arg| if let Arg::Heap(heap) = arg { Some(*heap) } else { None })?;
         self.heaps.view(heap, device).ok().map(|(heap, _)| heap)
     }
 
@@ -172,7 +184,8 @@ impl Heaps {
         }
         self.leaving.retain(|thread| !thread.is_finished());
         // It may have to wait until what kernels have sent has arrived.
-        let leave = std::thread::Builder::new().name("wtr-heap-end".into()).spawn(move || drop(member));
+        let leave =
+            std::thread::Builder::new().name("wtr-heap-end".into()).spawn(move || drop(member));
         self.leaving.extend(leave);
     }
 
@@ -193,10 +206,9 @@ impl Heaps {
         tell: impl FnOnce(Result<(), Failure>) + Send + 'static,
     ) -> Result<(), Failure> {
         let bad = |code, message: String| Failure { code, message, log: String::new() };
-        let member = self
-            .made
-            .get(&heap)
-            .ok_or_else(|| bad(code::INVALID_MEM_OBJECT, "the heap does not exist, or is released".into()))?;
+        let member = self.made.get(&heap).ok_or_else(|| {
+            bad(code::INVALID_MEM_OBJECT, "the heap does not exist, or is released".into())
+        })?;
         let heap = Arc::clone(&member.heap);
         let work = move || {
             let outcome = heap.reset(generation).map_err(|error| not_reset(&error));
@@ -215,15 +227,12 @@ impl Heaps {
     /// There is no such heap here, the device has no part in it, or it was aborted.
     pub(super) fn view(&self, heap: ObjectId, device: u32) -> Result<(Arc<Heap>, &Mem), Failure> {
         let bad = |code, message: String| Failure { code, message, log: String::new() };
-        let member = self
-            .made
-            .get(&heap)
-            .ok_or_else(|| bad(code::INVALID_MEM_OBJECT, "the heap does not exist, or is released".into()))?;
-        let pe = member
-            .pes
-            .iter()
-            .find(|pe| pe.device == device)
-            .ok_or_else(|| bad(code::INVALID_MEM_OBJECT, "the device has no part in the heap".into()))?;
+        let member = self.made.get(&heap).ok_or_else(|| {
+            bad(code::INVALID_MEM_OBJECT, "the heap does not exist, or is released".into())
+        })?;
+        let pe = member.pes.iter().find(|pe| pe.device == device).ok_or_else(|| {
+            bad(code::INVALID_MEM_OBJECT, "the device has no part in the heap".into())
+        })?;
         if let Some(reason) = member.heap.aborted() {
             return Err(bad(
                 code::ABORTED,
@@ -321,12 +330,12 @@ fn make_with(
         for rank in members.iter().skip(me as usize + 1) {
             tell(*rank, meeting.door());
         }
-        meeting.meet(words, |member, stream| heap.join(member, stream).map_err(Trouble::Heap)).map_err(
-            |trouble| match trouble {
+        meeting
+            .meet(words, |member, stream| heap.join(member, stream).map_err(Trouble::Heap))
+            .map_err(|trouble| match trouble {
                 Trouble::Missed(why) => missed(why),
                 Trouble::Heap(error) => of_heap(error),
-            },
-        )?;
+            })?;
     }
     heap.start().map_err(of_heap)?;
     let pes = seats.iter().map(|seat| own_pe(plan, &heap, seat)).collect::<Result<_, _>>()?;
@@ -375,8 +384,10 @@ fn own_pe(plan: &HeapPlan, heap: &Arc<Heap>, seat: &Seat) -> Result<OwnPe, Failu
         .ok_or_else(|| failure("the heap is not laid out as it should be".into()))?;
     // A view is an address for kernels: that the device knows of all its bytes is not needed, and there may be more than it allows.
     let known = (length as u64).min(seat.object_max);
-    let view = Mem::buffer_in(&seat.context, READ_WRITE, known, Box::new(Lent::whole(whole))).map_err(bad)?;
-    let part = Mem::buffer_in(&seat.context, READ_WRITE, plan.bytes, Box::new(part)).map_err(bad)?;
+    let view = Mem::buffer_in(&seat.context, READ_WRITE, known, Box::new(Lent::whole(whole)))
+        .map_err(bad)?;
+    let part =
+        Mem::buffer_in(&seat.context, READ_WRITE, plan.bytes, Box::new(part)).map_err(bad)?;
     Ok(OwnPe { device: seat.index, view, part: (plan.part(seat.pe), part) })
 }
 
@@ -418,7 +429,11 @@ unsafe impl HostMemory for Lent {
 }
 
 fn failure(message: String) -> Failure {
-    Failure { code: code::INVALID, message: format!("cannot make the heap: {message}"), log: String::new() }
+    Failure {
+        code: code::INVALID,
+        message: format!("cannot make the heap: {message}"),
+        log: String::new(),
+    }
 }
 
 fn not_reset(error: &HeapError) -> Failure {

@@ -42,18 +42,26 @@ pub(super) fn build(
                 .iter()
                 .flat_map(|(_, info)| info)
                 .find(|(name, _)| *name == CL_PROGRAM_BUILD_LOG);
-            let log = log.map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
+            let log = log
+                .map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
             Err(Failure { log: log.unwrap_or_default(), ..failure(status, "build the program") })
         }
     }
 }
 
 /// One kernel of a built program.
-pub(super) fn kernel(program: &Program, device: &Device, name: &str) -> Result<MadeKernel, Failure> {
+pub(super) fn kernel(
+    program: &Program,
+    device: &Device,
+    name: &str,
+) -> Result<MadeKernel, Failure> {
     let kernel = Kernel::new(program, name).map_err(|status| {
         let known = program.report(Ok(()), &[(0, device.clone())]).kernels;
         let names: Vec<_> = known.iter().map(|kernel| kernel.name.as_str()).collect();
-        failure(status, &format!("find kernel `{name}` in the program; it has: {}", names.join(", ")))
+        failure(
+            status,
+            &format!("find kernel `{name}` in the program; it has: {}", names.join(", ")),
+        )
     })?;
     let args = kernel.arg_count();
     Ok(MadeKernel { kernel, args, name: name.to_owned() })

@@ -81,10 +81,18 @@ impl Desk {
     }
 
     /// A command of `node` has ended. Its start is told by the device's own clock, as a duration.
-    pub(super) fn ended(&self, id: CommandId, node: usize, what: &str, status: Status, event: &Event) {
+    pub(super) fn ended(
+        &self,
+        id: CommandId,
+        node: usize,
+        what: &str,
+        status: Status,
+        event: &Event,
+    ) {
         let (ended, times) = (self.clock.now(), event.times());
         let started = ended.saturating_sub(times.ended.saturating_sub(times.started));
-        let outcome = if status.is_error() { Err(self.failure(node, what, status)) } else { Ok(()) };
+        let outcome =
+            if status.is_error() { Err(self.failure(node, what, status)) } else { Ok(()) };
         self.tell(News::Ended(Ended {
             operation: id,
             outcome,
@@ -111,7 +119,12 @@ impl Desk {
     }
 
     /// Why something could not be sent to `node`.
-    pub(super) fn refusal(&self, node: usize, what: &str, error: &penstock_client::Error) -> Failure {
+    pub(super) fn refusal(
+        &self,
+        node: usize,
+        what: &str,
+        error: &penstock_client::Error,
+    ) -> Failure {
         let status = error.status();
         if status == Status::NODE_LOST {
             let reason = self.lost(node).unwrap_or_else(|| error.to_string());
@@ -126,7 +139,8 @@ impl Desk {
 
     /// Which node is lost: this one, or another one that a command here needed.
     fn lost(&self, node: usize) -> Option<String> {
-        let (own, others): (Vec<_>, Vec<_>) = self.pool.nodes().iter().partition(|it| it.index() == node);
+        let (own, others): (Vec<_>, Vec<_>) =
+            self.pool.nodes().iter().partition(|it| it.index() == node);
         let lost = own.into_iter().chain(others).find(|node| node.session().is_lost())?;
         // A lost session says why, whatever it is asked for, and sends nothing.
         let why = lost

@@ -72,7 +72,12 @@ impl Heaps {
     ///
     /// # Errors
     /// There is no such heap, or no thread.
-    pub(super) fn reset(&mut self, id: ObjectId, command: CommandId, desk: &Desk) -> Result<(), Failure> {
+    pub(super) fn reset(
+        &mut self,
+        id: ObjectId,
+        command: CommandId,
+        desk: &Desk,
+    ) -> Result<(), Failure> {
         let failure = |code, message| Failure { code, message, log: String::new() };
         let heap = self.get(id).ok_or_else(|| gone(code::INVALID_MEM_OBJECT, "heap"))?;
         let (before, desk) = (self.aborting.remove(&id).unwrap_or_default(), desk.clone());
@@ -89,7 +94,10 @@ impl Heaps {
             desk.tell(News::Ended(desk.end_now(command, outcome)));
         };
         std::thread::Builder::new().name("wtr-heap".into()).spawn(work).map(drop).map_err(|error| {
-            failure(code::OUT_OF_HOST_MEMORY, format!("cannot start a thread to reset a heap: {error}"))
+            failure(
+                code::OUT_OF_HOST_MEMORY,
+                format!("cannot start a thread to reset a heap: {error}"),
+            )
         })
     }
 
@@ -119,16 +127,22 @@ pub(super) fn make(
         });
         desk.tell(News::Heap { id, plan, made });
     };
-    std::thread::Builder::new().name("wtr-heap".into()).spawn(work).map(drop).map_err(|error| Failure {
-        code: code::OUT_OF_HOST_MEMORY,
-        message: format!("cannot start a thread to make a heap: {error}"),
-        log: String::new(),
+    std::thread::Builder::new().name("wtr-heap".into()).spawn(work).map(drop).map_err(|error| {
+        Failure {
+            code: code::OUT_OF_HOST_MEMORY,
+            message: format!("cannot start a thread to make a heap: {error}"),
+            log: String::new(),
+        }
     })
 }
 
 /// A launch whose heap was aborted.
 pub(super) fn aborted(reason: &str) -> Failure {
-    Failure { code: code::ABORTED, message: format!("the heap was aborted: {reason}"), log: String::new() }
+    Failure {
+        code: code::ABORTED,
+        message: format!("the heap was aborted: {reason}"),
+        log: String::new(),
+    }
 }
 
 fn path(way: HeapPath) -> Path {

@@ -106,7 +106,8 @@ impl Act {
     /// The heap over which its kernel talks to others.
     fn over(&self) -> Option<Arc<Heap>> {
         let Self::Run { args, .. } = self else { return None };
-        args.iter().find_map(|arg| if let Value::Heap(heap) = arg { Some(Arc::clone(heap)) } else { None })
+        args.iter()
+            .find_map(|arg| if let Value::Heap(heap) = arg { Some(Arc::clone(heap)) } else { None })
     }
 
     /// Memory of the program that it writes to.
@@ -188,10 +189,19 @@ pub(super) struct Issuer {
 }
 
 impl Issuer {
-    pub(super) fn start(node: &Arc<Node>, context: Arc<Context>, desk: Desk) -> std::io::Result<Self> {
+    pub(super) fn start(
+        node: &Arc<Node>,
+        context: Arc<Context>,
+        desk: Desk,
+    ) -> std::io::Result<Self> {
         let (orders, taken) = mpsc::channel();
-        let issuing =
-            Issuing { node: node.index(), session: Arc::clone(node.session()), context, desk, orders: taken };
+        let issuing = Issuing {
+            node: node.index(),
+            session: Arc::clone(node.session()),
+            context,
+            desk,
+            orders: taken,
+        };
         let thread = std::thread::Builder::new()
             .name(format!("wtr-node-{}", node.index()))
             .spawn(move || issuing.run())?;
@@ -263,7 +273,8 @@ impl Issuing {
         };
         match sent {
             Ok(event) => {
-                let is_awaited = issue.is_sent(event.clone().unwrap_or_else(|| Event::ended(Status::OK)));
+                let is_awaited =
+                    issue.is_sent(event.clone().unwrap_or_else(|| Event::ended(Status::OK)));
                 if is_awaited {
                     self.desk.tell(super::News::Sent(id));
                 }
@@ -310,7 +321,10 @@ impl Issuing {
             // Asking waits for the workers, whose answers this thread takes in.
             if std::thread::Builder::new().name("wtr-heap".into()).spawn(tell).is_err() {
                 let message = "no thread to ask what became of the heap".to_owned();
-                desk.failed(id, Failure { code: code::OUT_OF_HOST_MEMORY, message, log: String::new() });
+                desk.failed(
+                    id,
+                    Failure { code: code::OUT_OF_HOST_MEMORY, message, log: String::new() },
+                );
             }
         });
     }
@@ -337,7 +351,8 @@ impl Issuing {
                     match arg {
                         Value::Bytes(bytes) => made.kernel.set_bytes(index, &bytes),
                         Value::Buffer(memory) => {
-                            made.kernel.set(index, ArgValue::Memory(Some(Arc::clone(there(&memory)?))));
+                            made.kernel
+                                .set(index, ArgValue::Memory(Some(Arc::clone(there(&memory)?))));
                         }
                         Value::Local(size) => made.kernel.set(index, ArgValue::Local(size)),
                         Value::Heap(heap) => {

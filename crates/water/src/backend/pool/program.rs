@@ -67,7 +67,8 @@ impl Programs {
         desk: &Desk,
     ) -> Result<(), Failure> {
         let key = Box::new((index, code.clone(), options.to_owned()));
-        let ready = self.0.iter().find(|(other, _)| *other == *key).map(|(_, program)| Arc::clone(program));
+        let ready =
+            self.0.iter().find(|(other, _)| *other == *key).map(|(_, program)| Arc::clone(program));
         let (name, context, desk) = (name.to_owned(), Arc::clone(context), desk.clone());
         let work = move || {
             let bad = |what: &str, error: &Error| desk.refusal(device.node(), what, error);
@@ -76,11 +77,13 @@ impl Programs {
                 .and_then(|program| kernel(&program, &name, &bad).map(|made| (program, made)));
             desk.tell(News::Built { id, object, key, made });
         };
-        std::thread::Builder::new().name("wtr-build".into()).spawn(work).map(drop).map_err(|error| Failure {
-            code: code::OUT_OF_HOST_MEMORY,
-            message: format!("cannot start a thread to build a program: {error}"),
-            log: String::new(),
-        })
+        std::thread::Builder::new().name("wtr-build".into()).spawn(work).map(drop).map_err(
+            |error| Failure {
+                code: code::OUT_OF_HOST_MEMORY,
+                message: format!("cannot start a thread to build a program: {error}"),
+                log: String::new(),
+            },
+        )
     }
 }
 
@@ -100,8 +103,9 @@ fn build(
             Program::with_source_for(context, devices, source).map_err(|error| bad(WHAT, &error))?
         }
         Code::Binary(binary) => {
-            let (program, statuses) = Program::with_binaries(context, &[(device, binary.as_slice())])
-                .map_err(|error| bad(WHAT, &error))?;
+            let (program, statuses) =
+                Program::with_binaries(context, &[(device, binary.as_slice())])
+                    .map_err(|error| bad(WHAT, &error))?;
             match statuses.first() {
                 Some(status) if status.is_error() => return Err(refused(*status, WHAT)),
                 _ => program,
@@ -126,8 +130,8 @@ fn kernel(program: &Arc<Program>, name: &str, bad: Bad<'_>) -> Result<Made, Fail
         let what = format!("find kernel `{name}` in the program; it has: {}", names.join(", "));
         return Err(refused(INVALID_KERNEL_NAME, &what));
     };
-    let kernel =
-        Kernel::new(program, Arc::clone(description)).map_err(|error| bad("make a kernel", &error))?;
+    let kernel = Kernel::new(program, Arc::clone(description))
+        .map_err(|error| bad("make a kernel", &error))?;
     Ok(Made { kernel })
 }
 

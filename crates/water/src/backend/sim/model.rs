@@ -125,7 +125,9 @@ pub enum ModelError {
     #[error("the model of simulated devices has no cost for kernel `{0}`, and none for `*`")]
     NoCost(String),
     /// An argument that a cost names is no number.
-    #[error("the cost of kernel `{kernel}` names argument {index}, which is no integer of 4 or 8 bytes")]
+    #[error(
+        "the cost of kernel `{kernel}` names argument {index}, which is no integer of 4 or 8 bytes"
+    )]
     Argument {
         /// Which.
         kernel: String,
@@ -154,7 +156,9 @@ impl Model {
     /// As [`Self::read`].
     pub fn of_environment() -> Result<Option<Self>, Error> {
         let path = std::env::var(VARIABLE).ok().filter(|path| !path.is_empty());
-        path.map(|path| Self::read(&path)).transpose().map_err(|error| Error::Invalid(error.to_string()))
+        path.map(|path| Self::read(&path))
+            .transpose()
+            .map_err(|error| Error::Invalid(error.to_string()))
     }
 
     /// Reads it.
@@ -178,7 +182,10 @@ impl Model {
     /// The devices of a rank, each for itself.
     pub fn devices(&self, rank: Rank) -> Vec<DeviceModel> {
         let kinds = self.ranks.get(&rank.to_string()).unwrap_or(&self.devices);
-        kinds.iter().flat_map(|kind| std::iter::repeat_n(kind.clone(), kind.count.unwrap_or(1))).collect()
+        kinds
+            .iter()
+            .flat_map(|kind| std::iter::repeat_n(kind.clone(), kind.count.unwrap_or(1)))
+            .collect()
     }
 
     /// How long a build takes.
@@ -205,14 +212,17 @@ impl Model {
         let mut work = items;
         for index in &cost.times_args {
             let value = args.get(*index).and_then(integer);
-            work *= value.ok_or_else(|| ModelError::Argument { kernel: kernel.to_owned(), index: *index })?;
+            work *= value
+                .ok_or_else(|| ModelError::Argument { kernel: kernel.to_owned(), index: *index })?;
         }
         let rate = |amount: f64, rate: f64, what| match (amount > 0.0, rate > 0.0) {
             (false, _) => Ok(0.0),
             (true, true) => Ok(amount / rate),
-            (true, false) => {
-                Err(ModelError::Rate { kernel: kernel.to_owned(), what, device: device.name.clone() })
-            }
+            (true, false) => Err(ModelError::Rate {
+                kernel: kernel.to_owned(),
+                what,
+                device: device.name.clone(),
+            }),
         };
         let computing = rate(work * cost.flops_per_item, device.flops, "flops")?;
         let loading = rate(work * cost.bytes_per_item, device.bytes_per_s, "bytes_per_s")?;
@@ -254,10 +264,10 @@ impl DeviceModel {
             (0x1002, self.compute_units.max(1).to_le_bytes().to_vec()), // CL_DEVICE_MAX_COMPUTE_UNITS
             (0x1004, 1024_u64.to_le_bytes().to_vec()), // CL_DEVICE_MAX_WORK_GROUP_SIZE
             (0x100C, self.clock_mhz.to_le_bytes().to_vec()), // CL_DEVICE_MAX_CLOCK_FREQUENCY
-            (0x1010, memory.to_le_bytes().to_vec()), // CL_DEVICE_MAX_MEM_ALLOC_SIZE
-            (0x101F, memory.to_le_bytes().to_vec()), // CL_DEVICE_GLOBAL_MEM_SIZE
+            (0x1010, memory.to_le_bytes().to_vec()),   // CL_DEVICE_MAX_MEM_ALLOC_SIZE
+            (0x101F, memory.to_le_bytes().to_vec()),   // CL_DEVICE_GLOBAL_MEM_SIZE
             (0x1023, (32_u64 << 10).to_le_bytes().to_vec()), // CL_DEVICE_LOCAL_MEM_SIZE
-            (0x1027, 1_u32.to_le_bytes().to_vec()), // CL_DEVICE_AVAILABLE
+            (0x1027, 1_u32.to_le_bytes().to_vec()),    // CL_DEVICE_AVAILABLE
             (0x102B, text(if self.name.is_empty() { "simulated" } else { &self.name })), // CL_DEVICE_NAME
             (0x102C, text(&self.vendor)),           // CL_DEVICE_VENDOR
             (0x102F, text("OpenCL 3.0 simulated")), // CL_DEVICE_VERSION
@@ -283,13 +293,19 @@ fn integer(arg: &Arg) -> Option<f64> {
 }
 
 fn in_table(table: &[(f64, f64)], items: f64) -> f64 {
-    let [first, .., last] = table else { return table.first().map_or(0.0, |(_, seconds)| *seconds) };
+    let [first, .., last] = table else {
+        return table.first().map_or(0.0, |(_, seconds)| *seconds);
+    };
     let pair = table.windows(2).find(|pair| matches!(pair, [_, right] if items <= right.0));
     let ((left, below), (right, above)) = match pair.or_else(|| table.windows(2).last()) {
         Some([left, right]) => (*left, *right),
         _ => (*first, *last),
     };
-    if right <= left { above } else { (below + (above - below) * (items - left) / (right - left)).max(0.0) }
+    if right <= left {
+        above
+    } else {
+        (below + (above - below) * (items - left) / (right - left)).max(0.0)
+    }
 }
 
 /// Counts beyond 2^53 lose their last bits: a model is not that exact.

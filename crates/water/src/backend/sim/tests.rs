@@ -67,7 +67,13 @@ fn start(sim: &mut Sim, id: u64, device: u32, operation: &Operation<'_>, after: 
 
 fn kernel(sim: &mut Sim, id: u64, name: &str) -> ObjectId {
     let code = Code::Source(Vec::new());
-    start(sim, id, 0, &Operation::CreateKernel { kernel: ObjectId(id), code: &code, name, options: "" }, &[]);
+    start(
+        sim,
+        id,
+        0,
+        &Operation::CreateKernel { kernel: ObjectId(id), code: &code, name, options: "" },
+        &[],
+    );
     ObjectId(id)
 }
 
@@ -117,7 +123,10 @@ fn an_operation_begins_when_what_it_comes_after_has_ended_however_late_somebody_
     // This one is ready at once, and does not wait for one that came before it but waits.
     run(&mut sim, 4, 0, fixed, 1, &[]);
     clock.set(10_000_000);
-    assert_eq!(ended(&mut sim), [(1, 0, 0), (2, 0, 5_000), (4, 0, 1_000_000), (3, 1_000_000, 2_000_000)]);
+    assert_eq!(
+        ended(&mut sim),
+        [(1, 0, 0), (2, 0, 5_000), (4, 0, 1_000_000), (3, 1_000_000, 2_000_000)]
+    );
 }
 
 #[test]
@@ -171,7 +180,10 @@ fn what_the_model_does_not_say_is_an_error_and_not_zero() {
     assert!(error("loop", &[Arg::Local(4)]).contains("argument 0"));
     let slow = Model::parse(r#"{"devices":[{}],"kernels":{"*":{"flops_per_item":1}}}"#).unwrap();
     assert!(
-        slow.kernel_ns(&slow.devices(0)[0], "x", &range(1), &[]).unwrap_err().to_string().contains("flops")
+        slow.kernel_ns(&slow.devices(0)[0], "x", &range(1), &[])
+            .unwrap_err()
+            .to_string()
+            .contains("flops")
     );
     assert!(Model::parse(r#"{"speed": 1}"#).is_err());
     let (mut sim, _) = sim();
@@ -231,7 +243,11 @@ fn a_real_operation_ends_when_both_its_result_and_its_modelled_time_are_there() 
     run(&mut sim, 3, 1, fixed, 1, &[]);
     assert_eq!(ended(&mut sim), [(1, 0, 0)], "the result of 2 is there, but not its time");
     clock.set(1_000_000);
-    assert_eq!(ended(&mut sim), [(2, 0, 1_000_000)], "the time of 3 is over, but its result is not there");
+    assert_eq!(
+        ended(&mut sim),
+        [(2, 0, 1_000_000)],
+        "the time of 3 is over, but its result is not there"
+    );
     open.store(3, Ordering::SeqCst);
     assert_eq!(ended(&mut sim), [(3, 0, 1_000_000)]);
 }

@@ -133,7 +133,10 @@ mod tests {
             assert_eq!(admission.next(), Some(CommandId(100 + place)));
         }
         assert_eq!(admission.next(), None, "there is no room");
-        assert_eq!(admission.offered(stream(EARLY_STREAMS_MAX + 1)), Some(CommandId(100 + count - 1)));
+        assert_eq!(
+            admission.offered(stream(EARLY_STREAMS_MAX + 1)),
+            Some(CommandId(100 + count - 1))
+        );
         assert_eq!(admission.offered(stream(0)), None, "it is awaited already");
         assert!(admission.end(CommandId(103)));
         assert_eq!(admission.next(), Some(CommandId(100 + count - 2)));

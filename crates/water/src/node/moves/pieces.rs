@@ -20,7 +20,10 @@ impl Moves {
             End::Host { .. } => flow.arrived = flow.order.size,
             End::Buffer { .. }
                 if (flow.hollow && !backend.takes_time(flow.device))
-                    || flow.base.as_ref().is_some_and(|base| base.is_live && base.sink.is_none()) =>
+                    || flow
+                        .base
+                        .as_ref()
+                        .is_some_and(|base| base.is_live && base.sink.is_none()) =>
             {
                 flow.arrived = flow.order.size;
             }
@@ -31,8 +34,11 @@ impl Moves {
                     let (start, size) = flow.piece(flow.next);
                     let part = self.part(id, Part::Arrived { index: flow.next, size });
                     let Some(base) = &flow.base else { return };
-                    let operation =
-                        Operation::Read { buffer, offset: offset + start, into: base.at(start, size) };
+                    let operation = Operation::Read {
+                        buffer,
+                        offset: offset + start,
+                        into: base.at(start, size),
+                    };
                     // SAFETY: the base lives until the flow is forgotten, which waits for all its parts.
                     unsafe { backend.start(part, flow.device, &operation, &[]) };
                     flow.next += 1;
@@ -102,7 +108,9 @@ impl Moves {
         to: (Rank, Stream),
         transport: &mut dyn Transport,
     ) -> bool {
-        let (Some(base), Some(state)) = (flow.base.as_ref(), flow.sinks.get_mut(index)) else { return false };
+        let (Some(base), Some(state)) = (flow.base.as_ref(), flow.sinks.get_mut(index)) else {
+            return false;
+        };
         let is_broken = flow.broken.is_some();
         let is_large = sink.size > EAGER_BYTES_MAX;
         if is_large && state.given < sink.size && !self.ready.contains(&to) {
@@ -146,7 +154,9 @@ impl Moves {
         available: u64,
         backend: &mut dyn Backend,
     ) {
-        let (Some(base), Some(state)) = (flow.base.as_ref(), flow.sinks.get_mut(index)) else { return };
+        let (Some(base), Some(state)) = (flow.base.as_ref(), flow.sinks.get_mut(index)) else {
+            return;
+        };
         if flow.is_held || flow.broken.is_some() || state.given >= available {
             return;
         }

@@ -49,8 +49,9 @@ impl Identity {
 
     /// Whether it has not ended. Only for one of the same host.
     pub fn is_there(&self) -> bool {
-        state_of(self.pid)
-            .is_some_and(|(state, started)| started == self.started && !matches!(state, b'Z' | b'X'))
+        state_of(self.pid).is_some_and(|(state, started)| {
+            started == self.started && !matches!(state, b'Z' | b'X')
+        })
     }
 }
 
@@ -104,9 +105,15 @@ struct Peer {
 
 impl Liveness {
     /// For these neighbours. `silence_ns` is what counts as lost.
-    pub fn new(own: Greeting, peers: impl Iterator<Item = Rank>, silence_ns: u64, now: u64) -> Self {
-        let peers =
-            peers.map(|rank| Peer { rank, greeting: None, heard: now, told: now, doubted: 0 }).collect();
+    pub fn new(
+        own: Greeting,
+        peers: impl Iterator<Item = Rank>,
+        silence_ns: u64,
+        now: u64,
+    ) -> Self {
+        let peers = peers
+            .map(|rank| Peer { rank, greeting: None, heard: now, told: now, doubted: 0 })
+            .collect();
         Self { own, silence_ns: silence_ns.max(2 * BEAT_NS), looked: now, peers }
     }
 
@@ -194,10 +201,16 @@ impl Liveness {
                 }
                 _ if greeting.beats
                     && silent
-                        >= if near.is_some() { STUCK_NS.max(self.silence_ns) } else { self.silence_ns } =>
+                        >= if near.is_some() {
+                            STUCK_NS.max(self.silence_ns)
+                        } else {
+                            self.silence_ns
+                        } =>
                 {
-                    due.lost
-                        .push((peer.rank, format!("it has been silent for {} s", silent / 1_000_000_000)));
+                    due.lost.push((
+                        peer.rank,
+                        format!("it has been silent for {} s", silent / 1_000_000_000),
+                    ));
                 }
                 _ => {}
             }

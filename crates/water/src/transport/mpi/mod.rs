@@ -51,7 +51,9 @@ enum Kind {
 
 impl Kind {
     fn of(byte: u8) -> Option<Self> {
-        [Self::Letter, Self::Beat, Self::Greeting, Self::Lost].into_iter().find(|kind| *kind as u8 == byte)
+        [Self::Letter, Self::Beat, Self::Greeting, Self::Lost]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -128,7 +130,11 @@ impl Mpi {
     ///
     /// # Errors
     /// MPI does not start.
-    pub fn open(shim: &'static Shim, clock: Arc<dyn Clock>, options: Options) -> Result<Self, Unusable> {
+    pub fn open(
+        shim: &'static Shim,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Result<Self, Unusable> {
         let run = Run::open(shim)?;
         let (rank, size) = (run.rank(), run.ranks());
         let (tags, threads) = (run.tag_max().max(1), run.threads);
@@ -195,8 +201,9 @@ impl Mpi {
         let (start, length) = (bytes.as_ptr(), bytes.len());
         self.under_way.insert(id, Operation::Letter { to, bytes });
         // SAFETY: the bytes stay in `under_way`, unchanged, until the operation has ended.
-        let started =
-            self.start(to, length, |run, count, to| unsafe { run.send(start, count, to, CONTROL_TAG, id) });
+        let started = self.start(to, length, |run, count, to| unsafe {
+            run.send(start, count, to, CONTROL_TAG, id)
+        });
         if let Err(reason) = started {
             self.under_way.remove(&id);
             self.lose(to, &reason);
@@ -287,8 +294,9 @@ impl Mpi {
         let (start, length) = (bytes.as_ptr(), bytes.len());
         self.under_way.insert(id, Operation::Orphan { _bytes: bytes });
         // SAFETY: as in `say`.
-        let started =
-            self.start(rank, length, |run, count, to| unsafe { run.send(start, count, to, CONTROL_TAG, id) });
+        let started = self.start(rank, length, |run, count, to| unsafe {
+            run.send(start, count, to, CONTROL_TAG, id)
+        });
         if started.is_err() {
             self.under_way.remove(&id);
         }
@@ -310,7 +318,9 @@ impl Mpi {
                 Ok(None) => return,
                 Err(failed) => return self.lose_all(&failed.to_string()),
             };
-            let (Ok(from), Ok(length)) = (Rank::try_from(source), usize::try_from(count)) else { return };
+            let (Ok(from), Ok(length)) = (Rank::try_from(source), usize::try_from(count)) else {
+                return;
+            };
             let id = self.id();
             let mut bytes = vec![0; length];
             let start = bytes.as_mut_ptr();
@@ -456,7 +466,9 @@ impl Mpi {
             self.take_ends(&mut ignored);
             self.look_around();
             let lost = |happening: &Happening| matches!(happening, Happening::Lost(..));
-            if let Some(Happening::Lost(rank, reason)) = self.news.iter().find(|happening| lost(happening)) {
+            if let Some(Happening::Lost(rank, reason)) =
+                self.news.iter().find(|happening| lost(happening))
+            {
                 return Err(format!("rank {rank} is lost: {reason}"));
             }
             if self.clock.now() > end {
@@ -502,8 +514,9 @@ impl Transport for Mpi {
         let (id, tag) = (self.id(), self.tag(stream));
         self.under_way.insert(id, Operation::Send { to, token });
         // SAFETY: the caller's promise.
-        let started =
-            self.start(to, span.length, |run, count, to| unsafe { run.send(span.start, count, to, tag, id) });
+        let started = self.start(to, span.length, |run, count, to| unsafe {
+            run.send(span.start, count, to, tag, id)
+        });
         if let Err(reason) = started {
             self.under_way.remove(&id);
             self.lose(to, &reason);
@@ -560,8 +573,11 @@ impl Transport for Mpi {
 impl Drop for Mpi {
     /// Ends MPI, if all ranks come to their end: `MPI_Finalize` waits for all, also for one that never comes.
     fn drop(&mut self) {
-        let finished =
-            if std::thread::panicking() { Err("this rank has failed".to_owned()) } else { self.finish() };
+        let finished = if std::thread::panicking() {
+            Err("this rank has failed".to_owned())
+        } else {
+            self.finish()
+        };
         if let Err(reason) = &finished {
             eprintln!("libwater: rank {} leaves the run without MPI_Finalize: {reason}", self.rank);
         }

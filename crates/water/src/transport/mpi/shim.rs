@@ -98,14 +98,18 @@ impl Shim {
     /// No such file, no MPI, or another version.
     pub fn load(path: &Path) -> Result<&'static Self, Unusable> {
         use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-        let unusable =
-            |error: libloading::Error| Unusable::Open { path: path.to_owned(), reason: error.to_string() };
+        let unusable = |error: libloading::Error| Unusable::Open {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        };
         // MPIs load parts of themselves later, and those look for symbols of the first among the global ones.
         // SAFETY: opening runs initialisers of the shim and of an MPI, which is what the user asks for.
-        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.map_err(unusable)?;
+        let library =
+            unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.map_err(unusable)?;
         // SAFETY: the symbol is of this type in each shim of any version.
-        let entry = unsafe { library.get::<unsafe extern "C" fn() -> *const Self>(b"wtr_mpi_shim\0") }
-            .map_err(unusable)?;
+        let entry =
+            unsafe { library.get::<unsafe extern "C" fn() -> *const Self>(b"wtr_mpi_shim\0") }
+                .map_err(unusable)?;
         // SAFETY: it gives a constant of the shim.
         let table = unsafe { entry() };
         std::mem::forget(library);
@@ -145,7 +149,10 @@ impl Shim {
         let code = result.saturating_neg();
         // SAFETY: there is room for so many bytes.
         let said = text(|to, room| unsafe { (self.error_text)(code, to, room) });
-        Err(Failed { code, text: if said.is_empty() { "an error without a text".into() } else { said } })
+        Err(Failed {
+            code,
+            text: if said.is_empty() { "an error without a text".into() } else { said },
+        })
     }
 
     /// What MPI says about a code.
@@ -199,7 +206,8 @@ impl Run {
         // SAFETY: both are there to be written.
         let result = unsafe { (shim.open)(&raw mut run, &raw mut threads) };
         shim.check(result).map_err(|failed| Unusable::Start(failed.to_string()))?;
-        let run = NonNull::new(run).ok_or_else(|| Unusable::Start("the shim gave nothing".into()))?;
+        let run =
+            NonNull::new(run).ok_or_else(|| Unusable::Start("the shim gave nothing".into()))?;
         Ok(Self { shim, run, threads })
     }
 
@@ -237,7 +245,8 @@ impl Run {
         id: u64,
     ) -> Result<(), Failed> {
         // SAFETY: the caller's promise.
-        let result = unsafe { (self.shim.send)(self.run.as_ptr(), bytes.cast(), count, to, tag, id) };
+        let result =
+            unsafe { (self.shim.send)(self.run.as_ptr(), bytes.cast(), count, to, tag, id) };
         self.shim.check(result).map(drop)
     }
 
@@ -257,7 +266,8 @@ impl Run {
         id: u64,
     ) -> Result<(), Failed> {
         // SAFETY: the caller's promise.
-        let result = unsafe { (self.shim.receive)(self.run.as_ptr(), bytes.cast(), room, from, tag, id) };
+        let result =
+            unsafe { (self.shim.receive)(self.run.as_ptr(), bytes.cast(), room, from, tag, id) };
         self.shim.check(result).map(drop)
     }
 
@@ -268,7 +278,8 @@ impl Run {
     pub fn probe(&mut self, tag: c_int) -> Result<Option<(c_int, c_int)>, Failed> {
         let (mut from, mut count) = (0, 0);
         // SAFETY: both are there to be written.
-        let result = unsafe { (self.shim.probe)(self.run.as_ptr(), tag, &raw mut from, &raw mut count) };
+        let result =
+            unsafe { (self.shim.probe)(self.run.as_ptr(), tag, &raw mut from, &raw mut count) };
         Ok((self.shim.check(result)? > 0).then_some((from, count)))
     }
 
