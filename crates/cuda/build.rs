@@ -1,22 +1,23 @@
-//! Link arguments of the shared library, and the stubs of all functions that are not served.
+//! Sets the link arguments of the shared library and generates stubs for all functions that are not
+//! served.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
-/// All functions of the interface: name, and the version of the interface that it came with.
+/// All functions of the interface: name, and the version of the interface that introduced it.
 const SYMBOLS: &str = "src/api/symbols.txt";
-/// Which of them are served, and where.
+/// The functions that are served, and the modules that have them.
 const TABLE: &str = "src/api/table.rs";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={SYMBOLS}");
     println!("cargo::rerun-if-changed={TABLE}");
-    // Programs unload the library at exit, while threads of ours may still run in it.
+    // Programs unload the library at exit while its threads may still run.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // A program may have functions of these names of its own.
+    // A program may have its own functions with these names.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
     let out = env::var_os("OUT_DIR").expect("cargo sets it");
@@ -24,7 +25,8 @@ fn main() {
         .expect("cargo's own folder can be written");
 }
 
-/// One function for each symbol that the table does not name: all are alike but for their names.
+/// Returns one function for each symbol that the table does not name. They differ only in their
+/// names.
 fn stubs() -> String {
     let symbols = fs::read_to_string(SYMBOLS).expect("a file of this crate");
     let table = fs::read_to_string(TABLE).expect("a file of this crate");

@@ -1,6 +1,6 @@
-//! A device's memory: arenas, each one buffer of the pool, and what is handed out of them.
+//! A device's memory: arenas, each one buffer of the pool, and the allocations in them.
 //!
-//! Handing out needs no word with the worker: it is done here, in O(log n).
+//! The client allocates without asking the worker, in O(log n).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,37 +12,41 @@ use super::address;
 use super::free::Free;
 use crate::edge::CuResult;
 
-/// What is handed out begins at multiples of this: "The allocated memory is suitably aligned for any kind of variable", and
-/// programs count on 256 bytes. Check mode has one bit for as many.
+/// Allocations begin at multiples of this number of bytes: "The allocated memory is suitably
+/// aligned for any kind of variable", and programs rely on 256. Check mode has one bit for each
+/// grain.
 pub(crate) const GRAIN_BYTES: u64 = 256;
 
-/// The first arena where memory is the device's own, in bytes: each costs an argument of every kernel, and as much memory as it is
-/// large from its first use on. So each is twice as large as the one before.
+/// Size of the first arena in bytes if the device has its own memory. Each arena costs an argument
+/// of every kernel, and its full size in device memory from its first use on. So each arena is
+/// twice as large as the one before.
 const GROW_BYTES: u64 = 256 << 20;
 
-/// Arenas of one device. Kernels compare addresses with all of them. Of doubled arenas eleven are 512 GiB; where a buffer may be a quarter
-/// of the memory, as OpenCL asks at least, three or four more of that size take the rest.
+/// Most arenas of one device. Kernels compare addresses with all of them. Eleven doubled arenas are
+/// 512 GiB. If a buffer may only be a quarter of the memory, the minimum that OpenCL requires,
+/// three or four arenas of that size take the rest.
 const ARENAS_MAX: usize = 32;
 
-/// Memory that the program has freed and that is still in use, at most, in bytes: who frees more waits, as CUDA's own `cudaFree`
-/// always does. Else a program that allocates and frees in a loop would touch all memory that there is.
+/// Most bytes that the program has freed and that commands still use. A thread that frees more
+/// waits, as CUDA's own `cudaFree` always does. Otherwise a program that allocates and frees in a
+/// loop would touch all memory.
 pub(crate) const LEAVING_BYTES_MAX: u64 = 256 << 20;
 
-/// What is kept for the next allocation where the driver hands out memory, in bytes: free arenas beyond are given back, so that others
-/// who use the GPU can have them.
+/// Most bytes of free arenas that are kept for later allocations if the driver allocates memory.
+/// Arenas beyond that are returned, so that other users of the GPU can have them.
 const KEPT_BYTES: u64 = 256 << 20;
 
-/// Asks for arenas of so many MiB, also where one would be enough: for the tests, and for devices with little memory.
+/// Environment variable: size of the first arena in MiB, even if one arena would be enough. For
+/// tests, and for devices with little memory.
 const ARENA_VARIABLE: &str = "PENSTOCK_CUDA_ARENA_MIB";
 
-/// Something handed out: only who got it can give it back, not who holds its address from before.
+/// An allocation. The serial lets only its owner free it: an old copy of the address is not enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) address: u64,
     serial: u64,
 }
 
-/// One buffer of the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Arena {
     pub(crate) base: u64,
@@ -50,22 +54,22 @@ pub(crate) struct Arena {
     pub(crate) memory: Arc<Memory>,
 }
 
-/// What is known of something handed out.
+/// What is known of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Live {
-    /// Bytes that were asked for.
+    /// Number of bytes that were asked for.
     pub(crate) size: u64,
-    /// The context that it belongs to.
+    /// Number of the context that owns the allocation.
     pub(crate) owner: u64,
-    /// A number that no other allocation has or had.
+    /// Unique number of this allocation, never used again.
     pub(crate) serial: u64,
-    /// Whether the program itself may free it.
+    /// Whether the program may free it.
     pub(crate) own: bool,
-    /// Whether the driver has it for something else: then it is never handed out.
+    /// Whether the driver uses this memory for something else. Such memory is never allocated.
     foreign: bool,
 }
 
-/// Bytes of an arena.
+/// A position in an arena.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) memory: Arc<Memory>,
@@ -77,7 +81,7 @@ struct State {
     arenas: Vec<Arena>,
     free: Free,
     live: BTreeMap<u64, Live>,
-    /// Given back by the program, but something under way may still use it.
+    /// Ranges that the program has freed, and the events of commands that may still use them.
     leaving: Vec<(u64, u64, Vec<Event>)>,
     leaving_bytes: u64,
     used: u64,
@@ -88,16 +92,17 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Space {
     context: Arc<Context>,
-    /// Its first address.
+    /// First address of the device.
     first: u64,
-    /// Bytes of the first arena; each one that is added has twice as many as the one before, or what is needed at once.
+    /// Bytes of the first arena. Each further arena is twice as large as the one before, or as
+    /// large as the allocation that needs it.
     step_bytes: u64,
-    /// Bytes of the largest arena that the device can have.
+    /// Bytes of the largest arena that the device supports.
     largest: u64,
-    /// Whether there is one arena at most.
+    /// Whether there can be only one arena.
     is_single: bool,
     total: u64,
-    /// Whether addresses are those of CUDA's own driver.
+    /// Whether CUDA's own driver chooses the addresses.
     is_native: bool,
     state: Mutex<State>,
 }
@@ -106,8 +111,9 @@ fn rounded(size: u64) -> CuResult<u64> {
     size.checked_next_multiple_of(GRAIN_BYTES).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
 }
 
-/// The size of the next arena, with room for `bytes`, after `count` arenas that have `taken` bytes. The first one has `step` bytes, none has
-/// more than `largest`, all together no more than `total`.
+/// Returns the size of the next arena, with room for `bytes`, after `count` arenas of `taken` bytes
+/// together. The first arena has `step` bytes; no arena exceeds `largest`, and all arenas together
+/// do not exceed `total`.
 fn next_bytes(
     (step, largest, total): (u64, u64, u64),
     is_single: bool,
@@ -125,15 +131,16 @@ fn next_bytes(
     (bytes <= size).then_some(size)
 }
 
-/// The size of arenas that [`ARENA_VARIABLE`] asks for.
+/// Returns the size of the first arena that [`ARENA_VARIABLE`] asks for.
 fn arena_bytes() -> Option<u64> {
     let mib: u64 = std::env::var(ARENA_VARIABLE).ok()?.trim().parse().ok()?;
     mib.checked_mul(1 << 20).filter(|bytes| *bytes > 0)
 }
 
 impl Space {
-    /// `largest`: the largest buffer that the device can have; `total`: all of its memory. `lazy`: pages cost something only when
-    /// they are used; `is_single`: there is to be one arena at most.
+    /// `largest`: bytes of the largest buffer that the device supports. `total`: bytes of its
+    /// memory. `lazy`: pages cost memory only when they are used. `is_single`: there can be only
+    /// one arena.
     pub(crate) fn new(
         context: &Arc<Context>,
         device: usize,
@@ -141,7 +148,7 @@ impl Space {
         (largest, total): (u64, u64),
     ) -> Self {
         let largest = largest / GRAIN_BYTES * GRAIN_BYTES;
-        // Where pages cost something only when they are used, an arena is as large as it can be.
+        // Unused pages cost nothing, so the arena can have the largest size.
         let step = if lazy { largest } else { GROW_BYTES };
         let (step_bytes, total) = if is_single {
             (largest, largest.min(total))
@@ -160,17 +167,17 @@ impl Space {
         }
     }
 
-    /// With the addresses of CUDA's own driver.
+    /// Sets whether CUDA's own driver chooses the addresses.
     pub(crate) fn with_native(self, is_native: bool) -> Self {
         Self { is_native, ..self }
     }
 
-    /// Whether an address is in one of its arenas, where those are the driver's.
+    /// Returns whether the address is in one of the arenas and CUDA's own driver chose it.
     pub(crate) fn has_native(&self, address: u64) -> bool {
         self.is_native && self.state().place(address).is_some()
     }
 
-    /// Adds memory that the driver has for something else: nothing is handed out of it.
+    /// Adds memory that the driver uses for something else. Nothing is allocated from it.
     pub(crate) fn add_foreign(&self, arena: Arena, owner: u64) {
         let mut state = self.state();
         state.serial += 1;
@@ -180,36 +187,36 @@ impl Space {
         state.arenas.push(arena);
     }
 
-    /// Forgets what was added.
+    /// Forgets memory that [`Space::add_foreign`] added.
     pub(crate) fn forget_foreign(&self, base: u64) {
         let mut state = self.state();
         state.live.remove(&base);
         state.arenas.retain(|arena| arena.base != base);
     }
 
-    /// What no other device has.
+    /// Returns a number that identifies the device.
     pub(crate) fn key(&self) -> u64 {
         self.first
     }
 
-    /// Bytes of the device's memory that can be handed out at most.
+    /// Returns the number of bytes that can be allocated in total.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Bytes that the program can have: also those that it has freed and that something under way still uses, because who needs them
-    /// waits for them.
+    /// Returns the number of bytes that the program can allocate. This includes freed memory that
+    /// commands still use, because an allocation that needs it waits for them.
     pub(crate) fn free(&self) -> u64 {
         let state = self.state();
         self.total.saturating_sub(state.used - state.leaving_bytes)
     }
 
-    /// How many arenas there are now that kernels must be told of.
+    /// Returns the number of arenas that kernels must know.
     pub(crate) fn count(&self) -> usize {
         if self.is_native { 0 } else { self.state().arenas.len() }
     }
 
-    /// The arenas there are now that kernels must be told of.
+    /// Returns the arenas that kernels must know.
     pub(crate) fn arenas(&self) -> Vec<Arena> {
         if self.is_native { Vec::new() } else { self.state().arenas.clone() }
     }
@@ -218,7 +225,7 @@ impl Space {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out memory for `owner`; `own`: the program may free it.
+    /// Allocates memory for `owner`. `own`: the program may free it.
     pub(crate) fn allocate(&self, size: u64, owner: u64, own: bool) -> CuResult<Block> {
         if size == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -229,7 +236,7 @@ impl Space {
         let start = match state.free.take(bytes) {
             Some(start) => start,
             None => {
-                // What is leaving may be enough, when what uses it has ended.
+                // Freed memory may be enough once the commands that use it have ended.
                 let leaving: Vec<Event> =
                     state.leaving.iter().flat_map(|(.., events)| events.clone()).collect();
                 drop(state);
@@ -251,15 +258,15 @@ impl Space {
         Ok(Block { address: start, serial })
     }
 
-    /// Adds an arena with room for `bytes`, and takes them.
+    /// Adds an arena with room for `bytes`, and allocates them.
     fn grow(&self, state: &mut State, bytes: u64) -> CuResult<u64> {
         if self.is_native {
-            // One grain of each arena is never handed out: the driver may put one right behind the other, and what is free must not
-            // reach over the end.
+            // The last grain of each arena is never allocated. The driver may place two arenas side
+            // by side, and a free range must not span both.
             let wanted = bytes + GRAIN_BYTES;
             let arena =
                 super::native::arena(&self.context, self.first, wanted).or_else(|code| {
-                    // Arenas that are all free may be what is lacking.
+                    // Returning unused arenas may give the driver the memory that it lacks.
                     if state.give_back(self.first, 0) {
                         super::native::arena(&self.context, self.first, wanted)
                     } else {
@@ -274,7 +281,7 @@ impl Space {
         let sizes = (self.step_bytes, self.largest, self.total);
         let size = next_bytes(sizes, self.is_single, bytes, state.arenas.len(), taken);
         let size = size.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-        /// `CL_MEM_READ_WRITE`.
+        /// Value of OpenCL's `CL_MEM_READ_WRITE`.
         const READ_WRITE: u64 = 1;
         let memory = Memory::buffer(&self.context, READ_WRITE, size, None)
             .map_err(|error| crate::edge::of_error(&error))?;
@@ -287,12 +294,13 @@ impl Space {
         state.free.take(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
     }
 
-    /// Takes back what the program got at `address`, once `busy` have ended. Its size. Waits where too much is waiting already.
+    /// Frees the program's allocation at `address`. The memory is used again once `busy` have
+    /// ended. Returns its size.
     pub(crate) fn free_own(&self, address: u64, busy: Vec<Event>) -> CuResult<u64> {
         self.free_if(address, busy, |live| live.own)
     }
 
-    /// Takes back a block, once `busy` have ended. Its size.
+    /// Frees a block. The memory is used again once `busy` have ended. Returns its size.
     pub(crate) fn free_block(&self, block: Block, busy: Vec<Event>) -> CuResult<u64> {
         self.free_if(block.address, busy, |live| live.serial == block.serial)
     }
@@ -315,7 +323,7 @@ impl Space {
         Ok(live.size)
     }
 
-    /// Bytes that have been freed and are still in use, as far as is known.
+    /// Returns the number of bytes that are freed but still in use, as far as is known.
     pub(crate) fn leaving(&self) -> u64 {
         let mut state = self.state();
         if state.leaving_bytes > LEAVING_BYTES_MAX {
@@ -324,7 +332,7 @@ impl Space {
         state.leaving_bytes
     }
 
-    /// Gives back what is free beyond `kept` bytes, where whole arenas of the driver are.
+    /// Returns free arenas to the driver, except for `kept` bytes.
     pub(crate) fn trim(&self, kept: u64) {
         let mut state = self.state();
         state.sweep();
@@ -333,7 +341,8 @@ impl Space {
         }
     }
 
-    /// Takes back everything of a context that has ended: address and size of each.
+    /// Frees everything that a destroyed context owned. Returns address and size of each
+    /// allocation.
     pub(crate) fn free_of(&self, owner: u64) -> Vec<(u64, u64)> {
         let mut state = self.state();
         let freed = state.free_of(owner);
@@ -343,14 +352,14 @@ impl Space {
         freed
     }
 
-    /// What `address` lies in, and where that begins.
+    /// Returns the allocation that contains `address`, and its start.
     pub(crate) fn find(&self, address: u64) -> Option<(u64, Live)> {
         let state = self.state();
         let (start, live) = state.live.range(..=address).next_back()?;
         (address - start < live.size).then_some((*start, *live))
     }
 
-    /// Where `size` bytes at `address` are, all in one allocation.
+    /// Returns the place of `size` bytes at `address`. All of them must lie in one allocation.
     pub(crate) fn place(&self, address: u64, size: u64) -> CuResult<Place> {
         let state = self.state();
         let inside = state.live.range(..=address).next_back().is_some_and(|(start, live)| {
@@ -362,7 +371,8 @@ impl Space {
         state.place(address).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Calls `each` with every allocation: check mode begins with what is there already.
+    /// Calls `each` with start and size of every allocation, so that check mode knows the existing
+    /// ones.
     pub(crate) fn each(&self, mut each: impl FnMut(u64, u64)) {
         self.state().live.iter().for_each(|(start, live)| each(*start, live.size));
     }
@@ -380,7 +390,7 @@ impl State {
         let all: Vec<_> = of_owner.collect();
         for (start, live) in &all {
             if live.foreign {
-                // It was never free, and is no more: its arena is just that memory.
+                // It was never in the free list, and its arena holds nothing else.
                 self.arenas.retain(|arena| arena.base != *start);
             } else {
                 self.leave(*start, live.size, Vec::new());
@@ -392,9 +402,10 @@ impl State {
             .collect()
     }
 
-    /// Gives arenas back that are all free, the largest first, while more than `kept` bytes of such are there. Whether there was one.
+    /// Returns free arenas to the driver, the largest first, while their total exceeds `kept`
+    /// bytes. Returns whether it returned one.
     fn give_back(&mut self, device: u64, kept: u64) -> bool {
-        // A variable's is never free, and may be smaller than a grain.
+        // The arena of a variable is never free, and may be smaller than a grain.
         let is_free = |arena: &&Arena| {
             let handed_out = arena.size.checked_sub(GRAIN_BYTES).filter(|size| *size > 0);
             handed_out.is_some_and(|size| self.free.has(arena.base, size))
@@ -428,9 +439,10 @@ impl State {
         }
     }
 
-    /// Takes in what nothing uses any more.
+    /// Moves ranges that no command uses any more to the free list.
     fn sweep(&mut self) {
-        // What the link has brought: once for all, because there may be thousands.
+        // Receives what the link has brought. Once is enough for all events; there may be
+        // thousands.
         if let Some(event) = self.leaving.first().and_then(|(.., busy)| busy.first()) {
             _ = event.poll();
         }
@@ -450,7 +462,8 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Arenas until nothing more can be had, each filled with buffers of `buffer` bytes: how many arenas, and how much of all is used.
+    /// Adds arenas until the limit, each filled with buffers of `buffer` bytes. Returns the number
+    /// of arenas and the bytes that the buffers use.
     fn filled(buffer: u64, largest: u64, total: u64) -> (usize, u64) {
         let (mut count, mut taken, mut used) = (0, 0, 0);
         while let Some(size) =
@@ -471,7 +484,7 @@ mod tests {
                 assert!(count < ARENAS_MAX, "{count}");
             }
         }
-        // One arena, and none that is larger than a buffer may be.
+        // A single arena gets no second one, and no arena is larger than a buffer may be.
         assert_eq!(next_bytes((256, 1024, 4096), true, 256, 1, 256), None);
         assert_eq!(next_bytes((256, 1024, 4096), false, 1280, 0, 0), None);
         assert_eq!(next_bytes((256, 1024, 4096), false, 256, 3, 3840), Some(256));
@@ -505,7 +518,7 @@ mod tests {
             (state.leaving_bytes, state.free.ranges()),
             (2 * GRAIN_BYTES, vec![(0x3000, GRAIN_BYTES)])
         );
-        // Failed is ended, too.
+        // A failed command has ended, too.
         penstock_client::set_user_event(&one, penstock_wire::Status::NODE_LOST);
         state.sweep();
         assert_eq!((state.leaving_bytes, state.used, state.leaving.len()), (0, 0, 0));

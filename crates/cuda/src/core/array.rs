@@ -1,4 +1,4 @@
-//! CUDA arrays: rows of pixels in the device's memory, with nothing opaque about them but the handle.
+//! CUDA arrays: rows of pixels in the device's memory. Only the handle is opaque.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use super::context::Context;
 use super::device::Device;
 use crate::edge::{CuResult, Object, forget, new_number, publish, require};
 
-/// Rows begin at multiples of this: the texture pitch alignment that the devices report.
+/// Rows begin at multiples of this number of bytes, the texture pitch alignment that the devices
+/// report.
 const ROW_BYTES: u64 = 32;
 
-/// Behind a `CUarray`.
 pub(crate) struct Array {
     number: u64,
-    /// The number of its context.
+    /// Number of the context that owns the array.
     context: u64,
     device: Arc<Device>,
     pub(crate) descriptor: CUDA_ARRAY3D_DESCRIPTOR,
     block: Block,
     pub(crate) address: u64,
-    /// Bytes from row to row.
+    /// Distance between the starts of two rows, in bytes.
     pub(crate) pitch: u64,
-    /// Bytes of a row that are pixels.
+    /// Bytes of a row that hold pixels.
     pub(crate) row: u64,
 }
 
@@ -40,7 +40,7 @@ impl Object for Array {
     }
 }
 
-/// Bytes of a channel.
+/// Returns the bytes of one channel, or `None` if the format is not served.
 pub(crate) fn channel_bytes(format: u32) -> Option<u64> {
     match format {
         CU_AD_FORMAT_UNSIGNED_INT8 | CU_AD_FORMAT_SIGNED_INT8 => Some(1),
@@ -50,20 +50,19 @@ pub(crate) fn channel_bytes(format: u32) -> Option<u64> {
     }
 }
 
-/// What layers and the faces of cubes need: both are slices of the array.
+/// Checks what layered arrays and cube maps require. Layers and faces are slices of the array.
 fn check_flags(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> CuResult {
     const SERVED: u32 = CUDA_ARRAY3D_LAYERED
         | CUDA_ARRAY3D_SURFACE_LDST
         | CUDA_ARRAY3D_CUBEMAP
         | CUDA_ARRAY3D_TEXTURE_GATHER;
-    /// Faces of a cube.
     const FACES: usize = 6;
     let has = |flag: u32| descriptor.Flags & flag != 0;
     require(descriptor.Flags & !SERVED == 0, CUDA_ERROR_NOT_SUPPORTED)?;
     let (width, height, depth) = (descriptor.Width, descriptor.Height, descriptor.Depth);
     require(!has(CUDA_ARRAY3D_LAYERED) || depth > 0, CUDA_ERROR_INVALID_VALUE)?;
     if has(CUDA_ARRAY3D_CUBEMAP) {
-        // "Width must be equal to Height, and Depth must be six", or a multiple of it where there are layers.
+        // "Width must be equal to Height, and Depth must be six"; with layers, a multiple of six.
         let whole =
             if has(CUDA_ARRAY3D_LAYERED) { depth.is_multiple_of(FACES) } else { depth == FACES };
         require(width == height && whole, CUDA_ERROR_INVALID_VALUE)?;
@@ -72,7 +71,6 @@ fn check_flags(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> CuResult {
 }
 
 impl Array {
-    /// `cuArray3DCreate`.
     pub(crate) fn create(
         context: &Context,
         descriptor: &CUDA_ARRAY3D_DESCRIPTOR,
@@ -104,13 +102,13 @@ impl Array {
         Ok(array)
     }
 
-    /// `cuArrayDestroy`.
     pub(crate) fn destroy(&self) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
         self.device.release_block(self.block, self.device.busy())
     }
 
-    /// Address of byte `x` of row `y` of slice `z`, if `width` bytes of `height` rows from there on are within the array.
+    /// Returns the address of byte `x` of row `y` of slice `z`. Fails unless `width` bytes of
+    /// `height` rows from there on lie within the array.
     pub(crate) fn at(&self, [x, y, z]: [u64; 3], (width, height): (u64, u64)) -> CuResult<u64> {
         let (rows, slices) =
             (self.descriptor.Height.max(1) as u64, self.descriptor.Depth.max(1) as u64);

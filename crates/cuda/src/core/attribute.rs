@@ -1,4 +1,4 @@
-//! Attributes of devices, true for the device that is used.
+//! Attributes of devices, as they hold for the device that is used.
 
 use penstock_cuda_sys::driver::*;
 
@@ -6,25 +6,27 @@ use super::device::Device;
 use super::native;
 use crate::edge::CuResult;
 
-/// Compute capability 7.5, the least that CUDA 13 compiles for: its whole instruction set is what we translate.
+/// Compute capability 7.5, the lowest that CUDA 13 compiles for. The translator supports its whole
+/// instruction set.
 pub(crate) const CAPABILITY: (i32, i32) = (7, 5);
 
-/// Threads of a warp: PTX's own number, not the device's.
+/// Threads of a warp in PTX. The device's own number may differ.
 pub(crate) const WARP: i32 = 32;
 
-/// Shared memory of a block without asking for more, on all compute capabilities.
+/// Shared memory that a block may use without opting in, in bytes, on all compute capabilities.
 pub(crate) const SHARED_BYTES: u32 = 48 << 10;
 
-/// Shared memory of a block that asks for more (`CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`): that of capability 7.5.
+/// Shared memory in bytes that a block may use if it opts in
+/// (`CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`), as on capability 7.5.
 pub(crate) const SHARED_BYTES_OPT_IN: u32 = 64 << 10;
 
-/// Constant memory of a module.
+/// Constant memory of a module, in bytes.
 const CONSTANT_BYTES: i32 = 64 << 10;
 
-/// Registers of a multiprocessor. Nothing here is limited by it; programs divide by it.
+/// Registers of a multiprocessor. They limit nothing here, but programs divide by this number.
 const REGISTERS: i32 = 64 << 10;
 
-/// What a block may have without and with asking.
+/// Returns the shared memory in bytes that a block may use without and with opting in.
 pub(crate) fn shared_bytes(device: &Device) -> (u32, u32) {
     if device.is_native {
         return native::shared_bytes(device);
@@ -33,10 +35,10 @@ pub(crate) fn shared_bytes(device: &Device) -> (u32, u32) {
     (there.min(SHARED_BYTES), there.min(SHARED_BYTES_OPT_IN))
 }
 
-/// The value of an attribute.
+/// Returns the value of an attribute.
 ///
 /// # Errors
-/// `CUDA_ERROR_INVALID_VALUE` for a number that is none.
+/// `CUDA_ERROR_INVALID_VALUE` if the number is not that of an attribute.
 pub(crate) fn of_device(device: &Device, attribute: u32) -> CuResult<i32> {
     if attribute == 0 || attribute >= DEVICE_ATTRIBUTES {
         return Err(CUDA_ERROR_INVALID_VALUE);
@@ -63,7 +65,7 @@ pub(crate) fn of_device(device: &Device, attribute: u32) -> CuResult<i32> {
         CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK
         | CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR => REGISTERS,
         CU_DEVICE_ATTRIBUTE_CLOCK_RATE => int(facts.clock_khz),
-        // What is handed out is aligned so.
+        // Allocations have this alignment.
         CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT | CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT => 256,
         CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT => 32,
         CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => int(facts.compute_units),
@@ -90,8 +92,8 @@ pub(crate) fn of_device(device: &Device, attribute: u32) -> CuResult<i32> {
     })
 }
 
-/// Limits of textures. They are sampled in software, so these are what programs count on, not a device's. What is not
-/// served (mipmaps) has no size; neither has anything else that is not there.
+/// Returns the limits of textures, and 0 for everything else. Textures are sampled in software, so
+/// the limits are those that programs rely on. Mipmaps are not served, so their sizes are 0.
 fn of_textures(attribute: u32) -> i32 {
     match attribute {
         CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH

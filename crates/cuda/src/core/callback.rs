@@ -1,4 +1,4 @@
-//! Functions of the program in streams.
+//! Host functions that the program puts into streams.
 
 use penstock_client::HostShape;
 use penstock_cuda_sys::driver::{CUDA_ERROR_LAUNCH_FAILED, CUDA_SUCCESS, CUresult};
@@ -8,8 +8,9 @@ use super::context::Context;
 use super::stream::Stream;
 use crate::edge::CuResult;
 
-/// Calls `call` when everything in the stream so far has ended; what comes later in the stream waits for it. It runs in the
-/// client's thread for callbacks, so it must not wait for streams: "Host functions must not make any CUDA API calls".
+/// Calls `call` when all commands so far in the stream have ended. Later commands of the stream
+/// wait for it. `call` runs in the client's callback thread, so it must not wait for streams: "Host
+/// functions must not make any CUDA API calls".
 pub(crate) fn in_stream(
     context: &Context,
     stream: &Stream,

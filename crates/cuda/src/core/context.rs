@@ -1,4 +1,4 @@
-//! Contexts: streams, a control block on the device, and the error that stays.
+//! Contexts: streams, a control block on the device, and the permanent error.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,7 +17,6 @@ use super::stream::{Kind, Stream};
 use super::{platform, texture};
 use crate::edge::{CuResult, Object, forget, forget_of, new_number, of_error, publish};
 
-/// Behind a `CUcontext`.
 pub(crate) struct Context {
     number: u64,
     pub(crate) device: Arc<Device>,
@@ -25,26 +24,27 @@ pub(crate) struct Context {
     flags: AtomicU32,
     /// The legacy default stream.
     pub(crate) legacy: Arc<Stream>,
-    /// Streams that the legacy default stream synchronises with, threads' default streams among them.
+    /// Streams that synchronise with the legacy default stream, including the threads' default
+    /// streams.
     pub(crate) blocking: RwLock<Vec<Arc<Stream>>>,
-    /// The others.
+    /// Streams that do not synchronise with the legacy default stream.
     pub(crate) others: RwLock<Vec<Arc<Stream>>>,
-    /// How many of both the program has destroyed.
+    /// Number of streams in both lists that the program has destroyed.
     pub(crate) leaving: AtomicUsize,
-    /// For what is not in the order of any stream of the program; one of [`Self::others`].
+    /// For commands that need no order with the program's streams. Also in [`Self::others`].
     aside: OnceLock<Arc<Stream>>,
-    /// Whether there ever was one of [`Self::blocking`]: without, nothing has to be ordered.
+    /// Whether [`Self::blocking`] ever had a stream. Otherwise no command must be ordered.
     pub(crate) has_blocking: AtomicBool,
     /// Held while a command is ordered and sent.
     pub(crate) order: Mutex<()>,
-    /// The first failure of something under way: "the context ... must be destroyed".
+    /// Code of the first command that failed: "the context ... must be destroyed".
     failure: AtomicU32,
-    /// How often it was created and attached, less how often detached.
+    /// Number of creations and attachments minus the number of detachments.
     usage: AtomicU32,
     ended: AtomicBool,
     pub(crate) control: Control,
     limits: Mutex<[u64; LIMITS]>,
-    /// What libraries have loaded here.
+    /// Modules that libraries have loaded into this context.
     pub(crate) modules: Modules,
 }
 
@@ -57,10 +57,10 @@ impl Object for Context {
     }
 }
 
-/// Limits that can be set, by number.
+/// Number of limits that can be set.
 const LIMITS: usize = 7;
 
-/// What they are before anybody sets them: the numbers that programs meet on most devices.
+/// Initial limits: the values of most NVIDIA devices.
 const LIMIT_DEFAULTS: [u64; LIMITS] = [
     1024,    // CU_LIMIT_STACK_SIZE
     1 << 20, // CU_LIMIT_PRINTF_FIFO_SIZE
@@ -72,12 +72,13 @@ const LIMIT_DEFAULTS: [u64; LIMITS] = [
 ];
 
 thread_local! {
-    /// The contexts of this thread; the last one is current. An empty place is "no context" pushed or set.
+    /// The context stack of this thread; the last one is current. `None` stands for a null context
+    /// that was pushed or set.
     static STACK: RefCell<Vec<Option<Arc<Context>>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Context {
-    /// A context on a device. Waits once, until the device has answered.
+    /// Creates a context on a device. Waits until the device has answered.
     pub(crate) fn new(device: &Arc<Device>, flags: u32, is_primary: bool) -> CuResult<Arc<Self>> {
         if flags & !CU_CTX_FLAGS_MASK != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -115,14 +116,15 @@ impl Context {
         Ok(context)
     }
 
-    /// The current context of this thread.
+    /// Returns the current context of this thread.
     ///
     /// # Errors
     /// "CUDA_ERROR_INVALID_CONTEXT: ... there is no context bound to the current thread"
     #[inline]
     pub(crate) fn current() -> CuResult<Arc<Self>> {
         platform::check_process()?;
-        // Destructors of the program may run after the thread's own: then nothing is current any more.
+        // Destructors of the program may run after those of the thread's variables. Then there is
+        // no current context.
         let top = STACK.try_with(|stack| stack.borrow().last().cloned().flatten());
         let Some(context) = top.map_err(|_| CUDA_ERROR_DEINITIALIZED)? else {
             platform::devices()?;
@@ -132,25 +134,24 @@ impl Context {
         Ok(context)
     }
 
-    /// The current context, if there is one, whatever state it is in.
+    /// Returns the current context, if there is one, in any state.
     pub(crate) fn peek() -> Option<Arc<Self>> {
         STACK.try_with(|stack| stack.borrow().last().cloned().flatten()).ok().flatten()
     }
 
-    /// `cuCtxPushCurrent`.
     pub(crate) fn push(context: Arc<Self>) {
         STACK.with_borrow_mut(|stack| stack.push(Some(context)));
     }
 
-    /// `cuCtxPopCurrent`.
     pub(crate) fn pop() -> CuResult<Arc<Self>> {
         let top = STACK.with_borrow_mut(Vec::pop);
         top.flatten().ok_or(CUDA_ERROR_INVALID_CONTEXT)
     }
 
-    /// `cuCtxSetCurrent`: "If there is a CUDA context bound to the calling CPU thread, this replaces the top of the stack".
+    /// `cuCtxSetCurrent`: "If there is a CUDA context bound to the calling CPU thread, this
+    /// replaces the top of the stack".
     pub(crate) fn set_current(context: Option<Arc<Self>>) {
-        // The old one is dropped after the stack is free again.
+        // The old context is dropped after the borrow of the stack has ended.
         let _old = STACK.try_with(|stack| {
             let mut stack = stack.borrow_mut();
             let old = stack.pop();
@@ -169,10 +170,10 @@ impl Context {
         }
     }
 
-    /// Whether commands may be given.
+    /// Checks that the context accepts commands.
     ///
     /// # Errors
-    /// The failure that stays; that the context is destroyed.
+    /// The permanent failure, or `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
     #[inline]
     pub(crate) fn check(&self) -> CuResult {
         self.check_there()?;
@@ -182,16 +183,16 @@ impl Context {
         }
     }
 
-    /// Notes a failure of something under way, which stays. The code.
+    /// Records the failure of a command. Only the first one stays. Returns the permanent code.
     pub(crate) fn fail(&self, code: CUresult) -> CUresult {
-        // The first one is the one that stays.
         match self.failure.compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => code,
             Err(first) => CUresult(first),
         }
     }
 
-    /// The code for an error of the pool; that of a lost node stays.
+    /// Returns the code for an error of the pool. Errors that the program cannot recover from
+    /// become permanent.
     pub(crate) fn failed(&self, error: &Error) -> CUresult {
         let code = of_error(error);
         if platform::check_process().is_err() {
@@ -205,12 +206,10 @@ impl Context {
         }
     }
 
-    /// `cuCtxGetFlags`.
     pub(crate) fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// `cuCtxSetFlags`.
     pub(crate) fn set_flags(&self, flags: u32) {
         self.flags.store(flags, Ordering::Relaxed);
     }
@@ -219,17 +218,15 @@ impl Context {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `cuCtxGetLimit`.
     pub(crate) fn limit(&self, limit: u32) -> CuResult<u64> {
         let limits = self.limits();
         limits.get(limit as usize).copied().ok_or(CUDA_ERROR_UNSUPPORTED_LIMIT)
     }
 
-    /// `cuCtxSetLimit`.
     pub(crate) fn set_limit(&self, limit: u32, value: u64) -> CuResult {
         if limit == CU_LIMIT_PRINTF_FIFO_SIZE && self.control.has_ring() {
-            // "must not be performed after launching any kernel that uses the printf() device system call - in such case
-            // CUDA_ERROR_INVALID_VALUE will be returned."
+            // "must not be performed after launching any kernel that uses the printf() device
+            // system call - in such case CUDA_ERROR_INVALID_VALUE will be returned."
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let mut limits = self.limits();
@@ -237,12 +234,12 @@ impl Context {
         Ok(())
     }
 
-    /// Who a stream belongs to.
+    /// Returns the context in the form in which streams refer to it.
     pub(crate) fn as_owner(self: &Arc<Self>) -> (Weak<Self>, u64) {
         (Arc::downgrade(self), self.number)
     }
 
-    /// A stream for what waits for nothing and nothing waits for.
+    /// Returns a stream for commands that need no order with other streams.
     pub(crate) fn aside(self: &Arc<Self>) -> CuResult<&Arc<Stream>> {
         if let Some(stream) = self.aside.get() {
             return Ok(stream);
@@ -256,7 +253,6 @@ impl Context {
         }))
     }
 
-    /// All streams.
     pub(crate) fn streams(&self) -> Vec<Arc<Stream>> {
         let mut streams = vec![self.legacy.clone()];
         for list in [&self.blocking, &self.others] {
@@ -265,7 +261,6 @@ impl Context {
         streams
     }
 
-    /// `cuCtxSynchronize`.
     pub(crate) fn synchronize(&self) -> CuResult {
         self.check()?;
         capture::refuse_context(self)?;
@@ -275,7 +270,8 @@ impl Context {
         self.control.look(self)
     }
 
-    /// Waits until nothing is under way, whatever has failed before. What fails now is told to nobody.
+    /// Waits until all commands have ended, even after a failure. Nobody learns of failures found
+    /// here.
     pub(crate) fn drain(&self) {
         for stream in self.streams() {
             let serial = stream.issued();
@@ -284,8 +280,8 @@ impl Context {
         }
     }
 
-    /// `cuCtxDestroy`: "... it is the responsibility of the calling function to ensure that no API call issues using ctx while
-    /// cuCtxDestroy() is executing." Waits for what is under way.
+    /// `cuCtxDestroy`: "... it is the responsibility of the calling function to ensure that no API
+    /// call issues using ctx while cuCtxDestroy() is executing." Waits for all commands.
     pub(crate) fn destroy(&self) -> CuResult {
         if self.ended.swap(true, Ordering::AcqRel) {
             return Err(CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -296,7 +292,7 @@ impl Context {
         for list in [&self.blocking, &self.others] {
             list.write().unwrap_or_else(PoisonError::into_inner).clear();
         }
-        // All that was made in it: a handle of it must not free what another context gets at the same address.
+        // Handles of this context must not free what another context gets at the same address.
         self.modules.clear();
         forget_of(self.number);
         texture::forget_of(self.number);
@@ -305,30 +301,28 @@ impl Context {
         Ok(())
     }
 
-    /// `cuCtxAttach`.
     pub(crate) fn attach(&self) {
         self.usage.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// `cuCtxDetach`; whether nobody is attached any more.
+    /// `cuCtxDetach`. Returns whether this was the last attachment.
     pub(crate) fn detach(&self) -> bool {
         self.usage.fetch_sub(1, Ordering::AcqRel) <= 1
     }
 
-    /// `cuMemAlloc`.
     pub(crate) fn allocate(&self, size: u64) -> CuResult<u64> {
         self.device.allocate(size, self.number)
     }
 
-    /// `cuMemFree`. The memory is used again when nothing under way can use it any more; that is waited for only where much memory is
-    /// freed so.
+    /// `cuMemFree`. The memory is used again once all current commands have ended. Waits for them
+    /// only if much memory is freed and still in use.
     pub(crate) fn free(&self, address: u64) -> CuResult {
         if let Some(freed) = memory::free(address) {
             return freed;
         }
         let device = platform::device_of(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         if device.check().is_some() {
-            // What was started before must not find the memory gone.
+            // Commands that were sent before must still find the memory allocated.
             self.synchronize()?;
         }
         let busy = device.busy();
@@ -341,7 +335,7 @@ impl Context {
         Ok(())
     }
 
-    /// Whether this thread's current context is this one.
+    /// Returns whether this is the thread's current context.
     pub(crate) fn is_current(&self) -> bool {
         Self::peek().is_some_and(|current| std::ptr::eq(&*current, self))
     }

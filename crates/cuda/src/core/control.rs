@@ -1,4 +1,5 @@
-//! A context's control block: where its kernels leave faults and what they print. The layout is that of the translated code.
+//! A context's control block on the device: kernels write faults and printed output there. The
+//! translated code uses the same layout.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,29 +14,29 @@ use super::stream::Stream;
 use super::{fault, printf};
 use crate::edge::{CuResult, Object, of_error};
 
-/// Bytes of the block.
 const BLOCK_BYTES: usize = 256;
 
-/// `u64` each: what happened, and at which address; then a `u32`, in which line of the PTX.
+/// Two `u64`: what happened and the address. Then a `u32`: the line of the PTX.
 const FAULT_AT: usize = 0;
-/// `u64` each: address and size of the ring.
+/// Two `u64`: address and size of the ring.
 const RING_AT: usize = 128;
-/// `u32` each: bytes written so far, and records that found no room.
+/// Two `u32`: bytes written so far, and records that did not fit.
 const HEAD_AT: usize = 144;
-/// `u64`: address of the bitmap of what is allocated.
+/// `u64`: address of the bitmap of allocated memory.
 const BITMAP_AT: usize = 160;
 
-/// The block, and our own way to it.
+/// The block, and a queue for access to it.
 pub(crate) struct Control {
     device: Arc<Device>,
     address: u64,
     place: Place,
     ring: OnceLock<Ring>,
-    /// Whether a kernel was started that may leave something.
+    /// Whether waits must look at the block: a loaded kernel may fail or print, or check mode is
+    /// on.
     watched: AtomicBool,
-    /// Whether a fault has been told; it stays in the block.
+    /// Whether the user has been told of the fault. The fault stays in the block.
     told: AtomicBool,
-    /// Not a stream of the program: what is read here waits for nothing.
+    /// Not a stream of the program, so that reads here wait for no command.
     queue: Arc<Queue>,
     looking: Mutex<()>,
 }
@@ -65,12 +66,12 @@ impl Control {
         })
     }
 
-    /// Where it is.
     pub(crate) fn address(&self) -> u64 {
         self.address
     }
 
-    /// Writes the block, and waits until the device has answered: whether queue and memory could be made is known then.
+    /// Writes the block and waits for the device. Its answer shows whether the queue and the memory
+    /// could be made.
     pub(crate) fn begin(&self, queue: &Arc<Queue>) -> Result<(), Error> {
         let mut block = [0; BLOCK_BYTES];
         if let Some(check) = self.device.check() {
@@ -84,12 +85,13 @@ impl Control {
         Ok(())
     }
 
-    /// Whether there is a ring for what kernels print.
+    /// Returns whether there is a ring for printed output.
     pub(crate) fn has_ring(&self) -> bool {
         self.ring.get().is_some()
     }
 
-    /// A kernel is loaded that may print or fail by itself: from now on somebody looks.
+    /// Notes that a kernel is loaded that may fail or print: from now on each wait looks at the
+    /// block. Makes the ring if the kernel prints.
     pub(crate) fn watch(&self, context: &Context, prints: bool) -> CuResult {
         self.watched.store(true, Ordering::Release);
         if !prints || self.has_ring() {
@@ -120,10 +122,10 @@ impl Control {
         self.queue.finish()
     }
 
-    /// Looks at what kernels have left behind. Called after every wait.
+    /// Looks for faults and output of kernels. Called after every wait.
     ///
     /// # Errors
-    /// What a kernel did wrong; that stays.
+    /// The fault of a kernel, which is permanent.
     #[inline]
     pub(crate) fn look(&self, context: &Context) -> CuResult {
         if self.watched.load(Ordering::Acquire) { self.look_closely(context) } else { Ok(()) }
@@ -153,8 +155,8 @@ impl Control {
         }
     }
 
-    /// What kernels have printed, which is nothing after that. No kernel runs or is sent meanwhile: records may be half written, and
-    /// those that come between the two steps would be lost.
+    /// Takes the printed records and empties the ring. No kernel may run or be sent meanwhile: its
+    /// records may be half written, and records written between the two steps would be lost.
     fn take_records(&self, ring: &Ring) -> Result<Vec<u8>, Error> {
         let block = self.read(self.address, BLOCK_BYTES as u64)?;
         let head = u64::from(u32::from_le_bytes(word(&block, HEAD_AT)));
@@ -163,7 +165,7 @@ impl Control {
         Ok(records)
     }
 
-    /// Bytes of the device, whatever is under way.
+    /// Reads bytes of the device without waiting for any stream.
     pub(crate) fn read(&self, address: u64, size: u64) -> Result<Vec<u8>, Error> {
         let place = self.device.space.place(address, size);
         let Ok(place) = place else { return Ok(Vec::new()) };
@@ -174,9 +176,9 @@ impl Control {
         Ok(std::mem::take(&mut *bytes.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// A string on the device, up to its 0.
+    /// Returns the string at an address, up to its terminating 0.
     fn text(&self, address: u64) -> Vec<u8> {
-        /// The longest string that is printed: longer ones are a pointer to something else.
+        /// The longest string that is printed. A longer one comes from a wrong pointer.
         const TEXT_BYTES_MAX: u64 = 64 << 10;
         let Some((start, live)) = self.device.space.find(address) else { return Vec::new() };
         let size = (start + live.size - address).min(TEXT_BYTES_MAX);

@@ -1,5 +1,3 @@
-//! Copies and fills.
-
 use std::sync::Arc;
 
 use penstock_client::{Event, Given, HostShape, Range, Want};
@@ -10,28 +8,28 @@ use super::stream::{Kind, Stream};
 use super::{callback, host, platform};
 use crate::edge::{Bytes, CuResult, HostSource, HostTarget, Object as _, of_status};
 
-/// One side of a copy: so many bytes somewhere.
+/// One side of a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Side {
     /// In the program's memory.
     Host(Bytes),
-    /// On a device, from this address on.
+    /// On a device, starting at this address.
     Device(u64),
 }
 
-/// Whether a copy has to have ended when its function returns.
+/// When the function of a copy may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// It has, as far as the program can tell.
+    /// After the copy has ended, as far as the program can tell.
     Now,
-    /// It need not.
+    /// Before the copy has ended.
     Later,
-    /// Nobody waits, whatever memory it is: a copy in a graph.
+    /// A copy in a graph: nothing waits for it, for any kind of memory.
     Unattended,
 }
 
 impl When {
-    /// Whether a read into this memory is not waited for.
+    /// Returns whether a read into this memory returns before the read has ended.
     pub(super) fn is_late(self, to: Bytes) -> bool {
         match self {
             Self::Now => false,
@@ -44,19 +42,18 @@ impl When {
 /// When the function of a copy to the device returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Returns {
-    /// It does not wait.
     AtOnce,
-    /// When the bytes are taken. Later commands of other streams come after the copy.
+    /// When the bytes are taken. Later commands of other streams wait for the copy.
     Settled,
-    /// When the copy has ended.
     Ended,
 }
 
 impl Returns {
-    /// "For transfers from pinned host memory to device memory, the function is synchronous with respect to the host." Of pageable
-    /// memory "the function will return once the pageable buffer has been copied to the staging memory [...], but the DMA to final
-    /// destination may not have completed". Programs take that for done too, and use the memory in streams that do not wait for the
-    /// legacy default stream.
+    /// "For transfers from pinned host memory to device memory, the function is synchronous with
+    /// respect to the host." For pageable memory "the function will return once the pageable buffer
+    /// has been copied to the staging memory [...], but the DMA to final destination may not have
+    /// completed". Programs rely on completion there, too: they use the memory in streams that do
+    /// not wait for the legacy default stream.
     pub(super) fn of_write(when: When, is_pinned: bool) -> Self {
         match when {
             When::Now if is_pinned => Self::Ended,
@@ -65,7 +62,7 @@ impl Returns {
         }
     }
 
-    /// What the command is asked for.
+    /// Returns what the function asks of the pool's write.
     pub(super) fn wants(self) -> Want {
         match self {
             Self::AtOnce => Want::Nothing,
@@ -75,11 +72,11 @@ impl Returns {
     }
 }
 
-/// Copies between devices that cannot reach each other go through the program's memory in pieces of this size.
+/// Copies between devices that cannot reach each other go through the client's memory in pieces of
+/// this size.
 const PIECE_BYTES: u64 = 8 << 20;
 
 impl Context {
-    /// Copies `size` bytes.
     pub(crate) fn copy(
         &self,
         stream: &Arc<Stream>,
@@ -101,7 +98,6 @@ impl Context {
                 })
             }
             (Side::Host(to), Side::Host(from)) => {
-                // In the order of the stream.
                 self.settle(stream)?;
                 to.copy_from(from);
                 Ok(())
@@ -112,7 +108,7 @@ impl Context {
         }
     }
 
-    /// The context that has the memory at an address, if that is on another device.
+    /// Returns the context that owns the memory at an address, if that memory is on another device.
     pub(super) fn elsewhere(&self, address: u64) -> CuResult<Option<Arc<Self>>> {
         let device =
             platform::device_of(address).filter(|device| device.ordinal != self.device.ordinal);
@@ -122,8 +118,10 @@ impl Context {
         owner.map(Some).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Does something with the memory of this context for a stream of another device's, and waits for it: as in the legacy default
-    /// stream of both, or, for other streams, in that stream's order alone.
+    /// Runs `work` on this context's memory for a stream of another device's context, and waits for
+    /// it. `work` gets the legacy default stream of this context if `stream` is the one of the
+    /// other. Otherwise it gets a stream without an order, because the caller's stream is finished
+    /// first.
     pub(super) fn as_peer(
         self: &Arc<Self>,
         of: &Self,
@@ -137,7 +135,7 @@ impl Context {
         self.control.look(self)
     }
 
-    /// Writes bytes into memory that nothing uses yet. They are there when this returns.
+    /// Writes bytes into memory that no command uses yet. Waits until the bytes are there.
     pub(super) fn write_aside(self: &Arc<Self>, to: u64, bytes: &[u8]) -> CuResult {
         let place = self.device.space.place(to, bytes.len() as u64)?;
         let aside = self.aside()?;
@@ -145,14 +143,16 @@ impl Context {
         self.finish(aside)
     }
 
-    /// Waits, if something under way may still write these bytes of the program: whatever comes before the copy.
+    /// Waits for the earlier commands of the stream if one of them may still write these bytes of
+    /// the program.
     fn until_written(&self, stream: &Stream, shape: &HostShape) -> CuResult {
         if penstock_client::may_be_written(shape) { self.settle(stream) } else { Ok(()) }
     }
 
-    /// What a copy from these bytes sends. Of memory that is registered the bytes are taken when it is their turn in the
-    /// stream. "If pageable memory must first be staged to pinned memory, the driver may synchronize with the stream and
-    /// stage the copy": other bytes are taken before this copy's function returns, so what writes them must have ended.
+    /// Prepares the source of a copy. Bytes of registered memory are taken when the stream reaches
+    /// the copy. "If pageable memory must first be staged to pinned memory, the driver may
+    /// synchronize with the stream and stage the copy": other bytes are taken before the function
+    /// returns, so the commands that write them must have ended.
     pub(super) fn source(
         &self,
         stream: &Stream,
@@ -184,7 +184,7 @@ impl Context {
         }
     }
 
-    /// Lets the function of a copy to the device return.
+    /// Waits as `returns` says before the function of a copy to the device returns.
     pub(super) fn written(
         &self,
         stream: &Stream,
@@ -213,7 +213,8 @@ impl Context {
         let place = self.device.space.place(from, size)?;
         let range = Range { offset: place.offset, size };
         let target = HostTarget::linear(to);
-        // "For transfers from device memory to pageable host memory, the function will return only once the copy has completed."
+        // "For transfers from device memory to pageable host memory, the function will return only
+        // once the copy has completed."
         if when.is_late(to) {
             let (event, _) = self.issue(stream, |queue, waits| {
                 queue.read(&place.memory, range, target, waits, Want::Nothing)
@@ -224,7 +225,7 @@ impl Context {
             return Ok(());
         }
         if place.memory.shared_pointer().is_some() {
-            // What is waited for is the queue, so that a failure of what it has done is known now.
+            // Finishes the queue, so that a failure of an earlier command is reported now.
             self.finish(stream)?;
             self.await_others(stream)?;
             let read = stream.queue.read_now(&place.memory, range, target, &[], Want::Nothing);
@@ -235,12 +236,13 @@ impl Context {
                 None => self.control.look(self),
             };
         }
-        // How all commands so far have ended is known: then there is nothing to learn but how this one does.
+        // If all earlier commands are known to have ended well, only the result of this one is
+        // unknown.
         let settled = stream.is_settled();
         let (event, serial) = self.issue(stream, |queue, waits| {
             queue.read(&place.memory, range, target, waits, Want::Event)
         })?;
-        // In any case until the program's memory is written no more.
+        // Waits in any case, because the read writes into the program's memory until it has ended.
         let finished = if settled { self.look_at_reads(stream) } else { self.finish(stream) };
         self.await_event(stream, event, serial).and(finished)
     }
@@ -248,7 +250,7 @@ impl Context {
     fn copy_on_device(&self, stream: &Arc<Stream>, to: u64, from: u64, size: u64) -> CuResult {
         match (self.elsewhere(from)?, self.elsewhere(to)?) {
             (None, None) => {}
-            // Both on one other device.
+            // Both sides on one other device.
             (Some(source), Some(target)) if source.device.ordinal == target.device.ordinal => {
                 return target
                     .as_peer(self, stream, |own| target.copy_on_device(own, to, from, size));
@@ -272,7 +274,7 @@ impl Context {
         if from == to {
             return Ok(());
         }
-        // OpenCL refuses copies within one buffer that overlap.
+        // OpenCL rejects overlapping copies within one buffer.
         let between = self.device.allocate_block(size, self.number())?;
         let copied = self
             .copy_on_device(stream, between.address, from, size)
@@ -282,8 +284,9 @@ impl Context {
         copied
     }
 
-    /// Between devices, of which the contexts are given that are not this one. Within one node and platform its driver does it, else
-    /// their workers; where those do not reach each other, it goes through the program's memory.
+    /// Copies between devices. `None` stands for this context. The driver copies within one
+    /// platform of a node, the workers copy between platforms. If the workers cannot reach each
+    /// other, the bytes go through the client's memory.
     fn copy_across(
         &self,
         stream: &Arc<Stream>,
@@ -293,7 +296,7 @@ impl Context {
     ) -> CuResult {
         self.settle(stream)?;
         if stream.kind == Kind::Legacy {
-            // As in the legacy default streams of all of them.
+            // Orders the copy after the legacy default streams of all devices involved.
             for peer in [source, target].into_iter().flatten() {
                 peer.synchronize_stream(&peer.legacy)?;
             }
@@ -311,7 +314,7 @@ impl Context {
                 queue.copy(from, (&to_place.memory, to_place.offset), size, waits, Want::Event)
             });
         }
-        // From worker to worker, where they reach each other.
+        // From worker to worker, if they reach each other.
         let moved =
             from_place.memory.copy_to(from_place.offset, &to_place.memory, to_place.offset, size);
         if let Some(arrival) = moved.map_err(|error| self.failed(&error))? {
@@ -321,7 +324,7 @@ impl Context {
         copy_in_pieces((target, to), (source, from), size)
     }
 
-    /// `cuMemset...`: `count` times a pattern.
+    /// `cuMemset...`: writes a pattern `count` times.
     pub(crate) fn fill(&self, stream: &Stream, to: u64, pattern: &[u8], count: u64) -> CuResult {
         self.check()?;
         let size = count.checked_mul(pattern.len() as u64).ok_or(CUDA_ERROR_INVALID_VALUE)?;
@@ -342,7 +345,7 @@ impl Context {
         .map(drop)
     }
 
-    /// Fills rows: `width` times a pattern, `pitch` bytes apart.
+    /// Fills rows that are `pitch` bytes apart, each with `width` patterns.
     pub(crate) fn fill_rows(
         &self,
         stream: &Stream,
@@ -366,7 +369,8 @@ impl Context {
     }
 }
 
-/// Copies between devices through the program's memory. Everything that the copy has to wait for has ended.
+/// Copies between devices through the client's memory. All commands before the copy must have
+/// ended.
 fn copy_in_pieces(
     (target, to): (&Arc<Context>, u64),
     (source, from): (&Arc<Context>, u64),
@@ -379,7 +383,7 @@ fn copy_in_pieces(
     while at < size {
         let now = bytes((size - at).min(PIECE_BYTES))?;
         let piece = room.get_mut(..now).ok_or(CUDA_ERROR_UNKNOWN)?;
-        // SAFETY: `piece` is ours, and is written before `read` returns.
+        // SAFETY: `piece` belongs to this function, and `read` has written it when it returns.
         let piece = unsafe { Bytes::new(piece.as_mut_ptr().cast(), now) }?;
         source.read(reader, piece, from + at, When::Now)?;
         target.write(writer, to + at, piece, When::Now)?;

@@ -1,4 +1,4 @@
-//! Devices: what is known of them, their memory, and their primary contexts.
+//! Devices: their properties, their memory, and their primary contexts.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -28,7 +28,7 @@ mod cl {
     pub(super) const DOUBLE_FP_CONFIG: u32 = 0x1032;
 }
 
-/// What a device told of itself, as far as CUDA asks.
+/// What a device reports of itself, as far as CUDA asks.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) name: String,
@@ -41,27 +41,26 @@ pub(crate) struct Facts {
     pub(crate) corrects_errors: bool,
     pub(crate) fp64: bool,
     pub(crate) fp16: bool,
-    /// Whether division and square roots of single precision can be exact.
+    /// Whether single-precision division and square root can be correctly rounded.
     pub(crate) exact_division: bool,
     pub(crate) int64_atomics: bool,
-    /// Domain, bus, device.
+    /// PCI domain, bus and device.
     pub(crate) pci: [u32; 3],
     pub(crate) uuid: [u8; 16],
 }
 
-/// One device.
 pub(crate) struct Device {
     pub(crate) ordinal: usize,
-    /// The pool's view of it.
+    /// The device as the pool knows it.
     pub(crate) pool: Arc<penstock_client::Device>,
-    /// Where its memory, queues and programs are made.
+    /// Context of the pool in which its memory, queues and programs are made.
     pub(crate) context: Arc<penstock_client::Context>,
     pub(crate) facts: Facts,
     pub(crate) space: Space,
     pub(crate) programs: Programs,
-    /// Whether its node drives it through CUDA's own driver.
+    /// Whether its node drives the device through CUDA's own driver.
     pub(crate) is_native: bool,
-    /// Contexts there are now.
+    /// Contexts that exist now.
     contexts: Mutex<Vec<Weak<Context>>>,
     primary: Mutex<Primary>,
     check: OnceLock<Option<Check>>,
@@ -79,17 +78,17 @@ fn narrow(wide: u64) -> u32 {
     u32::try_from(wide).unwrap_or(u32::MAX)
 }
 
-/// Threads of a block, at most, on every device that NVIDIA has made: what programs and compilers count on.
+/// Most threads of a block on every NVIDIA device. Programs and compilers rely on it.
 const THREADS_MAX: u32 = 1024;
 
-/// Threads of a block in its third dimension, on all of them, too.
+/// Most threads of a block in its third dimension on every NVIDIA device.
 const BLOCK_Z_MAX: u32 = 64;
 
-/// `CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT`.
+/// Bit of OpenCL's `CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT`.
 const CORRECTLY_ROUNDED: u64 = 1 << 7;
 
-/// Of a block's shared memory the translated code keeps some for the exchange between the threads of a warp: 16 bytes for
-/// each thread of the largest block.
+/// Shared memory that the translated code keeps for the exchange between threads of a warp, in
+/// bytes: 16 for each thread of the largest block.
 const EXCHANGE_BYTES: u32 = 16 * THREADS_MAX;
 
 impl Facts {
@@ -126,7 +125,7 @@ impl Facts {
 }
 
 impl Device {
-    /// `neighbours`: devices that share its context, and with it the memory that the context has for all.
+    /// `neighbours`: number of devices in its context, which share the memory of the context.
     pub(crate) fn new(
         ordinal: usize,
         pool: Arc<penstock_client::Device>,
@@ -134,7 +133,7 @@ impl Device {
         neighbours: usize,
     ) -> Self {
         let lazy = pool.shares_host_memory();
-        // Check mode has one bitmap, for one arena.
+        // Check mode has one bitmap, and it covers one arena.
         let is_single = fault::is_checking();
         let is_native = pool.is_cuda();
         let total = pool.number(cl::GLOBAL_MEM_SIZE);
@@ -159,29 +158,27 @@ impl Device {
         &self.check
     }
 
-    /// Its number.
     pub(crate) fn number(&self) -> CUdevice {
         CUdevice::try_from(self.ordinal).unwrap_or(CUdevice::MAX)
     }
 
-    /// The contexts there are now.
     pub(crate) fn contexts(&self) -> Vec<Arc<Context>> {
         let contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         contexts.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// A context has been made.
+    /// Adds a new context to the list.
     pub(super) fn add(&self, context: &Arc<Context>) {
         self.contexts.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(context));
     }
 
-    /// A context has ended.
+    /// Removes a context that has ended from the list.
     pub(super) fn remove(&self, context: &Context) {
         let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         contexts.retain(|known| !std::ptr::eq(known.as_ptr(), context));
     }
 
-    /// Events for everything that is under way on the device, in whichever context.
+    /// Returns events for all unfinished commands on the device, in all contexts.
     pub(crate) fn busy(&self) -> Vec<penstock_client::Event> {
         self.contexts().iter().flat_map(|context| context.busy()).collect()
     }
@@ -190,7 +187,6 @@ impl Device {
         self.primary.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `cuDevicePrimaryCtxRetain`.
     pub(crate) fn retain_primary(self: &Arc<Self>) -> CuResult<Arc<Context>> {
         let mut primary = self.primary();
         let context = match &primary.context {
@@ -204,12 +200,11 @@ impl Device {
         Ok(context)
     }
 
-    /// The primary context, if there is one now.
+    /// Returns the primary context, if it exists now.
     pub(crate) fn primary_if_there(&self) -> Option<Arc<Context>> {
         self.primary().context.clone()
     }
 
-    /// `cuDevicePrimaryCtxRelease`.
     pub(crate) fn release_primary(&self) -> CuResult {
         let mut primary = self.primary();
         primary.retained = primary.retained.checked_sub(1).ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
@@ -218,19 +213,17 @@ impl Device {
         last.map_or(Ok(()), |context| context.destroy())
     }
 
-    /// `cuDevicePrimaryCtxReset`.
     pub(crate) fn reset_primary(&self) -> CuResult {
         let context = self.primary().context.take();
         context.map_or(Ok(()), |context| context.destroy())
     }
 
-    /// `cuDevicePrimaryCtxGetState`: its flags, and whether it is there.
+    /// `cuDevicePrimaryCtxGetState`: returns its flags, and whether it exists.
     pub(crate) fn primary_state(&self) -> (u32, bool) {
         let primary = self.primary();
         (primary.flags, primary.context.is_some())
     }
 
-    /// `cuDevicePrimaryCtxSetFlags`.
     pub(crate) fn set_primary_flags(&self, flags: u32) -> CuResult {
         use penstock_cuda_sys::driver::CU_CTX_FLAGS_MASK;
         if flags & !CU_CTX_FLAGS_MASK != 0 {

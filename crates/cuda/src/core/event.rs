@@ -11,31 +11,30 @@ use super::graph::capture::{self, Captured};
 use super::stream::Stream;
 use crate::edge::{CuResult, Object, new_number, of_status, publish};
 
-/// Behind a `CUevent`.
 pub(crate) struct Event {
     number: u64,
-    /// The number of its context.
+    /// Number of the context that owns the event.
     context: u64,
     device: usize,
     flags: u32,
     mark: Mutex<Recorded>,
 }
 
-/// How it was recorded last.
+/// The last record of an event.
 #[derive(Clone, Default)]
 enum Recorded {
     #[default]
     Never,
     InStream(Mark),
-    /// In a stream that was captured: nothing has happened.
+    /// In a captured stream: no command was sent.
     InCapture(Captured),
 }
 
-/// Where it was recorded last.
+/// Where an event was recorded last.
 #[derive(Clone)]
 struct Mark {
     context: Weak<Context>,
-    /// None any more: the program has destroyed the stream, and all of it has ended.
+    /// Upgrades to `None` if the program has destroyed the stream and all its commands have ended.
     stream: Weak<Stream>,
     serial: u64,
     event: PoolEvent,
@@ -55,7 +54,6 @@ impl Object for Event {
 }
 
 impl Event {
-    /// `cuEventCreate`.
     pub(crate) fn create(context: &Context, flags: u32) -> CuResult<Arc<Self>> {
         const KNOWN: u32 = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
         if flags & CU_EVENT_INTERPROCESS != 0 {
@@ -80,10 +78,11 @@ impl Event {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Where it was recorded last. None: nowhere.
+    /// Returns where the event was recorded last, or `None` if it never was.
     ///
     /// # Errors
-    /// "CUDA_ERROR_CAPTURED_EVENT: ... an event which was last recorded in a capturing stream". The capture is invalid now.
+    /// "CUDA_ERROR_CAPTURED_EVENT: ... an event which was last recorded in a capturing stream". The
+    /// capture becomes invalid.
     fn mark(&self) -> CuResult<Option<Mark>> {
         match self.recorded() {
             Recorded::Never => Ok(None),
@@ -92,7 +91,7 @@ impl Event {
         }
     }
 
-    /// What it stands for, if it was recorded in a capture last.
+    /// Returns the captured position, if the event was recorded last in a capture.
     pub(crate) fn captured(&self) -> Option<Captured> {
         match self.recorded() {
             Recorded::InCapture(captured) => Some(captured),
@@ -100,22 +99,21 @@ impl Event {
         }
     }
 
-    /// Whether it was ever recorded.
     pub(crate) fn is_recorded(&self) -> bool {
         !matches!(self.recorded(), Recorded::Never)
     }
 
-    /// Its context.
     pub(crate) fn home(&self) -> CuResult<Arc<Context>> {
         Context::of_number(self.context).map_err(|_| CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
 
-    /// Whether both are of one context.
+    /// Returns whether both events belong to one context.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         self.context == other.context
     }
 
-    /// `cuEventRecord` of the program: in a stream that is captured it only becomes known there.
+    /// The program's `cuEventRecord`: in a captured stream the event only takes the captured
+    /// position.
     pub(crate) fn take_record(
         self: &Arc<Self>,
         context: &Arc<Context>,
@@ -135,12 +133,12 @@ impl Event {
     fn set(&self, recorded: Recorded) {
         let mut mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *mark, recorded);
-        // The old one is dropped without the lock.
+        // The old record is dropped without the lock.
         drop(mark);
         drop(old);
     }
 
-    /// `cuEventRecord`, in a stream that is not captured.
+    /// `cuEventRecord` in a stream that is not captured.
     pub(crate) fn record(&self, context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
         // "CUDA_ERROR_INVALID_HANDLE ... hEvent and hStream must be from the same context"
         if context.device.ordinal != self.device {
@@ -155,12 +153,14 @@ impl Event {
         Ok(())
     }
 
-    /// What has to end for it, for who waits for it. None if it was never recorded.
+    /// Returns the event of the pool that a waiting command or thread needs. `None` if the event
+    /// was never recorded.
     pub(crate) fn awaited(&self) -> CuResult<Option<PoolEvent>> {
         Ok(self.mark()?.map(|mark| mark.event))
     }
 
-    /// `cuEventQuery`. "... or if cuEventRecord() has not been called on hEvent": then it has ended.
+    /// `cuEventQuery`. "... or if cuEventRecord() has not been called on hEvent": then the event
+    /// counts as complete.
     pub(crate) fn query(&self) -> CuResult {
         let Some(mark) = self.mark()? else { return Ok(()) };
         capture::check_safe()?;
@@ -177,17 +177,17 @@ impl Event {
         }
     }
 
-    /// `cuEventSynchronize`.
     pub(crate) fn synchronize(&self) -> CuResult {
         let Some(mark) = self.mark()? else { return Ok(()) };
         mark.event.wait();
         mark.ended()
     }
 
-    /// `cuEventElapsedTime`, in ms, on the device's clock.
+    /// `cuEventElapsedTime`: milliseconds on the device's clock.
     pub(crate) fn elapsed_ms(&self, end: &Self) -> CuResult<f32> {
-        // "If either event was created with the CU_EVENT_DISABLE_TIMING flag, then CUDA_ERROR_INVALID_HANDLE is returned." So it
-        // is for events of different devices, and for ones that were not recorded.
+        // "If either event was created with the CU_EVENT_DISABLE_TIMING flag, then
+        // CUDA_ERROR_INVALID_HANDLE is returned." The same holds for events of different devices
+        // and events without a record.
         if (self.flags | end.flags) & CU_EVENT_DISABLE_TIMING != 0 || self.device != end.device {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
@@ -217,7 +217,8 @@ impl Mark {
         self.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
 
-    /// The event has ended, well or not.
+    /// Handles an event that has ended: returns the error of a failed one, and updates the stream
+    /// otherwise.
     fn ended(&self) -> CuResult {
         let context = self.context()?;
         context.check()?;

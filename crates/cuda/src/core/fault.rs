@@ -1,4 +1,4 @@
-//! What kernels do wrong, and check mode, in which they notice.
+//! Faults of kernels, and check mode, which detects invalid addresses.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -13,10 +13,11 @@ use super::log;
 use super::stream::Stream;
 use crate::edge::{CuResult, of_error};
 
-/// Asks for kernels that look at each address before they use it; any value but 0 and the empty one.
+/// Environment variable that enables check mode: kernels look at each address before they use it.
+/// Any value except 0 and the empty one.
 const CHECK_VARIABLE: &str = "PENSTOCK_CHECK";
 
-/// Whether check mode is asked for.
+/// Returns whether check mode is enabled.
 pub(crate) fn is_checking() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     let wanted =
@@ -24,7 +25,7 @@ pub(crate) fn is_checking() -> bool {
     *WANTED.get_or_init(wanted)
 }
 
-/// The code for what a kernel left in its control block.
+/// Returns the code for a fault in the control block.
 pub(crate) fn of(kind: u64) -> CUresult {
     match kind {
         1 => CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -34,29 +35,30 @@ pub(crate) fn of(kind: u64) -> CUresult {
     }
 }
 
-/// The number of a failed assertion.
+/// Fault number of a failed assertion.
 const ASSERTION: u64 = 4;
 
-/// The number of threads that wait for what nobody will do.
+/// Fault number of threads that wait for an event that cannot happen.
 const STUCK: u64 = 5;
 
-/// The names of kernels that can leave a fault, by the numbers that faults name them with.
+/// Names of kernels that can fault, by the numbers that identify them in faults.
 static NAMES: Mutex<FxHashMap<u64, String>> =
     Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
 
-/// Keeps the name of a kernel, so that a fault can be told with it.
+/// Stores the name of a kernel for later reports of its faults.
 pub(crate) fn remember(name: &str) {
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     names.entry(name_number(name)).or_insert_with(|| name.to_owned());
 }
 
-/// The name of a kernel in PTX, as far as it is known.
+/// Returns the name of a kernel in PTX, if it is known.
 fn name_of(number: u64) -> String {
     let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     names.get(&number).cloned().unwrap_or_else(|| String::from("(unknown)"))
 }
 
-/// Tells where it happened. A failed assertion is told in any case, as C's own is; `text` is then what was asserted.
+/// Reports a fault. Failed assertions are always printed, as C's are; `text` is then the assertion.
+/// Stuck threads are always printed, too.
 pub(crate) fn tell(kind: u64, address: u64, line: u32, text: &[u8]) {
     let what = match kind {
         1 => "used an address that is not allocated",
@@ -71,7 +73,7 @@ pub(crate) fn tell(kind: u64, address: u64, line: u32, text: &[u8]) {
         STUCK => {
             let name = name_of(address);
             return log::always(format_args!(
-                "kernel {name}: its threads wait for a value in shared memory, or for each other, and no thread is left that could end that"
+                "kernel {name}: its threads wait for a value in shared memory, or for each other, but no running thread can end the wait"
             ));
         }
         _ => "failed in an unknown way",
@@ -79,7 +81,8 @@ pub(crate) fn tell(kind: u64, address: u64, line: u32, text: &[u8]) {
     log::line(format_args!("a kernel {what}: address {address:#x}, line {line} of its PTX"));
 }
 
-/// Which parts of a device's first arena are allocated, one bit for each [`GRAIN_BYTES`], as kernels in check mode see it.
+/// Bitmap of the allocated parts of a device's first arena, for kernels in check mode. It has one
+/// bit for each [`GRAIN_BYTES`].
 pub(crate) struct Check {
     address: u64,
     first: u64,
@@ -89,12 +92,12 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// For a device whose memory has just been made.
+    /// Makes the bitmap of a device whose memory has just been made.
     fn new(device: &Device) -> CuResult<Self> {
         let arenas = device.space.arenas();
         let arena = arenas.first().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let bytes = arena.size / GRAIN_BYTES / 8 + 1;
-        // Owned by nobody: it stays.
+        // Without an owner, so no context frees it.
         let address = device.space.allocate(bytes, 0, false)?.address;
         let check = Self {
             address,
@@ -114,7 +117,7 @@ impl Check {
         Ok(check)
     }
 
-    /// The bitmap's address.
+    /// Returns the bitmap's address on the device.
     pub(crate) fn bitmap(&self) -> u64 {
         self.address
     }
@@ -125,7 +128,7 @@ impl Check {
         let mut bits = self.bits.lock().unwrap_or_else(PoisonError::into_inner);
         let byte = |bit: u64| usize::try_from(bit / 8).unwrap_or(usize::MAX);
         for bit in from..to {
-            // Other arenas are not checked.
+            // Only the first arena is checked.
             let Some(at) = bits.get_mut(byte(bit)) else { return Ok(()) };
             let mask = 1 << (bit % 8);
             *at = if allocated { *at | mask } else { *at & !mask };
@@ -141,7 +144,7 @@ impl Check {
 }
 
 impl Device {
-    /// Check mode's view of the device, if that is on.
+    /// Returns the device's bitmap if check mode is enabled.
     pub(crate) fn check(&self) -> Option<&Check> {
         if !is_checking() {
             return None;
@@ -155,12 +158,12 @@ impl Device {
             .as_ref()
     }
 
-    /// Hands out memory for `owner`, which the program may free. Its address.
+    /// Allocates memory for `owner` that the program may free. Returns its address.
     pub(crate) fn allocate(&self, size: u64, owner: u64) -> CuResult<u64> {
         Ok(self.marked(self.space.allocate(size, owner, true)?, size)?.address)
     }
 
-    /// Hands out memory for `owner` that is ours.
+    /// Allocates memory for `owner` that the program cannot free.
     pub(crate) fn allocate_block(&self, size: u64, owner: u64) -> CuResult<Block> {
         self.marked(self.space.allocate(size, owner, false)?, size)
     }
@@ -172,31 +175,31 @@ impl Device {
         Ok(block)
     }
 
-    /// Takes back what the program has got, once `busy` have ended.
+    /// Frees the program's memory. It is used again once `busy` have ended.
     pub(crate) fn release(&self, address: u64, busy: Vec<Event>) -> CuResult {
         let size = self.space.free_own(address, self.unless_checking(busy))?;
         self.check().map_or(Ok(()), |check| check.mark(address, size, false))
     }
 
-    /// Takes back memory that is ours, once `busy` have ended.
+    /// Frees a block. Its memory is used again once `busy` have ended.
     pub(crate) fn release_block(&self, block: Block, busy: Vec<Event>) -> CuResult {
         let size = self.space.free_block(block, self.unless_checking(busy))?;
         self.check().map_or(Ok(()), |check| check.mark(block.address, size, false))
     }
 
-    /// Takes back everything of a context that has ended.
+    /// Frees everything that a destroyed context owned.
     pub(crate) fn free_of(&self, owner: u64) {
         let freed = self.space.free_of(owner);
         if let Some(check) = self.check() {
             for (address, size) in freed {
-                // A lost node checks nothing any more.
+                // The device of a lost node checks nothing.
                 _ = check.mark(address, size, false);
             }
         }
     }
 
-    /// What memory has to wait for. Check mode waits for it here: kernels that were started before must not find the memory gone, and
-    /// those that come later must.
+    /// Returns the events that freed memory waits for. Check mode waits here instead: earlier
+    /// kernels must still find the memory allocated, and later kernels must not.
     fn unless_checking(&self, busy: Vec<Event>) -> Vec<Event> {
         if self.check().is_none() {
             return busy;

@@ -1,8 +1,8 @@
-//! Ranges of addresses that are free.
+//! Free address ranges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Free ranges and their neighbours.
+/// Free ranges, by start and by size.
 #[derive(Debug, Default)]
 pub(super) struct Free {
     by_start: BTreeMap<u64, u64>,
@@ -31,7 +31,7 @@ impl Free {
         self.by_size.remove(&(size, start));
     }
 
-    /// Takes `size` bytes from the smallest range that has as many, at its lowest address.
+    /// Takes `size` bytes from the start of the smallest range that is large enough.
     pub(super) fn take(&mut self, size: u64) -> Option<u64> {
         let (found, start) = *self.by_size.range((size, 0)..).next()?;
         self.remove(start, found);
@@ -42,18 +42,18 @@ impl Free {
         Some(start)
     }
 
-    /// The free range that all of this one lies in.
+    /// Returns the free range that contains all of this one.
     fn around(&self, start: u64, size: u64) -> Option<(u64, u64)> {
         let (from, found) = self.by_start.range(..=start).next_back()?;
         (start + size <= from + found).then_some((*from, *found))
     }
 
-    /// Whether all of a range is free.
+    /// Returns whether all of a range is free.
     pub(super) fn has(&self, start: u64, size: u64) -> bool {
         self.around(start, size).is_some()
     }
 
-    /// Takes just this range out, if all of it is free.
+    /// Removes exactly this range, if all of it is free. Returns whether it was.
     pub(super) fn take_out(&mut self, start: u64, size: u64) -> bool {
         let Some((from, found)) = self.around(start, size) else { return false };
         self.remove(from, found);

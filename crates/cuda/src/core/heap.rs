@@ -1,9 +1,11 @@
-//! Symmetric heaps over CUDA devices: memory that kernels of several devices store into. `include/penstock_cuda.h` is their interface.
+//! Symmetric heaps over CUDA devices: memory that kernels of several devices store into.
+//! `include/penstock_cuda.h` is the interface.
 //!
-//! A heap's address is the same number on all of its devices, and names what each sees of it: translated kernels have a window of
-//! addresses for heaps, and each launch gets the view of its device as an argument. Which heap that is, is found among the
-//! launch's parameters. On a GPU that CUDA's own driver has the view has an address of the GPU's, which takes the place of the heap's
-//! among the parameters.
+//! A heap has the same address on all its devices, and each device sees its own view there.
+//! Translated kernels have a window of addresses for heaps, and each launch gets the view of its
+//! device as an argument. The launch's parameters tell which heap that is. On a GPU of CUDA's own
+//! driver the view has an address of the GPU, which replaces the heap's address among the
+//! parameters.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
@@ -23,54 +25,55 @@ use super::module::Function;
 use super::stream::Stream;
 use crate::edge::{CuResult, Object, new_number, of_error, of_status, publish};
 
-/// Heaps that a process can have: as many as the window of addresses has room for.
+/// Most heaps of a process: the number that fits into the window of addresses.
 const HEAPS_MAX: usize = 64;
 
-/// How far a heap's number is shifted in its address.
+/// Bits by which a heap's slot is shifted in its address.
 const NUMBER_SHIFT: u32 = HEAP_BYTES_MAX.trailing_zeros();
 
-/// What a program's handle of a heap points to by its type.
+/// Type that a program's handle of a heap points to.
 #[derive(Debug)]
 pub enum PenstockHeap {}
 
-/// Behind a `penstockHeap`.
 pub(crate) struct Heap {
     number: u64,
-    /// Where it is in [`HEAPS`].
+    /// Index in [`HEAPS`], which is part of its address.
     slot: usize,
     pub(crate) pool: Arc<penstock_client::Heap>,
     devices: Vec<Arc<Device>>,
-    /// By PE: for reads and writes, in the order of no stream.
+    /// By PE. For reads and writes that need no order with a stream.
     queues: Vec<Arc<Queue>>,
 }
 
-/// The heaps of the process, by the number in their addresses.
+/// The heaps of the process, by the slot in their addresses.
 static HEAPS: RwLock<[Option<Arc<Heap>>; HEAPS_MAX]> = RwLock::new([const { None }; HEAPS_MAX]);
 
-/// How many there are: launches look here first.
+/// Number of heaps. Launches look here first.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Held while kernels of several contexts are started together: two who lock the same contexts would wait for each other else.
+/// Held during a collective launch. Otherwise two threads that lock the same contexts could
+/// deadlock.
 static TOGETHER: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    /// What the last function of the interface that failed in this thread had to say.
+    /// Message of the last function of the interface that failed in this thread.
     static TEXT: RefCell<CString> = RefCell::default();
 }
 
-/// Keeps a sentence for the program. The code for it.
+/// Stores a message for the program, and returns `code`.
 pub(crate) fn tell(code: CUresult, text: &str) -> CUresult {
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     _ = TEXT.try_with(|last| last.replace(text));
     code
 }
 
-/// What [`tell`] has kept in this thread. It stays until the next sentence.
+/// Returns the last message of [`tell`] in this thread. It is valid until the next one.
 pub(crate) fn told() -> *const c_char {
     TEXT.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// The code for an error of the pool, whose sentence is kept.
+/// Returns the code for an error of the pool, and stores its message. `refused`: the code for
+/// `INVALID_OPERATION`.
 fn of(error: &Error, refused: CUresult) -> CUresult {
     let code = match error {
         Error::Heap { status: Status::INVALID_OPERATION, .. } => refused,
@@ -79,21 +82,21 @@ fn of(error: &Error, refused: CUresult) -> CUresult {
     tell(code, &error.to_string())
 }
 
-/// Whether an address is in the window of heaps.
+/// Returns whether an address is in the window of heaps.
 pub(crate) fn is_address(address: u64) -> bool {
     address / HEAP_WINDOW == 1
 }
 
-/// Whether the process has heaps.
+/// Returns whether the process has heaps.
 #[inline]
 pub(crate) fn are_there() -> bool {
     COUNT.load(Ordering::Acquire) > 0
 }
 
-/// The heap whose address is among the parameters of a launch.
+/// Finds the heap whose address is among the parameters of a launch.
 ///
 /// # Errors
-/// There are two.
+/// `CUDA_ERROR_INVALID_VALUE` if there are two heaps.
 pub(crate) fn among(params: &[u8]) -> CuResult<Option<Arc<Heap>>> {
     let mut found: Option<Arc<Heap>> = None;
     for word in params.as_chunks::<8>().0 {
@@ -110,7 +113,7 @@ pub(crate) fn among(params: &[u8]) -> CuResult<Option<Arc<Heap>>> {
     Ok(found)
 }
 
-/// The place in [`HEAPS`] that an address belongs to.
+/// Returns the index in [`HEAPS`] that an address stands for.
 fn slot_of(address: u64) -> Option<usize> {
     if !is_address(address) {
         return None;
@@ -129,7 +132,7 @@ pub(crate) struct One {
     pub(crate) context: Arc<Context>,
     pub(crate) stream: Arc<Stream>,
     pub(crate) shape: Shape,
-    /// Its parameters, as the kernel has them.
+    /// Its parameters in one block, in the kernel's layout.
     pub(crate) params: Vec<u8>,
 }
 
@@ -143,7 +146,8 @@ impl Object for Heap {
 }
 
 impl Heap {
-    /// A heap of `bytes` on each of `devices`, of which the first is PE 0. Waits for the nodes.
+    /// Makes a heap with a part of `bytes` on each device; the first device is PE 0. Waits for the
+    /// nodes.
     pub(crate) fn create(
         devices: Vec<Arc<Device>>,
         bytes: u64,
@@ -154,10 +158,10 @@ impl Heap {
         if let Some(timeout) = timeout {
             options.timeout = timeout;
         }
-        // Half of what there are addresses for: the rest is for what is beside the parts.
+        // Half of a heap's addresses; the other half is for the data beside the parts.
         if bytes.saturating_mul(devices.len() as u64) > HEAP_BYTES_MAX / 2 {
             let text = format!(
-                "a heap of {bytes} bytes on each of {} devices has no addresses",
+                "a heap of {bytes} bytes on each of {} devices exceeds the address range of a heap",
                 devices.len()
             );
             return Err(tell(CUDA_ERROR_OUT_OF_MEMORY, &text));
@@ -172,7 +176,7 @@ impl Heap {
         let (slot, place) = free.ok_or_else(|| {
             tell(
                 CUDA_ERROR_OUT_OF_MEMORY,
-                "the process has 64 heaps, which is all that there are addresses for; close one first",
+                "the process has 64 heaps, the most that it can have; close one first",
             )
         })?;
         let heap = Arc::new(Self { number: new_number(), slot, pool, devices, queues });
@@ -182,7 +186,7 @@ impl Heap {
         Ok(heap)
     }
 
-    /// The program has no handle of it any more. Kernels that run keep it until they have ended.
+    /// Ends the program's handle. Running kernels keep the heap until they have ended.
     pub(crate) fn close(&self) -> CuResult {
         crate::edge::forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
         let mut heaps = HEAPS.write().unwrap_or_else(PoisonError::into_inner);
@@ -194,35 +198,35 @@ impl Heap {
         Ok(())
     }
 
-    /// Its address: on each of its devices that of the own view.
+    /// Returns its address, at which each device sees its own view.
     pub(crate) fn address(&self) -> u64 {
         HEAP_WINDOW + ((self.slot as u64) << NUMBER_SHIFT)
     }
 
-    /// Puts what the kernels of a device call the heap in the place of its address among a launch's parameters. Translated kernels look for
-    /// its address; those of CUDA's own driver get one that their GPU has.
+    /// Replaces the heap's address among a launch's parameters by the address that the device has
+    /// for it. Does nothing for translated kernels, which use the heap's own address.
     pub(super) fn name_on(&self, device: &Device, params: &mut [u8]) {
         let Some(there) = self.pool.address_on(&device.pool) else { return };
         for word in params.as_chunks_mut::<8>().0 {
             let address = u64::from_le_bytes(*word);
             if slot_of(address) == Some(self.slot) {
-                // An address behind the start stays as far behind it.
+                // Keeps the offset from the start of the heap.
                 *word = there.wrapping_add(address - self.address()).to_le_bytes();
             }
         }
     }
 
-    /// Bytes of each part.
+    /// Returns the bytes of each part.
     pub(crate) fn bytes(&self) -> u64 {
         self.pool.bytes()
     }
 
-    /// How many PEs it has.
+    /// Returns the number of PEs.
     pub(crate) fn count(&self) -> usize {
         self.devices.len()
     }
 
-    /// The device of a PE.
+    /// Returns the device of a PE.
     pub(crate) fn device(&self, pe: u32) -> CuResult<&Arc<Device>> {
         self.devices.get(pe as usize).ok_or_else(|| self.no_pe(pe))
     }
@@ -238,13 +242,13 @@ impl Heap {
         self.queues.get(pe as usize).ok_or_else(|| self.no_pe(pe))
     }
 
-    /// How PE `from` reaches PE `to`.
+    /// Returns how PE `from` reaches PE `to`.
     pub(crate) fn path(&self, from: u32, to: u32) -> CuResult<penstock_wire::describe::HeapPath> {
         let row = self.pool.paths().get(from as usize).ok_or_else(|| self.no_pe(from))?;
         row.get(to as usize).copied().ok_or_else(|| self.no_pe(to))
     }
 
-    /// Writes into a PE's part, and waits until that is done.
+    /// Writes into a PE's part. Waits until the write has ended.
     pub(crate) fn write(&self, pe: u32, offset: u64, bytes: &[u8]) -> CuResult {
         let queue = self.queue(pe)?;
         if bytes.is_empty() {
@@ -253,7 +257,7 @@ impl Heap {
         self.await_end(self.pool.write(queue, offset, &Given(bytes), &[], Want::Event))
     }
 
-    /// Reads from a PE's part, and waits until that is done.
+    /// Reads from a PE's part. Waits until the read has ended.
     pub(crate) fn read(&self, pe: u32, range: Range, target: Box<dyn Target>) -> CuResult {
         let queue = self.queue(pe)?;
         if range.size == 0 {
@@ -271,17 +275,17 @@ impl Heap {
         Err(tell(of_status(status), &format!("a copy to or from the heap failed: {status}")))
     }
 
-    /// Ends all waits of kernels, now and later, until [`Heap::reset`].
+    /// Ends all waits of kernels on the heap, now and later, until [`Heap::reset`].
     pub(crate) fn abort(&self, reason: &str) -> CuResult {
         self.pool.abort(reason).map_err(|error| of(&error, CUDA_ERROR_INVALID_VALUE))
     }
 
-    /// Why it was aborted, if it was. Asks the nodes.
+    /// Returns why the heap was aborted, if it was. Asks the nodes.
     pub(crate) fn aborted(&self) -> Option<String> {
         self.pool.aborted()
     }
 
-    /// Makes it usable again after an abort or a timeout.
+    /// Makes the heap usable again after an abort or a time-out.
     pub(crate) fn reset(&self) -> CuResult {
         self.pool.reset().map_err(|error| of(&error, CUDA_ERROR_DEVICE_UNAVAILABLE))
     }
@@ -289,18 +293,18 @@ impl Heap {
     /// Starts one kernel on each of its devices, all at the same time, or none.
     pub(crate) fn launch(&self, all: &[One]) -> CuResult {
         let _together: MutexGuard<'_, ()> = TOGETHER.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of one device there is one: so no lock below is taken twice.
+        // Each device has one kernel at most, so no lock below is taken twice.
         for (at, one) in all.iter().enumerate() {
             let ordinal = one.context.device.ordinal;
             if all.iter().take(at).any(|other| other.context.device.ordinal == ordinal) {
                 let text = format!(
-                    "device {ordinal} has two of the kernels; a device is one PE, and gets one kernel"
+                    "device {ordinal} appears twice; each device is one PE and runs one kernel"
                 );
                 return Err(tell(CUDA_ERROR_INVALID_VALUE, &text));
             }
             if among(&one.params)?.is_none_or(|heap| heap.slot != self.slot) {
                 let text = format!(
-                    "kernel {} has not this heap among its parameters, so it could meet nobody",
+                    "kernel {} does not have this heap among its parameters",
                     one.function.entry().name
                 );
                 return Err(tell(CUDA_ERROR_INVALID_VALUE, &text));
@@ -317,7 +321,7 @@ impl Heap {
                 tell(
                     code,
                     &format!(
-                        "kernel {} can not be started in this form",
+                        "kernel {} cannot be launched with this grid, block or shared memory",
                         one.function.entry().name
                     ),
                 )
@@ -339,7 +343,8 @@ impl Heap {
             .map_err(|code| tell(code, "a context of one of the devices has failed before"))?
         {
             Ok(()) => Ok(()),
-            // "... too many blocks in cooperative launch": all that this interface has for kernels that can not run together.
+            // "... too many blocks in cooperative launch": the only code of the interface for
+            // kernels that cannot run together.
             Err(error) => Err(of(&error, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)),
         }
     }
@@ -361,14 +366,14 @@ mod tests {
         ] {
             assert!(!is_address(other), "{other:#x}");
         }
-        // The window is as large as all heaps together.
+        // The window is exactly as large as all heaps together.
         assert_eq!(HEAP_BYTES_MAX * HEAPS_MAX as u64, HEAP_WINDOW);
     }
 
     #[test]
     fn a_sentence_stays_until_the_next_one() {
         assert_eq!(tell(CUDA_ERROR_INVALID_VALUE, "why\0not"), CUDA_ERROR_INVALID_VALUE);
-        // SAFETY: a string of this thread.
+        // SAFETY: `told` returns a string of this thread, which stays until the next `tell`.
         let text = unsafe { std::ffi::CStr::from_ptr(told()) };
         assert_eq!(text, c"why not");
     }

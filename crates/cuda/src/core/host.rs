@@ -1,4 +1,4 @@
-//! Host memory that the program has registered, or got from us: copies to it need not be waited for.
+//! Host memory that the program has registered or allocated through us. Copies to it need no wait.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,10 @@ use penstock_cuda_sys::driver::*;
 
 use crate::edge::{CuResult, Pages};
 
-/// A range of host memory.
 struct Range {
     size: usize,
     flags: u32,
-    /// None: it is the program's own.
+    /// `None` if the memory belongs to the program.
     pages: Option<Pages>,
 }
 
@@ -21,7 +20,7 @@ fn ranges() -> MutexGuard<'static, BTreeMap<usize, Range>> {
     RANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `cuMemHostAlloc`: plain pages, that are known.
+/// `cuMemHostAlloc`: allocates plain pages and registers them.
 pub(crate) fn allocate(size: usize, flags: u32) -> CuResult<usize> {
     const KNOWN: u32 =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
@@ -34,7 +33,6 @@ pub(crate) fn allocate(size: usize, flags: u32) -> CuResult<usize> {
     Ok(address)
 }
 
-/// `cuMemFreeHost`.
 pub(crate) fn free(address: usize) -> CuResult {
     let mut ranges = ranges();
     if ranges.get(&address).is_none_or(|range| range.pages.is_none()) {
@@ -46,9 +44,8 @@ pub(crate) fn free(address: usize) -> CuResult {
     Ok(())
 }
 
-/// `cuMemHostRegister`.
 pub(crate) fn register(address: usize, size: usize, flags: u32) -> CuResult {
-    // Portable, device map, I/O memory, read only.
+    // Flags: portable, device map, I/O memory, read only.
     if address == 0 || size == 0 || flags & !0xf != 0 || address.checked_add(size).is_none() {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
@@ -61,7 +58,6 @@ pub(crate) fn register(address: usize, size: usize, flags: u32) -> CuResult {
     Ok(())
 }
 
-/// `cuMemHostUnregister`.
 pub(crate) fn unregister(address: usize) -> CuResult {
     let mut ranges = ranges();
     if ranges.get(&address).is_none_or(|range| range.pages.is_some()) {
@@ -71,14 +67,14 @@ pub(crate) fn unregister(address: usize) -> CuResult {
     Ok(())
 }
 
-/// The registered range that an address lies in: start, size, flags.
+/// Returns the registered range that contains an address: start, size and flags.
 pub(crate) fn find(address: usize) -> Option<(usize, usize, u32)> {
     let ranges = ranges();
     let (start, range) = ranges.range(..=address).next_back()?;
     (address - start < range.size).then_some((*start, range.size, range.flags))
 }
 
-/// Whether all of some bytes are registered.
+/// Returns whether all of these bytes are registered.
 pub(crate) fn is_registered(address: usize, size: usize) -> bool {
     find(address).is_some_and(|(start, all, _)| address - start + size <= all)
 }

@@ -1,5 +1,3 @@
-//! Launches.
-
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError};
 
@@ -13,17 +11,17 @@ use super::module::{Bound, Function};
 use super::stream::Stream;
 use crate::edge::{Bytes, CuResult, load, require};
 
-/// The form of a launch.
+/// Grid and block of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
-    /// Bytes of dynamic shared memory.
+    /// Dynamic shared memory, in bytes.
     pub(crate) dynamic: u32,
 }
 
 impl Shape {
-    /// As an index space of the pool.
+    /// Returns the shape as an index space of the pool.
     pub(super) fn space(&self) -> Space {
         let global = [0, 1, 2].map(|axis| u64::from(self.grid[axis]) * u64::from(self.block[axis]));
         (3, [0; 3], global, Some(self.block.map(u64::from)))
@@ -31,7 +29,7 @@ impl Shape {
 }
 
 impl Bound {
-    /// Lets go of the heap that was an argument: the next launch sets it anew.
+    /// Releases the heap that was an argument. The next launch sets it anew.
     pub(super) fn forget_heap(&self) {
         if let Some(at) = self.heap_at {
             self.kernel.set(at, ArgValue::Memory(None));
@@ -39,21 +37,22 @@ impl Bound {
     }
 }
 
-/// Where a program left a kernel's parameters.
+/// The program's form of a kernel's parameters.
 pub(crate) enum Params {
-    /// The kernel has none.
+    /// No parameters were given.
     None,
     /// One address for each parameter.
     Each(*const *const c_void),
-    /// All of them, as the kernel has them.
+    /// All parameters in one block, in the kernel's layout.
     Packed(Bytes),
 }
 
-/// Blocks of a grid in its second and third dimension.
+/// Most blocks of a grid in its second and third dimension.
 const GRID_YZ_MAX: u32 = 65_535;
 
 impl Function {
-    /// The interface's own checks, all without a word with the worker.
+    /// Makes the checks of the interface, without asking the worker. The first call builds the
+    /// kernel.
     fn check(&self, shape: &Shape, heap: bool) -> CuResult {
         let facts = &self.loaded.device.facts;
         let entry = self.entry();
@@ -68,14 +67,15 @@ impl Function {
             shape.block.iter().zip(facts.block_max).all(|(size, max)| *size <= max),
             CUDA_ERROR_INVALID_VALUE,
         )?;
-        // Each is at most 1,024.
+        // No overflow: each factor is at most 1,024.
         let threads = x * y * z;
         require(threads <= facts.threads_max, CUDA_ERROR_INVALID_VALUE)?;
         require(
             entry.required.is_none_or(|required| required == shape.block),
             CUDA_ERROR_INVALID_VALUE,
         )?;
-        // "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: ... the kernel launch specifies too many threads for the kernel's register count."
+        // "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: ... the kernel launch specifies too many threads for
+        // the kernel's register count."
         require(
             entry.max_threads.is_none_or(|max| threads <= max),
             CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
@@ -84,10 +84,10 @@ impl Function {
         require(shape.dynamic <= self.dynamic_max(), CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// `cuLaunchKernel`: nothing is waited for, but for the device's compiler the first time.
+    /// `cuLaunchKernel`. Waits only for the device's compiler, at the first launch.
     ///
     /// # Safety
-    /// `params` are this kernel's, as the interface wants them.
+    /// `params` are those of this kernel, as the interface demands.
     pub(crate) unsafe fn launch(
         &self,
         context: &Context,
@@ -96,17 +96,17 @@ impl Function {
         params: &Params,
     ) -> CuResult {
         if heap::are_there() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that `params` are those of this kernel.
             let params = unsafe { self.packed(params) }?;
             if let Some(heap) = heap::among(&params)? {
                 return self.launch_with_heap(context, stream, shape, &params, &heap);
             }
         }
         self.check(shape, false)?;
-        // Held from the arguments on until the launch is sent: another thread's are not to come between.
+        // Held until the launch is sent, so that no other thread changes the arguments before.
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         let bound = self.bind(&mut bound, false)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `params` are those of this kernel.
         unsafe { self.gather(params, &mut bound.params) }?;
         set_arguments(bound, shape.dynamic);
         let space = shape.space();
@@ -115,18 +115,18 @@ impl Function {
             .map(drop)
     }
 
-    /// The parameters in one block, as the kernel has them.
+    /// Returns the parameters in one block, in the kernel's layout.
     ///
     /// # Safety
     /// As [`Function::launch`].
     pub(crate) unsafe fn packed(&self, params: &Params) -> CuResult<Vec<u8>> {
         let mut block = vec![0; self.entry().params_size as usize];
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `params` are those of this kernel.
         unsafe { self.gather(params, &mut block) }?;
         Ok(block)
     }
 
-    /// A launch on one device that has a heap among its parameters.
+    /// Launches on one device with a heap among the parameters.
     fn launch_with_heap(
         &self,
         context: &Context,
@@ -139,14 +139,15 @@ impl Function {
         let bound = self.prepare(&mut bound, shape, params, heap)?;
         let launched = context.issue(stream, |queue, waits| {
             let launched = queue.launch(&bound.kernel, shape.space(), waits, Want::Nothing)?;
-            // The stream tells of a failure when it is waited for, but for one that is known already: then nothing was sent.
+            // The stream reports later failures when it is waited for. An event that has failed
+            // already means that nothing was sent.
             Ok(launched.filter(|event| event.known_status().is_some_and(Status::is_error)))
         });
         bound.forget_heap();
         launched.map(drop)
     }
 
-    /// Checks a launch on a heap, and sets its arguments.
+    /// Checks a launch with a heap, and sets its arguments.
     pub(super) fn prepare<'a>(
         &self,
         bound: &'a mut Option<Bound>,
@@ -165,7 +166,7 @@ impl Function {
         Ok(bound)
     }
 
-    /// Copies the parameters into one block, as the kernel has them.
+    /// Copies the parameters into one block, in the kernel's layout.
     ///
     /// # Safety
     /// As [`Function::launch`].
@@ -188,9 +189,10 @@ impl Function {
                 for (index, param) in entry.params.iter().enumerate() {
                     let range = param.offset as usize..(param.offset + param.size) as usize;
                     let to = block.get_mut(range).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
-                    // SAFETY: the list has an address for each parameter.
+                    // SAFETY: the caller promises an address for each parameter of this kernel.
                     let from = unsafe { load(list.add(index)) }?;
-                    // SAFETY: there are as many bytes as the parameter has.
+                    // SAFETY: the address leads to a parameter of this type, which has `to.len()`
+                    // bytes.
                     to.copy_from_slice(unsafe { Bytes::new(from, to.len()) }?.read());
                 }
                 Ok(())
@@ -199,13 +201,13 @@ impl Function {
     }
 }
 
-/// A launch as it was described, with the parameters that it had then.
+/// The description of a launch, with a copy of its parameters.
 pub(crate) struct Fixed {
     pub(crate) function: Arc<Function>,
     pub(crate) shape: Shape,
-    /// All parameters. In whole words, so that each is aligned as its kind wants.
+    /// All parameters, in whole words so that each is aligned as its type demands.
     block: Box<[u64]>,
-    /// Where each of them is.
+    /// Address of each parameter.
     places: Box<[usize]>,
 }
 
@@ -217,7 +219,7 @@ impl Fixed {
         shape: Shape,
         params: &Params,
     ) -> CuResult<Arc<Self>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `params` are those of `function`.
         let bytes = unsafe { function.packed(params) }?;
         let with_heap = heap::are_there() && heap::among(&bytes)?.is_some();
         function.check(&shape, with_heap)?;
@@ -238,17 +240,16 @@ impl Fixed {
         all.take(self.function.entry().params_size as usize).collect()
     }
 
-    /// The address of each parameter; there as long as this is.
+    /// Returns the address of each parameter. The addresses are valid as long as `self`.
     pub(crate) fn places(&self) -> &[usize] {
         &self.places
     }
 
-    /// Does it.
     pub(crate) fn run(&self, context: &Context, stream: &Arc<Stream>) -> CuResult {
         let bytes = self.bytes();
         // SAFETY: `bytes` lives until the launch has been sent.
         let params = Params::Packed(unsafe { Bytes::new(bytes.as_ptr().cast(), bytes.len()) }?);
-        // SAFETY: the parameters were this function's when they were taken.
+        // SAFETY: the parameters were copied for this function in its own layout.
         unsafe { self.function.launch(context, stream, &self.shape, &params) }
     }
 }
@@ -262,12 +263,12 @@ impl std::fmt::Debug for Fixed {
     }
 }
 
-/// A kernel for one description of a launch, which has been given its parameters: they do not travel again.
+/// A kernel for one [`Fixed`] launch. Its parameters are set once and are not sent again.
 #[derive(Default)]
 pub(crate) struct Kept(Option<Bound>);
 
 impl Kept {
-    /// Makes it ready. False: such a launch is always given anew.
+    /// Prepares the kernel. Returns false for a launch with a heap, which must be set up each time.
     pub(crate) fn make_ready(&mut self, launch: &Fixed) -> CuResult<bool> {
         if heap::are_there() && heap::among(&launch.bytes())?.is_some() {
             return Ok(false);
@@ -286,12 +287,12 @@ impl Kept {
         Ok(true)
     }
 
-    /// The description is another one now.
+    /// Forgets the kernel, because the launch has changed.
     pub(crate) fn forget(&mut self) {
         self.0 = None;
     }
 
-    /// Sends it. The event is there if the launch has failed, or if the client holds the launch back.
+    /// Sends the launch. Returns an event only if the launch failed or the client holds it back.
     pub(crate) fn send(
         &self,
         launch: &Fixed,

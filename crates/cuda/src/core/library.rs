@@ -1,4 +1,4 @@
-//! Libraries: device code that belongs to no context, and is loaded into each where it is used.
+//! Libraries: device code that belongs to no context and is loaded into each context that uses it.
 
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,18 +13,17 @@ use super::native;
 use super::program::{Refusal, ptx_of};
 use crate::edge::{CuResult, Object, forget, new_number, publish};
 
-/// Behind a `CUlibrary`.
 pub(crate) struct Library {
     number: u64,
-    /// As the program gave it.
+    /// The bytes that the program gave.
     bytes: Box<[u8]>,
-    /// Its PTX; empty where CUDA's own driver does without.
+    /// Its PTX. Empty if only CUDA's own driver can read the code.
     text: Box<str>,
     parsed: penstock_ptx::ir::Module,
     kernels: Mutex<FxHashMap<String, Arc<Kernel>>>,
 }
 
-/// Behind a `CUkernel`: a function that is the same in all contexts.
+/// Behind a `CUkernel`: a function independent of contexts.
 pub(crate) struct Kernel {
     number: u64,
     pub(crate) library: Arc<Library>,
@@ -50,12 +49,12 @@ impl Object for Kernel {
     }
 }
 
-/// The modules of a context that libraries have loaded, by the library.
+/// Modules that libraries have loaded into a context, by the library's number.
 #[derive(Default)]
 pub(crate) struct Modules(Mutex<FxHashMap<u64, Arc<Module>>>);
 
 impl Modules {
-    /// Forgets all: the context has ended, and with it their handles and their memory.
+    /// Forgets all modules. Their handles and memory end with the context.
     pub(crate) fn clear(&self) {
         let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         drop(all);
@@ -67,8 +66,8 @@ impl Modules {
 }
 
 impl Library {
-    /// `cuLibraryLoadData`: what is wrong with the code is found now, as far as it is the same for all devices, and for the current
-    /// context's device.
+    /// `cuLibraryLoadData`. Reports errors in the code that do not depend on the device, and errors
+    /// for the current context's device.
     pub(crate) fn load(bytes: &[u8]) -> Result<Arc<Self>, Refusal> {
         let current = Context::peek();
         let parse = || {
@@ -80,7 +79,7 @@ impl Library {
             Ok::<_, Refusal>((text, parsed))
         };
         let (text, parsed) = match (parse(), &current) {
-            // The driver may know what we do not.
+            // CUDA's own driver may understand code that we do not.
             (Err(_), Some(context)) if context.device.is_native => {
                 (Box::default(), native::load(&context.device, bytes)?.module)
             }
@@ -96,7 +95,6 @@ impl Library {
         Ok(library)
     }
 
-    /// `cuLibraryUnload`.
     pub(crate) fn unload(&self, devices: &[Arc<super::device::Device>]) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
         let kernels =
@@ -112,7 +110,7 @@ impl Library {
         Ok(())
     }
 
-    /// `cuLibraryGetModule`: the library's module in a context.
+    /// `cuLibraryGetModule`: returns the library's module in a context.
     pub(crate) fn module_in(&self, context: &Arc<Context>) -> CuResult<Arc<Module>> {
         let mut modules = context.modules.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = modules.get(&self.number) {
@@ -128,7 +126,7 @@ impl Library {
         Ok(module)
     }
 
-    /// `cuLibraryGetKernel`: the same handle each time.
+    /// `cuLibraryGetKernel`: returns the same handle each time.
     pub(crate) fn kernel(self: &Arc<Self>, name: &str) -> CuResult<Arc<Kernel>> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernel) = kernels.get(name) {
@@ -146,25 +144,26 @@ impl Library {
         Ok(kernel)
     }
 
-    /// What the code says of a kernel.
+    /// Returns what the code says of a kernel.
     pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
         self.parsed.entries().iter().find(|entry| entry.name == name)
     }
 
-    /// The names of its kernels.
+    /// Returns the names of its kernels.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.parsed.entries().iter().map(|entry| entry.name.as_str())
     }
 }
 
 impl Kernel {
-    /// `cuKernelGetFunction`: the function in a context.
+    /// `cuKernelGetFunction`: returns the function in a context.
     pub(crate) fn function_in(&self, context: &Arc<Context>) -> CuResult<Arc<Function>> {
         self.library.module_in(context)?.function(&self.name)
     }
 }
 
-/// The function of a handle, which may also be a kernel's: "hfunc can be ... a CUkernel cast to CUfunction".
+/// Returns the function of a handle, which may be that of a kernel: "hfunc can be ... a CUkernel
+/// cast to CUfunction".
 #[inline]
 pub(crate) fn function(raw: CUfunction) -> CuResult<Arc<Function>> {
     match Function::borrow(raw) {

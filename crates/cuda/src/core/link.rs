@@ -1,4 +1,4 @@
-//! Linking, as far as it is translation: one module of PTX goes through as it is.
+//! Linking as far as it needs no machine code: modules of PTX are joined as text.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,11 +8,10 @@ use super::log;
 use super::program::{Refusal, ptx_of};
 use crate::edge::{CuResult, Object};
 
-/// Behind a `CUlinkState`.
 pub(crate) struct Link {
     number: u64,
     inputs: Mutex<Vec<Box<str>>>,
-    /// What `cuLinkComplete` gave out: it lives as long as this. With a 0 at its end.
+    /// The result of `cuLinkComplete`, with a terminating 0. It lives as long as the link.
     output: Mutex<Option<Box<[u8]>>>,
 }
 
@@ -30,7 +29,7 @@ impl Link {
         Self { number, inputs: Mutex::default(), output: Mutex::default() }
     }
 
-    /// `cuLinkAddData`: PTX, or a fat binary with PTX.
+    /// `cuLinkAddData`: accepts PTX, or a fat binary with PTX.
     pub(crate) fn add(&self, bytes: &[u8]) -> Result<(), Refusal> {
         let text = ptx_of(bytes)?;
         penstock_ptx::module::parse(&text)
@@ -39,7 +38,7 @@ impl Link {
         Ok(())
     }
 
-    /// `cuLinkComplete`: address and size of the result.
+    /// `cuLinkComplete`: returns address and size of the result.
     pub(crate) fn complete(&self) -> CuResult<(*const u8, usize)> {
         let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         let text = joined(&inputs)?;
@@ -49,8 +48,8 @@ impl Link {
     }
 }
 
-/// Several modules as one: the directives of the first, the bodies of all. Names that two of them define are an error of the
-/// parser when the result is loaded.
+/// Joins modules: the directives of the first, and the bodies of all. If two modules define the
+/// same name, the parser rejects the result here.
 fn joined(inputs: &[Box<str>]) -> CuResult<String> {
     let Some((first, others)) = inputs.split_first() else { return Err(CUDA_ERROR_INVALID_IMAGE) };
     let mut text = first.to_string();

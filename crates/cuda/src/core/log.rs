@@ -1,5 +1,6 @@
-//! Messages for people. A driver in a foreign program prints nothing unasked: only with `PENSTOCK_LOG` set, and one line for
-//! what a program cannot go on without and nobody else can tell it.
+//! Messages for the user. A driver prints nothing unasked in a foreign program. Exceptions:
+//! messages that the interface demands, and one line for a problem that stops the program and that
+//! it cannot find out otherwise.
 
 use std::fmt;
 use std::io::Write;
@@ -7,10 +8,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashSet;
 
-/// Asks for messages on standard error; any value but 0 and the empty one.
+/// Environment variable that enables messages on standard error. Any value except 0 and the empty
+/// one.
 const LOG_VARIABLE: &str = "PENSTOCK_LOG";
 
-/// Prints a line if that was asked for.
+/// Prints a line if messages are enabled.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     static WANTED: OnceLock<bool> = OnceLock::new();
     let wanted =
@@ -20,12 +22,12 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Prints a line in any case: what the interface says is printed.
+/// Always prints a line, for text that the interface demands.
 pub(crate) fn always(text: fmt::Arguments<'_>) {
     print(text);
 }
 
-/// Prints a line in any case, once for each `topic`.
+/// Always prints a line, but only the first for each `topic`.
 pub(crate) fn once(topic: &'static str, text: fmt::Arguments<'_>) {
     static TOLD: Mutex<FxHashSet<&str>> =
         Mutex::new(FxHashSet::with_hasher(rustc_hash::FxBuildHasher));
@@ -34,12 +36,12 @@ pub(crate) fn once(topic: &'static str, text: fmt::Arguments<'_>) {
     }
 }
 
-/// Says once that a function is not served.
+/// Reports once that a function is not served.
 pub(crate) fn not_served(name: &'static str) {
     once(name, format_args!("{name} is not served"));
 }
 
 fn print(text: fmt::Arguments<'_>) {
-    // Nobody to tell if standard error is closed.
+    // A closed standard error is no reason to fail.
     _ = std::io::stderr().write_all(format!("penstock: {text}\n").as_bytes());
 }

@@ -1,4 +1,4 @@
-//! The objects behind the handles. They know no raw pointers of programs.
+//! The objects behind the handles. No code here uses raw pointers of programs.
 
 pub(crate) mod address;
 pub(crate) mod arena;

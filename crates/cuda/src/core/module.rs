@@ -1,4 +1,4 @@
-//! Modules: device code in a context, with its own variables; and its functions.
+//! Modules: device code in a context, with its own variables and functions.
 
 use std::ffi::CString;
 use std::fmt;
@@ -20,43 +20,40 @@ use super::program::{self, Build, Program, Refusal, ptx_of};
 use super::setup::Setup;
 use crate::edge::{CuResult, Object, forget, new_number, of_error, publish};
 
-/// Behind a `CUmodule`.
 pub(crate) struct Module {
     number: u64,
     pub(crate) loaded: Arc<Loaded>,
     functions: Mutex<FxHashMap<String, Arc<Function>>>,
 }
 
-/// A module's code and variables in a context.
 pub(crate) struct Loaded {
     context: Weak<Context>,
     pub(crate) device: Arc<Device>,
     pub(crate) program: Arc<Program>,
-    /// Where its variables are; 0: it has none of its own.
+    /// Address of its variables; 0 if the driver chooses their addresses or there are none.
     pub(crate) data: u64,
     block: Option<Block>,
-    /// The number of its context.
+    /// Number of the context that owns the module.
     owner: u64,
-    /// Of these those that were asked for, where the driver has them.
+    /// Variables that the program asked for, if the driver chose their addresses.
     variables: native::Variables,
 }
 
-/// Behind a `CUfunction`.
 pub(crate) struct Function {
     number: u64,
-    /// The number of its module.
+    /// Number of the module.
     pub(crate) module: u64,
     pub(crate) loaded: Arc<Loaded>,
-    /// Number of its entry in the module.
+    /// Index of its entry in the module.
     index: usize,
     pub(crate) c_name: CString,
-    /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+    /// Value of `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`, in bytes.
     dynamic_max: AtomicU32,
     /// Its kernel, with the arguments of the last launch.
     pub(crate) bound: Mutex<Option<Bound>>,
-    /// The same for launches that have a heap among their parameters.
+    /// The kernel for launches with a heap among their parameters.
     pub(crate) bound_with_heap: Mutex<Option<Bound>>,
-    /// Threads of a block that the driver allows for it.
+    /// Most threads of a block that the driver allows for it.
     threads_max: OnceLock<u32>,
     pub(crate) setup: Mutex<Setup>,
 }
@@ -65,19 +62,21 @@ pub(crate) struct Function {
 pub(crate) struct Bound {
     pub(crate) arenas: usize,
     pub(crate) kernel: Arc<Kernel>,
-    /// The parameters as they go to the device; kept to be used again.
+    /// The parameters in the form in which they are sent. The buffer is reused.
     pub(crate) params: Vec<u8>,
-    /// Bytes of dynamic shared memory that the kernel was told last.
+    /// Dynamic shared memory of the last launch, in bytes.
     pub(crate) dynamic: Option<u32>,
-    /// Bytes of shared memory that the kernel is told of besides.
+    /// Other shared memory that the argument of local memory must provide, in bytes.
     pub(crate) local_bytes: u32,
-    /// Where among its parameters it wants the launch's dynamic shared bytes.
+    /// Offset among the parameters at which the kernel wants the launch's dynamic shared memory in
+    /// bytes.
     pub(crate) dynamic_bytes_at: Option<usize>,
-    /// Which argument the parameters are. None: the kernel has no parameters.
+    /// Index of the argument that holds the parameters. `None` if the kernel has no parameters.
     pub(crate) params_at: Option<usize>,
-    /// Which argument the heap is, if the kernel has one.
+    /// Index of the argument that is the heap, if the kernel has one.
     pub(crate) heap_at: Option<usize>,
-    /// Which argument the local memory for shared memory is, if the kernel has one, and the least that it must have.
+    /// Index of the argument that is the local memory for shared memory, if the kernel has one, and
+    /// the fewest bytes that it may have.
     pub(crate) shared_at: Option<usize>,
     pub(crate) local_min: u64,
 }
@@ -108,11 +107,12 @@ impl Object for Function {
     }
 }
 
-/// Fills beyond the given content of variables are sent as a fill from this size on, and as bytes below.
+/// At least this number of zero bytes behind the initial content of variables is sent as a fill.
+/// Fewer are sent as bytes.
 const FILL_BYTES_MIN: u64 = 64 << 10;
 
 impl Module {
-    /// Loads a module's bytes into a context.
+    /// Loads a module into a context.
     pub(crate) fn load(context: &Arc<Context>, bytes: &[u8]) -> Result<Arc<Self>, Refusal> {
         if context.device.is_native {
             context.check()?;
@@ -159,7 +159,6 @@ impl Module {
         module
     }
 
-    /// `cuModuleUnload`.
     pub(crate) fn unload(&self) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
         let functions =
@@ -172,7 +171,7 @@ impl Module {
         self.loaded.block.map_or(Ok(()), |block| device.release_block(block, device.busy()))
     }
 
-    /// `cuModuleGetFunction`: the same handle each time.
+    /// `cuModuleGetFunction`: returns the same handle each time.
     pub(crate) fn function(&self, name: &str) -> CuResult<Arc<Function>> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = functions.get(name) {
@@ -200,7 +199,7 @@ impl Module {
         Ok(function)
     }
 
-    /// `cuModuleGetGlobal`: address and size of a variable.
+    /// `cuModuleGetGlobal`: returns address and size of a variable.
     pub(crate) fn global(&self, name: &str) -> CuResult<(u64, u64)> {
         let globals = self.loaded.program.module.globals();
         let global =
@@ -213,13 +212,14 @@ impl Module {
         Ok((address, global.size))
     }
 
-    /// The names of its kernels.
+    /// Returns the names of its kernels.
     pub(crate) fn kernel_names(&self) -> impl Iterator<Item = &str> {
         self.loaded.program.module.entries().iter().map(|entry| entry.name.as_str())
     }
 }
 
-/// Gives the module's variables memory and their initial content. Waits until that is there, so that every stream sees it.
+/// Allocates the module's variables and writes their initial content. Waits for the write, so that
+/// every stream sees the content.
 fn load_data(context: &Arc<Context>, program: &Program) -> CuResult<Option<Block>> {
     let data = program.module.data();
     if data.size == 0 {
@@ -245,11 +245,12 @@ fn load_data(context: &Arc<Context>, program: &Program) -> CuResult<Option<Block
     if rest < FILL_BYTES_MIN {
         bytes.resize(usize::try_from(data.size).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?, 0);
     }
-    // Beside all streams: nobody uses this memory yet.
+    // Not in a stream of the program, because nobody uses this memory yet.
     let aside = context.aside()?;
     context.issue(aside, |queue, waits| {
         if rest >= FILL_BYTES_MIN {
-            // In whole patterns: the bytes before are written below, and those behind are nobody's.
+            // In whole patterns: the write below overwrites the bytes before, and the allocation is
+            // padded behind.
             let from = (data.size - rest) / 16 * 16;
             let range = Range {
                 offset: place.offset + from,
@@ -264,17 +265,17 @@ fn load_data(context: &Arc<Context>, program: &Program) -> CuResult<Option<Block
 }
 
 impl Loaded {
-    /// The context that it is loaded in.
+    /// Returns the context in which it is loaded.
     pub(crate) fn context(&self) -> CuResult<Arc<Context>> {
         self.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
 
-    /// Whether both are loaded in one context.
+    /// Returns whether both are loaded in one context.
     pub(crate) fn is_with(&self, other: &Self) -> bool {
         self.context.ptr_eq(&other.context)
     }
 
-    /// Whether it is loaded in this context.
+    /// Returns whether it is loaded in this context.
     #[inline]
     pub(crate) fn is_in(&self, context: &Context) -> bool {
         std::ptr::eq(self.context.as_ptr(), context)
@@ -282,13 +283,14 @@ impl Loaded {
 }
 
 impl Function {
-    /// What the module says of it.
+    /// Returns what the module says of the function.
     pub(crate) fn entry(&self) -> &Entry {
-        // An entry is never taken out of a module.
+        // No panic: entries are never removed from a module.
         &self.loaded.program.module.entries()[self.index]
     }
 
-    /// The kernel of the pool, with or without a heap, made anew when the device has more arenas than before.
+    /// Returns the kernel of the pool, with or without a heap. Makes it anew if the device has more
+    /// arenas than before.
     pub(crate) fn bind<'a>(
         &self,
         bound: &'a mut Option<Bound>,
@@ -303,7 +305,7 @@ impl Function {
                 .map_err(|error| of_error(&error))?;
             self.set_constant(&kernel, &build, &made.arguments)?;
             let place = |wanted| made.arguments.iter().position(|argument| *argument == wanted);
-            // An argument in local memory must have some; to the driver it is only a number.
+            // Local memory must not be empty. For a native driver the argument is only a number.
             let dynamic_bytes_at = made.dynamic_bytes_at.map(|at| at as usize);
             let (local_bytes, local_min) = (made.local_bytes, if device.is_native { 0 } else { 8 });
             let padded = (self.entry().params_size as usize).next_multiple_of(8).max(8);
@@ -324,7 +326,8 @@ impl Function {
         bound.as_mut().ok_or(CUDA_ERROR_UNKNOWN)
     }
 
-    /// Sets the arguments that are the same for all launches. They travel once, with the first launch.
+    /// Sets the arguments that are the same for all launches. They are sent once, with the first
+    /// launch.
     fn set_constant(&self, kernel: &Kernel, build: &Build, arguments: &[Argument]) -> CuResult {
         for (index, argument) in arguments.iter().enumerate() {
             match argument {
@@ -343,14 +346,16 @@ impl Function {
         Ok(())
     }
 
-    /// Threads of a block, at most: what the driver and the program itself allow. Builds the module.
+    /// Returns the most threads of a block that the driver and the program allow. Builds the
+    /// module.
     pub(crate) fn threads_max(&self) -> CuResult<u32> {
         self.threads_max_with(false)
     }
 
-    /// The same as found for launches with or without a heap, whichever came first.
+    /// As [`Function::threads_max`]. `heap`: which build the first call asks. Later calls return
+    /// the same number.
     pub(crate) fn threads_max_with(&self, heap: bool) -> CuResult<u32> {
-        /// `CL_KERNEL_WORK_GROUP_SIZE`.
+        /// Value of OpenCL's `CL_KERNEL_WORK_GROUP_SIZE`.
         const WORK_GROUP_SIZE: u32 = 0x11b0;
         if let Some(known) = self.threads_max.get() {
             return Ok(*known);
@@ -370,12 +375,11 @@ impl Function {
         Ok(*self.threads_max.get_or_init(|| threads))
     }
 
-    /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+    /// Returns the limit of dynamic shared memory, in bytes.
     pub(crate) fn dynamic_max(&self) -> u32 {
         self.dynamic_max.load(Ordering::Relaxed)
     }
 
-    /// `cuFuncGetAttribute`.
     pub(crate) fn attribute(&self, attribute: u32) -> CuResult<i32> {
         if self.loaded.device.is_native
             && attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -397,7 +401,8 @@ impl Function {
                 i32::try_from(constants.map(|global| global.size).sum::<u64>()).unwrap_or(i32::MAX)
             }
             CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => int(entry.local_bytes),
-            // Registers are the device compiler's secret; what programs compute with it must not become 0.
+            // Only the device's compiler knows the number. Programs divide by it, so it must not be
+            // 0.
             CU_FUNC_ATTRIBUTE_NUM_REGS => 32,
             CU_FUNC_ATTRIBUTE_PTX_VERSION => int(self.loaded.program.module.target()),
             CU_FUNC_ATTRIBUTE_BINARY_VERSION => capability,
@@ -408,7 +413,6 @@ impl Function {
         })
     }
 
-    /// `cuFuncSetAttribute`.
     pub(crate) fn set_attribute(&self, attribute: u32, value: i32) -> CuResult {
         match attribute {
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
@@ -434,7 +438,7 @@ impl Function {
     }
 }
 
-/// 75 for capability 7.5.
+/// The capability as one number: 75 for 7.5.
 const CAPABILITY_NUMBER: i32 = attribute::CAPABILITY.0 * 10 + attribute::CAPABILITY.1;
 
 impl fmt::Debug for Function {

@@ -1,5 +1,6 @@
-//! GPUs that a node drives through CUDA's own driver, see [`penstock_wire::cuda`]: modules go there as they are, device addresses are
-//! the driver's, and attributes what it tells. Everything else is as for devices that run translated code.
+//! GPUs that a node drives through CUDA's own driver, see [`penstock_wire::cuda`]. The driver loads
+//! modules as they are, chooses device addresses, and reports attributes. Everything else is as for
+//! devices that run translated code.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,28 +20,31 @@ use super::program::{Build, Made, Program, Refusal};
 use super::{log, reserved};
 use crate::edge::{CuResult, of_error, of_status};
 
-/// What our own library has beside CUDA's functions: a worker that looks for a driver does not take it for one.
+/// A symbol that only our library has: it keeps a worker from taking our library for a driver.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, missing_docs, reason = "a name in a symbol table")]
 pub static penstock_libcuda: u32 = 1;
 
-/// What is asked of the driver at once, in bytes: an allocation there takes some 100 µs.
+/// Smallest allocation that is asked of the driver, in bytes: each takes about 100 µs.
 const GROW_BYTES: u64 = 32 << 20;
-/// How often the driver is asked for other addresses, because the program has something at those that came.
+/// How often the driver is asked for other addresses if the program already uses those that it
+/// returned.
 const TRIES_MAX: usize = 4;
-/// What is said where that does not help.
+/// Message after the last attempt.
 const TAKEN: &str = "a device has memory at addresses that this process uses too";
-/// The arguments of a kernel that CUDA's own driver has, in the order of [`cuda::ARG_PARAMS`] and what follows it.
+/// Arguments of a kernel that CUDA's own driver has loaded, in the order of [`cuda::ARG_PARAMS`]
+/// and the constants after it.
 const ARGUMENTS: [Argument; 3] = [Argument::Params, Argument::Shared, Argument::Heap];
 const _: () = assert!(cuda::ARG_PARAMS == 0 && cuda::ARG_SHARED == 1 && cuda::ARG_HEAP == 2);
-/// `CL_PROGRAM_BUILD_LOG`.
+/// Value of OpenCL's `CL_PROGRAM_BUILD_LOG`.
 const BUILD_LOG: u32 = 0x1183;
-/// `CL_MEM_READ_WRITE`.
+/// Value of OpenCL's `CL_MEM_READ_WRITE`.
 const READ_WRITE: u64 = 1;
 
-/// An attribute that the driver has told; none for one that is not the GPU's alone.
+/// Returns an attribute from the driver, or `None` if it does not describe the GPU alone.
 pub(crate) fn attribute(device: &Device, attribute: u32) -> Option<i32> {
-    // What depends on the way to the GPU (host memory that it maps, managed memory, handles of other processes) is not as there.
+    // Attributes that depend on the access to the GPU differ here: mapped host memory, managed
+    // memory, handles of other processes.
     let is_physical = matches!(attribute, 1..=13 | 16..=18 | 32..=39 | 50 | 75 | 76 | 81 | 82 | 87 | 97 | 106 | 108 | 111);
     if is_physical { told(&device.pool, attribute) } else { None }
 }
@@ -54,13 +58,13 @@ fn size(device: &PoolDevice, attribute: u32) -> u32 {
     told(device, attribute).and_then(|value| u32::try_from(value).ok()).unwrap_or(0)
 }
 
-/// Shared memory that a block may have without and with asking for it.
+/// Returns the shared memory in bytes that a block may use without and with opting in.
 pub(crate) fn shared_bytes(device: &Device) -> (u32, u32) {
     let plain = size(&device.pool, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
     (plain, plain.max(size(&device.pool, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)))
 }
 
-/// Puts what only the driver knows into what OpenCL's queries told.
+/// Replaces values of OpenCL's queries by those of the driver.
 pub(crate) fn correct(facts: &mut Facts, device: &PoolDevice) {
     if !device.is_cuda() {
         return;
@@ -82,7 +86,8 @@ pub(crate) fn correct(facts: &mut Facts, device: &PoolDevice) {
     .map(|attribute| size(device, attribute));
 }
 
-/// A new arena with room for `bytes`, where the driver has it. Waits for the worker.
+/// Allocates an arena with room for `bytes`. The driver chooses its addresses. Waits for the
+/// worker.
 pub(crate) fn arena(context: &Arc<PoolContext>, device: u64, bytes: u64) -> CuResult<Arena> {
     let mut taken = Vec::new();
     loop {
@@ -91,12 +96,13 @@ pub(crate) fn arena(context: &Arc<PoolContext>, device: u64, bytes: u64) -> CuRe
                 .and_then(|it| Ok((it.device_address()?, it)))
         };
         let wanted = bytes.max(GROW_BYTES);
-        // Where there is no room for more than what is needed, that must do.
+        // Asks for `bytes` alone if the driver has no room for more.
         let made =
             memory(wanted).or_else(|error| if wanted > bytes { memory(bytes) } else { Err(error) });
         let (base, memory) = match made {
             Ok(made) => made,
-            // The attempts that are kept may be all that the device has. One of them is better than no memory.
+            // The rejected arenas may hold all memory of the device. Using one of them is better
+            // than failing.
             Err(error) => {
                 return taken.pop().inspect(|_| log_taken()).ok_or_else(|| of_error(&error));
             }
@@ -109,7 +115,8 @@ pub(crate) fn arena(context: &Arc<PoolContext>, device: u64, bytes: u64) -> CuRe
             log_taken();
             return Ok(arena);
         }
-        // Kept until another one is found, so that the driver does not give the same again.
+        // Kept until another arena is found, so that the driver does not return the same addresses
+        // again.
         taken.push(arena);
     }
 }
@@ -118,13 +125,13 @@ fn log_taken() {
     log::once("addresses", format_args!("{TAKEN}"));
 }
 
-/// Gives an arena back. Nothing in it is used any more.
+/// Frees an arena that nothing uses any more.
 pub(crate) fn release(device: u64, arena: Arena) {
     reserved::release(device, arena.base, arena.size);
     drop(arena);
 }
 
-/// Loads a module's bytes: the driver says what is in it.
+/// Loads a module. The driver reports what is in it.
 pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
     let devices = std::slice::from_ref(&device.pool);
     let refused =
@@ -151,7 +158,7 @@ pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
     let globals = told.and_then(|bytes| cuda::globals(&bytes)).unwrap_or_default();
     let globals = globals.into_iter().map(|global| Global {
         name: global.name,
-        // Counted from nowhere: its address.
+        // Relative to address 0, so the offset is the address.
         offset: global.address,
         size: global.size,
         is_const: false,
@@ -169,7 +176,8 @@ pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
     Ok(Program::of_driver(module, build))
 }
 
-/// The names of a module's variables, as far as its PTX tells: the driver knows them only by name.
+/// Returns the names of a module's variables as its PTX lists them. The driver finds variables only
+/// by name.
 fn variables(bytes: &[u8]) -> Vec<String> {
     let images = fatbin::images(bytes).unwrap_or_default();
     let mut names = Vec::new();
@@ -187,7 +195,7 @@ fn variables(bytes: &[u8]) -> Vec<String> {
     names
 }
 
-/// A kernel as the driver tells of it.
+/// Builds a kernel's entry from what the driver reports.
 fn entry(device: &Device, kernel: &Arc<KernelDescription>) -> Entry {
     let info = |name| kernel.work_group_info(&device.context, &device.pool, name);
     let number = |attribute: u32| {
@@ -218,7 +226,7 @@ fn entry(device: &Device, kernel: &Arc<KernelDescription>) -> Entry {
     }
 }
 
-/// An attribute of a kernel that the driver has told.
+/// Returns an attribute of a kernel from the driver.
 pub(crate) fn kernel_attribute(
     device: &Device,
     kernel: &KernelDescription,
@@ -232,19 +240,20 @@ pub(crate) fn kernel_attribute(
     bytes.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
 }
 
-/// Variables that are buffers too, so that they can be copied from and to: their addresses, of one module.
+/// Addresses of one module's variables that are also buffers of the pool, so that copies can use
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct Variables(Mutex<Vec<u64>>);
 
 impl Variables {
-    /// Makes a variable a part of the device's memory, once. Waits for the worker.
+    /// Registers a variable as part of the device's memory, once. Waits for the worker.
     pub(crate) fn add(&self, device: &Device, owner: u64, address: u64, size: u64) -> CuResult {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if size == 0 || known.contains(&address) {
             return Ok(());
         }
         if !reserved::reserve(device.space.key(), address, size) {
-            // A copy from or to it could not be told from one of the program's own memory.
+            // Copies could not tell the variable from the memory that is already at this address.
             log::once("addresses", format_args!("{TAKEN}"));
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
@@ -255,7 +264,7 @@ impl Variables {
         Ok(())
     }
 
-    /// The module is gone, and with it its variables.
+    /// Forgets all variables, because the module is unloaded.
     pub(crate) fn forget(&self, space: &Space) {
         for address in std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             space.forget_foreign(address);

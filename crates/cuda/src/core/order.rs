@@ -1,8 +1,9 @@
-//! The order of commands: each is sent with what it has to wait for.
+//! The order of commands: each is sent with the events that it must wait for.
 //!
-//! "The legacy default stream is an implicit stream which synchronizes with all other streams in the same CUcontext except for
-//! non-blocking streams": a command there waits for all commands of blocking streams so far, and they wait for it. That is
-//! done with events that only the worker waits for.
+//! "The legacy default stream is an implicit stream which synchronizes with all other streams in
+//! the same CUcontext except for non-blocking streams": a command there waits for all commands of
+//! blocking streams so far, and later commands of those streams wait for it. Only the worker waits
+//! for these events.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -16,12 +17,12 @@ use super::context::Context;
 use super::stream::{Kind, Stream};
 use crate::edge::{CuResult, of_status};
 
-/// What sending a command gives: its event, if it has one.
+/// Result of sending a command: its event, if it has one.
 type Sent = Result<Option<Event>, Error>;
 
 impl Context {
-    /// Sends a command into a stream: `send` gets the queue, and what the command has to wait for. Its event, if it was asked
-    /// for, and its number in the stream.
+    /// Sends a command into a stream. `send` gets the queue and the command's wait list. Returns
+    /// the command's event, if it has one, and its ordinal in the stream.
     #[inline]
     pub(crate) fn issue(
         &self,
@@ -32,17 +33,19 @@ impl Context {
         if stream.kind == Kind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
             return self.send(stream, &[], send);
         }
-        // Held until the command is sent: else one of another thread could come between it and what it was ordered after.
+        // Held until the command is sent. Otherwise a command of another thread could come between
+        // this command and those that it waits for.
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         let waits = self.waits_for(stream)?;
         self.send(stream, &waits, send)
     }
 
-    /// Sends one command into a stream of each of several contexts, all together. Each comes after what it would come after alone, and
-    /// all after what any of them does.
+    /// Sends one command that spans a stream of each of several contexts. It follows the commands
+    /// that each stream's order demands, for all streams.
     ///
     /// # Errors
-    /// The code, for what keeps one of the contexts from it; within, what `send` says.
+    /// The code, if one of the contexts does not accept commands. The inner result is that of
+    /// `send`.
     pub(crate) fn issue_together(
         parts: &[(&Self, &Stream)],
         send: impl FnOnce(&[Event]) -> Result<(), Error>,
@@ -58,7 +61,7 @@ impl Context {
         let sending: Vec<_> = parts.iter().map(|(_, stream)| stream.lock()).collect();
         let sent = send(&waits);
         for (context, stream) in parts {
-            // Whether it failed is known when the stream has been waited for.
+            // A failure becomes known when the stream is waited for.
             stream.count(false);
             if sent.is_err() {
                 context.unsee(stream);
@@ -68,7 +71,7 @@ impl Context {
         Ok(sent)
     }
 
-    /// As [`Context::issue`] of a write, which may take no command at all: then nothing comes back.
+    /// As [`Context::issue`] for a write. Returns `None` if the write needed no command.
     pub(crate) fn issue_write(
         &self,
         stream: &Stream,
@@ -105,11 +108,11 @@ impl Context {
         let serial = stream.count(matches!(sent, Ok(Some(_))));
         drop(sending);
         if sent.is_err() {
-            // Nothing waits for what this one was to wait for: the next one will.
+            // The wait list was not sent, so the next command needs it again.
             self.unsee(stream);
         }
         let event = sent.map_err(|error| self.failed(&error))?;
-        // What it should wait for had failed, so it was not sent at all.
+        // An event of the wait list had failed, so the command was not sent.
         if let Some(status) =
             event.as_ref().and_then(Event::known_status).filter(|status| status.is_error())
         {
@@ -118,7 +121,7 @@ impl Context {
         Ok((event, serial))
     }
 
-    /// Forgets how far other streams have been waited for.
+    /// Makes the next commands wait again for all that other streams have sent.
     #[cold]
     fn unsee(&self, stream: &Stream) {
         stream.seen.store(0, Ordering::Release);
@@ -129,7 +132,8 @@ impl Context {
         }
     }
 
-    /// What a command in a stream has to wait for in other streams. What comes later in it need not wait for the same again.
+    /// Returns the wait list for a command in a stream: the unfinished commands of other streams.
+    /// Later commands in the stream need not wait for the same events again.
     fn waits_for(&self, stream: &Stream) -> CuResult<Vec<Event>> {
         let mut waits = Vec::new();
         if stream.kind == Kind::Legacy {
@@ -149,13 +153,13 @@ impl Context {
         Ok(waits)
     }
 
-    /// An event that ends with all commands of a stream so far.
+    /// Returns an event that ends with all commands of a stream so far.
     pub(crate) fn marker(&self, stream: &Stream) -> CuResult<Event> {
         stream.behind(false).map_err(|error| self.failed(&error))
     }
 
-    /// Waits for what a command in a stream would have to wait for in other streams. Without any lock: what those wait for may need
-    /// others to send.
+    /// Waits for the commands of other streams that a command in this stream would wait for. Holds
+    /// no lock, because other threads may have to send before those commands can end.
     pub(super) fn await_others(&self, stream: &Stream) -> CuResult {
         if stream.kind == Kind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
             return Ok(());
@@ -169,13 +173,13 @@ impl Context {
         Ok(())
     }
 
-    /// Tells of reads that nobody waited for and that failed.
+    /// Reports a failed read whose caller did not wait.
     #[inline]
     pub(super) fn look_at_reads(&self, stream: &Stream) -> CuResult {
         stream.unseen.failure().map_or(Ok(()), |status| Err(self.fail(of_status(status))))
     }
 
-    /// Waits for all commands of a stream so far, without looking at what kernels left behind.
+    /// Waits for all commands of a stream so far, without looking for faults and output of kernels.
     pub(crate) fn finish(&self, stream: &Stream) -> CuResult {
         if !stream.is_settled() {
             let serial = stream.issued();
@@ -185,7 +189,7 @@ impl Context {
         self.look_at_reads(stream)
     }
 
-    /// Waits for everything that the next command of a stream would wait for.
+    /// Waits for all commands that the next command of a stream would wait for.
     pub(super) fn settle(&self, stream: &Stream) -> CuResult {
         if stream.kind == Kind::Blocking {
             self.finish(&self.legacy)?;
@@ -193,11 +197,10 @@ impl Context {
         self.synchronize_stream(stream)
     }
 
-    /// `cuStreamSynchronize`.
     pub(crate) fn synchronize_stream(&self, stream: &Stream) -> CuResult {
         self.check()?;
         if stream.kind == Kind::Legacy && self.has_blocking.load(Ordering::Acquire) {
-            // What the legacy default stream would wait for, whoever waits for that stream waits for too.
+            // The legacy default stream waits for these streams, so waiting for it includes them.
             let others = self.blocking.read().unwrap_or_else(PoisonError::into_inner).clone();
             for other in &others {
                 self.finish(other)?;
@@ -207,17 +210,18 @@ impl Context {
         self.control.look(self)
     }
 
-    /// Events for everything under way, so that memory is not used again before they have ended: also in the legacy default stream,
-    /// because others may come to use the memory beside it.
+    /// Returns events for all unfinished commands, so that memory is not used again before they
+    /// have ended. This includes the legacy default stream, because other streams may use the
+    /// memory without waiting for it.
     pub(crate) fn busy(&self) -> Vec<Event> {
         self.let_go();
         let streams = self.streams();
         let busy = streams.iter().filter(|stream| !stream.is_idle());
-        // On a lost node nothing is under way.
+        // Nothing runs on a lost node.
         busy.filter_map(|stream| self.marker(stream).ok()).collect()
     }
 
-    /// Events for everything that the next command of a stream would come after.
+    /// Returns events for all commands that the next command of a stream would follow.
     pub(super) fn before(&self, stream: &Stream) -> CuResult<Vec<Event>> {
         let mut before = Vec::new();
         let mut add = |stream: &Stream| -> CuResult {
@@ -238,7 +242,7 @@ impl Context {
         Ok(before)
     }
 
-    /// Does something while no stream has anything to do, and none gets anything. None if one has.
+    /// Runs `work` while all streams are idle and locked. Returns `None` if a stream is busy.
     pub(super) fn while_idle<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let blocking = self.blocking.read().unwrap_or_else(PoisonError::into_inner);
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
@@ -261,7 +265,7 @@ impl Context {
         }
     }
 
-    /// Waits for a command that has an event.
+    /// Waits for a command's event, if it has one.
     pub(crate) fn await_event(
         &self,
         stream: &Stream,
@@ -276,7 +280,6 @@ impl Context {
         self.control.look(self)
     }
 
-    /// Sends a command and waits for it.
     pub(crate) fn issue_and_wait(
         &self,
         stream: &Stream,
@@ -287,7 +290,8 @@ impl Context {
     }
 }
 
-/// A failed wait list says nothing of the reason.
+/// Returns the code for a command that could not be sent. A failed wait list does not say why it
+/// failed.
 fn of_wait(status: Status) -> penstock_cuda_sys::driver::CUresult {
     if status == Status::WAIT_LIST_FAILED { CUDA_ERROR_LAUNCH_FAILED } else { of_status(status) }
 }

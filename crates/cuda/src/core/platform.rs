@@ -1,4 +1,4 @@
-//! The pool as a list of CUDA devices. It is opened once, by `cuInit`.
+//! The pool as a list of CUDA devices. `cuInit` opens it once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,13 +13,15 @@ use super::device::Device;
 use super::{address, log};
 use crate::edge::{CuResult, of_error};
 
-/// Names the driver of a worker: then it may be this library.
+/// Environment variable: path of the driver that a worker uses. That may be this library.
 const DRIVER_VARIABLE: &str = "PENSTOCK_LIBCUDA";
 
-/// Chooses among the devices: numbers, or beginnings of `GPU-...` names, separated by commas.
+/// Environment variable that chooses devices: numbers or beginnings of `GPU-...` names, separated
+/// by commas.
 const VISIBLE_VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// The devices of the pool. It stays open until the process ends: nothing may run in a driver at exit.
+/// The devices of the pool. The pool stays open until the process ends, because no driver code may
+/// run at exit.
 pub(crate) struct Platform {
     _pool: Pool,
     devices: Vec<Arc<Device>>,
@@ -34,36 +36,35 @@ extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-/// `cuInit`.
 pub(crate) fn init() -> CuResult {
     check_process()?;
     PLATFORM.get_or_init(open).as_ref().map(drop).map_err(|code| *code)
 }
 
-/// A forked child has no link to the pool, and may hold locks of threads that it has not: it gets an error before all else.
+/// Fails in a forked child. A child has no link to the pool and may hold locks of threads that it
+/// does not have, so each function checks this first.
 pub(crate) fn check_process() -> CuResult {
     if FORKED.load(Ordering::Relaxed) { Err(CUDA_ERROR_NOT_INITIALIZED) } else { Ok(()) }
 }
 
-/// All devices.
 pub(crate) fn devices() -> CuResult<&'static [Arc<Device>]> {
     check_process()?;
     match PLATFORM.get() {
         Some(Ok(platform)) => Ok(&platform.devices),
-        // "CUDA_ERROR_NOT_INITIALIZED: This indicates that the CUDA driver has not been initialized with cuInit() or that
-        // initialization has failed."
+        // "CUDA_ERROR_NOT_INITIALIZED: This indicates that the CUDA driver has not been initialized
+        // with cuInit() or that initialization has failed."
         _ => Err(CUDA_ERROR_NOT_INITIALIZED),
     }
 }
 
-/// The device with a number.
+/// Returns the device with this ordinal.
 pub(crate) fn device(ordinal: CUdevice) -> CuResult<&'static Arc<Device>> {
     let index = usize::try_from(ordinal).ok();
     let devices = devices()?;
     index.and_then(|index| devices.get(index)).ok_or(CUDA_ERROR_INVALID_DEVICE)
 }
 
-/// The device that an address belongs to.
+/// Returns the device that an address belongs to.
 pub(crate) fn device_of(address: u64) -> Option<&'static Arc<Device>> {
     let devices = devices().ok()?;
     let native = devices.iter().find(|device| device.space.has_native(address));
@@ -106,11 +107,11 @@ fn open() -> CuResult<Platform> {
     Ok(Platform { devices: make(chosen).map_err(|error| of_error(&error))?, _pool: pool })
 }
 
-/// Numbers of the devices that the variable names, in its order. "If one of the indices is invalid, only the devices whose index
-/// precedes the invalid index are visible."
+/// Returns the indices of the devices that the variable names, in its order. "If one of the indices
+/// is invalid, only the devices whose index precedes the invalid index are visible."
 fn visible_of(names: &[String], list: Option<&str>) -> Vec<usize> {
     let Some(list) = list else { return (0..names.len().min(address::DEVICES_MAX)).collect() };
-    // What all names begin with says nothing.
+    // The prefix of all names selects nothing.
     let is_name = |word: &str| word.len() > "GPU-".len();
     let mut chosen = Vec::new();
     for word in list.split(',').map(str::trim) {
@@ -126,12 +127,12 @@ fn visible_of(names: &[String], list: Option<&str>) -> Vec<usize> {
     chosen
 }
 
-/// Devices of one platform of one node share a context of the pool, so that copies between them stay there. Those of CUDA's own driver
-/// do not: it shares no memory.
+/// Makes the devices. Those of one platform on one node share a context of the pool, so that copies
+/// between them stay there. Devices of CUDA's own driver do not, because it shares no memory.
 fn make(
     chosen: Vec<Arc<penstock_client::Device>>,
 ) -> Result<Vec<Arc<Device>>, penstock_client::Error> {
-    /// Node and platform; the device, where it is alone.
+    /// Node, platform, and the device if it has a context alone.
     type Place = (usize, u32, Option<u32>);
     let alone = |device: &penstock_client::Device| device.is_cuda().then_some(device.index());
     let place =
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(chosen(None), [0, 1, 2]);
         assert_eq!(chosen(Some("2,0")), [2, 0]);
         assert_eq!(chosen(Some("1, GPU-aa")), [1, 0]);
-        // Up to the first that is none.
+        // The list ends at the first invalid entry.
         assert_eq!(chosen(Some("0,7,1")), [0]);
         assert_eq!(chosen(Some("0,0,1")), [0]);
         for nothing in ["", "-1", "GPU-", "GPU-ff", "none"] {

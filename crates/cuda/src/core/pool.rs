@@ -1,4 +1,5 @@
-//! Memory pools: each device has its default one, and programs may name more; all hand out the device's memory.
+//! Memory pools: each device has a default pool, and programs may create more. All of them allocate
+//! from the device's memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,12 +11,11 @@ use super::device::Device;
 use super::stream::Stream;
 use crate::edge::{CuResult, Object, new_number, publish};
 
-/// Behind a `CUmemoryPool`.
 pub(crate) struct Pool {
     number: u64,
     pub(crate) device: Arc<Device>,
     is_default: bool,
-    /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
+    /// Value of the attribute `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
     threshold: AtomicU64,
 }
 
@@ -29,7 +29,6 @@ impl Object for Pool {
 }
 
 impl Pool {
-    /// A new pool.
     pub(crate) fn create(device: &Arc<Device>) -> Arc<Self> {
         Self::new(device, false)
     }
@@ -45,7 +44,7 @@ impl Pool {
         pool
     }
 
-    /// The device's own pool.
+    /// Returns the device's default pool.
     pub(crate) fn default_of(device: &'static Arc<Device>) -> Arc<Self> {
         static DEFAULTS: [OnceLock<Arc<Pool>>; super::address::DEVICES_MAX] =
             [const { OnceLock::new() }; super::address::DEVICES_MAX];
@@ -55,17 +54,15 @@ impl Pool {
         }
     }
 
-    /// `cuMemPoolTrimTo`.
     pub(crate) fn trim(&self, kept: u64) {
         self.device.space.trim(kept);
     }
 
-    /// Whether it is a device's own, which is never destroyed.
+    /// Returns whether it is a device's default pool, which is never destroyed.
     pub(crate) fn is_default(&self) -> bool {
         self.is_default
     }
 
-    /// `cuMemPoolGetAttribute`.
     pub(crate) fn attribute(&self, attribute: u32) -> CuResult<u64> {
         let used = self.device.space.total() - self.device.space.free();
         Ok(match attribute {
@@ -81,7 +78,8 @@ impl Pool {
         })
     }
 
-    /// `cuMemPoolSetAttribute`. How memory is used again is ours; only the threshold is kept, to be asked for.
+    /// `cuMemPoolSetAttribute`. Only the threshold is stored, so that the program can read it. The
+    /// others have no effect, because we decide how memory is used again.
     pub(crate) fn set_attribute(&self, attribute: u32, value: u64) -> CuResult {
         match attribute {
             CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => {
@@ -96,10 +94,10 @@ impl Pool {
     }
 }
 
-/// `cuMemAllocAsync`: the memory is there at once.
+/// `cuMemAllocAsync`. The memory can be used at once.
 pub(crate) fn allocate(context: &Context, device: &Device, size: u64) -> CuResult<u64> {
     context.check()?;
-    // "If bytesize is 0, cuMemAlloc() returns CUDA_ERROR_INVALID_VALUE", and so it is here.
+    // "If bytesize is 0, cuMemAlloc() returns CUDA_ERROR_INVALID_VALUE", and the same holds here.
     device.allocate(size, context.number())
 }
 

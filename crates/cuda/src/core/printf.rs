@@ -1,13 +1,14 @@
-//! What kernels print, as records in a ring: formatted as C's `printf` does.
+//! Output of kernels: records in a ring, formatted as C's `printf` does.
 
 use std::ffi::CString;
 
 use rustc_hash::FxHashMap;
 
-/// Size of the record, size of the arguments, address of the format.
+/// Header of a record: its size, the size of its arguments, the address of its format.
 const HEADER_BYTES: usize = 16;
 
-/// Prints the records of a ring. `text`: a string on the device, which is asked for once: most records have the same few.
+/// Prints the records of a ring. `text` reads a string on the device. It is called once per
+/// address, because most records share a few strings.
 pub(crate) fn print(mut records: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>) {
     let mut out = Vec::new();
     let mut known = FxHashMap::<u64, Vec<u8>>::default();
@@ -18,7 +19,7 @@ pub(crate) fn print(mut records: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>) {
         };
         let size = u32_at(0) as usize;
         let format = header.last_chunk().map_or(0, |it| u64::from_le_bytes(*it));
-        // What is not a record is the end: the device wrote it, so nothing is taken for granted.
+        // Stops at the first invalid record, because the device's output cannot be trusted.
         let Some((record, rest)) = records.split_at_checked(size).filter(|_| size >= HEADER_BYTES)
         else {
             break;
@@ -34,7 +35,7 @@ pub(crate) fn print(mut records: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>) {
     }
 }
 
-/// The arguments of a call, one after the other, each aligned to its size.
+/// The arguments of a call in sequence, each aligned to its size.
 struct Args<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -54,8 +55,8 @@ impl Args<'_> {
     }
 }
 
-/// Formats one call as C's `printf` does. "The number of arguments" and their types are as the compiler laid them out:
-/// integers of 4 bytes unless `l`, numbers with a point as doubles.
+/// Formats one call as C's `printf` does. The compiler laid out the arguments: integers have 4
+/// bytes unless `l`, floating-point numbers are doubles.
 fn render(format: &[u8], args: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>, out: &mut Vec<u8>) {
     let mut args = Args { bytes: args, at: 0 };
     let mut rest = format;
@@ -77,7 +78,7 @@ fn render(format: &[u8], args: &[u8], text: &mut dyn FnMut(u64) -> Vec<u8>, out:
     out.extend_from_slice(rest);
 }
 
-/// One `%...`.
+/// Formats one conversion, `%...`.
 fn conversion(
     spec: &[u8],
     args: &mut Args<'_>,
@@ -89,8 +90,8 @@ fn conversion(
     else {
         return;
     };
-    // Flags, width and precision, without C's own length. "Width: '*'": an argument says it, and a negative one is a flag and a
-    // width.
+    // Flags, width and precision, without C's length modifiers. "Width: '*'": an argument gives the
+    // width; a negative one adds the flag `-`.
     let mut plain = Vec::with_capacity(spec.len());
     for byte in &spec[..spec.len() - 1] {
         match byte {
@@ -150,13 +151,14 @@ enum Value<'a> {
     Text(&'a CString),
 }
 
-/// Has C format one value, so that all its rules are C's.
+/// Lets C format one value, so that all rules are C's.
 fn c_format(spec: &CString, value: Value<'_>, out: &mut Vec<u8>) {
-    /// Wider output is cut: no terminal has so many columns.
+    /// Longer output of one value is cut.
     const BYTES_MAX: usize = 64 << 10;
     let format = |room: &mut [u8]| {
         let (to, size, spec) = (room.as_mut_ptr().cast(), room.len(), spec.as_ptr());
-        // SAFETY: `to` has `size` bytes; `spec` has one conversion, made above for just this type.
+        // SAFETY: `to` has `size` bytes, and `spec` has one conversion, which the caller made for
+        // this type.
         let length = unsafe {
             match value {
                 Value::Int(value) => libc::snprintf(to, size, spec, value),
@@ -211,7 +213,7 @@ mod tests {
         assert_eq!(rendered("a%5", &[]), "a%5");
         let star = [(-4i32).to_le_bytes(), 7i32.to_le_bytes()].concat();
         assert_eq!(rendered("%*d|", &star), "7   |");
-        // Too few arguments: zeros, and nothing beside them is read.
+        // Missing arguments are zeros; nothing outside `args` is read.
         assert_eq!(rendered("%d %f", &[]), "0 0.000000");
     }
 

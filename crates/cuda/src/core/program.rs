@@ -1,4 +1,4 @@
-//! Device code: from what a program loads to what a device runs. What was translated once is used again.
+//! Device code: the way from what a program loads to what a device runs. Translations are kept.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,23 +18,24 @@ use super::device::Device;
 use super::{fault, log};
 use crate::edge::{CuResult, of_error};
 
-/// Translated modules that a device keeps although nobody has them loaded: a library of kernels that a program loads and
-/// unloads in turn costs no compilation. Each is some 100 KB.
+/// Number of translated modules that a device keeps after they are unloaded. So a program that
+/// loads and unloads a library of kernels in turn compiles it only once. Each takes about 100 KB.
 const KEPT_MAX: usize = 64;
 
-/// `CL_PROGRAM_BUILD_LOG`.
+/// Value of OpenCL's `CL_PROGRAM_BUILD_LOG`.
 const BUILD_LOG: u32 = 0x1183;
 
-/// Whether the device's compiler is to work when a module is loaded, and not at the first use of a kernel.
+/// Returns whether the device's compiler runs when a module is loaded, not at the first use of a
+/// kernel.
 pub(crate) fn is_eager() -> bool {
     std::env::var("CUDA_MODULE_LOADING").is_ok_and(|value| value == "EAGER")
 }
 
-/// Why a module is not loaded.
+/// Why a module was not loaded.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) code: CUresult,
-    /// For the program's error log.
+    /// Text for the program's error log.
     pub(crate) log: String,
 }
 
@@ -50,43 +51,45 @@ impl From<CUresult> for Refusal {
     }
 }
 
-/// Device code, parsed, and translated for one device.
+/// Device code, parsed and translated for one device.
 pub(crate) struct Program {
     text: Box<str>,
     pub(crate) module: Module,
     /// Whether a kernel may print.
     pub(crate) prints: bool,
-    /// Whether a kernel may stop by itself.
+    /// Whether a kernel may fault.
     pub(crate) stops: bool,
     translation: Mutex<Option<(Vec<Arena>, Translation)>>,
     build: Mutex<Option<Arc<Build>>>,
-    /// The same for launches that have a heap among their parameters.
+    /// The build for launches with a heap among their parameters.
     build_with_heap: Mutex<Option<Arc<Build>>>,
 }
 
-/// A program of the pool that was made of it, for certain arenas.
+/// A program of the pool, made for certain arenas.
 pub(crate) struct Build {
     pub(crate) arenas: Vec<Arena>,
     pub(crate) program: Arc<PoolProgram>,
-    /// By the name in PTX.
+    /// Key: name in PTX.
     pub(crate) kernels: FxHashMap<String, Made>,
 }
 
-/// A kernel of a [`Build`].
 pub(crate) struct Made {
     pub(crate) description: Arc<KernelDescription>,
     /// Its arguments, in their order.
     pub(crate) arguments: Vec<Argument>,
-    /// Bytes of local memory that its shared memory takes besides the launch's.
+    /// Local memory that its shared memory takes in addition to the launch's, in bytes.
     pub(crate) local_bytes: u32,
-    /// Where among its parameters it wants the launch's dynamic shared bytes, behind all others.
+    /// Offset, behind all parameters, at which it wants the launch's dynamic shared memory in
+    /// bytes.
     pub(crate) dynamic_bytes_at: Option<u32>,
 }
 
-/// The PTX of a module: of several, that for the highest architecture which the device has; else the lowest.
+/// Returns the PTX of a module. Of several, takes the one for the highest architecture that the
+/// device supports, otherwise the lowest.
 ///
 /// # Errors
-/// `CUDA_ERROR_INVALID_IMAGE` for what is no module, `CUDA_ERROR_NO_BINARY_FOR_GPU` for one without PTX.
+/// `CUDA_ERROR_INVALID_IMAGE` if the bytes are not a module, `CUDA_ERROR_NO_BINARY_FOR_GPU` if the
+/// module has no PTX.
 pub(crate) fn ptx_of(bytes: &[u8]) -> Result<Box<str>, Refusal> {
     let images =
         fatbin::images(bytes).map_err(|error| Refusal::new(CUDA_ERROR_INVALID_IMAGE, error))?;
@@ -106,9 +109,9 @@ pub(crate) fn ptx_of(bytes: &[u8]) -> Result<Box<str>, Refusal> {
 }
 
 impl Program {
-    /// Device code that CUDA's own driver has loaded.
+    /// Wraps device code that CUDA's own driver has loaded.
     pub(super) fn of_driver(module: Module, build: Build) -> Self {
-        // Its kernels take a heap as they are.
+        // Native kernels accept a heap without another build.
         let build = Arc::new(build);
         Self {
             text: Box::default(),
@@ -121,7 +124,7 @@ impl Program {
         }
     }
 
-    /// Parses and translates PTX. What cannot run is found here, and named.
+    /// Parses and translates PTX. Code that cannot run is rejected here, with the reason.
     fn new(device: &Device, text: Box<str>) -> Result<Self, Refusal> {
         let module = penstock_ptx::module::parse(&text)
             .map_err(|error| Refusal::new(CUDA_ERROR_INVALID_PTX, error))?;
@@ -143,12 +146,12 @@ impl Program {
             .iter()
             .filter(|kernel| kernel.uses_faults)
             .for_each(|kernel| fault::remember(&kernel.name));
-        // For the first build.
+        // The first build uses this translation.
         program.translation = Mutex::new(Some((arenas, translation)));
         Ok(program)
     }
 
-    /// Translates for these arenas; `heap`: and for a heap.
+    /// Translates for these arenas. `heap`: with support for a heap.
     fn translate(
         &self,
         device: &Device,
@@ -168,11 +171,11 @@ impl Program {
             .map_err(|error| Refusal::new(CUDA_ERROR_INVALID_PTX, error))
     }
 
-    /// The program of the pool for the arenas that the device has now; `heap`: for launches that have a heap among their parameters. Waits for
-    /// the device's compiler the first time.
+    /// Returns the program of the pool for the arenas that the device has now. `heap`: for launches
+    /// with a heap among their parameters. Waits for the device's compiler the first time.
     pub(crate) fn build(&self, device: &Device, heap: bool) -> CuResult<Arc<Build>> {
         let build = if heap { &self.build_with_heap } else { &self.build };
-        // Held while it is built: others need the same.
+        // Held during the build, because other threads need the same program.
         let mut build = build.lock().unwrap_or_else(PoisonError::into_inner);
         let arenas = device.space.arenas();
         if let Some(build) = build.as_ref().filter(|build| build.arenas.len() == arenas.len()) {
@@ -198,7 +201,7 @@ impl Program {
 }
 
 fn compile(device: &Device, arenas: Vec<Arena>, translation: &Translation) -> CuResult<Build> {
-    /// Names a folder for what is given to the devices' compilers, for who looks for a defect.
+    /// Environment variable: folder for the source given to the devices' compilers, for debugging.
     const SOURCES_VARIABLE: &str = "PENSTOCK_CUDA_SOURCES";
     if let Some(folder) = std::env::var_os(SOURCES_VARIABLE) {
         use std::hash::BuildHasher as _;
@@ -238,12 +241,12 @@ fn compile(device: &Device, arenas: Vec<Arena>, translation: &Translation) -> Cu
     Ok(Build { arenas, kernels: kernels.collect(), program })
 }
 
-/// The device code that a device has seen, the latest last.
+/// Device code that a device has used, the latest last.
 #[derive(Default)]
 pub(crate) struct Programs(Mutex<VecDeque<Arc<Program>>>);
 
 impl Programs {
-    /// The device code of a module, as it is known or new.
+    /// Returns the device code of a module. Translates it if it is new.
     pub(crate) fn get(&self, device: &Device, text: Box<str>) -> Result<Arc<Program>, Refusal> {
         let known = {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Addresses of devices whose driver chooses them: they are taken out of use in this process, so that each address says whether it is the
-//! host's or a device's, and which.
+//! Reserves the addresses that a native driver chose for device memory, so that this process maps
+//! nothing else there and each address identifies the host or one device.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,21 +7,22 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Where no process has memory.
+/// End of the addresses that a process can use.
 const PROCESS_END: u64 = 1 << 47;
-/// The smallest page: what can be mapped.
+/// The smallest unit that can be mapped.
 const PAGE_BYTES: u64 = 4096;
 
-/// Pages that are held, by their first address: the last one's end, and the device. They do not overlap.
+/// Reserved pages, which do not overlap. Key: first address. Value: end and device.
 static HELD: Mutex<BTreeMap<usize, (usize, u64)>> = Mutex::new(BTreeMap::new());
 
-/// The pages from the one with `start` to the one before `end`.
+/// Returns the addresses from `start` to `end` as a range.
 fn pages(start: u64, end: u64) -> Option<Range<usize>> {
     Some(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
 }
 
-/// Holds the pages of some bytes for a device. False where something else is there: the program's memory, or another device's. Pages
-/// that the device has already are fine: a driver may put a variable beside an allocation.
+/// Reserves the pages that hold `size` bytes at `base` for a device. Returns false if the program
+/// or another device uses one of them. The device may already hold some of the pages: a driver may
+/// place a variable beside an allocation.
 pub(crate) fn reserve(device: u64, base: u64, size: u64) -> bool {
     if base >= PROCESS_END {
         return true;
@@ -56,8 +57,8 @@ pub(crate) fn reserve(device: u64, base: u64, size: u64) -> bool {
     true
 }
 
-/// Lets go of the pages that lie within some bytes: the device has nothing there any more. What else it has may be in the pages at
-/// both ends.
+/// Releases the pages that lie completely within these bytes, because the device no longer uses
+/// them. The pages at both ends may hold other data of the device.
 pub(crate) fn release(device: u64, base: u64, size: u64) {
     if base >= PROCESS_END {
         return;
@@ -84,18 +85,19 @@ pub(crate) fn release(device: u64, base: u64, size: u64) {
     }
 }
 
-/// Maps pages that nobody can touch, where nothing is.
+/// Maps pages without access rights. Fails if any of them is already mapped.
 fn map(pages: &Range<usize>) -> bool {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
     let place = std::ptr::without_provenance_mut(pages.start);
-    // SAFETY: where anything is mapped the call fails; what it maps nobody can touch.
+    // SAFETY: `FIXED_NOREPLACE` makes the call fail if anything is mapped there, and nobody can
+    // access the new pages.
     let mapped = unsafe { mmap_anonymous(place, pages.len(), ProtFlags::empty(), flags) };
     mapped.is_ok_and(|mapped| mapped.addr() == pages.start)
 }
 
 fn unmap(pages: &Range<usize>) {
     let place = std::ptr::without_provenance_mut(pages.start);
-    // SAFETY: pages that `map` has made, which nobody can touch.
+    // SAFETY: `map` made these pages, and nobody can access them.
     _ = unsafe { munmap(place, pages.len()) };
 }
 
@@ -109,21 +111,21 @@ mod tests {
         let address = own.as_ptr().addr() as u64;
         assert!(!reserve(1, address, 1 << 20));
         assert_eq!(own[4096], 1);
-        // Above what any process has, as our own devices' are.
+        // Above the addresses of processes nothing is mapped, so every request succeeds.
         assert!(reserve(1, 1 << 50, 1 << 20));
     }
 
     #[test]
     fn a_device_may_have_two_things_in_one_page_and_another_device_not() {
-        // Where a process has nothing by itself.
+        // An address where the process has mapped nothing.
         let base = 0x1234_5000_0000;
         assert!(reserve(1, base + 16, 4));
         assert!(reserve(1, base + 64, 4));
         assert!(!reserve(2, base + 128, 4));
-        // Around what it has, and beside.
+        // A range that surrounds the device's pages overlaps them without an error.
         assert!(reserve(1, base - 8192, 5 * 4096));
         assert!(!reserve(2, base + 2 * 4096, 4096));
-        // What lies wholly within is given back, the pages at the ends are not.
+        // Only the pages that lie completely within the range are released.
         release(1, base - 8000, 5 * 4096 - 200);
         assert!(!reserve(2, base - 8192, 4096) && !reserve(2, base + 2 * 4096, 4096));
         assert!(reserve(2, base - 4096, 3 * 4096));

@@ -1,4 +1,4 @@
-//! Copies of rows.
+//! Copies of rows with gaps between them.
 
 use std::sync::Arc;
 
@@ -12,26 +12,24 @@ use super::stream::Stream;
 use super::{callback, host};
 use crate::edge::{Bytes, CuResult, HostSource, HostTarget};
 
-/// One side of a copy of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows {
     /// Where the first row begins.
     pub(crate) side: RowSide,
-    /// Bytes from row to row.
+    /// Distance between the starts of two rows, in bytes.
     pub(crate) pitch: u64,
 }
 
-/// Where rows are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RowSide {
-    /// In the program's memory.
+    /// Address in the program's memory.
     Host(usize),
-    /// On the device.
+    /// Address on any device.
     Device(u64),
 }
 
 impl Rows {
-    /// As many bytes as rows of a copy reach over.
+    /// Returns the number of bytes from the first to the last byte of the rows.
     fn reach(&self, (width, height): (u64, u64)) -> CuResult<u64> {
         if height > 1 && self.pitch < width {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -43,10 +41,10 @@ impl Rows {
         last.ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// The program's memory that rows reach over.
+    /// Returns the program's memory that the rows span.
     fn host(address: usize, size: u64) -> CuResult<Bytes> {
         let size = usize::try_from(size).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: the program said that these rows may be copied.
+        // SAFETY: the program promises with its copy that these rows may be accessed.
         unsafe { Bytes::new(std::ptr::with_exposed_provenance(address), size) }
     }
 }
@@ -56,7 +54,7 @@ fn rect(offset: u64, pitch: u64) -> Rect {
     Rect { origin: [offset % pitch, offset / pitch, 0], row_pitch: pitch, slice_pitch: 0 }
 }
 
-/// A copy whose rows lie apart on at least one side: bytes of a row, and rows.
+/// A copy whose rows have gaps on at least one side: `height` rows of `width` bytes.
 #[derive(Clone, Copy)]
 struct Apart {
     to: Rows,
@@ -101,7 +99,7 @@ impl Context {
             (RowSide::Host(to), RowSide::Host(from)) if when == When::Unattended => {
                 callback::in_stream(self, stream, move |status| {
                     if status == CUDA_SUCCESS {
-                        // Its sides were checked when it was described.
+                        // Cannot fail: the node's creation checked both sides.
                         _ = apart.on_host(to, from);
                     }
                 })
@@ -170,7 +168,7 @@ impl Context {
             }
             return Ok(());
         }
-        // In any case until the program's memory is written no more.
+        // Waits in any case, because the read writes into the program's memory until it has ended.
         let finished = self.finish(stream);
         self.await_event(stream, event, serial).and(finished)
     }
@@ -181,7 +179,7 @@ impl Context {
             (Some(source), Some(target)) if source.device.ordinal == target.device.ordinal => {
                 return target.as_peer(self, stream, |own| target.move_rows(own, apart, to, from));
             }
-            // Between devices row by row.
+            // Between devices, row by row.
             _ => {
                 return (0..apart.height).try_for_each(|y| {
                     let (to, from) = (to + y * apart.to.pitch, from + y * apart.from.pitch);
@@ -192,9 +190,11 @@ impl Context {
         let space = &self.device.space;
         let (source, target) =
             (space.place(from, apart.source_reach()?)?, space.place(to, apart.target_reach()?)?);
-        // "CL_INVALID_VALUE if src_buffer and dst_buffer are the same buffer object and src_slice_pitch is not equal to dst_slice_pitch
-        // and src_row_pitch is not equal to dst_row_pitch." Where rows of the copy go past the end of a row of the buffer, the
-        // specification's own test for CL_MEM_COPY_OVERLAP also takes rectangles for overlapping that only lie close together.
+        // "CL_INVALID_VALUE if src_buffer and dst_buffer are the same buffer object and
+        // src_slice_pitch is not equal to dst_slice_pitch and src_row_pitch is not equal to
+        // dst_row_pitch." If rows of the copy cross the end of a row of the buffer, the
+        // specification's own test for CL_MEM_COPY_OVERLAP also rejects rectangles that are only
+        // close together.
         let goes_past = |place: &Place, rows: &Rows| {
             place.offset % rows.pitch.max(1) + apart.width > rows.pitch
         };

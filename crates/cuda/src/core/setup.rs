@@ -1,14 +1,14 @@
-//! What programs of the time before version 4 set for a function before they launch it.
+//! What programs written before CUDA 4.0 set on a function before they launch it.
 
 use penstock_cuda_sys::driver::CUDA_ERROR_INVALID_VALUE;
 
 use super::module::Function;
 use crate::edge::CuResult;
 
-/// Shape and parameters of the next launch.
+/// Block size and parameters of the next launch.
 #[derive(Debug, Default)]
 pub(crate) struct Setup {
-    /// All 0: not set.
+    /// All 0 if not set.
     pub(crate) block: [u32; 3],
     /// Dynamic shared memory, in bytes.
     pub(crate) dynamic: u32,
@@ -16,7 +16,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Sets the size of the parameters; `end` is where those of the function end.
+    /// Sets the size of the parameters. `end`: where the function's last parameter ends.
     pub(crate) fn resize(&mut self, bytes: usize, end: usize) -> CuResult {
         if bytes > end {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -38,7 +38,7 @@ impl Setup {
 }
 
 impl Function {
-    /// Where the last of its parameters ends, in bytes.
+    /// Returns where the last of its parameters ends, in bytes.
     pub(crate) fn params_end(&self) -> usize {
         let ends =
             self.entry().params.iter().map(|param| param.offset as usize + param.size as usize);

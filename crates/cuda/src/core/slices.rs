@@ -1,4 +1,5 @@
-//! Copies of slices of rows: what every copy of the interface is, in the form that is done at once or kept in a graph.
+//! Copies of slices of rows, the common form of all copies of the interface. They run at once or
+//! are nodes of a graph.
 
 use std::sync::Arc;
 
@@ -15,21 +16,21 @@ use crate::edge::{CuResult, Object as _};
 /// One side of a copy as the program describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// `CU_MEMORYTYPE_...`.
+    /// A value of `CU_MEMORYTYPE_...`.
     pub(crate) kind: u32,
     pub(crate) host: usize,
     pub(crate) device: u64,
-    /// The number of an array.
+    /// Number of the array object.
     pub(crate) array: u64,
-    /// Bytes from row to row; 0: as long as the rows that are copied.
+    /// Distance between the starts of two rows, in bytes. 0: the width of the copy.
     pub(crate) pitch: usize,
-    /// Rows of a slice; 0: as many as are copied.
+    /// Rows of a slice. 0: the height of the copy.
     pub(crate) rows: usize,
     /// Bytes, rows and slices to skip.
     pub(crate) origin: [usize; 3],
 }
 
-/// A copy: its sides, and bytes of a row, rows of a slice, slices.
+/// A copy: both sides, and its size in bytes of a row, rows of a slice, and slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slices {
     pub(crate) to: Part,
@@ -49,7 +50,7 @@ impl From<Side> for Part {
 }
 
 impl Part {
-    /// Where the rows of slice `z` of the copy begin.
+    /// Returns where the rows of slice `z` of the copy begin.
     fn slice(&self, z: usize, width: usize, height: usize) -> CuResult<Rows> {
         let [x, y, first] = self.origin;
         if self.kind == CU_MEMORYTYPE_ARRAY {
@@ -82,12 +83,12 @@ impl Part {
 }
 
 impl Slices {
-    /// A copy of bytes.
+    /// Makes a copy of contiguous bytes.
     pub(crate) fn linear(to: Side, from: Side, size: usize) -> Self {
         Self { to: to.into(), from: from.into(), size: [size, 1, 1] }
     }
 
-    /// Whether its sides are ones.
+    /// Checks that both sides describe memory that the copy can use.
     pub(crate) fn check(&self) -> CuResult {
         let [width, height, depth] = self.size;
         if width == 0 || height == 0 || depth == 0 {
@@ -100,7 +101,6 @@ impl Slices {
         Ok(())
     }
 
-    /// Does it.
     pub(crate) fn run(&self, context: &Context, stream: &Arc<Stream>, when: When) -> CuResult {
         let [width, height, depth] = self.size;
         for z in 0..depth {

@@ -1,4 +1,4 @@
-//! Streams: in-order queues of the pool.
+//! Streams, each an in-order queue of the pool.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,63 +15,66 @@ use super::platform;
 use super::unseen::Unseen;
 use crate::edge::{CuResult, Object, forget, new_number, of_error, of_status, publish};
 
-/// Which stream `NULL` is: that differs between the two sets of functions.
+/// Which default stream a null handle stands for. The two variants of each function differ in this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Default {
-    /// The one of the context, with which all blocking streams synchronise.
+    /// The legacy default stream of the context. All blocking streams synchronise with it.
     Legacy,
-    /// The one of the calling thread.
+    /// The default stream of the calling thread.
     PerThread,
 }
 
-/// How a stream stands to the legacy default stream.
+/// Relation of a stream to the legacy default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It is that one.
+    /// The legacy default stream itself.
     Legacy,
-    /// They synchronise.
+    /// Synchronises with the legacy default stream.
     Blocking,
-    /// They do not (`CU_STREAM_NON_BLOCKING`).
+    /// Does not synchronise with it (`CU_STREAM_NON_BLOCKING`).
     NonBlocking,
 }
 
-/// Behind a `CUstream`.
 pub(crate) struct Stream {
     number: u64,
     context: Weak<Context>,
-    /// Its number.
+    /// Number of the context that owns the stream.
     owner: u64,
     pub(crate) queue: Arc<Queue>,
     pub(crate) kind: Kind,
     pub(crate) flags: u32,
     pub(crate) priority: i32,
-    /// Held while a command is sent and counted: else the end of one might be taken for that of one before it.
+    /// Held while a command is sent and counted. Otherwise the end of one command could be
+    /// attributed to an earlier one.
     sending: Mutex<()>,
-    /// Commands so far.
+    /// Number of commands so far.
     issued: AtomicU64,
-    /// So many of them have ended, as far as is known.
+    /// Number of commands that have ended, as far as is known.
     done: AtomicU64,
-    /// The last one that has no event of its own: whether it failed is known only when the queue has been waited for.
+    /// Ordinal of the last command without an event. Its failure becomes known only by waiting for
+    /// the queue.
     silent: AtomicU64,
-    /// So many have been waited for in the queue.
+    /// Number of commands that had been issued when the queue was last waited for.
     checked: AtomicU64,
-    /// How far the other side has waited for: of the legacy stream, for a blocking one; of this one, for the legacy stream.
+    /// Ordinals up to which the other side has waited: `seen` of the legacy stream's commands by
+    /// this stream, `seen_by_legacy` of this stream's commands by the legacy stream.
     pub(crate) seen: AtomicU64,
     pub(crate) seen_by_legacy: AtomicU64,
-    /// The program has no handle of it any more: it is known until this has ended, which is behind all its commands. None in it: the
-    /// node is lost.
+    /// Set when the program has destroyed the stream. The stream stays in its list until this event
+    /// has ended, which follows all its commands. `None` if no command was left, or the node is
+    /// lost.
     farewell: OnceLock<Option<Event>>,
-    /// A marker for who asks whether all commands have ended.
+    /// A marker for callers that ask whether all commands have ended.
     probe: Mutex<Option<Probe>>,
-    /// Reads that nobody waits for.
+    /// Reads whose callers do not wait.
     pub(crate) unseen: Unseen,
 }
 
-/// A marker behind so many commands.
+/// A marker behind the first `serial` commands.
 struct Probe {
     serial: u64,
     event: Event,
-    /// Whether the worker has been made to see it.
+    /// Whether the marker has been flushed to the worker.
     is_flushed: bool,
 }
 
@@ -89,7 +92,7 @@ impl Object for Stream {
 }
 
 impl Stream {
-    /// A queue on a device. Times are asked for only of events, which are markers.
+    /// Makes a queue on a device. Only markers are timed, because only events report times.
     pub(crate) fn queue_on(device: &Device) -> CuResult<Arc<Queue>> {
         Queue::timing_markers(&device.context, &device.pool).map_err(|error| of_error(&error))
     }
@@ -122,7 +125,6 @@ impl Stream {
         })
     }
 
-    /// `cuStreamCreateWithPriority`.
     pub(crate) fn create(context: &Arc<Context>, flags: u32, priority: i32) -> CuResult<Arc<Self>> {
         if flags & !CU_STREAM_NON_BLOCKING != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -137,7 +139,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// A stream without a handle, which waits for nobody.
+    /// Makes a stream without a handle. It does not synchronise with the legacy default stream.
     pub(super) fn create_hidden(context: &Arc<Context>) -> CuResult<Arc<Self>> {
         let owner = context.as_owner();
         let queue = Self::queue_on(&context.device)?;
@@ -146,13 +148,13 @@ impl Stream {
         Ok(stream)
     }
 
-    /// The context.
     pub(crate) fn context(&self) -> CuResult<Arc<Context>> {
         self.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
 
-    /// `cuStreamDestroy`: "... the function will return immediately and the resources associated with hStream will be released
-    /// automatically once the device has completed all work in hStream."
+    /// `cuStreamDestroy`: "... the function will return immediately and the resources associated
+    /// with hStream will be released automatically once the device has completed all work in
+    /// hStream."
     pub(crate) fn destroy(self: &Arc<Self>) -> CuResult {
         forget(&**self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
         capture::forget(self);
@@ -162,13 +164,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Keeps others from sending until the result is dropped.
+    /// Keeps other threads from sending until the result is dropped.
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
         self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a command that was sent while [`Self::lock`] was held. Its number.
+    /// Counts a command that was sent while [`Self::lock`] was held. Returns its ordinal.
     #[inline]
     pub(crate) fn count(&self, has_event: bool) -> u64 {
         let serial = self.issued.fetch_add(1, Ordering::AcqRel) + 1;
@@ -178,51 +180,52 @@ impl Stream {
         serial
     }
 
-    /// Nobody looks at the event of the command with this number: the queue tells of its failure.
+    /// Notes that nobody looks at the event of this command, so only the queue reports its failure.
     pub(super) fn note_silent(&self, serial: u64) {
         self.silent.fetch_max(serial, Ordering::AcqRel);
     }
 
-    /// The queue has been waited for when there were so many commands.
+    /// Notes that the queue was waited for after this number of commands.
     pub(crate) fn check(&self, serial: u64) {
         self.reach(serial);
         self.checked.fetch_max(serial, Ordering::AcqRel);
     }
 
-    /// Whether waiting for the queue would tell anything new.
+    /// Returns whether waiting for the queue would bring no news.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
         self.is_idle()
             && self.checked.load(Ordering::Acquire) >= self.silent.load(Ordering::Acquire)
     }
 
-    /// Commands so far.
+    /// Returns the number of commands so far.
     #[inline]
     pub(crate) fn issued(&self) -> u64 {
         self.issued.load(Ordering::Acquire)
     }
 
-    /// The first so many commands have ended.
+    /// Notes that this number of commands has ended.
     pub(crate) fn reach(&self, serial: u64) {
         self.done.fetch_max(serial, Ordering::AcqRel);
     }
 
-    /// Whether all commands have ended, as far as is known.
+    /// Returns whether all commands have ended, as far as is known.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.done.load(Ordering::Acquire) >= self.issued()
     }
 
-    /// Whether the program has destroyed it, and all its commands have ended.
+    /// Returns whether the program has destroyed the stream and all its commands have ended.
     fn has_left(&self) -> bool {
         let Some(farewell) = self.farewell.get() else { return false };
         self.is_settled() || farewell.as_ref().is_none_or(|event| event.poll().is_some())
     }
 
-    /// An event that ends with all commands so far. One does for all who ask before there are more. `flush`: the worker sees it now.
+    /// Returns an event that ends with all commands so far. Callers share it until the next
+    /// command. `flush`: send it to the worker at once.
     pub(crate) fn behind(&self, flush: bool) -> Result<Event, Error> {
         let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
-        // Asked for before the marker is sent: it may be behind more than that.
+        // Read before the marker is sent: the marker may be behind more commands than that.
         let serial = self.issued();
         if probe.as_ref().is_none_or(|probe| probe.serial < serial) {
             let marker = self.queue.marker(None, &[], Want::Event)?;
@@ -238,12 +241,11 @@ impl Stream {
         Ok(probe.event.clone())
     }
 
-    /// `cuStreamQuery`.
     pub(crate) fn query(&self, context: &Context) -> CuResult {
         context.check()?;
         let mut is_new = false;
         if self.kind == Kind::Legacy && context.has_blocking.load(Ordering::Acquire) {
-            // What the legacy default stream would wait for.
+            // The legacy default stream would wait for these streams.
             let others = context.blocking.read().unwrap_or_else(PoisonError::into_inner).clone();
             for other in &others {
                 is_new |= other.ask(context)?;
@@ -253,10 +255,10 @@ impl Stream {
         if is_new { context.control.look(context) } else { Ok(()) }
     }
 
-    /// Whether all commands have ended; not if that was known already.
+    /// Checks that all commands have ended. Returns false if that was known already.
     ///
     /// # Errors
-    /// They have not, or one failed.
+    /// `CUDA_ERROR_NOT_READY`, or the failure of a command.
     fn ask(&self, context: &Context) -> CuResult<bool> {
         if self.is_idle() {
             context.look_at_reads(self)?;
@@ -275,10 +277,11 @@ impl Stream {
         }
     }
 
-    /// The stream of a handle, and its context.
+    /// Returns the stream of a handle, and its context.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_HANDLE` for no handle; that there is no context.
+    /// `CUDA_ERROR_INVALID_HANDLE` if it is not a handle of a stream; the errors of
+    /// [`Context::current`] for default streams.
     #[inline]
     pub(crate) fn resolve(raw: CUstream, default: Default) -> CuResult<(Arc<Context>, Arc<Self>)> {
         let per_thread = match raw.addr() {
@@ -296,10 +299,10 @@ impl Stream {
         Ok((context, stream))
     }
 
-    /// The stream of a handle in a context that need not be the current one.
+    /// Returns the stream of a handle in a given context, which need not be current.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_HANDLE` for no handle, and for that of a stream of another context.
+    /// `CUDA_ERROR_INVALID_HANDLE` if it is not a handle of a stream of this context.
     pub(crate) fn resolve_in(raw: CUstream, context: &Arc<Context>) -> CuResult<Arc<Self>> {
         match raw.addr() {
             0 | CU_STREAM_LEGACY => Ok(context.legacy.clone()),
@@ -329,7 +332,8 @@ impl Context {
         }
     }
 
-    /// What is under way in the stream goes on, and is waited for like that of all others.
+    /// Notes that the program has destroyed the stream. Its commands continue, and waits for the
+    /// context include them.
     pub(super) fn remove(&self, stream: &Stream) {
         let farewell = if stream.is_settled() { None } else { stream.behind(false).ok() };
         if stream.farewell.set(farewell).is_ok() {
@@ -338,13 +342,13 @@ impl Context {
         self.let_go();
     }
 
-    /// Lets go of streams that the program has destroyed, where all that they had to do has ended.
+    /// Drops destroyed streams whose commands have all ended.
     pub(super) fn let_go(&self) {
         if self.leaving.load(Ordering::Acquire) == 0 {
             return;
         }
         for list in [&self.blocking, &self.others] {
-            // Asked without the lock: that may receive.
+            // Without the lock, because the question may receive messages.
             let known = list.read().unwrap_or_else(PoisonError::into_inner).clone();
             for gone in known.iter().filter(|stream| stream.has_left()) {
                 let mut list = list.write().unwrap_or_else(PoisonError::into_inner);
@@ -354,25 +358,27 @@ impl Context {
                 list.swap_remove(index);
                 drop(list);
                 self.leaving.fetch_sub(1, Ordering::AcqRel);
-                // That a command without an event failed is told now or never. All have ended, so this is one round trip.
+                // This is the last chance to report the failure of a command without an event. All
+                // commands have ended, so it takes one round trip.
                 _ = self.finish(gone);
             }
         }
     }
 
-    /// How many streams there are, with those that were destroyed and whose commands have not ended, as far as is known.
+    /// Returns the number of streams, including destroyed ones whose commands are not known to have
+    /// ended.
     pub(crate) fn stream_count(&self) -> usize {
         self.let_go();
         self.streams().len()
     }
 }
 
-/// The default streams of this thread, one for each context in which it used one.
+/// The default streams of this thread, one for each context in which the thread used one.
 struct OfThread(Vec<(u64, Arc<Stream>)>);
 
 impl Drop for OfThread {
     fn drop(&mut self) {
-        // A forked child must not wait for a lock of a thread that it has not.
+        // A forked child must not wait for a lock that a thread of its parent held.
         if platform::check_process().is_err() {
             std::mem::take(&mut self.0).into_iter().for_each(std::mem::forget);
             return;
@@ -389,7 +395,7 @@ thread_local! {
     static OF_THREAD: RefCell<OfThread> = const { RefCell::new(OfThread(Vec::new())) };
 }
 
-/// The calling thread's default stream in a context.
+/// Returns the calling thread's default stream in a context.
 fn of_thread(context: &Arc<Context>) -> CuResult<Arc<Stream>> {
     let number = context.number();
     let known = OF_THREAD
@@ -401,7 +407,7 @@ fn of_thread(context: &Arc<Context>) -> CuResult<Arc<Stream>> {
         Stream::new(Stream::queue_on(&context.device)?, context.as_owner(), Kind::Blocking, 0, 0);
     context.add(&stream);
     OF_THREAD.with_borrow_mut(|all| {
-        // Those of contexts that are gone.
+        // Drops the streams of contexts that are gone.
         all.0.retain(|(_, stream)| stream.context.strong_count() > 0);
         all.0.push((number, stream.clone()));
     });

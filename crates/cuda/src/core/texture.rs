@@ -1,4 +1,5 @@
-//! Texture and surface objects: a descriptor on the device, which the translated code goes by.
+//! Texture and surface objects: each is a descriptor on the device, which the translated code
+//! reads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,20 +12,20 @@ use super::context::Context;
 use super::device::Device;
 use crate::edge::{CuResult, Object, require};
 
-/// Bytes of a descriptor. The layout is that of the translated code.
+/// Bytes of a descriptor. The translated code uses the same layout.
 const DESCRIPTOR_BYTES: usize = 64;
 
-/// Which of both an object is. Their descriptors are the same.
+/// Texture or surface. Their descriptors are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Texture,
     Surface,
 }
 
-/// An object, by the address of its descriptor, which is its handle.
+/// A texture or surface object. Its handle is the address of its descriptor.
 struct Texture {
     kind: Kind,
-    /// The number of its context.
+    /// Number of the context that owns the object.
     context: u64,
     device: Arc<Device>,
     block: Block,
@@ -39,7 +40,7 @@ fn textures() -> MutexGuard<'static, FxHashMap<u64, Texture>> {
     TEXTURES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is sampled.
+/// The memory that a texture samples.
 struct Pixels {
     address: u64,
     pitch: u64,
@@ -84,7 +85,6 @@ fn pixels(resource: &CUDA_RESOURCE_DESC) -> CuResult<Pixels> {
     }
 }
 
-/// The descriptor's bytes.
 fn descriptor(pixels: &Pixels, texture: &CUDA_TEXTURE_DESC) -> CuResult<[u8; DESCRIPTOR_BYTES]> {
     let kind = match pixels.format {
         CU_AD_FORMAT_UNSIGNED_INT8 => 0,
@@ -99,8 +99,9 @@ fn descriptor(pixels: &Pixels, texture: &CUDA_TEXTURE_DESC) -> CuResult<[u8; DES
     };
     let is_narrow = kind < 4;
     let has = |flag: u32| u32::from(texture.flags & flag != 0);
-    // "CU_TRSF_READ_AS_INTEGER, which suppresses the default behavior of having the texture promote integer data to floating
-    // point data in the range [0, 1]. Note that texture with 32-bit integer format would not be promoted".
+    // "CU_TRSF_READ_AS_INTEGER, which suppresses the default behavior of having the texture promote
+    // integer data to floating point data in the range [0, 1]. Note that texture with 32-bit
+    // integer format would not be promoted".
     let normalised = u32::from(is_narrow && has(CU_TRSF_READ_AS_INTEGER) == 0);
     let mut bytes = [0; DESCRIPTOR_BYTES];
     bytes[..8].copy_from_slice(&pixels.address.to_le_bytes());
@@ -125,7 +126,6 @@ fn descriptor(pixels: &Pixels, texture: &CUDA_TEXTURE_DESC) -> CuResult<[u8; DES
     Ok(bytes)
 }
 
-/// `cuTexObjectCreate`.
 pub(crate) fn create(
     context: &Arc<Context>,
     resource: &CUDA_RESOURCE_DESC,
@@ -133,7 +133,7 @@ pub(crate) fn create(
 ) -> CuResult<CUtexObject> {
     context.check()?;
     if context.device.is_native {
-        // The driver's own textures are no descriptors of ours.
+        // The driver's own textures do not use our descriptors.
         return Err(CUDA_ERROR_NOT_SUPPORTED);
     }
     if texture.filterMode > 1 || texture.addressMode.iter().any(|mode| *mode > 3) {
@@ -142,7 +142,6 @@ pub(crate) fn create(
     keep(context, Kind::Texture, resource, texture)
 }
 
-/// `cuSurfObjectCreate`.
 pub(crate) fn create_surface(
     context: &Arc<Context>,
     resource: &CUDA_RESOURCE_DESC,
@@ -151,7 +150,8 @@ pub(crate) fn create_surface(
     if context.device.is_native {
         return Err(CUDA_ERROR_NOT_SUPPORTED);
     }
-    // "Currently, the only type of resource supported is a CUDA array", one that was "created with CUDA_ARRAY3D_SURFACE_LDST".
+    // "Currently, the only type of resource supported is a CUDA array", one that was "created with
+    // CUDA_ARRAY3D_SURFACE_LDST".
     require(resource.resType == CU_RESOURCE_TYPE_ARRAY, CUDA_ERROR_INVALID_VALUE)?;
     let array = Array::of_number(resource.res.handle)?;
     require(array.descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST != 0, CUDA_ERROR_INVALID_VALUE)?;
@@ -167,7 +167,7 @@ fn keep(
     let device = &context.device;
     let bytes = descriptor(&pixels(resource)?, texture)?;
     let block = device.allocate_block(DESCRIPTOR_BYTES as u64, context.number())?;
-    // Beside all streams: nobody uses this memory yet.
+    // Not in a stream of the program, because nobody uses this memory yet.
     context.write_aside(block.address, &bytes)?;
     let made = Texture {
         kind,
@@ -181,7 +181,7 @@ fn keep(
     Ok(block.address)
 }
 
-/// `cuTexObjectDestroy` and `cuSurfObjectDestroy`.
+/// Implements `cuTexObjectDestroy` and `cuSurfObjectDestroy`.
 pub(crate) fn destroy(object: u64, kind: Kind) -> CuResult {
     let mut all = textures();
     require(all.get(&object).is_some_and(|it| it.kind == kind), CUDA_ERROR_INVALID_VALUE)?;
@@ -190,12 +190,12 @@ pub(crate) fn destroy(object: u64, kind: Kind) -> CuResult {
     texture.device.release_block(texture.block, texture.device.busy())
 }
 
-/// Forgets all objects of a context that has ended. Their memory goes with the context's.
+/// Forgets all objects of a context that has ended. The context frees their memory.
 pub(crate) fn forget_of(context: u64) {
     textures().retain(|_, texture| texture.context != context);
 }
 
-/// What an object was made of.
+/// Returns the descriptions that an object was made from.
 pub(crate) fn made_of(
     object: u64,
     kind: Kind,

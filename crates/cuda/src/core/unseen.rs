@@ -1,4 +1,5 @@
-//! Reads that nobody waits for: that one failed is told with the next wait, as for all other commands.
+//! Reads whose callers do not wait. The next wait reports their failures, as for all other
+//! commands.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -6,12 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use penstock_client::Event;
 use penstock_wire::Status;
 
-/// The reads of a stream whose end nobody has looked at, in their order.
+/// Reads of a stream whose results nobody has seen, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Unseen(Mutex<VecDeque<Event>>);
 
 impl Unseen {
-    /// A read was sent. So many are kept as are under way.
+    /// Adds a read, and drops those before it that are known to have succeeded.
     pub(crate) fn add(&self, read: Event) {
         let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while reads.front().and_then(Event::known_status).is_some_and(|status| !status.is_error()) {
@@ -20,7 +21,7 @@ impl Unseen {
         reads.push_back(read);
     }
 
-    /// The first failure among those that have ended, once.
+    /// Returns the first failure among the reads that have ended, once.
     pub(crate) fn failure(&self) -> Option<Status> {
         let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(status) = reads.front().and_then(Event::known_status) {
@@ -47,12 +48,12 @@ mod tests {
         }
         assert_eq!(unseen.failure(), Some(Status(-5)));
         assert_eq!(unseen.failure(), Some(Status(-6)));
-        // What comes behind one that has not ended has not ended either.
+        // A failure behind an unfinished read is not reported yet.
         assert_eq!(unseen.failure(), None);
         penstock_client::set_user_event(&pending, Status::OK);
         assert_eq!(unseen.failure(), Some(Status(-7)));
         assert_eq!(unseen.failure(), None);
-        // Those that went well are not kept.
+        // Successful reads are not kept.
         (0..100).for_each(|_| unseen.add(Event::ended(Status::OK)));
         assert_eq!(unseen.0.lock().unwrap().len(), 1);
     }

@@ -1,4 +1,4 @@
-//! The form of an entry point: what is around its body.
+//! The form of an entry point around its body.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,10 +6,11 @@ use penstock_cuda_sys::driver::{CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, CUresult};
 
 use super::CuResult;
 
-/// Runs the body of an entry point. A panic, which would be a defect of ours, must not unwind into the program.
+/// Runs the body of an entry point. A panic is a defect of ours and must not unwind into the
+/// program.
 #[inline]
 pub(crate) fn guard(body: impl FnOnce() -> CuResult) -> CUresult {
-    // Whatever the body was doing is dropped or behind a lock that survives a panic.
+    // The body owns its state, or keeps it behind locks that survive a panic.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => CUDA_SUCCESS,
         Ok(Err(code)) => code,
@@ -17,13 +18,13 @@ pub(crate) fn guard(body: impl FnOnce() -> CuResult) -> CUresult {
     }
 }
 
-/// Writes the C functions around bodies that use `?`.
+/// Defines C functions whose bodies can use `?`.
 macro_rules! cu_entry {
     ($($(#[$attribute:meta])* fn $name:ident($($parameter:ident: $type:ty),* $(,)?) $body:block)+) => {$(
         $(#[$attribute])*
         ///
         /// # Safety
-        /// What CUDA asks of the program: pointers are `NULL` or lead to what the function's description says.
+        /// Pointers must be `NULL` or lead to what CUDA's description of the function demands.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {
@@ -33,14 +34,15 @@ macro_rules! cu_entry {
 }
 pub(crate) use cu_entry;
 
-/// As `cu_entry`, for functions that exist twice: with the legacy default stream and with the thread's own.
-/// `fn one / other |default| (...)`: in the body `default` says which of the two was called.
+/// As `cu_entry`, for functions with two variants: with the legacy default stream and with the
+/// thread's own. `fn one / other |default| (...)`: in the body `default` tells which variant was
+/// called.
 macro_rules! cu_stream_entry {
     ($($(#[$attribute:meta])* fn $name:ident / $twin:ident |$default:ident| ($($parameter:ident: $type:ty),* $(,)?) $body:block)+) => {$(
         $(#[$attribute])*
         ///
         /// # Safety
-        /// What CUDA asks of the program: pointers are `NULL` or lead to what the function's description says.
+        /// Pointers must be `NULL` or lead to what CUDA's description of the function demands.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {
@@ -49,10 +51,10 @@ macro_rules! cu_stream_entry {
         }
 
         $(#[$attribute])*
-        /// With the thread's own default stream.
+        /// Variant with the thread's own default stream.
         ///
         /// # Safety
-        /// What CUDA asks of the program: pointers are `NULL` or lead to what the function's description says.
+        /// Pointers must be `NULL` or lead to what CUDA's description of the function demands.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
         pub unsafe extern "C" fn $twin($($parameter: $type),*) -> ::penstock_cuda_sys::driver::CUresult {

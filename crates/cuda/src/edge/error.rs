@@ -4,16 +4,16 @@ use penstock_client::Error;
 use penstock_cuda_sys::driver::*;
 use penstock_wire::Status;
 
-/// What the body of an entry point returns.
+/// Result of the body of an entry point.
 pub(crate) type CuResult<T = ()> = Result<T, CUresult>;
 
-/// The error `code` unless `holds`.
+/// Returns the error `code` unless `holds`.
 #[inline]
 pub(crate) const fn require(holds: bool, code: CUresult) -> CuResult {
     if holds { Ok(()) } else { Err(code) }
 }
 
-/// Codes of OpenCL that mean something particular here.
+/// Codes of OpenCL that have their own counterpart in CUDA.
 mod cl {
     pub(super) const DEVICE_NOT_AVAILABLE: i32 = -2;
     pub(super) const MEM_OBJECT_ALLOCATION_FAILURE: i32 = -4;
@@ -25,9 +25,9 @@ mod cl {
     pub(super) const INVALID_WORK_ITEM_SIZE: i32 = -55;
 }
 
-/// What a device's failure is for CUDA.
+/// Returns the code of CUDA for a device's failure.
 pub(crate) fn of_status(status: Status) -> CUresult {
-    // From CUDA's own driver.
+    // The status may hold a code of CUDA's own driver.
     if let Some(code) = penstock_wire::cuda::code(status) {
         return CUresult(code);
     }
@@ -45,7 +45,7 @@ pub(crate) fn of_status(status: Status) -> CUresult {
     }
 }
 
-/// The code for an error of the pool. A code says little: the whole error goes to the log.
+/// Returns the code for an error of the pool, and writes the whole error to the log.
 pub(crate) fn of_error(error: &Error) -> CUresult {
     crate::core::log::line(format_args!("{error}"));
     match error {
@@ -81,7 +81,7 @@ mod tests {
             (refused(-11), CUDA_ERROR_INVALID_PTX),
             (refused(Status::NODE_LOST.0), CUDA_ERROR_DEVICE_UNAVAILABLE),
             (refused(-9999), CUDA_ERROR_LAUNCH_FAILED),
-            // A failure never looks like a success, whatever a worker sent.
+            // Status 0 is success, but a worker may send it in a refusal.
             (refused(0), CUDA_ERROR_LAUNCH_FAILED),
         ];
         for (error, code) in table {

@@ -1,7 +1,7 @@
-//! Handles: what programs hold, and how we know that what they give us is one.
+//! Handles: the values that programs hold, and how we recognise invalid ones.
 //!
-//! A handle is a number that we made, never an address that we would read from. So `NULL`, garbage, released handles and
-//! handles of another kind are told from good ones. A number is not used again.
+//! A handle is a number that we chose, and we never read memory through it. So we can tell `NULL`,
+//! garbage, released handles and handles of another kind from valid ones. No number is used twice.
 
 use std::any::Any;
 use std::ptr::without_provenance_mut;
@@ -13,52 +13,52 @@ use rustc_hash::FxHashMap;
 
 use super::CuResult;
 
-/// An object that programs hold handles of.
+/// An object that has a handle.
 pub(crate) trait Object: Any + Send + Sync + Sized {
-    /// What the handle points to by its type: `CUstream_st` for a `CUstream`.
+    /// Type that the handle points to, such as `CUstream_st` for a `CUstream`.
     type Raw;
-    /// The code for something that is no such handle.
+    /// Code for an invalid handle of this kind.
     const INVALID: CUresult;
 
-    /// Its number.
     fn number(&self) -> u64;
 
-    /// The number of the context that it ends with; 0: none.
+    /// Number of the context with which the object ends; 0 if none.
     fn owner(&self) -> u64 {
         0
     }
 
-    /// The handle, as programs hold it.
+    /// Returns the handle for the program.
     fn raw(&self) -> *mut Self::Raw {
         without_provenance_mut(usize::try_from(self.number()).unwrap_or(0))
     }
 
-    /// The object of a handle.
+    /// Returns the object of a handle.
     #[inline]
     fn borrow(raw: *mut Self::Raw) -> CuResult<Arc<Self>> {
         Self::of_number(raw.addr() as u64)
     }
 
-    /// The object of a number.
+    /// Returns the object with a number.
     #[inline]
     fn of_number(number: u64) -> CuResult<Arc<Self>> {
-        // A lock may be one of a thread that a forked child has not.
+        // A forked child must not wait for a lock that a thread of its parent held.
         crate::core::platform::check_process()?;
         find(number).and_then(|found| found.downcast().ok()).ok_or(Self::INVALID)
     }
 }
 
 type Erased = dyn Any + Send + Sync;
-/// By number: the context that the object ends with, and the object.
+/// Key: number. Value: number of the context with which the object ends, and the object.
 type Living = FxHashMap<u64, (u64, Arc<Erased>)>;
 
-/// A power of two. Threads of a program that use different objects seldom meet.
+/// Number of locks. Threads that use different objects seldom share one.
 const SHARDS: usize = 16;
 
-/// Handles are multiples of this, as addresses of objects would be.
+/// Handles are multiples of this number, as addresses of objects would be.
 const STEP: u64 = 64;
 
-/// The first handle: no address that a process can have, and no small number that means something else.
+/// The first handle. It is above all addresses of processes and all small numbers with another
+/// meaning.
 const FIRST: u64 = 0x0001_5000_0000_0000;
 
 static LIVING: [RwLock<Living>; SHARDS] =
@@ -78,7 +78,7 @@ fn find(number: u64) -> Option<Arc<Erased>> {
         .map(|(_, it)| it.clone())
 }
 
-/// A number for a new object.
+/// Returns a number for a new object.
 pub(crate) fn new_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(FIRST);
     NEXT.fetch_add(STEP, Ordering::Relaxed)
@@ -90,15 +90,16 @@ pub(crate) fn publish<T: Object>(object: &Arc<T>) {
     shard(number).write().unwrap_or_else(PoisonError::into_inner).insert(number, entry);
 }
 
-/// The handle is none any more. Whoever uses the object at this moment goes on. `None`: it was none already.
+/// Invalidates a handle. Calls that already use the object continue. Returns `None` if the handle
+/// was invalid before.
 pub(crate) fn forget<T: Object>(object: &T) -> Option<()> {
     let number = object.number();
-    // Dropped without the lock: that may forget other objects.
+    // Dropped without the lock, because the drop may forget other objects.
     let removed = shard(number).write().unwrap_or_else(PoisonError::into_inner).remove(&number);
     removed.map(drop)
 }
 
-/// As [`forget`] for everything that ends with a context.
+/// Invalidates the handles of all objects that end with a context.
 pub(crate) fn forget_of(owner: u64) {
     for shard in &LIVING {
         let mut living = shard.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Finding out how long a module is that a program gives only the address of.
+//! Finds the length of a module of which the program gives only the address.
 
 use std::ffi::c_void;
 
@@ -6,24 +6,25 @@ use penstock_cuda_sys::driver::{CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_VAL
 
 use super::CuResult;
 
-/// What compilers put around a fat binary: magic number, version, and the address of the fat binary.
+/// Wrapper of a fat binary: magic number, version, and the fat binary's address.
 const WRAPPER: u32 = 0x4662_43b1;
-/// A fat binary: magic number, `u16` version, `u16` size of the header, `u64` size of what follows.
+/// A fat binary: magic number, `u16` version, `u16` size of the header, `u64` size of the rest.
 const FAT_BINARY: u32 = 0xba55_ed50;
-/// `\x7fELF`.
+/// Magic number `\x7fELF`, little-endian.
 const ELF: u32 = 0x464c_457f;
 
-/// The largest module that is taken: what a worker takes as a program's source. A larger number is garbage.
+/// The largest module that a worker accepts. A larger size is garbage.
 const IMAGE_BYTES_MAX: u64 = penstock_wire::limits::PROGRAM_BYTES_MAX;
 
-/// PTX is looked through for its end in pieces of this size, none of which crosses a page.
+/// Text is searched for its end in pieces that do not cross a multiple of this many bytes, a page.
 const PIECE_BYTES: usize = 4096;
 
-/// The bytes of a module: a fat binary with or without its wrapper, an ELF file, or text that ends with a 0.
+/// Returns the bytes of a module: a fat binary with or without its wrapper, an ELF file, or text
+/// with a terminating 0.
 ///
 /// # Safety
-/// `image` is `NULL` or leads to a module. One that says too much of its size is refused where the system tells what may be
-/// read.
+/// `image` is `NULL` or leads to a module. A module that overstates its size is rejected if the
+/// system can tell which memory is readable.
 pub(crate) unsafe fn image(image: *const c_void) -> CuResult<Vec<u8>> {
     if image.is_null() {
         return Err(CUDA_ERROR_INVALID_VALUE);
@@ -35,7 +36,7 @@ pub(crate) unsafe fn image(image: *const c_void) -> CuResult<Vec<u8>> {
             let wrapper = copy(address, 16)?;
             let inner =
                 usize::try_from(u64_at(&wrapper, 8)).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
-            // A wrapper in a wrapper is garbage, and might never end.
+            // A wrapper in a wrapper is garbage, and could be endless.
             if inner == 0 || u32_at(&copy(inner, 4)?, 0) == WRAPPER {
                 return Err(CUDA_ERROR_INVALID_IMAGE);
             }
@@ -56,7 +57,8 @@ fn binary(address: usize) -> CuResult<Vec<u8>> {
                 u64_at(&head, offset)
                     .checked_add(u64::from(u16_at(&head, size)) * u64::from(u16_at(&head, count)))
             };
-            // Sections are last in all files that NVIDIA's tools write; segments count too.
+            // In all files of NVIDIA's tools the section table is last. The program header table
+            // counts, too.
             table(0x28, 0x3a, 0x3c)
                 .zip(table(0x20, 0x36, 0x38))
                 .map(|(sections, segments)| sections.max(segments))
@@ -85,15 +87,15 @@ fn text(address: usize) -> CuResult<Vec<u8>> {
     }
 }
 
-/// Bytes of this process. The system copies them, and says no where there is no memory; where it does not do that for us (a
-/// strict container), they are simply read.
+/// Copies memory of this process. The system copies it and fails if it is not readable. If the
+/// system denies that service (in a strict container), the memory is read directly.
 fn copy(address: usize, size: usize) -> CuResult<Vec<u8>> {
     let mut bytes = vec![0u8; size];
     let from = std::ptr::with_exposed_provenance_mut(address);
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: size };
     let remote = libc::iovec { iov_base: from, iov_len: size };
     let pid = i32::try_from(std::process::id()).unwrap_or(0);
-    // SAFETY: `local` is `bytes`; `remote` is only looked at by the system, which checks it.
+    // SAFETY: `local` describes `bytes`, and the system checks `remote` itself.
     let copied =
         unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     if usize::try_from(copied) == Ok(size) {
@@ -103,7 +105,7 @@ fn copy(address: usize, size: usize) -> CuResult<Vec<u8>> {
     if copied >= 0 || error == Some(libc::EFAULT) {
         return Err(CUDA_ERROR_INVALID_IMAGE);
     }
-    // SAFETY: the promise of `image`.
+    // SAFETY: the caller of `image` promises that the module is readable.
     unsafe {
         std::ptr::copy_nonoverlapping(from.cast::<u8>().cast_const(), bytes.as_mut_ptr(), size)
     };
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
 
     fn of(bytes: &[u8]) -> CuResult<Vec<u8>> {
-        // SAFETY: each test's bytes end with a 0, or say their size.
+        // SAFETY: the bytes of each test end with a 0 or contain their size.
         unsafe { image(bytes.as_ptr().cast()) }
     }
 
@@ -146,14 +148,14 @@ mod tests {
         let mut wrapper = vec![0xb1, 0x43, 0x62, 0x46, 1, 0, 0, 0];
         wrapper.extend((fat.as_ptr().expose_provenance() as u64).to_le_bytes());
         assert_eq!(of(&wrapper).unwrap(), fat);
-        // More than there is, and more than there can be.
+        // More than there is, then more than is possible.
         fat[11] = 0x0f;
         assert_eq!(of(&fat), Err(CUDA_ERROR_INVALID_IMAGE));
         fat[15] = 0xff;
         assert_eq!(of(&fat), Err(CUDA_ERROR_INVALID_IMAGE));
         wrapper[8..].fill(0);
         assert_eq!(of(&wrapper), Err(CUDA_ERROR_INVALID_IMAGE));
-        // SAFETY: nothing is read.
+        // SAFETY: null is rejected before any access.
         assert_eq!(unsafe { image(std::ptr::null()) }, Err(CUDA_ERROR_INVALID_VALUE));
     }
 }

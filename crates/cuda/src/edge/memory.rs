@@ -1,4 +1,4 @@
-//! The only places where memory of the program is read or written through its pointers.
+//! The only code that accesses the program's memory through its pointers.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -8,30 +8,32 @@ use penstock_wire::{FrameError, Payload};
 
 use super::CuResult;
 
-/// Stores a result where the program wants it; nowhere for `NULL`.
+/// Stores a result if `place` is not `NULL`.
 ///
 /// # Safety
-/// `place` is `NULL` or may be written.
+/// `place` is `NULL` or writable.
 pub(crate) unsafe fn store<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: the caller's promise. C programs may pack their structures.
+        // SAFETY: the caller promises that `place` is writable. Unaligned, because C programs may
+        // pack structures.
         unsafe { place.write_unaligned(value) };
     }
 }
 
-/// A value of the program; `CUDA_ERROR_INVALID_VALUE` for `NULL`.
+/// Reads a value of the program. Fails with `CUDA_ERROR_INVALID_VALUE` if `place` is `NULL`.
 ///
 /// # Safety
-/// `place` is `NULL` or leads to a value that may be copied.
+/// `place` is `NULL` or leads to a valid value.
 pub(crate) unsafe fn load<T: Copy>(place: *const T) -> CuResult<T> {
     if place.is_null() {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the caller promises a valid value there.
     Ok(unsafe { place.read_unaligned() })
 }
 
-/// The array of `count` elements at `pointer`; `CUDA_ERROR_INVALID_VALUE` if it is `NULL`, not aligned or too long.
+/// Returns the array of `count` elements at `pointer`. Fails with `CUDA_ERROR_INVALID_VALUE` if it
+/// is `NULL`, unaligned or too long.
 ///
 /// # Safety
 /// `pointer` is `NULL` or leads to `count` elements, which do not change while the result is used.
@@ -44,29 +46,31 @@ pub(crate) unsafe fn array<'a, T>(pointer: *const T, count: usize) -> CuResult<&
     if pointer.is_null() || !pointer.is_aligned() || !fits {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    // SAFETY: checked above, and the caller's promise.
+    // SAFETY: alignment and size are checked above, and the caller promises the elements.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
-/// The string at `pointer`; `CUDA_ERROR_INVALID_VALUE` for `NULL`.
+/// Returns the string at `pointer`. Fails with `CUDA_ERROR_INVALID_VALUE` if it is `NULL`.
 ///
 /// # Safety
-/// `pointer` is `NULL` or leads to a string that ends with a 0 and does not change while the result is used.
+/// `pointer` is `NULL` or leads to a string with a terminating 0 that does not change while the
+/// result is used.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> CuResult<&'a CStr> {
     if pointer.is_null() {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the caller promises a string there.
     Ok(unsafe { CStr::from_ptr(pointer) })
 }
 
-/// A program's own pointer, which its callbacks get. We only pass it on.
+/// A pointer that the program wants to get back in its callback. We only pass it on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UserData(*mut c_void);
 
-// SAFETY: nothing is read or written through it here; what its callback may do in another thread is the program's business.
+// SAFETY: nothing here accesses memory through the pointer. The program decides what its callback
+// does in another thread.
 unsafe impl Send for UserData {}
-// SAFETY: as above.
+// SAFETY: shared access does not access memory through the pointer, either.
 unsafe impl Sync for UserData {}
 
 impl UserData {
@@ -74,13 +78,14 @@ impl UserData {
         Self(pointer)
     }
 
-    // A method, because a closure that used the field would capture the bare pointer.
+    // A method, because a closure that used the field would capture the pointer without its
+    // wrapper.
     pub(crate) const fn get(self) -> *mut c_void {
         self.0
     }
 }
 
-/// A function of the program, with what it is to get.
+/// A function of the program, with its argument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostCall {
     function: unsafe extern "C" fn(*mut c_void),
@@ -89,7 +94,8 @@ pub(crate) struct HostCall {
 
 impl HostCall {
     /// # Safety
-    /// The function may be called with `data`, in any thread, as long as the program's description of it lives.
+    /// The function may be called with `data` in any thread while the program's description of the
+    /// call lives.
     pub(crate) const unsafe fn new(
         function: unsafe extern "C" fn(*mut c_void),
         data: *mut c_void,
@@ -98,17 +104,17 @@ impl HostCall {
     }
 
     pub(crate) fn call(self) {
-        // SAFETY: promised to `new`.
+        // SAFETY: the caller of `new` promised that the function may be called with this argument.
         unsafe { (self.function)(self.data.get()) };
     }
 
-    /// The function and what it gets.
+    /// Returns the function and its argument.
     pub(crate) fn parts(self) -> (unsafe extern "C" fn(*mut c_void), *mut c_void) {
         (self.function, self.data.get())
     }
 }
 
-/// Memory of the program that a copy reads or writes: so many bytes at an address.
+/// Memory of the program that a copy reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes {
     address: usize,
@@ -117,14 +123,14 @@ pub(crate) struct Bytes {
 
 impl Bytes {
     /// # Safety
-    /// The program's promise of a copy: there are `size` bytes, which nobody else changes before the copy has ended, and
-    /// which may be written if the copy writes them.
+    /// The program's promise for a copy: there are `size` bytes, nobody else changes them before
+    /// the copy has ended, and they are writable if the copy writes them.
     pub(crate) unsafe fn new(address: *const c_void, size: usize) -> CuResult<Self> {
         let end = address.addr().checked_add(size);
         if (address.is_null() && size > 0) || end.is_none_or(|end| isize::try_from(end).is_err()) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        // The program's memory has no provenance that we could follow.
+        // Exposed, because we keep only the address of the program's memory.
         Ok(Self { address: address.expose_provenance(), size })
     }
 
@@ -136,35 +142,36 @@ impl Bytes {
         self.size
     }
 
-    /// The bytes, to be read.
+    /// Returns the bytes for reading.
     pub(crate) fn read<'a>(self) -> &'a [u8] {
         if self.size == 0 {
             return &[];
         }
-        // SAFETY: promised to `new`.
+        // SAFETY: the caller of `new` promised `size` readable bytes.
         unsafe {
             std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address), self.size)
         }
     }
 
-    /// `size` of the bytes from `offset` on; as much as there is.
+    /// Returns `size` bytes from `offset` on, or as many as there are.
     pub(crate) fn part(self, offset: usize, size: usize) -> Self {
         let offset = offset.min(self.size);
         Self { address: self.address + offset, size: size.min(self.size - offset) }
     }
 
-    /// Copies bytes of the program, which may overlap.
+    /// Copies bytes of the program. The two ranges may overlap.
     pub(crate) fn copy_from(self, from: Self) {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(self.address);
         let source = std::ptr::with_exposed_provenance::<u8>(from.address);
-        // SAFETY: promised to `new`, for both.
+        // SAFETY: the callers of `new` promised both ranges, and the size is that of the smaller
+        // one.
         unsafe { std::ptr::copy(source, to, self.size.min(from.size)) };
     }
 
-    /// Writes bytes to its beginning; as much as there is.
+    /// Writes bytes at the beginning, as many as fit.
     pub(crate) fn write(self, from: &[u8]) {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(self.address);
-        // SAFETY: promised to `new`; what we bring is no memory of the program.
+        // SAFETY: the caller of `new` promised the range, and `from` is not memory of the program.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, self.size.min(from.len())) };
     }
 }
@@ -181,28 +188,28 @@ fn shape(bytes: Bytes, width: usize, pitch: usize) -> HostShape {
     }
 }
 
-/// Where a write takes its bytes: rows of `width` bytes at memory of the program, `pitch` apart.
+/// The source of a write: rows of `width` bytes in the program's memory, `pitch` bytes apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostSource {
     from: Bytes,
     width: usize,
     pitch: usize,
-    /// The program may change them when the function that copies returns.
+    /// Whether the program may change the bytes as soon as the function of the copy returns.
     is_taken_now: bool,
 }
 
 impl HostSource {
-    /// All bytes of `from`, one after the other.
+    /// All bytes of `from`, in one row.
     pub(crate) fn linear(from: Bytes) -> Self {
         Self { width: from.size, pitch: from.size, from, is_taken_now: false }
     }
 
-    /// Rows of `width` bytes, each `pitch` behind the one before.
+    /// Rows of `width` bytes, whose starts are `pitch` bytes apart.
     pub(crate) fn rows(from: Bytes, width: usize, pitch: usize) -> Self {
         Self { from, width, pitch, is_taken_now: false }
     }
 
-    /// The same, with its bytes taken before the function that copies returns.
+    /// Sets whether the bytes are taken before the function of the copy returns.
     pub(crate) fn taken_now(self, is_taken_now: bool) -> Self {
         Self { is_taken_now, ..self }
     }
@@ -211,12 +218,12 @@ impl HostSource {
         self.from.address
     }
 
-    /// Bytes from the first one to the last one.
+    /// Returns the number of bytes from the first to the last one.
     pub(crate) fn reach(&self) -> usize {
         self.from.size
     }
 
-    /// Where its bytes are.
+    /// Returns where its bytes are.
     pub(crate) fn place(&self) -> HostShape {
         shape(self.from, self.width, self.pitch)
     }
@@ -254,7 +261,7 @@ impl Source for HostSource {
     }
 }
 
-/// Rows that were copied.
+/// Rows that were copied from the program's memory.
 struct Taken(Vec<Box<[u8]>>);
 
 impl Source for Taken {
@@ -279,7 +286,7 @@ impl Source for Taken {
     }
 }
 
-/// Where a read puts its bytes: rows of `width` bytes at memory of the program, `pitch` apart.
+/// The target of a read: rows of `width` bytes in the program's memory, `pitch` bytes apart.
 pub(crate) struct HostTarget {
     to: Bytes,
     width: usize,
@@ -287,12 +294,12 @@ pub(crate) struct HostTarget {
 }
 
 impl HostTarget {
-    /// All bytes of `to`, one after the other.
+    /// All bytes of `to`, in one row.
     pub(crate) fn linear(to: Bytes) -> Box<Self> {
         Box::new(Self { width: to.size, pitch: to.size, to })
     }
 
-    /// Rows of `width` bytes, each `pitch` behind the one before.
+    /// Rows of `width` bytes, whose starts are `pitch` bytes apart.
     pub(crate) fn rows(to: Bytes, width: usize, pitch: usize) -> Box<Self> {
         Box::new(Self { to, width, pitch })
     }
@@ -310,13 +317,15 @@ impl Target for HostTarget {
         while left > 0 {
             let (row, within) = (at / width, at % width);
             let now = left.min(width - within);
-            // The peer's numbers: nothing outside the read's own range is ever written.
+            // These numbers come from the peer, so nothing outside of the read's range may be
+            // written.
             let start = row.checked_mul(self.pitch).and_then(|start| start.checked_add(within));
             let start =
                 start.filter(|start| start.checked_add(now).is_some_and(|end| end <= self.to.size));
             let start = start.ok_or(FrameError::BadPayload("ReadData"))?;
             let to = std::ptr::with_exposed_provenance_mut::<u8>(self.to.address + start);
-            // SAFETY: within the bytes that `Bytes::new` was promised; nobody else uses them until the read has ended.
+            // SAFETY: within the bytes that the caller of `Bytes::new` promised; nobody else uses
+            // them until the read has ended.
             payload.read(unsafe { std::slice::from_raw_parts_mut(to, now) })?;
             at += now;
             left -= now;
@@ -332,7 +341,7 @@ mod tests {
     #[test]
     fn rows_go_where_their_pitch_says_and_nowhere_else() {
         let mut host = vec![0u8; 13];
-        // SAFETY: memory of this test.
+        // SAFETY: `host` has 13 bytes and outlives the reads.
         let to = unsafe { Bytes::new(host.as_mut_ptr().cast(), 13) }.unwrap();
         let mut target = HostTarget::rows(to, 3, 5);
         let sent: Vec<u8> = (1..=9).collect();
@@ -345,7 +354,7 @@ mod tests {
 
     #[test]
     fn null_and_impossible_arrays_are_refused() {
-        // SAFETY: nothing is read.
+        // SAFETY: every pointer is rejected before any access, or `count` is 0.
         unsafe {
             assert!(Bytes::new(std::ptr::null(), 1).is_err());
             assert!(Bytes::new(std::ptr::without_provenance(8), usize::MAX).is_err());

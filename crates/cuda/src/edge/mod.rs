@@ -1,4 +1,5 @@
-//! What a C interface needs, once: the form of entry points, errors, handles, memory of the program.
+//! What a C interface needs: the form of entry points, errors, handles, and access to the program's
+//! memory.
 
 mod entry;
 mod error;

@@ -1,8 +1,9 @@
-//! Capture: what is given to a stream becomes nodes of a graph, and is not done.
+//! Capture: commands for a stream become nodes of a graph instead of running.
 //!
-//! "cudaStreamBeginCapture(): ... all operations pushed into the stream will not be executed, but will instead be captured into a graph".
-//! A stream that waits for an event of a capture joins it. Captures are few and short, so all are behind one lock; a stream asks first
-//! whether there is any.
+//! "cudaStreamBeginCapture(): ... all operations pushed into the stream will not be executed, but
+//! will instead be captured into a graph". A stream that waits for an event of a capture joins it.
+//! Captures are few and short, so one lock guards all of them. Streams first check a counter,
+//! without the lock.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,51 +20,50 @@ use crate::core::event::Event;
 use crate::core::stream::{Kind, Stream};
 use crate::edge::{CuResult, Object as _, new_number, require};
 
-/// One capture.
 struct Capture {
-    /// A number that no other has or had.
+    /// Unique number of this capture, never used again.
     id: u64,
     mode: u32,
     thread: ThreadId,
     graph: Arc<Graph>,
-    /// The graph is the program's, and was there before.
+    /// Whether the program gave the graph.
     is_given: bool,
     is_invalid: bool,
-    /// The streams in it; the first is the one where it began.
+    /// The streams of the capture. The capture began in the first one.
     members: Vec<Member>,
 }
 
-/// A stream in a capture.
+/// A stream of a capture.
 struct Member {
     stream: Weak<Stream>,
     number: u64,
-    /// The number of its context.
+    /// Number of the stream's context.
     context: u64,
     is_blocking: bool,
-    /// What the next node of it comes after.
+    /// Nodes that the stream's next node follows.
     tail: Vec<u64>,
 }
 
-/// An event as it was recorded in a capture.
+/// The position of an event that was recorded in a capture.
 #[derive(Clone, Debug)]
 pub(crate) struct Captured {
     id: u64,
     tail: Vec<u64>,
 }
 
-/// What becomes of a record.
+/// The effect of a record.
 pub(crate) enum Recorded {
-    /// The stream is not captured: the event is to be recorded.
+    /// The stream is not captured, so the caller must record the event.
     Not,
-    /// It is a node now.
+    /// The record became a node.
     Node,
-    /// It stands for what has been captured.
+    /// The event takes this position in the capture.
     Here(Captured),
 }
 
-/// What `cuStreamGetCaptureInfo` tells of a stream that is captured.
+/// What `cuStreamGetCaptureInfo` returns about a captured stream.
 pub(crate) struct Info {
-    /// `CU_STREAM_CAPTURE_STATUS_...`.
+    /// A value of `CU_STREAM_CAPTURE_STATUS_...`.
     pub(crate) status: u32,
     pub(crate) id: u64,
     pub(crate) graph: Arc<Graph>,
@@ -71,15 +71,15 @@ pub(crate) struct Info {
 }
 
 static CAPTURES: Mutex<Vec<Capture>> = Mutex::new(Vec::new());
-/// How many there are.
+/// Number of captures in [`CAPTURES`].
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// `cuThreadExchangeStreamCaptureMode`.
+    /// This thread's mode, see `cuThreadExchangeStreamCaptureMode`.
     static MODE: Cell<u32> = const { Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL) };
 }
 
-/// Whether there is any capture.
+/// Returns whether there is any capture.
 #[inline]
 fn is_any() -> bool {
     COUNT.load(Ordering::Acquire) > 0
@@ -87,7 +87,7 @@ fn is_any() -> bool {
 
 fn captures() -> MutexGuard<'static, Vec<Capture>> {
     let mut all = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
-    // Those whose first stream is gone, with its context or alone, can never be ended.
+    // A capture whose first stream is gone can never be ended.
     all.retain(|capture| {
         capture.members.first().is_some_and(|first| first.stream.strong_count() > 0)
     });
@@ -131,7 +131,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Whether all that was captured in other streams comes before the end of the first one.
+    /// Returns whether the first stream's end follows everything that the other streams captured.
     fn is_joined(&self) -> bool {
         let Some((first, others)) = self.members.split_first() else { return true };
         let shape = self.graph.shape();
@@ -146,7 +146,7 @@ impl Capture {
                 }
             }
         }
-        // What the program has taken out of the graph need not be joined.
+        // Nodes that the program removed from the graph need not be joined.
         others
             .iter()
             .flat_map(|member| &member.tail)
@@ -160,8 +160,9 @@ fn of<'a>(all: &'a mut [Capture], stream: &Stream) -> Option<&'a mut Capture> {
         .find(|capture| capture.members.iter().any(|member| member.number == stream.number()))
 }
 
-/// The legacy default stream stands for all blocking streams of its context: while one of them is captured it cannot be used, and
-/// trying to ends the capture.
+/// Fails if the stream is the legacy default stream and a blocking stream of its context is
+/// captured. The legacy default stream would order the captured stream, so the attempt invalidates
+/// the capture.
 fn check_legacy(all: &mut [Capture], context: &Context, stream: &Stream) -> CuResult {
     if stream.kind != Kind::Legacy {
         return Ok(());
@@ -176,10 +177,11 @@ fn check_legacy(all: &mut [Capture], context: &Context, stream: &Stream) -> CuRe
     result
 }
 
-/// Takes a command for a stream, if that is captured: then it must not be done.
+/// Adds a command to the capture of its stream. Returns false if the stream is not captured: then
+/// the caller must run the command.
 ///
 /// # Errors
-/// The capture has become invalid; the command would depend on a capture.
+/// The capture was or becomes invalid, or the legacy default stream would depend on a capture.
 #[inline]
 pub(crate) fn takes(
     context: &Arc<Context>,
@@ -207,12 +209,13 @@ fn take(
             member.tail = vec![node.number()];
             Ok(Some(node.number()))
         }
-        // "... if an invalid operation is attempted during stream capture, any associated capture graphs are invalidated."
+        // "... if an invalid operation is attempted during stream capture, any associated capture
+        // graphs are invalidated."
         Err(code) => Err(capture.invalidate(code)),
     }
 }
 
-/// Before a command that is waited for: it cannot be captured.
+/// Checks a blocking command, which cannot be captured.
 #[inline]
 pub(crate) fn refuse_now(context: &Context, stream: &Stream) -> CuResult {
     if !is_any() {
@@ -222,10 +225,11 @@ pub(crate) fn refuse_now(context: &Context, stream: &Stream) -> CuResult {
     check_safe()
 }
 
-/// Before a command that no graph can have, or a question or wait for the end of a stream's work.
+/// Checks a command that cannot be captured, or a query or wait for the stream's end.
 ///
 /// # Errors
-/// The stream is captured, or stands for ones that are. Their captures are invalid then.
+/// The stream is captured, or is the legacy default stream of captured ones. Their captures become
+/// invalid.
 #[inline]
 pub(crate) fn refuse(context: &Context, stream: &Stream) -> CuResult {
     if !is_any() {
@@ -240,7 +244,7 @@ pub(crate) fn refuse(context: &Context, stream: &Stream) -> CuResult {
     }
 }
 
-/// Before a wait for all of a context.
+/// Checks a wait for a whole context.
 pub(crate) fn refuse_context(context: &Context) -> CuResult {
     if !is_any() {
         return Ok(());
@@ -254,10 +258,11 @@ pub(crate) fn refuse_context(context: &Context) -> CuResult {
     result
 }
 
-/// Before a call that is "potentially unsafe": that may wait for others, or do at once what the program may think is captured.
+/// Checks a call that is "potentially unsafe": it may wait for other commands, or run work at once
+/// that the program believes to be captured.
 ///
 /// # Errors
-/// A capture forbids it, and is invalid now.
+/// A capture forbids the call, and becomes invalid.
 #[inline]
 pub(crate) fn check_safe() -> CuResult {
     if is_any() { look_for_ban() } else { Ok(()) }
@@ -272,8 +277,9 @@ fn look_for_ban() -> CuResult {
     let thread = std::thread::current().id();
     let mut result = Ok(());
     for capture in captures().iter_mut() {
-        // "If the local thread has an ongoing capture sequence that was not initiated with ..._RELAXED ..., or if any other thread has a
-        // concurrent capture sequence initiated with ..._GLOBAL"; the second not for threads in mode "thread local".
+        // "If the local thread has an ongoing capture sequence that was not initiated with
+        // ..._RELAXED ..., or if any other thread has a concurrent capture sequence initiated with
+        // ..._GLOBAL". The second condition does not hold for threads in mode "thread local".
         let is_own = capture.thread == thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
         let is_other =
             mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -284,13 +290,13 @@ fn look_for_ban() -> CuResult {
     result
 }
 
-/// `cuThreadExchangeStreamCaptureMode`: the old one.
+/// `cuThreadExchangeStreamCaptureMode`: returns the old mode.
 pub(crate) fn exchange_mode(mode: u32) -> CuResult<u32> {
     require(mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE)?;
     Ok(MODE.replace(mode))
 }
 
-/// `cuStreamBeginCapture`, into a graph of the program or a new one.
+/// `cuStreamBeginCapture`: captures into a graph of the program or a new one.
 pub(crate) fn begin(
     context: &Context,
     stream: &Arc<Stream>,
@@ -299,7 +305,7 @@ pub(crate) fn begin(
 ) -> CuResult {
     require(mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE)?;
     context.check()?;
-    // The legacy default stream is no stream of its own.
+    // The legacy default stream stands for other streams, so it cannot be captured.
     require(stream.kind != Kind::Legacy, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)?;
     let mut all = captures();
     require(of(&mut all, stream).is_none(), CUDA_ERROR_ILLEGAL_STATE)?;
@@ -327,7 +333,7 @@ pub(crate) fn begin(
     Ok(())
 }
 
-/// `cuStreamEndCapture`: the graph.
+/// `cuStreamEndCapture`: returns the captured graph.
 pub(crate) fn end(stream: &Stream) -> CuResult<Arc<Graph>> {
     let mut all = captures();
     let capture = of(&mut all, stream).ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
@@ -336,7 +342,8 @@ pub(crate) fn end(stream: &Stream) -> CuResult<Arc<Graph>> {
         return Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
     }
     let is_here = capture.thread == std::thread::current().id();
-    // "If mode is not CU_STREAM_CAPTURE_MODE_RELAXED, cuStreamEndCapture must be called on this stream from the same thread."
+    // "If mode is not CU_STREAM_CAPTURE_MODE_RELAXED, cuStreamEndCapture must be called on this
+    // stream from the same thread."
     if capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED && !is_here {
         return Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD));
     }
@@ -354,10 +361,10 @@ pub(crate) fn end(stream: &Stream) -> CuResult<Arc<Graph>> {
     ended.map(|()| capture.graph)
 }
 
-/// What a stream's capture is like. None: it is not captured.
+/// Describes the capture of a stream. Returns `None` if the stream is not captured.
 ///
 /// # Errors
-/// It is the legacy default stream, which stands for one that is captured.
+/// The stream is the legacy default stream, and a blocking stream of its context is captured.
 pub(crate) fn info(context: &Context, stream: &Stream) -> CuResult<Option<Info>> {
     if !is_any() {
         return Ok(None);
@@ -375,8 +382,8 @@ pub(crate) fn info(context: &Context, stream: &Stream) -> CuResult<Option<Info>>
     Ok(Some(Info { status, id, graph, tail }))
 }
 
-/// "... CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ... if hStream is CU_STREAM_LEGACY while another stream of the context is captured". Asking
-/// alone spoils nothing.
+/// "... CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ... if hStream is CU_STREAM_LEGACY while another stream
+/// of the context is captured". Unlike [`check_legacy`], invalidates nothing.
 fn check_legacy_only(all: &[Capture], context: &Context, stream: &Stream) -> CuResult {
     let mut members = all.iter().flat_map(|capture| &capture.members);
     let stands_for = stream.kind == Kind::Legacy
@@ -384,7 +391,6 @@ fn check_legacy_only(all: &[Capture], context: &Context, stream: &Stream) -> CuR
     require(!stands_for, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
 }
 
-/// `cuStreamUpdateCaptureDependencies`.
 pub(crate) fn update(stream: &Stream, nodes: &[u64], flags: u32) -> CuResult {
     require(flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES, CUDA_ERROR_INVALID_VALUE)?;
     let mut all = captures();
@@ -404,7 +410,7 @@ pub(crate) fn update(stream: &Stream, nodes: &[u64], flags: u32) -> CuResult {
     Ok(())
 }
 
-/// `cuEventRecord`, as far as it has to do with a capture.
+/// `cuEventRecord`, as far as a capture is concerned.
 pub(crate) fn record(
     context: &Arc<Context>,
     stream: &Arc<Stream>,
@@ -428,7 +434,8 @@ pub(crate) fn record(
     Ok(Recorded::Here(Captured { id, tail }))
 }
 
-/// `cuStreamWaitEvent`, where it has to do with a capture: then it is done. `captured`: the event was recorded in one.
+/// `cuStreamWaitEvent`, as far as a capture is concerned. Returns true if the wait needs nothing
+/// else.
 pub(crate) fn waits(
     context: &Arc<Context>,
     stream: &Arc<Stream>,
@@ -451,7 +458,7 @@ pub(crate) fn waits(
         let Some(capture) = of(&mut all, stream) else { return Ok(false) };
         capture.check()?;
         if event.is_recorded() {
-            // What is under way cannot be waited for by a graph.
+            // A graph cannot wait for a command outside of it.
             return Err(capture.invalidate(CUDA_ERROR_STREAM_CAPTURE_ISOLATION));
         }
         return Ok(true);
@@ -464,7 +471,7 @@ pub(crate) fn waits(
         }
         return Err(CUDA_ERROR_STREAM_CAPTURE_MERGE);
     }
-    // Of a capture that has ended.
+    // Fails if the event's capture has ended.
     let capture = all
         .iter_mut()
         .find(|capture| capture.id == captured.id)
@@ -476,7 +483,8 @@ pub(crate) fn waits(
     capture.join(stream, &captured.tail).map(|()| true)
 }
 
-/// An event of a capture was asked for its end, which it has not: the capture is invalid.
+/// Invalidates the capture of an event. The program asked for the event's end, which does not
+/// exist.
 #[cold]
 pub(crate) fn spoil(captured: &Captured) -> CUresult {
     for capture in captures().iter_mut().filter(|capture| capture.id == captured.id) {
@@ -485,7 +493,8 @@ pub(crate) fn spoil(captured: &Captured) -> CUresult {
     CUDA_ERROR_CAPTURED_EVENT
 }
 
-/// The program destroys a stream: a capture that began there is gone, any other that it is in is invalid.
+/// Handles a stream that the program destroys. Drops the capture that began in the stream, or
+/// invalidates another capture that contains it.
 pub(crate) fn forget(stream: &Stream) {
     if !is_any() {
         return;

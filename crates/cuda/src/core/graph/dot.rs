@@ -1,4 +1,4 @@
-//! A graph as text for `dot`.
+//! Graphs as text for `dot`.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::Graph;
 use super::work::Work;
 use crate::edge::Object as _;
 
-/// The graph in the language of Graphviz. `is_verbose`: with what each node does.
+/// Returns the graph in the language of Graphviz. `is_verbose`: with the details of each node.
 pub(crate) fn text(graph: &Graph, is_verbose: bool) -> String {
     let mut text = String::from("digraph penstock {\n");
     add(&mut text, graph, is_verbose);
@@ -36,7 +36,7 @@ fn detail(work: &Work) -> String {
         Work::Kernel(launch) => {
             let [x, y, z] = launch.shape.grid;
             let [block_x, block_y, block_z] = launch.shape.block;
-            // A name of C has no quotes.
+            // No escape needed: names of functions have no quotes.
             let name = launch.function.c_name.to_string_lossy();
             format!(
                 "\\n{name}\\n{{{x},{y},{z}}} x {{{block_x},{block_y},{block_z}}}, {} B",
@@ -61,7 +61,7 @@ fn detail(work: &Work) -> String {
 
 fn add(text: &mut String, graph: &Graph, is_verbose: bool) {
     let number = graph.number();
-    // A string takes all.
+    // Writing to a string cannot fail.
     _ = writeln!(text, "subgraph cluster_{number:x} {{\nlabel=\"graph {number:#x}\"");
     let shape = graph.shape();
     for node in &shape.nodes {
@@ -83,7 +83,7 @@ fn add(text: &mut String, graph: &Graph, is_verbose: bool) {
     text.push_str("}\n");
 }
 
-/// In a record's label these have meanings of their own.
+/// Escapes characters that have a meaning in a record's label.
 fn escaped(label: &str) -> String {
     label.replace('{', "\\{").replace('}', "\\}")
 }

@@ -1,4 +1,4 @@
-//! Graphs that can be launched: a copy of a graph, and its plan.
+//! Executable graphs: a copy of a graph, and its plan.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,7 +17,6 @@ use crate::core::platform;
 use crate::core::stream::Stream;
 use crate::edge::{CuResult, Object, forget, new_number, publish, require};
 
-/// Behind a `CUgraphExec`.
 pub(crate) struct Exec {
     number: u64,
     pub(crate) flags: u64,
@@ -25,16 +24,15 @@ pub(crate) struct Exec {
 }
 
 struct State {
-    /// The copy.
     graph: Arc<Graph>,
     plan: Plan,
-    /// The stream of each lane, as far as there was need of one. The first lane's is for launches in streams of other contexts.
+    /// The stream of each lane, made when it is first needed. That of the first lane is for
+    /// launches in streams of other contexts.
     streams: Vec<Option<Arc<Stream>>>,
-    /// The stream of the last launch.
     last: Weak<Stream>,
 }
 
-/// All flags.
+/// All flags that are served.
 const FLAGS: u64 = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
     | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
     | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
@@ -49,9 +47,8 @@ impl Object for Exec {
 }
 
 impl Exec {
-    /// `cuGraphInstantiate`.
     pub(crate) fn create(graph: &Graph, flags: u64) -> CuResult<Arc<Self>> {
-        // Kernels cannot launch graphs.
+        // Kernels cannot launch graphs here.
         require(flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH == 0, CUDA_ERROR_NOT_SUPPORTED)?;
         require(flags & !FLAGS == 0, CUDA_ERROR_INVALID_VALUE)?;
         let copy = graph.duplicate(false);
@@ -67,14 +64,14 @@ impl Exec {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `cuGraphExecDestroy`. What is under way goes on.
+    /// `cuGraphExecDestroy`. Commands of its launches continue.
     pub(crate) fn destroy(&self) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// `cuGraphLaunch`.
     pub(crate) fn launch(&self, context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
-        // Taken before a capture is asked: that must not wait for a launch of another thread.
+        // Read before the capture lock is taken: under that lock we must not wait for another
+        // thread's launch.
         let graph = self.state().graph.clone();
         let child = || Ok(Work::Child(graph.duplicate(true)));
         if capture::takes(context, stream, child)? {
@@ -86,7 +83,8 @@ impl Exec {
         for step in &state.plan.steps {
             let Work::Allocate(memory) = &step.work else { continue };
             if memory::is_held(memory) {
-                // "... it is an error to launch the graph again before the memory is freed", but with this flag.
+                // "... it is an error to launch the graph again before the memory is freed", except
+                // with this flag.
                 let frees = self.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH != 0;
                 require(frees, CUDA_ERROR_INVALID_VALUE)?;
                 memory::free(memory.address()).unwrap_or(Ok(()))?;
@@ -97,7 +95,7 @@ impl Exec {
         state.launch(context, stream)
     }
 
-    /// `cuGraphUpload`: what the first launch would do besides.
+    /// `cuGraphUpload`: prepares the kernels, as the first launch otherwise would.
     pub(crate) fn upload(&self) -> CuResult {
         self.state().plan.steps.iter_mut().try_for_each(|step| match &step.work {
             Work::Kernel(launch) => step.kept.make_ready(launch).map(drop),
@@ -105,7 +103,7 @@ impl Exec {
         })
     }
 
-    /// Has a node, which is given as the node of the original graph, do something else of the same kind.
+    /// Gives a node other work of the same kind. `node` is the node of the original graph.
     pub(crate) fn set(&self, node: &Node, work: Work) -> CuResult {
         let mut state = self.state();
         let step = state.step(node)?;
@@ -113,7 +111,6 @@ impl Exec {
         step.set(work)
     }
 
-    /// `cuGraphExecChildGraphNodeSetParams`.
     pub(crate) fn set_child(&self, node: &Node, graph: &Graph) -> CuResult {
         let mut state = self.state();
         let Work::Child(own) = &state.step(node)?.work else {
@@ -124,14 +121,13 @@ impl Exec {
         state.change(&changes)
     }
 
-    /// `cuGraphExecUpdate`: all or nothing.
+    /// `cuGraphExecUpdate`: changes all nodes or none.
     pub(crate) fn update(&self, graph: &Graph) -> Result<(), Mismatch> {
         let mut state = self.state();
         let changes = update::changes(&state.graph, graph)?;
         state.change(&changes).map_err(Mismatch::of_code)
     }
 
-    /// `cuGraphNodeSetEnabled`.
     pub(crate) fn set_enabled(&self, node: &Node, is_enabled: bool) -> CuResult {
         let mut state = self.state();
         let step = state.step(node)?;
@@ -140,7 +136,6 @@ impl Exec {
         Ok(())
     }
 
-    /// `cuGraphNodeGetEnabled`.
     pub(crate) fn is_enabled(&self, node: &Node) -> CuResult<bool> {
         let mut state = self.state();
         let step = state.step(node)?;
@@ -163,16 +158,16 @@ impl Step {
     }
 }
 
-/// The streams of a launch.
+/// One launch of a graph.
 struct Run<'a> {
-    /// One for each lane.
+    /// Context and stream of each lane.
     lanes: Vec<(Arc<Context>, Arc<Stream>)>,
     marks: Vec<Option<PoolEvent>>,
     plan: &'a mut Plan,
 }
 
 impl State {
-    /// The step of a node of the original graph.
+    /// Returns the step of a node of the original graph.
     fn step(&mut self, node: &Node) -> CuResult<&mut Step> {
         let mut steps = self.plan.steps.iter_mut();
         let found = steps.find(|step| !step.is_entry && step.node.original() == node.number());
@@ -188,7 +183,8 @@ impl State {
         Ok(())
     }
 
-    /// "Each launch is ordered behind both any previous work in hStream and any previous launches of hGraphExec."
+    /// "Each launch is ordered behind both any previous work in hStream and any previous launches
+    /// of hGraphExec."
     fn await_last(&self, context: &Context, stream: &Arc<Stream>) -> CuResult {
         let Some(last) = self.last.upgrade().filter(|last| !Arc::ptr_eq(last, stream)) else {
             return Ok(());
@@ -197,12 +193,12 @@ impl State {
         if last.is_idle() {
             return Ok(());
         }
-        // This may be behind more than that launch.
+        // The marker may include commands after that launch.
         let end = home.marker(&last)?;
         context.wait_in(stream, &end)
     }
 
-    /// The stream of a lane, made when it is needed first.
+    /// Returns context and stream of a lane. Makes the stream when it is first needed.
     fn lane(
         &mut self,
         lane: usize,
@@ -216,7 +212,7 @@ impl State {
         let context = if is_own { launch.0.clone() } else { Context::of_number(wanted)? };
         let slot = self.streams.get_mut(lane).ok_or(CUDA_ERROR_UNKNOWN)?;
         let stream = match slot {
-            // One for a graph that any context does may be of another one.
+            // A lane for any context may have a stream of another context, from an earlier launch.
             Some(stream) if stream.owner() == context.number() => stream.clone(),
             _ => slot.insert(Stream::create_hidden(&context)?).clone(),
         };
@@ -282,7 +278,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the stream of the launch gets next comes after all of it.
+    /// Makes later commands of the launch's stream wait for all lanes.
     fn join(&self, context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
         let Some((first_context, first)) = self.lanes.first() else { return Ok(()) };
         for lane in &self.plan.joins {
@@ -297,7 +293,7 @@ impl Run<'_> {
     }
 }
 
-/// Launches in one stream, one behind the other: what costs time is done once for all of them.
+/// Sends consecutive launches in one stream, with one lock and one wait list.
 fn launch_all(steps: &mut [Step], context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
     let mut are_kept = true;
     for step in steps.iter_mut().filter(|step| step.is_enabled) {
@@ -317,12 +313,13 @@ fn launch_all(steps: &mut [Step], context: &Arc<Context>, stream: &Arc<Stream>) 
         for step in launches() {
             let Work::Kernel(launch) = &step.work else { continue };
             let sent = step.kept.send(launch, queue, waits)?;
-            // A launch that the client holds back has an event too, and that launch has not failed.
+            // The client may hold the launch back and return its event. Such a launch has not
+            // failed.
             let status = sent.as_ref().and_then(PoolEvent::known_status);
             if status.is_some_and(Status::is_error) {
                 return Ok(sent);
             }
-            // The queue is in order: what the first one waits for, the others do.
+            // The queue is in order, so only the first launch needs the wait list.
             waits = &[];
         }
         Ok(None)

@@ -1,7 +1,9 @@
-//! Memory of graphs: a node that allocates has its address from when it is added, and every launch has the memory there.
+//! Memory nodes of graphs: a node's address is fixed when it is added, and each launch has its
+//! memory there.
 //!
-//! The memory is the device's for as long as the graph, or anything made ready of it, is there. Whether the program has it at a moment
-//! is counted, because it may free it by other ways than the graph.
+//! The device keeps the memory as long as the graph or an executable graph of it exists. A separate
+//! record says whether the program holds the memory, because the program may free it without the
+//! graph.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +21,6 @@ use crate::edge::{CuResult, Object as _};
 pub(crate) struct Memory {
     device: Arc<Device>,
     block: Block,
-    /// Bytes.
     pub(crate) size: u64,
 }
 
@@ -27,12 +28,12 @@ struct Known {
     memory: Weak<Memory>,
     device: usize,
     size: u64,
-    /// The program has it now: it stays, whatever becomes of the graph.
+    /// Set while the program holds the memory, which then outlives the graph.
     held: Option<Arc<Memory>>,
 }
 
 static KNOWN: Mutex<BTreeMap<u64, Known>> = Mutex::new(BTreeMap::new());
-/// How many there are: most programs have none, and need not look.
+/// Number of entries in [`KNOWN`]. Most programs have none and skip the lookup.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn known() -> MutexGuard<'static, BTreeMap<u64, Known>> {
@@ -40,7 +41,7 @@ fn known() -> MutexGuard<'static, BTreeMap<u64, Known>> {
 }
 
 impl Memory {
-    /// Memory for a node.
+    /// Allocates memory for a node.
     pub(crate) fn new(context: &Context, device: &Arc<Device>, size: u64) -> CuResult<Arc<Self>> {
         context.check()?;
         let block = device.allocate_block(size, context.number())?;
@@ -48,7 +49,7 @@ impl Memory {
         let entry =
             Known { memory: Arc::downgrade(&memory), device: device.ordinal, size, held: None };
         let old = known().insert(block.address, entry);
-        // That of a context that has ended, which nobody has freed.
+        // An old entry is left from a context that has ended.
         if old.is_none() {
             COUNT.fetch_add(1, Ordering::AcqRel);
         }
@@ -56,12 +57,11 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Where it begins.
     pub(crate) fn address(&self) -> u64 {
         self.block.address
     }
 
-    /// The number of its device.
+    /// Returns the number of its device.
     pub(crate) fn device(&self) -> CUdevice {
         self.device.number()
     }
@@ -78,12 +78,12 @@ impl Drop for Memory {
             COUNT.fetch_sub(1, Ordering::AcqRel);
         }
         drop(all);
-        // It may be gone with its context.
+        // The memory may be gone already, with its context.
         _ = self.device.release_block(self.block, self.device.busy());
     }
 }
 
-/// The program has it from now on.
+/// Notes that the program holds the memory.
 pub(super) fn begin(memory: &Arc<Memory>) -> CuResult {
     let mut all = known();
     let known = all.get_mut(&memory.address()).ok_or(CUDA_ERROR_INVALID_VALUE)?;
@@ -91,20 +91,21 @@ pub(super) fn begin(memory: &Arc<Memory>) -> CuResult {
     Ok(())
 }
 
-/// Whether the program has it.
+/// Returns whether the program holds the memory.
 pub(super) fn is_held(memory: &Memory) -> bool {
     known().get(&memory.address()).is_some_and(|known| known.held.is_some())
 }
 
-/// Whether a graph has memory that begins at this address.
+/// Returns whether memory of a graph begins at this address.
 pub(crate) fn is_address(address: u64) -> bool {
     COUNT.load(Ordering::Acquire) > 0 && known().contains_key(&address)
 }
 
-/// Takes back what the program got of a graph at this address. None: no graph has memory there.
+/// Frees the program's memory of a graph at this address. Returns `None` if no graph has memory
+/// there.
 ///
 /// # Errors
-/// The program does not have it.
+/// `CUDA_ERROR_INVALID_VALUE` if the program does not hold the memory.
 pub(crate) fn free(address: u64) -> Option<CuResult> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;
@@ -112,11 +113,11 @@ pub(crate) fn free(address: u64) -> Option<CuResult> {
     let mut all = known();
     let held = all.get_mut(&address)?.held.take();
     drop(all);
-    // The graph may be gone already: then this was the last that had it.
+    // The graph may be gone already. Then this drops the last reference.
     Some(held.map(drop).ok_or(CUDA_ERROR_INVALID_VALUE))
 }
 
-/// Bytes of graphs on a device: those that programs have now, and all.
+/// Returns the bytes of graphs on a device: those that programs hold, and all.
 pub(crate) fn bytes(device: &Device) -> (u64, u64) {
     let (mut used, mut reserved) = (0, 0);
     for known in known().values().filter(|known| known.device == device.ordinal) {

@@ -1,7 +1,8 @@
-//! Graphs: work that is described once and launched again and again.
+//! Graphs: work that is described once and launched many times.
 //!
-//! All of it is in the client. A node has the same description of its work that a call gives to a stream ([`work::Work`]), whether it was
-//! added by hand or captured ([`capture`]). What can be launched is a copy of the graph and a plan of it ([`exec`], [`plan`]).
+//! Graphs exist only in the client. A node holds the same description of its work that a call gives
+//! to a stream ([`work::Work`]), whether the program added or captured it ([`capture`]). A launch
+//! uses a copy of the graph and a plan of it ([`exec`], [`plan`]).
 
 pub(crate) mod capture;
 pub(crate) mod dot;
@@ -24,19 +25,18 @@ use node::Node;
 use user::Held;
 use work::Work;
 
-/// Behind a `CUgraph`.
 pub(crate) struct Graph {
     number: u64,
-    /// Whether it is in a node of another graph, which it ends with.
+    /// Whether a node of another graph owns this graph.
     is_child: bool,
-    /// The graph that it was copied from; 0: none.
+    /// Number of the graph that it was copied from; 0 if none.
     original: u64,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// In the order in which they were made, which is that of their numbers.
+    /// In the order in which they were made, so sorted by number.
     nodes: Vec<Entry>,
     users: Held,
 }
@@ -44,7 +44,7 @@ struct State {
 #[derive(Clone)]
 struct Entry {
     node: Arc<Node>,
-    /// The numbers of the nodes that it comes after.
+    /// Numbers of the nodes that this node follows.
     before: Vec<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Object for Graph {
     }
 }
 
-/// Some nodes, and the places among them of those that each comes after.
+/// Nodes, and for each the indices of the nodes that it follows.
 pub(crate) struct Shape {
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) before: Vec<Vec<usize>>,
@@ -80,7 +80,6 @@ impl State {
 }
 
 impl Graph {
-    /// `cuGraphCreate`.
     pub(crate) fn create() -> Arc<Self> {
         Self::new(false, 0)
     }
@@ -96,13 +95,13 @@ impl Graph {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `cuGraphDestroy`. What was made ready for launches goes on.
+    /// `cuGraphDestroy`. Executable graphs made from it stay valid.
     pub(crate) fn destroy(&self) -> CuResult {
         require(!self.is_child, CUDA_ERROR_INVALID_VALUE)?;
         self.end()
     }
 
-    /// Its handle is none any more, and neither are those of its nodes.
+    /// Invalidates the handles of the graph and its nodes.
     fn end(&self) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let state = std::mem::take(&mut *self.state());
@@ -112,7 +111,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Adds a node that comes after others of this graph.
+    /// Adds a node that follows other nodes of this graph.
     pub(crate) fn add(self: &Arc<Self>, work: Work, before: &[u64]) -> CuResult<Arc<Node>> {
         let mut state = self.state();
         let mut known = FxHashSet::default();
@@ -121,16 +120,15 @@ impl Graph {
             // "... dependencies may not have any duplicate entries."
             require(known.insert(*number), CUDA_ERROR_INVALID_VALUE)?;
         }
-        // Made while the graph is held, so that numbers go up.
+        // Made under the lock, so that the numbers in the list ascend.
         let node = Node::new(self, work, 0);
         state.nodes.push(Entry { node: node.clone(), before: before.to_vec() });
         Ok(node)
     }
 
-    /// `cuGraphDestroyNode`.
     pub(crate) fn remove(&self, node: &Node) -> CuResult {
         let mut state = self.state();
-        // "Nodes and edges of the graph cannot be deleted" where there is memory.
+        // "Nodes and edges of the graph cannot be deleted" if it has memory nodes.
         require(!state.has_memory(), CUDA_ERROR_NOT_SUPPORTED)?;
         let place = state.find(node.number())?;
         state.nodes.remove(place);
@@ -142,7 +140,7 @@ impl Graph {
         Ok(())
     }
 
-    /// `cuGraphAddDependencies`: all or none.
+    /// `cuGraphAddDependencies`: adds all edges or none.
     pub(crate) fn connect(&self, edges: &[(u64, u64)]) -> CuResult {
         let mut state = self.state();
         let mut known = FxHashSet::default();
@@ -160,7 +158,7 @@ impl Graph {
         })
     }
 
-    /// `cuGraphRemoveDependencies`: all or none.
+    /// `cuGraphRemoveDependencies`: removes all edges or none.
     pub(crate) fn disconnect(&self, edges: &[(u64, u64)]) -> CuResult {
         let mut state = self.state();
         require(edges.is_empty() || !state.has_memory(), CUDA_ERROR_NOT_SUPPORTED)?;
@@ -173,19 +171,19 @@ impl Graph {
         })
     }
 
-    /// Its nodes.
+    /// Returns the numbers of its nodes.
     pub(crate) fn nodes(&self) -> Vec<u64> {
         self.state().nodes.iter().map(|entry| entry.node.number()).collect()
     }
 
-    /// Those that come after none.
+    /// Returns the nodes that follow no other node.
     pub(crate) fn roots(&self) -> Vec<u64> {
         let state = self.state();
         let roots = state.nodes.iter().filter(|entry| entry.before.is_empty());
         roots.map(|entry| entry.node.number()).collect()
     }
 
-    /// Its dependencies: node before, and node after.
+    /// Returns its edges: numbers of the earlier and the later node.
     pub(crate) fn edges(&self) -> Vec<(u64, u64)> {
         let state = self.state();
         let of = |entry: &Entry| {
@@ -195,19 +193,19 @@ impl Graph {
         state.nodes.iter().flat_map(of).collect()
     }
 
-    /// What a node comes after.
+    /// Returns the nodes that a node follows.
     pub(crate) fn before(&self, node: &Node) -> CuResult<Vec<u64>> {
         Ok(self.state().entry(node.number())?.before.clone())
     }
 
-    /// What comes after a node.
+    /// Returns the nodes that follow a node.
     pub(crate) fn after(&self, node: &Node) -> Vec<u64> {
         let state = self.state();
         let after = state.nodes.iter().filter(|entry| entry.before.contains(&node.number()));
         after.map(|entry| entry.node.number()).collect()
     }
 
-    /// Its nodes and how they hang together.
+    /// Returns its nodes and edges.
     pub(crate) fn shape(&self) -> Shape {
         let state = self.state();
         let place = |number: &u64| state.find(*number).ok();
@@ -218,17 +216,16 @@ impl Graph {
         }
     }
 
-    /// `cuGraphClone`.
     pub(crate) fn copy(&self) -> CuResult<Arc<Self>> {
-        // "The graph cannot be cloned" where there is memory.
+        // "The graph cannot be cloned" if it has memory nodes.
         require(!self.has_memory(), CUDA_ERROR_NOT_SUPPORTED)?;
         Ok(self.duplicate(false))
     }
 
-    /// A copy of all of it, and of the graphs in it. `is_child`: it is in a node.
+    /// Copies the graph and its child graphs. `is_child`: a node will own the copy.
     pub(crate) fn duplicate(&self, is_child: bool) -> Arc<Self> {
         let graph = Self::new(is_child, self.number);
-        // Without its lock: a graph in a node of it is copied, too.
+        // Copied without the lock, because the copy of a child graph locks that graph.
         let (entries, users) = {
             let state = self.state();
             (state.nodes.clone(), state.users.clone())
@@ -250,7 +247,6 @@ impl Graph {
         graph
     }
 
-    /// `cuGraphNodeFindInClone`.
     pub(crate) fn find_copy_of(&self, node: &Node) -> CuResult<Arc<Node>> {
         // "hClonedGraph must have been cloned from hOriginalGraph via cuGraphClone."
         require(
@@ -262,12 +258,12 @@ impl Graph {
         found.map(|entry| entry.node.clone()).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Whether it, or a graph in it, allocates or frees memory.
+    /// Returns whether the graph or a child graph allocates or frees memory.
     pub(crate) fn has_memory(&self) -> bool {
         self.state().has_memory()
     }
 
-    /// Does something with what the program has given it to keep.
+    /// Runs `work` with the user objects that the graph holds.
     pub(crate) fn with_users<T>(&self, work: impl FnOnce(&mut Held) -> T) -> T {
         work(&mut self.state().users)
     }

@@ -1,4 +1,4 @@
-//! Nodes: work in a graph.
+//! Nodes of graphs.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -9,14 +9,14 @@ use super::Graph;
 use super::work::Work;
 use crate::edge::{CuResult, Object, forget, new_number, publish, require};
 
-/// Behind a `CUgraphNode`.
 pub(crate) struct Node {
     number: u64,
     graph: Weak<Graph>,
-    /// The node that it was copied from; 0: none.
+    /// Number of the node that it was copied from; 0 if none.
     original: u64,
     work: Mutex<Work>,
-    /// `CUkernelNodeAttrID` and value. They are wishes about caches and schedules, kept to be asked for.
+    /// Key: `CUkernelNodeAttrID`. Attributes are hints about caches and scheduling. They are stored
+    /// only so that the program can read them.
     attributes: Mutex<Vec<(u32, [u32; 16])>>,
 }
 
@@ -42,7 +42,7 @@ impl Node {
         node
     }
 
-    /// Its handle is none any more.
+    /// Invalidates the handle, and those of a child graph.
     pub(super) fn end(&self) {
         _ = forget(self);
         if let Work::Child(graph) = self.work() {
@@ -50,7 +50,6 @@ impl Node {
         }
     }
 
-    /// Its graph.
     pub(crate) fn graph(&self) -> CuResult<Arc<Graph>> {
         self.graph.upgrade().ok_or(CUDA_ERROR_INVALID_VALUE)
     }
@@ -63,16 +62,15 @@ impl Node {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it does.
     pub(crate) fn work(&self) -> Work {
         self.lock().clone()
     }
 
-    /// Has it do something else of the same kind.
+    /// Gives the node other work of the same kind.
     pub(crate) fn set(&self, work: Work) -> CuResult {
         let mut old = self.lock();
         require(old.kind() == work.kind(), CUDA_ERROR_INVALID_VALUE)?;
-        // Dropped without the lock.
+        // Dropped after the lock is free.
         let old = std::mem::replace(&mut *old, work);
         drop(old);
         Ok(())
@@ -82,14 +80,13 @@ impl Node {
         self.attributes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `cuGraphKernelNodeGetAttribute`; zeros for what was not set.
+    /// `cuGraphKernelNodeGetAttribute`. Returns zeros if the attribute was not set.
     pub(crate) fn attribute(&self, id: u32) -> CuResult<[u32; 16]> {
         require(self.lock().kind() == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE)?;
         let attributes = self.attributes();
         Ok(attributes.iter().find(|(known, _)| *known == id).map_or([0; 16], |(_, value)| *value))
     }
 
-    /// `cuGraphKernelNodeSetAttribute`.
     pub(crate) fn set_attribute(&self, id: u32, value: [u32; 16]) -> CuResult {
         require(self.lock().kind() == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE)?;
         let mut attributes = self.attributes();
@@ -98,7 +95,6 @@ impl Node {
         Ok(())
     }
 
-    /// `cuGraphKernelNodeCopyAttributes`.
     pub(crate) fn copy_attributes(&self, from: &Self) {
         let all = from.attributes().clone();
         *self.attributes() = all;

@@ -1,7 +1,7 @@
-//! The plan of a graph: in which order its work is given to which streams.
+//! The plan of a graph: which streams get its work, and in which order.
 //!
-//! A lane is a stream of the plan: what comes after one another stays in one as far as possible, so that only what forks and joins needs
-//! events. The first lane is the stream of the launch itself.
+//! A lane is a stream of the plan. Consecutive work stays in one lane if possible, so that only
+//! forks and joins need events. The first lane is the stream of the launch itself.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,63 +16,64 @@ use super::work::Work;
 use crate::core::launch::Kept;
 use crate::edge::{CuResult, Object as _};
 
-/// Lanes of one context. A device seldom has room for more kernels at once, and each costs a queue.
+/// Most lanes of one context. A device can seldom run more kernels at once, and each lane costs a
+/// queue.
 const LANES_MAX: usize = 4;
 
-/// A node's work, in its place.
+/// The work of one node.
 pub(super) struct Step {
-    /// The node, in the copy of the graph that can be launched.
+    /// The node, in the executable copy of the graph.
     pub(super) node: Arc<Node>,
     pub(super) work: Work,
-    /// `cuGraphNodeSetEnabled`.
+    /// See `cuGraphNodeSetEnabled` in CUDA.
     pub(super) is_enabled: bool,
-    /// For a launch: its kernel, which has its parameters already.
+    /// For a kernel node: its kernel, with the parameters set.
     pub(super) kept: Kept,
-    /// Whether it stands for the beginning of a graph in a graph, whose node comes later.
+    /// Whether the step is the beginning of a child graph. The step of the child graph's node is
+    /// its end.
     pub(super) is_entry: bool,
     before: Vec<usize>,
-    /// The number of the context that it must be done in; 0: any.
+    /// Number of the context that must do the work; 0 if any can.
     context: u64,
 }
 
-/// What is done at a launch, in this order.
+/// One action of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// A lane waits for a step of another, which is marked.
+    /// A lane waits for the mark of a step in another lane.
     Wait { lane: usize, step: usize },
-    /// Launches, one behind the other.
+    /// Consecutive launches in one lane.
     Launches { lane: usize, steps: Range<usize> },
-    /// Anything else.
+    /// Work other than a launch.
     Step { lane: usize, step: usize },
-    /// Other lanes wait for this step.
+    /// Makes the mark of a step for which other lanes wait.
     Mark { lane: usize, step: usize },
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
-    /// The number of its context; 0: that of the launch.
+    /// Number of its context; 0 if that of the launch.
     pub(super) context: u64,
-    /// Nothing that it waits for comes from another lane: it has to wait for the beginning.
+    /// Whether its first step waits for no other lane. Then the lane must wait for the start of the
+    /// launch.
     pub(super) starts: bool,
-    /// Its last step.
     last: usize,
     count: usize,
-    /// How many steps of each lane come before its next one.
+    /// Number of steps of each lane that the lane's next step follows.
     seen: Vec<usize>,
 }
 
-/// The plan.
 #[derive(Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) actions: Vec<Action>,
     pub(super) lanes: Vec<Lane>,
-    /// Lanes that the first one has to wait for at the end.
+    /// Lanes for which the first lane waits at the end.
     pub(super) joins: Vec<usize>,
 }
 
-/// The order of nodes in which none comes before what it comes after: that in which they were made, as far as possible. What is in a
-/// circle is left out.
+/// Sorts nodes so that each follows the nodes before it, and otherwise in the order in which they
+/// were made. Leaves out nodes of a cycle.
 fn order(before: &[Vec<usize>]) -> Vec<usize> {
     let mut left: Vec<usize> = before.iter().map(Vec::len).collect();
     let mut after = vec![Vec::new(); before.len()];
@@ -102,10 +103,10 @@ fn order(before: &[Vec<usize>]) -> Vec<usize> {
 }
 
 impl Plan {
-    /// The plan of a graph, which nobody else changes.
+    /// Plans a graph that nobody else changes.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_VALUE`: it has a circle. The code for a context that is gone.
+    /// `CUDA_ERROR_INVALID_VALUE` if the graph has a cycle, or the code for a context that is gone.
     pub(super) fn of(graph: &Graph) -> CuResult<Self> {
         let mut plan = Self::default();
         plan.flatten(graph, None)?;
@@ -134,7 +135,8 @@ impl Plan {
         Ok(self.steps.len() - 1)
     }
 
-    /// Adds the steps of a graph, all behind `entry`. Those that nothing of it comes after.
+    /// Adds the steps of a graph, all behind `entry`. Returns those that no other step of the graph
+    /// follows.
     fn flatten(&mut self, graph: &Graph, entry: Option<usize>) -> CuResult<Vec<usize>> {
         let shape = graph.shape();
         let order = order(&shape.before);
@@ -169,18 +171,19 @@ impl Plan {
         Ok(leaves.map(|(place, _)| *place).collect())
     }
 
-    /// A lane for a step. `known`: how many steps of each lane came before each step so far, and that step itself.
+    /// Chooses a lane for a step. `known`: for each step so far, the number of steps of each lane
+    /// up to and including it.
     fn lane_for(&mut self, step: usize, lane_of: &[usize], known: &[Vec<usize>]) -> usize {
         let (context, before) = (self.steps[step].context, &self.steps[step].before);
         let fits = |lane: &Lane| context == 0 || lane.context == context;
-        // Behind what it comes after.
+        // A lane whose last step this step follows.
         let mut follows = before.iter().map(|from| (lane_of[*from], *from));
         if let Some((lane, _)) =
             follows.find(|(lane, from)| fits(&self.lanes[*lane]) && self.lanes[*lane].last == *from)
         {
             return lane;
         }
-        // With nothing in it yet, or only what comes before it anyway.
+        // An empty lane, or one whose steps this step all follows.
         let idle = self.lanes.iter().enumerate().position(|(at, lane)| {
             let ends_before =
                 |from: usize| known[from].get(at).is_some_and(|seen| *seen > lane.last);
@@ -191,7 +194,7 @@ impl Plan {
             return lane;
         }
         let fitting = || self.lanes.iter().enumerate().filter(|(_, lane)| fits(lane));
-        // What needs no context gets no queue of its own, unless it is the first.
+        // A step that needs no context gets no new lane.
         if let Some((lane, _)) = fitting().min_by_key(|(_, lane)| lane.count)
             && (context == 0 || fitting().count() >= LANES_MAX)
         {
@@ -213,7 +216,7 @@ impl Plan {
         self.lanes.push(Lane { context: first, starts: false, last: 0, count: 0, seen: vec![0] });
         let (mut lane_of, mut waits, mut is_marked) =
             (Vec::new(), Vec::new(), vec![false; self.steps.len()]);
-        // What came before each step, as far as lanes knew then.
+        // The steps before each step, as far as its lane knew.
         let mut known: Vec<Vec<usize>> = Vec::new();
         for step in 0..self.steps.len() {
             let lane = self.lane_for(step, &lane_of, &known);
@@ -283,7 +286,7 @@ mod tests {
         graph
     }
 
-    /// As `lay_out`, for steps that all must be done in one context.
+    /// As `Plan::of`, with all steps in one context.
     fn plan(edges: &[&[usize]]) -> Plan {
         let mut plan = Plan::default();
         plan.flatten(&graph(edges), None).unwrap();
@@ -301,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_forks_joins_once_and_lanes_are_used_again() {
-        // Twice a fork of two and their join.
+        // A fork into two and a join, twice.
         let plan = plan(&[&[], &[0], &[0], &[1, 2], &[3], &[3], &[4, 5]]);
         assert_eq!((plan.lanes.len(), plan.joins.len()), (2, 0));
         let waits = plan.actions.iter().filter(|action| matches!(action, Action::Wait { .. }));
@@ -325,7 +328,8 @@ mod tests {
         assert_eq!(Plan::of(&graph).err(), Some(CUDA_ERROR_INVALID_VALUE));
     }
 
-    /// Whatever the graph, each step is done behind all that it comes after: in its lane, or behind a wait there.
+    /// In random graphs each step runs behind all steps that it follows: in the same lane, or
+    /// behind a wait there.
     #[test]
     fn nothing_overtakes_what_it_comes_after() {
         let mut seed = 1u64;
@@ -338,7 +342,7 @@ mod tests {
             let edges: Vec<Vec<usize>> =
                 (0..size).map(|node| (0..node).filter(|_| next(4) == 0).collect()).collect();
             let plan = plan(&edges.iter().map(Vec::as_slice).collect::<Vec<_>>());
-            // What has happened before the next action of each lane.
+            // The steps that the next action of each lane follows.
             let mut behind: Vec<Vec<bool>> = vec![vec![false; size]; plan.lanes.len()];
             let mut marks: Vec<Option<Vec<bool>>> = vec![None; size];
             for action in &plan.actions {

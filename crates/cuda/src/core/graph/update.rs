@@ -1,4 +1,4 @@
-//! What may change in a graph that can be launched.
+//! Permitted changes of executable graphs.
 
 use penstock_cuda_sys::driver::*;
 
@@ -6,16 +6,15 @@ use super::Graph;
 use super::work::Work;
 use crate::edge::Object as _;
 
-/// Why a graph cannot take the place of another.
+/// Why a graph cannot replace another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
-    /// `CU_GRAPH_EXEC_UPDATE_ERROR_...`.
     pub(crate) result: u32,
-    /// The node of the new graph; 0: none in particular.
+    /// Node of the new graph; 0 if none in particular.
     pub(crate) node: u64,
-    /// Where the edge comes from that there should not be; 0: none.
+    /// Start of the edge that is not in the old graph; 0 if none.
     pub(crate) from: u64,
-    /// What the function gives.
+    /// The code that the function returns.
     pub(crate) code: CUresult,
 }
 
@@ -29,10 +28,10 @@ impl Mismatch {
     }
 }
 
-/// Whether work of a graph that can be launched may become other work.
+/// Checks whether work of an executable graph may be replaced by other work.
 ///
 /// # Errors
-/// `CU_GRAPH_EXEC_UPDATE_ERROR_...`.
+/// A value of `CU_GRAPH_EXEC_UPDATE_ERROR_...`.
 pub(super) fn check(old: &Work, new: &Work) -> Result<(), u32> {
     let when = |holds: bool, result: u32| if holds { Ok(()) } else { Err(result) };
     when(old.kind() == new.kind(), CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED)?;
@@ -42,7 +41,8 @@ pub(super) fn check(old: &Work, new: &Work) -> Result<(), u32> {
             old.function.loaded.is_with(&new.function.loaded),
             CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE,
         ),
-        // "The source and destination memory ... must be allocated from the same contexts as the original"; and of the same kinds.
+        // "The source and destination memory ... must be allocated from the same contexts as the
+        // original". The kinds of memory must be the same, too.
         (Work::Copy(old_context, old), Work::Copy(context, new)) => when(
             old_context.ptr_eq(context)
                 && old.to.kind == new.to.kind
@@ -52,7 +52,7 @@ pub(super) fn check(old: &Work, new: &Work) -> Result<(), u32> {
         (Work::Fill(old, _), Work::Fill(new, _)) => {
             when(old.ptr_eq(new), CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED)
         }
-        // Events of another device would be recorded elsewhere.
+        // Events of another context would need another lane.
         (Work::Record(old), Work::Record(new)) => {
             when(old.is_beside(new), CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED)
         }
@@ -61,8 +61,8 @@ pub(super) fn check(old: &Work, new: &Work) -> Result<(), u32> {
     }
 }
 
-/// What becomes of the nodes of a graph, by their numbers, when it is to be as a new one. Nodes stand for each other in the order in
-/// which they were made.
+/// Returns the new work of each node of `old`, by the node's number, that makes it equal to `new`.
+/// Nodes correspond in the order in which they were made.
 pub(super) fn changes(old: &Graph, new: &Graph) -> Result<Vec<(u64, Work)>, Mismatch> {
     let (old, new) = (old.shape(), new.shape());
     if old.nodes.len() != new.nodes.len() {

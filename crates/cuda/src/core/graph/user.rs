@@ -1,4 +1,5 @@
-//! Objects of the program that graphs keep: when nothing has one any more, a function of the program ends it.
+//! User objects: a function of the program destroys each when neither the program nor a graph
+//! refers to it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,15 +7,15 @@ use penstock_cuda_sys::driver::*;
 
 use crate::edge::{CuResult, HostCall, Object, forget, new_number, publish, require};
 
-/// Behind a `CUuserObject`.
 pub(crate) struct UserObject {
     number: u64,
-    /// References of the program.
+    /// References that the program holds.
     own: Mutex<u32>,
     end: Arc<End>,
 }
 
-/// Calls the function when the last one lets go: the program's references count as one.
+/// Calls the function when the last owner drops it. All references of the program count as one
+/// owner.
 #[derive(Debug)]
 struct End(HostCall);
 
@@ -34,7 +35,6 @@ impl Object for UserObject {
 }
 
 impl UserObject {
-    /// `cuUserObjectCreate`.
     pub(crate) fn create(end: HostCall, count: u32) -> CuResult<Arc<Self>> {
         require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
         let object = Arc::new(Self {
@@ -46,7 +46,6 @@ impl UserObject {
         Ok(object)
     }
 
-    /// `cuUserObjectRetain`.
     pub(crate) fn retain(&self, count: u32) -> CuResult {
         require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +53,6 @@ impl UserObject {
         Ok(())
     }
 
-    /// `cuUserObjectRelease`.
     pub(crate) fn release(&self, count: u32) -> CuResult {
         require(count > 0, CUDA_ERROR_INVALID_VALUE)?;
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,12 +64,11 @@ impl UserObject {
     }
 }
 
-/// What a graph keeps: each, and how often.
+/// User objects of a graph: number, references, and destructor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Held(Vec<(u64, u32, Arc<End>)>);
 
 impl Held {
-    /// `cuGraphRetainUserObject`.
     pub(crate) fn add(&mut self, object: &UserObject, count: u32) -> CuResult {
         require(count > 0 && i32::try_from(count).is_ok(), CUDA_ERROR_INVALID_VALUE)?;
         match self.0.iter_mut().find(|(number, ..)| *number == object.number) {
@@ -83,8 +80,8 @@ impl Held {
         Ok(())
     }
 
-    /// `cuGraphReleaseUserObject`. What is not kept any more is to be dropped where no graph is held: a function of the program may be
-    /// called.
+    /// `cuGraphReleaseUserObject`. Returns the last reference of the graph. The caller must drop it
+    /// without the graph's lock, because the drop may call a function of the program.
     pub(crate) fn remove(
         &mut self,
         number: u64,

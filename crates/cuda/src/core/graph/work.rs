@@ -1,4 +1,4 @@
-//! What nodes do: the same descriptions that calls give to streams.
+//! The work of nodes, in the same form in which calls give it to streams.
 
 use std::sync::{Arc, Weak};
 
@@ -15,34 +15,33 @@ use crate::core::slices::Slices;
 use crate::core::stream::Stream;
 use crate::edge::{CuResult, HostCall, require};
 
-/// The work of a node, and the context that it is done in.
+/// The work of a node, and its context if it needs one.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     /// A launch, in the context of its function.
     Kernel(Arc<Fixed>),
     Copy(Weak<Context>, Slices),
     Fill(Weak<Context>, Fill),
-    /// A function of the program. It is called when everything before it has ended.
+    /// Calls a function of the program when everything before it has ended.
     Host(HostCall),
-    /// Another graph, which is the node's own.
+    /// A child graph, which the node owns.
     Child(Arc<Graph>),
     Empty,
-    /// Waits for an event as it was recorded last.
+    /// Waits for an event as it was last recorded.
     Wait(Arc<Event>),
     Record(Arc<Event>),
     Allocate(Arc<Memory>),
-    /// Gives back memory of a graph, by its address.
+    /// Frees memory of a graph, by its address.
     Free(u64),
 }
 
-/// A fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fill {
     pub(crate) to: u64,
-    /// Bytes from row to row.
+    /// Distance between the starts of two rows, in bytes.
     pub(crate) pitch: u64,
     pub(crate) value: u32,
-    /// Bytes of the value that count: 1, 2, or 4.
+    /// Size of an element in bytes: 1, 2 or 4.
     pub(crate) element: u32,
     /// Elements of a row.
     pub(crate) width: u64,
@@ -50,14 +49,13 @@ pub(crate) struct Fill {
 }
 
 impl Fill {
-    /// Whether it is one.
+    /// Checks element size, extent and alignment.
     pub(crate) fn check(&self) -> CuResult {
         require([1, 2, 4].contains(&self.element), CUDA_ERROR_INVALID_VALUE)?;
         require(self.width > 0 && self.height > 0, CUDA_ERROR_INVALID_VALUE)?;
         require(self.to.is_multiple_of(u64::from(self.element)), CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Does it.
     pub(crate) fn run(&self, context: &Context, stream: &Stream) -> CuResult {
         let bytes = self.value.to_le_bytes();
         let pattern = bytes.get(..self.element as usize).ok_or(CUDA_ERROR_INVALID_VALUE)?;
@@ -69,7 +67,7 @@ impl Fill {
 }
 
 impl Work {
-    /// `CUgraphNodeType`.
+    /// Returns the value of `CUgraphNodeType`.
     pub(crate) fn kind(&self) -> u32 {
         match self {
             Self::Kernel(_) => CU_GRAPH_NODE_TYPE_KERNEL,
@@ -85,7 +83,7 @@ impl Work {
         }
     }
 
-    /// Whether memory is allocated or freed in it.
+    /// Returns whether the work allocates or frees memory.
     pub(super) fn has_memory(&self) -> bool {
         match self {
             Self::Allocate(_) | Self::Free(_) => true,
@@ -94,7 +92,7 @@ impl Work {
         }
     }
 
-    /// The same for a node of another graph.
+    /// Copies the work for a node of another graph. A child graph is copied, too.
     pub(super) fn duplicate(&self) -> Self {
         match self {
             Self::Child(graph) => Self::Child(graph.duplicate(true)),
@@ -102,10 +100,10 @@ impl Work {
         }
     }
 
-    /// The context that it must be done in. None: any.
+    /// Returns the context that must do the work. `None` if any can.
     ///
     /// # Errors
-    /// The context is gone.
+    /// `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
     pub(super) fn context(&self) -> CuResult<Option<Arc<Context>>> {
         match self {
             Self::Kernel(launch) => launch.function.loaded.context().map(Some),
@@ -117,7 +115,8 @@ impl Work {
         }
     }
 
-    /// Does it in a stream. Nobody waits for it. Graphs in graphs are not done so, but by their plan.
+    /// Runs the work in a stream without waiting for it. Does nothing for a child graph, because
+    /// the plan contains its steps.
     pub(super) fn run(&self, context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
         match self {
             Self::Kernel(launch) => launch.run(context, stream),
@@ -136,7 +135,7 @@ impl Work {
                 event.awaited()?.map_or(Ok(()), |event| context.wait_in(stream, &event))
             }
             Self::Record(event) => event.record(context, stream),
-            // The memory is there as long as the graph is.
+            // The memory exists as long as the graph.
             Self::Allocate(memory) => memory::begin(memory),
             Self::Free(address) => memory::free(*address).unwrap_or(Err(CUDA_ERROR_INVALID_VALUE)),
         }
