@@ -1,5 +1,6 @@
-//! A node for the tests of this crate: `node SOCKET`, or `node tcp:HOST:PORT KEY-FILE`, serves there until its parent ends.
-//! Tests of one crate cannot find the programs of another, but its own examples.
+//! A node for the tests of this crate: `node SOCKET`, or `node tcp:HOST:PORT KEY-FILE`, serves
+//! there until its parent ends. It is an example, because tests of a crate can find its examples,
+//! but no programs of other crates.
 #![forbid(unsafe_code)]
 
 use std::io::Write as _;
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
     let options = Options { listen, key, ends_with_parent: true, ..Options::default() };
     match penstock_daemon::serve(options, |addresses| {
         let mut out = std::io::stdout().lock();
-        // Whoever waits for this line reads it.
+        // If nobody reads this line, nobody waits for it.
         _ = addresses
             .iter()
             .try_for_each(|address| writeln!(out, "{address}"))

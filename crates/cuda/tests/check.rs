@@ -1,4 +1,5 @@
-//! Check mode: kernels that use addresses which are not theirs. A file of its own, because a variable asks for it.
+//! Check mode: kernels that use addresses outside of their memory. A separate file, because a
+//! variable of the environment enables it.
 
 mod common;
 
@@ -12,7 +13,7 @@ use penstock_cuda::api::stream::cuStreamSynchronize;
 use penstock_cuda_sys::driver::*;
 
 fn check() {
-    // SAFETY: before the first call that reads it; the tests of this file all set the same.
+    // SAFETY: no thread has read the variable yet; all tests of this file set it to the same value.
     unsafe { std::env::set_var("PENSTOCK_CHECK", "1") };
 }
 
@@ -20,11 +21,11 @@ fn after(address: impl FnOnce() -> CUdeviceptr, grid: u32) -> CUresult {
     let add_one = function(load(KERNELS), "add_one");
     let address = address();
     ok(launch(add_one, grid, 64, null_mut(), &[address]));
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { cuCtxSynchronize() }
 }
 
-// One test: variables of the environment belong to all threads.
+// One test, because all threads share the environment.
 #[test]
 fn addresses_that_are_not_allocated_are_told() {
     check();
@@ -33,11 +34,11 @@ fn addresses_that_are_not_allocated_are_told() {
         after(address, grid)
     };
     ok(run(&|| allocate(256), 1));
-    // Behind the end, freed, nobody's, the host's.
+    // Addresses behind the end, freed, never allocated, and of the host.
     assert_eq!(run(&|| allocate(256), 1 << 16), CUDA_ERROR_ILLEGAL_ADDRESS);
     let freed = || {
         let address = allocate(256);
-        // SAFETY: an address.
+        // SAFETY: device addresses are checked and never followed.
         ok(unsafe { cuMemFree_v2(address) });
         address
     };
@@ -45,16 +46,17 @@ fn addresses_that_are_not_allocated_are_told() {
     assert_eq!(run(&|| 0, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_eq!(run(&|| 0x7fff_1234_0000, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_eq!(run(&|| allocate(256) + 2, 1), CUDA_ERROR_MISALIGNED_ADDRESS);
-    // Memory that is freed in the order of a stream is there for the kernels before, and not for those behind.
+    // Memory that is freed in the order of a stream is valid for the kernels before, and invalid
+    // for those behind.
     let in_order = |behind: bool| {
         let _context = TestContext::new();
         let module = load(KERNELS);
         let (slow, stream) = (function(module, "slow"), stream(CU_STREAM_NON_BLOCKING));
         let mut address = 0;
-        // SAFETY: a place for the address.
+        // SAFETY: the result goes to a local variable.
         ok(unsafe { cuMemAllocAsync(&raw mut address, 256, stream) });
         ok(launch(slow, 1, 1, stream, &[address, 1]));
-        // SAFETY: a handle.
+        // SAFETY: handles are checked and never followed.
         ok(unsafe { cuStreamSynchronize(stream) });
         let gate = Gate::default();
         gate.close(stream);
@@ -64,13 +66,13 @@ fn addresses_that_are_not_allocated_are_told() {
                 std::thread::sleep(std::time::Duration::from_millis(200));
                 gate.open();
             });
-            // SAFETY: an address and a handle.
+            // SAFETY: addresses and handles are checked and never followed.
             ok(unsafe { cuMemFreeAsync(address, stream) });
         });
         if behind {
             ok(launch(slow, 1, 1, stream, &[address, 1]));
         }
-        // SAFETY: a handle.
+        // SAFETY: handles are checked and never followed.
         unsafe { cuStreamSynchronize(stream) }
     };
     ok(in_order(false));

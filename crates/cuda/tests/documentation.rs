@@ -1,5 +1,5 @@
-//! docs/cuda.md is made from the table of functions and from the tests; this checks that it is what would be made now.
-//! To write it anew: `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-cuda --test documentation`.
+//! Checks that docs/cuda.md is what the table of functions and the tests generate. To write it
+//! anew: `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-cuda --test documentation`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -58,12 +58,12 @@ const BEGINNING: &str = include_str!("documentation/beginning.md");
 const REFUSED: &str = "
 ## Not served
 
-These are there, say their name once on standard error, and return `CUDA_ERROR_NOT_SUPPORTED`. Names without `_v2` are forms that no
-program compiled since CUDA 4.0 calls.
+These functions print their name once on standard error and return `CUDA_ERROR_NOT_SUPPORTED`. No
+program compiled since CUDA 4.0 calls the forms without `_v2`.
 
 ";
 
-/// The test programs: file and text.
+/// Returns name and text of each test program.
 fn programs() -> Vec<(String, String)> {
     let mut programs: Vec<_> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"))
         .unwrap()
@@ -83,7 +83,7 @@ fn programs() -> Vec<(String, String)> {
     programs
 }
 
-/// Whether a program calls a function.
+/// Returns whether a program uses a function.
 fn uses(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let before = text[..at].chars().next_back();

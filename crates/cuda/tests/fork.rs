@@ -1,5 +1,5 @@
-//! A forked child has no link to the pool: every call fails at once, and nothing hangs. A file of its own: the child has no
-//! threads but one, so it must be forked where no test runs beside it.
+//! A forked child has no link to the pool: every call fails at once, and none hangs. A separate
+//! file, because the child has only the forking thread, so no other test may run at that moment.
 
 mod common;
 
@@ -15,12 +15,12 @@ fn a_forked_child_is_told_and_does_no_harm() {
     let context = TestContext::new();
     let address = allocate(4);
     upload(address, &[7u32]);
-    // SAFETY: the child calls only what is tested, and leaves by `_exit`.
+    // SAFETY: the child only makes the calls under test, and leaves with `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let mut count = 0;
         let mut value = 0u32;
-        // SAFETY: places for the results.
+        // SAFETY: the results go to local variables.
         let codes = unsafe {
             [
                 cuInit(0),
@@ -31,12 +31,12 @@ fn a_forked_child_is_told_and_does_no_harm() {
             ]
         };
         let told = codes.iter().all(|code| *code == CUDA_ERROR_NOT_INITIALIZED);
-        // SAFETY: ends the child.
+        // SAFETY: ends the child without running anything of the parent.
         unsafe { libc::_exit(if told { 0 } else { 1 }) };
     }
     assert!(child > 0);
     let mut status = -1;
-    // SAFETY: a place for the status.
+    // SAFETY: the result goes to a local variable.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0);
     assert_eq!(download::<u32>(address, 1), [7]);

@@ -1,5 +1,5 @@
-//! Graphs through the driver interface: the older forms of the functions, kernels of libraries, and what belongs to the interface alone.
-//! What graphs do is tested by tests/cuda/graphs.cu.
+//! Graphs through the driver interface: older forms of the functions, kernels of libraries, and
+//! features that only this interface has. tests/cuda/graphs.cu tests what graphs do.
 
 mod common;
 
@@ -20,10 +20,10 @@ use penstock_cuda::api::memset::*;
 use penstock_cuda::api::stream::*;
 use penstock_cuda_sys::driver::*;
 
-/// A graph of `count` launches of `add_one`, captured.
+/// Captures a graph of `count` launches of `add_one`.
 fn captured(stream: CUstream, add_one: CUfunction, values: CUdeviceptr, count: usize) -> CUgraph {
     let mut graph = null_mut();
-    // SAFETY: handles, and a place for one.
+    // SAFETY: handles are checked, and the result goes to a local variable.
     unsafe {
         ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
         for _ in 0..count {
@@ -46,7 +46,7 @@ fn older_forms_do_the_same() {
     upload(values, &[0u32]);
     let graph = captured(stream, add_one, values, 3);
     let (mut exec, mut wrong, mut log) = (null_mut(), null_mut(), [1i8; 8]);
-    // SAFETY: handles, and places.
+    // SAFETY: handles are checked, and the results go to local variables.
     unsafe {
         ok(cuGraphInstantiate_v2(
             &raw mut exec,
@@ -69,7 +69,7 @@ fn older_forms_do_the_same() {
         let mut roots = 0;
         ok(cuGraphGetRootNodes(graph, null_mut(), &raw mut roots));
         assert_eq!(roots, 2);
-        // The topology is another one now.
+        // The topology has changed.
         let mut result = 9;
         let updated = cuGraphExecUpdate(exec, graph, &raw mut wrong, &raw mut result);
         assert_eq!(updated, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
@@ -80,8 +80,8 @@ fn older_forms_do_the_same() {
     }
 }
 
-/// The second launch copies from host memory that the first one is still going to write. So the client holds the second launch
-/// back, and none of its kernels may get lost.
+/// The second launch copies from host memory that the first one has not written yet. So the client
+/// holds the second launch back, and must not lose any of its kernels.
 #[test]
 fn a_launch_that_is_held_back_runs_all_its_kernels() {
     let _context = TestContext::new();
@@ -89,7 +89,8 @@ fn a_launch_that_is_held_back_runs_all_its_kernels() {
     let (values, other) = (allocate(4), allocate(4));
     upload(values, &[0u32]);
     let (mut graph, mut exec, mut pinned) = (null_mut(), null_mut(), null_mut());
-    // SAFETY: handles, places for them, and pinned memory.
+    // SAFETY: handles are checked, results go to local variables, and the pinned memory lives until
+    // the end.
     unsafe {
         ok(cuMemAllocHost_v2(&raw mut pinned, 4));
         ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -123,7 +124,7 @@ fn nodes_of_any_kind_and_kernels_of_libraries() {
     let mut param = values;
     let mut params: [*mut c_void; 1] = [(&raw mut param).cast()];
     let none = CUgraphNodeParams { kind: 0, reserved0: [0; 3], params: [0; 29], reserved2: 0 };
-    // SAFETY: handles, places, and descriptions.
+    // SAFETY: handles are checked, and results and descriptions are local variables.
     unsafe {
         let (jit, values_of) = (null_mut(), null_mut());
         ok(cuLibraryLoadData(
@@ -172,7 +173,7 @@ fn nodes_of_any_kind_and_kernels_of_libraries() {
             1,
             &raw mut described,
         ));
-        // A grid that cannot be is refused when it is described.
+        // An impossible grid is rejected when it is described.
         let empty = CUDA_KERNEL_NODE_PARAMS_v1 { gridDimX: 0, ..first };
         let wrong = CUDA_KERNEL_NODE_PARAMS { first: empty, ..wide };
         assert_eq!(
@@ -211,7 +212,8 @@ fn memory_of_a_graph_stays_while_anything_has_it() {
     let _context = TestContext::new();
     let (mut graph, mut exec, mut node, mut filled) =
         (null_mut(), null_mut(), null_mut(), null_mut());
-    // SAFETY: all zeros is a description; handles, and places.
+    // SAFETY: a description may be all zeros, handles are checked, and results go to local
+    // variables.
     unsafe {
         let mut wanted: CUDA_MEM_ALLOC_NODE_PARAMS = std::mem::zeroed();
         (wanted.poolProps.allocType, wanted.poolProps.locationType, wanted.bytesize) = (1, 1, 4096);
@@ -239,7 +241,7 @@ fn memory_of_a_graph_stays_while_anything_has_it() {
         ok(cuGraphLaunch(exec, null_mut()));
         ok(cuGraphExecDestroy(exec));
         ok(cuGraphDestroy(graph));
-        // The program has it still.
+        // The program still holds the memory.
         assert_eq!(download::<u32>(wanted.dptr, 1024), [5; 1024]);
         ok(cuMemFree_v2(wanted.dptr));
         let again = cuMemFree_v2(wanted.dptr);
@@ -258,7 +260,7 @@ fn a_stream_that_is_destroyed_ends_its_capture() {
     let _context = TestContext::new();
     let (first, values) = (stream(0), allocate(4));
     let (mut mode, mut status) = (CU_STREAM_CAPTURE_MODE_RELAXED, 9);
-    // SAFETY: handles, and places.
+    // SAFETY: handles are checked, and the results go to local variables.
     unsafe {
         ok(cuStreamBeginCapture_v2(first, CU_STREAM_CAPTURE_MODE_RELAXED));
         assert_eq!(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

@@ -1,5 +1,5 @@
-//! Symmetric heaps: two devices whose kernels store into each other's memory. Runs on a node with two devices of PoCL. What kernels can do with
-//! `ggas.h` is tested by tests/cuda/heaps.cu.
+//! Symmetric heaps: two devices whose kernels store into each other's memory. Runs on a node with
+//! two devices of PoCL. tests/cuda/heaps.cu tests what kernels can do with `ggas.h`.
 
 mod common;
 
@@ -15,8 +15,9 @@ use penstock_cuda::api::proc_address::*;
 use penstock_cuda::api::table::OWN;
 use penstock_cuda_sys::driver::*;
 
-/// Each PE stores a value into the other's part, waits for the other's, and leaves it with its own number. The offsets are those of
-/// `ggas_heap_t`: the PE's number, the distance of parts, the first byte of the user's.
+/// Kernel `exchange`: each PE stores a value into the other's part, waits for the value of the
+/// other, and stores that plus its own number. The offsets are those of `ggas_heap_t`: the PE's
+/// number, the distance of the parts, and the first byte for users.
 const KERNELS: &str = "
 .version 8.0
 .target sm_75
@@ -56,7 +57,7 @@ struct Both {
 }
 
 fn told() -> String {
-    // SAFETY: a string of this thread.
+    // SAFETY: the function returns a string of this thread.
     unsafe { CStr::from_ptr(penstockHeapGetText()) }.to_string_lossy().into_owned()
 }
 
@@ -70,16 +71,16 @@ impl Both {
         two_devices();
         init();
         let mut heap = null_mut();
-        // SAFETY: two devices, and a place for the handle.
+        // SAFETY: the list has two devices, and the result goes to a local variable.
         good(unsafe { penstockHeapCreate(&raw mut heap, 2, [0, 1].as_ptr(), 4096, null()) });
         let contexts = [0, 1].map(|device| {
             let mut context = null_mut();
-            // SAFETY: a place for the handle.
+            // SAFETY: the result goes to a local variable.
             ok(unsafe { cuCtxCreate_v2(&raw mut context, 0, device) });
             context
         });
         let modules = contexts.map(|context| {
-            // SAFETY: a handle.
+            // SAFETY: handles are checked and never followed.
             ok(unsafe { cuCtxSetCurrent(context) });
             load(KERNELS)
         });
@@ -88,19 +89,20 @@ impl Both {
 
     fn pointer(&self, pe: u32) -> CUdeviceptr {
         let mut pointer = 0;
-        // SAFETY: a place for the address.
+        // SAFETY: the result goes to a local variable.
         good(unsafe { penstockHeapGetPointer(self.heap, pe, &raw mut pointer) });
         pointer
     }
 
     fn read(&self, pe: u32, offset: usize) -> u64 {
         let mut value = 0u64;
-        // SAFETY: room for the value.
+        // SAFETY: `value` has room for 8 bytes.
         good(unsafe { penstockHeapRead(self.heap, pe, offset, (&raw mut value).cast(), 8) });
         value
     }
 
-    /// The launch of `exchange` with these parameters, of which the first is the heap; `blocks` of one thread on each device.
+    /// Launches `exchange` with the parameters `first`, normally the heap, and `values`. Each
+    /// device runs `blocks` of one thread.
     fn launch(&self, first: [u64; 2], values: [u64; 2], blocks: u32, count: u32) -> CUresult {
         let mut params = [0, 1].map(|pe: usize| {
             [(&raw const first[pe]).cast_mut().cast(), (&raw const values[pe]).cast_mut().cast()]
@@ -120,13 +122,13 @@ impl Both {
                 kernelParams: params[pe],
             })
             .collect();
-        // SAFETY: two launches with the kernels' parameters.
+        // SAFETY: the list has two launches, each with the parameters of its kernel.
         unsafe { penstockHeapLaunch(self.heap, launches.as_ptr(), count) }
     }
 
     fn wait(&self) {
         for context in self.contexts {
-            // SAFETY: a handle.
+            // SAFETY: handles are checked and never followed.
             ok(unsafe { cuCtxSetCurrent(context) });
             synchronize();
         }
@@ -135,7 +137,7 @@ impl Both {
 
 impl Drop for Both {
     fn drop(&mut self) {
-        // SAFETY: handles.
+        // SAFETY: handles are checked and never followed.
         unsafe {
             _ = penstockHeapClose(self.heap);
             for context in self.contexts {
@@ -151,7 +153,7 @@ fn kernels_of_two_devices_store_into_each_others_memory() {
     let pointers = [both.pointer(0), both.pointer(1)];
     for round in 1..=3u64 {
         for pe in 0..2 {
-            // SAFETY: the bytes.
+            // SAFETY: the array has the 24 bytes.
             good(unsafe { penstockHeapWrite(both.heap, pe, 0, [0u8; 24].as_ptr().cast(), 24) });
         }
         good(both.launch(pointers, [100 * round, 200 * round], 1, 2));
@@ -164,14 +166,14 @@ fn kernels_of_two_devices_store_into_each_others_memory() {
 fn an_ordinary_launch_with_a_heap_is_one_of_its_device() {
     let both = Both::new();
     for (pe, context) in both.contexts.into_iter().enumerate() {
-        // SAFETY: a handle.
+        // SAFETY: handles are checked and never followed.
         ok(unsafe { cuCtxSetCurrent(context) });
         let memory = allocate(8);
         let put = function(both.modules[pe], "put");
         let (mut value, mut into, mut heap) = (77 + pe as u64, memory, both.pointer(0));
         let mut params: [*mut c_void; 3] =
             [(&raw mut value).cast(), (&raw mut into).cast(), (&raw mut heap).cast()];
-        // SAFETY: the kernel's parameters.
+        // SAFETY: the parameters are those of the kernel.
         ok(unsafe {
             cuLaunchKernel(put, 1, 1, 1, 1, 1, 1, 0, null_mut(), params.as_mut_ptr(), null_mut())
         });
@@ -198,10 +200,10 @@ fn what_can_not_be_is_refused_with_a_sentence() {
     refused(
         both.launch([pointers[0], 0], [1, 1], 1, 2),
         CUDA_ERROR_INVALID_VALUE,
-        "has not this heap among its parameters",
+        "does not have this heap among its parameters",
     );
     let mut heap = null_mut();
-    // SAFETY: lists and places, or none where that is what is refused.
+    // SAFETY: lists and results are local variables, and null pointers are rejected.
     unsafe {
         refused(
             penstockHeapCreate(&raw mut heap, 2, [0, 0].as_ptr(), 64, null()),
@@ -216,7 +218,7 @@ fn what_can_not_be_is_refused_with_a_sentence() {
         refused(
             penstockHeapCreate(&raw mut heap, 1, [0].as_ptr(), 1 << 50, null()),
             CUDA_ERROR_OUT_OF_MEMORY,
-            "no addresses",
+            "address range",
         );
         let long = HeapOptions { timeout_ms: 600_001, force_proxy: 0 };
         refused(
@@ -224,13 +226,13 @@ fn what_can_not_be_is_refused_with_a_sentence() {
             CUDA_ERROR_INVALID_VALUE,
             "600000 ms",
         );
-        refused(penstockHeapClose(null_mut()), CUDA_ERROR_INVALID_HANDLE, "no heap");
+        refused(penstockHeapClose(null_mut()), CUDA_ERROR_INVALID_HANDLE, "not a heap");
         refused(
             penstockHeapWrite(both.heap, 2, 0, [0u8].as_ptr().cast(), 1),
             CUDA_ERROR_INVALID_VALUE,
             "no PE 2",
         );
-        // It is no address of ordinary copies.
+        // Ordinary copies reject the heap's address.
         let mut bytes = [0u8; 8];
         assert_eq!(
             cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), pointers[0], 8),
@@ -242,7 +244,7 @@ fn what_can_not_be_is_refused_with_a_sentence() {
         );
     }
     assert!(heap.is_null());
-    // Nothing of it has hurt.
+    // The rejected calls had no effect.
     good(both.launch(pointers, [5, 6], 1, 2));
     both.wait();
     assert_eq!((both.read(0, 16), both.read(1, 16)), (6, 6));
@@ -253,12 +255,12 @@ fn an_abort_is_told_until_the_reset() {
     let both = Both::new();
     let aborted = || {
         let mut aborted = 7;
-        // SAFETY: a place for the number.
+        // SAFETY: the result goes to a local variable.
         good(unsafe { penstockHeapGetAborted(both.heap, &raw mut aborted) });
         (aborted, told())
     };
     assert_eq!(aborted(), (0, String::new()));
-    // SAFETY: a string, and none.
+    // SAFETY: the reason is a string or null.
     unsafe {
         good(penstockHeapAbort(both.heap, c"enough".as_ptr()));
         assert_eq!(aborted(), (1, "enough".to_owned()));
@@ -276,7 +278,7 @@ fn the_functions_are_found_by_name() {
     for name in OWN {
         let symbol = std::ffi::CString::new(*name).unwrap();
         let mut address = null_mut();
-        // SAFETY: a string and a place.
+        // SAFETY: the string ends with a 0, and the result goes to a local variable.
         ok(unsafe { cuGetProcAddress(symbol.as_ptr(), &raw mut address, 12_000, 0) });
         assert!(!address.is_null() && !found.contains(&address), "{name}");
         found.push(address);

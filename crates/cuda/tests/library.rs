@@ -1,4 +1,4 @@
-//! The shared library as a loader meets it: its symbols, and no pool.
+//! The shared library as a loader sees it: its symbols, and its behaviour without a pool.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::null_mut;
@@ -10,20 +10,20 @@ struct Library(*mut c_void);
 
 impl Library {
     fn open() -> Self {
-        // Beside the tests, in target/PROFILE/deps, or one folder up.
+        // Next to the tests in target/PROFILE/deps, or one folder above.
         let tests = std::env::current_exe().unwrap();
         let mut places =
             tests.ancestors().skip(1).take(2).map(|folder| folder.join("libpenstock_cuda.so"));
         let path = places.find(|path| path.exists()).expect("the library is built with its tests");
         let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
-        // SAFETY: a library of ours, which runs nothing when it is loaded.
+        // SAFETY: our own library runs no code when it is loaded.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!library.is_null());
         Self(library)
     }
 
     fn symbol(&self, name: &CStr) -> *mut c_void {
-        // SAFETY: an open library.
+        // SAFETY: the library is open.
         unsafe { libc::dlsym(self.0, name.as_ptr()) }
     }
 }
@@ -31,7 +31,7 @@ impl Library {
 // One test, because it sets a variable of the environment.
 #[test]
 fn a_program_without_a_pool_is_served_too() {
-    // SAFETY: there is one thread that reads the environment, this one.
+    // SAFETY: only this thread reads the environment.
     unsafe { std::env::set_var("PENSTOCK_NODES", "none") };
     let library = Library::open();
     for (name, _) in symbols() {
@@ -41,21 +41,21 @@ fn a_program_without_a_pool_is_served_too() {
         let function = library.symbol(&CString::new(name).unwrap());
         // SAFETY: functions that are not served look at no arguments.
         let function: unsafe extern "C" fn() -> CUresult = unsafe { std::mem::transmute(function) };
-        // SAFETY: as above.
+        // SAFETY: the function looks at no arguments.
         assert_eq!(unsafe { function() }, CUDA_ERROR_NOT_SUPPORTED, "{name}");
     }
     let init = library.symbol(c"cuInit");
-    // SAFETY: the type of that function.
+    // SAFETY: `cuInit` has this type.
     let init: unsafe extern "C" fn(u32) -> CUresult = unsafe { std::mem::transmute(init) };
     let count = library.symbol(c"cuDeviceGetCount");
-    // SAFETY: the type of that function.
+    // SAFETY: `cuDeviceGetCount` has this type.
     let count: unsafe extern "C" fn(*mut c_int) -> CUresult = unsafe { std::mem::transmute(count) };
     let synchronize = library.symbol(c"cuCtxSynchronize");
-    // SAFETY: the type of that function.
+    // SAFETY: `cuCtxSynchronize` has this type.
     let synchronize: unsafe extern "C" fn() -> CUresult =
         unsafe { std::mem::transmute(synchronize) };
     let mut devices = 7;
-    // SAFETY: a place for the number.
+    // SAFETY: the result goes to a local variable.
     unsafe {
         assert_eq!(count(&raw mut devices), CUDA_ERROR_NOT_INITIALIZED);
         assert_eq!(init(1), CUDA_ERROR_INVALID_VALUE);
@@ -77,20 +77,20 @@ fn garbage_is_no_handle(library: &Library) {
         (c"cuCtxPushCurrent_v2", CUDA_ERROR_INVALID_CONTEXT),
     ] {
         let function = library.symbol(name);
-        // SAFETY: functions of one handle.
+        // SAFETY: each of these functions takes one handle.
         let function: unsafe extern "C" fn(*mut c_void) -> CUresult =
             unsafe { std::mem::transmute(function) };
         for garbage in [8usize, 0xdead_0000, usize::MAX] {
             let handle: *mut c_void = std::ptr::without_provenance_mut(garbage);
-            // SAFETY: nothing is read through a handle that is none.
+            // SAFETY: invalid handles are recognised and never followed.
             let got = unsafe { function(handle) };
-            // What needs a context first has none here.
+            // Functions that need a context first fail without one.
             assert!(
                 got == code || got == CUDA_ERROR_NOT_INITIALIZED,
                 "{name:?} {garbage:#x}: {got:?}"
             );
         }
-        // SAFETY: as above.
+        // SAFETY: invalid handles are recognised and never followed.
         assert_ne!(unsafe { function(null_mut()) }, CUDA_SUCCESS, "{name:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Memory: allocation, copies, fills, rows, arrays, what is known of addresses, and wrong addresses.
+//! Memory: allocation, copies, fills, rows, arrays, attributes of pointers, and invalid addresses.
 
 mod common;
 
@@ -15,7 +15,7 @@ use penstock_cuda::api::rows::*;
 use penstock_cuda_sys::driver::*;
 
 fn free(address: CUdeviceptr) -> CUresult {
-    // SAFETY: a number.
+    // SAFETY: device addresses are checked and never followed.
     unsafe { cuMemFree_v2(address) }
 }
 
@@ -30,7 +30,7 @@ fn what_is_written_comes_back() {
         upload(address, &values);
         assert_eq!(download::<u32>(address, values.len()), values);
         let copy = allocate(values.len() * 4);
-        // SAFETY: numbers.
+        // SAFETY: device addresses are checked and never followed.
         ok(unsafe { cuMemcpyDtoD_v2(copy, address, values.len() * 4) });
         assert_eq!(download::<u32>(copy, values.len()), values);
         ok(free(address));
@@ -44,7 +44,7 @@ fn copies_that_overlap_move_the_bytes() {
     let values: Vec<u32> = (0..64).collect();
     let address = allocate(64 * 4);
     upload(address, &values);
-    // SAFETY: numbers.
+    // SAFETY: device addresses are checked and never followed.
     ok(unsafe { cuMemcpyDtoD_v2(address + 16, address, 48) });
     let moved = download::<u32>(address, 64);
     assert_eq!(moved[..4], values[..4]);
@@ -56,7 +56,7 @@ fn copies_that_overlap_move_the_bytes() {
 fn fills_have_their_width_and_rows_their_pitch() {
     let _context = TestContext::new();
     let address = allocate(64);
-    // SAFETY: numbers.
+    // SAFETY: device addresses are checked and never followed.
     unsafe {
         ok(cuMemsetD8_v2(address, 0xab, 64));
         ok(cuMemsetD16_v2(address + 2, 0x1234, 2));
@@ -79,7 +79,7 @@ fn freed_and_foreign_addresses_are_refused() {
     let address = allocate(1000);
     let value = 5u32;
     let from: *const c_void = (&raw const value).cast();
-    // SAFETY: one number; the addresses are the test.
+    // SAFETY: `from` leads to one number, and device addresses are checked.
     unsafe {
         ok(cuMemcpyHtoD_v2(address + 996, from, 4));
         assert_eq!(cuMemcpyHtoD_v2(address + 997, from, 4), CUDA_ERROR_INVALID_VALUE);
@@ -96,7 +96,7 @@ fn freed_and_foreign_addresses_are_refused() {
         assert_eq!(cuMemAlloc_v2(&raw mut nothing, usize::MAX), CUDA_ERROR_OUT_OF_MEMORY);
     }
     ok(free(0));
-    // None of this stays.
+    // None of these errors is permanent.
     synchronize();
 }
 
@@ -105,14 +105,14 @@ fn free_memory_is_counted() {
     let _context = TestContext::new();
     let info = || {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: places for the numbers.
+        // SAFETY: the results go to local variables.
         ok(unsafe { cuMemGetInfo_v2(&raw mut free, &raw mut total) });
         (free, total)
     };
     let address = allocate(100 << 20);
     let (free_now, total) = info();
     assert!(free_now <= total - (100 << 20));
-    // Other tests allocate at the same time, but never as much.
+    // Other tests allocate at the same time, but less than this.
     ok(free(address));
     assert!(info().0 > free_now + (50 << 20));
 }
@@ -121,11 +121,11 @@ fn free_memory_is_counted() {
 fn rows_are_copied_with_their_pitches() {
     let _context = TestContext::new();
     let (mut address, mut pitch) = (0, 0);
-    // SAFETY: places for the results.
+    // SAFETY: the results go to local variables.
     ok(unsafe { cuMemAllocPitch_v2(&raw mut address, &raw mut pitch, 5, 4, 4) });
     assert!(pitch >= 5 && pitch.is_multiple_of(32));
     let host: Vec<u8> = (0..40).collect();
-    // SAFETY: all fields are numbers and addresses.
+    // SAFETY: all fields are numbers and addresses, for which zero is valid.
     let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
     copy.srcMemoryType = CU_MEMORYTYPE_HOST;
     copy.srcHost = host.as_ptr().cast();
@@ -135,10 +135,10 @@ fn rows_are_copied_with_their_pitches() {
     copy.dstDevice = address;
     copy.dstPitch = pitch;
     (copy.WidthInBytes, copy.Height) = (5, 4);
-    // SAFETY: 40 bytes hold four rows of 10.
+    // SAFETY: the 40 bytes hold four rows of 10.
     ok(unsafe { cuMemcpy2D_v2(&raw const copy) });
     let mut back = vec![0xffu8; 4 * 7];
-    // SAFETY: all fields are numbers and addresses.
+    // SAFETY: all fields are numbers and addresses, for which zero is valid.
     let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
     copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
     copy.srcDevice = address;
@@ -147,7 +147,7 @@ fn rows_are_copied_with_their_pitches() {
     copy.dstHost = back.as_mut_ptr().cast();
     copy.dstPitch = 7;
     (copy.WidthInBytes, copy.Height) = (5, 4);
-    // SAFETY: 28 bytes hold four rows of 7.
+    // SAFETY: the 28 bytes hold four rows of 7.
     ok(unsafe { cuMemcpy2D_v2(&raw const copy) });
     for (y, row) in back.chunks(7).enumerate() {
         assert_eq!(row[..5], host[10 * y + 1..10 * y + 6]);
@@ -155,7 +155,7 @@ fn rows_are_copied_with_their_pitches() {
     }
 }
 
-/// Wherever the rows begin: OpenCL takes some of these rectangles for overlapping.
+/// Tests all positions of the rows, because OpenCL takes some of these rectangles for overlapping.
 #[test]
 fn rows_are_copied_to_rows_close_behind_them() {
     const PITCH: usize = 452;
@@ -163,14 +163,15 @@ fn rows_are_copied_to_rows_close_behind_them() {
     const REACH: usize = PITCH * (ROWS - 1) + 184;
     let _context = TestContext::new();
     let values: Vec<u8> = (0..=250).cycle().take(REACH).collect();
-    // Where a row of the source begins at the start of a row of the buffer, a row of the target goes past the end of one.
+    // If a row of the source begins at the start of a row of the buffer, a row of the target
+    // crosses the end of one.
     const DISTANCE: usize = PITCH * ROWS - 24;
     let address = allocate(DISTANCE + REACH + PITCH);
     for shift in (0..PITCH).step_by(12) {
         let from = address + shift as u64;
         let to = from + DISTANCE as u64;
         upload(from, &values);
-        // SAFETY: all fields are numbers and addresses.
+        // SAFETY: all fields are numbers and addresses, for which zero is valid.
         let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
         (copy.srcMemoryType, copy.dstMemoryType) = (CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_DEVICE);
         (copy.srcDevice, copy.dstDevice) = (from, to);
@@ -193,30 +194,30 @@ fn arrays_hold_their_rows() {
     let descriptor =
         CUDA_ARRAY_DESCRIPTOR { Width: 3, Height: 2, Format: CU_AD_FORMAT_FLOAT, NumChannels: 1 };
     let mut array = null_mut();
-    // SAFETY: a place for the handle, and a description.
+    // SAFETY: the result and the description are local variables.
     ok(unsafe { cuArrayCreate_v2(&raw mut array, &raw const descriptor) });
     let host = [1f32, 2.0, 3.0, 4.0, 5.0, 6.0];
-    // SAFETY: all fields are numbers and addresses.
+    // SAFETY: all fields are numbers and addresses, for which zero is valid.
     let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
     copy.srcMemoryType = CU_MEMORYTYPE_HOST;
     copy.srcHost = host.as_ptr().cast();
     copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
     copy.dstArray = array;
     (copy.WidthInBytes, copy.Height) = (12, 2);
-    // SAFETY: two rows of 12 bytes.
+    // SAFETY: the host memory has two rows of 12 bytes.
     ok(unsafe { cuMemcpy2D_v2(&raw const copy) });
     let mut row = [0f32; 2];
-    // SAFETY: room for 8 bytes; they are in the second row.
+    // SAFETY: `row` has room for the 8 bytes from the second row.
     ok(unsafe { cuMemcpyAtoH_v2(row.as_mut_ptr().cast(), array, 16, 8) });
     assert_eq!(row, [5.0, 6.0]);
     copy.Height = 3;
-    // SAFETY: refused before anything is read.
+    // SAFETY: rejected before anything is read.
     assert_eq!(unsafe { cuMemcpy2D_v2(&raw const copy) }, CUDA_ERROR_INVALID_VALUE);
     let mut got = CUDA_ARRAY_DESCRIPTOR::default();
-    // SAFETY: a place for the description.
+    // SAFETY: the result goes to a local variable.
     ok(unsafe { cuArrayGetDescriptor_v2(&raw mut got, array) });
     assert_eq!(got, descriptor);
-    // SAFETY: a handle.
+    // SAFETY: handles are checked and never followed.
     unsafe {
         ok(cuArrayDestroy(array));
         assert_eq!(cuArrayDestroy(array), CUDA_ERROR_INVALID_HANDLE);
@@ -229,7 +230,7 @@ fn addresses_tell_what_they_are() {
     let address = allocate(1000);
     let ask = |attribute, at: u64| {
         let mut answer = 0u64;
-        // SAFETY: room for the largest answer.
+        // SAFETY: `answer` has room for the largest answer.
         let code = unsafe { cuPointerGetAttribute((&raw mut answer).cast(), attribute, at) };
         (code, answer)
     };
@@ -243,17 +244,17 @@ fn addresses_tell_what_they_are() {
         CUDA_ERROR_INVALID_VALUE
     );
     let mut pinned = null_mut();
-    // SAFETY: a place for the address.
+    // SAFETY: the result goes to a local variable.
     ok(unsafe { cuMemHostAlloc(&raw mut pinned, 4096, 0) });
     assert_eq!(ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pinned.addr() as u64), (CUDA_SUCCESS, 1));
-    // SAFETY: the address from above.
+    // SAFETY: the address was allocated above.
     ok(unsafe { cuMemFreeHost(pinned) });
     assert_eq!(
         ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pinned.addr() as u64).0,
         CUDA_ERROR_INVALID_VALUE
     );
     let mut managed = 0;
-    // SAFETY: a place for the address.
+    // SAFETY: the result goes to a local variable.
     assert_eq!(unsafe { cuMemAllocManaged(&raw mut managed, 100, 1) }, CUDA_ERROR_NOT_SUPPORTED);
 }
 
@@ -265,10 +266,10 @@ fn memory_of_a_context_goes_with_it() {
     };
     let _context = TestContext::new();
     let mut answer = 0u64;
-    // SAFETY: room for the answer.
+    // SAFETY: the local variable has room for the answer.
     let code = unsafe {
         cuPointerGetAttribute((&raw mut answer).cast(), CU_POINTER_ATTRIBUTE_CONTEXT, address)
     };
-    // Another test may have got the address meanwhile, but not this context.
+    // Another test may own the address by now, but not this context.
     assert!(code == CUDA_ERROR_INVALID_VALUE || answer != 0);
 }

@@ -1,4 +1,4 @@
-//! Modules, launches, libraries, linking, and what is wrong with any of them.
+//! Modules, launches, libraries, linking, and errors in all of them.
 
 mod common;
 
@@ -18,7 +18,8 @@ use penstock_cuda_sys::driver::*;
 
 fn load_code(image: &[u8]) -> (CUresult, CUmodule) {
     let mut module = null_mut();
-    // SAFETY: a place for the handle; the image ends with a 0, or says its size.
+    // SAFETY: the result goes to a local variable, and the image ends with a 0 or contains its
+    // size.
     (unsafe { cuModuleLoadData(&raw mut module, image.as_ptr().cast()) }, module)
 }
 
@@ -33,7 +34,7 @@ fn a_kernel_runs_on_its_arguments() {
     ok(launch(add_one, 10, 100, null_mut(), &[address]));
     ok(launch(add_one, 10, 100, null_mut(), &[address]));
     assert!(download::<u32>(address, 1000).into_iter().eq(2..1002));
-    // SAFETY: a handle.
+    // SAFETY: handles are checked and never followed.
     ok(unsafe { cuModuleUnload(module) });
     assert_eq!(launch(add_one, 1, 1, null_mut(), &[address]), CUDA_ERROR_INVALID_HANDLE);
 }
@@ -53,7 +54,7 @@ fn arguments_may_be_packed() {
         std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
     ];
     let go = |extra: *mut *mut c_void| {
-        // SAFETY: a buffer of the kernel's parameters.
+        // SAFETY: the buffer holds the parameters of the kernel.
         unsafe { cuLaunchKernel(add_one, 1, 1, 1, 1, 1, 1, 0, null_mut(), null_mut(), extra) }
     };
     ok(go(extra.as_mut_ptr()));
@@ -73,14 +74,14 @@ fn shape_and_parameters_may_be_set_before_a_launch() {
     let mut address = allocate(80);
     upload(address, &values);
     let place = (&raw mut address).cast();
-    // SAFETY: handles and numbers, and a value of that size.
+    // SAFETY: handles are checked, and `place` leads to 8 bytes.
     unsafe {
-        // No shape yet.
+        // The block size is not set yet.
         assert_eq!(cuLaunchGrid(add_one, 2, 1), CUDA_ERROR_INVALID_VALUE);
         ok(cuFuncSetBlockShape(add_one, 10, 1, 1));
         ok(cuFuncSetSharedSize(add_one, 64));
         assert_eq!(cuFuncSetBlockShape(add_one, 10, 0, 1), CUDA_ERROR_INVALID_VALUE);
-        // No parameters yet.
+        // The parameters are not set yet.
         assert_eq!(cuLaunchGrid(add_one, 2, 1), CUDA_ERROR_INVALID_VALUE);
         ok(cuParamSetv(add_one, 0, place, 8));
         assert_eq!(cuParamSetv(add_one, 1, place, 8), CUDA_ERROR_INVALID_VALUE);
@@ -88,18 +89,18 @@ fn shape_and_parameters_may_be_set_before_a_launch() {
         assert_eq!(cuParamSetSize(add_one, 9), CUDA_ERROR_INVALID_VALUE);
         ok(cuParamSetSize(add_one, 8));
         ok(cuLaunchGrid(add_one, 2, 1));
-        // The same address in two halves, whatever type they are called.
+        // The two halves of the address, as two parameters of different types.
         let [low, high] =
             [address & 0xffff_ffff, address >> 32].map(|half| u32::try_from(half).unwrap());
         ok(cuParamSeti(add_one, 0, low));
         ok(cuParamSetf(add_one, 4, f32::from_bits(high)));
         ok(cuLaunchGridAsync(add_one, 2, 1, null_mut()));
-        // One block of the two.
+        // Launches only one of the two blocks.
         ok(cuLaunch(add_one));
     }
     let expected = (0..20).map(|value| if value < 10 { value + 3 } else { value + 2 });
     assert!(download::<u32>(address, 20).into_iter().eq(expected));
-    // SAFETY: handles.
+    // SAFETY: handles are checked and never followed.
     unsafe {
         ok(cuModuleUnload(module));
         assert_eq!(cuFuncSetBlockShape(add_one, 10, 1, 1), CUDA_ERROR_INVALID_HANDLE);
@@ -110,7 +111,7 @@ fn shape_and_parameters_may_be_set_before_a_launch() {
 fn a_context_ends_with_the_last_who_is_attached() {
     init();
     let (mut context, mut again) = (null_mut(), null_mut());
-    // SAFETY: places for handles, and handles.
+    // SAFETY: handles are checked, and the results go to local variables.
     unsafe {
         ok(cuCtxCreate_v2(&raw mut context, 0, 0));
         ok(cuCtxAttach(&raw mut again, 0));
@@ -131,7 +132,7 @@ fn variables_of_a_module_are_its_own() {
     let global = |module, name: &str| {
         let name = CString::new(name).unwrap();
         let (mut address, mut size) = (0, 0);
-        // SAFETY: places for the results, and a string.
+        // SAFETY: the results go to local variables, and the string ends with a 0.
         let code =
             unsafe { cuModuleGetGlobal_v2(&raw mut address, &raw mut size, module, name.as_ptr()) };
         (code, address, size)
@@ -182,7 +183,7 @@ fn more_threads_than_a_kernel_says_are_out_of_resources() {
     ok(launch(kernel, 1, 64, null_mut(), &[]));
     assert_eq!(launch(kernel, 1, 65, null_mut(), &[]), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     let mut most = 0;
-    // SAFETY: a place for the number.
+    // SAFETY: the result goes to a local variable.
     ok(unsafe {
         cuFuncGetAttribute(&raw mut most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel)
     });
@@ -203,7 +204,8 @@ fn broken_modules_are_refused_by_the_documented_code() {
     }
     assert_eq!(load_code(b"\0").0, CUDA_ERROR_INVALID_IMAGE);
     assert_eq!(load_code(b"not a module at all\0").0, CUDA_ERROR_INVALID_IMAGE);
-    // A fat binary of garbage, one that says that it is larger than all memory, and an ELF file without PTX.
+    // A fat binary of garbage, one that claims to be larger than all memory, and an ELF file
+    // without PTX.
     let mut fat = vec![0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0, 64, 0, 0, 0, 0, 0, 0, 0];
     fat.extend([0xa5; 64]);
     assert_eq!(load_code(&fat).0, CUDA_ERROR_INVALID_IMAGE);
@@ -214,12 +216,12 @@ fn broken_modules_are_refused_by_the_documented_code() {
     elf[0x28] = 64;
     assert_eq!(load_code(&elf).0, CUDA_ERROR_NO_BINARY_FOR_GPU);
     let mut module = null_mut();
-    // SAFETY: refused before anything is read.
+    // SAFETY: rejected before anything is read.
     assert_eq!(
         unsafe { cuModuleLoadData(&raw mut module, std::ptr::null()) },
         CUDA_ERROR_INVALID_VALUE
     );
-    // The context goes on.
+    // The context remains usable.
     ok(launch(function(load(KERNELS), "empty"), 1, 1, null_mut(), &[]));
     synchronize();
 }
@@ -234,7 +236,7 @@ fn the_error_log_names_the_line() {
     let mut values: [*mut c_void; 2] =
         [buffer.as_mut_ptr().cast(), std::ptr::without_provenance_mut(256)];
     let mut module = null_mut();
-    // SAFETY: two options, and a string.
+    // SAFETY: both arrays have two elements, and the string ends with a 0.
     let code = unsafe {
         cuModuleLoadDataEx(
             &raw mut module,
@@ -257,7 +259,7 @@ fn libraries_are_loaded_where_they_are_used() {
     let text = CString::new(KERNELS).unwrap();
     let (mut library, mut kernel, mut of_context, mut count) =
         (null_mut(), null_mut(), null_mut(), 0);
-    // SAFETY: places for the handles, strings, and no options.
+    // SAFETY: results go to local variables, strings end with a 0, and there are no options.
     unsafe {
         let none = null_mut();
         let nobody = null_mut();
@@ -281,7 +283,7 @@ fn libraries_are_loaded_where_they_are_used() {
     }
     assert_eq!(count, 4);
     let (mut offset, mut size) = (1, 0);
-    // SAFETY: places for the numbers.
+    // SAFETY: the results go to local variables.
     unsafe {
         ok(cuKernelGetParamInfo(kernel, 0, &raw mut offset, &raw mut size));
         assert_eq!((offset, size), (0, 8));
@@ -292,11 +294,11 @@ fn libraries_are_loaded_where_they_are_used() {
     }
     let address = allocate(4);
     upload(address, &[1u32]);
-    // "hfunc can be a CUkernel": both run.
+    // "hfunc can be a CUkernel": the kernel and its function both run.
     ok(launch(kernel.cast(), 1, 1, null_mut(), &[address]));
     ok(launch(of_context, 1, 1, null_mut(), &[address]));
     assert_eq!(download::<u32>(address, 1), [3]);
-    // SAFETY: a handle.
+    // SAFETY: handles are checked and never followed.
     ok(unsafe { cuLibraryUnload(library) });
     assert_eq!(launch(kernel.cast(), 1, 1, null_mut(), &[address]), CUDA_ERROR_INVALID_HANDLE);
 }
@@ -305,7 +307,7 @@ fn libraries_are_loaded_where_they_are_used() {
 fn ptx_goes_through_the_linker() {
     let _context = TestContext::new();
     let (mut link, mut image, mut size) = (null_mut(), null_mut(), 0);
-    // SAFETY: places for the results; no options.
+    // SAFETY: results go to local variables, and there are no options.
     unsafe {
         ok(cuLinkCreate_v2(0, null_mut(), null_mut(), &raw mut link));
         let (text, name) = (KERNELS.as_ptr().cast_mut().cast(), c"k".as_ptr());
@@ -329,7 +331,8 @@ fn ptx_goes_through_the_linker() {
     synchronize();
 }
 
-/// Each thread writes to shared memory whose size the launch says, and reads what the thread opposite wrote.
+/// Kernel `reverse`: each thread writes to shared memory, whose size the launch gives, and reads
+/// what the opposite thread wrote.
 const REVERSES: &str = r"
 .version 7.5
 .target sm_75
@@ -373,7 +376,7 @@ fn shared_memory_is_as_large_as_the_launch_says() {
         let mut params =
             [(&raw const values).cast_mut().cast(), (&raw const size).cast_mut().cast()];
         let (stream, none) = (null_mut(), null_mut());
-        // SAFETY: as many parameters as the kernel has.
+        // SAFETY: the parameters are those of the kernel.
         ok(unsafe {
             cuLaunchKernel(
                 reverse,
@@ -399,7 +402,7 @@ fn the_block_that_is_proposed_can_be_launched() {
     let _context = TestContext::new();
     let empty = function(load(KERNELS), "empty");
     let (mut grid, mut block, mut active) = (0, 0, 0);
-    // SAFETY: places for the numbers.
+    // SAFETY: the results go to local variables.
     unsafe {
         ok(cuOccupancyMaxPotentialBlockSize(&raw mut grid, &raw mut block, empty, None, 0, 0));
         ok(cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut active, empty, block, 0));
@@ -407,9 +410,9 @@ fn the_block_that_is_proposed_can_be_launched() {
     assert!(grid >= 1 && block >= 32 && active == 1);
     ok(launch(empty, grid.unsigned_abs(), block.unsigned_abs(), null_mut(), &[]));
     let mut name = std::ptr::null();
-    // SAFETY: a place for the address.
+    // SAFETY: the result goes to a local variable.
     ok(unsafe { cuFuncGetName(&raw mut name, empty) });
-    // SAFETY: a string that lives as long as the module.
+    // SAFETY: the string lives as long as the module.
     assert_eq!(unsafe { std::ffi::CStr::from_ptr(name) }, c"empty");
 }
 
@@ -432,10 +435,10 @@ fn a_trap_stays_until_the_context_ends() {
     {
         let context = TestContext::new();
         ok(launch(function(load(text), "k"), 1, 1, null_mut(), &[]));
-        // SAFETY: no pointers.
+        // SAFETY: the call takes no pointers.
         assert_eq!(unsafe { cuCtxSynchronize() }, CUDA_ERROR_LAUNCH_FAILED);
         let mut address = 0;
-        // SAFETY: a place for the address.
+        // SAFETY: the result goes to a local variable.
         let code = unsafe { penstock_cuda::api::memory::cuMemAlloc_v2(&raw mut address, 4) };
         assert_eq!(code, CUDA_ERROR_LAUNCH_FAILED);
         drop(context);

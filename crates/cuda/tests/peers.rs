@@ -1,4 +1,5 @@
-//! Several devices: copies between them, and each one's own memory. Runs on a node with two devices of PoCL.
+//! Several devices: copies between them, and the memory of each. Runs on a node with two devices of
+//! PoCL.
 
 mod common;
 
@@ -16,23 +17,23 @@ use penstock_cuda_sys::driver::*;
 
 fn context_on(device: CUdevice) -> CUcontext {
     let mut context = null_mut();
-    // SAFETY: a place for the handle.
+    // SAFETY: the result goes to a local variable.
     ok(unsafe { cuCtxCreate_v2(&raw mut context, 0, device) });
     context
 }
 
-/// The pool of these tests, which has two devices.
+/// Opens the pool of these tests, which has two devices.
 fn begin() {
     two_devices();
     init();
     let mut count = 0;
-    // SAFETY: a place for the number.
+    // SAFETY: the result goes to a local variable.
     ok(unsafe { cuDeviceGetCount(&raw mut count) });
     assert!(count >= 2, "these tests need two devices, and there is {count}");
 }
 
 fn set_current(context: CUcontext) {
-    // SAFETY: a handle.
+    // SAFETY: handles are checked and never followed.
     ok(unsafe { cuCtxSetCurrent(context) });
 }
 
@@ -46,7 +47,7 @@ fn bytes_go_from_device_to_device() {
     let second = context_on(1);
     let target = allocate(values.len() * 4);
     let mut access: c_int = 7;
-    // SAFETY: addresses of both devices, and handles.
+    // SAFETY: handles and device addresses are checked, and the result goes to a local variable.
     unsafe {
         ok(cuDeviceCanAccessPeer(&raw mut access, 0, 1));
         assert_eq!(access, 0);
@@ -54,19 +55,19 @@ fn bytes_go_from_device_to_device() {
         ok(cuMemcpyPeer(target, second, source, first, values.len() * 4));
     }
     assert_eq!(download::<u32>(target, values.len()), values);
-    // The addresses alone say where the bytes are, in any context.
+    // In any context the address alone tells where the bytes are.
     let mut value = 0u32;
-    // SAFETY: room for the value.
+    // SAFETY: the local variable has room for the value.
     unsafe {
         ok(cuMemcpyDtoH_v2((&raw mut value).cast(), source + 400, 4));
         ok(cuMemcpy(target, source + 800, 4));
     }
     assert_eq!((value, download::<u32>(target, 1)), (100, vec![200]));
-    // Another device's kernels run on their own memory.
+    // Kernels of the other device work on its own memory.
     let add_one = function(load(KERNELS), "add_one");
     ok(launch(add_one, 1, 1, null_mut(), &[target]));
     assert_eq!(download::<u32>(target, 1), [201]);
-    // SAFETY: handles.
+    // SAFETY: handles are checked and never followed.
     unsafe {
         ok(cuCtxDestroy_v2(second));
         ok(cuCtxDestroy_v2(first));
@@ -85,16 +86,17 @@ fn copies_between_devices_are_in_the_order_of_both_legacy_default_streams() {
     let blocking = stream(0);
     let second = context_on(1);
     let target = allocate(4);
-    // In the context of the source, in that of the target, and to the program's memory: each copy has to wait for the kernel.
+    // In the context of the source, in that of the target, and to the program's memory. Each copy
+    // has to wait for the kernel.
     let from_source = || {
         set_current(first);
-        // SAFETY: addresses.
+        // SAFETY: device addresses are checked and never followed.
         ok(unsafe { cuMemcpy(target, source, 4) });
         set_current(second);
         download::<u32>(target, 1)[0]
     };
     let from_target = || {
-        // SAFETY: addresses.
+        // SAFETY: device addresses are checked and never followed.
         ok(unsafe { cuMemcpy(target, source, 4) });
         download::<u32>(target, 1)[0]
     };
@@ -114,7 +116,7 @@ fn copies_between_devices_are_in_the_order_of_both_legacy_default_streams() {
             assert_eq!(copy(), times);
         });
     }
-    // What is written from elsewhere comes behind the kernel, too.
+    // A write from another context also waits for the kernel.
     set_current(first);
     let gate = Gate::default();
     gate.close(blocking);
@@ -130,7 +132,7 @@ fn copies_between_devices_are_in_the_order_of_both_legacy_default_streams() {
     set_current(first);
     synchronize();
     assert_eq!(download::<u32>(source, 1), [50]);
-    // SAFETY: handles.
+    // SAFETY: handles are checked and never followed.
     unsafe {
         ok(cuCtxDestroy_v2(second));
         ok(cuCtxDestroy_v2(first));
@@ -144,22 +146,23 @@ fn fills_and_rows_reach_other_devices() {
     let there = allocate(64);
     let second = context_on(1);
     let here = allocate(64);
-    // SAFETY: addresses.
+    // SAFETY: device addresses are checked and never followed.
     unsafe {
         ok(cuMemsetD8_v2(there, 1, 64));
         ok(cuMemsetD2D32_v2(there, 16, 0x0202_0202, 2, 4));
         ok(cuMemsetD8_v2(here, 9, 64));
     }
     let rows = |from: CUdeviceptr, to: CUdeviceptr| {
-        // SAFETY: all fields are numbers and addresses.
+        // SAFETY: all fields are numbers and addresses, for which zero is valid.
         let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
         (copy.srcMemoryType, copy.dstMemoryType) = (CU_MEMORYTYPE_UNIFIED, CU_MEMORYTYPE_UNIFIED);
         (copy.srcDevice, copy.srcPitch, copy.dstDevice, copy.dstPitch) = (from, 16, to, 8);
         (copy.WidthInBytes, copy.Height) = (4, 3);
-        // SAFETY: three rows of 4 bytes are on both sides.
+        // SAFETY: both sides have three rows of 4 bytes.
         ok(unsafe { cuMemcpy2D_v2(&raw const copy) });
     };
-    // From the other device to this one, within the other one, from the program's memory there, and back.
+    // From the other device to this one, from the program's memory to the other device, within the
+    // other device, and back to the program's memory.
     rows(there + 4, here);
     let expected = [2, 2, 2, 2, 9, 9, 9, 9].repeat(3);
     assert_eq!(download::<u8>(here, 24), expected);
@@ -174,7 +177,7 @@ fn fills_and_rows_reach_other_devices() {
     let mut back = [0u8; 20];
     rows(there, back.as_mut_ptr().expose_provenance() as u64);
     assert_eq!(back[..8], [2, 2, 2, 2, 0, 0, 0, 0]);
-    // SAFETY: handles.
+    // SAFETY: handles are checked and never followed.
     unsafe {
         ok(cuCtxDestroy_v2(second));
         ok(cuCtxDestroy_v2(first));

@@ -1,4 +1,5 @@
-//! What kernels print. A file of its own, because it takes the process's standard output.
+//! Output of kernels. A separate file, because the test redirects the standard output of the
+//! process.
 
 mod common;
 
@@ -50,7 +51,7 @@ const PRINTS: &str = r#"
 }
 "#;
 
-/// What comes out on standard output meanwhile, line by line, in order of the alphabet.
+/// Runs `work` and returns what it prints on standard output, as sorted lines.
 fn printed(work: impl FnOnce()) -> Vec<String> {
     let path = std::env::temp_dir().join(format!("penstock-cuda-printing-{}", std::process::id()));
     let mut file = std::fs::File::options()
@@ -60,12 +61,12 @@ fn printed(work: impl FnOnce()) -> Vec<String> {
         .truncate(true)
         .open(&path)
         .unwrap();
-    // SAFETY: descriptors of this process.
+    // SAFETY: descriptor 1 belongs to this process.
     let kept = unsafe { libc::dup(1) };
-    // SAFETY: as above; nothing else prints meanwhile.
+    // SAFETY: both descriptors belong to this process, and nothing else prints meanwhile.
     unsafe { libc::dup2(file.as_raw_fd(), 1) };
     work();
-    // SAFETY: as above.
+    // SAFETY: both descriptors belong to this process.
     unsafe { libc::dup2(kept, 1) };
     let mut text = String::new();
     file.rewind().unwrap();
@@ -76,7 +77,7 @@ fn printed(work: impl FnOnce()) -> Vec<String> {
     lines
 }
 
-// One test: standard output belongs to all threads.
+// One test, because all threads share the standard output.
 #[test]
 fn output_of_kernels_comes_with_the_next_wait_and_none_is_lost() {
     let context = TestContext::new();
@@ -88,18 +89,18 @@ fn output_of_kernels_comes_with_the_next_wait_and_none_is_lost() {
         synchronize();
     });
     assert_eq!(lines, ["thread 0: 0.00", "thread 0: 0.00", "thread 1: 1.25", "thread 2: 2.50"]);
-    // Others print while what was printed is taken.
+    // Other threads print while the output is taken.
     let (context, prints) = (context.0.addr(), prints.addr());
     let lines = printed(|| {
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    // SAFETY: a handle.
+                    // SAFETY: handles are checked and never followed.
                     ok(unsafe { cuCtxSetCurrent(std::ptr::without_provenance_mut(context)) });
                     let stream = stream(CU_STREAM_NON_BLOCKING);
                     for _ in 0..100 {
                         ok(launch(std::ptr::without_provenance_mut(prints), 1, 1, stream, &[]));
-                        // SAFETY: a handle.
+                        // SAFETY: handles are checked and never followed.
                         ok(unsafe { cuStreamSynchronize(stream) });
                     }
                 });

@@ -1,5 +1,5 @@
-//! Memory that is handed out again, and handles that are used again, when something may still use what was there before. One test at a
-//! time: which address is free depends on all that is there.
+//! Memory and handles that are used again although a command may still use what was there before.
+//! The tests run one at a time, because all allocations decide which address is free.
 
 mod common;
 
@@ -26,16 +26,16 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 fn free(address: CUdeviceptr) {
-    // SAFETY: an address.
+    // SAFETY: device addresses are checked and never followed.
     ok(unsafe { cuMemFree_v2(address) });
 }
 
 fn set_current(context: CUcontext) {
-    // SAFETY: a handle.
+    // SAFETY: handles are checked and never followed.
     ok(unsafe { cuCtxSetCurrent(context) });
 }
 
-/// `add_one`, after it has run once; and memory for one number.
+/// Returns `add_one`, after it has run once, and memory for one number.
 fn warm() -> (CUfunction, CUdeviceptr) {
     let add_one = function(load(KERNELS), "add_one");
     let address = allocate(4);
@@ -47,12 +47,12 @@ fn warm() -> (CUfunction, CUdeviceptr) {
 
 fn free_bytes() -> usize {
     let (mut free, mut total) = (0, 0);
-    // SAFETY: places for the numbers.
+    // SAFETY: the results go to local variables.
     ok(unsafe { cuMemGetInfo_v2(&raw mut free, &raw mut total) });
     free
 }
 
-/// A free range of `bytes` between two that are not: what is allocated next and has this size gets it.
+/// Makes a free range of `bytes` between two allocations. The next allocation of this size gets it.
 fn hole(bytes: usize) -> CUdeviceptr {
     // Earlier tests leave smaller holes, which are filled first.
     let all: Vec<_> = (0..20).map(|_| allocate(bytes)).collect();
@@ -71,12 +71,12 @@ fn array(bytes: usize) -> CUarray {
         NumChannels: 1,
     };
     let mut array = null_mut();
-    // SAFETY: a place for the handle, and a description.
+    // SAFETY: the result and the description are local variables.
     ok(unsafe { cuArrayCreate_v2(&raw mut array, &raw const descriptor) });
     array
 }
 
-/// A texture object over linear memory. Its handle is the address of its descriptor.
+/// Makes a texture object over linear memory. Its handle is the address of its descriptor.
 fn texture(memory: CUdeviceptr) -> CUtexObject {
     let resource = CUDA_RESOURCE_DESC {
         resType: CU_RESOURCE_TYPE_LINEAR,
@@ -90,7 +90,7 @@ fn texture(memory: CUdeviceptr) -> CUtexObject {
         flags: 0,
     };
     let (description, mut object) = (CUDA_TEXTURE_DESC::default(), 0);
-    // SAFETY: a place for the handle, and descriptions.
+    // SAFETY: the result and the descriptions are local variables.
     ok(unsafe {
         cuTexObjectCreate(
             &raw mut object,
@@ -114,17 +114,17 @@ fn freed_memory_is_not_used_again_beside_the_legacy_default_stream() {
     ok(launch(add_one, 1, 1, null_mut(), &[address]));
     let before = free_bytes();
     free(address);
-    // It counts as free: who needs it waits for it.
+    // The memory counts as free, because an allocation that needs it waits for it.
     assert_eq!(free_bytes(), before + 4096);
-    // A stream that comes later is not in the order of the one that still uses the memory.
+    // A later stream does not wait for the stream that still uses the memory.
     let later = stream(CU_STREAM_NON_BLOCKING);
     let other = allocate(4096);
     assert_ne!(other, address);
     gate.open();
     synchronize();
-    // Then it is.
+    // Now the memory is used again.
     assert_eq!(allocate(4096), address);
-    // SAFETY: a handle.
+    // SAFETY: handles are checked and never followed.
     ok(unsafe { cuStreamDestroy_v2(later) });
 }
 
@@ -162,7 +162,7 @@ fn memory_that_is_freed_in_the_order_of_a_default_stream_waits_for_what_that_wai
     let gate = Gate::default();
     gate.close(blocking);
     ok(launch(add_one, 1, 1, blocking, &[address]));
-    // SAFETY: an address, and the legacy default stream.
+    // SAFETY: addresses and handles are checked and never followed.
     ok(unsafe { cuMemFreeAsync(address, null_mut()) });
     assert_ne!(allocate(4096), address);
     gate.open();
@@ -179,7 +179,7 @@ fn a_descriptor_stays_while_a_kernel_may_sample_by_it() {
     let gate = Gate::default();
     gate.close(null_mut());
     ok(launch(add_one, 1, 1, null_mut(), &[memory]));
-    // SAFETY: a handle.
+    // SAFETY: handles are checked and never followed.
     ok(unsafe { cuTexObjectDestroy(first) });
     let second = texture(memory);
     assert_ne!(first, second);
@@ -204,9 +204,9 @@ fn memory_is_not_used_again_while_another_context_uses_it() {
     ok(launch(add_one, 1, 1, busy, &[of_array]));
     set_current(second.0);
     free(address);
-    // Where no context is current, too.
+    // The same if no context is current.
     set_current(null_mut());
-    // SAFETY: a handle.
+    // SAFETY: handles are checked and never followed.
     ok(unsafe { cuArrayDestroy(array) });
     set_current(second.0);
     let more = [allocate(4096), allocate(8192)];
@@ -234,14 +234,14 @@ fn handles_end_with_their_context_and_free_nothing_of_others() {
         stream = common::stream(0);
         event = common::event(0);
         ok(launch(add_one, 1, 1, stream, &[memory]));
-        // It remembers where it was recorded.
-        // SAFETY: handles.
+        // The event remembers the stream.
+        // SAFETY: handles are checked and never followed.
         ok(unsafe { cuEventRecord(event, stream) });
     }
     let _context = TestContext::new();
     let mut all: BTreeSet<_> = (0..200).map(|_| allocate(256)).collect();
     all.extend((0..100).map(|_| allocate(4096)));
-    // SAFETY: handles that are none any more.
+    // SAFETY: handles are checked, and these have ended.
     unsafe {
         assert_eq!(cuArrayDestroy(array), CUDA_ERROR_INVALID_HANDLE);
         assert_eq!(cuTexObjectDestroy(texture), CUDA_ERROR_INVALID_VALUE);
@@ -265,12 +265,12 @@ fn memory_of_the_program_is_left_only_when_no_context_writes_it_any_more() {
     let busy = stream(CU_STREAM_NON_BLOCKING);
     let mut value = Box::new([7u32; 1024]);
     let place = value.as_mut_ptr();
-    // SAFETY: memory of this test.
+    // SAFETY: the memory belongs to this test, and stays until it is unregistered.
     ok(unsafe { cuMemHostRegister_v2(place.cast(), 4096, 0) });
     let gate = Gate::default();
     gate.close(busy);
     ok(launch(add_one, 1, 1, busy, &[address]));
-    // SAFETY: room for the value, which stays until it is unregistered.
+    // SAFETY: the memory has room for the value, and stays until it is unregistered.
     ok(unsafe { cuMemcpyDtoHAsync_v2(place.cast(), address, 4, busy) });
     let _second = TestContext::new();
     let found = std::thread::scope(|scope| {
@@ -278,7 +278,8 @@ fn memory_of_the_program_is_left_only_when_no_context_writes_it_any_more() {
             std::thread::sleep(Duration::from_millis(200));
             gate.open();
         });
-        // SAFETY: the address from above; then the value must be there, and nothing writes it any more.
+        // SAFETY: the memory was registered above. Once it is unregistered, nothing writes it any
+        // more.
         unsafe {
             ok(cuMemHostUnregister(place.cast()));
             place.read_volatile()
@@ -298,7 +299,7 @@ fn destroyed_streams_are_let_go_when_they_have_ended() {
     for _ in 0..50 {
         let passing = stream(CU_STREAM_NON_BLOCKING);
         ok(launch(add_one, 1, 1, passing, &[address]));
-        // SAFETY: handles.
+        // SAFETY: handles are checked and never followed.
         unsafe {
             ok(cuEventRecord(mark, passing));
             ok(cuEventSynchronize(mark));
@@ -309,12 +310,12 @@ fn destroyed_streams_are_let_go_when_they_have_ended() {
     assert!(left <= 4, "{left} streams are left");
     synchronize();
     let left = penstock_cuda::streams_of_current();
-    // What is under way in a destroyed stream goes on, and is waited for.
+    // The commands of a destroyed stream continue, and the context waits for them.
     let gate = Gate::default();
     let passing = stream(0);
     gate.close(passing);
     ok(launch(add_one, 1, 1, passing, &[address]));
-    // SAFETY: a handle.
+    // SAFETY: handles are checked and never followed.
     ok(unsafe { cuStreamDestroy_v2(passing) });
     assert_eq!(penstock_cuda::streams_of_current(), left + 1);
     gate.open();
@@ -336,7 +337,7 @@ fn a_stream_is_ready_only_when_all_its_commands_have_ended() {
         (context.0.addr(), shared.addr(), std::sync::atomic::AtomicBool::new(false));
     let mut own = [0u32];
     let read = |to: &mut [u32; 1], stream: CUstream| {
-        // SAFETY: room for the value.
+        // SAFETY: `to` has room for the value.
         ok(unsafe { cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), address, 4, stream) });
     };
     std::thread::scope(|scope| {
@@ -349,7 +350,7 @@ fn a_stream_is_ready_only_when_all_its_commands_have_ended() {
         });
         for round in 1..=200 {
             ok(launch(slow, 1, 1, shared, &[address, 3000]));
-            // SAFETY: a handle.
+            // SAFETY: handles are checked and never followed.
             while unsafe { cuStreamQuery(shared) } == CUDA_ERROR_NOT_READY {}
             read(&mut own, aside);
             if own[0] != round {

@@ -1,4 +1,4 @@
-//! Streams, events, functions of the program in streams, threads, several contexts.
+//! Streams, events, host functions in streams, threads, and several contexts.
 
 mod common;
 
@@ -19,15 +19,16 @@ use penstock_cuda::api::primary::*;
 use penstock_cuda::api::stream::*;
 use penstock_cuda_sys::driver::*;
 
-/// Rounds of `slow` that take some tens of milliseconds: long enough that whoever does not wait comes first.
+/// Rounds of `slow` that take some tens of milliseconds, so a command that does not wait for the
+/// kernel ends first.
 const ROUNDS: u64 = 20_000_000;
 
 fn wait(stream: CUstream) {
-    // SAFETY: a handle.
+    // SAFETY: handles are checked and never followed.
     ok(unsafe { cuStreamSynchronize(stream) });
 }
 
-/// Kernels that have run once, so that the device's compiler is done with them.
+/// Loads the kernels and runs each once, so that the device's compiler has finished.
 fn warm() -> (CUfunction, CUfunction, CUdeviceptr) {
     let module = load(KERNELS);
     let (slow, add_one) = (function(module, "slow"), function(module, "add_one"));
@@ -47,11 +48,11 @@ fn a_copy_waits_for_the_kernel_before_it() {
     let stream = stream(0);
     ok(launch(slow, 1, 1, stream, &[address, ROUNDS]));
     let mut value = 0u32;
-    // SAFETY: room for the value.
+    // SAFETY: the local variable has room for the value.
     ok(unsafe { cuMemcpyDtoHAsync_v2((&raw mut value).cast(), address, 4, stream) });
-    // The value's memory is not registered, so the copy has been waited for.
+    // The host memory is not registered, so the function has waited for the copy.
     assert_eq!(value, 1);
-    // SAFETY: handles.
+    // SAFETY: handles are checked and never followed.
     unsafe {
         ok(cuStreamDestroy_v2(stream));
         assert_eq!(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
@@ -64,18 +65,18 @@ fn a_copy_into_registered_memory_need_not_be_waited_for() {
     let (_, add_one, address) = warm();
     let stream = stream(0);
     let mut pinned = null_mut();
-    // SAFETY: a place for the address.
+    // SAFETY: the result goes to a local variable.
     ok(unsafe { cuMemAllocHost_v2(&raw mut pinned, 4) });
     let gate = Gate::default();
     gate.close(stream);
     ok(launch(add_one, 1, 1, stream, &[address]));
-    // SAFETY: room for the value, until the stream has been waited for.
+    // SAFETY: the memory has room for the value until the stream has been waited for.
     ok(unsafe { cuMemcpyDtoHAsync_v2(pinned, address, 4, stream) });
     gate.open();
     wait(stream);
-    // SAFETY: the value is there now.
+    // SAFETY: the copy has ended.
     assert_eq!(unsafe { pinned.cast::<u32>().read() }, 1);
-    // SAFETY: the address from above.
+    // SAFETY: the address was allocated above.
     ok(unsafe { cuMemFreeHost(pinned) });
 }
 
@@ -85,7 +86,7 @@ fn the_legacy_default_stream_waits_for_blocking_streams_and_they_for_it() {
     let (slow, add_one, address) = warm();
     let blocking = stream(0);
     ok(launch(slow, 1, 1, blocking, &[address, ROUNDS]));
-    // `slow` writes back what it read: an addition that did not wait would be lost.
+    // `slow` writes back the value that it read, so an addition that did not wait would be lost.
     ok(launch(add_one, 1, 1, null_mut(), &[address]));
     ok(launch(slow, 1, 1, null_mut(), &[address, ROUNDS]));
     ok(launch(add_one, 1, 1, blocking, &[address]));
@@ -93,14 +94,15 @@ fn the_legacy_default_stream_waits_for_blocking_streams_and_they_for_it() {
     assert_eq!(download::<u32>(address, 1), [4]);
 }
 
-/// Of pinned memory the documentation promises it: "the function is synchronous with respect to the host".
+/// The documentation guarantees it for pinned memory: "the function is synchronous with respect to
+/// the host".
 #[test]
 fn a_synchronous_copy_to_the_device_is_done_for_streams_that_wait_for_nobody() {
     let _context = TestContext::new();
     let (slow, _, address) = warm();
     let free = stream(CU_STREAM_NON_BLOCKING);
     let (mut pinned, pageable) = (null_mut(), 78u32);
-    // SAFETY: a place for the address, which gets a value.
+    // SAFETY: the result goes to a local variable, and the memory has room for a number.
     unsafe {
         ok(cuMemAllocHost_v2(&raw mut pinned, 4));
         pinned.cast::<u32>().write(77);
@@ -108,7 +110,7 @@ fn a_synchronous_copy_to_the_device_is_done_for_streams_that_wait_for_nobody() {
     for (source, expected) in [(pinned.cast_const(), 77), ((&raw const pageable).cast(), 78)] {
         ok(launch(slow, 1, 1, null_mut(), &[address, ROUNDS]));
         let mut value = 0u32;
-        // SAFETY: a value, and room for it.
+        // SAFETY: the source has a number, and the local variable has room for one.
         unsafe {
             ok(cuMemcpyHtoD_v2(address, source, 4));
             ok(cuMemcpyDtoHAsync_v2((&raw mut value).cast(), address, 4, free));
@@ -116,7 +118,7 @@ fn a_synchronous_copy_to_the_device_is_done_for_streams_that_wait_for_nobody() {
         assert_eq!(value, expected);
         synchronize();
     }
-    // SAFETY: the address from above.
+    // SAFETY: the address was allocated above.
     ok(unsafe { cuMemFreeHost(pinned) });
 }
 
@@ -139,7 +141,7 @@ fn the_legacy_default_stream_is_not_ready_before_the_streams_that_it_waits_for()
     let _context = TestContext::new();
     let (_, add_one, address) = warm();
     let (blocking, free) = (stream(0), stream(CU_STREAM_NON_BLOCKING));
-    // SAFETY: the legacy default stream.
+    // SAFETY: the call takes no pointers.
     let query = || unsafe { cuStreamQuery(null_mut()) };
     let gate = Gate::default();
     gate.close(free);
@@ -162,10 +164,10 @@ fn threads_default_streams_are_their_own() {
     gate.close(without_provenance_mut(CU_STREAM_PER_THREAD));
     thread::scope(|scope| {
         scope.spawn(|| {
-            // SAFETY: a handle.
+            // SAFETY: handles are checked and never followed.
             ok(unsafe { cuCtxSetCurrent(without_provenance_mut(raw)) });
             let mut params = [(&raw const address).cast_mut().cast()];
-            // SAFETY: as many parameters as the kernel has.
+            // SAFETY: the parameters are those of the kernel.
             ok(unsafe {
                 let function = without_provenance_mut(add_one);
                 cuLaunchKernel_ptsz(
@@ -182,12 +184,12 @@ fn threads_default_streams_are_their_own() {
                     null_mut(),
                 )
             });
-            // SAFETY: this thread's default stream.
+            // SAFETY: the call takes no pointers.
             ok(unsafe { cuStreamSynchronize_ptsz(null_mut()) });
         });
     });
     gate.open();
-    // SAFETY: this thread's default stream, by its own name.
+    // SAFETY: the call takes no pointers. The handle names this thread's default stream.
     ok(unsafe { cuStreamSynchronize(without_provenance_mut(CU_STREAM_PER_THREAD)) });
     assert_eq!(download::<u32>(address, 1), [1]);
 }
@@ -201,7 +203,7 @@ fn events_tell_what_has_ended_and_how_long_it_took() {
     let gate = Gate::default();
     let began = Instant::now();
     let mut ms = 0f32;
-    // SAFETY: handles.
+    // SAFETY: handles are checked and never followed.
     unsafe {
         ok(cuEventQuery(start));
         assert_eq!(cuEventElapsedTime(&raw mut ms, start, end), CUDA_ERROR_INVALID_HANDLE);
@@ -223,7 +225,7 @@ fn events_tell_what_has_ended_and_how_long_it_took() {
     }
     let all_ms = began.elapsed().as_secs_f32() * 1e3;
     assert!(ms > 1.0 && ms <= all_ms, "{ms} ms of {all_ms} ms");
-    // SAFETY: handles.
+    // SAFETY: handles are checked and never followed.
     unsafe {
         ok(cuEventDestroy_v2(start));
         assert_eq!(cuEventRecord(start, stream), CUDA_ERROR_INVALID_HANDLE);
@@ -237,7 +239,7 @@ fn a_stream_waits_for_an_event_of_another() {
     let (one, other) = (stream(CU_STREAM_NON_BLOCKING), stream(CU_STREAM_NON_BLOCKING));
     let mark = event(CU_EVENT_DISABLE_TIMING);
     ok(launch(slow, 1, 1, one, &[address, ROUNDS]));
-    // SAFETY: handles.
+    // SAFETY: handles are checked and never followed.
     unsafe {
         ok(cuEventRecord(mark, one));
         ok(cuStreamWaitEvent(other, mark, 0));
@@ -249,13 +251,13 @@ fn a_stream_waits_for_an_event_of_another() {
 
 unsafe extern "C" fn count(data: *mut c_void) {
     thread::sleep(Duration::from_millis(30));
-    // SAFETY: the counter of the test, which waits for the stream.
+    // SAFETY: `data` is the counter of the test, which waits for the stream.
     unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
 }
 
 unsafe extern "C" fn called_back(_stream: CUstream, status: CUresult, data: *mut c_void) {
     assert_eq!(status, CUDA_SUCCESS);
-    // SAFETY: as above.
+    // SAFETY: `data` is the counter of the test, which waits for the stream.
     unsafe { &*data.cast::<AtomicU32>() }.fetch_add(10, Ordering::SeqCst);
 }
 
@@ -271,7 +273,7 @@ fn functions_of_the_program_run_in_the_order_of_the_stream() {
         // SAFETY: the counter lives until the stream has been waited for.
         ok(unsafe { cuLaunchHostFunc(stream, Some(count), data) });
     }
-    // SAFETY: as above.
+    // SAFETY: the counter lives until the stream has been waited for.
     ok(unsafe { cuStreamAddCallback(stream, Some(called_back), data, 0) });
     wait(stream);
     assert_eq!(counter.load(Ordering::SeqCst), 15);
@@ -285,7 +287,7 @@ fn memory_in_the_order_of_streams_is_not_used_too_early() {
     let (one, other) = (stream(CU_STREAM_NON_BLOCKING), stream(CU_STREAM_NON_BLOCKING));
     let gate = Gate::default();
     let mut first = 0;
-    // SAFETY: places for the addresses, and handles.
+    // SAFETY: handles and device addresses are checked, and the results go to local variables.
     unsafe {
         ok(cuMemAllocAsync(&raw mut first, 4, one));
         ok(penstock_cuda::api::memset::cuMemsetD32Async(first, 0, 1, one));
@@ -310,7 +312,7 @@ fn threads_may_use_one_context_at_once() {
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                // SAFETY: a handle.
+                // SAFETY: handles are checked and never followed.
                 ok(unsafe { cuCtxSetCurrent(without_provenance_mut(raw)) });
                 let own = allocate(4);
                 upload(own, &[0u32]);
@@ -319,7 +321,7 @@ fn threads_may_use_one_context_at_once() {
                     ok(launch(without_provenance_mut(add_one), 1, 1, null_mut(), &[own]));
                 }
                 assert_eq!(download::<u32>(own, 1), [100]);
-                // SAFETY: an address.
+                // SAFETY: device addresses are checked and never followed.
                 ok(unsafe { cuMemFree_v2(own) });
             });
         }
@@ -336,7 +338,7 @@ fn a_copy_between_contexts_of_one_device_comes_before_later_work_of_both() {
     let second = TestContext::new();
     let target = allocate(SIZE);
     upload(target, &vec![1u8; SIZE]);
-    // SAFETY: handles, and memory of this size.
+    // SAFETY: handles are checked, and both allocations have this size.
     unsafe {
         ok(cuCtxSetCurrent(first.0));
         ok(cuMemcpyPeer(target, second.0, source, first.0, SIZE));
@@ -351,13 +353,13 @@ fn contexts_are_a_stack_in_each_thread() {
     let second = TestContext::new();
     let current = || {
         let mut current = null_mut();
-        // SAFETY: a place for the handle.
+        // SAFETY: the result goes to a local variable.
         ok(unsafe { cuCtxGetCurrent(&raw mut current) });
         current
     };
     assert_eq!(current(), second.0);
     let mut popped = null_mut();
-    // SAFETY: a place for the handle, and handles.
+    // SAFETY: handles are checked, and the result goes to a local variable.
     unsafe {
         ok(cuCtxPopCurrent_v2(&raw mut popped));
         assert_eq!((popped, current()), (second.0, first.0));
@@ -367,7 +369,7 @@ fn contexts_are_a_stack_in_each_thread() {
         assert_eq!(cuCtxPushCurrent_v2(second.0), CUDA_ERROR_INVALID_CONTEXT);
     }
     thread::spawn(|| {
-        // SAFETY: no pointers.
+        // SAFETY: the call takes no pointers.
         assert_eq!(unsafe { cuCtxSynchronize() }, CUDA_ERROR_INVALID_CONTEXT);
     })
     .join()
@@ -379,7 +381,7 @@ fn the_primary_context_is_counted() {
     init();
     let (mut one, mut other) = (null_mut(), null_mut());
     let (mut flags, mut active) = (0, 0);
-    // SAFETY: places for the results.
+    // SAFETY: the results go to local variables.
     unsafe {
         ok(cuDevicePrimaryCtxRetain(&raw mut one, 0));
         ok(cuDevicePrimaryCtxRetain(&raw mut other, 0));

@@ -10,7 +10,7 @@ use penstock_cuda::api::rows::*;
 use penstock_cuda::api::texture::*;
 use penstock_cuda_sys::driver::*;
 
-/// `sample(u64 texture, f32 *result, f32 x, f32 y)`, parameters of 8 bytes each.
+/// Kernel `sample(u64 texture, f32 *result, f32 x, f32 y)`. Each parameter has 8 bytes.
 const SAMPLE: &str = r"
 .version 7.5
 .target sm_75
@@ -35,22 +35,22 @@ fn bits(value: f32) -> u64 {
     value.to_bits().into()
 }
 
-/// An array of 3 by 2 floats: 0 1 2, 10 11 12.
+/// Makes an array of 3 by 2 floats: 0 1 2, 10 11 12.
 fn array() -> CUarray {
     let descriptor =
         CUDA_ARRAY_DESCRIPTOR { Width: 3, Height: 2, Format: CU_AD_FORMAT_FLOAT, NumChannels: 1 };
     let mut array = null_mut();
-    // SAFETY: a place for the handle, and a description.
+    // SAFETY: the result and the description are local variables.
     ok(unsafe { cuArrayCreate_v2(&raw mut array, &raw const descriptor) });
     let host = [0f32, 1.0, 2.0, 10.0, 11.0, 12.0];
-    // SAFETY: all fields are numbers and addresses.
+    // SAFETY: all fields are numbers and addresses, for which zero is valid.
     let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
     copy.srcMemoryType = CU_MEMORYTYPE_HOST;
     copy.srcHost = host.as_ptr().cast();
     copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
     copy.dstArray = array;
     (copy.WidthInBytes, copy.Height) = (12, 2);
-    // SAFETY: two rows of 12 bytes.
+    // SAFETY: the host memory has two rows of 12 bytes.
     ok(unsafe { cuMemcpy2D_v2(&raw const copy) });
     array
 }
@@ -78,7 +78,7 @@ fn points_lines_and_edges_are_sampled_as_the_object_says() {
             ..Default::default()
         };
         let mut object = 0;
-        // SAFETY: a place for the handle, and descriptions.
+        // SAFETY: the result and the descriptions are local variables.
         ok(unsafe {
             cuTexObjectCreate(
                 &raw mut object,
@@ -92,16 +92,16 @@ fn points_lines_and_edges_are_sampled_as_the_object_says() {
     let points = make([1, 1, 1], 0, 0);
     assert_eq!(at(points, 1.5, 0.5), 1.0);
     assert_eq!(at(points, 2.9, 1.9), 12.0);
-    // Clamped.
+    // Coordinates outside of the array are clamped.
     assert_eq!(at(points, -5.0, 9.0), 10.0);
     let lines = make([1, 1, 1], 1, 0);
     assert_eq!(at(lines, 1.0, 1.0), 5.5);
     assert_eq!(at(lines, 0.5, 0.5), 0.0);
-    // A border of zeros; wrapped normalised coordinates.
+    // A border of zeros, and normalised coordinates that wrap.
     assert_eq!(at(make([3, 3, 3], 0, 0), 3.5, 0.5), 0.0);
     assert_eq!(at(make([0, 0, 0], 0, CU_TRSF_NORMALIZED_COORDINATES), 1.5, 0.25), 1.0);
     let mut got = CUDA_RESOURCE_DESC::default();
-    // SAFETY: a place for the description.
+    // SAFETY: the result goes to a local variable.
     unsafe {
         ok(cuTexObjectGetResourceDesc(&raw mut got, points));
         assert_eq!(got, resource);
@@ -132,7 +132,7 @@ fn rows_in_linear_memory_are_sampled_too() {
     };
     let description = CUDA_TEXTURE_DESC { addressMode: [1; 3], ..Default::default() };
     let mut texture = 0;
-    // SAFETY: a place for the handle, and descriptions.
+    // SAFETY: the result and the descriptions are local variables.
     ok(unsafe {
         cuTexObjectCreate(
             &raw mut texture,

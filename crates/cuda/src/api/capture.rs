@@ -1,4 +1,4 @@
-//! Capturing streams into graphs.
+//! Capture of streams into graphs.
 
 use std::cell::RefCell;
 use std::ffi::c_uint;
@@ -13,7 +13,7 @@ use crate::core::graph::capture::{self, Info};
 use crate::core::stream::{Default, Stream};
 use crate::edge::{CuResult, Object as _, cu_entry, cu_stream_entry, load, require, store};
 
-/// Places for what `cuStreamGetCaptureInfo` tells.
+/// Where `cuStreamGetCaptureInfo` stores its results.
 struct Places {
     status: *mut c_uint,
     id: *mut u64,
@@ -24,18 +24,19 @@ struct Places {
 }
 
 thread_local! {
-    /// "... the array is valid until the next API call which operates on the stream or until the end of the capture", by the stream.
+    /// Arrays returned to the program, by stream: "... the array is valid until the next API call
+    /// which operates on the stream or until the end of the capture".
     static SHOWN: RefCell<FxHashMap<u64, Box<[CUgraphNode]>>> = RefCell::default();
 }
 
 /// # Safety
-/// The places are `NULL` or may be written.
+/// Each place is null or writable.
 unsafe fn tell(stream: CUstream, default: Default, places: &Places) -> CuResult {
     require(!places.status.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     let (context, stream) = Stream::resolve(stream, default)?;
     let info = capture::info(&context, &stream)?;
     let status = info.as_ref().map_or(CU_STREAM_CAPTURE_STATUS_NONE, |info| info.status);
-    // SAFETY: a place for the number.
+    // SAFETY: the caller promises that `places.status` is null or writable.
     unsafe { store(places.status, status) };
     let Some(Info { id, graph, tail, .. }) = info else {
         return SHOWN.with_borrow_mut(|shown| {
@@ -43,7 +44,7 @@ unsafe fn tell(stream: CUstream, default: Default, places: &Places) -> CuResult 
             Ok(())
         });
     };
-    // SAFETY: a place for the number.
+    // SAFETY: the caller promises that `places.id` is null or writable.
     unsafe { store(places.id, id) };
     if status != CU_STREAM_CAPTURE_STATUS_ACTIVE {
         return Ok(());
@@ -53,14 +54,14 @@ unsafe fn tell(stream: CUstream, default: Default, places: &Places) -> CuResult 
     if !places.dependencies.is_null() {
         SHOWN.with_borrow_mut(|shown| shown.insert(stream.number(), list));
     }
-    // SAFETY: a place for the handle.
+    // SAFETY: the caller promises that `places.graph` is null or writable.
     unsafe { store(places.graph, graph.raw()) };
-    // SAFETY: a place for the address.
+    // SAFETY: the caller promises that `places.dependencies` is null or writable.
     unsafe { store(places.dependencies, first) };
-    // No edge is special.
-    // SAFETY: a place for the address.
+    // SAFETY: the caller promises that `places.edges` is null or writable. No edges have ports, so
+    // there is no list.
     unsafe { store(places.edges, null()) };
-    // SAFETY: a place for the number.
+    // SAFETY: the caller promises that `places.count` is null or writable.
     unsafe { store(places.count, count) };
     Ok(())
 }
@@ -71,7 +72,7 @@ fn begin(stream: CUstream, default: Default, mode: c_uint) -> CuResult {
 }
 
 /// # Safety
-/// `nodes` and `edges` are `NULL` or have `count` elements.
+/// `nodes` and `edges` are null or have `count` elements.
 unsafe fn update(
     stream: CUstream,
     default: Default,
@@ -79,33 +80,29 @@ unsafe fn update(
     flags: c_uint,
 ) -> CuResult {
     let (_, stream) = Stream::resolve(stream, default)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `edges` is null or has `count` elements.
     unsafe { edges_are_plain(edges, count) }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `nodes` is null or has `count` elements.
     capture::update(&stream, &unsafe { numbers(nodes, count) }?, flags)
 }
 
 cu_entry! {
-    /// `cuThreadExchangeStreamCaptureMode`.
     fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) {
-        // SAFETY: a number of the program.
+        // SAFETY: the program promises that `mode` is null or readable.
         let old = capture::exchange_mode(unsafe { load(mode) }?)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `mode` is null or writable.
         unsafe { store(mode, old) };
         Ok(())
     }
 }
 
 cu_stream_entry! {
-    /// `cuStreamBeginCapture`.
     fn cuStreamBeginCapture / cuStreamBeginCapture_ptsz |default| (stream: CUstream) {
         begin(stream, default, CU_STREAM_CAPTURE_MODE_GLOBAL)
     }
-    /// `cuStreamBeginCapture`.
     fn cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz |default| (stream: CUstream, mode: c_uint) {
         begin(stream, default, mode)
     }
-    /// `cuStreamBeginCaptureToGraph`.
     fn cuStreamBeginCaptureToGraph / cuStreamBeginCaptureToGraph_ptsz |default| (
         stream: CUstream,
         graph: CUgraph,
@@ -116,33 +113,30 @@ cu_stream_entry! {
     ) {
         let (context, stream) = Stream::resolve(stream, default)?;
         let graph = Graph::borrow(graph)?;
-        // SAFETY: the program's list.
+        // SAFETY: the program promises that `edges` is null or has `count` elements.
         unsafe { edges_are_plain(edges, count) }?;
-        // SAFETY: the program's list.
+        // SAFETY: the program promises that `dependencies` is null or has `count` elements.
         let nodes = unsafe { numbers(dependencies, count) }?;
         capture::begin(&context, &stream, mode, Some((graph, &nodes)))
     }
-    /// `cuStreamEndCapture`.
     fn cuStreamEndCapture / cuStreamEndCapture_ptsz |default| (stream: CUstream, graph: *mut CUgraph) {
         require(!graph.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let (_, stream) = Stream::resolve(stream, default)?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `graph` is null or writable.
         unsafe { store(graph, std::ptr::null_mut()) };
         let ended = capture::end(&stream)?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `graph` is null or writable.
         unsafe { store(graph, ended.raw()) };
         Ok(())
     }
-    /// `cuStreamIsCapturing`.
     fn cuStreamIsCapturing / cuStreamIsCapturing_ptsz |default| (stream: CUstream, status: *mut c_uint) {
         require(!status.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let (context, stream) = Stream::resolve(stream, default)?;
         let info = capture::info(&context, &stream)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `status` is null or writable.
         unsafe { store(status, info.map_or(CU_STREAM_CAPTURE_STATUS_NONE, |info| info.status)) };
         Ok(())
     }
-    /// `cuStreamGetCaptureInfo`.
     fn cuStreamGetCaptureInfo / cuStreamGetCaptureInfo_ptsz |default| (
         stream: CUstream,
         status: *mut c_uint,
@@ -150,10 +144,9 @@ cu_stream_entry! {
     ) {
         let (graph, dependencies) = (std::ptr::null_mut(), std::ptr::null_mut());
         let (edges, count) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the program's places.
+        // SAFETY: the program promises what `tell` demands.
         unsafe { tell(stream, default, &Places { status, id, graph, dependencies, edges, count }) }
     }
-    /// `cuStreamGetCaptureInfo`.
     fn cuStreamGetCaptureInfo_v2 / cuStreamGetCaptureInfo_v2_ptsz |default| (
         stream: CUstream,
         status: *mut c_uint,
@@ -163,10 +156,9 @@ cu_stream_entry! {
         count: *mut usize,
     ) {
         let edges = std::ptr::null_mut();
-        // SAFETY: the program's places.
+        // SAFETY: the program promises what `tell` demands.
         unsafe { tell(stream, default, &Places { status, id, graph, dependencies, edges, count }) }
     }
-    /// `cuStreamGetCaptureInfo`.
     fn cuStreamGetCaptureInfo_v3 / cuStreamGetCaptureInfo_v3_ptsz |default| (
         stream: CUstream,
         status: *mut c_uint,
@@ -176,20 +168,18 @@ cu_stream_entry! {
         edges: *mut *const CUgraphEdgeData,
         count: *mut usize,
     ) {
-        // SAFETY: the program's places.
+        // SAFETY: the program promises what `tell` demands.
         unsafe { tell(stream, default, &Places { status, id, graph, dependencies, edges, count }) }
     }
-    /// `cuStreamUpdateCaptureDependencies`.
     fn cuStreamUpdateCaptureDependencies / cuStreamUpdateCaptureDependencies_ptsz |default| (
         stream: CUstream,
         nodes: *mut CUgraphNode,
         count: usize,
         flags: c_uint,
     ) {
-        // SAFETY: the program's list.
+        // SAFETY: the program promises what `update` demands.
         unsafe { update(stream, default, (nodes, null(), count), flags) }
     }
-    /// `cuStreamUpdateCaptureDependencies`.
     fn cuStreamUpdateCaptureDependencies_v2 / cuStreamUpdateCaptureDependencies_v2_ptsz |default| (
         stream: CUstream,
         nodes: *mut CUgraphNode,
@@ -197,7 +187,7 @@ cu_stream_entry! {
         count: usize,
         flags: c_uint,
     ) {
-        // SAFETY: the program's list.
+        // SAFETY: the program promises what `update` demands.
         unsafe { update(stream, default, (nodes, edges, count), flags) }
     }
 }

@@ -1,4 +1,4 @@
-//! Codes, by name and text; initialisation and version.
+//! Names and texts of codes; initialisation and version.
 
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -8,31 +8,28 @@ use crate::core::platform;
 use crate::edge::{cu_entry, require, store};
 
 cu_entry! {
-    /// `cuGetErrorName`.
     fn cuGetErrorName(error: CUresult, name: *mut *const c_char) {
-        // "If error is not a recognized error code, CUDA_ERROR_INVALID_VALUE will be returned and *pStr will be set to NULL."
+        // "If error is not a recognized error code, CUDA_ERROR_INVALID_VALUE will be returned and
+        // *pStr will be set to NULL."
         let entry = error.entry();
-        // SAFETY: a place for the address.
+        // SAFETY: the program promises that `name` is null or writable.
         unsafe { store(name, entry.map_or(std::ptr::null(), |(_, name, _)| name.as_ptr())) };
         entry.map(drop).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
-    /// `cuGetErrorString`.
     fn cuGetErrorString(error: CUresult, text: *mut *const c_char) {
         let entry = error.entry();
-        // SAFETY: a place for the address.
+        // SAFETY: the program promises that `text` is null or writable.
         unsafe { store(text, entry.map_or(std::ptr::null(), |(_, _, text)| text.as_ptr())) };
         entry.map(drop).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
-    /// `cuInit`.
     fn cuInit(flags: c_uint) {
         // "the Flags parameter must be 0"
         require(flags == 0, CUDA_ERROR_INVALID_VALUE)?;
         platform::init()
     }
-    /// `cuDriverGetVersion`.
     fn cuDriverGetVersion(version: *mut c_int) {
         require(!version.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `version` is null or writable.
         unsafe { store(version, DRIVER_VERSION) };
         Ok(())
     }

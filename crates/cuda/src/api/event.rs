@@ -1,5 +1,3 @@
-//! Events.
-
 use std::ffi::c_uint;
 
 use penstock_cuda_sys::driver::*;
@@ -17,62 +15,53 @@ fn destroy(event: CUevent) -> CuResult {
 }
 
 /// # Safety
-/// `ms` is `NULL` or a place for a number.
+/// `ms` is null or writable.
 unsafe fn elapsed(ms: *mut f32, start: CUevent, end: CUevent) -> CuResult {
     platform::check_process()?;
     require(!ms.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     let elapsed = Event::borrow(start)?.elapsed_ms(&*Event::borrow(end)?)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `ms` is null or writable.
     unsafe { store(ms, elapsed) };
     Ok(())
 }
 
 cu_entry! {
-    /// `cuEventCreate`.
     fn cuEventCreate(result: *mut CUevent, flags: c_uint) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let event = Event::create(&*Context::current()?, flags)?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, event.raw()) };
         Ok(())
     }
-    /// `cuEventDestroy`.
     fn cuEventDestroy(event: CUevent) {
         destroy(event)
     }
-    /// `cuEventDestroy`.
     fn cuEventDestroy_v2(event: CUevent) {
         destroy(event)
     }
-    /// `cuEventQuery`.
     fn cuEventQuery(event: CUevent) {
         platform::check_process()?;
         Event::borrow(event)?.query()
     }
-    /// `cuEventSynchronize`.
     fn cuEventSynchronize(event: CUevent) {
         platform::check_process()?;
         Event::borrow(event)?.synchronize()
     }
-    /// `cuEventElapsedTime`.
     fn cuEventElapsedTime(ms: *mut f32, start: CUevent, end: CUevent) {
-        // SAFETY: the program's place.
+        // SAFETY: the program promises what `elapsed` demands.
         unsafe { elapsed(ms, start, end) }
     }
-    /// `cuEventElapsedTime`.
     fn cuEventElapsedTime_v2(ms: *mut f32, start: CUevent, end: CUevent) {
-        // SAFETY: the program's place.
+        // SAFETY: the program promises what `elapsed` demands.
         unsafe { elapsed(ms, start, end) }
     }
 }
 
 cu_stream_entry! {
-    /// `cuEventRecord`.
     fn cuEventRecord / cuEventRecord_ptsz |default| (event: CUevent, stream: CUstream) {
         let (context, stream) = Stream::resolve(stream, default)?;
         Event::borrow(event)?.take_record(&context, &stream, false)
     }
-    /// `cuEventRecordWithFlags`.
     fn cuEventRecordWithFlags / cuEventRecordWithFlags_ptsz |default| (
         event: CUevent,
         stream: CUstream,

@@ -1,5 +1,3 @@
-//! Functions of modules.
-
 use std::ffi::{c_char, c_int, c_uint};
 
 use penstock_cuda_sys::driver::*;
@@ -10,7 +8,7 @@ use crate::core::platform;
 use crate::edge::{CuResult, cu_entry, require, store};
 
 /// # Safety
-/// `offset` and `size` are `NULL` or places for numbers.
+/// `offset` and `size` are null or writable.
 pub(super) unsafe fn store_param(
     entry: &Entry,
     index: usize,
@@ -19,75 +17,70 @@ pub(super) unsafe fn store_param(
 ) -> CuResult {
     require(!offset.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     let param = entry.params.get(index).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `offset` is null or writable.
     unsafe { store(offset, param.offset as usize) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `size` is null or writable.
     unsafe { store(size, param.size as usize) };
     Ok(())
 }
 
 cu_entry! {
-    /// `cuFuncGetAttribute`.
     fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: CUfunction) {
         require(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         platform::check_process()?;
         let answer = library::function(function)?.attribute(attribute)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `value` is null or writable.
         unsafe { store(value, answer) };
         Ok(())
     }
-    /// `cuFuncSetAttribute`.
     fn cuFuncSetAttribute(function: CUfunction, attribute: c_uint, value: c_int) {
         platform::check_process()?;
         library::function(function)?.set_attribute(attribute, value)
     }
-    /// `cuFuncSetCacheConfig`: a wish, which devices here do not hear.
+    /// Ignores the hint, because devices here have no such setting.
     fn cuFuncSetCacheConfig(function: CUfunction, config: c_uint) {
         require(config <= 3, CUDA_ERROR_INVALID_VALUE)?;
         platform::check_process()?;
         library::function(function).map(drop)
     }
-    /// `cuFuncSetSharedMemConfig`: a wish, which devices here do not hear.
+    /// Ignores the hint, because devices here have no such setting.
     fn cuFuncSetSharedMemConfig(function: CUfunction, config: c_uint) {
         require(config <= 2, CUDA_ERROR_INVALID_VALUE)?;
         platform::check_process()?;
         library::function(function).map(drop)
     }
-    /// `cuFuncGetModule`.
     fn cuFuncGetModule(module: *mut CUmodule, function: CUfunction) {
         require(!module.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         platform::check_process()?;
         let function = library::function(function)?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `module` is null or writable.
         unsafe { store(module, std::ptr::without_provenance_mut(usize::try_from(function.module).unwrap_or(0))) };
         Ok(())
     }
-    /// `cuFuncGetName`. The name lives as long as the module.
+    /// The name lives as long as the module.
     fn cuFuncGetName(name: *mut *const c_char, function: CUfunction) {
         require(!name.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         platform::check_process()?;
         let function = library::function(function)?;
-        // SAFETY: a place for the address.
+        // SAFETY: the program promises that `name` is null or writable.
         unsafe { store(name, function.c_name.as_ptr()) };
         Ok(())
     }
-    /// `cuFuncGetParamInfo`.
     fn cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, size: *mut usize) {
         platform::check_process()?;
         let function = library::function(function)?;
-        // SAFETY: places for the numbers.
+        // SAFETY: the program promises what `store_param` demands.
         unsafe { store_param(function.entry(), index, offset, size) }
     }
-    /// `cuFuncIsLoaded`.
     fn cuFuncIsLoaded(state: *mut c_uint, function: CUfunction) {
         require(!state.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         platform::check_process()?;
         library::function(function)?;
-        // SAFETY: a place for the number: loaded.
+        // SAFETY: the program promises that `state` is null or writable. 1: loaded.
         unsafe { store(state, 1) };
         Ok(())
     }
-    /// `cuFuncLoad`: has the device's compiler work now.
+    /// Runs the device's compiler now.
     fn cuFuncLoad(function: CUfunction) {
         platform::check_process()?;
         library::function(function)?.threads_max().map(drop)

@@ -1,4 +1,4 @@
-//! Graphs: making and destroying them, their nodes and dependencies.
+//! Creation and destruction of graphs, their nodes and dependencies.
 
 use std::ffi::{c_char, c_uint, c_void};
 use std::ptr::{null, null_mut, without_provenance_mut};
@@ -13,30 +13,31 @@ use crate::core::graph::{Graph, dot};
 use crate::core::platform;
 use crate::edge::{CuResult, HostCall, Object as _, array, cu_entry, load, require, store, text};
 
-/// The handles of some nodes.
+/// Returns the handles of nodes.
 pub(super) fn handles(numbers: &[u64]) -> impl Iterator<Item = CUgraphNode> {
     numbers.iter().map(|number| without_provenance_mut(usize::try_from(*number).unwrap_or(0)))
 }
 
-/// The numbers of some nodes, all of which must be ones.
+/// Returns the numbers of nodes. Fails if a handle is not valid.
 ///
 /// # Safety
-/// `nodes` is `NULL` or has `count` elements.
+/// `nodes` is null or has `count` elements.
 pub(super) unsafe fn numbers(nodes: *const CUgraphNode, count: usize) -> CuResult<Vec<u64>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `nodes` is null or has `count` elements.
     let nodes = unsafe { array(nodes, count) }?;
     nodes.iter().map(|node| Node::borrow(*node).map(|node| node.number())).collect()
 }
 
-/// Edges with ports are for kernels that start before others have ended; that is not served, and cannot be left out.
+/// Checks that no edge has ports. Ports let a kernel start before another has ended. That is not
+/// served, and ignoring ports would be wrong.
 ///
 /// # Safety
-/// `edges` is `NULL` or has `count` elements.
+/// `edges` is null or has `count` elements.
 pub(super) unsafe fn edges_are_plain(edges: *const CUgraphEdgeData, count: usize) -> CuResult {
     if edges.is_null() {
         return Ok(());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `edges` is null or has `count` elements.
     let edges = unsafe { array(edges, count) }?;
     require(edges.iter().all(|edge| edge.reserved == [0; 5]), CUDA_ERROR_INVALID_VALUE)?;
     let is_plain = |edge: &CUgraphEdgeData| *edge == CUgraphEdgeData::default();
@@ -46,7 +47,7 @@ pub(super) unsafe fn edges_are_plain(edges: *const CUgraphEdgeData, count: usize
 /// Adds a node, and stores its handle.
 ///
 /// # Safety
-/// `result` is a place for a handle; `dependencies` is `NULL` or has `count` elements.
+/// `result` is null or writable; `dependencies` is null or has `count` elements.
 pub(super) unsafe fn add(
     result: *mut CUgraphNode,
     graph: CUgraph,
@@ -55,47 +56,48 @@ pub(super) unsafe fn add(
 ) -> CuResult {
     require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     let graph = Graph::borrow(graph)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `dependencies` is null or has `count` elements.
     let before = unsafe { numbers(dependencies, count) }?;
     let node = graph.add(work()?, &before)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `result` is null or writable.
     unsafe { store(result, node.raw()) };
     Ok(())
 }
 
-/// Stores a list where the program has room for `count` elements. "If nodes is NULL, the number is returned"; "if numNodes is higher than
-/// the actual number of nodes, the remaining entries ... will be set to NULL".
+/// Stores `values` in a list of the program with `room` elements. "If nodes is NULL, the number is
+/// returned"; "if numNodes is higher than the actual number of nodes, the remaining entries ...
+/// will be set to NULL".
 ///
 /// # Safety
-/// `list` is `NULL` or has room for `count` elements.
+/// `list` is null or has room for `room` elements.
 unsafe fn fill<T: Copy>(list: *mut T, room: usize, values: &[T], rest: T) {
     if list.is_null() {
         return;
     }
     for at in 0..room {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises room for `room` elements.
         unsafe { store(list.add(at), values.get(at).copied().unwrap_or(rest)) };
     }
 }
 
 /// # Safety
-/// `count` is a place for a number; `list` is `NULL` or has room for as many handles as it says.
+/// `count` is null, or readable and writable; `list` is null or has room for `*count` handles.
 unsafe fn give(found: &[u64], list: *mut CUgraphNode, count: *mut usize) -> CuResult {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `count` is null or readable.
     let room = unsafe { load(count.cast_const()) }?;
     let nodes: Vec<CUgraphNode> = handles(found).collect();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `list` is null or has room for `room` handles.
     unsafe { fill(list, room, &nodes, null_mut()) };
     let told = if list.is_null() { nodes.len() } else { nodes.len().min(room) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `count` is null or writable.
     unsafe { store(count, told) };
     Ok(())
 }
 
-/// As [`give`], with what is to be known of each edge.
+/// As [`give`], with the data of each edge.
 ///
 /// # Safety
-/// As [`give`]; `edges` as `list`.
+/// As [`give`]; the same holds for `edges` as for `list`.
 unsafe fn give_with(
     found: &[u64],
     (list, edges): (*mut CUgraphNode, *mut CUgraphEdgeData),
@@ -103,16 +105,16 @@ unsafe fn give_with(
 ) -> CuResult {
     // "edgeData may only be non-NULL if the list is".
     require(edges.is_null() || !list.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `count` is null or readable.
     let room = unsafe { load(count.cast_const()) }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `edges` is null or has room for `room` elements.
     unsafe { fill(edges, room, &[], CUgraphEdgeData::default()) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what `give` demands.
     unsafe { give(found, list, count) }
 }
 
 /// # Safety
-/// `count` is a place for a number; each list is `NULL` or has room for as many elements as it says.
+/// `count` is null, or readable and writable; each list is null or has room for `*count` elements.
 unsafe fn give_edges(
     graph: CUgraph,
     (from, to, edges): (*mut CUgraphNode, *mut CUgraphNode, *mut CUgraphEdgeData),
@@ -120,86 +122,76 @@ unsafe fn give_edges(
 ) -> CuResult {
     require(!count.is_null() && from.is_null() == to.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     let (before, after): (Vec<u64>, Vec<u64>) = Graph::borrow(graph)?.edges().into_iter().unzip();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `count` is null or readable.
     let mut room = unsafe { load(count.cast_const()) }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what `give_with` demands.
     unsafe { give_with(&before, (from, edges), &raw mut room) }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what `give` demands.
     unsafe { give(&after, to, count) }
 }
 
 /// # Safety
-/// The lists are `NULL` or have `count` elements.
+/// Each list is null or has `count` elements.
 unsafe fn pairs(
     (from, to): (*const CUgraphNode, *const CUgraphNode),
     edges: *const CUgraphEdgeData,
     count: usize,
 ) -> CuResult<Vec<(u64, u64)>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `edges` is null or has `count` elements.
     unsafe { edges_are_plain(edges, count) }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `from` and `to` are null or have `count` elements.
     let (from, to) = unsafe { (numbers(from, count)?, numbers(to, count)?) };
     Ok(from.into_iter().zip(to).collect())
 }
 
 cu_entry! {
-    /// `cuGraphCreate`.
     fn cuGraphCreate(result: *mut CUgraph, flags: c_uint) {
         require(!result.is_null() && flags == 0, CUDA_ERROR_INVALID_VALUE)?;
         platform::devices()?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, Graph::create().raw()) };
         Ok(())
     }
-    /// `cuGraphDestroy`.
     fn cuGraphDestroy(graph: CUgraph) {
         Graph::borrow(graph)?.destroy()
     }
-    /// `cuGraphClone`.
     fn cuGraphClone(result: *mut CUgraph, graph: CUgraph) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let copy = Graph::borrow(graph)?.copy()?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, copy.raw()) };
         Ok(())
     }
-    /// `cuGraphNodeFindInClone`.
     fn cuGraphNodeFindInClone(result: *mut CUgraphNode, node: CUgraphNode, graph: CUgraph) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let found = Graph::borrow(graph)?.find_copy_of(&*Node::borrow(node)?)?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, found.raw()) };
         Ok(())
     }
-    /// `cuGraphDestroyNode`.
     fn cuGraphDestroyNode(node: CUgraphNode) {
         let node = Node::borrow(node)?;
         node.graph()?.remove(&node)
     }
-    /// `cuGraphNodeGetType`.
     fn cuGraphNodeGetType(node: CUgraphNode, kind: *mut c_uint) {
         require(!kind.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let node = Node::borrow(node)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `kind` is null or writable.
         unsafe { store(kind, node.work().kind()) };
         Ok(())
     }
-    /// `cuGraphGetNodes`.
     fn cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize) {
-        // SAFETY: the program's places.
+        // SAFETY: the program promises what `give` demands.
         unsafe { give(&Graph::borrow(graph)?.nodes(), nodes, count) }
     }
-    /// `cuGraphGetRootNodes`.
     fn cuGraphGetRootNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize) {
-        // SAFETY: the program's places.
+        // SAFETY: the program promises what `give` demands.
         unsafe { give(&Graph::borrow(graph)?.roots(), nodes, count) }
     }
-    /// `cuGraphGetEdges`.
     fn cuGraphGetEdges(graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, count: *mut usize) {
-        // SAFETY: the program's places.
+        // SAFETY: the program promises what `give_edges` demands.
         unsafe { give_edges(graph, (from, to, null_mut()), count) }
     }
-    /// `cuGraphGetEdges`.
     fn cuGraphGetEdges_v2(
         graph: CUgraph,
         from: *mut CUgraphNode,
@@ -207,16 +199,14 @@ cu_entry! {
         edges: *mut CUgraphEdgeData,
         count: *mut usize,
     ) {
-        // SAFETY: the program's places.
+        // SAFETY: the program promises what `give_edges` demands.
         unsafe { give_edges(graph, (from, to, edges), count) }
     }
-    /// `cuGraphNodeGetDependencies`.
     fn cuGraphNodeGetDependencies(node: CUgraphNode, nodes: *mut CUgraphNode, count: *mut usize) {
         let node = Node::borrow(node)?;
-        // SAFETY: the program's places.
+        // SAFETY: the program promises what `give` demands.
         unsafe { give(&node.graph()?.before(&node)?, nodes, count) }
     }
-    /// `cuGraphNodeGetDependencies`.
     fn cuGraphNodeGetDependencies_v2(
         node: CUgraphNode,
         nodes: *mut CUgraphNode,
@@ -224,16 +214,14 @@ cu_entry! {
         count: *mut usize,
     ) {
         let node = Node::borrow(node)?;
-        // SAFETY: the program's places.
+        // SAFETY: the program promises what `give_with` demands.
         unsafe { give_with(&node.graph()?.before(&node)?, (nodes, edges), count) }
     }
-    /// `cuGraphNodeGetDependentNodes`.
     fn cuGraphNodeGetDependentNodes(node: CUgraphNode, nodes: *mut CUgraphNode, count: *mut usize) {
         let node = Node::borrow(node)?;
-        // SAFETY: the program's places.
+        // SAFETY: the program promises what `give` demands.
         unsafe { give(&node.graph()?.after(&node), nodes, count) }
     }
-    /// `cuGraphNodeGetDependentNodes`.
     fn cuGraphNodeGetDependentNodes_v2(
         node: CUgraphNode,
         nodes: *mut CUgraphNode,
@@ -241,20 +229,18 @@ cu_entry! {
         count: *mut usize,
     ) {
         let node = Node::borrow(node)?;
-        // SAFETY: the program's places.
+        // SAFETY: the program promises what `give_with` demands.
         unsafe { give_with(&node.graph()?.after(&node), (nodes, edges), count) }
     }
-    /// `cuGraphAddDependencies`.
     fn cuGraphAddDependencies(
         graph: CUgraph,
         from: *const CUgraphNode,
         to: *const CUgraphNode,
         count: usize,
     ) {
-        // SAFETY: the program's lists.
+        // SAFETY: the program promises what `pairs` demands.
         Graph::borrow(graph)?.connect(&unsafe { pairs((from, to), null(), count) }?)
     }
-    /// `cuGraphAddDependencies`.
     fn cuGraphAddDependencies_v2(
         graph: CUgraph,
         from: *const CUgraphNode,
@@ -262,20 +248,18 @@ cu_entry! {
         edges: *const CUgraphEdgeData,
         count: usize,
     ) {
-        // SAFETY: the program's lists.
+        // SAFETY: the program promises what `pairs` demands.
         Graph::borrow(graph)?.connect(&unsafe { pairs((from, to), edges, count) }?)
     }
-    /// `cuGraphRemoveDependencies`.
     fn cuGraphRemoveDependencies(
         graph: CUgraph,
         from: *const CUgraphNode,
         to: *const CUgraphNode,
         count: usize,
     ) {
-        // SAFETY: the program's lists.
+        // SAFETY: the program promises what `pairs` demands.
         Graph::borrow(graph)?.disconnect(&unsafe { pairs((from, to), null(), count) }?)
     }
-    /// `cuGraphRemoveDependencies`.
     fn cuGraphRemoveDependencies_v2(
         graph: CUgraph,
         from: *const CUgraphNode,
@@ -283,20 +267,19 @@ cu_entry! {
         edges: *const CUgraphEdgeData,
         count: usize,
     ) {
-        // SAFETY: the program's lists.
+        // SAFETY: the program promises what `pairs` demands.
         Graph::borrow(graph)?.disconnect(&unsafe { pairs((from, to), edges, count) }?)
     }
-    /// `cuGraphDebugDotPrint`: a file for `dot`.
+    /// Writes the graph to a file for `dot`.
     fn cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: c_uint) {
         let graph = Graph::borrow(graph)?;
-        // SAFETY: a string of the program.
+        // SAFETY: the program promises that `path` is null or a string.
         let path = unsafe { text(path) }?;
-        // Each of the other flags asks for a part of what is said then.
+        // Any other flag asks for a part of the details. The file then has all of them.
         let written = dot::text(&graph, flags != 0);
         let path = path.to_str().map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         std::fs::write(path, written).map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)
     }
-    /// `cuUserObjectCreate`.
     fn cuUserObjectCreate(
         result: *mut CUuserObject,
         object: *mut c_void,
@@ -309,31 +292,27 @@ cu_entry! {
         require(!result.is_null() && is_flagged, CUDA_ERROR_INVALID_VALUE)?;
         let destroy = destroy.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         platform::devices()?;
-        // SAFETY: the program's function, with what it is to get.
+        // SAFETY: the program promises what `HostCall::new` demands.
         let made = UserObject::create(unsafe { HostCall::new(destroy, object) }, count)?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, made.raw()) };
         Ok(())
     }
-    /// `cuUserObjectRetain`.
     fn cuUserObjectRetain(object: CUuserObject, count: c_uint) {
         UserObject::borrow(object)?.retain(count)
     }
-    /// `cuUserObjectRelease`.
     fn cuUserObjectRelease(object: CUuserObject, count: c_uint) {
         UserObject::borrow(object)?.release(count)
     }
-    /// `cuGraphRetainUserObject`.
     fn cuGraphRetainUserObject(graph: CUgraph, object: CUuserObject, count: c_uint, flags: c_uint) {
         require(flags <= CU_GRAPH_USER_OBJECT_MOVE, CUDA_ERROR_INVALID_VALUE)?;
         let (graph, object): (Arc<Graph>, _) = (Graph::borrow(graph)?, UserObject::borrow(object)?);
         graph.with_users(|users| users.add(&object, count))?;
         if flags == CU_GRAPH_USER_OBJECT_MOVE { object.release(count) } else { Ok(()) }
     }
-    /// `cuGraphReleaseUserObject`.
     fn cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: c_uint) {
         let released = Graph::borrow(graph)?.with_users(|users| users.remove(object.addr() as u64, count))?;
-        // Here no graph is held.
+        // Dropped here, without the lock of a graph.
         drop(released);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Memory that graphs allocate.
+//! Memory nodes of graphs.
 
 use std::ffi::{c_uint, c_void};
 
@@ -12,23 +12,24 @@ use crate::core::graph::work::Work;
 use crate::core::platform;
 use crate::edge::{CuResult, Object as _, cu_entry, load, require, store};
 
-/// `CU_MEM_ALLOCATION_TYPE_PINNED`, and `CU_MEM_LOCATION_TYPE_DEVICE`.
+/// Values of `CU_MEM_ALLOCATION_TYPE_PINNED` and `CU_MEM_LOCATION_TYPE_DEVICE`.
 const PINNED: c_uint = 1;
 const DEVICE: c_uint = 1;
 
-/// Memory as the program describes it, which is told the address.
+/// Allocates the memory that the program describes, and stores its address in the description.
 ///
 /// # Safety
-/// `params` is `NULL` or leads to a description.
+/// `params` is null, or readable and writable.
 pub(super) unsafe fn allocation(params: *mut CUDA_MEM_ALLOC_NODE_PARAMS) -> CuResult<Work> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `params` is null or readable.
     let mut given = unsafe { load(params.cast_const()) }?;
     let pool = &given.poolProps;
     require(pool.allocType == PINNED && pool.locationType == DEVICE, CUDA_ERROR_INVALID_VALUE)?;
-    // Memory for other processes.
+    // Memory that other processes can use is not served.
     require(pool.handleTypes == 0, CUDA_ERROR_NOT_SUPPORTED)?;
     let device = platform::device(pool.locationId)?;
-    // SAFETY: so many: kind of place, place, access of each. Other devices never have access.
+    // SAFETY: the caller promises that the list is null or has this many elements: kind of place,
+    // device, access. Access for other devices is not served.
     for [kind, place, access] in
         unsafe { crate::edge::array(given.accessDescs, given.accessDescCount) }?
     {
@@ -38,19 +39,18 @@ pub(super) unsafe fn allocation(params: *mut CUDA_MEM_ALLOC_NODE_PARAMS) -> CuRe
     let context = Context::current()?;
     let memory = Memory::new(&context, device, given.bytesize as u64)?;
     given.dptr = memory.address();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `params` is null or writable.
     unsafe { store(params, given) };
     Ok(Work::Allocate(memory))
 }
 
-/// Memory of a graph that a node frees.
+/// Makes the work of a node that frees memory of a graph.
 pub(super) fn release(address: CUdeviceptr) -> CuResult<Work> {
     require(memory::is_address(address), CUDA_ERROR_INVALID_VALUE)?;
     Ok(Work::Free(address))
 }
 
 cu_entry! {
-    /// `cuGraphAddMemAllocNode`.
     fn cuGraphAddMemAllocNode(
         result: *mut CUgraphNode,
         graph: CUgraph,
@@ -58,10 +58,9 @@ cu_entry! {
         count: usize,
         params: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
     ) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises what `add` and `allocation` demand.
         unsafe { add(result, graph, (dependencies, count), || allocation(params)) }
     }
-    /// `cuGraphMemAllocNodeGetParams`.
     fn cuGraphMemAllocNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS) {
         require(!params.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let Work::Allocate(memory) = Node::borrow(node)?.work() else { return Err(CUDA_ERROR_INVALID_VALUE) };
@@ -82,11 +81,10 @@ cu_entry! {
             bytesize: usize::try_from(memory.size).unwrap_or(usize::MAX),
             dptr: memory.address(),
         };
-        // SAFETY: a place for the description.
+        // SAFETY: the program promises that `params` is null or writable.
         unsafe { store(params, known) };
         Ok(())
     }
-    /// `cuGraphAddMemFreeNode`.
     fn cuGraphAddMemFreeNode(
         result: *mut CUgraphNode,
         graph: CUgraph,
@@ -94,22 +92,21 @@ cu_entry! {
         count: usize,
         address: CUdeviceptr,
     ) {
-        // SAFETY: the program's list.
+        // SAFETY: the program promises what `add` demands.
         unsafe { add(result, graph, (dependencies, count), || release(address)) }
     }
-    /// `cuGraphMemFreeNodeGetParams`.
     fn cuGraphMemFreeNodeGetParams(node: CUgraphNode, address: *mut CUdeviceptr) {
         require(!address.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let Work::Free(known) = Node::borrow(node)?.work() else { return Err(CUDA_ERROR_INVALID_VALUE) };
-        // SAFETY: a place for the address.
+        // SAFETY: the program promises that `address` is null or writable.
         unsafe { store(address, known) };
         Ok(())
     }
-    /// `cuDeviceGraphMemTrim`: memory goes with its graph, so there is nothing to give back.
+    /// Does nothing, because the memory is freed with its graph.
     fn cuDeviceGraphMemTrim(device: CUdevice) {
         platform::device(device).map(drop)
     }
-    /// `cuDeviceGetGraphMemAttribute`. The highest numbers are those of now.
+    /// The high watermarks are the current values.
     fn cuDeviceGetGraphMemAttribute(device: CUdevice, attribute: c_uint, value: *mut c_void) {
         require(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let (used, reserved) = memory::bytes(platform::device(device)?);
@@ -118,14 +115,15 @@ cu_entry! {
             CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT | CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => reserved,
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         };
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `value` is null or writable.
         unsafe { store(value.cast::<u64>(), known) };
         Ok(())
     }
-    /// `cuDeviceSetGraphMemAttribute`: "High watermark can only be reset to zero." It is that of now in any case.
+    /// "High watermark can only be reset to zero." Has no effect, because it is always the current
+    /// value.
     fn cuDeviceSetGraphMemAttribute(device: CUdevice, attribute: c_uint, value: *mut c_void) {
         platform::device(device)?;
-        // SAFETY: a number of the program.
+        // SAFETY: the program promises that `value` is null or readable.
         let wanted = unsafe { load(value.cast_const().cast::<u64>()) }?;
         let is_high = [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH].contains(&attribute);
         require(is_high && wanted == 0, CUDA_ERROR_INVALID_VALUE)

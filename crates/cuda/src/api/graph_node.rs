@@ -1,4 +1,4 @@
-//! Nodes of graphs: adding them, and what they do.
+//! Nodes of graphs: adding them, and their parameters.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Arc, Weak};
@@ -19,7 +19,7 @@ use crate::core::log;
 use crate::edge::{CuResult, HostCall, Object as _, cu_entry, load, require, store};
 
 /// # Safety
-/// The parameters are the function's.
+/// The parameters are those of the function.
 pub(super) unsafe fn kernel(params: &CUDA_KERNEL_NODE_PARAMS) -> CuResult<Work> {
     let first = &params.first;
     let function = if first.func.is_null() {
@@ -34,9 +34,9 @@ pub(super) unsafe fn kernel(params: &CUDA_KERNEL_NODE_PARAMS) -> CuResult<Work> 
         block: [first.blockDimX, first.blockDimY, first.blockDimZ],
         dynamic: first.sharedMemBytes,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the parameters of the function.
     let given = unsafe { launch::params(first.kernelParams, first.extra) }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what `Fixed::new` demands.
     unsafe { Fixed::new(function, shape, &given) }.map(Work::Kernel)
 }
 
@@ -54,7 +54,7 @@ fn kernel_params(node: CUgraphNode) -> CuResult<CUDA_KERNEL_NODE_PARAMS> {
         blockDimY: block[1],
         blockDimZ: block[2],
         sharedMemBytes: launch.shape.dynamic,
-        // "... owned by the node": until its parameters are set anew, or it is destroyed.
+        // "... owned by the node": valid until its parameters are set anew or it is destroyed.
         kernelParams: launch.places().as_ptr().cast_mut().cast::<*mut c_void>(),
         extra: std::ptr::null_mut(),
     };
@@ -63,12 +63,12 @@ fn kernel_params(node: CUgraphNode) -> CuResult<CUDA_KERNEL_NODE_PARAMS> {
     Ok(CUDA_KERNEL_NODE_PARAMS { first, kern: std::ptr::null_mut(), ctx })
 }
 
-/// The first version of the description as the second one.
+/// Converts the first version of the description to the second one.
 fn wide(first: CUDA_KERNEL_NODE_PARAMS_v1) -> CUDA_KERNEL_NODE_PARAMS {
     CUDA_KERNEL_NODE_PARAMS { first, kern: std::ptr::null_mut(), ctx: std::ptr::null_mut() }
 }
 
-/// The context of a node as it is given, or the current one.
+/// Returns the given context, or the current one if it is null.
 pub(super) fn home(context: CUcontext) -> CuResult<Weak<Context>> {
     let context = if context.is_null() { Context::current()? } else { Context::borrow(context)? };
     Ok(Arc::downgrade(&context))
@@ -94,22 +94,23 @@ pub(super) fn fill(params: &CUDA_MEMSET_NODE_PARAMS, home: Weak<Context>) -> CuR
 }
 
 /// # Safety
-/// The function may be called with its data.
+/// The function may be called with its data in any thread.
 pub(super) unsafe fn host(params: &CUDA_HOST_NODE_PARAMS) -> CuResult<Work> {
     let function = params.function.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what `HostCall::new` demands.
     Ok(Work::Host(unsafe { HostCall::new(function, params.userData) }))
 }
 
-/// A graph in a node is a copy of the one that is given.
+/// Makes the work of a child graph node: a copy of the given graph.
 fn child(graph: CUgraph) -> CuResult<Work> {
     let graph = Graph::borrow(graph)?;
-    // "Graphs containing memory allocation or memory free nodes must set the ownership to be moved to the parent": that is not served.
+    // "Graphs containing memory allocation or memory free nodes must set the ownership to be moved
+    // to the parent". That is not served.
     require(!graph.has_memory(), CUDA_ERROR_NOT_SUPPORTED)?;
     Ok(Work::Child(graph.duplicate(true)))
 }
 
-/// The context of a node that copies or fills.
+/// Returns the context of a node that copies or fills.
 fn home_of(node: &Node) -> CuResult<Weak<Context>> {
     match node.work() {
         Work::Copy(home, _) | Work::Fill(home, _) => Ok(home),
@@ -117,25 +118,27 @@ fn home_of(node: &Node) -> CuResult<Weak<Context>> {
     }
 }
 
-/// What a node's description holds for its kind.
+/// Returns the parameters in a node's description.
 ///
 /// # Safety
-/// It holds that structure.
+/// The description has parameters of this type.
 unsafe fn part<T: Copy>(params: &CUgraphNodeParams) -> CuResult<T> {
     const { assert!(size_of::<T>() <= size_of::<[u64; 29]>()) };
-    // SAFETY: the caller's promise; it has room for the largest of them.
+    // SAFETY: the caller promises parameters of this type, and the field has room for the largest
+    // type.
     unsafe { load(params.params.as_ptr().cast::<T>()) }
 }
 
-/// The work of a description of any kind. That of an allocation is told its address.
+/// Makes the work of a description of any kind. For an allocation, stores the address in the
+/// description.
 ///
 /// # Safety
-/// What the program's pointers in it lead to is there.
+/// `params` is null or leads to a valid description.
 pub(super) unsafe fn any(params: *mut CUgraphNodeParams) -> CuResult<Work> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `params` is null or readable.
     let given = unsafe { load(params.cast_const()) }?;
     require(given.reserved0 == [0; 3] && given.reserved2 == 0, CUDA_ERROR_INVALID_VALUE)?;
-    // SAFETY: the kind says which structure it holds, in each of the places below.
+    // SAFETY: in each arm the kind of the node tells the type of its parameters.
     unsafe {
         match given.kind {
             CU_GRAPH_NODE_TYPE_KERNEL => kernel(&part(&given)?),
@@ -152,7 +155,7 @@ pub(super) unsafe fn any(params: *mut CUgraphNodeParams) -> CuResult<Work> {
             CU_GRAPH_NODE_TYPE_HOST => host(&part(&given)?),
             CU_GRAPH_NODE_TYPE_GRAPH => {
                 let given: CUDA_CHILD_GRAPH_NODE_PARAMS = part(&given)?;
-                // Moving it is not served, see `child`.
+                // Moving the graph is not served, see `child`.
                 require(given.ownership == 0, CUDA_ERROR_NOT_SUPPORTED)?;
                 child(given.graph)
             }
@@ -168,7 +171,7 @@ pub(super) unsafe fn any(params: *mut CUgraphNodeParams) -> CuResult<Work> {
                 );
                 Err(CUDA_ERROR_NOT_SUPPORTED)
             }
-            // Semaphores of other interfaces, and operations on memory that the host watches.
+            // Semaphores of other interfaces, and batched operations on memory.
             8 | 9 | 12 => Err(CUDA_ERROR_NOT_SUPPORTED),
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
@@ -176,12 +179,12 @@ pub(super) unsafe fn any(params: *mut CUgraphNodeParams) -> CuResult<Work> {
 }
 
 /// # Safety
-/// `event` is a place for a handle.
+/// `event` is null or writable.
 unsafe fn event_of(node: CUgraphNode, event: *mut CUevent, kind: u32) -> CuResult {
     require(!event.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     match Node::borrow(node)?.work() {
         Work::Wait(known) | Work::Record(known) if Node::borrow(node)?.work().kind() == kind => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that `event` is null or writable.
             unsafe { store(event, known.raw()) };
             Ok(())
         }
@@ -190,7 +193,6 @@ unsafe fn event_of(node: CUgraphNode, event: *mut CUevent, kind: u32) -> CuResul
 }
 
 cu_entry! {
-    /// `cuGraphAddKernelNode`.
     fn cuGraphAddKernelNode(
         result: *mut CUgraphNode,
         graph: CUgraph,
@@ -198,10 +200,9 @@ cu_entry! {
         count: usize,
         params: *const CUDA_KERNEL_NODE_PARAMS_v1,
     ) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises what `add`, `kernel` and `load` demand.
         unsafe { add(result, graph, (dependencies, count), || kernel(&wide(load(params)?))) }
     }
-    /// `cuGraphAddKernelNode`.
     fn cuGraphAddKernelNode_v2(
         result: *mut CUgraphNode,
         graph: CUgraph,
@@ -209,48 +210,43 @@ cu_entry! {
         count: usize,
         params: *const CUDA_KERNEL_NODE_PARAMS,
     ) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises what `add`, `kernel` and `load` demand.
         unsafe { add(result, graph, (dependencies, count), || kernel(&load(params)?)) }
     }
-    /// `cuGraphKernelNodeGetParams`.
     fn cuGraphKernelNodeGetParams(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS_v1) {
         require(!params.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let known = kernel_params(node)?;
-        // SAFETY: a place for the description.
+        // SAFETY: the program promises that `params` is null or writable.
         unsafe { store(params, known.first) };
         Ok(())
     }
-    /// `cuGraphKernelNodeGetParams`.
     fn cuGraphKernelNodeGetParams_v2(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS) {
         require(!params.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let known = kernel_params(node)?;
-        // SAFETY: a place for the description.
+        // SAFETY: the program promises that `params` is null or writable.
         unsafe { store(params, known) };
         Ok(())
     }
-    /// `cuGraphKernelNodeSetParams`.
     fn cuGraphKernelNodeSetParams(node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS_v1) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises what `kernel` and `load` demand.
         let work = unsafe { kernel(&wide(load(params)?)) }?;
         Node::borrow(node)?.set(work)
     }
-    /// `cuGraphKernelNodeSetParams`.
     fn cuGraphKernelNodeSetParams_v2(node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises what `kernel` and `load` demand.
         let work = unsafe { kernel(&load(params)?) }?;
         Node::borrow(node)?.set(work)
     }
-    /// `cuGraphKernelNodeGetAttribute`.
     fn cuGraphKernelNodeGetAttribute(node: CUgraphNode, attribute: c_uint, value: *mut [u32; 16]) {
         require(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let known = Node::borrow(node)?.attribute(attribute)?;
-        // SAFETY: a place for the value.
+        // SAFETY: the program promises that `value` is null or writable.
         unsafe { store(value, known) };
         Ok(())
     }
-    /// `cuGraphKernelNodeSetAttribute`: what would change the results is refused as it is at launches.
+    /// Rejects attributes that would change the results, as launches do.
     fn cuGraphKernelNodeSetAttribute(node: CUgraphNode, attribute: c_uint, value: *const [u32; 16]) {
-        // SAFETY: the program's value.
+        // SAFETY: the program promises that `value` is null or readable.
         let value = unsafe { load(value) }?;
         let node = Node::borrow(node)?;
         if let Work::Kernel(known) = node.work() {
@@ -258,7 +254,6 @@ cu_entry! {
         }
         node.set_attribute(attribute, value)
     }
-    /// `cuGraphKernelNodeCopyAttributes`.
     fn cuGraphKernelNodeCopyAttributes(to: CUgraphNode, from: CUgraphNode) {
         let (to, from) = (Node::borrow(to)?, Node::borrow(from)?);
         let is_kernel = |node: &Node| node.work().kind() == CU_GRAPH_NODE_TYPE_KERNEL;
@@ -266,7 +261,6 @@ cu_entry! {
         to.copy_attributes(&from);
         Ok(())
     }
-    /// `cuGraphAddMemcpyNode`.
     fn cuGraphAddMemcpyNode(
         result: *mut CUgraphNode,
         graph: CUgraph,
@@ -275,24 +269,21 @@ cu_entry! {
         params: *const CUDA_MEMCPY3D,
         context: CUcontext,
     ) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises what `add` and `load` demand.
         unsafe { add(result, graph, (dependencies, count), || copy(&load(params)?, home(context)?)) }
     }
-    /// `cuGraphMemcpyNodeGetParams`.
     fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEMCPY3D) {
         require(!params.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let Work::Copy(_, copy) = Node::borrow(node)?.work() else { return Err(CUDA_ERROR_INVALID_VALUE) };
-        // SAFETY: a place for the description.
+        // SAFETY: the program promises that `params` is null or writable.
         unsafe { store(params, rows::description(&copy)) };
         Ok(())
     }
-    /// `cuGraphMemcpyNodeSetParams`.
     fn cuGraphMemcpyNodeSetParams(node: CUgraphNode, params: *const CUDA_MEMCPY3D) {
         let node = Node::borrow(node)?;
-        // SAFETY: the program's description.
+        // SAFETY: the program promises that `params` is null or readable.
         node.set(copy(&unsafe { load(params) }?, home_of(&node)?)?)
     }
-    /// `cuGraphAddMemsetNode`.
     fn cuGraphAddMemsetNode(
         result: *mut CUgraphNode,
         graph: CUgraph,
@@ -301,10 +292,9 @@ cu_entry! {
         params: *const CUDA_MEMSET_NODE_PARAMS,
         context: CUcontext,
     ) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises what `add` and `load` demand.
         unsafe { add(result, graph, (dependencies, count), || fill(&load(params)?, home(context)?)) }
     }
-    /// `cuGraphMemsetNodeGetParams`.
     fn cuGraphMemsetNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEMSET_NODE_PARAMS) {
         require(!params.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let Work::Fill(_, fill) = Node::borrow(node)?.work() else { return Err(CUDA_ERROR_INVALID_VALUE) };
@@ -317,17 +307,15 @@ cu_entry! {
             width: size(fill.width),
             height: size(fill.height),
         };
-        // SAFETY: a place for the description.
+        // SAFETY: the program promises that `params` is null or writable.
         unsafe { store(params, known) };
         Ok(())
     }
-    /// `cuGraphMemsetNodeSetParams`.
     fn cuGraphMemsetNodeSetParams(node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS) {
         let node = Node::borrow(node)?;
-        // SAFETY: the program's description.
+        // SAFETY: the program promises that `params` is null or readable.
         node.set(fill(&unsafe { load(params) }?, home_of(&node)?)?)
     }
-    /// `cuGraphAddHostNode`.
     fn cuGraphAddHostNode(
         result: *mut CUgraphNode,
         graph: CUgraph,
@@ -335,24 +323,21 @@ cu_entry! {
         count: usize,
         params: *const CUDA_HOST_NODE_PARAMS,
     ) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises what `add`, `host` and `load` demand.
         unsafe { add(result, graph, (dependencies, count), || host(&load(params)?)) }
     }
-    /// `cuGraphHostNodeGetParams`.
     fn cuGraphHostNodeGetParams(node: CUgraphNode, params: *mut CUDA_HOST_NODE_PARAMS) {
         require(!params.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let Work::Host(call) = Node::borrow(node)?.work() else { return Err(CUDA_ERROR_INVALID_VALUE) };
         let (function, data) = call.parts();
-        // SAFETY: a place for the description.
+        // SAFETY: the program promises that `params` is null or writable.
         unsafe { store(params, CUDA_HOST_NODE_PARAMS { function: Some(function), userData: data }) };
         Ok(())
     }
-    /// `cuGraphHostNodeSetParams`.
     fn cuGraphHostNodeSetParams(node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises what `host` and `load` demand.
         Node::borrow(node)?.set(unsafe { host(&load(params)?) }?)
     }
-    /// `cuGraphAddChildGraphNode`.
     fn cuGraphAddChildGraphNode(
         result: *mut CUgraphNode,
         graph: CUgraph,
@@ -360,28 +345,25 @@ cu_entry! {
         count: usize,
         inner: CUgraph,
     ) {
-        // SAFETY: the program's list.
+        // SAFETY: the program promises what `add` demands.
         unsafe { add(result, graph, (dependencies, count), || child(inner)) }
     }
-    /// `cuGraphChildGraphNodeGetGraph`.
     fn cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph) {
         require(!graph.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let Work::Child(inner) = Node::borrow(node)?.work() else { return Err(CUDA_ERROR_INVALID_VALUE) };
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `graph` is null or writable.
         unsafe { store(graph, inner.raw()) };
         Ok(())
     }
-    /// `cuGraphAddEmptyNode`.
     fn cuGraphAddEmptyNode(
         result: *mut CUgraphNode,
         graph: CUgraph,
         dependencies: *const CUgraphNode,
         count: usize,
     ) {
-        // SAFETY: the program's list.
+        // SAFETY: the program promises what `add` demands.
         unsafe { add(result, graph, (dependencies, count), || Ok(Work::Empty)) }
     }
-    /// `cuGraphAddEventRecordNode`.
     fn cuGraphAddEventRecordNode(
         result: *mut CUgraphNode,
         graph: CUgraph,
@@ -389,19 +371,16 @@ cu_entry! {
         count: usize,
         event: CUevent,
     ) {
-        // SAFETY: the program's list.
+        // SAFETY: the program promises what `add` demands.
         unsafe { add(result, graph, (dependencies, count), || Event::borrow(event).map(Work::Record)) }
     }
-    /// `cuGraphEventRecordNodeGetEvent`.
     fn cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event: *mut CUevent) {
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises what `event_of` demands.
         unsafe { event_of(node, event, CU_GRAPH_NODE_TYPE_EVENT_RECORD) }
     }
-    /// `cuGraphEventRecordNodeSetEvent`.
     fn cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent) {
         Node::borrow(node)?.set(Work::Record(Event::borrow(event)?))
     }
-    /// `cuGraphAddEventWaitNode`.
     fn cuGraphAddEventWaitNode(
         result: *mut CUgraphNode,
         graph: CUgraph,
@@ -409,19 +388,17 @@ cu_entry! {
         count: usize,
         event: CUevent,
     ) {
-        // SAFETY: the program's list.
+        // SAFETY: the program promises what `add` demands.
         unsafe { add(result, graph, (dependencies, count), || Event::borrow(event).map(Work::Wait)) }
     }
-    /// `cuGraphEventWaitNodeGetEvent`.
     fn cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event: *mut CUevent) {
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises what `event_of` demands.
         unsafe { event_of(node, event, CU_GRAPH_NODE_TYPE_WAIT_EVENT) }
     }
-    /// `cuGraphEventWaitNodeSetEvent`.
     fn cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent) {
         Node::borrow(node)?.set(Work::Wait(Event::borrow(event)?))
     }
-    /// `cuGraphAddNode`: any kind.
+    /// Serves all kinds of nodes.
     fn cuGraphAddNode(
         result: *mut CUgraphNode,
         graph: CUgraph,
@@ -429,10 +406,10 @@ cu_entry! {
         count: usize,
         params: *mut CUgraphNodeParams,
     ) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises what `add` and `any` demand.
         unsafe { add(result, graph, (dependencies, count), || any(params)) }
     }
-    /// `cuGraphAddNode`: any kind.
+    /// Serves all kinds of nodes.
     fn cuGraphAddNode_v2(
         result: *mut CUgraphNode,
         graph: CUgraph,
@@ -441,23 +418,23 @@ cu_entry! {
         count: usize,
         params: *mut CUgraphNodeParams,
     ) {
-        // SAFETY: the program's lists.
+        // SAFETY: the program promises that `edges` is null or has `count` elements.
         unsafe { edges_are_plain(edges, count) }?;
-        // SAFETY: the program's description.
+        // SAFETY: the program promises what `add` and `any` demand.
         unsafe { add(result, graph, (dependencies, count), || any(params)) }
     }
-    /// `cuGraphNodeSetParams`: any kind whose parameters can be set.
+    /// Serves all kinds of nodes whose parameters can be set.
     fn cuGraphNodeSetParams(node: CUgraphNode, params: *mut CUgraphNodeParams) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises that `params` is null or readable.
         let kind = unsafe { load(params.cast_const().cast::<c_int>()) }?;
         let node = Node::borrow(node)?;
         require(kind.cast_unsigned() == node.work().kind() && can_be_set(kind.cast_unsigned()), CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: the program's description.
+        // SAFETY: the program promises what `any` demands.
         node.set(unsafe { any(params) }?)
     }
 }
 
-/// A graph in a node, and memory, stay what they are.
+/// Returns whether the parameters of this kind can be set. Those of child graphs and memory cannot.
 pub(super) fn can_be_set(kind: u32) -> bool {
     !matches!(
         kind,

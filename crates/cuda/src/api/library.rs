@@ -1,5 +1,3 @@
-//! Libraries and their kernels.
-
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use penstock_cuda_sys::driver::*;
@@ -13,21 +11,22 @@ use crate::core::platform;
 use crate::edge::{self, CuResult, Object as _, cu_entry, require, store};
 
 /// # Safety
-/// `result` is a place for a handle; the options are as the interface says.
+/// `result` is null or writable; the options are as the interface demands.
 unsafe fn load(
     result: *mut CUlibrary,
     bytes: &[u8],
     (count, names, values): (c_uint, *const c_uint, *mut *mut c_void),
 ) -> CuResult {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what `Log::of` demands.
     let log = unsafe { Log::of(count, names, values) }?;
     let library = log.tell(Library::load(bytes))?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `result` is null or writable.
     unsafe { store(result, library.raw()) };
     Ok(())
 }
 
-/// The function of a kernel on a device: in the current context if that is the device's, else in its primary one.
+/// Returns the function of a kernel on a device: in the current context if it is on that device,
+/// otherwise in the device's primary context.
 fn function_on(kernel: &Kernel, dev: CUdevice) -> CuResult<std::sync::Arc<Function>> {
     let device = platform::device(dev)?;
     let current = Context::peek().filter(|context| context.device.ordinal == device.ordinal);
@@ -37,7 +36,6 @@ fn function_on(kernel: &Kernel, dev: CUdevice) -> CuResult<std::sync::Arc<Functi
 }
 
 cu_entry! {
-    /// `cuLibraryLoadData`.
     fn cuLibraryLoadData(
         result: *mut CUlibrary,
         code: *const c_void,
@@ -50,12 +48,11 @@ cu_entry! {
     ) {
         platform::devices()?;
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: the program's code.
+        // SAFETY: the program promises that `code` is null or leads to a module.
         let bytes = unsafe { edge::image(code) }?;
-        // SAFETY: the program's place and options.
+        // SAFETY: the program promises that `result` is null or readable.
         unsafe { load(result, &bytes, (count, options, values)) }
     }
-    /// `cuLibraryLoadFromFile`.
     fn cuLibraryLoadFromFile(
         result: *mut CUlibrary,
         path: *const c_char,
@@ -68,70 +65,65 @@ cu_entry! {
     ) {
         platform::devices()?;
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: a string of the program.
+        // SAFETY: the program promises that `path` is null or a string.
         let bytes = unsafe { file(path) }?;
-        // SAFETY: the program's place and options.
+        // SAFETY: the program promises that `result` is null or readable.
         unsafe { load(result, &bytes, (count, options, values)) }
     }
-    /// `cuLibraryUnload`.
     fn cuLibraryUnload(library: CUlibrary) {
         let devices = platform::devices()?;
         Library::borrow(library)?.unload(devices)
     }
-    /// `cuLibraryGetKernel`.
     fn cuLibraryGetKernel(result: *mut CUkernel, library: CUlibrary, name: *const c_char) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         platform::check_process()?;
         let library = Library::borrow(library)?;
-        // SAFETY: a string of the program.
+        // SAFETY: the program promises that `name` is null or a string.
         let kernel = library.kernel(unsafe { utf8(name) }?)?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, kernel.raw()) };
         Ok(())
     }
-    /// `cuLibraryGetKernelCount`.
     fn cuLibraryGetKernelCount(count: *mut c_uint, library: CUlibrary) {
         require(!count.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         platform::check_process()?;
         let kernels = Library::borrow(library)?.names().count();
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `count` is null or writable.
         unsafe { store(count, c_uint::try_from(kernels).unwrap_or(c_uint::MAX)) };
         Ok(())
     }
-    /// `cuLibraryEnumerateKernels`.
     fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, room: c_uint, library: CUlibrary) {
         require(!kernels.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         platform::check_process()?;
         let library = Library::borrow(library)?;
         for (index, name) in library.names().take(room as usize).enumerate() {
             let raw = library.kernel(name)?.raw();
-            // SAFETY: there is room for so many.
+            // SAFETY: the program promises room for `room` handles, and `index` is below `room`.
             unsafe { store(kernels.add(index), raw) };
         }
         Ok(())
     }
-    /// `cuLibraryGetModule`.
     fn cuLibraryGetModule(result: *mut CUmodule, library: CUlibrary) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let context = Context::current()?;
         let module = Library::borrow(library)?.module_in(&context)?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, module.raw()) };
         Ok(())
     }
-    /// `cuLibraryGetGlobal`: of the current context.
+    /// The variable in the current context.
     fn cuLibraryGetGlobal(address: *mut CUdeviceptr, size: *mut usize, library: CUlibrary, name: *const c_char) {
         let context = Context::current()?;
         let module = Library::borrow(library)?.module_in(&context)?;
-        // SAFETY: a string of the program.
+        // SAFETY: the program promises that `name` is null or a string.
         let (at, bytes) = module.global(unsafe { utf8(name) }?)?;
-        // SAFETY: a place for the address.
+        // SAFETY: the program promises that `address` is null or writable.
         unsafe { store(address, at) };
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `size` is null or writable.
         unsafe { store(size, usize::try_from(bytes).unwrap_or(usize::MAX)) };
         Ok(())
     }
-    /// `cuLibraryGetManaged`: there are no managed variables.
+    /// Always fails, because there are no managed variables.
     fn cuLibraryGetManaged(
         _address: *mut CUdeviceptr,
         _size: *mut usize,
@@ -142,59 +134,55 @@ cu_entry! {
         Library::borrow(library)?;
         Err(CUDA_ERROR_NOT_FOUND)
     }
-    /// `cuKernelGetFunction`: in the current context.
+    /// The function in the current context.
     fn cuKernelGetFunction(result: *mut CUfunction, kernel: CUkernel) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let context = Context::current()?;
         let function = Kernel::borrow(kernel)?.function_in(&context)?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, function.raw()) };
         Ok(())
     }
-    /// `cuKernelGetLibrary`.
     fn cuKernelGetLibrary(result: *mut CUlibrary, kernel: CUkernel) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         platform::check_process()?;
         let kernel = Kernel::borrow(kernel)?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, kernel.library.raw()) };
         Ok(())
     }
-    /// `cuKernelGetName`. The name lives as long as the library.
+    /// The name lives as long as the library.
     fn cuKernelGetName(name: *mut *const c_char, kernel: CUkernel) {
         require(!name.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         platform::check_process()?;
         let kernel = Kernel::borrow(kernel)?;
-        // SAFETY: a place for the address.
+        // SAFETY: the program promises that `name` is null or writable.
         unsafe { store(name, kernel.c_name.as_ptr()) };
         Ok(())
     }
-    /// `cuKernelGetAttribute`.
     fn cuKernelGetAttribute(value: *mut c_int, attribute: c_uint, kernel: CUkernel, dev: CUdevice) {
         require(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let kernel = Kernel::borrow(kernel)?;
         let answer = function_on(&kernel, dev)?.attribute(attribute)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `value` is null or writable.
         unsafe { store(value, answer) };
         Ok(())
     }
-    /// `cuKernelSetAttribute`.
     fn cuKernelSetAttribute(attribute: c_uint, value: c_int, kernel: CUkernel, dev: CUdevice) {
         let kernel = Kernel::borrow(kernel)?;
         function_on(&kernel, dev)?.set_attribute(attribute, value)
     }
-    /// `cuKernelSetCacheConfig`: a wish, which devices here do not hear.
+    /// Ignores the hint, because devices here have no such setting.
     fn cuKernelSetCacheConfig(kernel: CUkernel, config: c_uint, dev: CUdevice) {
         require(config <= 3, CUDA_ERROR_INVALID_VALUE)?;
         platform::device(dev)?;
         Kernel::borrow(kernel).map(drop)
     }
-    /// `cuKernelGetParamInfo`.
     fn cuKernelGetParamInfo(kernel: CUkernel, index: usize, offset: *mut usize, size: *mut usize) {
         platform::check_process()?;
         let kernel = Kernel::borrow(kernel)?;
         let entry = kernel.library.entry(&kernel.name).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-        // SAFETY: places for the numbers.
+        // SAFETY: the program promises what `store_param` demands.
         unsafe { store_param(entry, index, offset, size) }
     }
 }

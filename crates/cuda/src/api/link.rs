@@ -1,5 +1,3 @@
-//! The linker.
-
 use std::ffi::{c_char, c_uint, c_void};
 
 use penstock_cuda_sys::driver::*;
@@ -14,13 +12,13 @@ use crate::edge::{
 };
 
 /// # Safety
-/// `result` is `NULL` or a place for a handle.
+/// `result` is null or writable.
 unsafe fn create(result: *mut CUlinkState) -> CuResult {
     require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     Context::current()?;
     let link = std::sync::Arc::new(Link::new(new_number()));
     publish(&link);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `result` is null or writable.
     unsafe { store(result, link.raw()) };
     Ok(())
 }
@@ -28,7 +26,7 @@ unsafe fn create(result: *mut CUlinkState) -> CuResult {
 fn add(link: CUlinkState, kind: c_uint, bytes: &[u8], log: &Log) -> CuResult {
     let link = Link::borrow(link)?;
     if ![CU_JIT_INPUT_PTX, CU_JIT_INPUT_FATBINARY].contains(&kind) {
-        log::once("linker input", format_args!("the linker takes PTX alone"));
+        log::once("linker input", format_args!("the linker accepts only PTX"));
         return Err(CUDA_ERROR_NO_BINARY_FOR_GPU);
     }
     log.tell(link.add(bytes))
@@ -44,23 +42,20 @@ unsafe fn add_data(
     log: &Log,
 ) -> CuResult {
     platform::check_process()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises `size` bytes at `data`.
     let bytes = unsafe { Bytes::new(data, size) }?;
     add(link, kind, bytes.read(), log)
 }
 
 cu_entry! {
-    /// `cuLinkCreate`.
     fn cuLinkCreate(_count: c_uint, _options: *mut c_uint, _values: *mut *mut c_void, result: *mut CUlinkState) {
-        // SAFETY: the program's place.
+        // SAFETY: the program promises what `create` demands.
         unsafe { create(result) }
     }
-    /// `cuLinkCreate`.
     fn cuLinkCreate_v2(_count: c_uint, _options: *mut c_uint, _values: *mut *mut c_void, result: *mut CUlinkState) {
-        // SAFETY: the program's place.
+        // SAFETY: the program promises what `create` demands.
         unsafe { create(result) }
     }
-    /// `cuLinkAddData`.
     fn cuLinkAddData(
         link: CUlinkState,
         kind: c_uint,
@@ -71,12 +66,11 @@ cu_entry! {
         options: *mut c_uint,
         values: *mut *mut c_void,
     ) {
-        // SAFETY: the program's options.
+        // SAFETY: the program promises what `Log::of` demands.
         let log = unsafe { Log::of(count, options, values) }?;
-        // SAFETY: the program's bytes.
+        // SAFETY: the program promises what `add_data` demands.
         unsafe { add_data(link, kind, data, size, &log) }
     }
-    /// `cuLinkAddData`.
     fn cuLinkAddData_v2(
         link: CUlinkState,
         kind: c_uint,
@@ -87,12 +81,11 @@ cu_entry! {
         options: *mut c_uint,
         values: *mut *mut c_void,
     ) {
-        // SAFETY: the program's options.
+        // SAFETY: the program promises what `Log::of` demands.
         let log = unsafe { Log::of(count, options, values) }?;
-        // SAFETY: the program's bytes.
+        // SAFETY: the program promises what `add_data` demands.
         unsafe { add_data(link, kind, data, size, &log) }
     }
-    /// `cuLinkAddFile`.
     fn cuLinkAddFile_v2(
         link: CUlinkState,
         kind: c_uint,
@@ -102,23 +95,22 @@ cu_entry! {
         values: *mut *mut c_void,
     ) {
         platform::check_process()?;
-        // SAFETY: the program's options.
+        // SAFETY: the program promises what `Log::of` demands.
         let log = unsafe { Log::of(count, options, values) }?;
-        // SAFETY: a string of the program.
+        // SAFETY: the program promises that `path` is null or a string.
         add(link, kind, &unsafe { file(path) }?, &log)
     }
-    /// `cuLinkComplete`: "cubinOut ... is owned by state".
+    /// "cubinOut ... is owned by state".
     fn cuLinkComplete(link: CUlinkState, result: *mut *mut c_void, size: *mut usize) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         platform::check_process()?;
         let (bytes, count) = Link::borrow(link)?.complete()?;
-        // SAFETY: a place for the address.
+        // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, bytes.cast_mut().cast()) };
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `size` is null or writable.
         unsafe { store(size, count) };
         Ok(())
     }
-    /// `cuLinkDestroy`.
     fn cuLinkDestroy(link: CUlinkState) {
         platform::check_process()?;
         forget(&*Link::borrow(link)?).ok_or(CUDA_ERROR_INVALID_HANDLE)

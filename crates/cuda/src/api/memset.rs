@@ -1,5 +1,3 @@
-//! Fills.
-
 use std::ffi::{c_uchar, c_uint, c_ushort};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -12,7 +10,7 @@ use crate::core::graph::work::{Fill, Work};
 use crate::core::stream::{Default, Stream};
 use crate::edge::{CuResult, cu_stream_entry};
 
-/// Whether a capture has it.
+/// Adds the fill to the capture of its stream. Returns false if the stream is not captured.
 fn takes(
     context: &Arc<Context>,
     stream: &Arc<Stream>,
@@ -64,11 +62,9 @@ fn fill_rows(
 }
 
 cu_stream_entry! {
-    /// `cuMemsetD8`.
     fn cuMemsetD8_v2 / cuMemsetD8_v2_ptds |default| (to: CUdeviceptr, value: c_uchar, count: usize) {
         fill(default, null_mut(), to, &value.to_ne_bytes(), count)
     }
-    /// `cuMemsetD8Async`.
     fn cuMemsetD8Async / cuMemsetD8Async_ptsz |default| (
         to: CUdeviceptr,
         value: c_uchar,
@@ -77,7 +73,6 @@ cu_stream_entry! {
     ) {
         fill(default, stream, to, &value.to_ne_bytes(), count)
     }
-    /// `cuMemsetD2D8`.
     fn cuMemsetD2D8_v2 / cuMemsetD2D8_v2_ptds |default| (
         to: CUdeviceptr,
         pitch: usize,
@@ -87,7 +82,6 @@ cu_stream_entry! {
     ) {
         fill_rows(default, null_mut(), (to, pitch), &value.to_ne_bytes(), (width, height))
     }
-    /// `cuMemsetD2D8Async`.
     fn cuMemsetD2D8Async / cuMemsetD2D8Async_ptsz |default| (
         to: CUdeviceptr,
         pitch: usize,
@@ -98,11 +92,9 @@ cu_stream_entry! {
     ) {
         fill_rows(default, stream, (to, pitch), &value.to_ne_bytes(), (width, height))
     }
-    /// `cuMemsetD16`.
     fn cuMemsetD16_v2 / cuMemsetD16_v2_ptds |default| (to: CUdeviceptr, value: c_ushort, count: usize) {
         fill(default, null_mut(), to, &value.to_ne_bytes(), count)
     }
-    /// `cuMemsetD16Async`.
     fn cuMemsetD16Async / cuMemsetD16Async_ptsz |default| (
         to: CUdeviceptr,
         value: c_ushort,
@@ -111,7 +103,6 @@ cu_stream_entry! {
     ) {
         fill(default, stream, to, &value.to_ne_bytes(), count)
     }
-    /// `cuMemsetD2D16`.
     fn cuMemsetD2D16_v2 / cuMemsetD2D16_v2_ptds |default| (
         to: CUdeviceptr,
         pitch: usize,
@@ -121,7 +112,6 @@ cu_stream_entry! {
     ) {
         fill_rows(default, null_mut(), (to, pitch), &value.to_ne_bytes(), (width, height))
     }
-    /// `cuMemsetD2D16Async`.
     fn cuMemsetD2D16Async / cuMemsetD2D16Async_ptsz |default| (
         to: CUdeviceptr,
         pitch: usize,
@@ -132,11 +122,9 @@ cu_stream_entry! {
     ) {
         fill_rows(default, stream, (to, pitch), &value.to_ne_bytes(), (width, height))
     }
-    /// `cuMemsetD32`.
     fn cuMemsetD32_v2 / cuMemsetD32_v2_ptds |default| (to: CUdeviceptr, value: c_uint, count: usize) {
         fill(default, null_mut(), to, &value.to_ne_bytes(), count)
     }
-    /// `cuMemsetD32Async`.
     fn cuMemsetD32Async / cuMemsetD32Async_ptsz |default| (
         to: CUdeviceptr,
         value: c_uint,
@@ -145,7 +133,6 @@ cu_stream_entry! {
     ) {
         fill(default, stream, to, &value.to_ne_bytes(), count)
     }
-    /// `cuMemsetD2D32`.
     fn cuMemsetD2D32_v2 / cuMemsetD2D32_v2_ptds |default| (
         to: CUdeviceptr,
         pitch: usize,
@@ -155,7 +142,6 @@ cu_stream_entry! {
     ) {
         fill_rows(default, null_mut(), (to, pitch), &value.to_ne_bytes(), (width, height))
     }
-    /// `cuMemsetD2D32Async`.
     fn cuMemsetD2D32Async / cuMemsetD2D32Async_ptsz |default| (
         to: CUdeviceptr,
         pitch: usize,

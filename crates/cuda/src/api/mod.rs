@@ -1,4 +1,5 @@
-//! CUDA's functions, by the sections of the interface's documentation. Raw pointers of programs end here.
+//! CUDA's functions, one module per section of the interface's documentation. Below this module
+//! there are no raw pointers of programs.
 #![allow(non_snake_case, reason = "C's names of parameters")]
 
 pub mod array;

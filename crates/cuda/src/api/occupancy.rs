@@ -1,7 +1,8 @@
-//! How many blocks run at once.
+//! Number of blocks that run at once.
 //!
-//! A multiprocessor here is a compute unit of the device, which works on one block at a time as far as anybody can tell: so
-//! programs that size their grids by these numbers get as many blocks as there are units.
+//! A multiprocessor stands for a compute unit of the device, and we assume that a unit runs one
+//! block at a time. So a program that sizes its grid by these numbers gets as many blocks as there
+//! are units.
 
 use std::ffi::{c_int, c_uint};
 
@@ -10,7 +11,7 @@ use penstock_cuda_sys::driver::*;
 use crate::core::{attribute, library, platform};
 use crate::edge::{CuResult, cu_entry, require, store};
 
-/// Blocks of a function on one multiprocessor.
+/// Returns the number of blocks of a function on one multiprocessor, 0 or 1.
 fn active(function: CUfunction, threads: c_int, dynamic: usize) -> CuResult<c_int> {
     platform::check_process()?;
     let function = library::function(function)?;
@@ -25,10 +26,10 @@ fn active(function: CUfunction, threads: c_int, dynamic: usize) -> CuResult<c_in
     Ok(fits.into())
 }
 
-/// The largest block, and the smallest grid that keeps the device busy.
+/// Stores the largest block, and the smallest grid that keeps the device busy.
 ///
 /// # Safety
-/// `grid` and `block` are `NULL` or places for numbers; `dynamic_of` is `NULL` or a function of the program.
+/// `grid` and `block` are null or writable; `dynamic_of` is null or a function of the program.
 unsafe fn potential(
     (grid, block): (*mut c_int, *mut c_int),
     function: CUfunction,
@@ -47,7 +48,7 @@ unsafe fn potential(
     let mut threads = if most >= warp { most / warp * warp } else { most };
     while threads > 0 {
         let bytes = match dynamic_of {
-            // SAFETY: the program's function.
+            // SAFETY: the caller promises that `dynamic_of` is a function of the program.
             Some(of) => unsafe { of(threads) },
             None => dynamic,
         };
@@ -56,16 +57,15 @@ unsafe fn potential(
         }
         threads -= warp.min(threads);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `block` is null or writable.
     unsafe { store(block, threads) };
     let units = c_int::try_from(device.facts.compute_units).unwrap_or(c_int::MAX);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `grid` is null or writable.
     unsafe { store(grid, if threads > 0 { units } else { 0 }) };
     Ok(())
 }
 
 cu_entry! {
-    /// `cuOccupancyMaxActiveBlocksPerMultiprocessor`.
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         count: *mut c_int,
         function: CUfunction,
@@ -74,11 +74,10 @@ cu_entry! {
     ) {
         require(!count.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let active = active(function, threads, dynamic)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `count` is null or writable.
         unsafe { store(count, active) };
         Ok(())
     }
-    /// `cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags`.
     fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         count: *mut c_int,
         function: CUfunction,
@@ -88,11 +87,10 @@ cu_entry! {
     ) {
         require(!count.is_null() && flags <= 1, CUDA_ERROR_INVALID_VALUE)?;
         let active = active(function, threads, dynamic)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `count` is null or writable.
         unsafe { store(count, active) };
         Ok(())
     }
-    /// `cuOccupancyMaxPotentialBlockSize`.
     fn cuOccupancyMaxPotentialBlockSize(
         grid: *mut c_int,
         block: *mut c_int,
@@ -101,10 +99,9 @@ cu_entry! {
         dynamic: usize,
         limit: c_int,
     ) {
-        // SAFETY: the program's places and function.
+        // SAFETY: the program promises what `potential` demands.
         unsafe { potential((grid, block), function, dynamic_of, dynamic, limit) }
     }
-    /// `cuOccupancyMaxPotentialBlockSizeWithFlags`.
     fn cuOccupancyMaxPotentialBlockSizeWithFlags(
         grid: *mut c_int,
         block: *mut c_int,
@@ -115,10 +112,9 @@ cu_entry! {
         flags: c_uint,
     ) {
         require(flags <= 1, CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: the program's places and function.
+        // SAFETY: the program promises what `potential` demands.
         unsafe { potential((grid, block), function, dynamic_of, dynamic, limit) }
     }
-    /// `cuOccupancyAvailableDynamicSMemPerBlock`.
     fn cuOccupancyAvailableDynamicSMemPerBlock(
         bytes: *mut usize,
         function: CUfunction,
@@ -130,7 +126,7 @@ cu_entry! {
         let function = library::function(function)?;
         let shared = attribute::shared_bytes(&function.loaded.device).1 / blocks.unsigned_abs();
         let left = shared.saturating_sub(function.entry().static_shared);
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `bytes` is null or writable.
         unsafe { store(bytes, left as usize) };
         Ok(())
     }

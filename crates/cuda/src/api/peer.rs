@@ -1,4 +1,4 @@
-//! Devices and each other's memory.
+//! Access between devices.
 
 use std::ffi::{c_int, c_uint};
 
@@ -8,14 +8,14 @@ use crate::core::context::Context;
 use crate::core::platform;
 use crate::edge::{CuResult, Object as _, cu_entry, require, store};
 
-/// Whether both are contexts.
+/// Checks that both handles are contexts.
 pub(super) fn check(one: CUcontext, other: CUcontext) -> CuResult {
     Context::borrow(one)?;
     Context::borrow(other).map(drop)
 }
 
-/// "... is serialized with respect to all pending and future asynchronous work in to the current context, source context, and
-/// destination context".
+/// "... is serialized with respect to all pending and future asynchronous work in to the current
+/// context, source context, and destination context".
 pub(super) fn settle(one: CUcontext, other: CUcontext) -> CuResult {
     Context::current()?.synchronize()?;
     Context::borrow(one)?.synchronize()?;
@@ -23,33 +23,31 @@ pub(super) fn settle(one: CUcontext, other: CUcontext) -> CuResult {
 }
 
 cu_entry! {
-    /// `cuDeviceCanAccessPeer`: kernels reach their own device's memory alone; copies between devices need no access.
+    /// Always false: kernels can only access memory of their own device. Copies between devices
+    /// need no access.
     fn cuDeviceCanAccessPeer(can: *mut c_int, dev: CUdevice, peer: CUdevice) {
         require(!can.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         platform::device(dev)?;
         platform::device(peer)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `can` is null or writable.
         unsafe { store(can, 0) };
         Ok(())
     }
-    /// `cuDeviceGetP2PAttribute`.
     fn cuDeviceGetP2PAttribute(value: *mut c_int, _attribute: c_uint, from: CUdevice, to: CUdevice) {
         require(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         platform::device(from)?;
         platform::device(to)?;
         require(from != to, CUDA_ERROR_INVALID_DEVICE)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `value` is null or writable.
         unsafe { store(value, 0) };
         Ok(())
     }
-    /// `cuCtxEnablePeerAccess`.
     fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) {
         require(flags == 0, CUDA_ERROR_INVALID_VALUE)?;
         Context::current()?;
         Context::borrow(peer)?;
         Err(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
     }
-    /// `cuCtxDisablePeerAccess`.
     fn cuCtxDisablePeerAccess(peer: CUcontext) {
         Context::current()?;
         Context::borrow(peer)?;

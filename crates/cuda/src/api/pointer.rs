@@ -1,4 +1,4 @@
-//! What is known of an address. Answered in the client.
+//! Attributes of pointers, answered in the client.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -9,7 +9,7 @@ use crate::core::context::Context;
 use crate::core::{heap, host, platform};
 use crate::edge::{CuResult, array, cu_entry, require, store};
 
-/// Where an address points.
+/// What an address points to.
 enum Known {
     Device {
         ordinal: c_int,
@@ -20,7 +20,7 @@ enum Known {
         start: usize,
         size: usize,
     },
-    /// In a symmetric heap: which device's memory that is, only the kernel knows that uses it.
+    /// Address in a symmetric heap. Its memory depends on the device that uses it.
     Heap,
     Nothing,
 }
@@ -41,14 +41,15 @@ fn look(address: u64) -> Known {
     }
 }
 
-/// Writes the answer to a query. "CUDA_ERROR_INVALID_VALUE if ptr is not a valid pointer, or the query is not valid for it".
+/// Stores the answer to a query. "CUDA_ERROR_INVALID_VALUE if ptr is not a valid pointer, or the
+/// query is not valid for it".
 ///
 /// # Safety
-/// `to` is a place for what `attribute` asks for.
+/// `to` has room for the value of `attribute`.
 unsafe fn answer(to: *mut c_void, attribute: c_uint, address: u64, known: &Known) -> CuResult {
     macro_rules! give {
         ($value:expr) => {{
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises room for the value of `attribute`.
             unsafe { store(to.cast(), $value) };
             Ok(())
         }};
@@ -98,14 +99,13 @@ unsafe fn answer(to: *mut c_void, attribute: c_uint, address: u64, known: &Known
 }
 
 cu_entry! {
-    /// `cuPointerGetAttribute`.
     fn cuPointerGetAttribute(data: *mut c_void, attribute: c_uint, address: CUdeviceptr) {
         platform::devices()?;
         require(!data.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: the program's place.
+        // SAFETY: the program promises room for the value of `attribute` at `data`.
         unsafe { answer(data, attribute, address, &look(address)) }
     }
-    /// `cuPointerGetAttributes`: "... will not return an error when the attributes are invalid": they are then 0.
+    /// "... will not return an error when the attributes are invalid": their values are 0.
     fn cuPointerGetAttributes(
         count: c_uint,
         attributes: *mut c_uint,
@@ -115,17 +115,18 @@ cu_entry! {
         platform::devices()?;
         require(count > 0, CUDA_ERROR_INVALID_VALUE)?;
         let known = look(address);
-        // SAFETY: arrays of so many elements.
+        // SAFETY: the program promises that `attributes` and `data` are null or have `count`
+        // elements.
         let (names, places) = unsafe { (array(attributes, count as usize)?, array(data, count as usize)?) };
         for (name, place) in names.iter().zip(places).filter(|(_, place)| !place.is_null()) {
-            // SAFETY: the program's place.
+            // SAFETY: the program promises room for the value of each attribute.
             if unsafe { answer(*place, *name, address, &known) }.is_ok() {
                 continue;
             }
             let size = match *name {
                 CU_POINTER_ATTRIBUTE_MEMORY_TYPE | CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => 4,
                 CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => {
-                    // SAFETY: a place for a number: "CU_DEVICE_INVALID".
+                    // SAFETY: the program promises room for a number. -2 is `CU_DEVICE_INVALID`.
                     unsafe { store(place.cast(), -2i32) };
                     continue;
                 }
@@ -138,12 +139,13 @@ cu_entry! {
                 CU_POINTER_ATTRIBUTE_P2P_TOKENS => 16,
                 _ => 8,
             };
-            // SAFETY: a place for what the attribute asks for.
+            // SAFETY: the program promises room for the value of the attribute, which has `size`
+            // bytes.
             unsafe { place.cast::<u8>().write_bytes(0, size) };
         }
         Ok(())
     }
-    /// `cuPointerSetAttribute`: every copy here is what `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` asks for.
+    /// Accepts only `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`, which has no effect: all copies behave so.
     fn cuPointerSetAttribute(value: *const c_void, attribute: c_uint, address: CUdeviceptr) {
         platform::devices()?;
         let known = matches!(look(address), Known::Device { .. });

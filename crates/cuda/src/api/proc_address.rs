@@ -1,4 +1,4 @@
-//! Functions by name and version.
+//! Lookup of functions by name and version.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -10,26 +10,27 @@ use super::table;
 use crate::core::log;
 use crate::edge::{CuResult, cu_entry, require, store, text};
 
-/// What a look-up found.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Here(usize),
-    /// There is such a function, but only from a later version on.
+    /// The function exists only in later versions.
     TooNew,
     Nothing,
 }
 
-/// The forms of one function, in the order of their versions: `cuCtxCreate`, `cuCtxCreate_v2`, ...
+/// Version and address of each form of a function, in ascending order: `cuCtxCreate`,
+/// `cuCtxCreate_v2`, ...
 type Forms = Vec<(c_int, usize)>;
 
 struct Names {
     legacy: BTreeMap<&'static str, Forms>,
-    /// With the thread's own default stream.
+    /// Forms that use the thread's own default stream.
     per_thread: BTreeMap<&'static str, Forms>,
     exact: BTreeMap<&'static str, usize>,
 }
 
-/// A symbol without `_v2`.
+/// Returns a symbol without its suffix such as `_v2`.
 fn without_version(name: &str) -> &str {
     match name.rsplit_once("_v") {
         Some((base, digits))
@@ -63,7 +64,7 @@ fn names() -> &'static Names {
     })
 }
 
-/// "... the newest version of the symbol that is not newer than `version`".
+/// Returns "... the newest version of the symbol that is not newer than `version`".
 fn look_up(name: &str, version: c_int, per_thread: bool) -> Found {
     let names = names();
     let newest = |forms: Option<&Forms>| {
@@ -74,13 +75,13 @@ fn look_up(name: &str, version: c_int, per_thread: bool) -> Found {
     let own = if per_thread { newest(names.per_thread.get(name)) } else { None };
     match own.filter(|found| *found != Found::TooNew).or_else(|| newest(names.legacy.get(name))) {
         Some(found) => found,
-        // Some programs ask for the very symbol.
+        // Some programs ask for a symbol with its suffix.
         None => names.exact.get(name).map_or(Found::Nothing, |address| Found::Here(*address)),
     }
 }
 
 /// # Safety
-/// `symbol` is `NULL` or a string; the others are `NULL` or places for results.
+/// `symbol` is null or a string; `function` and `status` are null or writable.
 unsafe fn get(
     symbol: *const c_char,
     function: *mut *mut c_void,
@@ -91,7 +92,7 @@ unsafe fn get(
     const KNOWN: u64 =
         CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     require(!function.is_null() && flags & !KNOWN == 0, CUDA_ERROR_INVALID_VALUE)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `symbol` is null or a string.
     let name = unsafe { text(symbol) }?.to_str().unwrap_or_default();
     let (address, code) =
         match look_up(name, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM != 0) {
@@ -99,21 +100,19 @@ unsafe fn get(
             Found::TooNew => (0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT),
             Found::Nothing => (0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND),
         };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `function` is null or writable.
     unsafe { store(function, std::ptr::with_exposed_provenance_mut(address)) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `status` is null or writable.
     unsafe { store(status, code) };
-    // With a place for the status a missing function is no error.
+    // If the program gives a place for the status, a missing function is not an error.
     if address != 0 || !status.is_null() { Ok(()) } else { Err(CUDA_ERROR_NOT_FOUND) }
 }
 
 cu_entry! {
-    /// `cuGetProcAddress`.
     fn cuGetProcAddress(symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64) {
-        // SAFETY: the program's string and place.
+        // SAFETY: the program promises what `get` demands.
         unsafe { get(symbol, function, version, flags, std::ptr::null_mut()) }
     }
-    /// `cuGetProcAddress`.
     fn cuGetProcAddress_v2(
         symbol: *const c_char,
         function: *mut *mut c_void,
@@ -121,10 +120,10 @@ cu_entry! {
         flags: u64,
         status: *mut c_uint,
     ) {
-        // SAFETY: the program's string and places.
+        // SAFETY: the program promises what `get` demands.
         unsafe { get(symbol, function, version, flags, status) }
     }
-    /// `cuGetExportTable`: undocumented tables, of which there are none here.
+    /// Always fails: the undocumented tables of the driver do not exist here.
     fn cuGetExportTable(table: *mut *const c_void, _id: *const CUuuid) {
         log::once(
             "cuGetExportTable",
@@ -133,7 +132,7 @@ cu_entry! {
                  needs them, unless it is linked with the shared one (nvcc -cudart shared)"
             ),
         );
-        // SAFETY: a place for the address.
+        // SAFETY: the program promises that `table` is null or writable.
         unsafe { store(table, std::ptr::null()) };
         Err(CUDA_ERROR_NOT_FOUND)
     }
@@ -162,7 +161,7 @@ mod tests {
         assert_eq!(look_up("cuLaunchKernel", 13_000, false), address("cuLaunchKernel"));
         assert_eq!(look_up("cuLaunchKernel", 13_000, true), address("cuLaunchKernel_ptsz"));
         assert_eq!(look_up("cuMemcpyHtoD", 13_000, true), address("cuMemcpyHtoD_v2_ptds"));
-        // It came with 7.0, and has no other form before.
+        // The `_ptsz` form exists since 7.0, so an older version gets the other one.
         assert_eq!(look_up("cuLaunchKernel", 4000, true), address("cuLaunchKernel"));
         assert_eq!(look_up("cuDeviceGet", 13_000, true), address("cuDeviceGet"));
     }

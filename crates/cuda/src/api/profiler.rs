@@ -1,14 +1,12 @@
-//! The profiler's switch: there is no profiler to hear it.
+//! The profiler's switch. It has no effect, because there is no profiler.
 
 use crate::core::context::Context;
 use crate::edge::cu_entry;
 
 cu_entry! {
-    /// `cuProfilerStart`.
     fn cuProfilerStart() {
         Context::current().map(drop)
     }
-    /// `cuProfilerStop`.
     fn cuProfilerStop() {
         Context::current().map(drop)
     }

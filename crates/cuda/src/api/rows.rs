@@ -48,7 +48,7 @@ fn rows(copy: &CUDA_MEMCPY2D, stream: CUstream, default: Default, when: When) ->
     run(stream, default, Slices { to, from, size: [copy.WidthInBytes, copy.Height, 1] }, when)
 }
 
-/// A copy as the program describes it.
+/// Converts the program's description of a copy.
 pub(super) fn described(copy: &CUDA_MEMCPY3D) -> CuResult<Slices> {
     // "srcLOD and dstLOD members of the CUDA_MEMCPY3D structure must be set to 0."
     require(copy.srcLOD == 0 && copy.dstLOD == 0, CUDA_ERROR_INVALID_VALUE)?;
@@ -73,7 +73,7 @@ pub(super) fn described(copy: &CUDA_MEMCPY3D) -> CuResult<Slices> {
     Ok(Slices { to, from, size: [copy.WidthInBytes, copy.Height, copy.Depth] })
 }
 
-/// The other way: as the interface describes it.
+/// Converts a copy to the interface's description.
 pub(super) fn description(copy: &Slices) -> CUDA_MEMCPY3D {
     let (to, from, [width, height, depth]) = (&copy.to, &copy.from, copy.size);
     let array = |part: &Part| without_provenance_mut(usize::try_from(part.array).unwrap_or(0));
@@ -107,29 +107,24 @@ pub(super) fn description(copy: &Slices) -> CUDA_MEMCPY3D {
 }
 
 cu_stream_entry! {
-    /// `cuMemcpy2D`.
     fn cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds |default| (copy: *const CUDA_MEMCPY2D) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises that `copy` is null or readable.
         rows(&unsafe { load(copy) }?, null_mut(), default, When::Now)
     }
-    /// `cuMemcpy2DUnaligned`.
     fn cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds |default| (copy: *const CUDA_MEMCPY2D) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises that `copy` is null or readable.
         rows(&unsafe { load(copy) }?, null_mut(), default, When::Now)
     }
-    /// `cuMemcpy2DAsync`.
     fn cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz |default| (copy: *const CUDA_MEMCPY2D, stream: CUstream) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises that `copy` is null or readable.
         rows(&unsafe { load(copy) }?, stream, default, When::Later)
     }
-    /// `cuMemcpy3D`.
     fn cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds |default| (copy: *const CUDA_MEMCPY3D) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises that `copy` is null or readable.
         run(null_mut(), default, described(&unsafe { load(copy) }?)?, When::Now)
     }
-    /// `cuMemcpy3DAsync`.
     fn cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz |default| (copy: *const CUDA_MEMCPY3D, stream: CUstream) {
-        // SAFETY: the program's description.
+        // SAFETY: the program promises that `copy` is null or readable.
         run(stream, default, described(&unsafe { load(copy) }?)?, When::Later)
     }
 }

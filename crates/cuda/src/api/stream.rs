@@ -1,5 +1,3 @@
-//! Streams.
-
 use std::ffi::{c_int, c_uint, c_void};
 
 use penstock_cuda_sys::driver::*;
@@ -15,33 +13,29 @@ use crate::edge::{
 };
 
 /// # Safety
-/// `result` is `NULL` or a place for a handle.
+/// `result` is null or writable.
 unsafe fn create(result: *mut CUstream, flags: c_uint, priority: c_int) -> CuResult {
     require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-    // "If the priority is outside the supported range it is clamped": there is one.
+    // "If the priority is outside the supported range it is clamped": the only priority is 0.
     let stream = Stream::create(&Context::current()?, flags, priority.clamp(0, 0))?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `result` is null or writable.
     unsafe { store(result, stream.raw()) };
     Ok(())
 }
 
 cu_entry! {
-    /// `cuStreamCreate`.
     fn cuStreamCreate(result: *mut CUstream, flags: c_uint) {
-        // SAFETY: the program's place.
+        // SAFETY: the program promises what `create` demands.
         unsafe { create(result, flags, 0) }
     }
-    /// `cuStreamCreateWithPriority`.
     fn cuStreamCreateWithPriority(result: *mut CUstream, flags: c_uint, priority: c_int) {
-        // SAFETY: the program's place.
+        // SAFETY: the program promises what `create` demands.
         unsafe { create(result, flags, priority) }
     }
-    /// `cuStreamDestroy`.
     fn cuStreamDestroy(stream: CUstream) {
         Context::current()?;
         Stream::borrow(stream)?.destroy()
     }
-    /// `cuStreamDestroy`.
     fn cuStreamDestroy_v2(stream: CUstream) {
         Context::current()?;
         Stream::borrow(stream)?.destroy()
@@ -49,19 +43,16 @@ cu_entry! {
 }
 
 cu_stream_entry! {
-    /// `cuStreamSynchronize`.
     fn cuStreamSynchronize / cuStreamSynchronize_ptsz |default| (stream: CUstream) {
         let (context, stream) = Stream::resolve(stream, default)?;
         capture::refuse(&context, &stream)?;
         context.synchronize_stream(&stream)
     }
-    /// `cuStreamQuery`.
     fn cuStreamQuery / cuStreamQuery_ptsz |default| (stream: CUstream) {
         let (context, stream) = Stream::resolve(stream, default)?;
         capture::refuse(&context, &stream)?;
         stream.query(&context)
     }
-    /// `cuStreamWaitEvent`.
     fn cuStreamWaitEvent / cuStreamWaitEvent_ptsz |default| (stream: CUstream, event: CUevent, flags: c_uint) {
         require(flags <= CU_EVENT_WAIT_EXTERNAL, CUDA_ERROR_INVALID_VALUE)?;
         let (context, stream) = Stream::resolve(stream, default)?;
@@ -71,11 +62,11 @@ cu_stream_entry! {
         }
         match event.awaited()? {
             Some(event) => context.wait_in(&stream, &event),
-            // "If cuEventRecord() has not been called on hEvent, this call acts as if the record has already completed".
+            // "If cuEventRecord() has not been called on hEvent, this call acts as if the record
+            // has already completed".
             None => context.check(),
         }
     }
-    /// `cuLaunchHostFunc`.
     fn cuLaunchHostFunc / cuLaunchHostFunc_ptsz |default| (
         stream: CUstream,
         function: CUhostFn,
@@ -83,19 +74,19 @@ cu_stream_entry! {
     ) {
         let function = function.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let (context, stream) = Stream::resolve(stream, default)?;
-        // SAFETY: the program's function, with what it is to get.
+        // SAFETY: the program promises what `HostCall::new` demands.
         let call = unsafe { HostCall::new(function, user_data) };
         if capture::takes(&context, &stream, || Ok(Work::Host(call)))? {
             return Ok(());
         }
         callback::in_stream(&context, &stream, move |status| {
-            // "... a host function ... will not be called in the event of an error in the CUDA context."
+            // "... a host function ... will not be called in the event of an error in the CUDA
+            // context."
             if status == CUDA_SUCCESS {
                 call.call();
             }
         })
     }
-    /// `cuStreamAddCallback`.
     fn cuStreamAddCallback / cuStreamAddCallback_ptsz |default| (
         stream: CUstream,
         function: CUstreamCallback,
@@ -107,47 +98,43 @@ cu_stream_entry! {
         let function = function.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let handle = UserData::new(stream.cast());
         let (context, stream) = Stream::resolve(stream, default)?;
-        // A graph has no handle of a stream to call it with.
+        // A graph has no stream handle to pass to the function.
         capture::refuse(&context, &stream)?;
         let user_data = UserData::new(user_data);
         callback::in_stream(&context, &stream, move |status| {
-            // SAFETY: the program's function, with what it is to get.
+            // SAFETY: the program promises that the function may be called with these arguments.
             unsafe { function(handle.get().cast(), status, user_data.get()) };
         })
     }
-    /// `cuStreamGetFlags`.
     fn cuStreamGetFlags / cuStreamGetFlags_ptsz |default| (stream: CUstream, flags: *mut c_uint) {
         require(!flags.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let (_, stream) = Stream::resolve(stream, default)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `flags` is null or writable.
         unsafe { store(flags, stream.flags) };
         Ok(())
     }
-    /// `cuStreamGetPriority`.
     fn cuStreamGetPriority / cuStreamGetPriority_ptsz |default| (stream: CUstream, priority: *mut c_int) {
         require(!priority.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let (_, stream) = Stream::resolve(stream, default)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `priority` is null or writable.
         unsafe { store(priority, stream.priority) };
         Ok(())
     }
-    /// `cuStreamGetId`.
     fn cuStreamGetId / cuStreamGetId_ptsz |default| (stream: CUstream, id: *mut u64) {
         require(!id.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let (_, stream) = Stream::resolve(stream, default)?;
-        // SAFETY: a place for the number.
+        // SAFETY: the program promises that `id` is null or writable.
         unsafe { store(id, stream.number()) };
         Ok(())
     }
-    /// `cuStreamGetCtx`.
     fn cuStreamGetCtx / cuStreamGetCtx_ptsz |default| (stream: CUstream, result: *mut CUcontext) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let (context, _) = Stream::resolve(stream, default)?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, context.raw()) };
         Ok(())
     }
-    /// `cuStreamGetCtx`, which tells of green contexts too; there are none.
+    /// There are no green contexts, so `green` becomes null.
     fn cuStreamGetCtx_v2 / cuStreamGetCtx_v2_ptsz |default| (
         stream: CUstream,
         result: *mut CUcontext,
@@ -155,17 +142,16 @@ cu_stream_entry! {
     ) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let (context, _) = Stream::resolve(stream, default)?;
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, context.raw()) };
-        // SAFETY: a place for the handle.
+        // SAFETY: the program promises that `green` is null or writable.
         unsafe { store(green, std::ptr::null_mut()) };
         Ok(())
     }
-    /// `cuStreamGetDevice`.
     fn cuStreamGetDevice / cuStreamGetDevice_ptsz |default| (stream: CUstream, dev: *mut CUdevice) {
         require(!dev.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let (context, _) = Stream::resolve(stream, default)?;
-        // SAFETY: a place for the device.
+        // SAFETY: the program promises that `dev` is null or writable.
         unsafe { store(dev, context.device.number()) };
         Ok(())
     }

@@ -1,14 +1,15 @@
-//! All functions: which are served, and where. docs/cuda.md is made from this, and so are the functions that refuse.
+//! All functions: which are served, and in which module. docs/cuda.md and the stubs are generated
+//! from it.
 
-/// All functions of the interface: name, and the version of the interface that it came with.
+/// All functions of the interface: name, and the version of the interface that introduced it.
 const SYMBOLS: &str = include_str!("symbols.txt");
 
 macro_rules! served {
     ($(in $module:ident { $($name:ident),* $(,)? })*) => {
-        /// Functions that are served, each with the module of [`crate::api`] where it is.
+        /// The functions that are served, each with its module of [`crate::api`].
         pub const SERVED: &[(&str, &str)] = &[$($((stringify!($name), stringify!($module)),)*)*];
 
-        /// Their addresses.
+        /// Names and addresses of the functions that are served.
         fn served() -> impl Iterator<Item = (&'static str, usize)> {
             [$($((stringify!($name), (super::$module::$name as *const ()).expose_provenance()),)*)*].into_iter()
         }
@@ -186,7 +187,7 @@ served! {
     }
 }
 
-/// All symbols and their versions.
+/// Returns all symbols and their versions.
 pub fn symbols() -> impl Iterator<Item = (&'static str, i32)> {
     SYMBOLS.lines().filter_map(|line| {
         let (name, version) = line.split_once(' ')?;
@@ -194,17 +195,17 @@ pub fn symbols() -> impl Iterator<Item = (&'static str, i32)> {
     })
 }
 
-/// The functions that are not served, by name.
+/// Returns the names of the functions that are not served.
 pub fn refused() -> impl Iterator<Item = &'static str> {
     super::unserved::REFUSED.iter().map(|(name, _)| *name)
 }
 
 macro_rules! own {
     ($($name:ident),* $(,)?) => {
-        /// Functions beside those of the interface, see include/penstock_cuda.h.
+        /// Functions that CUDA does not have, see include/penstock_cuda.h.
         pub const OWN: &[&str] = &[$(stringify!($name)),*];
 
-        /// Their addresses.
+        /// Names and addresses of [`OWN`].
         pub(super) fn own() -> impl Iterator<Item = (&'static str, usize)> {
             [$((stringify!($name), (super::heap::$name as *const ()).expose_provenance())),*].into_iter()
         }
@@ -216,7 +217,7 @@ own! {
     penstockHeapRead, penstockHeapWrite, penstockHeapAbort, penstockHeapGetAborted, penstockHeapReset, penstockHeapGetText,
 }
 
-/// The addresses of all functions.
+/// Returns names and addresses of all functions of the interface.
 pub(super) fn addresses() -> impl Iterator<Item = (&'static str, usize)> {
     let refused = super::unserved::REFUSED
         .iter()

@@ -1,4 +1,5 @@
-//! Every function that is not served: it is there, says its name once, and returns `CUDA_ERROR_NOT_SUPPORTED`.
+//! Stubs of all functions that are not served. A stub prints its name once and returns
+//! `CUDA_ERROR_NOT_SUPPORTED`.
 
 use penstock_cuda_sys::driver::{CUDA_ERROR_NOT_SUPPORTED, CUresult};
 
@@ -12,15 +13,15 @@ fn refuse(name: &'static str) -> CUresult {
 macro_rules! stubs {
     ($($name:ident)*) => {
         $(
-            // What arguments there are does not matter to who looks at none.
+            // C allows a call with arguments that the function ignores.
             #[unsafe(no_mangle)]
-            #[allow(non_snake_case, missing_docs, reason = "C's name; there is nothing to say of it")]
+            #[allow(non_snake_case, missing_docs, reason = "C's name; the stub needs no description")]
             pub extern "C" fn $name() -> CUresult {
                 refuse(stringify!($name))
             }
         )*
 
-        /// The functions that are not served, by name.
+        /// The functions that are not served: name and stub.
         pub(super) const REFUSED: &[(&str, extern "C" fn() -> CUresult)] = &[$((stringify!($name), $name),)*];
     };
 }

@@ -1,4 +1,4 @@
-//! Finds the length of a module of which the program gives only the address.
+//! Finds the length of a module from its address alone.
 
 use std::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! A pool of one node for the tests of one file, and short forms of the calls that all need.
+//! A pool of one node for the tests of one file, and short forms of common calls.
 #![allow(dead_code, unreachable_pub, reason = "each file of tests uses some of it")]
 
 use std::ffi::{CString, c_void};
@@ -20,7 +20,7 @@ use penstock_cuda::api::module::{cuModuleGetFunction, cuModuleLoadData};
 use penstock_cuda::api::stream::{cuLaunchHostFunc, cuStreamCreate};
 use penstock_cuda_sys::driver::*;
 
-/// Names nodes that the tests are to run on, where they are not to start their own.
+/// Environment variable: nodes for the tests, instead of a node of their own.
 const NODES_VARIABLE: &str = "PENSTOCK_CUDA_TEST_NODES";
 
 /// Starts the node, once. It ends with this process.
@@ -28,10 +28,10 @@ fn node() {
     static NODE: OnceLock<()> = OnceLock::new();
     NODE.get_or_init(|| {
         if let Some(nodes) = std::env::var_os(NODES_VARIABLE) {
-            // SAFETY: the first thing that any test does; others wait in the cell meanwhile.
+            // SAFETY: the first action of each test; other threads wait in the cell meanwhile.
             return unsafe { std::env::set_var("PENSTOCK_NODES", nodes) };
         }
-        // In target/PROFILE/deps; examples are beside that folder.
+        // The tests are in target/PROFILE/deps, and the examples in target/PROFILE/examples.
         let tests = std::env::current_exe().unwrap();
         let program = tests.ancestors().nth(2).unwrap().join("examples/node");
         assert!(
@@ -50,7 +50,7 @@ fn node() {
             .env("POCL_DEVICES", devices)
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
-        // A parent is a thread here, and those of tests end early.
+        // The node ends with the thread that started it, and threads of tests end early.
         thread::spawn(move || {
             let mut process = command.spawn().unwrap();
             let mut line = String::new();
@@ -59,39 +59,40 @@ fn node() {
             _ = process.wait();
         });
         let address = is_ready.recv().unwrap();
-        // SAFETY: the first thing that any test does; others wait in the cell meanwhile. It is the first of all sources of nodes.
+        // SAFETY: the first action of each test; other threads wait in the cell meanwhile. This
+        // variable takes precedence over all other sources of nodes.
         unsafe { std::env::set_var("PENSTOCK_NODES", address.trim()) };
     });
 }
 
 static TWO_DEVICES: AtomicBool = AtomicBool::new(false);
 
-/// Asks for a node with two devices. Before everything else.
+/// Asks for a node with two devices. Must be called before everything else.
 pub fn two_devices() {
     TWO_DEVICES.store(true, Ordering::Relaxed);
 }
 
-/// The code of a call that has to succeed.
+/// Checks that a call has succeeded.
 #[track_caller]
 pub fn ok(code: CUresult) {
     assert_eq!(code, CUDA_SUCCESS, "{:?}", code.entry());
 }
 
-/// `cuInit` on the pool of the tests.
+/// Calls `cuInit` on the pool of the tests.
 pub fn init() {
     node();
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     ok(unsafe { cuInit(0) });
 }
 
-/// A context that is current in this thread, and ends with the test.
+/// A context that is current in this thread and ends with the test.
 pub struct TestContext(pub CUcontext);
 
 impl TestContext {
     pub fn new() -> Self {
         init();
         let mut context = null_mut();
-        // SAFETY: a place for the handle.
+        // SAFETY: the result goes to a local variable.
         ok(unsafe { cuCtxCreate_v2(&raw mut context, 0, 0) });
         Self(context)
     }
@@ -99,31 +100,32 @@ impl TestContext {
 
 impl Drop for TestContext {
     fn drop(&mut self) {
-        // SAFETY: a handle. Tests may have destroyed it themselves.
+        // SAFETY: handles are checked and never followed. Tests may have destroyed the context
+        // themselves.
         _ = unsafe { cuCtxDestroy_v2(self.0) };
     }
 }
 
 pub fn synchronize() {
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     ok(unsafe { cuCtxSynchronize() });
 }
 
 pub fn allocate(bytes: usize) -> CUdeviceptr {
     let mut address = 0;
-    // SAFETY: a place for the address.
+    // SAFETY: the result goes to a local variable.
     ok(unsafe { cuMemAlloc_v2(&raw mut address, bytes) });
     address
 }
 
 pub fn upload<T: Copy>(to: CUdeviceptr, values: &[T]) {
-    // SAFETY: the values.
+    // SAFETY: `values` has this number of bytes.
     ok(unsafe { cuMemcpyHtoD_v2(to, values.as_ptr().cast(), size_of_val(values)) });
 }
 
 pub fn download<T: Copy + Default>(from: CUdeviceptr, count: usize) -> Vec<T> {
     let mut values = vec![T::default(); count];
-    // SAFETY: room for the values.
+    // SAFETY: `values` has room for all bytes.
     ok(unsafe { cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), from, count * size_of::<T>()) });
     values
 }
@@ -131,7 +133,7 @@ pub fn download<T: Copy + Default>(from: CUdeviceptr, count: usize) -> Vec<T> {
 pub fn load(ptx: &str) -> CUmodule {
     let text = CString::new(ptx).unwrap();
     let mut module = null_mut();
-    // SAFETY: a place for the handle, and a string.
+    // SAFETY: the result goes to a local variable, and the string ends with a 0.
     ok(unsafe { cuModuleLoadData(&raw mut module, text.as_ptr().cast()) });
     module
 }
@@ -139,26 +141,27 @@ pub fn load(ptx: &str) -> CUmodule {
 pub fn function(module: CUmodule, name: &str) -> CUfunction {
     let name = CString::new(name).unwrap();
     let mut function = null_mut();
-    // SAFETY: a place for the handle, and a string.
+    // SAFETY: the result goes to a local variable, and the string ends with a 0.
     ok(unsafe { cuModuleGetFunction(&raw mut function, module, name.as_ptr()) });
     function
 }
 
 pub fn stream(flags: u32) -> CUstream {
     let mut stream = null_mut();
-    // SAFETY: a place for the handle.
+    // SAFETY: the result goes to a local variable.
     ok(unsafe { cuStreamCreate(&raw mut stream, flags) });
     stream
 }
 
 pub fn event(flags: u32) -> CUevent {
     let mut event = null_mut();
-    // SAFETY: a place for the handle.
+    // SAFETY: the result goes to a local variable.
     ok(unsafe { cuEventCreate(&raw mut event, flags) });
     event
 }
 
-/// Keeps a stream from going on until the test lets it: whoever waits for it meanwhile would wait too long.
+/// Stops a stream until the test opens it. The test fails if something waits for the stream
+/// meanwhile.
 #[derive(Default)]
 pub struct Gate {
     is_open: Mutex<bool>,
@@ -167,12 +170,12 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Far longer than anything that does not wait for it.
+    /// Far longer than any call that does not wait for the stream.
     const LATE: Duration = Duration::from_secs(20);
 
-    /// Closes a stream. The gate has to live until the stream has been waited for.
+    /// Stops a stream. The gate must live until the stream has been waited for.
     pub fn close(&self, stream: CUstream) {
-        // SAFETY: as said.
+        // SAFETY: the gate lives until the stream has been waited for, and `hold` expects a gate.
         ok(unsafe {
             cuLaunchHostFunc(stream, Some(hold), std::ptr::from_ref(self).cast_mut().cast())
         });
@@ -181,15 +184,12 @@ impl Gate {
     pub fn open(&self) {
         *self.is_open.lock().unwrap() = true;
         self.opened.notify_all();
-        assert!(
-            !self.was_late.load(Ordering::SeqCst),
-            "something has waited for the closed stream"
-        );
+        assert!(!self.was_late.load(Ordering::SeqCst), "a call waited for the closed stream");
     }
 }
 
 unsafe extern "C" fn hold(gate: *mut c_void) {
-    // SAFETY: a gate that lives until the stream has been waited for.
+    // SAFETY: `close` passes a gate that lives until the stream has been waited for.
     let gate = unsafe { &*gate.cast::<Gate>() };
     let is_open = gate.is_open.lock().unwrap();
     let (is_open, _) =
@@ -197,7 +197,7 @@ unsafe extern "C" fn hold(gate: *mut c_void) {
     gate.was_late.store(!*is_open, Ordering::SeqCst);
 }
 
-/// Launches a kernel whose parameters are 8 bytes each.
+/// Launches a kernel whose parameters have 8 bytes each.
 pub fn launch(
     function: CUfunction,
     grid: u32,
@@ -207,7 +207,7 @@ pub fn launch(
 ) -> CUresult {
     let mut addresses: Vec<*mut c_void> =
         params.iter().map(|param| std::ptr::from_ref(param).cast_mut().cast()).collect();
-    // SAFETY: as many parameters as the kernel has.
+    // SAFETY: the parameters are those of the kernel.
     unsafe {
         cuLaunchKernel(
             function,
@@ -225,7 +225,8 @@ pub fn launch(
     }
 }
 
-/// Kernels that the tests use. `add_one(u32 *values)`, `slow(u32 *value, u64 rounds)`: adds 1 after counting, `empty()`.
+/// Kernels of the tests: `add_one(u32 *values)`, `slow(u32 *value, u64 rounds)`, which adds 1 after
+/// counting to `rounds`, `count()` and `empty()`.
 pub const KERNELS: &str = r"
 .version 7.5
 .target sm_75
