@@ -20,16 +20,16 @@ fn main() {
     // A program may have its own functions with these names.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
-    let out = env::var_os("OUT_DIR").expect("cargo sets it");
+    let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     fs::write(Path::new(&out).join("stubs.rs"), stubs())
-        .expect("cargo's own folder can be written");
+        .expect("cargo's output folder is writable");
 }
 
 /// Returns one function for each symbol that the table does not name. They differ only in their
 /// names.
 fn stubs() -> String {
-    let symbols = fs::read_to_string(SYMBOLS).expect("a file of this crate");
-    let table = fs::read_to_string(TABLE).expect("a file of this crate");
+    let symbols = fs::read_to_string(SYMBOLS).expect("the file is part of this crate");
+    let table = fs::read_to_string(TABLE).expect("the file is part of this crate");
     let list = table
         .split("served! {")
         .nth(1)
@@ -53,10 +53,10 @@ fn stubs() -> String {
         .filter(|(name, _)| !served.contains(name))
         .collect();
     let mut text = String::new();
-    writeln!(text, "stubs! {{").expect("a string takes all");
+    writeln!(text, "stubs! {{").expect("writing to a string cannot fail");
     for (name, _) in &refused {
-        writeln!(text, "    {name}").expect("a string takes all");
+        writeln!(text, "    {name}").expect("writing to a string cannot fail");
     }
-    writeln!(text, "}}").expect("a string takes all");
+    writeln!(text, "}}").expect("writing to a string cannot fail");
     text
 }

@@ -61,7 +61,7 @@ fn older_forms_do_the_same() {
         assert_eq!(read(values), 3);
         let (mut count, mut nodes) = (4, [null_mut(); 4]);
         ok(cuGraphGetNodes(graph, nodes.as_mut_ptr(), &raw mut count));
-        assert_eq!((count, nodes[3].is_null()), (3, true), "the rest of the room is set to NULL");
+        assert_eq!((count, nodes[3].is_null()), (3, true), "the remaining entries are NULL");
         let (mut from, mut to, mut edges) = ([null_mut(); 2], [null_mut(); 2], 2);
         ok(cuGraphGetEdges(graph, from.as_mut_ptr(), to.as_mut_ptr(), &raw mut edges));
         assert_eq!((edges, from, to), (2, [nodes[0], nodes[1]], [nodes[1], nodes[2]]));

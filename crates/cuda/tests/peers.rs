@@ -29,7 +29,7 @@ fn begin() {
     let mut count = 0;
     // SAFETY: the result goes to a local variable.
     ok(unsafe { cuDeviceGetCount(&raw mut count) });
-    assert!(count >= 2, "these tests need two devices, and there is {count}");
+    assert!(count >= 2, "these tests need two devices, but the node has {count}");
 }
 
 fn set_current(context: CUcontext) {

@@ -252,7 +252,7 @@ fn handles_end_with_their_context_and_free_nothing_of_others() {
     assert_eq!(launch(function, 1, 1, null_mut(), &[]), CUDA_ERROR_INVALID_HANDLE);
     for bytes in [256, 4096] {
         for _ in 0..200 {
-            assert!(all.insert(allocate(bytes)), "an address is handed out twice");
+            assert!(all.insert(allocate(bytes)), "an address was allocated twice");
         }
     }
 }

@@ -161,9 +161,9 @@ cu_entry! {
     }
 }
 
-/// `penstockHeapGetText`: returns the message of the last of these functions that failed in this
-/// thread, or the reason that `penstockHeapGetAborted` found. Never `NULL`. Valid until the thread
-/// calls one of these functions again.
+/// Returns the message of the last of these functions that failed in this thread, or the reason
+/// that `penstockHeapGetAborted` found. Never `NULL`. Valid until the thread calls one of these
+/// functions again.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
 pub extern "C" fn penstockHeapGetText() -> *const c_char {

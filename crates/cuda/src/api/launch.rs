@@ -25,7 +25,7 @@ pub(super) unsafe fn params(each: *mut *mut c_void, extra: *mut *mut c_void) -> 
     if extra.is_null() {
         return Ok(Params::None);
     }
-    /// Most names in a list. Only two are defined, so a longer list has no end.
+    /// Maximum number of names in a list. Only two are defined, so a longer list has no end.
     const NAMES_MAX: usize = 4;
     let (mut buffer, mut size) = (None, None);
     for index in 0..NAMES_MAX {

@@ -128,8 +128,8 @@ cu_entry! {
         log::once(
             "cuGetExportTable",
             format_args!(
-                "cuGetExportTable: the driver's undocumented tables are not served; a program with NVIDIA's runtime linked into it \
-                 needs them, unless it is linked with the shared one (nvcc -cudart shared)"
+                "cuGetExportTable: the driver's undocumented tables are not served; a program that \
+                 needs them has NVIDIA's runtime linked into it; link it with nvcc -cudart shared"
             ),
         );
         // SAFETY: the program promises that `table` is null or writable.

@@ -22,18 +22,18 @@ pub(crate) const GRAIN_BYTES: u64 = 256;
 /// twice as large as the one before.
 const GROW_BYTES: u64 = 256 << 20;
 
-/// Most arenas of one device. Kernels compare addresses with all of them. Eleven doubled arenas are
-/// 512 GiB. If a buffer may only be a quarter of the memory, the minimum that OpenCL requires,
-/// three or four arenas of that size take the rest.
+/// Maximum number of arenas of one device. Kernels compare addresses with all of them. Eleven
+/// doubled arenas are 512 GiB. If a buffer may only be a quarter of the memory, the minimum that
+/// OpenCL requires, three or four arenas of that size take the rest.
 const ARENAS_MAX: usize = 32;
 
-/// Most bytes that the program has freed and that commands still use. A thread that frees more
-/// waits, as CUDA's own `cudaFree` always does. Otherwise a program that allocates and frees in a
-/// loop would touch all memory.
+/// Maximum number of bytes that the program has freed and that commands still use. A thread that
+/// frees more waits, as CUDA's own `cudaFree` always does. Otherwise a program that allocates and
+/// frees in a loop would touch all memory.
 pub(crate) const LEAVING_BYTES_MAX: u64 = 256 << 20;
 
-/// Most bytes of free arenas that are kept for later allocations if the driver allocates memory.
-/// Arenas beyond that are returned, so that other users of the GPU can have them.
+/// Maximum number of bytes of free arenas that are kept for later allocations if the driver
+/// allocates memory. Arenas beyond that are returned, so that other users of the GPU can have them.
 const KEPT_BYTES: u64 = 256 << 20;
 
 /// Environment variable: size of the first arena in MiB, even if one arena would be enough. For

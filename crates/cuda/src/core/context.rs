@@ -33,11 +33,11 @@ pub(crate) struct Context {
     pub(crate) leaving: AtomicUsize,
     /// For commands that need no order with the program's streams. Also in [`Self::others`].
     aside: OnceLock<Arc<Stream>>,
-    /// Whether [`Self::blocking`] ever had a stream. Otherwise no command must be ordered.
+    /// Whether [`Self::blocking`] ever had a stream. If not, commands need no order.
     pub(crate) has_blocking: AtomicBool,
     /// Held while a command is ordered and sent.
     pub(crate) order: Mutex<()>,
-    /// Code of the first command that failed: "the context ... must be destroyed".
+    /// Code of the first failure: "the context ... must be destroyed".
     failure: AtomicU32,
     /// Number of creations and attachments minus the number of detachments.
     usage: AtomicU32,
@@ -72,8 +72,7 @@ const LIMIT_DEFAULTS: [u64; LIMITS] = [
 ];
 
 thread_local! {
-    /// The context stack of this thread; the last one is current. `None` stands for a null context
-    /// that was pushed or set.
+    /// The context stack of this thread; the last one is current.
     static STACK: RefCell<Vec<Option<Arc<Context>>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -148,8 +147,8 @@ impl Context {
         top.flatten().ok_or(CUDA_ERROR_INVALID_CONTEXT)
     }
 
-    /// `cuCtxSetCurrent`: "If there is a CUDA context bound to the calling CPU thread, this
-    /// replaces the top of the stack".
+    /// Implements `cuCtxSetCurrent`: "If there is a CUDA context bound to the calling CPU thread,
+    /// this replaces the top of the stack".
     pub(crate) fn set_current(context: Option<Arc<Self>>) {
         // The old context is dropped after the borrow of the stack has ended.
         let _old = STACK.try_with(|stack| {
@@ -191,8 +190,8 @@ impl Context {
         }
     }
 
-    /// Returns the code for an error of the pool. Errors that the program cannot recover from
-    /// become permanent.
+    /// Returns the code for an error of the pool. All codes become permanent except invalid value,
+    /// out of memory and out of resources.
     pub(crate) fn failed(&self, error: &Error) -> CUresult {
         let code = of_error(error);
         if platform::check_process().is_err() {
@@ -280,8 +279,9 @@ impl Context {
         }
     }
 
-    /// `cuCtxDestroy`: "... it is the responsibility of the calling function to ensure that no API
-    /// call issues using ctx while cuCtxDestroy() is executing." Waits for all commands.
+    /// Implements `cuCtxDestroy`: "... it is the responsibility of the calling function to ensure
+    /// that no API call issues using ctx while cuCtxDestroy() is executing." Waits for all
+    /// commands.
     pub(crate) fn destroy(&self) -> CuResult {
         if self.ended.swap(true, Ordering::AcqRel) {
             return Err(CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -305,7 +305,7 @@ impl Context {
         self.usage.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// `cuCtxDetach`. Returns whether this was the last attachment.
+    /// Implements `cuCtxDetach`. Returns whether this was the last attachment.
     pub(crate) fn detach(&self) -> bool {
         self.usage.fetch_sub(1, Ordering::AcqRel) <= 1
     }
@@ -314,8 +314,8 @@ impl Context {
         self.device.allocate(size, self.number)
     }
 
-    /// `cuMemFree`. The memory is used again once all current commands have ended. Waits for them
-    /// only if much memory is freed and still in use.
+    /// Implements `cuMemFree`. The memory is used again once all current commands have ended. Waits
+    /// for them only if much memory is freed and still in use.
     pub(crate) fn free(&self, address: u64) -> CuResult {
         if let Some(freed) = memory::free(address) {
             return freed;

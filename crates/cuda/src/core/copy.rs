@@ -62,7 +62,7 @@ impl Returns {
         }
     }
 
-    /// Returns what the function asks of the pool's write.
+    /// Returns what the pool's write must provide.
     pub(super) fn wants(self) -> Want {
         match self {
             Self::AtOnce => Want::Nothing,
@@ -118,10 +118,10 @@ impl Context {
         owner.map(Some).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Runs `work` on this context's memory for a stream of another device's context, and waits for
-    /// it. `work` gets the legacy default stream of this context if `stream` is the one of the
-    /// other. Otherwise it gets a stream without an order, because the caller's stream is finished
-    /// first.
+    /// Runs `work` on this context's memory on behalf of `stream`, which belongs to `of`, a context
+    /// of another device. Waits for the earlier commands of `stream`, and for `work`. If `stream`
+    /// is the legacy default stream of `of`, `work` gets that of this context, so it follows the
+    /// order of both.
     pub(super) fn as_peer(
         self: &Arc<Self>,
         of: &Self,
@@ -324,7 +324,7 @@ impl Context {
         copy_in_pieces((target, to), (source, from), size)
     }
 
-    /// `cuMemset...`: writes a pattern `count` times.
+    /// Implements `cuMemset...`: writes a pattern `count` times.
     pub(crate) fn fill(&self, stream: &Stream, to: u64, pattern: &[u8], count: u64) -> CuResult {
         self.check()?;
         let size = count.checked_mul(pattern.len() as u64).ok_or(CUDA_ERROR_INVALID_VALUE)?;

@@ -78,10 +78,10 @@ fn narrow(wide: u64) -> u32 {
     u32::try_from(wide).unwrap_or(u32::MAX)
 }
 
-/// Most threads of a block on every NVIDIA device. Programs and compilers rely on it.
+/// Maximum number of threads of a block on every NVIDIA device. Programs and compilers rely on it.
 const THREADS_MAX: u32 = 1024;
 
-/// Most threads of a block in its third dimension on every NVIDIA device.
+/// Maximum number of threads of a block in its third dimension on every NVIDIA device.
 const BLOCK_Z_MAX: u32 = 64;
 
 /// Bit of OpenCL's `CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT`.
@@ -218,7 +218,7 @@ impl Device {
         context.map_or(Ok(()), |context| context.destroy())
     }
 
-    /// `cuDevicePrimaryCtxGetState`: returns its flags, and whether it exists.
+    /// Implements `cuDevicePrimaryCtxGetState`: returns its flags, and whether it exists.
     pub(crate) fn primary_state(&self) -> (u32, bool) {
         let primary = self.primary();
         (primary.flags, primary.context.is_some())

@@ -138,7 +138,7 @@ impl Event {
         drop(old);
     }
 
-    /// `cuEventRecord` in a stream that is not captured.
+    /// Implements `cuEventRecord` in a stream that is not captured.
     pub(crate) fn record(&self, context: &Arc<Context>, stream: &Arc<Stream>) -> CuResult {
         // "CUDA_ERROR_INVALID_HANDLE ... hEvent and hStream must be from the same context"
         if context.device.ordinal != self.device {
@@ -159,8 +159,8 @@ impl Event {
         Ok(self.mark()?.map(|mark| mark.event))
     }
 
-    /// `cuEventQuery`. "... or if cuEventRecord() has not been called on hEvent": then the event
-    /// counts as complete.
+    /// Implements `cuEventQuery`. "... or if cuEventRecord() has not been called on hEvent": then
+    /// the event counts as complete.
     pub(crate) fn query(&self) -> CuResult {
         let Some(mark) = self.mark()? else { return Ok(()) };
         capture::check_safe()?;
@@ -183,7 +183,7 @@ impl Event {
         mark.ended()
     }
 
-    /// `cuEventElapsedTime`: milliseconds on the device's clock.
+    /// Implements `cuEventElapsedTime`: milliseconds on the device's clock.
     pub(crate) fn elapsed_ms(&self, end: &Self) -> CuResult<f32> {
         // "If either event was created with the CU_EVENT_DISABLE_TIMING flag, then
         // CUDA_ERROR_INVALID_HANDLE is returned." The same holds for events of different devices

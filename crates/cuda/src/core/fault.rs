@@ -73,7 +73,8 @@ pub(crate) fn tell(kind: u64, address: u64, line: u32, text: &[u8]) {
         STUCK => {
             let name = name_of(address);
             return log::always(format_args!(
-                "kernel {name}: its threads wait for a value in shared memory, or for each other, but no running thread can end the wait"
+                "kernel {name}: its threads wait for a value in shared memory, or for each \
+                 other, but no running thread can end the wait"
             ));
         }
         _ => "failed in an unknown way",

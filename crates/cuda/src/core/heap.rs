@@ -25,7 +25,7 @@ use super::module::Function;
 use super::stream::Stream;
 use crate::edge::{CuResult, Object, new_number, of_error, of_status, publish};
 
-/// Most heaps of a process: the number that fits into the window of addresses.
+/// Maximum number of heaps of a process: the number that fits into the window of addresses.
 const HEAPS_MAX: usize = 64;
 
 /// Bits by which a heap's slot is shifted in its address.
@@ -105,7 +105,7 @@ pub(crate) fn among(params: &[u8]) -> CuResult<Option<Arc<Heap>>> {
         if found.as_ref().is_some_and(|known| known.slot != heap.slot) {
             return Err(tell(
                 CUDA_ERROR_INVALID_VALUE,
-                "a launch has two heaps among its parameters; a kernel can have one",
+                "a launch has two heaps among its parameters; a kernel can use only one",
             ));
         }
         found = Some(heap);

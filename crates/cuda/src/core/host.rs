@@ -20,7 +20,7 @@ fn ranges() -> MutexGuard<'static, BTreeMap<usize, Range>> {
     RANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `cuMemHostAlloc`: allocates plain pages and registers them.
+/// Implements `cuMemHostAlloc`: allocates plain pages and registers them.
 pub(crate) fn allocate(size: usize, flags: u32) -> CuResult<usize> {
     const KNOWN: u32 =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;

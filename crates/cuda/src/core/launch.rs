@@ -47,12 +47,12 @@ pub(crate) enum Params {
     Packed(Bytes),
 }
 
-/// Most blocks of a grid in its second and third dimension.
+/// Maximum number of blocks of a grid in its second and third dimension.
 const GRID_YZ_MAX: u32 = 65_535;
 
 impl Function {
-    /// Makes the checks of the interface, without asking the worker. The first call builds the
-    /// kernel.
+    /// Makes the checks of the interface. The first call builds the module; later ones do not ask
+    /// the worker.
     fn check(&self, shape: &Shape, heap: bool) -> CuResult {
         let facts = &self.loaded.device.facts;
         let entry = self.entry();
@@ -84,7 +84,7 @@ impl Function {
         require(shape.dynamic <= self.dynamic_max(), CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// `cuLaunchKernel`. Waits only for the device's compiler, at the first launch.
+    /// Implements `cuLaunchKernel`. Waits only for the device's compiler, at the first launch.
     ///
     /// # Safety
     /// `params` are those of this kernel, as the interface demands.

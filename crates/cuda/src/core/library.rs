@@ -66,8 +66,8 @@ impl Modules {
 }
 
 impl Library {
-    /// `cuLibraryLoadData`. Reports errors in the code that do not depend on the device, and errors
-    /// for the current context's device.
+    /// Implements `cuLibraryLoadData`. Reports errors in the code that do not depend on the device,
+    /// and errors for the current context's device.
     pub(crate) fn load(bytes: &[u8]) -> Result<Arc<Self>, Refusal> {
         let current = Context::peek();
         let parse = || {
@@ -110,7 +110,7 @@ impl Library {
         Ok(())
     }
 
-    /// `cuLibraryGetModule`: returns the library's module in a context.
+    /// Implements `cuLibraryGetModule`: returns the library's module in a context.
     pub(crate) fn module_in(&self, context: &Arc<Context>) -> CuResult<Arc<Module>> {
         let mut modules = context.modules.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = modules.get(&self.number) {
@@ -126,7 +126,7 @@ impl Library {
         Ok(module)
     }
 
-    /// `cuLibraryGetKernel`: returns the same handle each time.
+    /// Implements `cuLibraryGetKernel`: returns the same handle each time.
     pub(crate) fn kernel(self: &Arc<Self>, name: &str) -> CuResult<Arc<Kernel>> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernel) = kernels.get(name) {
@@ -156,7 +156,7 @@ impl Library {
 }
 
 impl Kernel {
-    /// `cuKernelGetFunction`: returns the function in a context.
+    /// Implements `cuKernelGetFunction`: returns the function in a context.
     pub(crate) fn function_in(&self, context: &Arc<Context>) -> CuResult<Arc<Function>> {
         self.library.module_in(context)?.function(&self.name)
     }

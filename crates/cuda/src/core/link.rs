@@ -29,7 +29,7 @@ impl Link {
         Self { number, inputs: Mutex::default(), output: Mutex::default() }
     }
 
-    /// `cuLinkAddData`: accepts PTX, or a fat binary with PTX.
+    /// Implements `cuLinkAddData`: accepts PTX, or a fat binary with PTX.
     pub(crate) fn add(&self, bytes: &[u8]) -> Result<(), Refusal> {
         let text = ptx_of(bytes)?;
         penstock_ptx::module::parse(&text)
@@ -38,7 +38,7 @@ impl Link {
         Ok(())
     }
 
-    /// `cuLinkComplete`: returns address and size of the result.
+    /// Implements `cuLinkComplete`: returns address and size of the result.
     pub(crate) fn complete(&self) -> CuResult<(*const u8, usize)> {
         let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         let text = joined(&inputs)?;

@@ -53,7 +53,7 @@ pub(crate) struct Function {
     pub(crate) bound: Mutex<Option<Bound>>,
     /// The kernel for launches with a heap among their parameters.
     pub(crate) bound_with_heap: Mutex<Option<Bound>>,
-    /// Most threads of a block that the driver allows for it.
+    /// Maximum number of threads of a block that the driver allows for it.
     threads_max: OnceLock<u32>,
     pub(crate) setup: Mutex<Setup>,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Bound {
     /// Index of the argument that is the heap, if the kernel has one.
     pub(crate) heap_at: Option<usize>,
     /// Index of the argument that is the local memory for shared memory, if the kernel has one, and
-    /// the fewest bytes that it may have.
+    /// its minimum size in bytes.
     pub(crate) shared_at: Option<usize>,
     pub(crate) local_min: u64,
 }
@@ -171,7 +171,7 @@ impl Module {
         self.loaded.block.map_or(Ok(()), |block| device.release_block(block, device.busy()))
     }
 
-    /// `cuModuleGetFunction`: returns the same handle each time.
+    /// Implements `cuModuleGetFunction`: returns the same handle each time.
     pub(crate) fn function(&self, name: &str) -> CuResult<Arc<Function>> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = functions.get(name) {
@@ -199,7 +199,7 @@ impl Module {
         Ok(function)
     }
 
-    /// `cuModuleGetGlobal`: returns address and size of a variable.
+    /// Implements `cuModuleGetGlobal`: returns address and size of a variable.
     pub(crate) fn global(&self, name: &str) -> CuResult<(u64, u64)> {
         let globals = self.loaded.program.module.globals();
         let global =
@@ -346,8 +346,8 @@ impl Function {
         Ok(())
     }
 
-    /// Returns the most threads of a block that the driver and the program allow. Builds the
-    /// module.
+    /// Returns the maximum number of threads of a block that the driver and the program allow.
+    /// Builds the module.
     pub(crate) fn threads_max(&self) -> CuResult<u32> {
         self.threads_max_with(false)
     }

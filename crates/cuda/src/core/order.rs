@@ -40,8 +40,8 @@ impl Context {
         self.send(stream, &waits, send)
     }
 
-    /// Sends one command that spans a stream of each of several contexts. It follows the commands
-    /// that each stream's order demands, for all streams.
+    /// Sends one command into a stream of each of several contexts, all at once. Each command waits
+    /// for everything that any of them would wait for alone.
     ///
     /// # Errors
     /// The code, if one of the contexts does not accept commands. The inner result is that of

@@ -13,7 +13,8 @@ use super::device::Device;
 use super::{address, log};
 use crate::edge::{CuResult, of_error};
 
-/// Environment variable: path of the driver that a worker uses. That may be this library.
+/// Environment variable that names a worker's driver. Without it this library shows no devices in a
+/// worker; with it, a worker may use this library as its driver.
 const DRIVER_VARIABLE: &str = "PENSTOCK_LIBCUDA";
 
 /// Environment variable that chooses devices: numbers or beginnings of `GPU-...` names, separated
@@ -102,7 +103,7 @@ fn open() -> CuResult<Platform> {
     let chosen = visible_of(&names, visible.as_deref()).into_iter();
     let chosen: Vec<_> = chosen.filter_map(|index| usable.get(index).cloned()).collect();
     if chosen.is_empty() {
-        return Err(none(format_args!("no device that CUDA programs can use")));
+        return Err(none(format_args!("the pool has no device for CUDA programs")));
     }
     Ok(Platform { devices: make(chosen).map_err(|error| of_error(&error))?, _pool: pool })
 }

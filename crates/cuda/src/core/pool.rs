@@ -78,8 +78,8 @@ impl Pool {
         })
     }
 
-    /// `cuMemPoolSetAttribute`. Only the threshold is stored, so that the program can read it. The
-    /// others have no effect, because we decide how memory is used again.
+    /// Implements `cuMemPoolSetAttribute`. Only the threshold is stored, so that the program can
+    /// read it. The others have no effect, because we decide how memory is used again.
     pub(crate) fn set_attribute(&self, attribute: u32, value: u64) -> CuResult {
         match attribute {
             CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => {
@@ -94,7 +94,7 @@ impl Pool {
     }
 }
 
-/// `cuMemAllocAsync`. The memory can be used at once.
+/// Implements `cuMemAllocAsync`. The memory can be used at once.
 pub(crate) fn allocate(context: &Context, device: &Device, size: u64) -> CuResult<u64> {
     context.check()?;
     // "If bytesize is 0, cuMemAlloc() returns CUDA_ERROR_INVALID_VALUE", and the same holds here.

@@ -97,8 +97,9 @@ pub(crate) fn ptx_of(bytes: &[u8]) -> Result<Box<str>, Refusal> {
     let ptx = || images.iter().filter(|image| image.kind == ImageKind::Ptx);
     let best = ptx().filter(|image| image.arch <= own).max_by_key(|image| image.arch);
     let Some(image) = best.or_else(|| ptx().min_by_key(|image| image.arch)) else {
-        let text = "a module has machine code alone; have it carry PTX (nvcc: -gencode arch=compute_75,code=compute_75; \
-                    numba-cuda and cuda.core: without nvidia-nvjitlink)";
+        let text = "a module has only machine code; build it with PTX (nvcc: -gencode \
+                    arch=compute_75,code=compute_75; numba-cuda and cuda.core: without \
+                    nvidia-nvjitlink)";
         log::once("no PTX", format_args!("{text}"));
         return Err(Refusal::new(CUDA_ERROR_NO_BINARY_FOR_GPU, text));
     };

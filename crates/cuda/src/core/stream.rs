@@ -152,9 +152,9 @@ impl Stream {
         self.context.upgrade().ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
 
-    /// `cuStreamDestroy`: "... the function will return immediately and the resources associated
-    /// with hStream will be released automatically once the device has completed all work in
-    /// hStream."
+    /// Implements `cuStreamDestroy`: "... the function will return immediately and the resources
+    /// associated with hStream will be released automatically once the device has completed all
+    /// work in hStream."
     pub(crate) fn destroy(self: &Arc<Self>) -> CuResult {
         forget(&**self).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
         capture::forget(self);

@@ -36,7 +36,7 @@ fn node() {
         let program = tests.ancestors().nth(2).unwrap().join("examples/node");
         assert!(
             program.exists(),
-            "{} is not there: cargo build -p penstock-cuda --example node",
+            "{} is missing: run cargo build -p penstock-cuda --example node",
             program.display()
         );
         let socket =

@@ -290,13 +290,13 @@ fn look_for_ban() -> CuResult {
     result
 }
 
-/// `cuThreadExchangeStreamCaptureMode`: returns the old mode.
+/// Implements `cuThreadExchangeStreamCaptureMode`: returns the old mode.
 pub(crate) fn exchange_mode(mode: u32) -> CuResult<u32> {
     require(mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE)?;
     Ok(MODE.replace(mode))
 }
 
-/// `cuStreamBeginCapture`: captures into a graph of the program or a new one.
+/// Implements `cuStreamBeginCapture`: captures into a graph of the program or a new one.
 pub(crate) fn begin(
     context: &Context,
     stream: &Arc<Stream>,
@@ -333,7 +333,7 @@ pub(crate) fn begin(
     Ok(())
 }
 
-/// `cuStreamEndCapture`: returns the captured graph.
+/// Implements `cuStreamEndCapture`: returns the captured graph.
 pub(crate) fn end(stream: &Stream) -> CuResult<Arc<Graph>> {
     let mut all = captures();
     let capture = of(&mut all, stream).ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
@@ -410,7 +410,7 @@ pub(crate) fn update(stream: &Stream, nodes: &[u64], flags: u32) -> CuResult {
     Ok(())
 }
 
-/// `cuEventRecord`, as far as a capture is concerned.
+/// Implements `cuEventRecord`, as far as a capture is concerned.
 pub(crate) fn record(
     context: &Arc<Context>,
     stream: &Arc<Stream>,
@@ -434,8 +434,8 @@ pub(crate) fn record(
     Ok(Recorded::Here(Captured { id, tail }))
 }
 
-/// `cuStreamWaitEvent`, as far as a capture is concerned. Returns true if the wait needs nothing
-/// else.
+/// Implements `cuStreamWaitEvent`, as far as a capture is concerned. Returns true if the wait needs
+/// nothing else.
 pub(crate) fn waits(
     context: &Arc<Context>,
     stream: &Arc<Stream>,

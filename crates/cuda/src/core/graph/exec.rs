@@ -64,7 +64,7 @@ impl Exec {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `cuGraphExecDestroy`. Commands of its launches continue.
+    /// Implements `cuGraphExecDestroy`. Commands of its launches continue.
     pub(crate) fn destroy(&self) -> CuResult {
         forget(self).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
@@ -95,7 +95,7 @@ impl Exec {
         state.launch(context, stream)
     }
 
-    /// `cuGraphUpload`: prepares the kernels, as the first launch otherwise would.
+    /// Implements `cuGraphUpload`: prepares the kernels, as the first launch otherwise would.
     pub(crate) fn upload(&self) -> CuResult {
         self.state().plan.steps.iter_mut().try_for_each(|step| match &step.work {
             Work::Kernel(launch) => step.kept.make_ready(launch).map(drop),
@@ -121,7 +121,7 @@ impl Exec {
         state.change(&changes)
     }
 
-    /// `cuGraphExecUpdate`: changes all nodes or none.
+    /// Implements `cuGraphExecUpdate`: changes all nodes or none.
     pub(crate) fn update(&self, graph: &Graph) -> Result<(), Mismatch> {
         let mut state = self.state();
         let changes = update::changes(&state.graph, graph)?;

@@ -95,7 +95,7 @@ impl Graph {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `cuGraphDestroy`. Executable graphs made from it stay valid.
+    /// Implements `cuGraphDestroy`. Executable graphs made from it stay valid.
     pub(crate) fn destroy(&self) -> CuResult {
         require(!self.is_child, CUDA_ERROR_INVALID_VALUE)?;
         self.end()
@@ -140,7 +140,7 @@ impl Graph {
         Ok(())
     }
 
-    /// `cuGraphAddDependencies`: adds all edges or none.
+    /// Implements `cuGraphAddDependencies`: adds all edges or none.
     pub(crate) fn connect(&self, edges: &[(u64, u64)]) -> CuResult {
         let mut state = self.state();
         let mut known = FxHashSet::default();
@@ -158,7 +158,7 @@ impl Graph {
         })
     }
 
-    /// `cuGraphRemoveDependencies`: removes all edges or none.
+    /// Implements `cuGraphRemoveDependencies`: removes all edges or none.
     pub(crate) fn disconnect(&self, edges: &[(u64, u64)]) -> CuResult {
         let mut state = self.state();
         require(edges.is_empty() || !state.has_memory(), CUDA_ERROR_NOT_SUPPORTED)?;

@@ -80,7 +80,7 @@ impl Node {
         self.attributes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `cuGraphKernelNodeGetAttribute`. Returns zeros if the attribute was not set.
+    /// Implements `cuGraphKernelNodeGetAttribute`. Returns zeros if the attribute was not set.
     pub(crate) fn attribute(&self, id: u32) -> CuResult<[u32; 16]> {
         require(self.lock().kind() == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE)?;
         let attributes = self.attributes();

@@ -16,8 +16,8 @@ use super::work::Work;
 use crate::core::launch::Kept;
 use crate::edge::{CuResult, Object as _};
 
-/// Most lanes of one context. A device can seldom run more kernels at once, and each lane costs a
-/// queue.
+/// Maximum number of lanes of one context. A device can seldom run more kernels at once, and each
+/// lane costs a queue.
 const LANES_MAX: usize = 4;
 
 /// The work of one node.
@@ -59,7 +59,8 @@ pub(super) struct Lane {
     pub(super) starts: bool,
     last: usize,
     count: usize,
-    /// Number of steps of each lane that the lane's next step follows.
+    /// A bound for each lane: this lane's next step follows all steps of that lane with a lower
+    /// index.
     seen: Vec<usize>,
 }
 
@@ -72,8 +73,8 @@ pub(super) struct Plan {
     pub(super) joins: Vec<usize>,
 }
 
-/// Sorts nodes so that each follows the nodes before it, and otherwise in the order in which they
-/// were made. Leaves out nodes of a cycle.
+/// Sorts nodes so that each comes after its dependencies, and otherwise in the order in which they
+/// were made. Leaves out nodes that are part of a cycle or depend on one.
 fn order(before: &[Vec<usize>]) -> Vec<usize> {
     let mut left: Vec<usize> = before.iter().map(Vec::len).collect();
     let mut after = vec![Vec::new(); before.len()];
@@ -171,8 +172,7 @@ impl Plan {
         Ok(leaves.map(|(place, _)| *place).collect())
     }
 
-    /// Chooses a lane for a step. `known`: for each step so far, the number of steps of each lane
-    /// up to and including it.
+    /// Chooses a lane for a step. `known`: the bounds of [`Lane::seen`] after each step so far.
     fn lane_for(&mut self, step: usize, lane_of: &[usize], known: &[Vec<usize>]) -> usize {
         let (context, before) = (self.steps[step].context, &self.steps[step].before);
         let fits = |lane: &Lane| context == 0 || lane.context == context;
@@ -183,7 +183,7 @@ impl Plan {
         {
             return lane;
         }
-        // An empty lane, or one whose steps this step all follows.
+        // An empty lane, or a lane all of whose steps come before this step.
         let idle = self.lanes.iter().enumerate().position(|(at, lane)| {
             let ends_before =
                 |from: usize| known[from].get(at).is_some_and(|seen| *seen > lane.last);
@@ -216,7 +216,7 @@ impl Plan {
         self.lanes.push(Lane { context: first, starts: false, last: 0, count: 0, seen: vec![0] });
         let (mut lane_of, mut waits, mut is_marked) =
             (Vec::new(), Vec::new(), vec![false; self.steps.len()]);
-        // The steps before each step, as far as its lane knew.
+        // The bounds of [`Lane::seen`] after each step.
         let mut known: Vec<Vec<usize>> = Vec::new();
         for step in 0..self.steps.len() {
             let lane = self.lane_for(step, &lane_of, &known);

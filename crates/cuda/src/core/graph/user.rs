@@ -80,8 +80,8 @@ impl Held {
         Ok(())
     }
 
-    /// `cuGraphReleaseUserObject`. Returns the last reference of the graph. The caller must drop it
-    /// without the graph's lock, because the drop may call a function of the program.
+    /// Implements `cuGraphReleaseUserObject`. Returns the last reference of the graph. The caller
+    /// must drop it without the graph's lock, because the drop may call a function of the program.
     pub(crate) fn remove(
         &mut self,
         number: u64,
