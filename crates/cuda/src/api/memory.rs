@@ -98,8 +98,8 @@ cu_entry! {
         unsafe { store(size, usize::try_from(live.size).unwrap_or(usize::MAX)) };
         Ok(())
     }
-    /// Always fails: host and device cannot share memory without calls, as
-    /// `CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY` tells.
+    /// Always fails: host and device cannot share memory without calls
+    /// (`CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY` is 0).
     fn cuMemAllocManaged(_result: *mut CUdeviceptr, _size: usize, _flags: c_uint) {
         Context::current()?;
         Err(CUDA_ERROR_NOT_SUPPORTED)
@@ -135,8 +135,7 @@ cu_entry! {
         settle(address.addr(), size)?;
         host::unregister(address.addr())
     }
-    /// Always fails: host memory cannot be mapped, as `CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY`
-    /// tells.
+    /// Always fails: host memory cannot be mapped (`CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY` is 0).
     fn cuMemHostGetDevicePointer_v2(_result: *mut CUdeviceptr, address: *mut c_void, _flags: c_uint) {
         Context::current()?;
         host::find(address.addr()).ok_or(CUDA_ERROR_INVALID_VALUE)?;

@@ -371,8 +371,7 @@ impl Space {
         state.place(address).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Calls `each` with start and size of every allocation, so that check mode knows the existing
-    /// ones.
+    /// Calls `each` with start and size of every allocation.
     pub(crate) fn each(&self, mut each: impl FnMut(u64, u64)) {
         self.state().live.iter().for_each(|(start, live)| each(*start, live.size));
     }

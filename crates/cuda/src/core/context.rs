@@ -269,8 +269,7 @@ impl Context {
         self.control.look(self)
     }
 
-    /// Waits until all commands have ended, even after a failure. Nobody learns of failures found
-    /// here.
+    /// Waits until all commands have ended, even after a failure. Ignores further failures.
     pub(crate) fn drain(&self) {
         for stream in self.streams() {
             let serial = stream.issued();

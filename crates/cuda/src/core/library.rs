@@ -144,7 +144,7 @@ impl Library {
         Ok(kernel)
     }
 
-    /// Returns what the code says of a kernel.
+    /// Returns the description of a kernel, if the code has it.
     pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
         self.parsed.entries().iter().find(|entry| entry.name == name)
     }

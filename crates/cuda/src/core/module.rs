@@ -283,7 +283,7 @@ impl Loaded {
 }
 
 impl Function {
-    /// Returns what the module says of the function.
+    /// Returns the function's description in the module.
     pub(crate) fn entry(&self) -> &Entry {
         // No panic: entries are never removed from a module.
         &self.loaded.program.module.entries()[self.index]
