@@ -1,12 +1,14 @@
-//! `libcudart.so.12` and `libcudart.so.13`: CUDA's runtime interface over the public driver interface.
+//! `libcudart.so.12` and `libcudart.so.13`: CUDA's runtime over the public driver interface.
 //!
-//! The driver is found at first use: the `libcuda.so.1` that the program has, else the one beside the library, else the system's. So the
-//! libraries work with Penstock's driver and with any other, and nothing of the pool is known here.
+//! The driver is looked up at first use: the `libcuda.so.1` that the program already has, otherwise
+//! the one beside this library, otherwise the system's. The libraries therefore work with
+//! Penstock's driver and with any other driver, and know nothing of the pool.
 //!
-//! Both libraries are linked of one archive (`tools/cuda/link.sh`), each with the symbols of its version and an object that says which one it
-//! is. [`api::table`] has what is served and what is not.
+//! Both libraries are linked from one archive (`tools/cuda/link.sh`), each with the symbols of its
+//! version and an object that holds its version number. [`api::table`] lists the functions that are
+//! served and those that are not.
 //!
-//! * `edge`: what is particular to a C interface: the form of an entry point, errors, what a thread has;
+//! * `edge`: the form of a C entry point, errors, and the state of a thread;
 //! * `driver`: the table of the driver's functions;
 //! * `core`: contexts, registered binaries, copies, arrays, textures;
 //! * `api`: the functions.

@@ -1,5 +1,5 @@
-//! `docs/cuda-runtime.md` is made of the table of functions and the lists of symbols: this says when it is out of date, and writes it
-//! anew when `PENSTOCK_WRITE_DOCS` is set.
+//! Compares `docs/cuda-runtime.md` with the table of functions and the lists of symbols, from which
+//! it is made. Writes it anew if `PENSTOCK_WRITE_DOCS` is set.
 
 #![allow(clippy::macro_metavars_in_unsafe, reason = "calls have values, not code")]
 
@@ -29,12 +29,12 @@ fn list(major: u32) -> BTreeSet<String> {
     fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// The name without the end that says which default stream a program has.
+/// Returns the name without the suffix that stands for a thread's own default stream.
 fn plain(name: &str) -> &str {
     name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name)
 }
 
-/// The names that are no second form of another.
+/// Returns the names that are not second forms, each with its second form.
 fn firsts(names: impl Iterator<Item = &'static str>) -> Vec<(&'static str, Option<&'static str>)> {
     let all: BTreeSet<_> = names.collect();
     let second =

@@ -1,5 +1,6 @@
-//! The structures of programs: `tests/cuda/layout.h` says how they are laid out here, and `tests/cuda/layout.c` compares that with NVIDIA's
-//! headers, of version 13 from `.venv-cuda`, of version 12 from the folder that `PENSTOCK_CUDA_12_HEADERS` names.
+//! Layout of structures: `tests/cuda/layout.c` compares the offsets in `tests/cuda/layout.h`, which
+//! this test makes, with NVIDIA's headers. Those of version 13 are in `.venv-cuda`, those of
+//! version 12 in the folder that `PENSTOCK_CUDA_12_HEADERS` names.
 
 #![allow(clippy::macro_metavars_in_unsafe, reason = "calls have values, not code")]
 
@@ -14,7 +15,7 @@ use std::process::Command;
 use penstock_cuda_sys::runtime::*;
 use penstock_cuda_sys::runtime_properties::{DeviceProperties12, DeviceProperties13};
 
-/// Fields of a structure: C's name, the offset here.
+/// Fields of a structure: the name in C, and the offset in bytes.
 type Fields = Vec<(&'static str, usize)>;
 
 macro_rules! fields {
@@ -75,7 +76,7 @@ fn common_structures() -> Vec<(&'static str, usize, Fields)> {
     ]
 }
 
-/// Of textures and launches.
+/// Structures for textures and launches.
 fn other_structures() -> Vec<(&'static str, usize, Fields)> {
     vec![
         (
@@ -105,7 +106,7 @@ fn other_structures() -> Vec<(&'static str, usize, Fields)> {
     ]
 }
 
-/// Structures that the versions have in different forms.
+/// Structures that differ between the versions.
 fn structures_of(major: u32) -> Vec<(&'static str, usize, Fields)> {
     let pointer = fields!(PointerAttributes {
         type = kind, device = device, devicePointer = device_pointer, hostPointer = host_pointer,
@@ -187,7 +188,7 @@ fn the_header_of_layouts_is_up_to_date() {
     );
 }
 
-/// Compiles the comparison with the headers of a version.
+/// Compares the layouts with the headers of a version, by compiling `layout.c`.
 fn compare(major: u32, headers: &[PathBuf]) {
     let mut command = Command::new("cc");
     command.args(["-std=c11", "-fsyntax-only", &format!("-DWANTED={major}")]);
@@ -195,7 +196,7 @@ fn compare(major: u32, headers: &[PathBuf]) {
     common::run(command.arg(tests_folder().join("layout.c")));
 }
 
-/// The headers of version 13 that `tools/setup.sh cuda` installs.
+/// Returns the headers of version 13 that `tools/setup.sh cuda` installs.
 fn headers_13() -> Option<PathBuf> {
     let versions = fs::read_dir(common::root().join(".venv-cuda/lib")).ok()?;
     let folders = versions
@@ -214,7 +215,7 @@ fn version_13s_headers_lay_structures_out_the_same() {
 #[test]
 fn version_12s_headers_lay_structures_out_the_same() {
     match std::env::var_os("PENSTOCK_CUDA_12_HEADERS") {
-        // The wheel with these headers lacks some of the compiler's, which both versions have.
+        // The wheel with these headers lacks some headers of the compiler that both versions share.
         Some(folder) => compare(
             12,
             &std::iter::once(PathBuf::from(folder)).chain(headers_13()).collect::<Vec<_>>(),

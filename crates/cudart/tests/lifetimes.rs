@@ -1,4 +1,4 @@
-//! What happens to errors, devices and registered binaries when contexts, threads and processes end.
+//! Errors, devices and registered binaries when contexts, threads and processes end.
 
 #![allow(clippy::macro_metavars_in_unsafe, reason = "calls have values, not code")]
 
@@ -13,10 +13,10 @@ use common::{Pointer, Setting, last, setting};
 use penstock_cuda_sys::runtime::Dim3;
 use penstock_cuda_sys::runtime_codes as code;
 
-/// A function of the stand-in, which has a number and gives one.
+/// Calls a function of the stand-in driver that takes and returns a number.
 fn standin(setting: &Setting, name: &str, value: c_int) -> c_int {
     type Function = unsafe extern "C" fn(c_int) -> c_int;
-    // SAFETY: a function of the stand-in of this form; one that takes or gives nothing ignores it.
+    // SAFETY: the function has this form, or takes or returns nothing, which is harmless.
     unsafe { std::mem::transmute::<*mut c_void, Function>(setting.driver.symbol(name))(value) }
 }
 
@@ -40,9 +40,9 @@ fn an_error_stays_with_its_device() {
     assert_eq!(choose(&setting, 1), 0);
     assert_eq!(launch(&setting, trap), 0);
     assert_eq!(call!(setting.runtime, cudaDeviceSynchronize()), code::LAUNCH_FAILURE);
-    // The thread's own last error, and that of the device.
+    // First the thread's own last error, then the device's.
     assert_eq!((last(&setting), last(&setting)), (code::LAUNCH_FAILURE, code::LAUNCH_FAILURE));
-    // The other device knows nothing of it, and its reset is none of the first one's.
+    // The error does not affect the other device, whose reset does not clear it.
     assert_eq!(choose(&setting, 0), 0);
     assert_eq!(call!(setting.runtime, cudaDeviceSynchronize()), 0);
     assert_eq!(last(&setting), 0);
@@ -71,7 +71,7 @@ fn streams_are_on_their_own_device() {
         assert_eq!(call!(setting.runtime, cudaStreamCreate(&raw mut *stream => *mut Pointer)), 0);
     }
     assert_eq!([device_of(streams[0]), device_of(streams[1]), device_of(null_mut())], [0, 1, 1]);
-    // Which device is used stays what it was.
+    // The thread's device has not changed.
     let mut device = -1;
     assert_eq!(call!(setting.runtime, cudaGetDevice(&raw mut device => *mut c_int)), 0);
     assert_eq!(device, 1);
@@ -98,7 +98,7 @@ fn a_process_ends_while_another_thread_loads_a_module() {
     static HOST: u8 = 0;
     /// Seconds after which a child that hangs is ended.
     const HANGS: c_uint = 10;
-    /// Longer than anything that does not wait.
+    /// Longer than any call takes that does not wait.
     const LONG: Duration = Duration::from_secs(5);
     let setting = setting(13);
     let binary = setting.register(c"STANDIN kernel empty");
@@ -112,11 +112,12 @@ fn a_process_ends_while_another_thread_loads_a_module() {
         while standin(&setting, "standin_loading", 0) == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // What the end of a child calls: first there, where the other thread is not and its locks are; then here.
-        // SAFETY: the child calls only what is tested, and leaves by `_exit`.
+        // Both processes unregister the binary, as an exit handler does. The child is first: there,
+        // the other thread does not exist, but the locks that it held are still locked.
+        // SAFETY: the child calls only the function under test, and leaves by `_exit`.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: ends this process, in any case.
+            // SAFETY: the child ends in any case.
             unsafe {
                 libc::alarm(HANGS);
                 unregister();
@@ -124,9 +125,9 @@ fn a_process_ends_while_another_thread_loads_a_module() {
             }
         }
         let mut status = -1;
-        // SAFETY: a place for the status.
+        // SAFETY: the pointer is valid for the write of the status.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        // If that waits for the module, it waits as long as this says.
+        // If `unregister` waits for the module, it waits for `LONG`.
         let (ended, has_ended) = mpsc::channel();
         let setting = &setting;
         scope.spawn(move || {
@@ -138,7 +139,7 @@ fn a_process_ends_while_another_thread_loads_a_module() {
         let took = began.elapsed();
         ended.send(()).unwrap();
         loads.join().unwrap();
-        assert_eq!(status, 0, "the child was ended by a signal: it hung");
+        assert_eq!(status, 0, "the child hung until a signal ended it");
         assert!(took < LONG, "{took:?}");
     });
 }

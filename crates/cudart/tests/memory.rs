@@ -1,4 +1,4 @@
-//! Memory, arrays and copies over the stand-in driver.
+//! Memory, arrays and copies with the stand-in driver.
 
 #![allow(clippy::macro_metavars_in_unsafe, reason = "calls have values, not code")]
 
@@ -29,7 +29,7 @@ fn copies_go_where_their_kind_or_their_pointers_say() {
         setting.calls(),
         ["HtoD 4 stream 0", "DtoD 4 stream 0", "DtoH 4 stream 0", "cuStreamSynchronize 0"]
     );
-    // A kind that is wrong about a pointer must not touch an address of a device here.
+    // The kind is wrong about a pointer: the host must not touch the device's address.
     assert_eq!(copy(&setting, two, one, 4, TO_DEVICE), code::INVALID_VALUE);
     assert_eq!(copy(&setting, two, one, 4, TO_HOST), code::INVALID_VALUE);
     assert_eq!(copy(&setting, got.as_mut_ptr().cast(), one, 4, WITHIN), code::INVALID_VALUE);
@@ -49,7 +49,7 @@ fn pointers_are_told_apart() {
     );
     let mut own = 0_u8;
     let describe = |pointer: Pointer| {
-        // SAFETY: all zeros is a valid value of the structure.
+        // SAFETY: all zeros is a valid value of this structure.
         let mut found: PointerAttributes13 = unsafe { std::mem::zeroed() };
         found.reserved = [7; 8];
         assert_eq!(
@@ -94,7 +94,7 @@ fn arrays_are_filled_and_read_row_by_row() {
         )),
         0
     );
-    // From the second element of the second row on, over the end of the row.
+    // The run starts at the second element of the second row and continues in the third.
     let mut got = [0_f32; 6];
     assert_eq!(
         call!(setting.runtime, cudaMemcpyFromArray(
@@ -229,7 +229,7 @@ fn textures_go_to_the_driver_and_can_be_asked_what_they_are_of() {
         );
         let wanted = "cuTexObjectCreate kind 3 format 1 channels 4 width 64 pitch 512 filter 1 flags 2 view 0";
         assert!(setting.calls().iter().any(|call| call == wanted));
-        // What is stored is as large as in the program's version, and no larger.
+        // The description fills the structure of the program's version exactly.
         let mut got = [0x55_u8; 160];
         assert_eq!(
             call!(setting.runtime, cudaGetTextureObjectResourceDesc(

@@ -1,4 +1,4 @@
-//! Both libraries over the stand-in driver.
+//! Both libraries with the stand-in driver.
 
 #![allow(clippy::macro_metavars_in_unsafe, reason = "calls have values, not code")]
 
@@ -114,7 +114,7 @@ fn the_code_that_the_compiler_makes_of_a_launch_works() {
         )),
         code::MISSING_CONFIGURATION
     );
-    // The kernel ends its context: all that follows says so, and asking does not make it good, but a reset does.
+    // The kernel ends its context: until a reset, all calls fail, even after the error is read.
     assert_eq!(call!(setting.runtime, cudaDeviceSynchronize()), code::LAUNCH_FAILURE);
     assert_eq!((last(&setting), last(&setting)), (code::LAUNCH_FAILURE, code::LAUNCH_FAILURE));
     assert_eq!(
@@ -266,7 +266,7 @@ fn properties_have_the_form_of_each_version() {
         (text(&found.name), found.clockRate, found.unifiedFunctionPointers),
         ("Stand-in 0", 1013, 1129)
     );
-    // Older programs have a shorter structure: nothing may be written behind it.
+    // Older programs have a shorter structure. Nothing may be written behind it.
     let mut short = [0x55_u8; 1032];
     assert_eq!(
         call!(twelve.runtime, cudaGetDeviceProperties(&raw mut short => *mut [u8; 1032], 0 => c_int)),
@@ -314,7 +314,7 @@ fn a_device_is_chosen_by_a_thread_for_itself() {
     assert_eq!(other.join().unwrap(), 0);
     assert_eq!(call!(setting.runtime, cudaSetDevice(2 => c_int)), code::INVALID_DEVICE);
     assert_eq!(call!(setting.runtime, cudaSetDevice(-1 => c_int)), code::INVALID_DEVICE);
-    // A context that the program made current through the driver is used.
+    // The runtime uses a context that the program made current through the driver.
     let mut context: Pointer = null_mut();
     assert_eq!(
         call!(setting.driver, cuDevicePrimaryCtxRetain(&raw mut context => *mut Pointer, 40 => c_int)),
@@ -351,7 +351,7 @@ fn streams_and_events_go_to_the_driver_and_not_ready_is_no_error() {
     );
     assert!((time - 1.5).abs() < 1e-6);
     extern "C" fn called(count: *mut c_void) {
-        // SAFETY: the counter below.
+        // SAFETY: the pointer is that of the counter below.
         unsafe { *count.cast::<u32>() += 1 };
     }
     let mut count = 0_u32;
@@ -432,7 +432,7 @@ fn what_is_not_served_says_so_in_its_code_and_in_the_last_error() {
         code::NOT_SUPPORTED
     );
     assert!(managed.is_null());
-    // The driver at hand here has no graphs.
+    // The stand-in driver has no graphs.
     let mut capturing = 9;
     assert_eq!(
         call!(setting.runtime, cudaStreamIsCapturing(null_mut() => Pointer, &raw mut capturing => *mut c_int)),
@@ -441,7 +441,7 @@ fn what_is_not_served_says_so_in_its_code_and_in_the_last_error() {
     assert_eq!(capturing, 9);
 }
 
-/// A fat binary of the stand-in's kind: a header that says how long the text is, and the text.
+/// Makes a fat binary for the stand-in driver: a header with the length of the text, and the text.
 fn part(text: &str) -> *const c_void {
     let length = u64::try_from(text.len()).unwrap();
     let header =

@@ -1,4 +1,4 @@
-//! What the libraries export: every symbol of NVIDIA's, with its version, and no other.
+//! Exported symbols: every symbol of NVIDIA's libraries with its version, and no other.
 
 #![allow(clippy::macro_metavars_in_unsafe, reason = "calls have values, not code")]
 
@@ -32,7 +32,7 @@ fn each_library_exports_every_symbol_of_its_version_and_no_other() {
             .map(|line| {
                 let name = line.split_whitespace().last().unwrap();
                 name.strip_suffix(&node)
-                    .unwrap_or_else(|| panic!("{name} has no version"))
+                    .unwrap_or_else(|| panic!("{name} has no symbol version"))
                     .to_owned()
             })
             .collect();
@@ -54,7 +54,7 @@ fn the_table_has_every_symbol_of_both_versions_once() {
 
 #[test]
 fn without_a_driver_calls_fail_and_do_not_end_the_program() {
-    // A program of its own: no library of this process may be found.
+    // This needs a separate program, because the libraries of this process must not be found.
     let alone = common::folder().join("alone");
     std::fs::create_dir_all(&alone).unwrap();
     for name in ["libcudart.so.12", "libcudart.so.13"] {
@@ -84,7 +84,7 @@ fn without_a_driver_calls_fail_and_do_not_end_the_program() {
                 .arg("-Wl,-rpath,$ORIGIN"),
         );
         let output = Command::new(&program).env_remove("LD_LIBRARY_PATH").output().unwrap();
-        // A host with a driver of its own has one: then there is nothing to show here.
+        // On a host with its own driver there is nothing to test.
         if std::path::Path::new("/usr/lib/x86_64-linux-gnu/libcuda.so.1").exists() {
             continue;
         }

@@ -1,5 +1,3 @@
-//! Arrays.
-
 use std::ffi::{c_int, c_uint, c_void};
 
 use penstock_cuda_sys::driver::{CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUarray};
@@ -11,7 +9,7 @@ use crate::core::store;
 use crate::edge::{RtError, RtResult, entry, returning};
 
 /// # Safety
-/// Both are null or what the functions below say.
+/// Each pointer is null or valid as the functions below require.
 unsafe fn create(
     array: *mut CUarray,
     desc: *const ChannelFormatDesc,
@@ -22,7 +20,7 @@ unsafe fn create(
     if array.is_null() || desc.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     let (format, channels) = format(&unsafe { desc.read_unaligned() })?;
     let (width, height, depth) = (extent.width, extent.height, extent.depth);
     if flags == 0 && depth == 0 {
@@ -32,7 +30,7 @@ unsafe fn create(
             Format: format,
             NumChannels: channels,
         };
-        // SAFETY: as the caller promises; the description lives until the function returns.
+        // SAFETY: the caller upholds this function's contract. The description outlives the call.
         return unsafe { current.driver.cuArrayCreate(array, &raw const descriptor) };
     }
     let descriptor = CUDA_ARRAY3D_DESCRIPTOR {
@@ -43,14 +41,14 @@ unsafe fn create(
         NumChannels: channels,
         Flags: flags,
     };
-    // SAFETY: as the caller promises; the description lives until the function returns.
+    // SAFETY: the caller upholds this function's contract. The description outlives the call.
     unsafe { current.driver.cuArray3DCreate(array, &raw const descriptor) }
 }
 
-/// The description of an element.
+/// Returns the description of an array element.
 ///
 /// # Safety
-/// None is asked.
+/// Safe with any argument.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
 pub unsafe extern "C" fn cudaCreateChannelDesc(
@@ -65,17 +63,16 @@ pub unsafe extern "C" fn cudaCreateChannelDesc(
 }
 
 entry! {
-    /// An array of one dimension or two.
+    /// Allocates an array of one or two dimensions.
     fn cudaMallocArray(
         array: *mut CUarray, desc: *const ChannelFormatDesc, width: usize, height: usize, flags: c_uint,
     ) {
         create(array, desc, Extent { width, height, depth: 0 }, flags)
     }
-    /// An array of up to three dimensions, or of layers.
+    /// Allocates an array of up to three dimensions, or a layered array.
     fn cudaMalloc3DArray(array: *mut CUarray, desc: *const ChannelFormatDesc, extent: Extent, flags: c_uint) {
         create(array, desc, extent, flags)
     }
-    /// Gives an array back.
     fn cudaFreeArray(array: CUarray) {
         let current = current()?;
         if array.is_null() {
@@ -83,7 +80,7 @@ entry! {
         }
         current.driver.cuArrayDestroy(array)
     }
-    /// Elements, size and flags of an array.
+    /// Returns the element description, size and flags of an array.
     fn cudaArrayGetInfo(desc: *mut ChannelFormatDesc, extent: *mut Extent, flags: *mut c_uint, array: CUarray) {
         let found = describe(current()?, array)?;
         store(desc, channels(&found)?);
@@ -91,7 +88,7 @@ entry! {
         store(flags, found.Flags);
         Ok(())
     }
-    /// Elements of an array.
+    /// Returns the description of an array's elements.
     fn cudaGetChannelDesc(desc: *mut ChannelFormatDesc, array: *const c_void) {
         let current = current()?;
         if desc.is_null() {

@@ -1,4 +1,4 @@
-//! Capturing streams into graphs: the driver does it.
+//! Capture of streams into graphs, which the driver implements.
 
 use std::ffi::{c_int, c_uint};
 
@@ -9,13 +9,13 @@ use crate::core::context::current;
 use crate::core::per_thread;
 use crate::edge::{RtError, RtResult, entry, major};
 
-/// Modes of capturing: global, of the thread, relaxed.
+/// Number of capture modes: global, thread-local, relaxed.
 const CAPTURE_MODES: c_int = 3;
 
-/// What a capture is like.
+/// Queries the state of a capture.
 ///
 /// # Safety
-/// The places are null or may be written.
+/// Each pointer is null or valid for a write.
 unsafe fn info(
     stream: CUstream,
     (status, id): (*mut c_uint, *mut u64),
@@ -29,7 +29,7 @@ unsafe fn info(
     if status.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe {
         current()?.driver.cuStreamGetCaptureInfo(
             stream,
@@ -44,7 +44,7 @@ unsafe fn info(
 }
 
 /// # Safety
-/// The lists are null or have `count` elements.
+/// Each list is null or has `count` elements.
 unsafe fn update(
     stream: CUstream,
     nodes: *mut CUgraphNode,
@@ -52,18 +52,18 @@ unsafe fn update(
     count: usize,
     flags: c_uint,
 ) -> RtResult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe {
         current()?.driver.cuStreamUpdateCaptureDependencies(stream, nodes, edges, count, flags)
     }
 }
 
 of_stream! {
-    /// Begins a capture.
+    /// Begins to capture a stream's work into a new graph.
     fn cudaStreamBeginCapture, cudaStreamBeginCapture_ptsz(stream, mode: c_uint) {
         current()?.driver.cuStreamBeginCapture(stream, mode)
     }
-    /// Begins a capture into a graph of the program.
+    /// Begins to capture a stream's work into a graph of the program.
     fn cudaStreamBeginCaptureToGraph, cudaStreamBeginCaptureToGraph_ptsz(
         stream,
         graph: CUgraph,
@@ -74,15 +74,15 @@ of_stream! {
     ) {
         current()?.driver.cuStreamBeginCaptureToGraph(stream, graph, dependencies, edges, count, mode)
     }
-    /// Ends a capture.
+    /// Ends a capture and returns its graph.
     fn cudaStreamEndCapture, cudaStreamEndCapture_ptsz(stream, graph: *mut CUgraph) {
         current()?.driver.cuStreamEndCapture(stream, graph)
     }
-    /// Whether a stream is captured.
+    /// Reports whether a stream is being captured.
     fn cudaStreamIsCapturing, cudaStreamIsCapturing_ptsz(stream, status: *mut c_uint) {
         current()?.driver.cuStreamIsCapturing(stream, status)
     }
-    /// What a capture is like. In version 12 this has three parameters.
+    /// Queries a capture. In version 12, the function has the first three parameters only.
     fn cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_ptsz(
         stream,
         status: *mut c_uint,
@@ -99,7 +99,7 @@ of_stream! {
             info(stream, (status, id), null, (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut()))
         }
     }
-    /// What a capture is like.
+    /// Queries a capture without its edge data.
     fn cudaStreamGetCaptureInfo_v2, cudaStreamGetCaptureInfo_v2_ptsz(
         stream,
         status: *mut c_uint,
@@ -110,7 +110,7 @@ of_stream! {
     ) {
         info(stream, (status, id), graph, (dependencies, std::ptr::null_mut(), count))
     }
-    /// What a capture is like.
+    /// Queries a capture, with edge data.
     fn cudaStreamGetCaptureInfo_v3, cudaStreamGetCaptureInfo_v3_ptsz(
         stream,
         status: *mut c_uint,
@@ -122,7 +122,8 @@ of_stream! {
     ) {
         info(stream, (status, id), graph, (dependencies, edges, count))
     }
-    /// What the next node of a stream comes after. In version 12 this is told nothing of edges.
+    /// Sets the nodes that a stream's next node depends on. In version 12, the function has no
+    /// parameter for edges.
     fn cudaStreamUpdateCaptureDependencies, cudaStreamUpdateCaptureDependencies_ptsz(
         stream,
         nodes: *mut CUgraphNode,
@@ -133,12 +134,12 @@ of_stream! {
         if major() > 12 {
             update(stream, nodes, std::ptr::with_exposed_provenance(edges_or_count), count_or_flags, flags)
         } else {
-            // Of a number of 32 bits the rest of the place is anything.
+            // The argument is a 32-bit number, so the upper half of the register is undefined.
             let flags = c_uint::try_from(count_or_flags & 0xffff_ffff).unwrap_or(c_uint::MAX);
             update(stream, nodes, std::ptr::null(), edges_or_count, flags)
         }
     }
-    /// What the next node of a stream comes after.
+    /// Sets the nodes that a stream's next node depends on.
     fn cudaStreamUpdateCaptureDependencies_v2, cudaStreamUpdateCaptureDependencies_v2_ptsz(
         stream,
         nodes: *mut CUgraphNode,
@@ -151,7 +152,7 @@ of_stream! {
 }
 
 entry! {
-    /// Exchanges what calls a thread may make while streams are captured.
+    /// Exchanges the mode that says which calls this thread may make during captures.
     fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) {
         if mode.is_null() || !(0..CAPTURE_MODES).contains(&mode.read()) {
             return Err(RtError::INVALID_VALUE);

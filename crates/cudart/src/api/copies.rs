@@ -1,4 +1,4 @@
-//! Copies of plain memory.
+//! Copies of linear memory, rows and boxes.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,10 +9,10 @@ use crate::core::context::current;
 use crate::core::copy::{Mode, Rows, boxes, linear, rows, way};
 use crate::edge::{RtError, RtResult, by_default, on_stream};
 
-/// One dimension.
+/// Copies consecutive bytes.
 ///
 /// # Safety
-/// As the functions below ask.
+/// Arguments are as CUDA requires of the functions below.
 #[inline]
 unsafe fn copy(
     destination: *mut c_void,
@@ -24,14 +24,14 @@ unsafe fn copy(
 ) -> RtResult {
     let current = current()?;
     let way = way(current, kind, destination, source)?;
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { linear(current, destination, source, bytes, way, stream, mode) }
 }
 
-/// Rows of memory.
+/// Copies rows of memory. Sides are `(pointer, pitch)`, and `size` is `(width, height)`.
 ///
 /// # Safety
-/// As the functions below ask.
+/// Arguments are as CUDA requires of the functions below.
 unsafe fn copy_rows(
     destination: (*mut c_void, usize),
     source: (*const c_void, usize),
@@ -42,25 +42,24 @@ unsafe fn copy_rows(
 ) -> RtResult {
     let to = Rows::Memory { pointer: destination.0, pitch: destination.1 };
     let from = Rows::Memory { pointer: source.0.cast_mut(), pitch: source.1 };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { rows(current()?, to, from, size, kind, stream, mode) }
 }
 
-/// Boxes.
+/// Copies a box.
 ///
 /// # Safety
-/// As the functions below ask.
+/// Arguments are as CUDA requires of the functions below.
 unsafe fn copy_boxes(parms: *const Memcpy3DParms, stream: CUstream, mode: Mode) -> RtResult {
     let current = current()?;
     if parms.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { boxes(current, &parms.read_unaligned(), stream, mode) }
 }
 
 by_default! {
-    /// Copies memory.
     fn cudaMemcpy, cudaMemcpy_ptds(destination: *mut c_void, source: *const c_void, bytes: usize, kind: c_int; stream) {
         copy(destination, source, bytes, kind, stream, Mode::Blocking)
     }
@@ -78,14 +77,14 @@ by_default! {
         let (to, from) = ((destination, destination_pitch), (source, source_pitch));
         copy_rows(to, from, (width, height), kind, stream, Mode::Blocking)
     }
-    /// Copies a box, of memory or arrays.
+    /// Copies a box of memory or of an array.
     fn cudaMemcpy3D, cudaMemcpy3D_ptds(parms: *const Memcpy3DParms; stream) {
         copy_boxes(parms, stream, Mode::Blocking)
     }
 }
 
 on_stream! {
-    /// Copies memory, in the order of a stream.
+    /// Copies memory in the order of a stream.
     fn cudaMemcpyAsync, cudaMemcpyAsync_ptsz(
         destination: *mut c_void,
         source: *const c_void,
@@ -95,7 +94,7 @@ on_stream! {
     ) {
         copy(destination, source, bytes, kind, stream, Mode::Queued)
     }
-    /// Copies rows of memory, in the order of a stream.
+    /// Copies rows of memory in the order of a stream.
     fn cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz(
         destination: *mut c_void,
         destination_pitch: usize,
@@ -109,7 +108,7 @@ on_stream! {
         let (to, from) = ((destination, destination_pitch), (source, source_pitch));
         copy_rows(to, from, (width, height), kind, stream, Mode::Queued)
     }
-    /// Copies a box, in the order of a stream.
+    /// Copies a box in the order of a stream.
     fn cudaMemcpy3DAsync, cudaMemcpy3DAsync_ptsz(parms: *const Memcpy3DParms; stream) {
         copy_boxes(parms, stream, Mode::Queued)
     }

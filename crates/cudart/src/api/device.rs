@@ -1,4 +1,4 @@
-//! Devices.
+//! Devices: their number, properties, limits and settings.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -15,10 +15,10 @@ use crate::core::store;
 use crate::driver::driver;
 use crate::edge::{RtError, RtResult, THREAD, entry, major};
 
-/// Room for a device's name.
+/// Size of the buffer for a device's name.
 const NAME_BYTES: usize = 256;
 
-/// What no attribute tells. There is more, a LUID, but only on another system.
+/// Properties that are not attributes. The LUID is left out because only Windows has it.
 struct Identity {
     name: [u8; NAME_BYTES],
     uuid: [u8; 16],
@@ -29,7 +29,8 @@ fn identity(device: &Device) -> RtResult<Identity> {
     let driver = driver()?;
     let mut found = Identity { name: [0; NAME_BYTES], uuid: [0; 16], memory_bytes: 0 };
     let handle = device.handle;
-    // SAFETY: places for the answers, as large as is said. Older drivers have no UUID.
+    // SAFETY: the pointers are valid for writes of the answers, and the name's buffer has `length`
+    // bytes. Older drivers have no UUID.
     unsafe {
         let (length, name) = (c_int::try_from(NAME_BYTES).unwrap_or(0), found.name.as_mut_ptr());
         driver.cuDeviceGetName(name.cast(), length, handle)?;
@@ -39,7 +40,7 @@ fn identity(device: &Device) -> RtResult<Identity> {
     Ok(found)
 }
 
-/// All that `cudaGetDeviceProperties` of version 12 gives.
+/// Returns all properties that `cudaGetDeviceProperties` of version 12 reports.
 fn properties_12(ordinal: c_int) -> RtResult<DeviceProperties12> {
     let device = device(ordinal)?;
     let Identity { name, uuid, memory_bytes } = identity(device)?;
@@ -51,7 +52,7 @@ fn properties_12(ordinal: c_int) -> RtResult<DeviceProperties12> {
     })
 }
 
-/// All that `cudaGetDeviceProperties` of version 13 gives.
+/// Returns all properties that `cudaGetDeviceProperties` of version 13 reports.
 fn properties_13(ordinal: c_int) -> RtResult<DeviceProperties13> {
     let device = device(ordinal)?;
     let Identity { name, uuid, memory_bytes } = identity(device)?;
@@ -64,7 +65,7 @@ fn properties_13(ordinal: c_int) -> RtResult<DeviceProperties13> {
 }
 
 entry! {
-    /// How many devices there are.
+    /// Returns the number of devices.
     fn cudaGetDeviceCount(count: *mut c_int) {
         if count.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -73,7 +74,7 @@ entry! {
         count.write(c_int::try_from(devices()?.len()).unwrap_or(c_int::MAX));
         Ok(())
     }
-    /// The thread's device.
+    /// Returns the ordinal of the thread's device.
     fn cudaGetDevice(ordinal: *mut c_int) {
         if ordinal.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -85,9 +86,8 @@ entry! {
     fn cudaSetDevice(ordinal: c_int) {
         choose(ordinal)
     }
-    /// Makes the context of a device, without choosing it.
+    /// Creates the context of a device without choosing the device.
     fn cudaInitDevice(ordinal: c_int, device_flags: c_uint, flags: c_uint) {
-        /// `cudaInitDeviceFlagsAreValid`
         const FLAGS_ARE_VALID: c_uint = 1;
         let device = device(ordinal)?;
         if flags & FLAGS_ARE_VALID != 0 {
@@ -95,14 +95,14 @@ entry! {
         }
         device.primary().map(drop)
     }
-    /// One attribute.
+    /// Returns an attribute of a device.
     fn cudaDeviceGetAttribute(value: *mut c_int, attribute: c_uint, ordinal: c_int) {
         if value.is_null() {
             return Err(RtError::INVALID_VALUE);
         }
         driver()?.cuDeviceGetAttribute(value, attribute, device(ordinal)?.handle)
     }
-    /// All properties, in the form of the version that the program was compiled for.
+    /// Returns all properties in the layout of the version that the program was compiled for.
     fn cudaGetDeviceProperties(properties: *mut c_void, ordinal: c_int) {
         if properties.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -110,14 +110,15 @@ entry! {
         if major() > 12 {
             properties.cast::<DeviceProperties13>().write_unaligned(properties_13(ordinal)?);
         } else {
-            // Programs of version 12 call the function with `_v2`; this one's are older, and their structure is shorter.
+            // Programs of version 12 call the `_v2` function. Only older programs call this one,
+            // and their structure is shorter.
             let found = properties_12(ordinal)?;
             let bytes = (&raw const found).cast::<u8>();
             bytes.copy_to_nonoverlapping(properties.cast(), DEVICE_PROPERTIES_11_BYTES);
         }
         Ok(())
     }
-    /// All properties, in the form of version 12.
+    /// Returns all properties in the layout of version 12.
     fn cudaGetDeviceProperties_v2(properties: *mut c_void, ordinal: c_int) {
         if properties.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -125,7 +126,7 @@ entry! {
         properties.cast::<DeviceProperties12>().write_unaligned(properties_12(ordinal)?);
         Ok(())
     }
-    /// The device that is most like what is wanted: the first whose compute capability and memory suffice.
+    /// Returns the first device whose compute capability and memory suffice, or the first device.
     fn cudaChooseDevice(ordinal: *mut c_int, wanted: *const c_void) {
         if ordinal.is_null() || wanted.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -134,7 +135,7 @@ entry! {
             let wanted = wanted.cast::<DeviceProperties13>().read_unaligned();
             ((wanted.major, wanted.minor), wanted.totalGlobalMem)
         } else {
-            // Of this version's structure and the one before it only the common part may be read.
+            // The structure may be the older, shorter one, so only the common part is read.
             let wanted = wanted.cast::<u8>();
             let at = |offset: usize| wanted.byte_add(offset).cast::<c_int>().read_unaligned();
             let memory = wanted.byte_add(std::mem::offset_of!(DeviceProperties12, totalGlobalMem));
@@ -153,7 +154,7 @@ entry! {
         ordinal.write(c_int::try_from(best).unwrap_or(0));
         Ok(())
     }
-    /// The devices that a thread may be given, best first: the first of them becomes the thread's.
+    /// Chooses the first device of a list for the thread.
     fn cudaSetValidDevices(ordinals: *mut c_int, count: c_int) {
         let known = c_int::try_from(devices()?.len()).unwrap_or(c_int::MAX);
         if count == 0 {
@@ -169,12 +170,12 @@ entry! {
         THREAD.with(|thread| thread.device.set(list[0]));
         Ok(())
     }
-    /// Flags of the context that will be made.
+    /// Sets the flags of the context that will be created.
     fn cudaSetDeviceFlags(flags: c_uint) {
         let device = device(current_ordinal()?)?;
         driver()?.cuDevicePrimaryCtxSetFlags(device.handle, flags)
     }
-    /// Flags of the context.
+    /// Returns the flags of the context.
     fn cudaGetDeviceFlags(flags: *mut c_uint) {
         if flags.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -183,37 +184,35 @@ entry! {
         let mut active = 0;
         driver()?.cuDevicePrimaryCtxGetState(device.handle, flags, &raw mut active)
     }
-    /// Waits until the device has done all.
+    /// Waits until the device has done all its work.
     fn cudaDeviceSynchronize() {
         current()?.driver.cuCtxSynchronize()
     }
-    /// Ends the context with all that is in it.
+    /// Destroys the context and everything in it.
     fn cudaDeviceReset() {
         reset()
     }
-    /// A limit.
     fn cudaDeviceGetLimit(value: *mut usize, limit: c_uint) {
         if value.is_null() {
             return Err(RtError::INVALID_VALUE);
         }
         current()?.driver.cuCtxGetLimit(value, limit)
     }
-    /// Sets a limit.
     fn cudaDeviceSetLimit(limit: c_uint, value: usize) {
         current()?.driver.cuCtxSetLimit(limit, value)
     }
-    /// What the on-chip memory is used for.
+    /// Returns the preferred split of the on-chip memory.
     fn cudaDeviceGetCacheConfig(config: *mut c_uint) {
         if config.is_null() {
             return Err(RtError::INVALID_VALUE);
         }
         current()?.driver.cuCtxGetCacheConfig(config)
     }
-    /// Prefers a use of the on-chip memory.
+    /// Sets the preferred split of the on-chip memory.
     fn cudaDeviceSetCacheConfig(config: c_uint) {
         current()?.driver.cuCtxSetCacheConfig(config)
     }
-    /// Width of the banks of shared memory: four bytes, on every device since 2014.
+    /// Returns the width of shared memory banks: four bytes on every device since 2014.
     fn cudaDeviceGetSharedMemConfig(config: *mut c_uint) {
         if config.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -222,18 +221,18 @@ entry! {
         config.write(BANKS_OF_FOUR_BYTES);
         Ok(())
     }
-    /// Prefers a width of banks, which has no effect since 2014.
+    /// Accepts a preferred width of shared memory banks, which has had no effect since 2014.
     fn cudaDeviceSetSharedMemConfig(config: c_uint) {
         if config > BANKS_MAX {
             return Err(RtError::INVALID_VALUE);
         }
         current().map(drop)
     }
-    /// Lowest and highest priority of a stream.
+    /// Returns the lowest and the highest priority of a stream.
     fn cudaDeviceGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
         current()?.driver.cuCtxGetStreamPriorityRange(least, greatest)
     }
-    /// The device at an address of the bus.
+    /// Returns the ordinal of the device at a PCI address.
     fn cudaDeviceGetByPCIBusId(ordinal: *mut c_int, id: *const c_char) {
         if ordinal.is_null() || id.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -245,15 +244,15 @@ entry! {
         ordinal.write(place.ok_or(RtError(code::INVALID_DEVICE))?);
         Ok(())
     }
-    /// A device's address of the bus.
+    /// Returns a device's PCI address.
     fn cudaDeviceGetPCIBusId(id: *mut c_char, length: c_int, ordinal: c_int) {
         driver()?.cuDeviceGetPCIBusId(id, length, device(ordinal)?.handle)
     }
-    /// Nothing is kept in a cache for long.
+    /// Does nothing, because no data stays in a cache for long.
     fn cudaCtxResetPersistingL2Cache() {
         current().map(drop)
     }
-    /// Memory that is free, and all.
+    /// Returns the free and the total device memory in bytes.
     fn cudaMemGetInfo(free: *mut usize, total: *mut usize) {
         let (mut free_bytes, mut total_bytes) = (0, 0);
         current()?.driver.cuMemGetInfo(&raw mut free_bytes, &raw mut total_bytes)?;
@@ -263,35 +262,35 @@ entry! {
     }
 }
 
-/// `cudaSharedMemBankSizeFourByte`, and the last of them.
+/// `cudaSharedMemBankSizeFourByte`, and the largest value of its enumeration.
 const BANKS_OF_FOUR_BYTES: c_uint = 1;
 const BANKS_MAX: c_uint = 2;
 
 entry! {
-    /// The name of `cudaDeviceReset` in early versions.
+    /// Early name of `cudaDeviceReset`.
     fn cudaThreadExit() { reset() }
-    /// The name of `cudaDeviceSynchronize` in early versions.
+    /// Early name of `cudaDeviceSynchronize`.
     fn cudaThreadSynchronize() { current()?.driver.cuCtxSynchronize() }
-    /// The name of `cudaDeviceGetLimit` in early versions.
+    /// Early name of `cudaDeviceGetLimit`.
     fn cudaThreadGetLimit(value: *mut usize, limit: c_uint) {
         if value.is_null() {
             return Err(RtError::INVALID_VALUE);
         }
         current()?.driver.cuCtxGetLimit(value, limit)
     }
-    /// The name of `cudaDeviceSetLimit` in early versions.
+    /// Early name of `cudaDeviceSetLimit`.
     fn cudaThreadSetLimit(limit: c_uint, value: usize) { current()?.driver.cuCtxSetLimit(limit, value) }
-    /// The name of `cudaDeviceGetCacheConfig` in early versions.
+    /// Early name of `cudaDeviceGetCacheConfig`.
     fn cudaThreadGetCacheConfig(config: *mut c_uint) {
         if config.is_null() {
             return Err(RtError::INVALID_VALUE);
         }
         current()?.driver.cuCtxGetCacheConfig(config)
     }
-    /// The name of `cudaDeviceSetCacheConfig` in early versions.
+    /// Early name of `cudaDeviceSetCacheConfig`.
     fn cudaThreadSetCacheConfig(config: c_uint) { current()?.driver.cuCtxSetCacheConfig(config) }
-    /// Devices have doubles since long: nothing to convert.
+    /// Does nothing, because devices have doubles.
     fn cudaSetDoubleForDevice(_value: *mut f64) { Ok(()) }
-    /// Devices have doubles since long: nothing to convert.
+    /// Does nothing, because devices have doubles.
     fn cudaSetDoubleForHost(_value: *mut f64) { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Kernels: what they are, and how many of their blocks fit.
+//! Attributes of kernels, and how many of their blocks fit on a multiprocessor.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -11,14 +11,14 @@ use crate::core::store;
 use crate::edge::{RtError, entry};
 
 entry! {
-    /// All attributes of a kernel.
+    /// Returns all attributes of a kernel.
     fn cudaFuncGetAttributes(attributes: *mut FuncAttributes, func: *const c_void) {
         let current = current()?;
         if attributes.is_null() {
             return Err(RtError::INVALID_VALUE);
         }
         let function = function(current, func)?;
-        // Those that a driver does not know are zero.
+        // An attribute that the driver does not know is zero.
         let get = |attribute| {
             let mut value = 0;
             match current.driver.cuFuncGetAttribute(&raw mut value, attribute, function) {
@@ -48,26 +48,26 @@ entry! {
         });
         Ok(())
     }
-    /// Sets an attribute of a kernel. The driver has the runtime's numbers.
+    /// Sets an attribute of a kernel. Driver and runtime use the same attribute numbers.
     fn cudaFuncSetAttribute(func: *const c_void, attribute: c_uint, value: c_int) {
         let current = current()?;
         current.driver.cuFuncSetAttribute(function(current, func)?, attribute, value)
     }
-    /// Prefers a use of the on-chip memory for a kernel.
+    /// Sets the preferred split of the on-chip memory between cache and shared memory.
     fn cudaFuncSetCacheConfig(func: *const c_void, config: c_uint) {
         let current = current()?;
         current.driver.cuFuncSetCacheConfig(function(current, func)?, config)
     }
-    /// Prefers a width of banks for a kernel, which has no effect since 2014.
+    /// Accepts a preferred width of shared memory banks, which has had no effect since 2014.
     fn cudaFuncSetSharedMemConfig(func: *const c_void, config: c_uint) {
-        /// `cudaSharedMemBankSizeEightByte`
+        /// `cudaSharedMemBankSizeEightByte`, the largest value.
         const LAST: c_uint = 2;
         if config > LAST {
             return Err(RtError::INVALID_VALUE);
         }
         function(current()?, func).map(drop)
     }
-    /// A kernel's name on the device.
+    /// Returns a kernel's name on the device.
     fn cudaFuncGetName(name: *mut *const c_char, func: *const c_void) {
         if name.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -75,7 +75,7 @@ entry! {
         name.write(kernel(func)?.name());
         Ok(())
     }
-    /// Where one of a kernel's parameters is, and its size.
+    /// Returns the offset and the size of a kernel's parameter.
     fn cudaFuncGetParamInfo(func: *const c_void, index: usize, offset: *mut usize, bytes: *mut usize) {
         let current = current()?;
         if offset.is_null() {
@@ -86,7 +86,7 @@ entry! {
         store(bytes, size);
         Ok(())
     }
-    /// The driver's function of a kernel, in the current context.
+    /// Returns the driver's function of a kernel in the current context.
     fn cudaGetFuncBySymbol(found: *mut CUfunction, func: *const c_void) {
         let current = current()?;
         if found.is_null() {
@@ -97,7 +97,7 @@ entry! {
         found.write(function);
         Ok(())
     }
-    /// How many blocks fit a multiprocessor.
+    /// Returns how many blocks of a kernel fit on a multiprocessor at a time.
     fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
         blocks: *mut c_int, func: *const c_void, block: c_int, dynamic_bytes: usize,
     ) {
@@ -108,7 +108,7 @@ entry! {
         let function = function(current, func)?;
         current.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block, dynamic_bytes, 0)
     }
-    /// How many blocks fit a multiprocessor.
+    /// Like the function above, with flags.
     fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         blocks: *mut c_int, func: *const c_void, block: c_int, dynamic_bytes: usize, flags: c_uint,
     ) {
@@ -119,7 +119,7 @@ entry! {
         let function = function(current, func)?;
         current.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block, dynamic_bytes, flags)
     }
-    /// How much dynamic shared memory a block can have.
+    /// Returns how much dynamic shared memory a block can have.
     fn cudaOccupancyAvailableDynamicSMemPerBlock(
         bytes: *mut usize, func: *const c_void, blocks: c_int, block: c_int,
     ) {

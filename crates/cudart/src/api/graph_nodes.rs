@@ -1,4 +1,4 @@
-//! Nodes of graphs, and what they do.
+//! Nodes of graphs and their parameters.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -20,81 +20,77 @@ use crate::edge::{RtError, RtResult, entry, major};
 type Nodes = *const CUgraphNode;
 
 driver! {
-    /// What a node fills.
+    /// Returns the fill of a node.
     fn cudaGraphMemsetNodeGetParams = cuGraphMemsetNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEMSET_NODE_PARAMS);
-    /// Sets what a node fills.
+    /// Sets the fill of a node.
     fn cudaGraphMemsetNodeSetParams = cuGraphMemsetNodeSetParams(
         node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS,
     );
-    /// Adds a function of the program.
+    /// Adds a node that calls a function of the program.
     fn cudaGraphAddHostNode = cuGraphAddHostNode(
         node: *mut CUgraphNode, graph: CUgraph, before: Nodes, count: usize, params: *const CUDA_HOST_NODE_PARAMS,
     );
-    /// What a node's function is.
+    /// Returns the function of a host node.
     fn cudaGraphHostNodeGetParams = cuGraphHostNodeGetParams(node: CUgraphNode, params: *mut CUDA_HOST_NODE_PARAMS);
-    /// Sets a node's function.
+    /// Sets the function of a host node.
     fn cudaGraphHostNodeSetParams = cuGraphHostNodeSetParams(node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS);
-    /// Sets a function in what was made ready.
+    /// Sets the function of a host node in an executable graph.
     fn cudaGraphExecHostNodeSetParams = cuGraphExecHostNodeSetParams(
         exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS,
     );
-    /// Adds a graph.
+    /// Adds a node that runs a graph.
     fn cudaGraphAddChildGraphNode = cuGraphAddChildGraphNode(
         node: *mut CUgraphNode, graph: CUgraph, before: Nodes, count: usize, child: CUgraph,
     );
-    /// The graph in a node.
+    /// Returns the graph that a node runs.
     fn cudaGraphChildGraphNodeGetGraph = cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
-    /// Sets a graph in what was made ready.
+    /// Sets the graph of a child node in an executable graph.
     fn cudaGraphExecChildGraphNodeSetParams = cuGraphExecChildGraphNodeSetParams(
         exec: CUgraphExec, node: CUgraphNode, child: CUgraph,
     );
     /// Adds a node that does nothing.
     fn cudaGraphAddEmptyNode = cuGraphAddEmptyNode(node: *mut CUgraphNode, graph: CUgraph, before: Nodes, count: usize);
-    /// Adds the record of an event.
+    /// Adds a node that records an event.
     fn cudaGraphAddEventRecordNode = cuGraphAddEventRecordNode(
         node: *mut CUgraphNode, graph: CUgraph, before: Nodes, count: usize, event: CUevent,
     );
-    /// The event of a node.
     fn cudaGraphEventRecordNodeGetEvent = cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event: *mut CUevent);
-    /// Sets the event of a node.
     fn cudaGraphEventRecordNodeSetEvent = cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent);
-    /// Sets an event in what was made ready.
+    /// Sets the event that a node of an executable graph records.
     fn cudaGraphExecEventRecordNodeSetEvent = cuGraphExecEventRecordNodeSetEvent(
         exec: CUgraphExec, node: CUgraphNode, event: CUevent,
     );
-    /// Adds a wait for an event.
+    /// Adds a node that waits for an event.
     fn cudaGraphAddEventWaitNode = cuGraphAddEventWaitNode(
         node: *mut CUgraphNode, graph: CUgraph, before: Nodes, count: usize, event: CUevent,
     );
-    /// The event of a node.
     fn cudaGraphEventWaitNodeGetEvent = cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event: *mut CUevent);
-    /// Sets the event of a node.
     fn cudaGraphEventWaitNodeSetEvent = cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent);
-    /// Sets an event in what was made ready.
+    /// Sets the event that a node of an executable graph waits for.
     fn cudaGraphExecEventWaitNodeSetEvent = cuGraphExecEventWaitNodeSetEvent(
         exec: CUgraphExec, node: CUgraphNode, event: CUevent,
     );
-    /// Adds memory.
+    /// Adds a node that allocates memory.
     fn cudaGraphAddMemAllocNode = cuGraphAddMemAllocNode(
         node: *mut CUgraphNode, graph: CUgraph, before: Nodes, count: usize, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
     );
-    /// A node's memory.
+    /// Returns the description of a node's memory.
     fn cudaGraphMemAllocNodeGetParams = cuGraphMemAllocNodeGetParams(
         node: CUgraphNode, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
     );
-    /// Sets what a kernel is to have besides.
+    /// Sets an attribute of a kernel node's launch.
     fn cudaGraphKernelNodeSetAttribute = cuGraphKernelNodeSetAttribute(
         node: CUgraphNode, attribute: c_uint, value: *const c_void,
     );
-    /// What a kernel is to have besides.
+    /// Returns an attribute of a kernel node's launch.
     fn cudaGraphKernelNodeGetAttribute = cuGraphKernelNodeGetAttribute(
         node: CUgraphNode, attribute: c_uint, value: *mut c_void,
     );
-    /// Has a kernel have what another has.
+    /// Copies all attributes of one kernel node to another.
     fn cudaGraphKernelNodeCopyAttributes = cuGraphKernelNodeCopyAttributes(to: CUgraphNode, from: CUgraphNode);
 }
 
-/// Where a new node goes.
+/// A new node: where its handle is stored, its graph, and the `count` nodes that it depends on.
 #[derive(Clone, Copy)]
 struct New {
     node: *mut CUgraphNode,
@@ -105,10 +101,10 @@ struct New {
 
 impl New {
     /// # Safety
-    /// The places are the program's.
+    /// The pointers are valid as CUDA requires.
     unsafe fn copy(self, current: Current, copy: &CUDA_MEMCPY3D) -> RtResult {
         let Self { node, graph, before, count } = self;
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe {
             current.driver.cuGraphAddMemcpyNode(node, graph, before, count, copy, current.context)
         }
@@ -116,25 +112,25 @@ impl New {
 }
 
 /// # Safety
-/// The node is the driver's.
+/// `node` is a node of the driver.
 unsafe fn set_copy(current: Current, node: CUgraphNode, copy: &CUDA_MEMCPY3D) -> RtResult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { current.driver.cuGraphMemcpyNodeSetParams(node, copy) }
 }
 
 /// # Safety
-/// Both are the driver's.
+/// `exec` and `node` are handles of the driver.
 unsafe fn set_copy_in(
     current: Current,
     exec: CUgraphExec,
     node: CUgraphNode,
     copy: &CUDA_MEMCPY3D,
 ) -> RtResult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { current.driver.cuGraphExecMemcpyNodeSetParams(exec, node, copy, current.context) }
 }
 
-/// A copy into a variable of the device.
+/// Describes a copy into a device variable. The tuple is `(bytes, offset)`.
 fn to_symbol(
     current: Current,
     symbol: *const c_void,
@@ -149,7 +145,7 @@ fn to_symbol(
     linear(current, place(current, symbol, offset, bytes)?, source, bytes, kind)
 }
 
-/// A copy from a variable of the device.
+/// Describes a copy from a device variable. The tuple is `(bytes, offset)`.
 fn from_symbol(
     current: Current,
     destination: *mut c_void,
@@ -165,7 +161,7 @@ fn from_symbol(
 }
 
 entry! {
-    /// Adds a launch.
+    /// Adds a node that launches a kernel.
     fn cudaGraphAddKernelNode(
         node: *mut CUgraphNode,
         graph: CUgraph,
@@ -177,7 +173,7 @@ entry! {
         let params = kernel(current, params)?;
         current.driver.cuGraphAddKernelNode(node, graph, before, count, &raw const params)
     }
-    /// What a node launches.
+    /// Returns the launch of a node.
     fn cudaGraphKernelNodeGetParams(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS_v1) {
         if params.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -185,13 +181,13 @@ entry! {
         params.write_unaligned(kernel_of(current()?, node)?);
         Ok(())
     }
-    /// Sets what a node launches.
+    /// Sets the launch of a node.
     fn cudaGraphKernelNodeSetParams(node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS_v1) {
         let current = current()?;
         let params = kernel(current, params)?;
         current.driver.cuGraphKernelNodeSetParams(node, &raw const params)
     }
-    /// Sets a launch in what was made ready.
+    /// Sets the launch of a node in an executable graph.
     fn cudaGraphExecKernelNodeSetParams(
         exec: CUgraphExec,
         node: CUgraphNode,
@@ -201,7 +197,7 @@ entry! {
         let params = kernel(current, params)?;
         current.driver.cuGraphExecKernelNodeSetParams(exec, node, &raw const params)
     }
-    /// Adds a copy.
+    /// Adds a node that copies a box.
     fn cudaGraphAddMemcpyNode(
         node: *mut CUgraphNode,
         graph: CUgraph,
@@ -212,7 +208,7 @@ entry! {
         let current = current()?;
         New { node, graph, before, count }.copy(current, &copy(current, params)?)
     }
-    /// Adds a copy of bytes.
+    /// Adds a node that copies consecutive bytes.
     fn cudaGraphAddMemcpyNode1D(
         node: *mut CUgraphNode,
         graph: CUgraph,
@@ -227,7 +223,7 @@ entry! {
         let copy = linear(current, destination, source, bytes, kind)?;
         New { node, graph, before, count }.copy(current, &copy)
     }
-    /// Adds a copy into a variable of the device.
+    /// Adds a node that copies into a device variable.
     fn cudaGraphAddMemcpyNodeToSymbol(
         node: *mut CUgraphNode,
         graph: CUgraph,
@@ -243,7 +239,7 @@ entry! {
         let copy = to_symbol(current, symbol, source, (bytes, offset), kind)?;
         New { node, graph, before, count }.copy(current, &copy)
     }
-    /// Adds a copy from a variable of the device.
+    /// Adds a node that copies from a device variable.
     fn cudaGraphAddMemcpyNodeFromSymbol(
         node: *mut CUgraphNode,
         graph: CUgraph,
@@ -259,7 +255,7 @@ entry! {
         let copy = from_symbol(current, destination, symbol, (bytes, offset), kind)?;
         New { node, graph, before, count }.copy(current, &copy)
     }
-    /// What a node copies.
+    /// Returns the copy of a node.
     fn cudaGraphMemcpyNodeGetParams(node: CUgraphNode, params: *mut Memcpy3DParms) {
         let current = current()?;
         if params.is_null() {
@@ -270,12 +266,12 @@ entry! {
         params.write_unaligned(copy_back(current, &copy)?);
         Ok(())
     }
-    /// Sets what a node copies.
+    /// Sets the copy of a node to a box.
     fn cudaGraphMemcpyNodeSetParams(node: CUgraphNode, params: *const Memcpy3DParms) {
         let current = current()?;
         set_copy(current, node, &copy(current, params)?)
     }
-    /// Sets what a node copies: bytes.
+    /// Sets the copy of a node to consecutive bytes.
     fn cudaGraphMemcpyNodeSetParams1D(
         node: CUgraphNode,
         destination: *mut c_void,
@@ -286,7 +282,7 @@ entry! {
         let current = current()?;
         set_copy(current, node, &linear(current, destination, source, bytes, kind)?)
     }
-    /// Sets what a node copies: bytes into a variable of the device.
+    /// Sets the copy of a node to one into a device variable.
     fn cudaGraphMemcpyNodeSetParamsToSymbol(
         node: CUgraphNode,
         symbol: *const c_void,
@@ -298,7 +294,7 @@ entry! {
         let current = current()?;
         set_copy(current, node, &to_symbol(current, symbol, source, (bytes, offset), kind)?)
     }
-    /// Sets what a node copies: bytes from a variable of the device.
+    /// Sets the copy of a node to one from a device variable.
     fn cudaGraphMemcpyNodeSetParamsFromSymbol(
         node: CUgraphNode,
         destination: *mut c_void,
@@ -310,12 +306,12 @@ entry! {
         let current = current()?;
         set_copy(current, node, &from_symbol(current, destination, symbol, (bytes, offset), kind)?)
     }
-    /// Sets a copy in what was made ready.
+    /// Sets the copy of a node in an executable graph to a box.
     fn cudaGraphExecMemcpyNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const Memcpy3DParms) {
         let current = current()?;
         set_copy_in(current, exec, node, &copy(current, params)?)
     }
-    /// Sets a copy in what was made ready: bytes.
+    /// Sets the copy of a node in an executable graph to consecutive bytes.
     fn cudaGraphExecMemcpyNodeSetParams1D(
         exec: CUgraphExec,
         node: CUgraphNode,
@@ -327,7 +323,7 @@ entry! {
         let current = current()?;
         set_copy_in(current, exec, node, &linear(current, destination, source, bytes, kind)?)
     }
-    /// Sets a copy in what was made ready: bytes into a variable of the device.
+    /// Sets the copy of a node in an executable graph to one into a device variable.
     fn cudaGraphExecMemcpyNodeSetParamsToSymbol(
         exec: CUgraphExec,
         node: CUgraphNode,
@@ -340,7 +336,7 @@ entry! {
         let current = current()?;
         set_copy_in(current, exec, node, &to_symbol(current, symbol, source, (bytes, offset), kind)?)
     }
-    /// Sets a copy in what was made ready: bytes from a variable of the device.
+    /// Sets the copy of a node in an executable graph to one from a device variable.
     fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(
         exec: CUgraphExec,
         node: CUgraphNode,
@@ -353,7 +349,7 @@ entry! {
         let current = current()?;
         set_copy_in(current, exec, node, &from_symbol(current, destination, symbol, (bytes, offset), kind)?)
     }
-    /// Adds a fill.
+    /// Adds a node that fills memory.
     fn cudaGraphAddMemsetNode(
         node: *mut CUgraphNode,
         graph: CUgraph,
@@ -364,7 +360,7 @@ entry! {
         let current = current()?;
         current.driver.cuGraphAddMemsetNode(node, graph, before, count, params, current.context)
     }
-    /// Sets a fill in what was made ready.
+    /// Sets the fill of a node in an executable graph.
     fn cudaGraphExecMemsetNodeSetParams(
         exec: CUgraphExec,
         node: CUgraphNode,
@@ -373,7 +369,7 @@ entry! {
         let current = current()?;
         current.driver.cuGraphExecMemsetNodeSetParams(exec, node, params, current.context)
     }
-    /// Adds the end of memory.
+    /// Adds a node that frees memory.
     fn cudaGraphAddMemFreeNode(
         node: *mut CUgraphNode,
         graph: CUgraph,
@@ -383,11 +379,11 @@ entry! {
     ) {
         current()?.driver.cuGraphAddMemFreeNode(node, graph, before, count, device_pointer(memory))
     }
-    /// The memory that a node ends.
+    /// Returns the memory that a node frees.
     fn cudaGraphMemFreeNodeGetParams(node: CUgraphNode, memory: *mut c_void) {
         current()?.driver.cuGraphMemFreeNodeGetParams(node, memory.cast())
     }
-    /// Adds a node of any kind. In version 12 this is told nothing of edges.
+    /// Adds a node of any kind. In version 12, the function has no parameter for edges.
     fn cudaGraphAddNode(
         node: *mut CUgraphNode,
         graph: CUgraph,
@@ -404,7 +400,7 @@ entry! {
         };
         add_any(New { node, graph, before, count }, edges, params)
     }
-    /// Adds a node of any kind.
+    /// Adds a node of any kind, with edge data.
     fn cudaGraphAddNode_v2(
         node: *mut CUgraphNode,
         graph: CUgraph,
@@ -415,13 +411,13 @@ entry! {
     ) {
         add_any(New { node, graph, before, count }, edges, params)
     }
-    /// Sets what a node of any kind does.
+    /// Sets the parameters of a node of any kind.
     fn cudaGraphNodeSetParams(node: CUgraphNode, params: *mut CUgraphNodeParams) {
         let current = current()?;
         let mut params = any(current, params)?;
         current.driver.cuGraphNodeSetParams(node, &raw mut params)
     }
-    /// Sets what a node of any kind does in what was made ready.
+    /// Sets the parameters of a node of any kind in an executable graph.
     fn cudaGraphExecNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *mut CUgraphNodeParams) {
         let current = current()?;
         let mut params = any(current, params)?;
@@ -430,7 +426,7 @@ entry! {
 }
 
 /// # Safety
-/// The places are the program's.
+/// The pointers are valid as CUDA requires.
 unsafe fn add_any(
     new: New,
     edges: *const CUgraphEdgeData,
@@ -438,16 +434,16 @@ unsafe fn add_any(
 ) -> RtResult {
     use penstock_cuda_sys::driver::CU_GRAPH_NODE_TYPE_MEM_ALLOC;
     let current = current()?;
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     let mut described = unsafe { any(current, params) }?;
     let New { node, graph, before, count } = new;
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe {
         current.driver.cuGraphAddNode(node, graph, before, edges, count, &raw mut described)
     }?;
     if described.kind == CU_GRAPH_NODE_TYPE_MEM_ALLOC {
-        // With the address.
-        // SAFETY: not null: it was read.
+        // The driver has filled in the address.
+        // SAFETY: `params` was read, so it is not null. The caller guarantees that it is writable.
         unsafe { params.write_unaligned(described) };
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Graphs: making and destroying them, their nodes and dependencies, and launches.
+//! Graphs: creation, nodes and dependencies, instantiation, and launches.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -11,7 +11,7 @@ use crate::core::context::{current, device};
 use crate::core::per_thread;
 use crate::edge::{RtError, entry, major, on_stream};
 
-/// Functions that are the driver's.
+/// Defines functions that only call the driver's function in the current context.
 macro_rules! driver {
     ($($(#[$attribute:meta])* fn $name:ident = $of:ident($($parameter:ident: $type:ty),* $(,)?);)+) => {
         entry! {$(
@@ -25,79 +25,73 @@ macro_rules! driver {
 pub(super) use driver;
 
 driver! {
-    /// A new graph.
     fn cudaGraphCreate = cuGraphCreate(graph: *mut CUgraph, flags: c_uint);
-    /// Ends a graph.
     fn cudaGraphDestroy = cuGraphDestroy(graph: CUgraph);
-    /// A copy of a graph.
     fn cudaGraphClone = cuGraphClone(copy: *mut CUgraph, graph: CUgraph);
-    /// The node of a copy that stands for one of the original.
+    /// Finds the node of a copy that stands for a node of the original.
     fn cudaGraphNodeFindInClone = cuGraphNodeFindInClone(found: *mut CUgraphNode, node: CUgraphNode, copy: CUgraph);
-    /// Ends a node.
     fn cudaGraphDestroyNode = cuGraphDestroyNode(node: CUgraphNode);
-    /// What kind a node is of.
     fn cudaGraphNodeGetType = cuGraphNodeGetType(node: CUgraphNode, kind: *mut c_uint);
-    /// The nodes of a graph.
+    /// Returns the nodes of a graph and their number.
     fn cudaGraphGetNodes = cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
-    /// The nodes of a graph that come after none.
+    /// Returns the nodes of a graph that depend on no other node.
     fn cudaGraphGetRootNodes = cuGraphGetRootNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
-    /// The dependencies of a graph.
+    /// Returns the dependencies of a graph with their edge data.
     fn cudaGraphGetEdges_v2 = cuGraphGetEdges(
         graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
     );
-    /// What a node comes after.
+    /// Returns the nodes that a node depends on, with edge data.
     fn cudaGraphNodeGetDependencies_v2 = cuGraphNodeGetDependencies(
         node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
     );
-    /// What comes after a node.
+    /// Returns the nodes that depend on a node, with edge data.
     fn cudaGraphNodeGetDependentNodes_v2 = cuGraphNodeGetDependentNodes(
         node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
     );
-    /// Adds dependencies.
+    /// Adds dependencies with edge data.
     fn cudaGraphAddDependencies_v2 = cuGraphAddDependencies(
         graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize,
     );
-    /// Removes dependencies.
+    /// Removes dependencies with edge data.
     fn cudaGraphRemoveDependencies_v2 = cuGraphRemoveDependencies(
         graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize,
     );
-    /// Writes a graph into a file, for `dot`.
+    /// Writes a graph to a file in the language of `dot`.
     fn cudaGraphDebugDotPrint = cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: c_uint);
-    /// Makes a graph ready for launches.
+    /// Makes an executable graph.
     fn cudaGraphInstantiate = cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
-    /// Makes a graph ready for launches.
+    /// Makes an executable graph.
     fn cudaGraphInstantiateWithFlags = cuGraphInstantiateWithFlags(
         exec: *mut CUgraphExec, graph: CUgraph, flags: u64,
     );
-    /// How a graph was made ready.
+    /// Returns the flags with which an executable graph was made.
     fn cudaGraphExecGetFlags = cuGraphExecGetFlags(exec: CUgraphExec, flags: *mut u64);
-    /// Ends what was made ready.
     fn cudaGraphExecDestroy = cuGraphExecDestroy(exec: CUgraphExec);
-    /// Has what was made ready do what another graph does.
+    /// Updates the nodes of an executable graph with those of a graph of the same structure.
     fn cudaGraphExecUpdate = cuGraphExecUpdate(
         exec: CUgraphExec, graph: CUgraph, result: *mut CUgraphExecUpdateResultInfo,
     );
-    /// Whether a node is left out.
+    /// Sets whether an executable graph runs a node.
     fn cudaGraphNodeSetEnabled = cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: c_uint);
-    /// Whether a node is left out.
+    /// Returns whether an executable graph runs a node.
     fn cudaGraphNodeGetEnabled = cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint);
-    /// An object of the program that graphs can keep.
+    /// Creates a reference-counted object of the program that graphs can keep alive.
     fn cudaUserObjectCreate = cuUserObjectCreate(
         object: *mut CUuserObject, data: *mut c_void, destroy: CUhostFn, count: c_uint, flags: c_uint,
     );
-    /// More references to one.
+    /// Adds references to a user object.
     fn cudaUserObjectRetain = cuUserObjectRetain(object: CUuserObject, count: c_uint);
-    /// Fewer references to one.
+    /// Removes references to a user object.
     fn cudaUserObjectRelease = cuUserObjectRelease(object: CUuserObject, count: c_uint);
-    /// Has a graph keep one.
+    /// Makes a graph own references to a user object.
     fn cudaGraphRetainUserObject = cuGraphRetainUserObject(
         graph: CUgraph, object: CUuserObject, count: c_uint, flags: c_uint,
     );
-    /// Has a graph keep one no longer.
+    /// Removes a graph's references to a user object.
     fn cudaGraphReleaseUserObject = cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: c_uint);
 }
 
-/// The functions below have what is to be known of edges among their parameters since version 13, before the number.
+/// Returns the last two parameters of the functions below. Version 12 only has the count.
 const fn with_edges<T>(
     edges_or_count: *mut T,
     count: *mut usize,
@@ -106,7 +100,7 @@ const fn with_edges<T>(
     if major > 12 { (edges_or_count, count) } else { (std::ptr::null_mut(), edges_or_count.cast()) }
 }
 
-/// The same for a number that is given.
+/// Like [`with_edges`], for a count that is passed by value.
 fn given_edges(edges_or_count: usize, count: usize) -> (*const CUgraphEdgeData, usize) {
     if major() > 12 {
         (std::ptr::with_exposed_provenance(edges_or_count), count)
@@ -116,48 +110,46 @@ fn given_edges(edges_or_count: usize, count: usize) -> (*const CUgraphEdgeData, 
 }
 
 entry! {
-    /// The dependencies of a graph.
+    /// Returns the dependencies of a graph.
     fn cudaGraphGetEdges(
         graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
     ) {
         let (edges, count) = with_edges(edges, count, major());
         current()?.driver.cuGraphGetEdges(graph, from, to, edges, count)
     }
-    /// What a node comes after.
+    /// Returns the nodes that a node depends on.
     fn cudaGraphNodeGetDependencies(
         node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
     ) {
         let (edges, count) = with_edges(edges, count, major());
         current()?.driver.cuGraphNodeGetDependencies(node, nodes, edges, count)
     }
-    /// What comes after a node.
+    /// Returns the nodes that depend on a node.
     fn cudaGraphNodeGetDependentNodes(
         node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize,
     ) {
         let (edges, count) = with_edges(edges, count, major());
         current()?.driver.cuGraphNodeGetDependentNodes(node, nodes, edges, count)
     }
-    /// Adds dependencies.
     fn cudaGraphAddDependencies(
         graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges_or_count: usize, count: usize,
     ) {
         let (edges, count) = given_edges(edges_or_count, count);
         current()?.driver.cuGraphAddDependencies(graph, from, to, edges, count)
     }
-    /// Removes dependencies.
     fn cudaGraphRemoveDependencies(
         graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges_or_count: usize, count: usize,
     ) {
         let (edges, count) = given_edges(edges_or_count, count);
         current()?.driver.cuGraphRemoveDependencies(graph, from, to, edges, count)
     }
-    /// Makes a graph ready for launches.
+    /// Makes an executable graph.
     fn cudaGraphInstantiateWithParams(
         exec: *mut CUgraphExec, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
     ) {
         current()?.driver.cuGraphInstantiateWithParams(exec, graph, params)
     }
-    /// Makes a graph ready for launches, for programs whose default stream is each thread's own.
+    /// Makes an executable graph, for programs in which each thread has its own default stream.
     fn cudaGraphInstantiateWithParams_ptsz(
         exec: *mut CUgraphExec, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
     ) {
@@ -173,26 +165,25 @@ entry! {
         params.write_unaligned(given);
         made
     }
-    /// Gives back what graphs of a device do not need.
+    /// Returns memory that the graphs of a device do not use.
     fn cudaDeviceGraphMemTrim(ordinal: c_int) {
         current()?.driver.cuDeviceGraphMemTrim(device(ordinal)?.handle)
     }
-    /// How much memory graphs of a device have.
+    /// Returns how much memory the graphs of a device use or reserve.
     fn cudaDeviceGetGraphMemAttribute(ordinal: c_int, attribute: c_uint, value: *mut c_void) {
         current()?.driver.cuDeviceGetGraphMemAttribute(device(ordinal)?.handle, attribute, value)
     }
-    /// Sets the highest numbers of that back.
+    /// Resets the peak values of a device's graph memory.
     fn cudaDeviceSetGraphMemAttribute(ordinal: c_int, attribute: c_uint, value: *mut c_void) {
         current()?.driver.cuDeviceSetGraphMemAttribute(device(ordinal)?.handle, attribute, value)
     }
 }
 
 on_stream! {
-    /// Launches a graph.
     fn cudaGraphLaunch, cudaGraphLaunch_ptsz(exec: CUgraphExec; stream) {
         current()?.driver.cuGraphLaunch(exec, stream)
     }
-    /// Does what the first launch would do besides.
+    /// Does the work in advance that the first launch would otherwise do.
     fn cudaGraphUpload, cudaGraphUpload_ptsz(exec: CUgraphExec; stream) {
         current()?.driver.cuGraphUpload(exec, stream)
     }

@@ -1,4 +1,4 @@
-//! Libraries: device code that a program loads itself.
+//! Libraries of device code that a program loads itself.
 
 use std::ffi::{c_char, c_uint, c_void};
 
@@ -10,7 +10,7 @@ use crate::core::store;
 use crate::edge::{RtError, entry};
 
 entry! {
-    /// Loads device code. The driver has the runtime's options.
+    /// Loads device code. Driver and runtime use the same options.
     fn cudaLibraryLoadData(
         library: *mut CUlibrary, code: *const c_void, jit: *mut c_uint, jit_values: *mut *mut c_void,
         jit_count: c_uint, options: *mut c_uint, values: *mut *mut c_void, count: c_uint,
@@ -32,22 +32,20 @@ entry! {
         }
         current.driver.cuLibraryLoadFromFile(library, file, jit, jit_values, jit_count, options, values, count)
     }
-    /// Unloads device code.
     fn cudaLibraryUnload(library: CUlibrary) {
         current()?.driver.cuLibraryUnload(library)
     }
-    /// A kernel by its name, which can be launched by its handle.
+    /// Returns a kernel by its name. The program can launch it by this handle.
     fn cudaLibraryGetKernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) {
         let current = current()?;
         if kernel.is_null() || name.is_null() {
             return Err(RtError::INVALID_VALUE);
         }
         current.driver.cuLibraryGetKernel(kernel, library, name)?;
-        // The driver launches a kernel where it wants a function.
+        // The driver accepts this handle in place of a function.
         add_function(kernel.read().cast());
         Ok(())
     }
-    /// How many kernels a library has.
     fn cudaLibraryGetKernelCount(count: *mut c_uint, library: CUlibrary) {
         let current = current()?;
         if count.is_null() {
@@ -55,7 +53,7 @@ entry! {
         }
         current.driver.cuLibraryGetKernelCount(count, library)
     }
-    /// All kernels of a library.
+    /// Returns up to `count` kernels of a library.
     fn cudaLibraryEnumerateKernels(kernels: *mut CUkernel, count: c_uint, library: CUlibrary) {
         let current = current()?;
         if kernels.is_null() {
@@ -69,7 +67,7 @@ entry! {
         }
         Ok(())
     }
-    /// A variable of a library.
+    /// Returns the address and the size in bytes of a library's variable.
     fn cudaLibraryGetGlobal(
         address: *mut *mut c_void, bytes: *mut usize, library: CUlibrary, name: *const c_char,
     ) {

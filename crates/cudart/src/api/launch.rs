@@ -1,4 +1,4 @@
-//! Launches.
+//! Launches of kernels and of host functions.
 
 use std::ffi::{c_uint, c_void};
 
@@ -15,7 +15,6 @@ use crate::core::registry::function;
 use crate::core::{per_thread, store};
 use crate::edge::{Configuration, RtError, RtResult, THREAD, entry, on_stream};
 
-/// One launch.
 #[derive(Clone, Copy)]
 struct Launch {
     host: *const c_void,
@@ -29,14 +28,14 @@ struct Launch {
 
 impl Launch {
     /// # Safety
-    /// The arguments are as many and as large as the kernel's parameters.
+    /// `arguments` has a pointer to a valid value for each of the kernel's parameters.
     #[inline]
     unsafe fn run(self) -> RtResult {
         let current = current()?;
         let function = function(current, self.host)?;
         let Self { grid, block, .. } = self;
         let shared = c_uint::try_from(self.shared_bytes).map_err(|_| RtError::INVALID_VALUE)?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of this function.
         let launched = unsafe {
             if self.cooperative {
                 current.driver.cuLaunchCooperativeKernel(
@@ -71,7 +70,8 @@ impl Launch {
     }
 }
 
-/// The driver says "invalid value" where the runtime tells sizes that no launch can have from kernels that are too large for them.
+/// Refines the driver's "invalid value": the runtime has separate codes for sizes that no launch
+/// can have, and for blocks that are too large for this kernel.
 #[cold]
 fn explain(
     error: RtError,
@@ -99,7 +99,7 @@ fn explain(
         return RtError(code::INVALID_CONFIGURATION);
     }
     let mut most = 0;
-    // SAFETY: a place for the answer, and a function of the driver.
+    // SAFETY: the pointer is valid for a write of the answer, and `function` belongs to the driver.
     let known = unsafe {
         current.driver.cuFuncGetAttribute(
             &raw mut most,
@@ -113,10 +113,10 @@ fn explain(
     error
 }
 
-/// Keeps what stands between `<<<` and `>>>`; 0 if that worked.
+/// Keeps the values between `<<<` and `>>>`. Returns 0 on success.
 ///
 /// # Safety
-/// None is asked.
+/// Safe with any argument.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
 pub unsafe extern "C" fn __cudaPushCallConfiguration(
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn __cudaPushCallConfiguration(
 }
 
 entry! {
-    /// Takes what [`__cudaPushCallConfiguration`] kept.
+    /// Returns and forgets the values that [`__cudaPushCallConfiguration`] kept last.
     fn __cudaPopCallConfiguration(
         grid: *mut Dim3,
         block: *mut Dim3,
@@ -147,7 +147,6 @@ entry! {
 }
 
 on_stream! {
-    /// Launches a kernel.
     fn cudaLaunchKernel, cudaLaunchKernel_ptsz(
         func: *const c_void,
         grid: Dim3,
@@ -158,7 +157,7 @@ on_stream! {
     ) {
         Launch { host: func, grid, block, arguments, shared_bytes, stream, cooperative: false }.run()
     }
-    /// Launches a kernel by its handle: what the compiler makes of `<<<>>>`.
+    /// Launches a kernel by its handle. The compiler translates `<<<>>>` to this call.
     fn __cudaLaunchKernel, __cudaLaunchKernel_ptsz(
         kernel: *const c_void,
         grid: Dim3,
@@ -169,7 +168,7 @@ on_stream! {
     ) {
         Launch { host: kernel, grid, block, arguments, shared_bytes, stream, cooperative: false }.run()
     }
-    /// Launches a kernel all of whose blocks run at once.
+    /// Launches a kernel whose blocks all run at the same time.
     fn cudaLaunchCooperativeKernel, cudaLaunchCooperativeKernel_ptsz(
         func: *const c_void,
         grid: Dim3,
@@ -182,10 +181,10 @@ on_stream! {
     }
 }
 
-/// A launch with attributes.
+/// Launches a kernel with attributes. `stream` maps the configuration's stream to the one to use.
 ///
 /// # Safety
-/// As the function asks.
+/// Arguments are as `cudaLaunchKernelExC` requires.
 unsafe fn launch_with(
     config: *const LaunchConfig,
     func: *const c_void,
@@ -195,24 +194,24 @@ unsafe fn launch_with(
     if config.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     let config = unsafe { config.read_unaligned() };
     let attributes = match config.num_attrs as usize {
         0 => &[],
         _ if config.attrs.is_null() => return Err(RtError::INVALID_VALUE),
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that `attrs` points to `numAttrs` attributes.
         count => unsafe { std::slice::from_raw_parts(config.attrs, count) },
     };
     let stream = stream(config.stream.cast());
     let simple = |id| matches!(id, launch_attribute::IGNORE | launch_attribute::COOPERATIVE);
     if attributes.iter().all(|attribute| simple(attribute.id)) {
-        // The value is a number of 32 bits at the start of the union.
+        // The value is a 32-bit number at the start of the union.
         let cooperative = attributes.iter().any(|attribute| {
             attribute.id == launch_attribute::COOPERATIVE
                 && attribute.value[0] & u64::from(u32::MAX) != 0
         });
         let (grid, block, shared_bytes) = (config.grid, config.block, config.dynamic_smem_bytes);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of this function.
         return unsafe {
             Launch { host: func, grid, block, arguments, shared_bytes, stream, cooperative }.run()
         };
@@ -232,7 +231,7 @@ unsafe fn launch_with(
         attrs: config.attrs.cast(),
         numAttrs: config.num_attrs,
     };
-    // SAFETY: as the caller promises; the driver has the runtime's attributes.
+    // SAFETY: the caller upholds this function's contract. The driver uses the same attributes.
     unsafe {
         current.driver.cuLaunchKernelEx(
             &raw const driver_config,
@@ -249,15 +248,15 @@ entry! {
     fn cudaLaunchKernelExC(config: *const LaunchConfig, func: *const c_void, arguments: *mut *mut c_void) {
         launch_with(config, func, arguments, |stream| stream)
     }
-    /// Launches a kernel with attributes, for programs whose default stream is each thread's own.
+    /// Like the function above, for programs in which each thread has its own default stream.
     fn cudaLaunchKernelExC_ptsz(config: *const LaunchConfig, func: *const c_void, arguments: *mut *mut c_void) {
         launch_with(config, func, arguments, per_thread)
     }
-    /// Calls a function of the program, in the order of a stream.
+    /// Calls a function of the program in the order of a stream.
     fn cudaLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void) {
         current()?.driver.cuLaunchHostFunc(stream, function, data)
     }
-    /// Calls a function of the program, for programs whose default stream is each thread's own.
+    /// Like the function above, for programs in which each thread has its own default stream.
     fn cudaLaunchHostFunc_ptsz(stream: CUstream, function: CUhostFn, data: *mut c_void) {
         current()?.driver.cuLaunchHostFunc(per_thread(stream), function, data)
     }

@@ -1,4 +1,4 @@
-//! Memory: of devices, of the program, and what a pointer is.
+//! Device memory, host memory, and queries about pointers.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -17,12 +17,12 @@ use crate::core::context::{Current, current};
 use crate::core::copy::device_pointer;
 use crate::edge::{RtError, RtResult, entry, major, on_stream};
 
-/// The widest element of a kernel: rows are aligned for it.
+/// Size of a kernel's widest element, for which rows are aligned.
 const PITCH_ELEMENT_BYTES: c_uint = 16;
 
-/// An address of a device as the program has it.
+/// Converts a device address to a pointer of the program.
 fn pointer(address: CUdeviceptr) -> *mut c_void {
-    // Never used as a pointer here. Addresses have 64 bits on all systems that are served.
+    // The pointer is never dereferenced here. All supported systems have 64-bit addresses.
     std::ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0))
 }
 
@@ -31,18 +31,18 @@ fn allocate(current: Current, bytes: usize) -> RtResult<*mut c_void> {
         return Ok(std::ptr::null_mut());
     }
     let mut address = 0;
-    // SAFETY: a place for the answer.
+    // SAFETY: the pointer is valid for a write of the answer.
     unsafe { current.driver.cuMemAlloc(&raw mut address, bytes) }?;
     Ok(pointer(address))
 }
 
-/// Rows: the memory, and the bytes from row to row.
+/// Allocates rows. Returns the memory and the number of bytes from one row to the next.
 fn allocate_rows(current: Current, width: usize, height: usize) -> RtResult<(*mut c_void, usize)> {
     if width == 0 || height == 0 {
         return Ok((std::ptr::null_mut(), 0));
     }
     let (mut address, mut pitch) = (0, 0);
-    // SAFETY: places for the answers.
+    // SAFETY: the pointers are valid for writes of the answers.
     unsafe {
         let element = PITCH_ELEMENT_BYTES;
         current.driver.cuMemAllocPitch(&raw mut address, &raw mut pitch, width, height, element)
@@ -51,7 +51,7 @@ fn allocate_rows(current: Current, width: usize, height: usize) -> RtResult<(*mu
 }
 
 entry! {
-    /// Memory of the device; none of no bytes.
+    /// Allocates device memory. Zero bytes yield a null pointer.
     fn cudaMalloc(memory: *mut *mut c_void, bytes: usize) {
         let current = current()?;
         if memory.is_null() {
@@ -60,7 +60,7 @@ entry! {
         memory.write(allocate(current, bytes)?);
         Ok(())
     }
-    /// Rows of memory, with a pitch that suits the device.
+    /// Allocates rows of memory with a pitch that suits the device.
     fn cudaMallocPitch(memory: *mut *mut c_void, pitch: *mut usize, width: usize, height: usize) {
         let current = current()?;
         if memory.is_null() || pitch.is_null() {
@@ -71,7 +71,7 @@ entry! {
         pitch.write(bytes);
         Ok(())
     }
-    /// Slices of rows of memory.
+    /// Allocates slices of rows.
     fn cudaMalloc3D(memory: *mut PitchedPtr, extent: Extent) {
         let current = current()?;
         if memory.is_null() {
@@ -82,7 +82,7 @@ entry! {
         memory.write(PitchedPtr { ptr, pitch, xsize: extent.width, ysize: extent.height });
         Ok(())
     }
-    /// Gives memory back; nothing is given back as nothing.
+    /// Frees memory. A null pointer is ignored.
     fn cudaFree(memory: *mut c_void) {
         let current = current()?;
         if memory.is_null() {
@@ -90,7 +90,7 @@ entry! {
         }
         current.driver.cuMemFree(device_pointer(memory))
     }
-    /// Memory that host and device share, where the driver has it.
+    /// Allocates memory that host and device share, if the driver has it.
     fn cudaMallocManaged(memory: *mut *mut c_void, bytes: usize, flags: c_uint) {
         let current = current()?;
         if memory.is_null() || bytes == 0 {
@@ -101,15 +101,14 @@ entry! {
         memory.write(pointer(address));
         Ok(())
     }
-    /// Memory of the program that copies need not lock.
+    /// Allocates pinned host memory.
     fn cudaMallocHost(memory: *mut *mut c_void, bytes: usize) {
         host_allocate(memory, bytes, 0)
     }
-    /// Memory of the program that copies need not lock.
+    /// Allocates pinned host memory.
     fn cudaHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint) {
         host_allocate(memory, bytes, flags)
     }
-    /// Gives it back.
     fn cudaFreeHost(memory: *mut c_void) {
         let current = current()?;
         if memory.is_null() {
@@ -117,15 +116,15 @@ entry! {
         }
         current.driver.cuMemFreeHost(memory)
     }
-    /// Makes memory of the program such that copies need not lock it.
+    /// Pins memory of the program.
     fn cudaHostRegister(memory: *mut c_void, bytes: usize, flags: c_uint) {
         current()?.driver.cuMemHostRegister(memory, bytes, flags)
     }
-    /// Ends that.
+    /// Ends what `cudaHostRegister` did.
     fn cudaHostUnregister(memory: *mut c_void) {
         current()?.driver.cuMemHostUnregister(memory)
     }
-    /// The address of the program's memory for kernels.
+    /// Returns the device address of pinned host memory.
     fn cudaHostGetDevicePointer(device: *mut *mut c_void, memory: *mut c_void, flags: c_uint) {
         let current = current()?;
         if device.is_null() {
@@ -136,7 +135,7 @@ entry! {
         device.write(pointer(address));
         Ok(())
     }
-    /// How memory of the program was made.
+    /// Returns the flags with which host memory was allocated.
     fn cudaHostGetFlags(flags: *mut c_uint, memory: *mut c_void) {
         let current = current()?;
         if flags.is_null() {
@@ -144,7 +143,7 @@ entry! {
         }
         current.driver.cuMemHostGetFlags(flags, memory)
     }
-    /// What a pointer is.
+    /// Returns the kind, the device and the addresses of a pointer.
     fn cudaPointerGetAttributes(attributes: *mut c_void, memory: *const c_void) {
         let current = current()?;
         if attributes.is_null() {
@@ -162,7 +161,7 @@ entry! {
 }
 
 /// # Safety
-/// `memory` is null or a place for a pointer.
+/// `memory` is null or valid for a write.
 unsafe fn host_allocate(memory: *mut *mut c_void, bytes: usize, flags: c_uint) -> RtResult {
     let current = current()?;
     if memory.is_null() {
@@ -170,18 +169,18 @@ unsafe fn host_allocate(memory: *mut *mut c_void, bytes: usize, flags: c_uint) -
     }
     let mut made = std::ptr::null_mut();
     if bytes > 0 {
-        // SAFETY: a place for the answer.
+        // SAFETY: the pointer is valid for a write of the answer.
         unsafe { current.driver.cuMemHostAlloc(&raw mut made, bytes, flags) }?;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { memory.write(made) };
     Ok(())
 }
 
-/// What a pointer is; of memory that the driver does not know, the program's own.
+/// Describes a pointer. Memory that the driver does not know is unregistered host memory.
 fn describe(current: Current, memory: *const c_void) -> PointerAttributes {
     let attribute = |attribute, value: *mut c_void| {
-        // SAFETY: places for answers of the attributes' sizes, see below.
+        // SAFETY: each `value` below is valid for a write of its attribute's size.
         unsafe { current.driver.cuPointerGetAttribute(value, attribute, device_pointer(memory)) }
     };
     let unknown = PointerAttributes {
@@ -194,7 +193,7 @@ fn describe(current: Current, memory: *const c_void) -> PointerAttributes {
     if attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (&raw mut kind).cast()).is_err() {
         return unknown;
     }
-    // The driver has only one byte of it on some versions: the rest stays zero.
+    // Some drivers write only one byte of the answer. The other bytes stay zero.
     let is_managed = attribute(CU_POINTER_ATTRIBUTE_IS_MANAGED, (&raw mut managed).cast()).is_ok()
         && managed != 0;
     if attribute(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (&raw mut device).cast()).is_err() {
@@ -221,7 +220,7 @@ fn describe(current: Current, memory: *const c_void) -> PointerAttributes {
 }
 
 on_stream! {
-    /// Memory of the device from when a stream gets there; from now on where the driver cannot wait.
+    /// Allocates memory in the order of a stream, or at once if the driver cannot do that.
     fn cudaMallocAsync, cudaMallocAsync_ptsz(memory: *mut *mut c_void, bytes: usize; stream) {
         let current = current()?;
         if memory.is_null() {
@@ -239,7 +238,7 @@ on_stream! {
         memory.write(made);
         Ok(())
     }
-    /// Gives memory back when a stream gets there; where the driver cannot do that later, the stream is waited for.
+    /// Frees memory in the order of a stream, or waits for the stream if the driver cannot do that.
     fn cudaFreeAsync, cudaFreeAsync_ptsz(memory: *mut c_void; stream) {
         let current = current()?;
         if memory.is_null() {

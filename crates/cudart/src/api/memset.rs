@@ -1,5 +1,3 @@
-//! Filling memory.
-
 use std::ffi::{c_int, c_void};
 
 use penstock_cuda_sys::driver::CUstream;
@@ -10,14 +8,14 @@ use crate::core::context::{Current, current};
 use crate::core::copy::device_pointer;
 use crate::edge::{RtError, RtResult, by_default, on_stream};
 
-/// "Constant byte value": only the lowest byte counts.
+/// Returns the lowest byte, which is the "constant byte value" of the functions below.
 #[allow(clippy::cast_possible_truncation, reason = "that is what the function does")]
 const fn byte(value: c_int) -> u8 {
     value.cast_unsigned() as u8
 }
 
 /// # Safety
-/// As the functions below ask.
+/// Arguments are as CUDA requires of the functions below.
 #[inline]
 unsafe fn fill(
     memory: *mut c_void,
@@ -31,7 +29,7 @@ unsafe fn fill(
         return Ok(());
     }
     let to = device_pointer(memory);
-    // SAFETY: the driver looks the address up.
+    // SAFETY: the driver checks the address.
     unsafe {
         if queued || !stream.is_null() {
             current.driver.cuMemsetD8Async(to, byte(value), bytes, stream)
@@ -41,7 +39,7 @@ unsafe fn fill(
     }
 }
 
-/// Rows of memory.
+/// Rows of memory. `width` and `pitch` are in bytes.
 #[derive(Clone, Copy)]
 struct Field {
     memory: *mut c_void,
@@ -52,7 +50,7 @@ struct Field {
 
 impl Field {
     /// # Safety
-    /// As the functions below ask.
+    /// Arguments are as CUDA requires of the functions below.
     unsafe fn fill(
         self,
         current: Current,
@@ -68,7 +66,7 @@ impl Field {
             return Err(RtError(code::INVALID_PITCH_VALUE));
         }
         let to = device_pointer(memory);
-        // SAFETY: the driver looks the addresses up.
+        // SAFETY: the driver checks the addresses.
         unsafe {
             if queued || !stream.is_null() {
                 current.driver.cuMemsetD2D8Async(to, pitch, byte(value), width, height, stream)
@@ -80,7 +78,7 @@ impl Field {
 }
 
 /// # Safety
-/// As the functions below ask.
+/// Arguments are as CUDA requires of the functions below.
 unsafe fn fill_box(
     memory: PitchedPtr,
     value: c_int,
@@ -93,7 +91,7 @@ unsafe fn fill_box(
         return Ok(());
     }
     let slice = memory.pitch.checked_mul(memory.ysize).ok_or(RtError::INVALID_VALUE)?;
-    // Slices that follow each other without a gap are one field.
+    // Slices that follow each other without a gap are filled as one field.
     let (fields, height) = match memory.ysize == extent.height {
         true => (1, extent.height.checked_mul(extent.depth).ok_or(RtError::INVALID_VALUE)?),
         false => (extent.depth, extent.height),
@@ -106,14 +104,13 @@ unsafe fn fill_box(
             width: extent.width,
             height,
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { field.fill(current, value, stream, queued) }?;
     }
     Ok(())
 }
 
 by_default! {
-    /// Fills memory.
     fn cudaMemset, cudaMemset_ptds(memory: *mut c_void, value: c_int, bytes: usize; stream) {
         fill(memory, value, bytes, stream, false)
     }
@@ -128,11 +125,11 @@ by_default! {
 }
 
 on_stream! {
-    /// Fills memory, in the order of a stream.
+    /// Fills memory in the order of a stream.
     fn cudaMemsetAsync, cudaMemsetAsync_ptsz(memory: *mut c_void, value: c_int, bytes: usize; stream) {
         fill(memory, value, bytes, stream, true)
     }
-    /// Fills rows of memory, in the order of a stream.
+    /// Fills rows of memory in the order of a stream.
     fn cudaMemset2DAsync, cudaMemset2DAsync_ptsz(
         memory: *mut c_void,
         pitch: usize,
@@ -143,7 +140,7 @@ on_stream! {
     ) {
         Field { memory, pitch, width, height }.fill(current()?, value, stream, true)
     }
-    /// Fills a box of memory, in the order of a stream.
+    /// Fills a box of memory in the order of a stream.
     fn cudaMemset3DAsync, cudaMemset3DAsync_ptsz(memory: PitchedPtr, value: c_int, extent: Extent; stream) {
         fill_box(memory, value, extent, stream, true)
     }

@@ -1,4 +1,4 @@
-//! The functions of the interface, by what they are about, and the table of them.
+//! The functions of the interface by topic, and their table.
 
 pub mod arrays;
 pub mod capture;

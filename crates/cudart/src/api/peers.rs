@@ -1,4 +1,4 @@
-//! Devices that use each other's memory.
+//! Access of devices to each other's memory.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -12,7 +12,7 @@ use penstock_cuda_sys::runtime::{Memcpy3DParms, Memcpy3DPeerParms, copy_kind};
 use penstock_cuda_sys::runtime_codes as code;
 
 entry! {
-    /// Whether one device can use another's memory.
+    /// Reports whether a device can access another device's memory.
     fn cudaDeviceCanAccessPeer(can: *mut c_int, of: c_int, peer: c_int) {
         if can.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -20,7 +20,7 @@ entry! {
         let (of, peer) = (device(of)?.handle, device(peer)?.handle);
         driver()?.cuDeviceCanAccessPeer(can, of, peer)
     }
-    /// Lets the thread's device use another's memory.
+    /// Lets the thread's device access another device's memory.
     fn cudaDeviceEnablePeerAccess(peer: c_int, flags: c_uint) {
         if flags != 0 {
             return Err(RtError::INVALID_VALUE);
@@ -28,12 +28,12 @@ entry! {
         let peer = device(peer)?.primary()?;
         current()?.driver.cuCtxEnablePeerAccess(peer, 0)
     }
-    /// Ends that.
+    /// Ends the access of the thread's device to another device's memory.
     fn cudaDeviceDisablePeerAccess(peer: c_int) {
         let peer = device(peer)?.primary()?;
         current()?.driver.cuCtxDisablePeerAccess(peer)
     }
-    /// What two devices can do with each other.
+    /// Returns an attribute of the connection between two devices.
     fn cudaDeviceGetP2PAttribute(value: *mut c_int, attribute: c_uint, source: c_int, destination: c_int) {
         if value.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -41,7 +41,7 @@ entry! {
         let (source, destination) = (device(source)?.handle, device(destination)?.handle);
         driver()?.cuDeviceGetP2PAttribute(value, attribute, source, destination)
     }
-    /// Copies between devices.
+    /// Copies between the memory of two devices.
     fn cudaMemcpyPeer(
         destination: *mut c_void, destination_device: c_int, source: *const c_void, source_device: c_int, bytes: usize,
     ) {
@@ -52,7 +52,7 @@ entry! {
         }
         driver.cuMemcpyPeer(device_pointer(destination), to, device_pointer(source), from, bytes)
     }
-    /// Copies between devices, in the order of a stream.
+    /// Copies between the memory of two devices in the order of a stream.
     fn cudaMemcpyPeerAsync(
         destination: *mut c_void, destination_device: c_int, source: *const c_void, source_device: c_int, bytes: usize,
         stream: CUstream,
@@ -66,15 +66,15 @@ entry! {
     }
 }
 
-/// Boxes between devices: addresses are the devices' own, so within one device this is a copy as any.
+/// Copies a box within one device. Two different devices are not served.
 ///
 /// # Safety
-/// As the functions below ask.
+/// `parms` is null or meets the requirements of the functions below.
 unsafe fn boxes(parms: *const Memcpy3DPeerParms, stream: CUstream, mode: Mode) -> RtResult {
     if parms.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     let parms = unsafe { parms.read_unaligned() };
     device(parms.src_device)?;
     device(parms.dst_device)?;
@@ -94,26 +94,26 @@ unsafe fn boxes(parms: *const Memcpy3DPeerParms, stream: CUstream, mode: Mode) -
         extent: parms.extent,
         kind: copy_kind::DEVICE_TO_DEVICE,
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { crate::core::copy::boxes(current()?, &plain, stream, mode) }
 }
 
 by_default! {
-    /// Copies a box between devices.
+    /// Copies a box between devices. Only a copy within one device is served.
     fn cudaMemcpy3DPeer, cudaMemcpy3DPeer_ptds(parms: *const Memcpy3DPeerParms; stream) {
         boxes(parms, stream, Mode::Blocking)
     }
 }
 
 on_stream! {
-    /// Copies a box between devices, in the order of a stream.
+    /// Like `cudaMemcpy3DPeer`, in the order of a stream.
     fn cudaMemcpy3DPeerAsync, cudaMemcpy3DPeerAsync_ptsz(parms: *const Memcpy3DPeerParms; stream) {
         boxes(parms, stream, Mode::Queued)
     }
 }
 
 entry! {
-    /// How far a device's own 1D textures of plain memory go.
+    /// Returns the maximum width of a 1D texture of linear memory.
     fn cudaDeviceGetTexture1DLinearMaxWidth(
         width: *mut usize, desc: *const penstock_cuda_sys::runtime::ChannelFormatDesc, of: c_int,
     ) {

@@ -1,4 +1,5 @@
-//! Pools of memory, as far as the driver has them. Descriptions of pools, places and access are the driver's own.
+//! Memory pools, as far as the driver has them. Pools, locations and access are described in the
+//! driver's own structures.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -9,31 +10,29 @@ use crate::driver::driver;
 use crate::edge::{RtError, RtResult, entry, on_stream};
 use penstock_cuda_sys::runtime_codes as code;
 
-/// `cudaMemLocation`.
+/// Layout of C's `cudaMemLocation`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Location {
-    /// [`LOCATION_DEVICE`], or another.
+    /// [`LOCATION_DEVICE`] or another kind of location.
     kind: c_int,
-    /// The device's number.
     id: c_int,
 }
 
-/// `cudaMemLocationTypeDevice`
 const LOCATION_DEVICE: c_int = 1;
 
-/// `cudaMemAllocationTypePinned`: the only one that pools of devices are of.
+/// `cudaMemAllocationTypePinned`, the only type that pools of devices have.
 const ALLOCATION_PINNED: c_int = 1;
 
-/// The device of a location: pools elsewhere are not served.
+/// Returns the device of a location. Pools elsewhere are not served.
 ///
 /// # Safety
-/// `location` is null or leads to one.
+/// `location` is null or points to a location.
 unsafe fn device_of(location: *const Location, kind: c_int) -> RtResult<c_int> {
     if location.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     let Location { kind: place, id } = unsafe { location.read_unaligned() };
     if place != LOCATION_DEVICE || kind != ALLOCATION_PINNED {
         return Err(RtError(code::NOT_SUPPORTED));
@@ -42,65 +41,62 @@ unsafe fn device_of(location: *const Location, kind: c_int) -> RtResult<c_int> {
 }
 
 entry! {
-    /// The pool that a device has from the start.
+    /// Returns the pool that a device has from the start.
     fn cudaDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, ordinal: c_int) {
         driver()?.cuDeviceGetDefaultMemPool(pool, device(ordinal)?.handle)
     }
-    /// The pool that a device uses.
+    /// Returns the pool that a device currently uses.
     fn cudaDeviceGetMemPool(pool: *mut CUmemoryPool, ordinal: c_int) {
         driver()?.cuDeviceGetMemPool(pool, device(ordinal)?.handle)
     }
-    /// Has a device use a pool.
+    /// Sets the pool that a device uses.
     fn cudaDeviceSetMemPool(ordinal: c_int, pool: CUmemoryPool) {
         driver()?.cuDeviceSetMemPool(device(ordinal)?.handle, pool)
     }
-    /// The pool that a place has from the start.
+    /// Returns the pool that a location has from the start.
     fn cudaMemGetDefaultMemPool(pool: *mut CUmemoryPool, location: *const Location, kind: c_int) {
         let ordinal = device_of(location, kind)?;
         driver()?.cuDeviceGetDefaultMemPool(pool, device(ordinal)?.handle)
     }
-    /// The pool that a place uses.
+    /// Returns the pool that a location currently uses.
     fn cudaMemGetMemPool(pool: *mut CUmemoryPool, location: *const Location, kind: c_int) {
         let ordinal = device_of(location, kind)?;
         driver()?.cuDeviceGetMemPool(pool, device(ordinal)?.handle)
     }
-    /// Has a place use a pool.
+    /// Sets the pool that a location uses.
     fn cudaMemSetMemPool(location: *const Location, kind: c_int, pool: CUmemoryPool) {
         let ordinal = device_of(location, kind)?;
         driver()?.cuDeviceSetMemPool(device(ordinal)?.handle, pool)
     }
-    /// A pool.
     fn cudaMemPoolCreate(pool: *mut CUmemoryPool, properties: *const c_void) {
         current()?.driver.cuMemPoolCreate(pool, properties)
     }
-    /// Ends a pool when its memory was given back.
+    /// Destroys a pool after the program has freed its memory.
     fn cudaMemPoolDestroy(pool: CUmemoryPool) {
         current()?.driver.cuMemPoolDestroy(pool)
     }
-    /// Has a pool give back to the device what it does not use.
+    /// Returns unused memory of a pool to the device, but keeps `bytes_kept` bytes.
     fn cudaMemPoolTrimTo(pool: CUmemoryPool, bytes_kept: usize) {
         current()?.driver.cuMemPoolTrimTo(pool, bytes_kept)
     }
-    /// An attribute of a pool.
     fn cudaMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) {
         current()?.driver.cuMemPoolGetAttribute(pool, attribute, value)
     }
-    /// Sets an attribute of a pool.
     fn cudaMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) {
         current()?.driver.cuMemPoolSetAttribute(pool, attribute, value)
     }
-    /// Which devices can use a pool's memory.
+    /// Returns how a location can access a pool's memory.
     fn cudaMemPoolGetAccess(flags: *mut c_uint, pool: CUmemoryPool, location: *mut c_void) {
         current()?.driver.cuMemPoolGetAccess(flags, pool, location)
     }
-    /// Lets devices use a pool's memory.
+    /// Sets how devices can access a pool's memory.
     fn cudaMemPoolSetAccess(pool: CUmemoryPool, list: *const c_void, count: usize) {
         current()?.driver.cuMemPoolSetAccess(pool, list, count)
     }
 }
 
 on_stream! {
-    /// Memory of a pool, from when a stream gets there.
+    /// Allocates memory of a pool in the order of a stream.
     fn cudaMallocFromPoolAsync, cudaMallocFromPoolAsync_ptsz(memory: *mut *mut c_void, bytes: usize, pool: CUmemoryPool; stream) {
         let current = current()?;
         if memory.is_null() {

@@ -1,4 +1,5 @@
-//! What compiled programs call before `main`, and at their end. Nothing here touches the driver.
+//! Functions that compiled programs call before `main` and at exit. None of them uses the driver
+//! before the program does.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::AtomicBool;
@@ -11,51 +12,51 @@ use crate::core::registry;
 use crate::edge::unserved::{line, say_once};
 use crate::edge::{entry, returning};
 
-/// A name that the compiler wrote into the program.
+/// Reads a name that the compiler wrote into the program. A null pointer yields an empty name.
 ///
 /// # Safety
-/// It is null or a string of C.
+/// `name` is null or a C string that is never freed.
 unsafe fn name<'a>(name: *const c_char) -> &'a CStr {
     if name.is_null() {
         return c"";
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { CStr::from_ptr(name) }
 }
 
-/// Registers a fat binary; gives the handle for the functions below.
+/// Registers a fat binary and returns its handle for the functions below.
 ///
 /// # Safety
-/// `binary` is what the compiler made: a [`FatbinWrapper`] that stays until it is unregistered.
+/// `binary` is a [`FatbinWrapper`] of the compiler's that stays valid until it is unregistered.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
 pub unsafe extern "C" fn __cudaRegisterFatBinary(binary: *const c_void) -> *mut *mut c_void {
     returning(std::ptr::null_mut(), || {
         let wrapper = binary.cast::<FatbinWrapper>();
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of this function.
         let found = (!wrapper.is_null()).then(|| unsafe { wrapper.read_unaligned() });
         let image = found.as_ref().and_then(Image::of);
         if image.is_none() {
             line(format_args!(
-                "what the program registers as device code is none; its kernels cannot run"
+                "the program registered something that is not device code; its kernels cannot run"
             ));
         }
         std::ptr::from_ref(registry::add_binary(image)).cast_mut().cast()
     })
 }
 
-/// Nothing is left to do: a module is loaded when it is used.
+/// Does nothing, because a module is loaded when it is first used.
 ///
 /// # Safety
-/// None is asked.
+/// Safe with any argument.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
 pub unsafe extern "C" fn __cudaRegisterFatBinaryEnd(_handle: *mut *mut c_void) {}
 
-/// Unregisters a fat binary with all in it.
+/// Unregisters a fat binary and everything in it.
 ///
 /// # Safety
-/// `handle` is of [`__cudaRegisterFatBinary`].
+/// `handle` comes from [`__cudaRegisterFatBinary`].
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
 pub unsafe extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
@@ -65,7 +66,7 @@ pub unsafe extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
 /// Registers a kernel.
 ///
 /// # Safety
-/// `handle` is of [`__cudaRegisterFatBinary`], and `device_name` a string of C.
+/// `handle` comes from [`__cudaRegisterFatBinary`], and `device_name` is null or a C string.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
 pub unsafe extern "C" fn __cudaRegisterFunction(
@@ -82,16 +83,16 @@ pub unsafe extern "C" fn __cudaRegisterFunction(
 ) {
     returning((), || {
         if let Some(binary) = registry::binary(handle.cast()) {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller upholds the contract of this function.
             registry::add_kernel(binary, host.cast(), unsafe { name(device_name) });
         }
     });
 }
 
-/// Registers a variable of the device, or a constant.
+/// Registers a device variable or constant.
 ///
 /// # Safety
-/// `handle` is of [`__cudaRegisterFatBinary`], and `device_name` a string of C.
+/// `handle` comes from [`__cudaRegisterFatBinary`], and `device_name` is null or a C string.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
 pub unsafe extern "C" fn __cudaRegisterVar(
@@ -106,16 +107,17 @@ pub unsafe extern "C" fn __cudaRegisterVar(
 ) {
     returning((), || {
         if let Some(binary) = registry::binary(handle.cast()) {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller upholds the contract of this function.
             registry::add_variable(binary, host.cast(), unsafe { name(device_name) });
         }
     });
 }
 
-/// Registers a managed variable: its kernels find it, but the program has no memory of it of its own, which is said once.
+/// Registers a managed variable. Kernels can use it, but the host has no memory for it. The first
+/// call says so on standard error.
 ///
 /// # Safety
-/// `handle` is of [`__cudaRegisterFatBinary`], and `device_name` a string of C.
+/// `handle` comes from [`__cudaRegisterFatBinary`], and `device_name` is null or a C string.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
 pub unsafe extern "C" fn __cudaRegisterManagedVar(
@@ -132,29 +134,29 @@ pub unsafe extern "C" fn __cudaRegisterManagedVar(
     returning((), || {
         say_once(&SAID, "__managed__ (memory that host and device share)");
         if let Some(binary) = registry::binary(handle.cast()) {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller upholds the contract of this function.
             registry::add_variable(binary, host.cast(), unsafe { name(device_name) });
         }
     });
 }
 
-/// Whether the managed variables of a binary can be used: nothing is prepared, and 1 says that nothing is left to do.
+/// Prepares the managed variables of a binary. Does nothing, and returns 1 for success.
 ///
 /// # Safety
-/// None is asked.
+/// Safe with any argument.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
 pub unsafe extern "C" fn __cudaInitModule(_handle: *mut *mut c_void) -> c_char {
     1
 }
 
-/// Defines a function of compiled programs that is not served. Those that look at a result see that there is nothing.
+/// Defines functions of compiled programs that are not served. Each reports its first call.
 macro_rules! refused {
     ($($(#[$attribute:meta])* fn $name:ident;)+) => {$(
         $(#[$attribute])*
         ///
         /// # Safety
-        /// None is asked: no argument is looked at.
+        /// Safe with any argument, because no argument is read.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "C's name")]
         pub unsafe extern "C" fn $name() -> *mut c_void {
@@ -166,16 +168,16 @@ macro_rules! refused {
 }
 
 refused! {
-    /// Device code that reads variables of the host.
+    /// For device code that reads host variables.
     fn __cudaRegisterHostVar;
-    /// Tables of functions for host and device.
+    /// For tables of host and device functions.
     fn __cudaRegisterUnifiedTable;
-    /// Functions of the library by name.
+    /// For lookup of the library's functions by name.
     fn __cudaGetProcAddress;
 }
 
 entry! {
-    /// The kernel of a function, as a handle for launches.
+    /// Returns a host function's kernel as a handle for launches.
     fn cudaGetKernel(kernel: *mut *mut c_void, host: *const c_void) {
         if kernel.is_null() {
             return Err(crate::edge::RtError(code::INVALID_VALUE));
@@ -183,7 +185,7 @@ entry! {
         *kernel = registry::kernel(host)?.handle();
         Ok(())
     }
-    /// Like `cudaGetKernel`, called by the code that the compiler makes of a launch.
+    /// Like `cudaGetKernel`. Called by the code that the compiler generates for a launch.
     fn __cudaGetKernel(kernel: *mut *mut c_void, host: *const c_void) {
         if kernel.is_null() {
             return Err(crate::edge::RtError(code::INVALID_VALUE));

@@ -9,10 +9,10 @@ use crate::core::context::current;
 use crate::core::copy::{Mode, Rows, rows};
 use crate::edge::{RtResult, by_default, on_stream};
 
-/// Rows of memory into an array.
+/// Copies rows of memory, given with their pitch, into an array.
 ///
 /// # Safety
-/// As the functions below ask.
+/// Arguments are as CUDA requires of the functions below.
 unsafe fn to_array(
     place: Place,
     source: (*const c_void, usize),
@@ -23,14 +23,14 @@ unsafe fn to_array(
 ) -> RtResult {
     let to = Rows::Array { array: place.array, x: place.x, y: place.y };
     let from = Rows::Memory { pointer: source.0.cast_mut(), pitch: source.1 };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { rows(current()?, to, from, size, kind, stream, mode) }
 }
 
-/// Rows of an array into memory.
+/// Copies rows of an array into memory, given with its pitch.
 ///
 /// # Safety
-/// As the functions below ask.
+/// Arguments are as CUDA requires of the functions below.
 unsafe fn from_array(
     destination: (*mut c_void, usize),
     place: Place,
@@ -41,12 +41,11 @@ unsafe fn from_array(
 ) -> RtResult {
     let to = Rows::Memory { pointer: destination.0, pitch: destination.1 };
     let from = Rows::Array { array: place.array, x: place.x, y: place.y };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { rows(current()?, to, from, size, kind, stream, mode) }
 }
 
 by_default! {
-    /// Copies rows of memory into an array.
     fn cudaMemcpy2DToArray, cudaMemcpy2DToArray_ptds(
         array: CUarray,
         x: usize,
@@ -60,7 +59,6 @@ by_default! {
     ) {
         to_array(Place { array, x, y }, (source, pitch), (width, height), kind, stream, Mode::Blocking)
     }
-    /// Copies rows of an array into memory.
     fn cudaMemcpy2DFromArray, cudaMemcpy2DFromArray_ptds(
         destination: *mut c_void,
         pitch: usize,
@@ -74,7 +72,6 @@ by_default! {
     ) {
         from_array((destination, pitch), Place { array, x, y }, (width, height), kind, stream, Mode::Blocking)
     }
-    /// Copies rows of an array into another.
     fn cudaMemcpy2DArrayToArray, cudaMemcpy2DArrayToArray_ptds(
         destination: CUarray,
         to_x: usize,
@@ -91,7 +88,7 @@ by_default! {
         let from = Rows::Array { array: source, x: from_x, y: from_y };
         rows(current()?, to, from, (width, height), kind, stream, Mode::Blocking)
     }
-    /// Fills rows of an array with memory.
+    /// Copies memory into consecutive rows of an array.
     fn cudaMemcpyToArray, cudaMemcpyToArray_ptds(
         array: CUarray,
         x: usize,
@@ -103,7 +100,7 @@ by_default! {
     ) {
         run(current()?, Place { array, x, y }, (source.cast_mut(), bytes), true, kind, stream, Mode::Blocking)
     }
-    /// Fills memory with rows of an array.
+    /// Copies consecutive rows of an array into memory.
     fn cudaMemcpyFromArray, cudaMemcpyFromArray_ptds(
         destination: *mut c_void,
         array: CUarray,
@@ -115,7 +112,7 @@ by_default! {
     ) {
         run(current()?, Place { array, x, y }, (destination, bytes), false, kind, stream, Mode::Blocking)
     }
-    /// Fills rows of an array with those of another.
+    /// Copies consecutive rows of an array into another array.
     fn cudaMemcpyArrayToArray, cudaMemcpyArrayToArray_ptds(
         destination: CUarray,
         to_x: usize,
@@ -134,7 +131,7 @@ by_default! {
 }
 
 on_stream! {
-    /// Copies rows of memory into an array, in the order of a stream.
+    /// Copies rows of memory into an array in the order of a stream.
     fn cudaMemcpy2DToArrayAsync, cudaMemcpy2DToArrayAsync_ptsz(
         array: CUarray,
         x: usize,
@@ -148,7 +145,7 @@ on_stream! {
     ) {
         to_array(Place { array, x, y }, (source, pitch), (width, height), kind, stream, Mode::Queued)
     }
-    /// Copies rows of an array into memory, in the order of a stream.
+    /// Copies rows of an array into memory in the order of a stream.
     fn cudaMemcpy2DFromArrayAsync, cudaMemcpy2DFromArrayAsync_ptsz(
         destination: *mut c_void,
         pitch: usize,
@@ -162,7 +159,7 @@ on_stream! {
     ) {
         from_array((destination, pitch), Place { array, x, y }, (width, height), kind, stream, Mode::Queued)
     }
-    /// Fills rows of an array with memory, in the order of a stream.
+    /// Copies memory into consecutive rows of an array in the order of a stream.
     fn cudaMemcpyToArrayAsync, cudaMemcpyToArrayAsync_ptsz(
         array: CUarray,
         x: usize,
@@ -174,7 +171,7 @@ on_stream! {
     ) {
         run(current()?, Place { array, x, y }, (source.cast_mut(), bytes), true, kind, stream, Mode::Queued)
     }
-    /// Fills memory with rows of an array, in the order of a stream.
+    /// Copies consecutive rows of an array into memory in the order of a stream.
     fn cudaMemcpyFromArrayAsync, cudaMemcpyFromArrayAsync_ptsz(
         destination: *mut c_void,
         array: CUarray,

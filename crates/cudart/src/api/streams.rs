@@ -1,5 +1,3 @@
-//! Streams.
-
 use std::ffi::{c_int, c_uint, c_void};
 
 use penstock_cuda_sys::driver::{CU_STREAM_PER_THREAD, CUevent, CUstream, CUstreamCallback};
@@ -10,13 +8,13 @@ use crate::core::per_thread;
 use crate::edge::{RtError, RtResult, entry};
 
 /// # Safety
-/// `stream` is null or a place for it.
+/// `stream` is null or valid for a write.
 unsafe fn create(stream: *mut CUstream, flags: c_uint, priority: Option<c_int>) -> RtResult {
     let current = current()?;
     if stream.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe {
         match priority {
             None => current.driver.cuStreamCreate(stream, flags),
@@ -26,19 +24,17 @@ unsafe fn create(stream: *mut CUstream, flags: c_uint, priority: Option<c_int>) 
 }
 
 entry! {
-    /// A stream that waits for the default stream, and it for this one.
+    /// Creates a stream that synchronises with the legacy default stream.
     fn cudaStreamCreate(stream: *mut CUstream) {
         create(stream, 0, None)
     }
-    /// A stream.
     fn cudaStreamCreateWithFlags(stream: *mut CUstream, flags: c_uint) {
         create(stream, flags, None)
     }
-    /// A stream with a priority.
     fn cudaStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int) {
         create(stream, flags, Some(priority))
     }
-    /// Ends a stream when its work is done. The default streams cannot be ended.
+    /// Destroys a stream after its work has ended. The default streams cannot be destroyed.
     fn cudaStreamDestroy(stream: CUstream) {
         let current = current()?;
         if stream.addr() <= CU_STREAM_PER_THREAD {
@@ -48,7 +44,7 @@ entry! {
     }
 }
 
-/// Functions whose first parameter is a stream: each comes with its second form.
+/// Like [`entry!`], for functions that start with a stream. Also defines their second forms.
 macro_rules! of_stream {
     ($($(#[$attribute:meta])* fn $name:ident, $ptsz:ident($stream:ident $(, $parameter:ident: $type:ty)* $(,)?) $body:block)+) => {$(
         entry! {
@@ -58,7 +54,7 @@ macro_rules! of_stream {
         entry! {
             $(#[$attribute])*
             ///
-            /// For programs whose default stream is each thread's own.
+            /// For programs in which each thread has its own default stream.
             fn $ptsz($stream: CUstream $(, $parameter: $type)*) {
                 let $stream = per_thread($stream);
                 $body
@@ -69,19 +65,20 @@ macro_rules! of_stream {
 pub(crate) use of_stream;
 
 of_stream! {
-    /// Waits until a stream has done all.
+    /// Waits until a stream has done all its work.
     fn cudaStreamSynchronize, cudaStreamSynchronize_ptsz(stream) {
         current()?.driver.cuStreamSynchronize(stream)
     }
-    /// Whether a stream has done all.
+    /// Returns `cudaErrorNotReady` if a stream still has work to do.
     fn cudaStreamQuery, cudaStreamQuery_ptsz(stream) {
         current()?.driver.cuStreamQuery(stream)
     }
-    /// Has a stream wait for an event.
+    /// Makes a stream wait for an event.
     fn cudaStreamWaitEvent, cudaStreamWaitEvent_ptsz(stream, event: CUevent, flags: c_uint) {
         current()?.driver.cuStreamWaitEvent(stream, event, flags)
     }
-    /// Calls a function of the program when a stream gets there. The driver has the runtime's codes.
+    /// Calls a function of the program in the order of a stream. Driver and runtime use the same
+    /// error codes for it.
     fn cudaStreamAddCallback, cudaStreamAddCallback_ptsz(
         stream, callback: CUstreamCallback, data: *mut c_void, flags: c_uint
     ) {
@@ -90,28 +87,26 @@ of_stream! {
         }
         current()?.driver.cuStreamAddCallback(stream, callback, data, 0)
     }
-    /// How a stream was made.
     fn cudaStreamGetFlags, cudaStreamGetFlags_ptsz(stream, flags: *mut c_uint) {
         if flags.is_null() {
             return Err(RtError::INVALID_VALUE);
         }
         current()?.driver.cuStreamGetFlags(stream, flags)
     }
-    /// A stream's priority.
     fn cudaStreamGetPriority, cudaStreamGetPriority_ptsz(stream, priority: *mut c_int) {
         if priority.is_null() {
             return Err(RtError::INVALID_VALUE);
         }
         current()?.driver.cuStreamGetPriority(stream, priority)
     }
-    /// A number that no other stream has or had.
+    /// Returns an identifier that no other stream has or had.
     fn cudaStreamGetId, cudaStreamGetId_ptsz(stream, id: *mut u64) {
         if id.is_null() {
             return Err(RtError::INVALID_VALUE);
         }
         current()?.driver.cuStreamGetId(stream, id)
     }
-    /// A stream's device.
+    /// Returns the ordinal of a stream's device.
     fn cudaStreamGetDevice, cudaStreamGetDevice_ptsz(stream, device: *mut c_int) {
         if device.is_null() {
             return Err(RtError::INVALID_VALUE);

@@ -1,4 +1,4 @@
-//! Variables of the device, by their names in the program.
+//! Device variables, by the addresses of their host variables.
 
 use std::ffi::{c_int, c_void};
 
@@ -11,7 +11,7 @@ use crate::core::copy::{Mode, linear, way};
 use crate::core::registry::variable;
 use crate::edge::{RtError, RtResult, by_default, entry, on_stream};
 
-/// Where in a variable a copy begins, if so many bytes fit there.
+/// Returns the device address at `offset` in a variable if `bytes` bytes fit there.
 pub(super) fn place(
     current: Current,
     symbol: *const c_void,
@@ -28,7 +28,7 @@ pub(super) fn place(
 }
 
 /// # Safety
-/// As the functions below ask.
+/// Arguments are as CUDA requires of the functions below.
 unsafe fn to(
     symbol: *const c_void,
     source: *const c_void,
@@ -44,12 +44,12 @@ unsafe fn to(
     let current = current()?;
     let destination = place(current, symbol, offset, bytes)?;
     let way = way(current, kind, destination, source)?;
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { linear(current, destination, source, bytes, way, stream, mode) }
 }
 
 /// # Safety
-/// As the functions below ask.
+/// Arguments are as CUDA requires of the functions below.
 unsafe fn from(
     destination: *mut c_void,
     symbol: *const c_void,
@@ -65,7 +65,7 @@ unsafe fn from(
     let current = current()?;
     let source = place(current, symbol, offset, bytes)?;
     let way = way(current, kind, destination, source)?;
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { linear(current, destination, source, bytes, way, stream, mode) }
 }
 
@@ -95,7 +95,7 @@ by_default! {
 }
 
 on_stream! {
-    /// Copies into a variable, in the order of a stream.
+    /// Copies into a variable in the order of a stream.
     fn cudaMemcpyToSymbolAsync, cudaMemcpyToSymbolAsync_ptsz(
         symbol: *const c_void,
         source: *const c_void,
@@ -106,7 +106,7 @@ on_stream! {
     ) {
         to(symbol, source, (bytes, offset), kind, stream, Mode::Queued)
     }
-    /// Copies from a variable, in the order of a stream.
+    /// Copies from a variable in the order of a stream.
     fn cudaMemcpyFromSymbolAsync, cudaMemcpyFromSymbolAsync_ptsz(
         destination: *mut c_void,
         symbol: *const c_void,
@@ -120,7 +120,6 @@ on_stream! {
 }
 
 entry! {
-    /// The address of a variable.
     fn cudaGetSymbolAddress(address: *mut *mut c_void, symbol: *const c_void) {
         let current = current()?;
         if address.is_null() {
@@ -129,7 +128,7 @@ entry! {
         address.write(place(current, symbol, 0, 0)?);
         Ok(())
     }
-    /// The size of a variable in bytes.
+    /// Returns the size of a variable in bytes.
     fn cudaGetSymbolSize(bytes: *mut usize, symbol: *const c_void) {
         let current = current()?;
         if bytes.is_null() {

@@ -1,6 +1,7 @@
-//! All functions of the interface: which are served, and where, and which are not.
+//! All functions of the interface, with the module or the subject of each.
 //!
-//! `docs/cuda-runtime.md` is made of this table, and the functions that are not served are.
+//! Also defines the functions that are not served. `docs/cuda-runtime.md` is made from these
+//! tables.
 
 use std::ffi::c_int;
 use std::sync::atomic::AtomicBool;
@@ -8,24 +9,25 @@ use std::sync::atomic::AtomicBool;
 use crate::edge::returning;
 use crate::edge::unserved::unserved;
 
-/// One table: `served` functions are in the module of the name, `unserved` ones are written here, and `silent` ones, which compiled
-/// programs call and whose result nobody looks at, in the module again.
+/// Defines the tables. `served` functions are in the named module. So are `silent` ones: compiled
+/// programs call them and ignore the result. `unserved` ones are defined here.
 macro_rules! functions {
     (
         $(served $module:ident { $($name:ident),* $(,)? })*
         $(silent $silent_module:ident { $($silent:ident),* $(,)? })*
         $(unserved $subject:literal { $($lacking:ident),* $(,)? })*
     ) => {
-        /// Served: name, and the module of it.
+        /// Names of the served functions, each with its module.
         pub const SERVED: &[(&str, &str)] = &[$($((stringify!($name), stringify!($module)),)*)*];
 
-        /// Not served: name, and what it is about. Each gives `cudaErrorNotSupported`, and says its name once.
+        /// Names of the functions that are not served, each with its subject. Each returns
+        /// `cudaErrorNotSupported` and reports its first call.
         pub const UNSERVED: &[(&str, &str)] = &[
             $($((stringify!($lacking), $subject),)*)*
             $($((stringify!($silent), "parts of compiled programs"),)*)*
         ];
 
-        /// What the table says is there, is there.
+        /// Fails to compile if a listed function does not exist.
         #[allow(unused_imports, reason = "only looked up")]
         mod present {
             $(use super::super::$module::{$($name),*};)*
@@ -36,7 +38,7 @@ macro_rules! functions {
             /// Not served.
             ///
             /// # Safety
-            /// None is asked: no argument is looked at.
+            /// Safe with any argument, because no argument is read.
             #[unsafe(no_mangle)]
             #[allow(non_snake_case, reason = "C's name")]
             pub unsafe extern "C" fn $lacking() -> c_int {

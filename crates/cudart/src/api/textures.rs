@@ -1,6 +1,6 @@
 //! Texture and surface objects.
 //!
-//! Texture references, which are variables of the program, ended with version 12: no program of the versions served here has them.
+//! Texture references, which are variables of the program, are not served: version 12 removed them.
 
 use std::ffi::c_void;
 
@@ -15,7 +15,7 @@ use crate::core::texture::{
 use crate::edge::{RtError, entry};
 
 entry! {
-    /// A texture of an array or of memory.
+    /// Creates a texture of an array or of memory.
     fn cudaCreateTextureObject(
         object: *mut u64, resource_desc: *const ResourceDesc, texture_desc: *const TextureDesc,
         view_desc: *const ResourceViewDesc,
@@ -38,7 +38,6 @@ entry! {
         object.write(created);
         Ok(())
     }
-    /// Ends a texture.
     fn cudaDestroyTextureObject(object: u64) {
         let current = current()?;
         if object == 0 {
@@ -47,7 +46,7 @@ entry! {
         forget(object);
         current.driver.cuTexObjectDestroy(object)
     }
-    /// What a texture is of.
+    /// Returns the description of the memory or array that a texture reads.
     fn cudaGetTextureObjectResourceDesc(desc: *mut c_void, object: u64) {
         if desc.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -55,7 +54,7 @@ entry! {
         store_resource(desc, made(object)?.resource);
         Ok(())
     }
-    /// How a texture is read.
+    /// Returns how a texture is read.
     fn cudaGetTextureObjectTextureDesc(desc: *mut TextureDesc, object: u64) {
         if desc.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -63,7 +62,7 @@ entry! {
         desc.write_unaligned(made(object)?.texture);
         Ok(())
     }
-    /// What of its resource a texture is of.
+    /// Returns the description of a texture's view of its resource.
     fn cudaGetTextureObjectResourceViewDesc(desc: *mut c_void, object: u64) {
         if desc.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -71,7 +70,7 @@ entry! {
         store_view(desc, made(object)?.view.ok_or(RtError::INVALID_VALUE)?);
         Ok(())
     }
-    /// A surface of an array.
+    /// Creates a surface of an array.
     fn cudaCreateSurfaceObject(object: *mut u64, desc: *const ResourceDesc) {
         let current = current()?;
         if object.is_null() || desc.is_null() {
@@ -88,7 +87,6 @@ entry! {
         object.write(created);
         Ok(())
     }
-    /// Ends a surface.
     fn cudaDestroySurfaceObject(object: u64) {
         let current = current()?;
         if object == 0 {
@@ -97,7 +95,7 @@ entry! {
         forget_surface(object);
         current.driver.cuSurfObjectDestroy(object)
     }
-    /// What a surface is of.
+    /// Returns the description of a surface's array.
     fn cudaGetSurfaceObjectResourceDesc(desc: *mut c_void, object: u64) {
         if desc.is_null() {
             return Err(RtError::INVALID_VALUE);

@@ -1,4 +1,4 @@
-//! Versions, the driver's functions, and the profiler, which there is none of.
+//! Versions, lookup of the driver's functions, and the profiler functions, which do nothing.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -12,10 +12,10 @@ use crate::core::store;
 use crate::driver::driver_as_it_is;
 use crate::edge::{RtError, RtResult, entry, version};
 
-/// Looks a function of the driver up.
+/// Looks up a function of the driver.
 ///
 /// # Safety
-/// As the functions below ask.
+/// `symbol` is null or a C string. The other pointers are null or valid for writes.
 unsafe fn entry_point(
     symbol: *const c_char,
     function: *mut *mut c_void,
@@ -29,13 +29,13 @@ unsafe fn entry_point(
     let version = c_int::try_from(version).map_err(|_| RtError::INVALID_VALUE)?;
     let driver = driver_as_it_is().ok_or(RtError(code::INSUFFICIENT_DRIVER))?;
     let mut found: c_uint = CU_GET_PROC_ADDRESS_SUCCESS;
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     let result =
         unsafe { driver.cuGetProcAddress(symbol, function, version, flags, &raw mut found) };
     match result {
         Ok(()) => {}
         Err(RtError(code::SYMBOL_NOT_FOUND)) => {
-            // SAFETY: not null, see above.
+            // SAFETY: `function` is not null, and the caller guarantees that it can be written.
             unsafe { function.write(std::ptr::null_mut()) };
             if found == CU_GET_PROC_ADDRESS_SUCCESS {
                 found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
@@ -46,18 +46,17 @@ unsafe fn entry_point(
         }
         Err(error) => return Err(error),
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { store(status, found) };
     Ok(())
 }
 
-/// Without other flags, functions with each thread's own default stream.
+/// If there are no flags, asks for the functions that use each thread's own default stream.
 const fn per_thread_flags(flags: u64) -> u64 {
     if flags == 0 { CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM } else { flags }
 }
 
 entry! {
-    /// The version of the runtime interface.
     fn cudaRuntimeGetVersion(runtime_version: *mut c_int) {
         if runtime_version.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -65,7 +64,7 @@ entry! {
         store(runtime_version, version());
         Ok(())
     }
-    /// The version of the driver; 0 where there is none.
+    /// Returns the newest CUDA version that the driver supports, or 0 if there is no driver.
     fn cudaDriverGetVersion(driver_version: *mut c_int) {
         if driver_version.is_null() {
             return Err(RtError::INVALID_VALUE);
@@ -78,30 +77,30 @@ entry! {
             }
         }
     }
-    /// A function of the driver, of this runtime's version.
+    /// Returns a driver function as of this runtime's version.
     fn cudaGetDriverEntryPoint(symbol: *const c_char, function: *mut *mut c_void, flags: u64, status: *mut c_uint) {
         entry_point(symbol, function, version().cast_unsigned(), flags, status)
     }
-    /// Like `cudaGetDriverEntryPoint`, for programs whose default stream is each thread's own.
+    /// Like the function above, for programs in which each thread has its own default stream.
     fn cudaGetDriverEntryPoint_ptsz(
         symbol: *const c_char, function: *mut *mut c_void, flags: u64, status: *mut c_uint,
     ) {
         entry_point(symbol, function, version().cast_unsigned(), per_thread_flags(flags), status)
     }
-    /// A function of the driver, of a version.
+    /// Returns a driver function as of the version `wanted`.
     fn cudaGetDriverEntryPointByVersion(
         symbol: *const c_char, function: *mut *mut c_void, wanted: c_uint, flags: u64, status: *mut c_uint,
     ) {
         entry_point(symbol, function, wanted, flags, status)
     }
-    /// Like `cudaGetDriverEntryPointByVersion`, for programs whose default stream is each thread's own.
+    /// Like the function above, for programs in which each thread has its own default stream.
     fn cudaGetDriverEntryPointByVersion_ptsz(
         symbol: *const c_char, function: *mut *mut c_void, wanted: c_uint, flags: u64, status: *mut c_uint,
     ) {
         entry_point(symbol, function, wanted, per_thread_flags(flags), status)
     }
-    /// Without a profiler there is nothing to start.
+    /// Does nothing, because there is no profiler.
     fn cudaProfilerStart() { Ok(()) }
-    /// Without a profiler there is nothing to stop.
+    /// Does nothing, because there is no profiler.
     fn cudaProfilerStop() { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Arrays: formats of their elements, and copies that fill row after row.
+//! Arrays: formats of their elements, and copies that fill one row after another.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -10,10 +10,10 @@ use super::context::Current;
 use super::copy::{Mode, Rows, rows};
 use crate::edge::{RtError, RtResult};
 
-/// The driver's format of a channel, and how many there are.
+/// Returns the driver's format of a channel and the number of channels.
 ///
 /// # Errors
-/// No element looks like that.
+/// No element has this description.
 pub(crate) fn format(desc: &ChannelFormatDesc) -> RtResult<(c_uint, c_uint)> {
     let invalid = RtError(code::INVALID_CHANNEL_DESCRIPTOR);
     let bits = [desc.x, desc.y, desc.z, desc.w];
@@ -37,7 +37,7 @@ pub(crate) fn format(desc: &ChannelFormatDesc) -> RtResult<(c_uint, c_uint)> {
     Ok((format, if channels == 4 { 4 } else { u32::from(channels == 2) + 1 }))
 }
 
-/// Kind and bits of the driver's format.
+/// Returns the kind and the number of bits of the driver's format.
 const fn of_format(format: c_uint) -> Option<(c_int, c_int)> {
     Some(match format {
         CU_AD_FORMAT_UNSIGNED_INT8 => (channel_kind::UNSIGNED, 8),
@@ -52,10 +52,10 @@ const fn of_format(format: c_uint) -> Option<(c_int, c_int)> {
     })
 }
 
-/// The element of an array.
+/// Returns the runtime's description of an array's elements.
 ///
 /// # Errors
-/// The driver made it of something that the runtime has no word for.
+/// The runtime cannot describe the driver's format.
 pub(crate) fn channels(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> RtResult<ChannelFormatDesc> {
     let (f, bits) =
         of_format(descriptor.Format).ok_or(RtError(code::INVALID_CHANNEL_DESCRIPTOR))?;
@@ -63,13 +63,13 @@ pub(crate) fn channels(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> RtResult<Channel
     Ok(ChannelFormatDesc { x: channel(0), y: channel(1), z: channel(2), w: channel(3), f })
 }
 
-/// What the driver says about an array.
+/// Returns the driver's description of an array.
 ///
 /// # Errors
 /// The driver's.
 pub(crate) fn describe(current: Current, array: CUarray) -> RtResult<CUDA_ARRAY3D_DESCRIPTOR> {
     let mut descriptor = CUDA_ARRAY3D_DESCRIPTOR::default();
-    // SAFETY: a place for the answer; the array is what the program says is one, and the driver looks it up.
+    // SAFETY: the pointer is valid for a write. The driver checks the program's array handle.
     unsafe { current.driver.cuArray3DGetDescriptor(&raw mut descriptor, array) }?;
     Ok(descriptor)
 }
@@ -79,7 +79,7 @@ fn bytes_of(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> RtResult<usize> {
     usize::try_from((x + y + z + w) / 8).map_err(|_| RtError::INVALID_VALUE)
 }
 
-/// Bytes of an array's element.
+/// Returns the size of an array's element in bytes.
 ///
 /// # Errors
 /// The driver's.
@@ -87,7 +87,7 @@ pub(crate) fn element_bytes(current: Current, array: CUarray) -> RtResult<usize>
     bytes_of(&describe(current, array)?)
 }
 
-/// A place in an array: the bytes and rows before it.
+/// A position in an array, as the number of bytes and rows before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) array: CUarray,
@@ -95,7 +95,7 @@ pub(crate) struct Place {
     pub(crate) y: usize,
 }
 
-/// A piece of a run of bytes through the rows of an array: where it starts, and its width and height.
+/// A rectangle of an array's rows. `x` and `width` are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     x: usize,
@@ -104,7 +104,8 @@ struct Piece {
     height: usize,
 }
 
-/// `bytes` from `(x, y)` on, row after row of `row` bytes: the rest of a row, whole rows, the start of a row.
+/// Splits `bytes` bytes from `(x, y)` on, in rows of `row` bytes, into the rest of a row, whole
+/// rows, and the start of a row.
 fn pieces(x: usize, y: usize, row: usize, bytes: usize) -> RtResult<Vec<Piece>> {
     if x >= row && bytes > 0 {
         return Err(RtError::INVALID_VALUE);
@@ -120,10 +121,10 @@ fn pieces(x: usize, y: usize, row: usize, bytes: usize) -> RtResult<Vec<Piece>> 
     Ok(all.into_iter().filter(|piece| piece.width > 0 && piece.height > 0).collect())
 }
 
-/// Fills rows of an array with memory, or memory with rows of an array (`into`: which).
+/// Copies memory into consecutive rows of an array if `into`, otherwise those rows into memory.
 ///
 /// # Safety
-/// The memory has so many bytes.
+/// The memory has `bytes` bytes.
 pub(crate) unsafe fn run(
     current: Current,
     place: Place,
@@ -140,17 +141,17 @@ pub(crate) unsafe fn run(
         let array = Rows::Array { array: place.array, x: piece.x, y: piece.y };
         let memory = Rows::Memory { pointer: memory.wrapping_byte_add(done), pitch: piece.width };
         let (to, from) = if into { (array, memory) } else { (memory, array) };
-        // SAFETY: as the caller promises; the pieces are `bytes` together.
+        // SAFETY: the caller upholds the contract of this function. The pieces add up to `bytes`.
         unsafe { rows(current, to, from, (piece.width, piece.height), kind, stream, mode) }?;
         done += piece.width * piece.height;
     }
     Ok(())
 }
 
-/// Copies from the rows of one array to those of another.
+/// Copies from the rows of one array to the rows of another.
 ///
 /// # Errors
-/// The driver's, or a place that is outside.
+/// The driver's, or a position outside an array.
 pub(crate) fn run_between(
     current: Current,
     to: Place,
@@ -172,7 +173,7 @@ pub(crate) fn run_between(
         let destination = Rows::Array { array: to.array, x: to_at % to_row, y: to_at / to_row };
         let source =
             Rows::Array { array: from.array, x: from_at % from_row, y: from_at / from_row };
-        // SAFETY: arrays on both ends: the driver checks that they have what is copied.
+        // SAFETY: both ends are arrays, and the driver checks that the rows are within them.
         unsafe { rows(current, destination, source, (width, 1), kind, stream, Mode::Queued) }?;
         (to_at, from_at, left) = (to_at + width, from_at + width, left - width);
     }

@@ -1,4 +1,4 @@
-//! Devices, their primary contexts, and which one a thread uses.
+//! Devices, their primary contexts, and the context that a thread uses.
 
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +15,12 @@ use crate::edge::{RtError, RtResult, THREAD, forget_sticky};
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) handle: CUdevice,
-    /// The primary context as a number, retained once; none before its first use, and after a reset.
+    /// The primary context, retained once. `None` before the first use and after a reset.
     primary: Mutex<Option<usize>>,
 }
 
-/// Resets of devices so far: a thread that was bound to a context before one is bound anew. One count for all devices makes the check cheap.
+/// Number of device resets so far. A thread that was bound to a context before a reset is bound
+/// anew. One count for all devices keeps the check cheap.
 static RESETS: AtomicU64 = AtomicU64::new(0);
 
 static DEVICES: OnceLock<RtResult<Vec<Device>>> = OnceLock::new();
@@ -31,10 +32,10 @@ pub(crate) struct Current {
     pub(crate) context: CUcontext,
 }
 
-/// All devices.
+/// Returns all devices; the list is never empty.
 ///
 /// # Errors
-/// No driver, or no device.
+/// There is no driver or no device.
 pub(crate) fn devices() -> RtResult<&'static [Device]> {
     match DEVICES.get_or_init(find_devices) {
         Ok(devices) if devices.is_empty() => Err(RtError(code::NO_DEVICE)),
@@ -46,22 +47,22 @@ pub(crate) fn devices() -> RtResult<&'static [Device]> {
 fn find_devices() -> RtResult<Vec<Device>> {
     let driver = driver()?;
     let mut count = 0;
-    // SAFETY: a place for the answer.
+    // SAFETY: the pointer is valid for a write of the answer.
     unsafe { driver.cuDeviceGetCount(&raw mut count) }?;
     (0..count)
         .map(|ordinal| {
             let mut handle = 0;
-            // SAFETY: a place for the answer.
+            // SAFETY: the pointer is valid for a write of the answer.
             unsafe { driver.cuDeviceGet(&raw mut handle, ordinal) }?;
             Ok(Device { handle, primary: Mutex::new(None) })
         })
         .collect()
 }
 
-/// The device of a number.
+/// Returns the device with an ordinal.
 ///
 /// # Errors
-/// There is none.
+/// There is no such device.
 pub(crate) fn device(ordinal: c_int) -> RtResult<&'static Device> {
     let devices = devices()?;
     usize::try_from(ordinal)
@@ -71,7 +72,7 @@ pub(crate) fn device(ordinal: c_int) -> RtResult<&'static Device> {
 }
 
 impl Device {
-    /// The primary context, made now if it was not there.
+    /// Returns the primary context, which the first call creates.
     ///
     /// # Errors
     /// The driver's.
@@ -81,7 +82,7 @@ impl Device {
             return Ok(std::ptr::with_exposed_provenance_mut(context));
         }
         let mut context: CUcontext = std::ptr::null_mut();
-        // SAFETY: a place for the answer.
+        // SAFETY: the pointer is valid for a write of the answer.
         unsafe { driver()?.cuDevicePrimaryCtxRetain(&raw mut context, self.handle) }?;
         *primary = Some(context.expose_provenance());
         Ok(context)
@@ -92,54 +93,55 @@ impl Device {
         let driver = driver()?;
         let resets = RESETS.load(Ordering::Acquire);
         let context = self.primary()?;
-        // SAFETY: a context of the driver.
+        // SAFETY: `context` is a context of the driver.
         unsafe { driver.cuCtxSetCurrent(context) }?;
         THREAD.with(|thread| thread.bound.set((context.addr(), resets)));
         Ok(Current { driver, context })
     }
 
-    /// One attribute; zero where the driver does not know it.
+    /// Returns an attribute, or zero if the driver does not know it.
     pub(crate) fn attribute(&self, attribute: c_uint) -> c_int {
         let mut value = 0;
         let Ok(driver) = driver() else { return 0 };
-        // SAFETY: a place for the answer.
+        // SAFETY: the pointer is valid for a write of the answer.
         match unsafe { driver.cuDeviceGetAttribute(&raw mut value, attribute, self.handle) } {
             Ok(()) => value,
             Err(_) => 0,
         }
     }
 
-    /// Ends the primary context with all that is in it.
+    /// Destroys the primary context and everything in it.
     fn reset(&self) -> RtResult {
         let driver = driver()?;
         let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
         RESETS.fetch_add(1, Ordering::AcqRel);
         if let Some(context) = primary.take() {
             registry::forget_context(context);
-            // SAFETY: it was retained once, by this library.
+            // SAFETY: this library has retained the context once.
             let released = unsafe { driver.cuDevicePrimaryCtxRelease(self.handle) };
             forget_sticky(context);
             released?;
         }
-        // SAFETY: a device of the driver.
+        // SAFETY: the handle is a device of the driver.
         unsafe { driver.cuDevicePrimaryCtxReset(self.handle) }
     }
 }
 
-/// The context of this thread: the one that the program made current through the driver, else the primary context of the thread's
-/// device, which is made now if this is its first use.
+/// Returns this thread's context: the one that the program made current through the driver,
+/// otherwise the primary context of the thread's device, which is created at its first use.
 ///
 /// # Errors
-/// No driver, no device, or the driver's.
+/// There is no driver or no device, or the driver's error.
 #[inline]
 pub(crate) fn current() -> RtResult<Current> {
     let driver = driver()?;
     let mut context: CUcontext = std::ptr::null_mut();
-    // SAFETY: a place for the answer.
+    // SAFETY: the pointer is valid for a write of the answer.
     unsafe { driver.cuCtxGetCurrent(&raw mut context) }?;
     if !context.is_null() {
         let (bound, resets) = THREAD.with(|thread| thread.bound.get());
-        // Made current by the program through the driver, or by this library and still there.
+        // Either the program made the context current through the driver, or this library did and
+        // the context still exists.
         if context.addr() != bound || resets == RESETS.load(Ordering::Acquire) {
             return Ok(Current { driver, context });
         }
@@ -147,11 +149,11 @@ pub(crate) fn current() -> RtResult<Current> {
     bind_chosen()
 }
 
-/// The context of this thread as a number, if there is one already.
+/// Returns the address of this thread's context, if the context already exists.
 pub(crate) fn current_if_there() -> Option<usize> {
     let driver = driver_if_used()?;
     let mut context: CUcontext = std::ptr::null_mut();
-    // SAFETY: a place for the answer.
+    // SAFETY: the pointer is valid for a write of the answer.
     unsafe { driver.cuCtxGetCurrent(&raw mut context) }.ok()?;
     let (bound, resets) = THREAD.with(|thread| thread.bound.get());
     if !context.is_null() && (context.addr() != bound || resets == RESETS.load(Ordering::Acquire)) {
@@ -161,31 +163,31 @@ pub(crate) fn current_if_there() -> Option<usize> {
     *device.primary.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number of the device that a stream is on.
+/// Returns the ordinal of a stream's device.
 ///
 /// # Errors
-/// There is no such stream, or the driver's.
+/// There is no such stream, or the driver's error.
 pub(crate) fn ordinal_of(stream: CUstream) -> RtResult<c_int> {
     let Current { driver, context } = current()?;
     let mut owner: CUcontext = std::ptr::null_mut();
-    // SAFETY: a place for the answer.
+    // SAFETY: the pointer is valid for a write of the answer.
     unsafe { driver.cuStreamGetCtx(stream, &raw mut owner) }?;
     if owner == context {
         return current_ordinal();
     }
     let mut handle = 0;
-    // The driver tells the device of the current context alone.
-    // SAFETY: a context of the driver.
+    // The driver only reports the device of the current context.
+    // SAFETY: `owner` is a context of the driver.
     unsafe { driver.cuCtxSetCurrent(owner) }?;
-    // SAFETY: a place for the answer.
+    // SAFETY: the pointer is valid for a write of the answer.
     let told = unsafe { driver.cuCtxGetDevice(&raw mut handle) };
-    // SAFETY: the context that was current.
+    // SAFETY: `context` was current before.
     unsafe { driver.cuCtxSetCurrent(context) }?;
     told?;
     ordinal(handle)
 }
 
-/// The number of a device of the driver.
+/// Returns the ordinal of a device of the driver.
 fn ordinal(handle: CUdevice) -> RtResult<c_int> {
     let place = devices()?.iter().position(|device| device.handle == handle);
     place
@@ -198,43 +200,43 @@ fn bind_chosen() -> RtResult<Current> {
     device(THREAD.with(|thread| thread.device.get()))?.bind()
 }
 
-/// The number of the device that this thread uses.
+/// Returns the ordinal of the device that this thread uses.
 ///
 /// # Errors
-/// No driver, or no device.
+/// There is no driver or no device.
 pub(crate) fn current_ordinal() -> RtResult<c_int> {
     devices()?;
     let driver = driver()?;
     let mut context: CUcontext = std::ptr::null_mut();
-    // SAFETY: a place for the answer.
+    // SAFETY: the pointer is valid for a write of the answer.
     unsafe { driver.cuCtxGetCurrent(&raw mut context) }?;
     let chosen = THREAD.with(|thread| (thread.device.get(), thread.bound.get().0));
     if context.is_null() || context.addr() == chosen.1 {
         return Ok(chosen.0);
     }
     let mut handle = 0;
-    // SAFETY: a place for the answer.
+    // SAFETY: the pointer is valid for a write of the answer.
     unsafe { driver.cuCtxGetDevice(&raw mut handle) }?;
     ordinal(handle)
 }
 
-/// `cudaSetDevice`: from now on this thread uses the device, and its context is there.
+/// Implements `cudaSetDevice`: makes this thread use the device and its context.
 ///
 /// # Errors
-/// There is no such device, or the driver's.
+/// There is no such device, or the driver's error.
 pub(crate) fn choose(ordinal: c_int) -> RtResult {
     device(ordinal)?.bind()?;
     THREAD.with(|thread| thread.device.set(ordinal));
     Ok(())
 }
 
-/// `cudaDeviceReset`, for the device that this thread uses.
+/// Implements `cudaDeviceReset` for the device that this thread uses.
 ///
 /// # Errors
 /// The driver's.
 pub(crate) fn reset() -> RtResult {
     device(current_ordinal()?)?.reset()?;
     let driver = driver()?;
-    // SAFETY: no context is always valid.
+    // SAFETY: a null context is always valid.
     unsafe { driver.cuCtxSetCurrent(std::ptr::null_mut()) }
 }

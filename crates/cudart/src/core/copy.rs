@@ -1,4 +1,4 @@
-//! Copies: which way they go, and the driver's description of those with more than one dimension.
+//! Copies: their direction, and the driver's description of copies with several dimensions.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -13,24 +13,24 @@ use super::array::element_bytes;
 use super::context::Current;
 use crate::edge::{RtError, RtResult};
 
-/// Whose memory something is in.
+/// Owner of a piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Host,
     Device,
 }
 
-/// Whose memory source and destination are in.
+/// Direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     pub(crate) from: Side,
     pub(crate) to: Side,
 }
 
-/// Whether the driver knows an address as memory of a device.
+/// Returns [`Side::Device`] if the driver knows the address as device memory.
 pub(crate) fn side_of(current: Current, pointer: *const c_void) -> Side {
     let mut kind: c_uint = 0;
-    // SAFETY: a place for the answer, which is of this size for this attribute.
+    // SAFETY: the pointer is valid for a write of this attribute's answer, a `c_uint`.
     let known = unsafe {
         current.driver.cuPointerGetAttribute(
             (&raw mut kind).cast(),
@@ -41,15 +41,16 @@ pub(crate) fn side_of(current: Current, pointer: *const c_void) -> Side {
     if known.is_ok() && kind == CU_MEMORYTYPE_DEVICE { Side::Device } else { Side::Host }
 }
 
-/// The address of memory of a device.
+/// Converts the address of device memory to the driver's type.
 pub(crate) fn device_pointer(pointer: *const c_void) -> CUdeviceptr {
     pointer.addr() as CUdeviceptr
 }
 
-/// The way of a copy between two addresses.
+/// Returns the direction of a copy between two addresses.
 ///
 /// # Errors
-/// The kind is none, or a side that it says is the program's is a device's: no address of a device may be touched here.
+/// The kind is invalid, or it calls an address the host's that is a device's. The host must not
+/// touch device addresses.
 pub(crate) fn way(
     current: Current,
     kind: c_int,
@@ -63,12 +64,12 @@ pub(crate) fn way(
     })
 }
 
-/// What a kind says about an end.
+/// What a copy kind says about one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Host,
     Device,
-    /// As the address tells.
+    /// Determined by the address.
     Any,
 }
 
@@ -103,19 +104,19 @@ impl End {
     }
 }
 
-/// How a copy ends.
+/// When the function that copies returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Before the function returns, as far as the program can tell.
+    /// After the copy, as far as the program can tell.
     Blocking,
-    /// Some time later, in the order of the stream.
+    /// Before the copy, which takes its turn in the stream.
     Queued,
 }
 
-/// One dimension, `bytes` long.
+/// Copies `bytes` consecutive bytes.
 ///
 /// # Safety
-/// Both sides have so many bytes, and the program's stay until the copy ends.
+/// Both sides have `bytes` bytes, and the program's memory stays valid until the copy ends.
 pub(crate) unsafe fn linear(
     current: Current,
     destination: *mut c_void,
@@ -133,9 +134,9 @@ pub(crate) unsafe fn linear(
     }
     let driver = current.driver;
     let (to, from) = (device_pointer(destination), device_pointer(source));
-    // The driver's blocking functions use the legacy default stream; another stream is waited for.
+    // The driver's blocking functions use the legacy default stream. `finish` waits for others.
     let whole = mode == Mode::Blocking && stream.is_null();
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe {
         match (way.from, way.to) {
             (Side::Host, Side::Host) if mode == Mode::Queued => {
@@ -153,7 +154,7 @@ pub(crate) unsafe fn linear(
                 driver.cuMemcpyDtoHAsync(destination, from, bytes, stream)
             }
             (Side::Device, Side::Device) if whole => driver.cuMemcpyDtoD(to, from, bytes),
-            // Within devices even the blocking function does not wait.
+            // CUDA's blocking copies within device memory do not wait either.
             (Side::Device, Side::Device) => {
                 return driver.cuMemcpyDtoDAsync(to, from, bytes, stream);
             }
@@ -162,24 +163,24 @@ pub(crate) unsafe fn linear(
     }
 }
 
-/// Waits where a blocking copy was made of a queued one.
+/// Waits for a blocking copy that was enqueued, unless the driver has waited already (`whole`).
 ///
 /// # Safety
-/// The stream is one of the driver's.
+/// The stream belongs to the driver.
 unsafe fn finish(current: Current, stream: CUstream, mode: Mode, whole: bool) -> RtResult {
     if mode == Mode::Queued || whole {
         return Ok(());
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { current.driver.cuStreamSynchronize(stream) }
 }
 
-/// One end of a copy with rows.
+/// One end of a copy of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows {
-    /// Memory, with the bytes from row to row.
+    /// Memory. `pitch` is the number of bytes from one row to the next.
     Memory { pointer: *mut c_void, pitch: usize },
-    /// An array, with bytes and rows to skip.
+    /// An array. `x` bytes and `y` rows are skipped.
     Array { array: CUarray, x: usize, y: usize },
 }
 
@@ -192,10 +193,10 @@ impl Rows {
     }
 }
 
-/// Rows of `width` bytes.
+/// Copies `height` rows of `width` bytes, where `size` is `(width, height)`.
 ///
 /// # Safety
-/// Both sides have so many, and the program's stay until the copy ends.
+/// Both sides have these rows, and the program's memory stays valid until the copy ends.
 pub(crate) unsafe fn rows(
     current: Current,
     destination: Rows,
@@ -251,7 +252,7 @@ pub(crate) unsafe fn rows(
         }
     }
     let whole = mode == Mode::Blocking && stream.is_null();
-    // SAFETY: as the caller promises; the description lives until the function returns.
+    // SAFETY: the caller upholds this function's contract. The description outlives the call.
     unsafe {
         if whole {
             current.driver.cuMemcpy2DUnaligned(&raw const copy)?;
@@ -269,10 +270,10 @@ fn memory_type(side: Option<Side>) -> c_uint {
     }
 }
 
-/// A box, as `cudaMemcpy3D` describes it.
+/// Copies the box that a `cudaMemcpy3D` description names.
 ///
 /// # Safety
-/// As the function asks.
+/// The description meets the requirements of `cudaMemcpy3D`.
 pub(crate) unsafe fn boxes(
     current: Current,
     parms: &Memcpy3DParms,
@@ -284,7 +285,7 @@ pub(crate) unsafe fn boxes(
         return Ok(());
     }
     let whole = mode == Mode::Blocking && stream.is_null();
-    // SAFETY: as the caller promises; the description lives until the function returns.
+    // SAFETY: the caller upholds this function's contract. The description outlives the call.
     unsafe {
         if whole {
             current.driver.cuMemcpy3D(&raw const copy)?;
@@ -295,7 +296,7 @@ pub(crate) unsafe fn boxes(
     }
 }
 
-/// A copy of bytes as the driver describes boxes.
+/// Describes a copy of consecutive bytes as a box of one row.
 pub(crate) fn describe_linear(
     destination: *mut c_void,
     source: *const c_void,
@@ -313,10 +314,10 @@ pub(crate) fn describe_linear(
     copy
 }
 
-/// A box, as the driver describes it.
+/// Converts the runtime's description of a box to the driver's.
 ///
 /// # Errors
-/// It is none, or an array is none.
+/// The description is invalid, or a handle is not an array.
 pub(crate) fn describe_boxes(current: Current, parms: &Memcpy3DParms) -> RtResult<CUDA_MEMCPY3D> {
     let ends = Ends::of(parms.kind)?;
     let one_each = parms.src_array.is_null() != parms.src_ptr.ptr.is_null()
@@ -356,12 +357,13 @@ fn end_type(current: Current, end: End, is_array: bool, memory: &PitchedPtr) -> 
     end.resolve(current, memory.ptr).map(|side| memory_type(Some(side)))
 }
 
-/// Bytes of an element, if the end is an array.
+/// Returns the size of an element in bytes if the end of the copy is an array.
 fn element(current: Current, array: *mut c_void) -> RtResult<Option<usize>> {
     if array.is_null() { Ok(None) } else { element_bytes(current, array.cast()).map(Some) }
 }
 
-/// Where a copy starts: bytes, rows, slices. Positions count elements; those of memory are bytes.
+/// Returns where a copy starts, in bytes, rows and slices. `position.x` counts elements of an
+/// array, or bytes of memory.
 fn start(position: Pos, element: Option<usize>) -> RtResult<(usize, usize, usize)> {
     let x = position.x.checked_mul(element.unwrap_or(1)).ok_or(RtError::INVALID_VALUE)?;
     Ok((x, position.y, position.z))

@@ -1,4 +1,5 @@
-//! Whether the process ends, and whether it is the one that the program began as. Binaries are unregistered by handlers that run when it does, and by then the driver may be gone.
+//! Detects whether the process is ending, and whether it is a forked child. Exit handlers
+//! unregister the binaries, and the driver may be gone by then.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -8,27 +9,28 @@ extern "C" fn ends() {
     ENDS.store(true, Ordering::Release);
 }
 
-/// Has the end of the process noticed before the handlers that are registered by now run: handlers run in reverse order.
+/// Makes [`ending`] true before the exit handlers registered so far run, in reverse order.
 pub(crate) fn notice() {
-    // SAFETY: a function that only stores; this library is never unloaded. Without the notice the driver is asked for nothing worse
-    // than to unload a module late.
+    // SAFETY: the function only stores, and this library is never unloaded. If the call fails, the
+    // only consequence is that the driver is asked to unload a module late.
     _ = unsafe { libc::atexit(ends) };
 }
 
-/// The process that the first binary was registered in; none is 0.
+/// Process in which the first binary was registered; 0 before that.
 static HOME: AtomicU32 = AtomicU32::new(0);
 
-/// A binary is registered.
+/// Notes the process that registers the first binary.
 pub(crate) fn note_home() {
     _ = HOME.compare_exchange(0, std::process::id(), Ordering::AcqRel, Ordering::Acquire);
 }
 
-/// Whether this is a forked child. Threads that it has not may hold any lock in it, and the driver is not its own.
+/// Whether this process is a forked child. In a child, threads that it does not have may hold any
+/// lock, and the driver belongs to the parent.
 pub(crate) fn is_forked() -> bool {
     ![0, std::process::id()].contains(&HOME.load(Ordering::Acquire))
 }
 
-/// Whether the process ends.
+/// Whether the process is ending.
 pub(crate) fn ending() -> bool {
     ENDS.load(Ordering::Acquire)
 }

@@ -1,4 +1,4 @@
-//! Descriptions of nodes of graphs: the runtime's as the driver's, and back.
+//! Conversion between the runtime's and the driver's descriptions of graph nodes.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -15,10 +15,10 @@ use super::copy::{Side, describe_boxes, describe_linear, way};
 use super::registry;
 use crate::edge::{RtError, RtResult};
 
-/// `cudaKernelNodeParams` as the driver has it: only what the kernel is called by differs.
+/// Converts `cudaKernelNodeParams` to the driver's form. Only the handle of the kernel differs.
 ///
 /// # Safety
-/// `params` is null or leads to a description.
+/// `params` is null or points to a description.
 pub(crate) unsafe fn kernel(
     current: Current,
     params: *const CUDA_KERNEL_NODE_PARAMS_v1,
@@ -26,13 +26,13 @@ pub(crate) unsafe fn kernel(
     if params.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     let mut params = unsafe { params.read_unaligned() };
     params.func = registry::function(current, params.func.cast_const().cast())?;
     Ok(params)
 }
 
-/// The description of a kernel's node as the runtime has it.
+/// Returns the runtime's description of a kernel node.
 ///
 /// # Errors
 /// The driver's.
@@ -42,16 +42,16 @@ pub(crate) fn kernel_of(
 ) -> RtResult<CUDA_KERNEL_NODE_PARAMS_v1> {
     // SAFETY: all zeros is a valid value of this structure.
     let mut params: CUDA_KERNEL_NODE_PARAMS_v1 = unsafe { std::mem::zeroed() };
-    // SAFETY: a place for the answer.
+    // SAFETY: the pointer is valid for a write of the answer.
     unsafe { current.driver.cuGraphKernelNodeGetParams(node, &raw mut params) }?;
     params.func = registry::host_of(current, params.func).cast_mut().cast();
     Ok(params)
 }
 
-/// A copy as the driver has it.
+/// Converts the description of a copy to the driver's form.
 ///
 /// # Safety
-/// `params` is null or leads to a description.
+/// `params` is null or points to a description.
 pub(crate) unsafe fn copy(
     current: Current,
     params: *const Memcpy3DParms,
@@ -59,14 +59,14 @@ pub(crate) unsafe fn copy(
     if params.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     describe_boxes(current, &unsafe { params.read_unaligned() })
 }
 
-/// A copy of bytes as the driver has it.
+/// Describes a copy of consecutive bytes in the driver's form.
 ///
 /// # Errors
-/// It goes no way that there is.
+/// An address is null, or `kind` is not a valid direction for the addresses.
 pub(crate) fn linear(
     current: Current,
     destination: *mut c_void,
@@ -80,10 +80,10 @@ pub(crate) fn linear(
     Ok(describe_linear(destination, source, bytes, way(current, kind, destination, source)?))
 }
 
-/// A copy as the runtime has it.
+/// Converts the driver's description of a copy to the runtime's form.
 ///
 /// # Errors
-/// An array is none any more.
+/// An array no longer exists.
 pub(crate) fn copy_back(current: Current, copy: &CUDA_MEMCPY3D) -> RtResult<Memcpy3DParms> {
     let element = |kind: c_uint, array| match kind {
         CU_MEMORYTYPE_ARRAY => element_bytes(current, array).map(Some),
@@ -135,7 +135,7 @@ pub(crate) fn copy_back(current: Current, copy: &CUDA_MEMCPY3D) -> RtResult<Memc
     })
 }
 
-/// `cudaMemcpyNodeParams`.
+/// Layout of C's `cudaMemcpyNodeParams`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct MemcpyNodeParams {
@@ -144,10 +144,10 @@ struct MemcpyNodeParams {
     copy: Memcpy3DParms,
 }
 
-/// `cudaGraphNodeParams` as the driver has it, for those kinds that differ: kernels, copies, and fills.
+/// Converts `cudaGraphNodeParams` to the driver's form. Only kernels, copies and fills differ.
 ///
 /// # Safety
-/// `params` is null or leads to a description.
+/// `params` is null or points to a description.
 pub(crate) unsafe fn any(
     current: Current,
     params: *const CUgraphNodeParams,
@@ -155,25 +155,25 @@ pub(crate) unsafe fn any(
     if params.is_null() {
         return Err(RtError::INVALID_VALUE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     let mut whole = unsafe { params.read_unaligned() };
     let given = whole.params;
     let place = whole.params.as_mut_ptr();
     match whole.kind {
         CU_GRAPH_NODE_TYPE_KERNEL => {
-            // SAFETY: of this kind it holds a kernel's description, which the driver's begins with.
+            // SAFETY: a description of this kind holds a kernel's, with which the driver's begins.
             let first = unsafe { kernel(current, given.as_ptr().cast()) }?;
             let wide = CUDA_KERNEL_NODE_PARAMS {
                 first,
                 kern: std::ptr::null_mut(),
                 ctx: std::ptr::null_mut(),
             };
-            // SAFETY: it has room for the largest of them.
+            // SAFETY: `params` has room for the largest description.
             unsafe { place.cast::<CUDA_KERNEL_NODE_PARAMS>().write(wide) };
         }
         CU_GRAPH_NODE_TYPE_MEMCPY => {
             const { assert!(size_of::<MemcpyNodeParams>() <= size_of::<[u64; 29]>()) };
-            // SAFETY: of this kind it holds a copy.
+            // SAFETY: a description of this kind holds a copy.
             let copied = unsafe { given.as_ptr().cast::<MemcpyNodeParams>().read() };
             let described = CUDA_MEMCPY_NODE_PARAMS {
                 flags: copied.flags,
@@ -181,10 +181,10 @@ pub(crate) unsafe fn any(
                 copyCtx: current.context,
                 copyParams: describe_boxes(current, &copied.copy)?,
             };
-            // SAFETY: it has room for the largest of them.
+            // SAFETY: `params` has room for the largest description.
             unsafe { place.cast::<CUDA_MEMCPY_NODE_PARAMS>().write(described) };
         }
-        // The driver's has the context behind.
+        // The driver's description is followed by the context.
         CU_GRAPH_NODE_TYPE_MEMSET => whole.params[5] = current.context.addr() as u64,
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! Device code of the program, and how it becomes a module.
+//! The program's device code, and how it is loaded as a module.
 
 use std::ffi::{CStr, c_uint, c_void};
 
@@ -13,27 +13,29 @@ use super::context::Current;
 use crate::edge::unserved::line;
 use crate::edge::{RtError, RtResult};
 
-/// Room for what the driver says about a module that it does not load.
+/// Size of the buffer for the driver's message about a module that cannot be loaded.
 const LOG_BYTES: usize = 4096;
 
-/// A wrapper whose code was linked of several files' (`nvcc -rdc=true`): it leads to theirs, too.
+/// Version of a wrapper whose code was linked from several files (`nvcc -rdc=true`). Such a wrapper
+/// also lists the code of those files.
 const LINKED_VERSION: c_uint = 2;
 
-/// How a fat binary begins.
+/// Magic number of a fat binary.
 const FATBIN_MAGIC: u32 = 0xba55_ed50;
 
-/// Files that a program's device code is linked of: the list ends with a null, and one without an end must not be followed for ever.
+/// Maximum number of files that device code is linked from. Their list ends with a null; the limit
+/// protects against a list without an end.
 const LINKED_MAX: usize = 1 << 16;
 
-/// A fat binary of the program, which stays. Addresses, so that threads can share it.
+/// A fat binary of the program, which is never freed. Fields are addresses, so that it is `Send`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Image {
     data: usize,
-    /// The list of what was linked; 0 if nothing was.
+    /// Address of the list of linked parts, or 0.
     linked: usize,
 }
 
-/// Whether a module that failed so will fail so again.
+/// Whether loading a module that failed with this error would always fail.
 pub(crate) const fn is_of_the_program(error: RtError) -> bool {
     matches!(
         error.0,
@@ -45,7 +47,7 @@ pub(crate) const fn is_of_the_program(error: RtError) -> bool {
 }
 
 impl Image {
-    /// Of what a program registers; none if that is no device code.
+    /// Reads what a program registers. Returns `None` if it is not device code.
     pub(crate) fn of(wrapper: &FatbinWrapper) -> Option<Self> {
         if wrapper.magic != FATBIN_WRAPPER_MAGIC || wrapper.data.is_null() {
             return None;
@@ -55,38 +57,40 @@ impl Image {
         Some(Self { data: wrapper.data.expose_provenance(), linked })
     }
 
-    /// Loads it into the current context.
+    /// Loads the code into the current context.
     ///
     /// # Errors
-    /// The driver's; what it says about the code goes to standard error.
+    /// The driver's. The driver's message about the code goes to standard error.
     pub(crate) fn load(self, current: Current) -> RtResult<CUmodule> {
-        // Linked code is machine code of the linker's choice alone. Its parts, which may have PTX, suit every device.
+        // Linked code is machine code for the architectures that the linker was given. Its parts
+        // may have PTX, which suits every device.
         if self.linked != 0
             && let Ok(module) = self.load_parts(current)
         {
             return Ok(module);
         }
-        // SAFETY: the program's device code.
+        // SAFETY: the address is the program's device code, which is never freed.
         unsafe { load(current, std::ptr::with_exposed_provenance(self.data)) }
     }
 
-    /// Links the parts for the device, and loads the result.
+    /// Links the parts for the device and loads the result.
     fn load_parts(self, current: Current) -> RtResult<CUmodule> {
         let driver = current.driver;
         let mut state: CUlinkState = std::ptr::null_mut();
-        // SAFETY: no options, and a place for the answer.
+        // SAFETY: there are no options, and the pointer is valid for a write of the answer.
         unsafe {
             driver.cuLinkCreate(0, std::ptr::null_mut(), std::ptr::null_mut(), &raw mut state)
         }?;
         let linked = self.add_parts(current, state).and_then(|()| {
             let (mut image, mut bytes): (*const c_void, usize) = (std::ptr::null(), 0);
-            // SAFETY: the state from above, places for the answers; the image lives as long as the state.
+            // SAFETY: the state is from above, and the pointers are valid for writes of the
+            // answers. The image lives as long as the state.
             unsafe {
                 driver.cuLinkComplete(state, &raw mut image, &raw mut bytes)?;
                 load(current, image)
             }
         });
-        // SAFETY: the state from above, which nothing uses any more.
+        // SAFETY: the state is from above, and nothing uses it any more.
         unsafe { driver.cuLinkDestroy(state) }?;
         linked
     }
@@ -94,15 +98,16 @@ impl Image {
     fn add_parts(self, current: Current, state: CUlinkState) -> RtResult {
         let list: *const *const c_void = std::ptr::with_exposed_provenance(self.linked);
         for index in 0..LINKED_MAX {
-            // SAFETY: the compiler's list, which ends with a null.
+            // SAFETY: the compiler made the list, which ends with a null.
             let part = unsafe { list.add(index).read() };
             if part.is_null() {
                 return Ok(());
             }
-            // SAFETY: a fat binary of the program.
+            // SAFETY: the part is a fat binary of the program.
             let bytes = unsafe { fatbin_bytes(part) }.ok_or(RtError(code::INVALID_KERNEL_IMAGE))?;
             let (none, no_values) = (std::ptr::null_mut(), std::ptr::null_mut());
-            // SAFETY: the state of the caller, so many bytes of the program, a string, no options.
+            // SAFETY: the state is the caller's, the program's part is `bytes` long, the name is a
+            // C string, and there are no options.
             unsafe {
                 let kind = CU_JIT_INPUT_FATBINARY;
                 current.driver.cuLinkAddData(
@@ -121,12 +126,13 @@ impl Image {
     }
 }
 
-/// Size of a fat binary, with its header: magic, version, size of the header, size of the rest.
+/// Returns the size of a fat binary in bytes, including its header of magic, version, size of the
+/// header and size of the rest. Returns `None` if `data` is not a fat binary.
 ///
 /// # Safety
-/// `data` leads to one, or to 16 other bytes.
+/// `data` is valid for reads of 16 bytes.
 unsafe fn fatbin_bytes(data: *const c_void) -> Option<usize> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     let (magic, header, rest) = unsafe {
         let bytes = data.cast::<u8>();
         let header = bytes.add(6).cast::<u16>().read_unaligned();
@@ -138,18 +144,20 @@ unsafe fn fatbin_bytes(data: *const c_void) -> Option<usize> {
     usize::from(header).checked_add(usize::try_from(rest).ok()?)
 }
 
-/// Loads device code, and passes on what the driver says if it does not.
+/// Loads device code. On failure, writes the driver's message to standard error.
 ///
 /// # Safety
-/// `image` is device code in one of the forms that the driver takes.
+/// `image` is device code in a form that the driver accepts.
 unsafe fn load(current: Current, image: *const c_void) -> RtResult<CUmodule> {
     let mut log: Vec<u8> = vec![0; LOG_BYTES];
     let mut options: [c_uint; 2] = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    // The size is a number in the place of a pointer; the driver stores there how much it wrote.
+    // The size is passed as a number in place of a pointer. The driver overwrites it with the
+    // length of its message.
     let mut values: [*mut c_void; 2] =
         [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG_BYTES - 1)];
     let mut module: CUmodule = std::ptr::null_mut();
-    // SAFETY: the image as the caller promises; options and values are two each; the log is as large as is said.
+    // SAFETY: the caller guarantees the image. There are two options with two values, and the size
+    // given for the log leaves room for a final null.
     let loaded = unsafe {
         current.driver.cuModuleLoadDataEx(
             &raw mut module,
@@ -159,7 +167,7 @@ unsafe fn load(current: Current, image: *const c_void) -> RtResult<CUmodule> {
             values.as_mut_ptr(),
         )
     };
-    // Of code that is not there for the device the code says enough.
+    // If the code has no image for the device, the error code says enough.
     if loaded.is_err_and(|error| error.0 != code::NO_KERNEL_IMAGE_FOR_DEVICE) {
         let said = CStr::from_bytes_until_nul(&log).map(CStr::to_string_lossy).unwrap_or_default();
         if !said.trim().is_empty() {
@@ -179,7 +187,7 @@ mod tests {
         header[..4].copy_from_slice(&FATBIN_MAGIC.to_le_bytes());
         header[6] = 16;
         header[8..].copy_from_slice(&100_u64.to_le_bytes());
-        // SAFETY: 16 bytes each.
+        // SAFETY: the header is 16 bytes long.
         unsafe {
             assert_eq!(fatbin_bytes(header.as_ptr().cast()), Some(116));
             header[8..].copy_from_slice(&u64::MAX.to_le_bytes());

@@ -1,4 +1,4 @@
-//! What the runtime has of its own: which device and context a thread uses, and what the program's binaries registered.
+//! The runtime's own state: contexts of threads, and what the program's binaries registered.
 
 pub(crate) mod array;
 pub(crate) mod context;
@@ -11,18 +11,19 @@ pub(crate) mod texture;
 
 use penstock_cuda_sys::driver::{CU_STREAM_PER_THREAD, CUstream};
 
-/// The stream that a program means whose default stream is each thread's own.
+/// Replaces the null stream by the calling thread's own default stream.
 pub(crate) fn per_thread(stream: CUstream) -> CUstream {
     if stream.is_null() { std::ptr::without_provenance_mut(CU_STREAM_PER_THREAD) } else { stream }
 }
 
-/// Stores what a function gives, where the program wants it.
+/// Stores a result in the program's memory, unless the pointer is null.
 ///
 /// # Safety
-/// `place` is null or a valid place for a value.
+/// `place` is null or valid for a write.
 pub(crate) unsafe fn store<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: as the caller promises; programs need not align their structures as Rust does.
+        // SAFETY: the caller upholds the contract of this function. Programs need not align their
+        // structures as Rust does.
         unsafe { place.write_unaligned(value) };
     }
 }

@@ -1,7 +1,7 @@
 //! What the program's binaries registered: fat binaries, and the kernels and variables in them.
 //!
-//! Registering happens before `main` and never touches the driver. A fat binary becomes a module of a context when one of its kernels or
-//! variables is first used there.
+//! Registration happens before `main` and never calls the driver. A fat binary is loaded into a
+//! context as a module when the program first uses one of its kernels or variables there.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,18 +20,19 @@ use crate::edge::{Found, RtError, RtResult, THREAD};
 /// A fat binary of the program.
 #[derive(Debug)]
 pub(crate) struct Binary {
-    /// None if what was registered is no fat binary.
+    /// `None` if the program registered something other than a fat binary.
     image: Option<Image>,
-    /// Its module in each context, or why it cannot be loaded there: few contexts, so a list.
+    /// The module in each context, or the reason why it cannot be loaded there. A list suffices
+    /// because there are few contexts.
     modules: Mutex<Vec<(usize, RtResult<usize>)>>,
 }
 
-/// A kernel of the program. Its address is the kernel's handle, so it stays to the end of the process.
+/// A kernel of the program. Its address is the kernel's handle, so it is never freed.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     binary: &'static Binary,
     name: CString,
-    /// Its function in each context.
+    /// Pairs of a context and the function there.
     functions: RwLock<Vec<(usize, usize)>>,
 }
 
@@ -40,20 +41,20 @@ pub(crate) struct Kernel {
 pub(crate) struct Variable {
     binary: &'static Binary,
     name: CString,
-    /// Address and size in each context.
+    /// Context, address and size in bytes.
     places: RwLock<Vec<(usize, CUdeviceptr, usize)>>,
 }
 
 #[derive(Default)]
 struct Registry {
-    /// By the address of the function that the compiler made for the host.
+    /// By the address of the host function that the compiler made.
     kernels: FxHashMap<usize, &'static Kernel>,
-    /// Handles that the program was given.
+    /// Kernels by the handles that the program was given.
     handles: FxHashMap<usize, &'static Kernel>,
-    /// By the address of the variable that the compiler made for the host.
+    /// By the address of the host variable that the compiler made.
     variables: FxHashMap<usize, &'static Variable>,
     binaries: Vec<&'static Binary>,
-    /// Functions of the driver that the program was given, and may pass where a kernel is wanted.
+    /// Functions of the driver that the program was given and may pass as kernels.
     functions: FxHashMap<usize, ()>,
 }
 
@@ -67,24 +68,25 @@ fn change<T>(work: impl FnOnce(&mut Registry) -> T) -> T {
     work(&mut REGISTRY.write().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Registers a fat binary (none if what the program gave is none: its kernels then cannot be launched).
+/// Registers a fat binary. If `image` is `None`, its kernels cannot be launched.
 pub(crate) fn add_binary(image: Option<Image>) -> &'static Binary {
     exit::note_home();
-    // Few, and until the process ends: a plug-in that is loaded again and again costs these bytes each time.
+    // Never freed, because binaries are few. Each load of the same plug-in costs these bytes again.
     let binary: &'static Binary = Box::leak(Box::new(Binary { image, modules: Mutex::default() }));
     change(|registry| registry.binaries.push(binary));
     binary
 }
 
-/// The binary of a handle that [`add_binary`] made.
+/// Returns the binary of a handle that [`add_binary`] made.
 pub(crate) fn binary(handle: *const c_void) -> Option<&'static Binary> {
     read(|registry| {
         registry.binaries.iter().copied().find(|binary| std::ptr::addr_eq(*binary, handle))
     })
 }
 
-/// Forgets a binary and all in it, as the program's library with it is unloaded, or the process ends. This runs at the end of forked
-/// children, too, and while other threads still use what they will not use for long: then nothing is waited for.
+/// Forgets a binary and everything in it, because the program unloads the library that holds it, or
+/// the process ends. This also runs at the end of forked children, and while other threads still
+/// use the binary. It then waits for nothing.
 pub(crate) fn remove(handle: *const c_void) {
     if exit::ending() || exit::is_forked() {
         return;
@@ -97,7 +99,8 @@ pub(crate) fn remove(handle: *const c_void) {
         registry.variables.retain(|_, variable| !std::ptr::eq(variable.binary, binary));
     });
     LOSSES.fetch_add(1, Ordering::AcqRel);
-    // Whoever loads one of its modules now keeps it: that may take long, and the process may be about to end.
+    // A thread that is loading one of the modules now keeps it. Loading may take long, and the
+    // process may be about to end.
     let modules = match binary.modules.try_lock() {
         Ok(mut modules) => std::mem::take(&mut *modules),
         Err(TryLockError::Poisoned(modules)) => std::mem::take(&mut *modules.into_inner()),
@@ -106,12 +109,13 @@ pub(crate) fn remove(handle: *const c_void) {
     let Some(driver) = driver_if_used() else { return };
     for (_, module) in modules {
         let Ok(module) = module else { continue };
-        // SAFETY: a module that this library loaded, and unloads once. If its context is gone, so is the module, and the driver says so.
+        // SAFETY: this library loaded the module and unloads it once. If its context is gone, so is
+        // the module, and the driver returns an error.
         _ = unsafe { driver.cuModuleUnload(std::ptr::with_exposed_provenance_mut(module)) };
     }
 }
 
-/// Registers a kernel under the address of its function for the host.
+/// Registers a kernel under the address of its host function.
 pub(crate) fn add_kernel(binary: &'static Binary, host: *const c_void, name: &CStr) {
     let kernel: &'static Kernel =
         Box::leak(Box::new(Kernel { binary, name: name.to_owned(), functions: RwLock::default() }));
@@ -121,22 +125,22 @@ pub(crate) fn add_kernel(binary: &'static Binary, host: *const c_void, name: &CS
     });
 }
 
-/// Registers a variable under its address for the host.
+/// Registers a variable under the address of its host variable.
 pub(crate) fn add_variable(binary: &'static Binary, host: *const c_void, name: &CStr) {
     let variable: &'static Variable =
         Box::leak(Box::new(Variable { binary, name: name.to_owned(), places: RwLock::default() }));
     change(|registry| registry.variables.insert(host.addr(), variable));
 }
 
-/// The program has been given this function of the driver.
+/// Records that the program was given this function of the driver.
 pub(crate) fn add_function(function: CUfunction) {
     change(|registry| registry.functions.insert(function.expose_provenance(), ()));
 }
 
-/// The kernel of a function for the host, or of a handle.
+/// Returns the kernel that is registered under a host function or a handle.
 ///
 /// # Errors
-/// None is registered under it.
+/// No kernel is registered under it.
 pub(crate) fn kernel(host: *const c_void) -> RtResult<&'static Kernel> {
     read(|registry| {
         registry.kernels.get(&host.addr()).or_else(|| registry.handles.get(&host.addr())).copied()
@@ -144,13 +148,13 @@ pub(crate) fn kernel(host: *const c_void) -> RtResult<&'static Kernel> {
     .ok_or(RtError(code::INVALID_DEVICE_FUNCTION))
 }
 
-/// How often something was lost: a binary, or a context. What threads remember from before does not count.
+/// Number of removed binaries and contexts. What a thread remembers from before one is invalid.
 static LOSSES: AtomicU64 = AtomicU64::new(0);
 
-/// The driver's function for what a program passes as a kernel.
+/// Returns the driver's function for the pointer that a program passes as a kernel.
 ///
 /// # Errors
-/// It is no kernel, or its module cannot be loaded.
+/// The pointer is no kernel, or its module cannot be loaded.
 #[inline]
 pub(crate) fn function(current: Current, host: *const c_void) -> RtResult<CUfunction> {
     let losses = LOSSES.load(Ordering::Acquire);
@@ -179,7 +183,8 @@ fn look_up(current: Current, host: *const c_void) -> RtResult<CUfunction> {
     }
 }
 
-/// What the program passes as the kernel of a function of the driver; the function itself where it has no other name for it.
+/// Returns the pointer by which the program knows a function of the driver as a kernel, or the
+/// function itself if there is none.
 pub(crate) fn host_of(current: Current, function: CUfunction) -> *const c_void {
     let wanted = (current.context.addr(), function.addr());
     let is_it = |kernel: &Kernel| {
@@ -192,16 +197,16 @@ pub(crate) fn host_of(current: Current, function: CUfunction) -> *const c_void {
     found.map_or(function.cast_const().cast(), std::ptr::without_provenance)
 }
 
-/// The variable of an address for the host.
+/// Returns the variable that is registered under a host address.
 ///
 /// # Errors
-/// None is registered under it.
+/// No variable is registered under it.
 pub(crate) fn variable(host: *const c_void) -> RtResult<&'static Variable> {
     read(|registry| registry.variables.get(&host.addr()).copied())
         .ok_or(RtError(code::INVALID_SYMBOL))
 }
 
-/// A context is gone, and with it all that was loaded into it.
+/// Forgets everything that was loaded into a context that is gone.
 pub(crate) fn forget_context(context: usize) {
     read(|registry| {
         for binary in &registry.binaries {
@@ -232,16 +237,16 @@ pub(crate) fn forget_context(context: usize) {
 impl Binary {
     fn module(&self, current: Current) -> RtResult<CUmodule> {
         let Some(image) = self.image else { return Err(RtError(code::INVALID_KERNEL_IMAGE)) };
-        // Held while the module is loaded: two threads must not load it twice.
+        // The lock is held while the module is loaded, so that two threads do not load it twice.
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let context = current.context.addr();
         if let Some((_, module)) = modules.iter().find(|(of, _)| *of == context) {
             return module.map(std::ptr::with_exposed_provenance_mut);
         }
         let loaded = image.load(current);
-        // The binary's handler for the end of the process is registered by now, so this one will come before it.
+        // The exit handler of the binary is already registered, so this one runs first.
         exit::notice();
-        // What is wrong with the program stays wrong; memory may be there the next time.
+        // Errors of the program's code are permanent. Others, such as a lack of memory, may end.
         if loaded.is_ok() || loaded.is_err_and(image::is_of_the_program) {
             modules.push((context, loaded.map(|module| module.expose_provenance())));
         }
@@ -250,17 +255,16 @@ impl Binary {
 }
 
 impl Kernel {
-    /// Its name on the device.
+    /// Returns the kernel's name on the device.
     pub(crate) fn name(&self) -> *const c_char {
         self.name.as_ptr()
     }
 
-    /// Its handle.
     pub(crate) fn handle(&'static self) -> *mut c_void {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Its function in the current context.
+    /// Returns the kernel's function in the current context.
     #[inline]
     fn function(&self, current: Current) -> RtResult<CUfunction> {
         let context = current.context.addr();
@@ -278,7 +282,8 @@ impl Kernel {
     fn find_function(&self, current: Current) -> RtResult<CUfunction> {
         let module = self.binary.module(current)?;
         let mut function: CUfunction = std::ptr::null_mut();
-        // SAFETY: a place for the answer, a module of this context, a string of C.
+        // SAFETY: the pointer is valid for a write of the answer, the module belongs to this
+        // context, and the name is a C string.
         unsafe {
             current.driver.cuModuleGetFunction(&raw mut function, module, self.name.as_ptr())
         }
@@ -293,7 +298,7 @@ impl Kernel {
 }
 
 impl Variable {
-    /// Its address and size (in bytes) in the current context.
+    /// Returns the variable's address and size in bytes in the current context.
     pub(crate) fn place(&self, current: Current) -> RtResult<(CUdeviceptr, usize)> {
         let context = current.context.addr();
         let known = {
@@ -308,7 +313,8 @@ impl Variable {
         }
         let module = self.binary.module(current)?;
         let (mut pointer, mut bytes) = (0, 0);
-        // SAFETY: places for the answers, a module of this context, a string of C.
+        // SAFETY: the pointers are valid for writes of the answers, the module belongs to this
+        // context, and the name is a C string.
         unsafe {
             current.driver.cuModuleGetGlobal(
                 &raw mut pointer,

@@ -1,4 +1,5 @@
-//! Texture and surface objects: from the runtime's descriptions to the driver's, and what a program can ask of an object again.
+//! Texture and surface objects: conversion of the runtime's descriptions to the driver's, and the
+//! descriptions that programs can query later.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -14,14 +15,12 @@ use rustc_hash::FxHashMap;
 use super::array;
 use crate::edge::{RtError, RtResult, major};
 
-/// `cudaReadModeElementType`.
 const READ_ELEMENTS: c_int = 0;
 
-/// `CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION` and `CU_TRSF_SEAMLESS_CUBEMAP`.
 const FLAG_NO_TRILINEAR_OPTIMIZATION: c_uint = 0x20;
 const FLAG_SEAMLESS_CUBEMAP: c_uint = 0x40;
 
-/// What an object was made of.
+/// The descriptions that a texture was made from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Made {
     pub(crate) resource: ResourceDesc,
@@ -32,12 +31,11 @@ pub(crate) struct Made {
 static TEXTURES: LazyLock<Mutex<FxHashMap<u64, Made>>> = LazyLock::new(Mutex::default);
 static SURFACES: LazyLock<Mutex<FxHashMap<u64, ResourceDesc>>> = LazyLock::new(Mutex::default);
 
-/// Keeps what a texture was made of.
 pub(crate) fn keep(object: u64, made: Made) {
     TEXTURES.lock().unwrap_or_else(PoisonError::into_inner).insert(object, made);
 }
 
-/// What a texture was made of.
+/// Returns the descriptions that a texture was made from.
 ///
 /// # Errors
 /// There is no such texture.
@@ -46,17 +44,15 @@ pub(crate) fn made(object: u64) -> RtResult<Made> {
     textures.get(&object).copied().ok_or(RtError::INVALID_VALUE)
 }
 
-/// Forgets a texture.
 pub(crate) fn forget(object: u64) {
     TEXTURES.lock().unwrap_or_else(PoisonError::into_inner).remove(&object);
 }
 
-/// Keeps what a surface was made of.
 pub(crate) fn keep_surface(object: u64, resource: ResourceDesc) {
     SURFACES.lock().unwrap_or_else(PoisonError::into_inner).insert(object, resource);
 }
 
-/// What a surface was made of.
+/// Returns the description that a surface was made from.
 ///
 /// # Errors
 /// There is no such surface.
@@ -65,15 +61,14 @@ pub(crate) fn surface(object: u64) -> RtResult<ResourceDesc> {
     surfaces.get(&object).copied().ok_or(RtError::INVALID_VALUE)
 }
 
-/// Forgets a surface.
 pub(crate) fn forget_surface(object: u64) {
     SURFACES.lock().unwrap_or_else(PoisonError::into_inner).remove(&object);
 }
 
-/// The driver's description of a resource.
+/// Converts a description of a resource to the driver's form.
 ///
 /// # Errors
-/// It is none, or of elements that no texture has.
+/// The kind is invalid, or textures cannot have such elements.
 pub(crate) fn resource(desc: &ResourceDesc) -> RtResult<CUDA_RESOURCE_DESC> {
     let memory = desc.memory;
     let mut made = CUDA_RESOURCE_DESC { resType: desc.kind.cast_unsigned(), ..Default::default() };
@@ -94,10 +89,10 @@ pub(crate) fn resource(desc: &ResourceDesc) -> RtResult<CUDA_RESOURCE_DESC> {
     Ok(made)
 }
 
-/// The driver's description of a texture.
+/// Converts a description of a texture to the driver's form.
 ///
 /// # Errors
-/// A mode is none.
+/// A mode is invalid.
 pub(crate) fn texture(desc: &TextureDesc) -> RtResult<CUDA_TEXTURE_DESC> {
     let mode = |mode: c_int, modes: c_int| {
         if (0..modes).contains(&mode) {
@@ -131,7 +126,7 @@ pub(crate) fn texture(desc: &TextureDesc) -> RtResult<CUDA_TEXTURE_DESC> {
     })
 }
 
-/// The driver's description of a view: the program's, with zeros behind it.
+/// The driver's description of a view: the runtime's, followed by zeros.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct View {
@@ -139,29 +134,29 @@ pub(crate) struct View {
     pub(crate) reserved: [c_uint; VIEW_RESERVED_13],
 }
 
-/// Stores a description in the form of the version that the program was compiled for.
+/// Stores a description in the layout of the version that the program was compiled for.
 ///
 /// # Safety
-/// `place` is a valid place for it.
+/// `place` is valid for a write of that layout.
 pub(crate) unsafe fn store_resource(place: *mut c_void, resource: ResourceDesc) {
     if major() > 12 {
-        // SAFETY: as the caller promises: the structure is so large.
+        // SAFETY: the caller guarantees room for the structure of version 13.
         unsafe { place.cast::<u8>().write_bytes(0, RESOURCE_DESC_13_BYTES) };
     }
-    // SAFETY: as the caller promises; both versions begin with this.
+    // SAFETY: the caller guarantees the room. Both versions begin with this structure.
     unsafe { place.cast::<ResourceDesc>().write_unaligned(resource) };
 }
 
 /// Like [`store_resource`], for a view.
 ///
 /// # Safety
-/// `place` is a valid place for it.
+/// `place` is valid for a write of the version's layout.
 pub(crate) unsafe fn store_view(place: *mut c_void, view: ResourceViewDesc) {
     if major() > 12 {
-        // SAFETY: as the caller promises: the structure is so large.
+        // SAFETY: the caller guarantees room for the structure of version 13.
         unsafe { place.cast::<View>().write_unaligned(View { view, ..Default::default() }) };
     } else {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { place.cast::<ResourceViewDesc>().write_unaligned(view) };
     }
 }

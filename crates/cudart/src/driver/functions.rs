@@ -10,12 +10,12 @@ use super::library::Library;
 use crate::edge::unserved::say_once;
 use crate::edge::{RtError, RtResult};
 
-/// Writes the table, and a method for each function that gives what the function returns as a [`RtResult`].
+/// Defines the table, and for each function a method that returns a [`RtResult`].
 ///
-/// The name in quotes is that of the version of the function that takes 64-bit sizes and addresses, as NVIDIA's header has it.
+/// The name in quotes is the symbol of the version with 64-bit sizes and addresses.
 macro_rules! functions {
     ($($name:ident = $symbol:literal ($($parameter:ident: $type:ty),* $(,)?);)*) => {
-        /// The driver's functions, as far as they are used. Those that a driver lacks are none.
+        /// The driver's functions that the runtime uses; `None` for those that it lacks.
         #[allow(non_snake_case, reason = "C's names")]
         #[derive(Debug)]
         pub(crate) struct Functions {
@@ -23,7 +23,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks all of them up.
+            /// Looks up all functions.
             pub(super) fn of(library: Library) -> Self {
                 Self {$(
                     $name: library.symbol(symbol(concat!($symbol, "\0"))).map(|address| {
@@ -37,13 +37,13 @@ macro_rules! functions {
 
             $(
                 /// # Safety
-                /// As the driver's function of this name asks.
+                /// Arguments are as the driver's function of this name requires.
                 #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
                 #[inline]
                 pub(crate) unsafe fn $name(&self $(, $parameter: $type)*) -> RtResult {
                     static SAID: AtomicBool = AtomicBool::new(false);
                     let told = RtError::from_driver(match self.$name {
-                        // SAFETY: as the caller promises.
+                        // SAFETY: the caller upholds the contract of this function.
                         Some(function) => unsafe { function($($parameter),*) },
                         None => {
                             say_once(&SAID, concat!($symbol, ", which the driver lacks,"));
@@ -61,12 +61,12 @@ macro_rules! functions {
 }
 
 impl Functions {
-    /// Remembers an error with the context in which it was told.
+    /// Keeps an error for the current context, in which it occurred.
     #[cold]
     fn keep(&self, told: RtResult) {
         let mut context: CUcontext = std::ptr::null_mut();
         if let (Err(error), Some(ask)) = (told, self.cuCtxGetCurrent) {
-            // SAFETY: a place for the answer.
+            // SAFETY: the pointer is valid for a write of the answer.
             _ = unsafe { ask(&raw mut context) };
             if !context.is_null() {
                 error.keep_for(context.addr());
@@ -75,11 +75,11 @@ impl Functions {
     }
 }
 
-/// A name of the table as C has it.
+/// Converts a name of the table to a C string.
 const fn symbol(name: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(name.as_bytes()) {
         Ok(name) => name,
-        Err(_) => panic!("names of the table end with a zero"),
+        Err(_) => panic!("a name of the table does not end with a null"),
     }
 }
 
@@ -458,7 +458,7 @@ functions! {
 }
 
 impl Functions {
-    /// Whether memory can be had in the order of a stream.
+    /// Whether the driver can allocate and free memory in the order of a stream.
     pub(crate) fn has_stream_order(&self) -> bool {
         self.cuMemAllocAsync.is_some() && self.cuMemFreeAsync.is_some()
     }

@@ -1,20 +1,21 @@
-//! Where the driver is.
+//! Finds and opens the driver.
 
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// The name that every program asks for.
+/// The name that every program uses.
 const NAME: &CStr = c"libcuda.so.1";
 
-/// A library of the process.
+/// A loaded shared library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library(*mut c_void);
 
-/// The driver: the one that the program already has, else the one beside this library, else the system's.
+/// Opens the driver: the one that the program already has, otherwise the one beside this library,
+/// otherwise the system's.
 pub(crate) fn open() -> Option<Library> {
-    // A program that calls the driver too must not get a second one: their handles would not fit together.
-    // SAFETY: the name is a string of C; nothing is loaded.
+    // A program that calls the driver too must not get a second one, which has other handles.
+    // SAFETY: the name is a C string, and nothing is loaded.
     let present = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
     if !present.is_null() {
         return Some(Library(present));
@@ -23,30 +24,31 @@ pub(crate) fn open() -> Option<Library> {
 }
 
 impl Library {
-    /// The address of a function.
+    /// Returns the address of a function.
     pub(crate) fn symbol(self, name: &CStr) -> Option<*mut c_void> {
-        // SAFETY: the handle is of a library that is never closed, the name a string of C.
+        // SAFETY: the handle belongs to a library that is never closed, and the name is a C string.
         let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         (!address.is_null()).then_some(address)
     }
 }
 
 fn load(name: &CStr) -> Option<Library> {
-    // SAFETY: the name is a string of C. The driver's own constructors run, as in every program that is linked with it.
+    // SAFETY: the name is a C string. The driver's constructors run, as in every program that is
+    // linked with the driver.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     (!handle.is_null()).then_some(Library(handle))
 }
 
-/// The driver's name in the folder of this library.
+/// Returns the path of the driver in the folder of this library.
 fn beside() -> Option<CString> {
     // SAFETY: all zeros is a valid value of this structure of pointers.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     let inside: *const c_void = open as fn() -> Option<Library> as *const c_void;
-    // SAFETY: an address, and a place for the answer.
+    // SAFETY: `inside` is an address of this library, and `found` is valid for the write.
     if unsafe { libc::dladdr(inside, &raw mut found) } == 0 || found.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the loader's string of this library, which stays.
+    // SAFETY: the loader keeps the name of this library, a C string, while it is loaded.
     let library = unsafe { CStr::from_ptr(found.dli_fname) };
     let folder = Path::new(std::ffi::OsStr::from_bytes(library.to_bytes())).parent()?;
     CString::new(folder.join(std::ffi::OsStr::from_bytes(NAME.to_bytes())).as_os_str().as_bytes())

@@ -1,4 +1,4 @@
-//! The driver, found at first use: the public interface of whatever `libcuda.so.1` there is.
+//! The driver, opened at first use: the public interface of the `libcuda.so.1` that is found.
 
 mod functions;
 mod library;
@@ -12,29 +12,30 @@ pub(crate) use functions::Functions;
 
 use crate::edge::{RtError, RtResult};
 
-/// The driver, opened.
+/// The driver's functions. The driver may not be initialised.
 static OPENED: OnceLock<Option<&'static Functions>> = OnceLock::new();
 
-/// The driver, opened and initialised.
+/// The driver's functions after initialisation.
 static DRIVER: OnceLock<Result<&'static Functions, RtError>> = OnceLock::new();
 
-/// The driver's functions.
+/// Returns the functions of the initialised driver.
 ///
 /// # Errors
-/// There is no driver, or it cannot be initialised (it has no device, for example). What it was at first, it stays.
+/// There is no driver, or it cannot be initialised, for example because it has no device. The
+/// result of the first call is final.
 #[inline]
 pub(crate) fn driver() -> RtResult<&'static Functions> {
     *DRIVER.get_or_init(initialise)
 }
 
-/// The driver if it was used already.
+/// Returns the driver if it was initialised before.
 pub(crate) fn driver_if_used() -> Option<&'static Functions> {
     DRIVER.get().and_then(|opened| opened.ok())
 }
 
-/// The driver for those of its functions that need no device.
+/// Returns the driver without initialising it, for functions that need no device.
 pub(crate) fn driver_as_it_is() -> Option<&'static Functions> {
-    // The driver stays to the end of the process: its functions are called from destructors, too.
+    // The driver is never closed, because destructors call its functions, too.
     *OPENED.get_or_init(|| {
         library::open().map(|library| &*Box::leak(Box::new(Functions::of(library))))
     })
@@ -42,14 +43,14 @@ pub(crate) fn driver_as_it_is() -> Option<&'static Functions> {
 
 fn initialise() -> RtResult<&'static Functions> {
     let functions = driver_as_it_is().ok_or(RtError(code::INSUFFICIENT_DRIVER))?;
-    // SAFETY: flags are zero, as the interface asks.
+    // SAFETY: the flags are zero, as the interface requires.
     unsafe { functions.cuInit(0) }.map_err(|error| match error.0 {
-        // The stand-in of a toolkit to link with.
+        // The library that toolkits provide only for linking.
         code::STUB_LIBRARY => RtError(code::INSUFFICIENT_DRIVER),
         _ => error,
     })?;
     Ok(functions)
 }
 
-/// What a function gives that this driver does not have.
+/// Result of calling a function that this driver does not have.
 pub(crate) const LACKING: CUresult = CUDA_ERROR_NOT_SUPPORTED;

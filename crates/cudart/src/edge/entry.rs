@@ -1,4 +1,4 @@
-//! The forms of an entry point: what is around its body.
+//! Macros and functions that wrap the body of an entry point.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,37 +7,37 @@ use penstock_cuda_sys::runtime_codes as code;
 
 use super::{RtError, RtResult};
 
-/// Runs the body of an entry point. A panic, which would be a defect of ours, must not unwind into the program.
+/// Runs the body of an entry point. A panic must not unwind into the program.
 #[inline]
 pub(crate) fn guard(body: impl FnOnce() -> RtResult) -> c_int {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => code::SUCCESS,
         Ok(Err(error)) => error.keep(),
-        // Also kept; but keeping must not panic a second time.
+        // Keeps this error too, without letting a second panic escape.
         Err(_) => catch_unwind(|| RtError(code::UNKNOWN).keep()).unwrap_or(code::UNKNOWN),
     }
 }
 
-/// Like [`guard`], for functions that return something else than a code.
+/// Like [`guard`], for functions that do not return an error code.
 #[inline]
 pub(crate) fn returning<T>(panicked: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(panicked)
 }
 
-/// Writes C functions that return a code around bodies that use `?`.
+/// Defines C functions that return an error code, from bodies that use `?`.
 ///
-/// The whole body may do what CUDA lets the function do with the program's pointers: these mostly go on to the driver unchanged,
-/// whose function asks of them what the runtime's asks.
+/// The whole body is unsafe: it may use the program's pointers as CUDA allows the function to. Most
+/// bodies pass the pointers unchanged to the driver's function, which has the same requirements.
 macro_rules! entry {
     ($($(#[$attribute:meta])* fn $name:ident($($parameter:ident: $type:ty),* $(,)?) $body:block)+) => {$(
         $(#[$attribute])*
         ///
         /// # Safety
-        /// What CUDA asks of the program: pointers lead to what the function's description says.
+        /// The program follows CUDA's rules for the pointers that it passes.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> ::std::ffi::c_int {
-            // SAFETY: what CUDA asks of the program, see above.
+            // SAFETY: the caller follows CUDA's rules, see above.
             #[allow(unused_unsafe, reason = "some only read what the library has")]
             $crate::edge::guard(move || unsafe { $body })
         }
@@ -45,8 +45,8 @@ macro_rules! entry {
 }
 pub(crate) use entry;
 
-/// Like [`entry!`], for functions whose last parameter is a stream: each comes with its second form, for which the default
-/// stream is the calling thread's.
+/// Like [`entry!`], for functions whose last parameter is a stream. Also defines the second form of
+/// each function, in which a null stream means the calling thread's own default stream.
 macro_rules! on_stream {
     ($($(#[$attribute:meta])* fn $name:ident, $ptsz:ident($($parameter:ident: $type:ty),* ; $stream:ident) $body:block)+) => {$(
         $crate::edge::entry! {
@@ -56,7 +56,7 @@ macro_rules! on_stream {
         $crate::edge::entry! {
             $(#[$attribute])*
             ///
-            /// For programs whose default stream is each thread's own.
+            /// For programs in which each thread has its own default stream.
             fn $ptsz($($parameter: $type,)* $stream: ::penstock_cuda_sys::driver::CUstream) {
                 let $stream = $crate::core::per_thread($stream);
                 $body
@@ -66,8 +66,8 @@ macro_rules! on_stream {
 }
 pub(crate) use on_stream;
 
-/// Like [`on_stream!`], for functions that always use the default stream, which the body gets under the name behind the
-/// semicolon.
+/// Like [`on_stream!`], for functions that always use the default stream. The body gets this stream
+/// under the name behind the semicolon.
 macro_rules! by_default {
     ($($(#[$attribute:meta])* fn $name:ident, $ptds:ident($($parameter:ident: $type:ty),* ; $stream:ident) $body:block)+) => {$(
         $crate::edge::entry! {
@@ -80,7 +80,7 @@ macro_rules! by_default {
         $crate::edge::entry! {
             $(#[$attribute])*
             ///
-            /// For programs whose default stream is each thread's own.
+            /// For programs in which each thread has its own default stream.
             fn $ptds($($parameter: $type),*) {
                 let $stream = $crate::core::per_thread(::std::ptr::null_mut());
                 $body

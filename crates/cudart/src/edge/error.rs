@@ -1,4 +1,4 @@
-//! Errors of the interface: the one place where the driver's codes become the runtime's, and where errors are kept.
+//! Conversion of the driver's error codes to the runtime's, and the errors kept for the program.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +13,14 @@ use super::THREAD;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RtError(pub(crate) c_int);
 
-/// What the body of an entry point returns.
+/// Result of the body of an entry point.
 pub(crate) type RtResult<T = ()> = Result<T, RtError>;
 
-/// Errors that ended contexts, by the context: every later call there has it too, until its device is reset.
+/// Errors that ended contexts, by context. Every later call in such a context fails with its error
+/// until the device is reset.
 static STICKY: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
 
-/// Whether there is one: else nobody has to ask which context is current.
+/// Whether [`STICKY`] has entries. If not, no call has to find out which context is current.
 static ANY_STICKY: AtomicBool = AtomicBool::new(false);
 
 fn sticky<T>(work: impl FnOnce(&mut Vec<(usize, c_int)>) -> T) -> T {
@@ -29,7 +30,7 @@ fn sticky<T>(work: impl FnOnce(&mut Vec<(usize, c_int)>) -> T) -> T {
 impl RtError {
     pub(crate) const INVALID_VALUE: Self = Self(code::INVALID_VALUE);
 
-    /// From the driver's code. The runtime has the driver's numbers.
+    /// Converts the driver's code. The runtime uses the same numbers.
     pub(crate) fn from_driver(result: CUresult) -> RtResult {
         if result == CUDA_SUCCESS {
             return Ok(());
@@ -37,7 +38,7 @@ impl RtError {
         Err(Self(result.0.cast_signed()))
     }
 
-    /// Remembers that a context has ended by this error.
+    /// Records that this error ended a context.
     #[cold]
     pub(crate) fn keep_for(self, context: usize) {
         sticky(|all| {
@@ -48,7 +49,7 @@ impl RtError {
         ANY_STICKY.store(true, Ordering::Release);
     }
 
-    /// Whether nothing in the context works any more after it.
+    /// Whether a context no longer works after this error.
     pub(crate) const fn is_sticky(self) -> bool {
         matches!(
             self.0,
@@ -65,12 +66,12 @@ impl RtError {
         )
     }
 
-    /// "Not ready" is no error, and not kept as one.
+    /// Whether the error is kept. `cudaErrorNotReady` is no failure.
     const fn is_kept(self) -> bool {
         self.0 != code::NOT_READY
     }
 
-    /// Keeps the error for `cudaGetLastError`, and gives its code.
+    /// Keeps the error for `cudaGetLastError` and returns its code.
     pub(crate) fn keep(self) -> c_int {
         if self.is_kept() {
             THREAD.with(|thread| thread.last_error.set(self.0));
@@ -79,7 +80,7 @@ impl RtError {
     }
 }
 
-/// `cudaPeekAtLastError`. `current`: the context that the thread uses, if there is one.
+/// Implements `cudaPeekAtLastError`. `current` returns the thread's context, if there is one.
 pub(crate) fn last_error(current: impl FnOnce() -> Option<usize>) -> c_int {
     if ANY_STICKY.load(Ordering::Acquire)
         && let Some(context) = current()
@@ -90,14 +91,14 @@ pub(crate) fn last_error(current: impl FnOnce() -> Option<usize>) -> c_int {
     THREAD.with(|thread| thread.last_error.get())
 }
 
-/// `cudaGetLastError`: what was kept is forgotten, unless it is sticky.
+/// Implements `cudaGetLastError`: forgets the error that it returns, unless the error is sticky.
 pub(crate) fn take_last_error(current: impl FnOnce() -> Option<usize>) -> c_int {
     let error = last_error(current);
     THREAD.with(|thread| thread.last_error.set(code::SUCCESS));
     error
 }
 
-/// After a reset of the device whose context it was.
+/// Forgets the sticky error of a context whose device was reset.
 pub(crate) fn forget_sticky(context: usize) {
     sticky(|all| {
         all.retain(|(of, _)| *of != context);
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(last_error(nowhere), code::INVALID_VALUE);
         assert_eq!(take_last_error(nowhere), code::INVALID_VALUE);
         assert_eq!(take_last_error(nowhere), code::SUCCESS);
-        // The first error of a context stays with it until it is forgotten.
+        // A context keeps its first error until that is forgotten.
         RtError(code::ASSERT).keep_for(1);
         RtError(code::LAUNCH_FAILURE).keep_for(1);
         RtError(code::LAUNCH_FAILURE).keep_for(2);

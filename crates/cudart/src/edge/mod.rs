@@ -1,4 +1,4 @@
-//! All that is particular to a C interface: the form of an entry point, errors and where they are kept, what a thread has.
+//! What a C interface needs: the form of an entry point, kept errors, and the state of a thread.
 
 mod entry;
 mod error;
@@ -11,11 +11,11 @@ pub(crate) use thread::{Configuration, Found, THREAD};
 
 #[cfg(not(test))]
 unsafe extern "C" {
-    /// Defined by the object that each library is linked with: 12 or 13.
+    /// Major version, 12 or 13. Defined by the object that is linked into each library.
     safe static penstock_cudart_major: std::ffi::c_int;
 }
 
-/// Which library this is, as its programs were compiled for it: 12 or 13.
+/// Returns this library's major version, 12 or 13: the one its programs were compiled for.
 #[cfg(not(test))]
 pub(crate) fn major() -> std::ffi::c_int {
     penstock_cudart_major
@@ -26,12 +26,12 @@ pub(crate) fn major() -> std::ffi::c_int {
     13
 }
 
-/// The version of the runtime interface that is served: what `cudaRuntimeGetVersion` tells.
+/// Returns the runtime version that `cudaRuntimeGetVersion` reports.
 pub(crate) fn version() -> std::ffi::c_int {
     version_of(major())
 }
 
-/// The version of the runtime interface that the library of a major version serves, as `cudaRuntimeGetVersion` tells it.
+/// Returns the runtime version that the library of a major version reports.
 #[must_use]
 pub const fn version_of(major: std::ffi::c_int) -> std::ffi::c_int {
     // The lists of symbols were taken from these versions.

@@ -1,4 +1,4 @@
-//! What each thread has.
+//! State of a thread.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -8,13 +8,13 @@ use penstock_cuda_sys::runtime::Dim3;
 
 use super::{RtError, RtResult};
 
-/// Launches whose arguments contain launches whose arguments ...: no program nests them deeper than a handful.
+/// Maximum depth of launches in the arguments of launches. Programs use only a few levels.
 const NESTED_LAUNCHES_MAX: usize = 16;
 
-/// Kernels whose functions a thread remembers: programs launch few in turn.
+/// Number of driver functions that a thread remembers. Programs launch few kernels in turn.
 const REMEMBERED: usize = 32;
 
-/// What stands between `<<<` and `>>>`.
+/// The values between `<<<` and `>>>`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Configuration {
     pub(crate) grid: Dim3,
@@ -23,25 +23,25 @@ pub(crate) struct Configuration {
     pub(crate) stream: CUstream,
 }
 
-/// The driver's function of a kernel, as it was found once.
+/// A kernel's driver function that a thread has looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// What the program passes as the kernel.
+    /// The pointer that the program passes as the kernel.
     pub(crate) host: usize,
     pub(crate) context: usize,
-    /// How often the registry had lost something then.
+    /// Value of `registry::LOSSES` at the time of the lookup.
     pub(crate) losses: u64,
     pub(crate) function: usize,
 }
 
-/// One thread's. Nothing here needs to be dropped: functions are called from destructors that run after those of the thread.
+/// State of one thread. Nothing here needs to be dropped, because functions are also called from
+/// destructors that run after the thread's own.
 #[derive(Debug)]
 pub(crate) struct Thread {
-    /// The device it chose: 0 at first.
+    /// Device that the thread chose, initially 0.
     pub(crate) device: Cell<c_int>,
-    /// The context that the runtime made current here, and the device's count of resets then.
+    /// Context that the runtime made current on this thread, and the count of resets at that time.
     pub(crate) bound: Cell<(usize, u64)>,
-    /// For `cudaGetLastError`.
     pub(crate) last_error: Cell<c_int>,
     found: [Cell<Option<Found>>; REMEMBERED],
     configurations: [Cell<Option<Configuration>>; NESTED_LAUNCHES_MAX],
@@ -62,13 +62,13 @@ thread_local! {
 }
 
 impl Thread {
-    /// Where the function of a kernel is remembered: functions of programs are some 16 bytes apart.
+    /// Returns the slot for a kernel's function. Functions of programs are about 16 bytes apart.
     pub(crate) fn place_of(&self, host: usize) -> &Cell<Option<Found>> {
         &self.found[(host >> 4 ^ host >> 9) % REMEMBERED]
     }
 
     /// # Errors
-    /// Nested too deep.
+    /// The launches are nested too deeply.
     pub(crate) fn push(&self, configuration: Configuration) -> RtResult {
         let slot = self.configurations.get(self.depth.get()).ok_or(RtError::INVALID_VALUE)?;
         slot.set(Some(configuration));
@@ -76,7 +76,7 @@ impl Thread {
         Ok(())
     }
 
-    /// The innermost configuration.
+    /// Removes and returns the innermost configuration.
     pub(crate) fn pop(&self) -> Option<Configuration> {
         let depth = self.depth.get().checked_sub(1)?;
         self.depth.set(depth);

@@ -1,4 +1,4 @@
-//! The libraries as programs have them: linked by `tools/cuda/link.sh`, with the stand-in driver beside them.
+//! The libraries as programs use them: linked by `tools/cuda/link.sh`, beside the stand-in driver.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -11,27 +11,27 @@ use std::time::SystemTime;
 
 use penstock_cuda_sys::runtime::{FATBIN_WRAPPER_MAGIC, FatbinWrapper};
 
-/// Needed to link the tests with the crate; the libraries have their own.
+/// Needed to link the tests with the crate. The libraries have their own.
 #[unsafe(no_mangle)]
 static penstock_cudart_major: c_int = 13;
 
-/// A library of the process.
+/// A loaded shared library.
 #[derive(Clone, Copy)]
 pub struct Library(usize);
 
 impl Library {
     pub fn open(path: &Path) -> Self {
         let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-        // SAFETY: a library of ours, which runs nothing when it is loaded.
+        // SAFETY: the library is ours and runs no code when it is loaded.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        // SAFETY: after a failure there is a message.
+        // SAFETY: after a failure, `dlerror` returns a message.
         assert!(!handle.is_null(), "{:?}", unsafe { CStr::from_ptr(libc::dlerror()) });
         Self(handle.expose_provenance())
     }
 
     pub fn symbol(self, name: &str) -> *mut c_void {
         let name = CString::new(name).unwrap();
-        // SAFETY: an open library.
+        // SAFETY: the library is open, and the name is a C string.
         let found =
             unsafe { libc::dlsym(std::ptr::with_exposed_provenance_mut(self.0), name.as_ptr()) };
         assert!(!found.is_null(), "{name:?} is not exported");
@@ -39,18 +39,19 @@ impl Library {
     }
 }
 
-/// Calls a function that returns a code: `call!(library, cudaMalloc(&raw mut memory => *mut u64, 16 => usize))`.
+/// Calls a function that returns an error code, for example `call!(library, cudaMalloc(&raw mut
+/// memory => *mut u64, 16 => usize))`.
 #[macro_export]
 macro_rules! call {
     ($library:expr, $name:ident($($value:expr => $type:ty),* $(,)?)) => {{
         type Function = unsafe extern "C" fn($($type),*) -> ::std::ffi::c_int;
         let address = $library.symbol(stringify!($name));
-        // SAFETY: the function of this name has this signature, and is called as it asks.
+        // SAFETY: the function of this name has this signature, and the caller follows its rules.
         unsafe { ::std::mem::transmute::<*mut ::std::ffi::c_void, Function>(address)($($value),*) }
     }};
 }
 
-/// A folder for the files of this process's tests, removed at the next start of these tests.
+/// Returns a folder for this process's files. The next run of the same tests removes it.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -62,7 +63,7 @@ pub fn folder() -> &'static Path {
     })
 }
 
-/// The newest archive of the crate: beside the tests under a name of cargo's, or one folder up.
+/// Returns the crate's newest archive, which is beside the tests or one folder up.
 pub fn archive(crate_name: &str) -> Option<PathBuf> {
     let tests = std::env::current_exe().unwrap();
     let places = tests.ancestors().skip(1).take(2).filter_map(|folder| fs::read_dir(folder).ok());
@@ -89,7 +90,7 @@ pub fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Links the libraries; gives the folder that they are in.
+/// Links the libraries and returns their folder.
 pub fn link() -> &'static Path {
     static LINKED: OnceLock<PathBuf> = OnceLock::new();
     LINKED.get_or_init(|| {
@@ -118,7 +119,7 @@ pub fn stand_in(folder: &Path) -> PathBuf {
     path
 }
 
-/// Both runtimes and the stand-in, one test at a time, with both devices as they are at first.
+/// One runtime and the stand-in driver, for one test at a time. Both devices are reset.
 pub struct Setting {
     pub runtime: Library,
     pub driver: Library,
@@ -151,49 +152,49 @@ pub fn setting(major: c_int) -> Setting {
 }
 
 impl Setting {
-    /// What the driver was asked since the last question.
+    /// Returns the driver's calls since the last time that this function was called.
     pub fn calls(&self) -> Vec<String> {
         type Function = extern "C" fn() -> *const c_char;
-        // SAFETY: the function's signature.
+        // SAFETY: the function has this signature.
         let function = unsafe {
             std::mem::transmute::<*mut c_void, Function>(self.driver.symbol("standin_calls"))
         };
-        // SAFETY: its text is valid until the next question.
+        // SAFETY: the text is valid until the next call of the function.
         let text = unsafe { CStr::from_ptr(function()) };
         text.to_str().unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// The name of a code.
+    /// Returns the name of an error code.
     pub fn name(&self, code: c_int) -> String {
         type Function = extern "C" fn(c_int) -> *const c_char;
-        // SAFETY: the function's signature.
+        // SAFETY: the function has this signature.
         let function = unsafe {
             std::mem::transmute::<*mut c_void, Function>(self.runtime.symbol("cudaGetErrorName"))
         };
-        // SAFETY: a string that stays.
+        // SAFETY: the function returns a C string that is never freed.
         unsafe { CStr::from_ptr(function(code)) }.to_str().unwrap().to_owned()
     }
 
-    /// Registers a binary of the stand-in's kind; gives its handle.
+    /// Registers a binary for the stand-in driver and returns its handle.
     pub fn register(&self, image: &'static CStr) -> *mut *mut c_void {
         let (magic, version, data, linked) =
             (FATBIN_WRAPPER_MAGIC, 1, image.as_ptr().cast(), std::ptr::null());
         self.register_wrapper(FatbinWrapper { magic, version, data, linked })
     }
 
-    /// Registers a binary; gives its handle.
+    /// Registers a binary and returns its handle.
     pub fn register_wrapper(&self, wrapper: FatbinWrapper) -> *mut *mut c_void {
         type Function = unsafe extern "C" fn(*const c_void) -> *mut *mut c_void;
         let wrapper: &'static FatbinWrapper = Box::leak(Box::new(wrapper));
         let register = self.runtime.symbol("__cudaRegisterFatBinary");
-        // SAFETY: the function's signature; the wrapper stays.
+        // SAFETY: the function has this signature, and the wrapper is never freed.
         unsafe {
             let function = std::mem::transmute::<*mut c_void, Function>(register);
             function(std::ptr::from_ref(wrapper).cast())
         }
     }
 
-    /// Registers a kernel; the address of `host` stands for its function.
+    /// Registers a kernel. The address of `host` stands for its host function.
     pub fn kernel(
         &self,
         binary: *mut *mut c_void,
@@ -210,7 +211,7 @@ impl Setting {
     }
 }
 
-/// Kinds of `cudaMemcpyKind`.
+/// Directions of copies, as in `cudaMemcpyKind`.
 pub const TO_DEVICE: c_int = 1;
 pub const TO_HOST: c_int = 2;
 pub const WITHIN: c_int = 3;
@@ -218,7 +219,7 @@ pub const DEFAULT: c_int = 4;
 
 pub type Pointer = *mut c_void;
 
-/// Memory of the current device.
+/// Allocates memory of the current device.
 pub fn memory(setting: &Setting, bytes: usize) -> Pointer {
     let mut made: Pointer = std::ptr::null_mut();
     assert_eq!(
@@ -232,7 +233,7 @@ pub fn copy(setting: &Setting, to: Pointer, from: Pointer, bytes: usize, kind: c
     call!(setting.runtime, cudaMemcpy(to => Pointer, from => Pointer, bytes => usize, kind => c_int))
 }
 
-/// The last error of the thread, which is then forgotten.
+/// Returns and forgets the thread's last error.
 pub fn last(setting: &Setting) -> c_int {
     call!(setting.runtime, cudaGetLastError())
 }

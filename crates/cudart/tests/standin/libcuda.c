@@ -1,8 +1,8 @@
-/*
- * A stand-in for the driver: two devices whose memory is this process's, at addresses that no host pointer has, and whose kernels are
- * known by name. It does at once what a driver queues. Every call is noted for `standin_calls`.
+/* A stand-in for the driver. It has two devices, whose memory is this process's at addresses that
+ * no host pointer has, and whose kernels are known by name. Enqueued work is done at once. Every
+ * call is recorded for `standin_calls`.
  *
- * A module's image is text: "STANDIN kernel fill kernel trap variable table 64", for example.
+ * The image of a module is text, for example "STANDIN kernel fill kernel trap variable table 64".
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -17,7 +17,7 @@ typedef uint64_t address;
 enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201, INVALID_PTX = 218,
        INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, NOT_SUPPORTED = 801 };
 
-/* Device addresses: the host's, moved to where no program has memory. */
+/* A device address is the host's, moved to a range where no program has memory. */
 #define WINDOW ((address)1 << 62)
 #define DEVICES 2
 #define ALLOCATIONS_MAX 256
@@ -42,7 +42,7 @@ static void note(const char *format, ...) {
     va_end(list);
 }
 
-/* What was called since the last question. The text is valid until then. */
+/* Returns the calls since this function was last called. The text is valid until the next call. */
 const char *standin_calls(void) {
     static char copy[sizeof calls];
     pthread_mutex_lock(&lock);
@@ -60,9 +60,9 @@ static int stream_busy, refused = -1;
 static volatile int held;
 
 void standin_stream_busy(int busy) { stream_busy = busy; }
-/* The device, by its number, that can have no context; -1: none. */
+/* Sets the ordinal of the device that cannot have a context; -1 for none. */
 void standin_refuse(int device) { refused = device; }
-/* Whether modules take as long to load as this says; whether one is being loaded. */
+/* Whether `cuModuleLoadDataEx` waits (`held`), and whether it is running (`loading`). */
 static volatile int loading;
 void standin_hold(int hold) { held = hold; }
 int standin_loading(void) { return loading; }
@@ -146,7 +146,7 @@ int cuModuleLoadDataEx(struct module **module, const char *image, unsigned count
     return OK;
 }
 int cuModuleUnload(struct module *module) { note("cuModuleUnload"); free(module); return OK; }
-/* Links texts behind the headers of fat binaries (16 bytes each). */
+/* The linker joins the texts behind the headers of fat binaries (16 bytes each). */
 struct link { char text[512]; };
 int cuLinkCreate_v2(unsigned count, unsigned *options, void **values, struct link **link) {
     CONTEXT();
@@ -338,7 +338,7 @@ int cuMemsetD2D8_v2(address at, size_t pitch, unsigned char value, size_t width,
     return OK;
 }
 
-/* Arrays: rows without a gap */
+/* Arrays: rows without gaps */
 struct array { size_t width, height, depth; unsigned format, channels, flags; char *memory; };
 struct array_descriptor { size_t width, height; unsigned format, channels; };
 struct array3d_descriptor { size_t width, height, depth; unsigned format, channels, flags; };
