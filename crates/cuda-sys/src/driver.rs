@@ -1,6 +1,6 @@
 //! The driver interface (libcuda): handles, structures, flags.
 //!
-//! Names and numbers are those of the interface, so that they can be found in its documentation.
+//! Names and numbers are those of the interface's documentation.
 #![allow(
     non_camel_case_types,
     non_snake_case,
@@ -18,7 +18,7 @@ pub use graphs::*;
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// The version of the interface that is served, as `cuDriverGetVersion` tells it: 13.0.
+/// Version of the served interface, 13.0, as `cuDriverGetVersion` reports it.
 pub const DRIVER_VERSION: c_int = 13_000;
 
 pub type CUdevice = c_int;
@@ -38,12 +38,11 @@ handles! {
     CUgraphNode -> CUgraphNode_st, CUgraphExec -> CUgraphExec_st, CUuserObject -> CUuserObject_st,
 }
 pub type CUtexObject = u64;
-/// A surface object.
 pub type CUsurfObject = u64;
 
-/// A stream handle with a meaning of its own: the legacy default stream.
+/// Stream handle that means the legacy default stream.
 pub const CU_STREAM_LEGACY: usize = 1;
-/// A stream handle with a meaning of its own: the calling thread's default stream.
+/// Stream handle that means the calling thread's default stream.
 pub const CU_STREAM_PER_THREAD: usize = 2;
 
 #[repr(C)]
@@ -194,15 +193,14 @@ pub struct CUDA_ARRAY3D_DESCRIPTOR {
     pub Flags: c_uint,
 }
 
-/// `res.linear` and `res.pitch2D` of a resource; `res.array` has only `handle`.
+/// Members `res.linear` and `res.pitch2D` of a resource. `res.array` only has `handle`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CUDA_RESOURCE {
-    /// `hArray`, or `devPtr`.
     pub handle: u64,
     pub format: c_uint,
     pub numChannels: c_uint,
-    /// `sizeInBytes` of linear memory, `width` of rows with a pitch.
+    /// `sizeInBytes` of linear memory, or `width` of memory with a pitch.
     pub width: usize,
     pub height: usize,
     pub pitchInBytes: usize,
@@ -255,7 +253,7 @@ pub struct CUlaunchConfig {
     pub numAttrs: c_uint,
 }
 
-/// `CUDA_LAUNCH_PARAMS_v1`: one kernel of several that are started together.
+/// `CUDA_LAUNCH_PARAMS_v1`: one of several kernels that are launched together.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUDA_LAUNCH_PARAMS {
@@ -286,7 +284,7 @@ pub struct CUdevprop {
     pub textureAlign: c_int,
 }
 
-// As a C compiler lays them out on 64-bit systems.
+// Sizes as C compilers for 64-bit systems lay the structures out.
 const _: () = assert!(size_of::<CUDA_MEMCPY2D>() == 128);
 const _: () = assert!(size_of::<CUDA_MEMCPY3D>() == 200);
 const _: () = assert!(size_of::<CUDA_RESOURCE_DESC>() == 144);

@@ -1,4 +1,4 @@
-//! C types, codes and attributes of CUDA's public interfaces.
+//! C types, error codes and attributes of CUDA's public interfaces.
 #![forbid(unsafe_code)]
 
 pub mod driver;

@@ -1,398 +1,327 @@
-//! Types of the runtime interface (`libcudart.so.12` and `.13`): layouts and numbers as programs compiled for them have them.
+//! Types of the runtime interface (`libcudart.so.12` and `.13`), with the layouts and numbers that
+//! compiled programs use.
 //!
-//! A type whose layout differs between the two has both, with the version at the end of its name. The layouts are checked against
-//! the headers of both versions by `tests/cuda/layout.c`.
+//! A type whose layout differs between the versions has two definitions; the version ends the name.
+//! `tests/cuda/layout.c` compares the layouts with the headers of both versions.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-/// What a runtime function returns: [`codes`](crate::runtime_codes) has the values.
+/// Result of a runtime function, one of the [`codes`](crate::runtime_codes).
 #[allow(non_camel_case_types, reason = "C's name")]
 pub type cudaError_t = c_int;
 
-/// Sizes of a grid or a block.
+/// Numbers of blocks in a grid, or of threads in a block.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dim3 {
-    /// Along x.
     pub x: c_uint,
-    /// Along y.
     pub y: c_uint,
-    /// Along z.
     pub z: c_uint,
 }
 
-/// `cudaMemcpyKind`.
+/// Values of CUDA's `cudaMemcpyKind`.
 pub mod copy_kind {
     use core::ffi::c_int;
 
-    /// From the program's memory to the program's memory.
     pub const HOST_TO_HOST: c_int = 0;
-    /// To the device.
     pub const HOST_TO_DEVICE: c_int = 1;
-    /// From the device.
     pub const DEVICE_TO_HOST: c_int = 2;
-    /// Within devices.
     pub const DEVICE_TO_DEVICE: c_int = 3;
-    /// As the pointers tell.
+    /// The addresses determine the direction.
     pub const DEFAULT: c_int = 4;
 }
 
-/// `cudaMemoryType`.
+/// Values of CUDA's `cudaMemoryType`.
 pub mod memory_type {
     use core::ffi::c_int;
 
-    /// The program's own, unknown to CUDA.
+    /// Host memory that CUDA does not know.
     pub const UNREGISTERED: c_int = 0;
-    /// The program's, made or registered by CUDA.
+    /// Host memory that CUDA allocated or registered.
     pub const HOST: c_int = 1;
-    /// A device's.
     pub const DEVICE: c_int = 2;
-    /// Managed.
     pub const MANAGED: c_int = 3;
 }
 
-/// `cudaChannelFormatKind`.
+/// Values of CUDA's `cudaChannelFormatKind`.
 pub mod channel_kind {
     use core::ffi::c_int;
 
-    /// Signed integers.
     pub const SIGNED: c_int = 0;
-    /// Unsigned integers.
     pub const UNSIGNED: c_int = 1;
-    /// Floating point.
     pub const FLOAT: c_int = 2;
-    /// None.
     pub const NONE: c_int = 3;
 }
 
-/// `cudaChannelFormatDesc`: bits of each channel, and their kind.
+/// `cudaChannelFormatDesc`: number of bits of each channel, and their kind.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelFormatDesc {
-    /// Bits of the first channel.
     pub x: c_int,
-    /// Bits of the second.
     pub y: c_int,
-    /// Bits of the third.
     pub z: c_int,
-    /// Bits of the fourth.
     pub w: c_int,
-    /// Of [`channel_kind`].
+    /// A constant of [`channel_kind`].
     pub f: c_int,
 }
 
-/// `cudaPitchedPtr`.
+/// `cudaPitchedPtr`: rows of memory. `pitch`, from row to row, and the width `xsize` are in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PitchedPtr {
-    /// The memory.
     pub ptr: *mut c_void,
-    /// Bytes from row to row.
     pub pitch: usize,
-    /// Width in bytes.
     pub xsize: usize,
-    /// Height in rows.
+    /// Height, as a number of rows.
     pub ysize: usize,
 }
 
-/// `cudaExtent`: width in elements (of a byte for plain memory), height and depth in rows and slices.
+/// `cudaExtent`: width in elements (bytes for linear memory), height in rows, depth in slices.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Elements.
     pub width: usize,
-    /// Rows.
     pub height: usize,
-    /// Slices.
     pub depth: usize,
 }
 
-/// `cudaPos`.
+/// `cudaPos`: a position in elements (bytes for linear memory), rows and slices.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pos {
-    /// Elements.
     pub x: usize,
-    /// Rows.
     pub y: usize,
-    /// Slices.
     pub z: usize,
 }
 
-/// `cudaMemcpy3DParms`.
+/// `cudaMemcpy3DParms`: a copy of a box.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Memcpy3DParms {
-    /// The source, if it is an array.
+    /// The source if it is an array.
     pub src_array: *mut c_void,
-    /// Where in the source.
     pub src_pos: Pos,
-    /// The source, if it is memory.
+    /// The source if it is memory.
     pub src_ptr: PitchedPtr,
-    /// The destination, if it is an array.
+    /// The destination if it is an array.
     pub dst_array: *mut c_void,
-    /// Where in the destination.
     pub dst_pos: Pos,
-    /// The destination, if it is memory.
+    /// The destination if it is memory.
     pub dst_ptr: PitchedPtr,
-    /// How much.
     pub extent: Extent,
-    /// Of [`copy_kind`].
+    /// A constant of [`copy_kind`].
     pub kind: c_int,
 }
 
-/// `cudaMemcpy3DPeerParms`.
+/// `cudaMemcpy3DPeerParms`: a copy of a box between devices.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Memcpy3DPeerParms {
-    /// The source, if it is an array.
+    /// The source if it is an array.
     pub src_array: *mut c_void,
-    /// Where in the source.
     pub src_pos: Pos,
-    /// The source, if it is memory.
+    /// The source if it is memory.
     pub src_ptr: PitchedPtr,
-    /// The source's device.
     pub src_device: c_int,
-    /// The destination, if it is an array.
+    /// The destination if it is an array.
     pub dst_array: *mut c_void,
-    /// Where in the destination.
     pub dst_pos: Pos,
-    /// The destination, if it is memory.
+    /// The destination if it is memory.
     pub dst_ptr: PitchedPtr,
-    /// The destination's device.
     pub dst_device: c_int,
-    /// How much.
     pub extent: Extent,
 }
 
-/// `cudaPointerAttributes`, as version 12 has it; version 13 has [`POINTER_RESERVED_13`] more words of zeros behind it.
+/// `cudaPointerAttributes` of version 12. Version 13 appends [`POINTER_RESERVED_13`] zeros.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PointerAttributes {
-    /// Of [`memory_type`].
+    /// A constant of [`memory_type`].
     pub kind: c_int,
-    /// The device.
     pub device: c_int,
-    /// The address for kernels, or `NULL`.
+    /// Address for kernels, or null if there is none.
     pub device_pointer: *mut c_void,
-    /// The address for the program, or `NULL`.
+    /// Address for the host, or null if there is none.
     pub host_pointer: *mut c_void,
 }
 
-/// `long reserved[8]` behind [`PointerAttributes`] in version 13.
+/// Number of words of `reserved` in version 13.
 pub const POINTER_RESERVED_13: usize = 8;
 
-/// [`PointerAttributes`] as version 13 has it.
+/// `cudaPointerAttributes` of version 13.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PointerAttributes13 {
-    /// What version 12 has.
     pub common: PointerAttributes,
-    /// Zeros.
     pub reserved: [c_long; POINTER_RESERVED_13],
 }
 
-/// `cudaFuncAttributes`.
+/// `cudaFuncAttributes`: attributes of a kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FuncAttributes {
-    /// Static shared memory, bytes.
+    /// Static shared memory in bytes.
     pub shared_size_bytes: usize,
-    /// Constant memory, bytes.
+    /// Constant memory in bytes.
     pub const_size_bytes: usize,
-    /// Local memory of a thread, bytes.
+    /// Local memory per thread in bytes.
     pub local_size_bytes: usize,
-    /// Largest block.
     pub max_threads_per_block: c_int,
-    /// Registers of a thread.
+    /// Number of registers per thread.
     pub num_regs: c_int,
     /// Version of the PTX, times ten.
     pub ptx_version: c_int,
-    /// Version of the binary, times ten.
+    /// Version of the machine code, times ten.
     pub binary_version: c_int,
-    /// Whether compiled with `-Xptxas --dlcm=ca`.
+    /// Whether the code was compiled with `-Xptxas --dlcm=ca`.
     pub cache_mode_ca: c_int,
-    /// Largest dynamic shared memory, bytes.
+    /// Largest dynamic shared memory in bytes.
     pub max_dynamic_shared_size_bytes: c_int,
-    /// Percent of the on-chip memory wanted as shared memory.
+    /// Preferred percentage of the on-chip memory for shared memory.
     pub preferred_shmem_carveout: c_int,
-    /// Whether a launch must name a cluster.
+    /// Whether a launch must give the size of a cluster.
     pub cluster_dim_must_be_set: c_int,
-    /// The cluster that it must be.
     pub required_cluster_width: c_int,
-    /// The cluster that it must be.
     pub required_cluster_height: c_int,
-    /// The cluster that it must be.
     pub required_cluster_depth: c_int,
-    /// How clusters are spread.
     pub cluster_scheduling_policy_preference: c_int,
-    /// Whether clusters may be larger than every device takes.
+    /// Whether clusters may exceed the size that every device supports.
     pub non_portable_cluster_size_allowed: c_int,
-    /// Zeros.
     pub reserved: [c_int; 16],
 }
 
-/// `cudaResourceType`.
+/// Values of CUDA's `cudaResourceType`.
 pub mod resource_type {
     use core::ffi::c_int;
 
-    /// An array.
     pub const ARRAY: c_int = 0;
-    /// A mipmapped array.
     pub const MIPMAPPED_ARRAY: c_int = 1;
-    /// Linear memory.
     pub const LINEAR: c_int = 2;
-    /// Memory with a pitch.
     pub const PITCH_2D: c_int = 3;
 }
 
-/// What a [`ResourceDesc`] names as memory with a pitch: the largest of its forms; linear memory has its size where this has its width.
+/// The largest member of the union in a resource: memory with a pitch.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourceMemory {
-    /// The memory, or the array.
+    /// Address of the memory, or handle of the array.
     pub pointer: u64,
-    /// The channels.
     pub desc: ChannelFormatDesc,
-    /// Width in elements; of linear memory its size in bytes.
+    /// Width in elements. For linear memory, the size in bytes.
     pub width: usize,
-    /// Rows.
     pub height: usize,
-    /// Bytes from row to row.
+    /// Number of bytes from one row to the next.
     pub pitch_in_bytes: usize,
 }
 
-/// `cudaResourceDesc` of version 12; version 13 has more behind it (see [`RESOURCE_DESC_13_BYTES`]).
+/// `cudaResourceDesc` of version 12. Version 13 appends fields, see [`RESOURCE_DESC_13_BYTES`].
 ///
-/// The union in it is seen through its largest member: an array's handle is where memory has its address.
+/// The largest member stands for its union. An array's handle is where memory has its address.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourceDesc {
-    /// Of [`resource_type`].
+    /// A constant of [`resource_type`].
     pub kind: c_int,
-    /// What it is.
     pub memory: ResourceMemory,
 }
 
-/// Bytes of version 13's `cudaResourceDesc`: its union is 128 bytes, and flags follow.
+/// Size of version 13's `cudaResourceDesc` in bytes: its union has 128 bytes, and flags follow.
 pub const RESOURCE_DESC_13_BYTES: usize = 144;
 
-/// `cudaTextureDesc`.
+/// `cudaTextureDesc`: how a texture is read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextureDesc {
-    /// How each coordinate behaves outside: wrap, clamp, mirror, border.
+    /// Behaviour of each coordinate outside: wrap (0), clamp (1), mirror (2), border (3).
     pub address_mode: [c_int; 3],
-    /// Point or linear.
+    /// Nearest point (0), or linear (1).
     pub filter_mode: c_int,
-    /// Elements, or floats from 0 (or -1) to 1.
+    /// Elements (0), or floats from 0 (or -1) to 1 (1).
     pub read_mode: c_int,
-    /// Whether to convert from sRGB.
     pub srgb: c_int,
-    /// What is outside.
+    /// Colour outside the texture.
     pub border_color: [f32; 4],
     /// Whether coordinates go from 0 to 1.
     pub normalized_coords: c_int,
-    /// Largest anisotropy.
     pub max_anisotropy: c_uint,
-    /// Between levels: point or linear.
+    /// Filter between mipmap levels, as `filter_mode`.
     pub mipmap_filter_mode: c_int,
-    /// Added to the level.
+    /// Number added to the mipmap level.
     pub mipmap_level_bias: f32,
-    /// Smallest level.
     pub min_mipmap_level_clamp: f32,
-    /// Largest level.
     pub max_mipmap_level_clamp: f32,
-    /// Whether to filter fully.
     pub disable_trilinear_optimization: c_int,
-    /// Whether cube maps have no seams.
+    /// Whether filtering crosses the edges of a cube map's faces.
     pub seamless_cubemap: c_int,
 }
 
-/// `cudaResourceViewDesc` of version 12; version 13 has 16 words of zeros behind it.
+/// `cudaResourceViewDesc` of version 12. In version 13, [`VIEW_RESERVED_13`] words of zeros follow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourceViewDesc {
-    /// The format.
     pub format: c_int,
-    /// Elements.
+    /// Width of the view in elements.
     pub width: usize,
-    /// Rows.
     pub height: usize,
-    /// Slices.
     pub depth: usize,
-    /// First level.
     pub first_mipmap_level: c_uint,
-    /// Last level.
     pub last_mipmap_level: c_uint,
-    /// First layer.
     pub first_layer: c_uint,
-    /// Last layer.
     pub last_layer: c_uint,
 }
 
-/// Words of zeros behind [`ResourceViewDesc`] in version 13.
+/// Number of words of zeros behind [`ResourceViewDesc`] in version 13.
 pub const VIEW_RESERVED_13: usize = 16;
 
-/// `cudaLaunchAttributeID`: those the runtime looks at.
+/// Values of `cudaLaunchAttributeID` that the runtime reads.
 pub mod launch_attribute {
     use core::ffi::c_int;
 
-    /// Nothing.
     pub const IGNORE: c_int = 0;
-    /// All blocks run at once.
+    /// All blocks run at the same time.
     pub const COOPERATIVE: c_int = 2;
 }
 
-/// `cudaLaunchAttribute`; the value is a union of 64 bytes.
+/// `cudaLaunchAttribute`. The value is a union of 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchAttribute {
-    /// Of [`launch_attribute`].
+    /// A constant of [`launch_attribute`].
     pub id: c_int,
-    /// Nothing.
     pub pad: c_int,
-    /// The value.
     pub value: [u64; 8],
 }
 
-/// `cudaLaunchConfig_t`.
+/// `cudaLaunchConfig_t`: a launch with attributes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchConfig {
-    /// Blocks.
     pub grid: Dim3,
-    /// Threads of a block.
     pub block: Dim3,
-    /// Dynamic shared memory, bytes.
+    /// Dynamic shared memory in bytes.
     pub dynamic_smem_bytes: usize,
-    /// Where.
     pub stream: *mut c_void,
-    /// More about it.
     pub attrs: *mut LaunchAttribute,
-    /// How many of them.
     pub num_attrs: c_uint,
 }
 
-/// What `__cudaRegisterFatBinary` gets: the wrapper around a fat binary.
+/// Argument of `__cudaRegisterFatBinary`: the wrapper around a fat binary.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FatbinWrapper {
-    /// [`FATBIN_WRAPPER_MAGIC`].
+    /// Always [`FATBIN_WRAPPER_MAGIC`] in a wrapper.
     pub magic: c_uint,
-    /// 1, or 2 where relocatable device code was linked.
+    /// 1, or 2 if relocatable device code was linked.
     pub version: c_uint,
-    /// The fat binary.
     pub data: *const c_void,
-    /// What was linked, in version 2.
+    /// In version 2, a list of the linked fat binaries that ends with a null.
     pub linked: *const c_void,
 }
 
-/// [`FatbinWrapper::magic`].
 pub const FATBIN_WRAPPER_MAGIC: c_uint = 0x4662_43b1;
 
-/// The device of memory that belongs to none: `cudaInvalidDeviceId`.
+/// `cudaInvalidDeviceId`: the device of memory that belongs to no device.
 pub const INVALID_DEVICE: c_int = -2;
 
-/// A text of C that the program owns.
+/// A C string that the program owns.
 pub type Text = *const c_char;

@@ -1,6 +1,6 @@
-//! What runtime functions return: the numbers, their names, and what `cudaGetErrorString` says.
+//! Results of runtime functions: their numbers, names and descriptions.
 //!
-//! Most numbers are the driver interface's own, and then its text is used.
+//! Most numbers and their descriptions are the driver interface's.
 #![allow(missing_docs, reason = "names of a C interface, documented there")]
 
 use core::ffi::{CStr, c_int};
@@ -11,7 +11,7 @@ macro_rules! codes {
     ($($constant:ident = $number:literal, $name:literal, $text:expr;)*) => {
         $(pub const $constant: c_int = $number;)*
 
-        /// All codes: number, name, and the text where it is not the driver's.
+        /// All codes: number, name, and the description if it is not the driver's.
         pub const CODES: &[(c_int, &CStr, Option<&CStr>)] = &[$(($constant, $name, $text),)*];
     };
 }
@@ -153,13 +153,13 @@ codes! {
     API_FAILURE_BASE = 10000, c"cudaErrorApiFailureBase", Some(c"failure of an interface");
 }
 
-/// The name of a code.
+/// Returns the name of a code.
 #[must_use]
 pub fn name(code: c_int) -> Option<&'static CStr> {
     CODES.iter().find(|(number, ..)| *number == code).map(|(_, name, _)| *name)
 }
 
-/// The text of a code.
+/// Returns the description of a code.
 #[must_use]
 pub fn text(code: c_int) -> Option<&'static CStr> {
     let (.., text) = CODES.iter().find(|(number, ..)| *number == code)?;

@@ -1,10 +1,10 @@
-//! `cudaDeviceProp` of versions 12 and 13: what it has, in order, and which attributes of the device it has it from.
+//! `cudaDeviceProp` of versions 12 and 13: the fields in order, each with its device attributes.
 
 use core::ffi::{c_int, c_uint};
 
 use crate::driver::*;
 
-/// A field that is made of attributes.
+/// A field that is made from attributes.
 trait FromAttributes {
     fn from_attributes(values: &[c_int]) -> Self;
 }
@@ -37,7 +37,7 @@ impl<const N: usize> FromAttributes for [c_int; N] {
     }
 }
 
-/// Bytes that no attribute has.
+/// Bytes that no attribute describes.
 impl<const N: usize> FromAttributes for [u8; N] {
     fn from_attributes(_: &[c_int]) -> Self {
         [0; N]
@@ -55,12 +55,12 @@ macro_rules! properties {
         }
 
         impl $name {
-            /// What the attributes tell; the rest (name, identity, size of the memory) is zero.
+            /// Fills the fields from attributes. The others (name, UUID and memory size) are zero.
             pub fn from_attributes(mut attribute: impl FnMut(c_uint) -> c_int) -> Self {
                 Self { $($field: FromAttributes::from_attributes(&[$(attribute($attribute)),*]),)* }
             }
 
-            /// Name and offset of every field, in order.
+            /// Returns the name and the offset of every field, in order.
             #[must_use]
             pub fn offsets() -> Vec<(&'static str, usize)> {
                 vec![$((stringify!($field), core::mem::offset_of!($name, $field)),)*]
@@ -70,7 +70,7 @@ macro_rules! properties {
 }
 
 properties! {
-    /// As version 12 has it, under the name `cudaGetDeviceProperties_v2`.
+    /// The properties of version 12, which `cudaGetDeviceProperties_v2` fills in.
     struct DeviceProperties12 {
         name: [u8; 256] = [];
         uuid: [u8; 16] = [];
@@ -232,7 +232,7 @@ properties! {
 }
 
 properties! {
-    /// As version 13 has it.
+    /// The properties of version 13.
     struct DeviceProperties13 {
         name: [u8; 256] = [];
         uuid: [u8; 16] = [];
@@ -391,8 +391,8 @@ properties! {
         reserved: [c_int; 56] = [];
     }
 }
-/// Bytes of the structure that programs compiled for version 11 pass to version 12's plain `cudaGetDeviceProperties`: all up to
-/// `reservedSharedMemPerBlock`.
+/// Size of the structure that programs for version 11 pass to version 12's plain
+/// `cudaGetDeviceProperties`. Its last field is `reservedSharedMemPerBlock`.
 pub const DEVICE_PROPERTIES_11_BYTES: usize =
     core::mem::offset_of!(DeviceProperties12, reservedSharedMemPerBlock) + size_of::<usize>();
 

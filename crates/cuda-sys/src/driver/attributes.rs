@@ -151,7 +151,7 @@ pub const CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: c_uint =
 pub const CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED: c_uint = 146;
 pub const CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED: c_uint = 147;
 
-/// One more than the last attribute of a device.
+/// Number after the last device attribute.
 pub const DEVICE_ATTRIBUTES: c_uint = 148;
 
 pub const CU_POINTER_ATTRIBUTE_CONTEXT: c_uint = 1;
@@ -193,7 +193,7 @@ pub const CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: c_uint = 13;
 pub const CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: c_uint = 14;
 pub const CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: c_uint = 15;
 
-/// One more than the last attribute of a function.
+/// Number after the last function attribute.
 pub const FUNC_ATTRIBUTES: c_uint = 16;
 
 pub const CU_LIMIT_STACK_SIZE: c_uint = 0;

@@ -1,6 +1,6 @@
-//! What functions of the driver interface return.
+//! Results of driver functions.
 
-/// A result code. Any number can come from a program; only those named here go to one.
+/// A result code. Programs may pass any number; the library only returns these.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
@@ -10,7 +10,7 @@ macro_rules! codes {
     ($($name:ident = $number:literal, $text:literal;)*) => {
         $(pub const $name: CUresult = CUresult($number);)*
 
-        /// All codes: number, name, and what `cuGetErrorString` says.
+        /// All codes: number, name, and the description for `cuGetErrorString`.
         pub const CODES: &[(CUresult, &std::ffi::CStr, &std::ffi::CStr)] = &[
             $((
                 $name,
@@ -132,7 +132,7 @@ codes! {
 }
 
 impl CUresult {
-    /// Its entry in [`CODES`]; none for a number that is no code.
+    /// Returns the entry in [`CODES`], or `None` for a number that is no code.
     pub fn entry(
         self,
     ) -> Option<&'static (Self, &'static std::ffi::CStr, &'static std::ffi::CStr)> {

@@ -1,29 +1,29 @@
-//! Graphs: handles, kinds of nodes, and their parameters.
+//! Graphs: handles, kinds of nodes, and parameters of nodes.
 
 use std::ffi::{c_int, c_uint, c_void};
 
 use super::*;
 
-/// `CUstreamCaptureMode`.
+/// Values of CUDA's `CUstreamCaptureMode`.
 pub const CU_STREAM_CAPTURE_MODE_GLOBAL: c_uint = 0;
 pub const CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: c_uint = 1;
 pub const CU_STREAM_CAPTURE_MODE_RELAXED: c_uint = 2;
 
-/// `CUstreamCaptureStatus`.
+/// Values of CUDA's `CUstreamCaptureStatus`.
 pub const CU_STREAM_CAPTURE_STATUS_NONE: c_uint = 0;
 pub const CU_STREAM_CAPTURE_STATUS_ACTIVE: c_uint = 1;
 pub const CU_STREAM_CAPTURE_STATUS_INVALIDATED: c_uint = 2;
 
-/// `CUstreamUpdateCaptureDependencies_flags`.
+/// Values of CUDA's `CUstreamUpdateCaptureDependencies_flags`.
 pub const CU_STREAM_ADD_CAPTURE_DEPENDENCIES: c_uint = 0;
 pub const CU_STREAM_SET_CAPTURE_DEPENDENCIES: c_uint = 1;
 
-/// The event becomes a node of its own, which is for streams and graphs outside.
+/// The record becomes a node, for streams and graphs outside the captured one.
 pub const CU_EVENT_RECORD_EXTERNAL: c_uint = 1;
-/// The same for those who wait.
+/// The wait becomes a node, for an event that is recorded outside the graph.
 pub const CU_EVENT_WAIT_EXTERNAL: c_uint = 1;
 
-/// `CUgraphNodeType`.
+/// Values of CUDA's `CUgraphNodeType`.
 pub const CU_GRAPH_NODE_TYPE_KERNEL: c_uint = 0;
 pub const CU_GRAPH_NODE_TYPE_MEMCPY: c_uint = 1;
 pub const CU_GRAPH_NODE_TYPE_MEMSET: c_uint = 2;
@@ -36,18 +36,18 @@ pub const CU_GRAPH_NODE_TYPE_MEM_ALLOC: c_uint = 10;
 pub const CU_GRAPH_NODE_TYPE_MEM_FREE: c_uint = 11;
 pub const CU_GRAPH_NODE_TYPE_CONDITIONAL: c_uint = 13;
 
-/// `CUgraphInstantiate_flags`.
+/// Values of CUDA's `CUgraphInstantiate_flags`.
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH: u64 = 1;
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD: u64 = 2;
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH: u64 = 4;
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: u64 = 8;
 
-/// `CUgraphInstantiateResult`.
+/// Values of CUDA's `CUgraphInstantiateResult`.
 pub const CUDA_GRAPH_INSTANTIATE_SUCCESS: c_uint = 0;
 pub const CUDA_GRAPH_INSTANTIATE_ERROR: c_uint = 1;
 pub const CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE: c_uint = 2;
 
-/// `CUgraphExecUpdateResult`.
+/// Values of CUDA's `CUgraphExecUpdateResult`.
 pub const CU_GRAPH_EXEC_UPDATE_SUCCESS: c_uint = 0;
 pub const CU_GRAPH_EXEC_UPDATE_ERROR: c_uint = 1;
 pub const CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED: c_uint = 2;
@@ -56,20 +56,20 @@ pub const CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED: c_uint = 5;
 pub const CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED: c_uint = 6;
 pub const CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE: c_uint = 7;
 
-/// `CUgraphMem_attribute`.
+/// Values of CUDA's `CUgraphMem_attribute`.
 pub const CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: c_uint = 0;
 pub const CU_GRAPH_MEM_ATTR_USED_MEM_HIGH: c_uint = 1;
 pub const CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT: c_uint = 2;
 pub const CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH: c_uint = 3;
 
-/// `CUgraphDebugDot_flags`: all there is to say.
+/// `CUgraphDebugDot_flags`: prints all details.
 pub const CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE: c_uint = 1;
 
-/// The other flags of `cuUserObjectCreate` and `cuGraphRetainUserObject`.
+/// Flags of `cuUserObjectCreate` and `cuGraphRetainUserObject`.
 pub const CU_USER_OBJECT_NO_DESTRUCTOR_SYNC: c_uint = 1;
 pub const CU_GRAPH_USER_OBJECT_MOVE: c_uint = 1;
 
-/// A dependency that needs all of the node before.
+/// A dependency on the completion of the whole node.
 pub const CU_GRAPH_DEPENDENCY_TYPE_DEFAULT: u8 = 0;
 
 #[repr(C)]
@@ -138,7 +138,7 @@ pub struct CUDA_CHILD_GRAPH_NODE_PARAMS {
     pub ownership: c_int,
 }
 
-/// `CUmemPoolProps`.
+/// `CUmemPoolProps`: properties of a memory pool.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUmemPoolProps {
@@ -156,14 +156,14 @@ pub struct CUmemPoolProps {
 #[derive(Clone, Copy, Debug)]
 pub struct CUDA_MEM_ALLOC_NODE_PARAMS {
     pub poolProps: CUmemPoolProps,
-    /// Kind of place, place, access of each.
+    /// For each device: type of location, location, access flags.
     pub accessDescs: *const [c_uint; 3],
     pub accessDescCount: usize,
     pub bytesize: usize,
     pub dptr: CUdeviceptr,
 }
 
-/// `CUgraphNodeParams`: which of the structures above it holds is told by the kind.
+/// `CUgraphNodeParams`. `kind` says which of the structures above `params` holds.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUgraphNodeParams {
@@ -190,7 +190,7 @@ pub struct CUgraphExecUpdateResultInfo {
     pub errorFromNode: CUgraphNode,
 }
 
-// As a C compiler lays them out on 64-bit systems.
+// Sizes as C compilers for 64-bit systems lay the structures out.
 const _: () = assert!(size_of::<CUgraphEdgeData>() == 8);
 const _: () = assert!(size_of::<CUDA_KERNEL_NODE_PARAMS_v1>() == 56);
 const _: () = assert!(size_of::<CUDA_KERNEL_NODE_PARAMS>() == 72);
