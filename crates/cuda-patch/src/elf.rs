@@ -1,14 +1,15 @@
-//! As much of ELF as is needed: sections, symbols, and what is needed, of 64-bit little-endian files.
+//! The parts of ELF that the patch needs: sections and symbols of 64-bit little-endian files.
 //!
-//! A file is somebody else's: every number in it is checked before it is used, and what makes no sense is [`None`].
+//! Files are not trusted: each number is checked before use, and a malformed file yields [`None`].
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-/// Sections of a file: far more than linkers make. Files compiled with a section for each function are no programs.
+/// Maximum number of sections. Linked programs have far fewer; only object files with a section for
+/// each function may have more.
 const SECTIONS_MAX: usize = 4096;
 
-/// Bytes of one table that is read: symbols of the largest programs are some 100 MiB.
+/// Maximum size of a table in bytes. The symbols of the largest programs take about 100 MiB.
 const TABLE_BYTES_MAX: u64 = 1 << 30;
 
 const HEADER_BYTES: usize = 64;
@@ -19,21 +20,21 @@ const TYPE_SYMBOLS: u32 = 2;
 const TYPE_STRINGS: u32 = 3;
 const TYPE_DYNAMIC_SYMBOLS: u32 = 11;
 
-/// A symbol that is a function (`STT_FUNC`).
+/// The type of symbols that are functions (`STT_FUNC`).
 const KIND_FUNCTION: u8 = 2;
 
-/// The section index of what is defined elsewhere.
+/// The section index of symbols that are defined elsewhere.
 const UNDEFINED: u16 = 0;
 
-/// Bytes that can be read anywhere.
+/// Bytes that can be read at any offset.
 pub trait Source {
-    /// `length` bytes from `offset` on; none if they are not there.
+    /// Reads `length` bytes from `offset` on. Returns `None` if the source is shorter.
     fn read(&self, offset: u64, length: usize) -> Option<Vec<u8>>;
 }
 
 impl Source for File {
     fn read(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
-        // A length that is not there must not cost memory.
+        // Checked first, so that a wrong length does not allocate memory.
         let end = offset.checked_add(length as u64)?;
         if end > self.metadata().ok()?.len() {
             return None;
@@ -51,27 +52,24 @@ impl Source for &[u8] {
     }
 }
 
-/// A symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// Its name.
     pub name: String,
-    /// Its address, before the program is moved to where it is loaded.
+    /// Address in the file, before the program is relocated to where it is loaded.
     pub address: u64,
-    /// Bytes.
+    /// Size of the symbol in bytes.
     pub size: u64,
-    /// Whether it is a function that is here.
+    /// Whether the symbol is a function that this file defines.
     pub is_function_here: bool,
-    /// Whether it is wanted from another library.
+    /// Whether another library must define the symbol.
     pub is_wanted: bool,
 }
 
 /// The processor that a file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
-    /// x86-64.
     X86_64,
-    /// Another.
+    /// The number of another processor.
     Other(u16),
 }
 
@@ -84,7 +82,7 @@ struct Section {
     link: u32,
 }
 
-/// A file.
+/// An ELF file whose headers were read.
 #[derive(Debug)]
 pub struct Elf<S> {
     source: S,
@@ -105,7 +103,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The string at an offset of a table.
+/// Returns the string at an offset of a table.
 fn string_at(table: &[u8], at: u32) -> Option<&str> {
     let rest = table.get(at as usize..)?;
     let end = rest.iter().position(|byte| *byte == 0)?;
@@ -113,10 +111,10 @@ fn string_at(table: &[u8], at: u32) -> Option<&str> {
 }
 
 impl<S: Source> Elf<S> {
-    /// Reads the headers. None: it is no such file, or it makes no sense.
+    /// Reads the headers. Returns `None` if the file is malformed or not such a file.
     pub fn read(source: S) -> Option<Self> {
         let header = source.read(0, HEADER_BYTES)?;
-        // Magic, 64 bits, little-endian.
+        // Magic number, 64 bits, little-endian.
         if header.get(..6)? != b"\x7fELF\x02\x01" {
             return None;
         }
@@ -138,22 +136,22 @@ impl<S: Source> Elf<S> {
         Some(elf)
     }
 
-    /// What it is for.
+    /// Returns the processor that the file is for.
     pub const fn machine(&self) -> Machine {
         self.machine
     }
 
-    /// Whether there is a section of a name.
+    /// Whether the file has a section with this name.
     pub fn has_section(&self, name: &str) -> bool {
         self.sections.iter().any(|section| string_at(&self.names, section.name) == Some(name))
     }
 
-    /// The symbols of the whole program: none where it was stripped.
+    /// Returns the symbols of the whole program. A stripped program has none.
     pub fn symbols(&self) -> Vec<Symbol> {
         self.table(TYPE_SYMBOLS)
     }
 
-    /// The symbols for other libraries, and of them.
+    /// Returns the symbols that the file exports or imports.
     pub fn dynamic_symbols(&self) -> Vec<Symbol> {
         self.table(TYPE_DYNAMIC_SYMBOLS)
     }
@@ -249,7 +247,7 @@ mod tests {
                 _ = (elf.symbols(), elf.dynamic_symbols(), elf.has_section("x"));
             }
         }
-        // Every byte of the header, and of the table of sections, which is at the end of the file.
+        // Every byte of the header, and of the table of sections at the end of the file.
         let end = bytes.len();
         for at in (0..64).chain(end - 2048..end) {
             let was = std::mem::replace(&mut bytes[at], 0xff);

@@ -1,14 +1,17 @@
-//! Programs that were linked with CUDA's runtime statically.
+//! Programs that are statically linked with CUDA's runtime.
 //!
-//! Such a program has NVIDIA's runtime inside, which asks a driver for tables that are documented nowhere. But the names of its functions are
-//! still in the program's symbol table, unless that was stripped. So a small library, loaded before the program runs (`LD_PRELOAD`), has each
-//! of these functions begin with a jump to the function of the same name in Penstock's `libcudart.so` of the program's version.
+//! Such a program contains NVIDIA's runtime, which asks the driver for undocumented tables. But
+//! unless the program was stripped, its symbol table still names the runtime's functions. A small
+//! library that is loaded before the program (`LD_PRELOAD`) therefore overwrites the start of each
+//! of them with a jump to the function of the same name in Penstock's `libcudart.so` of the
+//! program's version.
 //!
-//! The same library has NVRTC give a program that asks it for machine code the PTX that this was made of (`tools/cuda/patch.c`).
+//! If a program asks NVRTC for machine code, the same library returns the PTX that the code was
+//! made from (`tools/cuda/patch.c`).
 //!
-//! * [`program`]: what a program has inside, found in its file alone; `penstock run` asks it, too;
-//! * [`redirect`]: the jumps;
-//! * [`loaded`]: libraries with a runtime inside, loaded later.
+//! * [`program`]: finds a runtime inside a program's file, also for `penstock run`;
+//! * [`redirect`]: writes the jumps;
+//! * [`loaded`]: handles libraries with a runtime inside that are loaded later.
 
 pub mod elf;
 pub mod loaded;

@@ -1,23 +1,23 @@
-//! What of CUDA's runtime a program has inside.
+//! Detection of CUDA's runtime inside a program.
 
 use std::path::Path;
 
 use crate::elf::{Elf, Machine, Source, Symbol};
 
-/// A function that every program with kernels calls before `main`.
+/// Function that every program with kernels calls before `main`.
 const REGISTER: &str = "__cudaRegisterFatBinary";
 
-/// How NVIDIA's archive names the functions that it has for itself: only it has such names.
+/// Prefix of the internal functions of NVIDIA's static library, which no other library has.
 const ARCHIVE_PREFIX: &str = "libcudart_static_";
 
-/// How the compiler names the constructors that register kernels.
+/// Prefix of the constructors that the compiler makes to register kernels.
 const REGISTERING: &str = "__sti____cudaRegisterAll";
 
-/// Where the compiler puts device code.
+/// Section in which the compiler stores device code.
 const DEVICE_CODE: &str = ".nv_fatbin";
 
-/// Functions that only version 13 has. The archive is one object, so a program has all of its functions or, if its linker dropped unused
-/// ones, some.
+/// Functions that only version 13 has. The library is a single object, so a program has all its
+/// functions, or some of them if its linker dropped unused ones.
 const ONLY_13: [&str; 4] = [
     "cudaLogsRegisterCallback",
     "cudaMemGetDefaultMemPool",
@@ -25,7 +25,7 @@ const ONLY_13: [&str; 4] = [
     "cudaDeviceGetHostAtomicCapabilities",
 ];
 
-/// Functions that version 13 has no more.
+/// Functions that version 13 no longer has.
 const NOT_13: [&str; 5] = [
     "cudaGetDeviceProperties_v2",
     "cudaThreadSynchronize",
@@ -34,32 +34,31 @@ const NOT_13: [&str; 5] = [
     "cudaLaunchCooperativeKernelMultiDevice",
 ];
 
-/// The function of NVRTC, CUDA's compiler as a library, that gives machine code.
+/// Function of NVRTC, the library of CUDA's compiler, that returns machine code.
 const MACHINE_CODE: &str = "nvrtcGetCUBIN";
 
-/// What a program has of CUDA's runtime.
+/// Where a program has CUDA's runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Runtime {
-    /// Nothing, or a shared library's: nothing has to be done.
+    /// The program does not use the runtime, or uses a shared library. Nothing has to be done.
     Elsewhere,
     /// The runtime is inside, and its functions can be found.
     Inside {
-        /// Which version: 12 (which serves older ones, too) or 13.
+        /// Major version: 12, which also serves programs of older versions, or 13.
         major: u32,
-        /// Its functions.
         functions: Vec<Symbol>,
-        /// The constructors that register kernels with it.
+        /// The constructors that register kernels with the runtime.
         registering: Vec<Symbol>,
     },
-    /// The runtime is inside, but not its names.
+    /// The runtime is inside, but the names of its functions are not.
     Stripped,
-    /// The runtime is inside, but of which version cannot be told.
+    /// The runtime is inside, but its version is unknown.
     Unknown,
-    /// The runtime is inside, on a processor that is not served.
+    /// The runtime is inside, but the processor is not supported.
     OtherMachine,
 }
 
-/// What the program in a file has inside; [`Runtime::Elsewhere`] if it cannot be read or is no program.
+/// Inspects a file. Returns [`Runtime::Elsewhere`] if it cannot be read or is not a program.
 pub fn inspect(path: &Path) -> Runtime {
     std::fs::File::open(path)
         .ok()
@@ -67,14 +66,15 @@ pub fn inspect(path: &Path) -> Runtime {
         .map_or(Runtime::Elsewhere, |elf| runtime(&elf))
 }
 
-/// Whether the program in a file is linked with NVRTC and asks it for machine code: the preloaded library gives it PTX.
+/// Whether the program in a file imports NVRTC's function for machine code. The preloaded library
+/// returns PTX to such a program.
 pub fn wants_machine_code(path: &Path) -> bool {
     let elf = std::fs::File::open(path).ok().and_then(Elf::read);
     let wanted = |symbol: &Symbol| symbol.is_wanted && symbol.name == MACHINE_CODE;
     elf.is_some_and(|elf| elf.dynamic_symbols().iter().any(wanted))
 }
 
-/// What a program has inside.
+/// Inspects a program whose headers were read.
 pub fn runtime<S: Source>(elf: &Elf<S>) -> Runtime {
     let symbols = elf.symbols();
     let archive = symbols.iter().any(|symbol| symbol.name.starts_with(ARCHIVE_PREFIX));
@@ -96,7 +96,7 @@ pub fn runtime<S: Source>(elf: &Elf<S>) -> Runtime {
     Runtime::Inside { major, functions, registering }
 }
 
-/// Whether a name can be one of the interface.
+/// Whether the interface may have a function of this name.
 fn is_entry(name: &str) -> bool {
     name.starts_with("cuda") || name.starts_with("__cuda")
 }

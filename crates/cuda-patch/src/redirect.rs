@@ -1,7 +1,8 @@
-//! The jumps: each function of the runtime inside a program begins with one to the function of the same name in a library.
+//! Redirection: a jump at the start of each function of the runtime inside a program leads to the
+//! function of the same name in a library.
 //!
-//! A jump to anywhere takes more bytes than the smallest functions have. So each function jumps to a table near the program (5 bytes), and
-//! from there into the library.
+//! A jump to any address takes more bytes than the smallest functions have. So each function jumps
+//! to a table near the program (5 bytes), and the table jumps into the library.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,57 +14,54 @@ use thiserror::Error;
 use crate::elf::Symbol;
 use crate::program::{Runtime, inspect};
 
-/// `jmp` by a distance of 32 bits.
+/// Size of a `jmp` with a 32-bit distance.
 const NEAR_JUMP_BYTES: u64 = 5;
 
-/// `jmp *0(%rip)` and the address behind it, to a multiple of eight.
+/// Size of `jmp *0(%rip)` and the address behind it, rounded up to a multiple of eight.
 const FAR_JUMP_BYTES: u64 = 16;
 
-/// How far a near jump goes, less the size of the largest program and table.
+/// Reach of a near jump, less the size of the largest program and table.
 const NEAR_BYTES: u64 = 1 << 30;
 
-/// Steps in which a free place near the program is looked for.
+/// Distance between the places near the program that are tried for the table.
 const STEP_BYTES: u64 = 1 << 16;
 
-/// The tables that were made, each from its first address to behind its last.
+/// Address ranges of the tables that were made.
 static TABLES: Mutex<Vec<std::ops::Range<u64>>> = Mutex::new(Vec::new());
 
-/// The lowest address that a process may use, on most systems.
+/// The lowest address that a process may use on most systems.
 const LOWEST: u64 = 1 << 16;
 
-/// Why the runtime inside a program cannot be redirected.
+/// Reason why the runtime inside a program cannot be redirected.
 #[derive(Debug, Error)]
 pub enum RedirectError {
-    /// The runtime that should be jumped to is not there.
+    /// The runtime to jump to cannot be loaded.
     #[error("{library} cannot be loaded: {reason}")]
     NoLibrary {
-        /// Where it should be.
         library: PathBuf,
-        /// What the loader says.
+        /// Message of the dynamic loader.
         reason: String,
     },
-    /// No memory near the program is free.
     #[error("no memory near the program is free")]
     NoRoom,
-    /// The system does not let the program be changed.
+    /// The system does not allow the code to be changed.
     #[error("the system does not let its code be changed: {0}")]
     Protected(std::io::Error),
-    /// Functions, by their names, have no room for a jump.
+    /// The named functions have no room for a jump.
     #[error("these functions are too short for that: {0}; link the program with `-cudart shared`")]
     TooShort(String),
-    /// Its version cannot be told.
     #[error("its version cannot be told; link the program with `-cudart shared`")]
     Version,
-    /// The processor is another.
     #[error("that is done on x86-64 only; link the program with `-cudart shared`")]
     Machine,
 }
 
-/// Redirects the runtime inside this process's program, if there is one: `libcudart.so` of the version is looked for in the folder of this
-/// library. Says in one line if that does not work. Called before the program's own constructors.
+/// Redirects the runtime inside this process's program, if there is one, to the `libcudart.so` of
+/// its version in the folder of this library. Reports a failure in one line on standard error.
+/// Called before the program's own constructors.
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_cuda_redirect() {
-    // SAFETY: the loader names the program first, and runs its constructors after this.
+    // SAFETY: the loader lists the program first, and runs its constructors after this function.
     let done = std::panic::catch_unwind(|| unsafe {
         redirect(Path::new("/proc/self/exe"), program_base())
     });
@@ -72,22 +70,25 @@ pub extern "C" fn penstock_cuda_redirect() {
     }
 }
 
-/// Says why the runtime inside something cannot be replaced.
+/// Reports why the runtime inside a program or library cannot be replaced.
 pub(crate) fn say(inside: &str, error: &RedirectError) {
     use std::io::Write as _;
     let text = format!("penstock: the CUDA runtime inside {inside} cannot be replaced: {error}\n");
-    // Nothing can be done where there is no standard error.
+    // If there is no standard error, nothing can be done.
     _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Redirects the runtime inside the program or library of a file, if there is one, that was loaded `base` bytes above the addresses in its file.
-/// Gives the addresses of the constructors that register its kernels. What was redirected before stays as it is, and has none to give.
+/// Redirects the runtime inside the program or library in `file`, if there is one. The code was
+/// loaded `base` bytes above the addresses in the file. Returns the addresses of the constructors
+/// that register its kernels. If it is already redirected, nothing changes and the list is empty.
 ///
 /// # Errors
-/// When there is a runtime and it cannot be redirected; then nothing was.
+/// There is a runtime, but it cannot be redirected. No function was changed, unless the error is
+/// [`RedirectError::Protected`].
 ///
 /// # Safety
-/// The file is loaded there, and no function of the runtime inside runs in any thread, unless it was redirected. No other thread is here.
+/// The file is loaded at `base`. No thread runs or enters a function of its runtime, unless it is
+/// already redirected.
 pub(crate) unsafe fn redirect(file: &Path, base: u64) -> Result<Vec<u64>, RedirectError> {
     let (major, functions, registering) = match inspect(file) {
         Runtime::Inside { major, functions, registering } => (major, functions, registering),
@@ -101,8 +102,8 @@ pub(crate) unsafe fn redirect(file: &Path, base: u64) -> Result<Vec<u64>, Redire
         functions.iter().filter_map(|it| Some((it, Jump::of(it, base, handle)?))).collect();
     let (known, short): (Vec<_>, Vec<_>) =
         known.into_iter().partition(|(function, _)| function.size >= NEAR_JUMP_BYTES);
-    // What only returns may stay as it is. Anything else would go on in NVIDIA's runtime while the rest is ours.
-    // SAFETY: loaded code, of the sizes that its table of symbols says.
+    // A function that only returns may stay. Any other would go on in NVIDIA's runtime.
+    // SAFETY: the code is loaded, and the symbol table gives the functions' sizes.
     let goes_on =
         short.iter().filter(|(function, jump)| !unsafe { only_returns(jump.from, function.size) });
     let names: Vec<_> = goes_on.map(|(function, _)| function.name.clone()).collect();
@@ -110,11 +111,11 @@ pub(crate) unsafe fn redirect(file: &Path, base: u64) -> Result<Vec<u64>, Redire
         return Err(RedirectError::TooShort(names.join(", ")));
     }
     let jumps: Vec<Jump> = known.into_iter().map(|(_, jump)| jump).collect();
-    // SAFETY: a function of loaded code, with room for a jump.
+    // SAFETY: the function is loaded and has room for a jump.
     if jumps.first().is_some_and(|jump| unsafe { is_redirected(jump.from) }) {
         return Ok(Vec::new());
     }
-    // SAFETY: the addresses are those of functions that do not run, as the caller promises.
+    // SAFETY: the caller guarantees that none of these functions runs.
     unsafe { write(&jumps) }?;
     Ok(registering.iter().filter_map(|constructor| base.checked_add(constructor.address)).collect())
 }
@@ -122,11 +123,11 @@ pub(crate) unsafe fn redirect(file: &Path, base: u64) -> Result<Vec<u64>, Redire
 /// Whether a function begins with a jump into one of our tables.
 ///
 /// # Safety
-/// So many bytes as a jump has can be read there.
+/// `NEAR_JUMP_BYTES` bytes can be read at `address`.
 unsafe fn is_redirected(address: u64) -> bool {
     let place: *const [u8; 5] =
         std::ptr::with_exposed_provenance(usize::try_from(address).unwrap_or(0));
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     let [0xe9, a, b, c, d] = (unsafe { place.read_unaligned() }) else { return false };
     let distance = i64::from(i32::from_le_bytes([a, b, c, d]));
     let target = (address + NEAR_JUMP_BYTES).wrapping_add_signed(distance);
@@ -137,16 +138,17 @@ unsafe fn is_redirected(address: u64) -> bool {
         .any(|table| table.contains(&target))
 }
 
-/// Whether so short a function does nothing but set a register and return: `xor`, `mov` or nothing, and `ret`.
+/// Whether a short function only sets a register and returns: at most `xor` or `mov`, and `ret`.
 ///
 /// # Safety
-/// So many bytes can be read there.
+/// `size` bytes can be read at `address`.
 unsafe fn only_returns(address: u64, size: u64) -> bool {
     const RET: u8 = 0xc3;
-    /// `xor`, `mov` between registers of 32 bits; a prefix for 64 bits; a register set to a byte's value.
+    /// First bytes of `xor` and `mov` between registers, and of `mov` from a byte to a register.
+    /// 0x48 below is the prefix for 64 bits.
     const HARMLESS: [u8; 5] = [0x31, 0x33, 0x89, 0x8b, 0xb0];
     let place: *const u8 = std::ptr::with_exposed_provenance(usize::try_from(address).unwrap_or(0));
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     let code = unsafe { std::slice::from_raw_parts(place, usize::try_from(size).unwrap_or(0)) };
     match code {
         [RET] => true,
@@ -155,7 +157,7 @@ unsafe fn only_returns(address: u64, size: u64) -> bool {
     }
 }
 
-/// From a function to another.
+/// A jump from one function to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Jump {
     from: u64,
@@ -163,26 +165,26 @@ struct Jump {
 }
 
 impl Jump {
-    /// For a function that the library has, too.
+    /// Returns the jump for a function that the library has too.
     fn of(function: &Symbol, base: u64, library: *mut c_void) -> Option<Self> {
         let name = CString::new(function.name.as_str()).ok()?;
-        // SAFETY: an open library and a string.
+        // SAFETY: the library is open, and the name is a C string.
         let target = unsafe { libc::dlsym(library, name.as_ptr()) };
         let from = base.checked_add(function.address)?;
         (!target.is_null()).then(|| Self { from, to: target.expose_provenance() as u64 })
     }
 }
 
-/// The folder of the library that this is in.
+/// Returns the folder of the library that contains this code.
 fn own_folder() -> PathBuf {
     // SAFETY: all zeros is a valid value of this structure of pointers.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     let inside = penstock_cuda_redirect as extern "C" fn() as *const c_void;
-    // SAFETY: an address, and a place for the answer.
+    // SAFETY: `inside` is an address of this library, and `found` is valid for the write.
     if unsafe { libc::dladdr(inside, &raw mut found) } == 0 || found.dli_fname.is_null() {
         return PathBuf::new();
     }
-    // SAFETY: the loader's string of this library, which stays.
+    // SAFETY: the loader keeps the name, a C string, while the library is loaded.
     let name = unsafe { CStr::from_ptr(found.dli_fname) };
     let path = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
     path.parent().map(Path::to_path_buf).unwrap_or_default()
@@ -192,42 +194,42 @@ fn load(library: &Path) -> Result<*mut c_void, RedirectError> {
     let failed = |reason: String| RedirectError::NoLibrary { library: library.to_owned(), reason };
     let name =
         CString::new(library.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;
-    // SAFETY: a string; the library is ours.
+    // SAFETY: the name is a C string, and the library is ours.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if !handle.is_null() {
         return Ok(handle);
     }
-    // SAFETY: the loader's message, which is copied before the next call.
+    // SAFETY: the function has no condition. The message is copied before the loader's next call.
     let message = unsafe { libc::dlerror() };
     if message.is_null() {
         return Err(failed("no reason is given".to_owned()));
     }
-    // SAFETY: a string of the loader's.
+    // SAFETY: the message is a C string of the loader.
     Err(failed(unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()))
 }
 
-/// How far the program was moved from the addresses in its file: the loader names the program first.
+/// Returns how far the program was moved from the addresses in its file. The loader lists it first.
 fn program_base() -> u64 {
     extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, base: *mut c_void) -> c_int {
-        // SAFETY: the loader's information, and the place below.
+        // SAFETY: the loader's information is valid, and `base` points to the variable below.
         unsafe { *base.cast::<u64>() = (*info).dlpi_addr };
         1
     }
     let mut base = 0_u64;
-    // SAFETY: a function of the loader's form, and a place that lives until it returns.
+    // SAFETY: `first` has the form that the loader requires, and the variable outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut base).cast()) };
     base
 }
 
 fn page_bytes() -> u64 {
-    // SAFETY: asks for a number.
+    // SAFETY: the function only returns a number.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// Writes the table and the jumps to it.
 ///
 /// # Safety
-/// Each jump begins at a function of the program, with room for it, that no thread is in.
+/// Each jump begins at a function that has room for it and that no thread runs.
 unsafe fn write(jumps: &[Jump]) -> Result<(), RedirectError> {
     let (Some(first), Some(last)) =
         (jumps.iter().map(|jump| jump.from).min(), jumps.iter().map(|jump| jump.from).max())
@@ -238,7 +240,7 @@ unsafe fn write(jumps: &[Jump]) -> Result<(), RedirectError> {
     let bytes = (jumps.len() as u64 * FAR_JUMP_BYTES).next_multiple_of(page);
     let table = reserve(first, last, bytes).ok_or(RedirectError::NoRoom)?;
     let places = (table..).step_by(usize::try_from(FAR_JUMP_BYTES).unwrap_or(usize::MAX));
-    // All of them, or none: a program must not have half of each runtime.
+    // Computed for all jumps first: a program must not use half of each runtime.
     let near: Option<Vec<_>> = jumps
         .iter()
         .zip(places)
@@ -246,7 +248,7 @@ unsafe fn write(jumps: &[Jump]) -> Result<(), RedirectError> {
         .collect();
     let near = near.ok_or(RedirectError::NoRoom)?;
     for (jump, place, _) in &near {
-        // SAFETY: the table was reserved for so many.
+        // SAFETY: the table has room for all entries.
         unsafe { bytes_at(*place, &far_jump(jump.to)) };
     }
     protect(table, bytes, libc::PROT_READ | libc::PROT_EXEC)?;
@@ -254,7 +256,7 @@ unsafe fn write(jumps: &[Jump]) -> Result<(), RedirectError> {
     let length = (last + NEAR_JUMP_BYTES).next_multiple_of(page) - start;
     protect(start, length, libc::PROT_READ | libc::PROT_WRITE)?;
     for (jump, _, code) in &near {
-        // SAFETY: as the caller promises; the pages can be written now.
+        // SAFETY: the caller guarantees room for each jump, and the pages are writable now.
         unsafe { bytes_at(jump.from, code) };
     }
     TABLES.lock().unwrap_or_else(PoisonError::into_inner).push(table..table + bytes);
@@ -262,24 +264,25 @@ unsafe fn write(jumps: &[Jump]) -> Result<(), RedirectError> {
 }
 
 /// # Safety
-/// So many bytes can be written there.
+/// `bytes.len()` bytes can be written at `address`.
 unsafe fn bytes_at(address: u64, bytes: &[u8]) {
     let place: *mut u8 =
         std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0));
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
 }
 
 fn protect(start: u64, length: u64, protection: c_int) -> Result<(), RedirectError> {
     let place = std::ptr::with_exposed_provenance_mut(usize::try_from(start).unwrap_or(0));
-    // SAFETY: pages of the program or of the table, see the caller.
+    // SAFETY: the pages belong to the program's code or to the table.
     match unsafe { libc::mprotect(place, usize::try_from(length).unwrap_or(0), protection) } {
         0 => Ok(()),
         _ => Err(RedirectError::Protected(std::io::Error::last_os_error())),
     }
 }
 
-/// Free memory that near jumps of all functions reach: below the program, so that its heap can grow above; else above.
+/// Maps memory that near jumps of all functions reach. Tries below the program first, so that the
+/// heap above it can grow.
 fn reserve(first: u64, last: u64, bytes: u64) -> Option<u64> {
     let steps = NEAR_BYTES / STEP_BYTES;
     let start = first / STEP_BYTES * STEP_BYTES;
@@ -298,7 +301,7 @@ fn map_at(address: u64, bytes: u64) -> bool {
     let hint: *mut c_void = std::ptr::without_provenance_mut(place);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: new memory, where there is none.
+    // SAFETY: `MAP_FIXED_NOREPLACE` maps new memory where none is mapped.
     let made = unsafe { libc::mmap(hint, length, protection, flags, -1, 0) };
     if made == libc::MAP_FAILED {
         return false;
@@ -307,13 +310,13 @@ fn map_at(address: u64, bytes: u64) -> bool {
         made.expose_provenance();
         return true;
     }
-    // A kernel that does not know the flag takes the address for a wish.
-    // SAFETY: what was just made.
+    // Kernels that do not know the flag treat the address as a hint.
+    // SAFETY: this mapping was just made, and nothing uses it.
     unsafe { libc::munmap(made, length) };
     false
 }
 
-/// `jmp *0(%rip)`, and the address.
+/// Encodes `jmp *0(%rip)` and the address behind it.
 fn far_jump(to: u64) -> [u8; 14] {
     let mut code = [0xff, 0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     for (place, byte) in code.iter_mut().skip(6).zip(to.to_le_bytes()) {
@@ -322,7 +325,7 @@ fn far_jump(to: u64) -> [u8; 14] {
     code
 }
 
-/// `jmp` from one address to another, if that is near enough.
+/// Encodes a `jmp` from one address to another, if the distance fits in 32 bits.
 fn near_jump(from: u64, to: u64) -> Option<[u8; 5]> {
     let distance = i64::try_from(i128::from(to) - i128::from(from + NEAR_JUMP_BYTES)).ok()?;
     let [a, b, c, d] = i32::try_from(distance).ok()?.to_le_bytes();
@@ -347,13 +350,13 @@ mod tests {
         extern "C" fn target(x: u64) -> u64 {
             x + 1000
         }
-        // A function of its own on a page of its own: mov rax, rdi; ret; nops.
+        // A function on a page of its own: mov rax, rdi; ret; nops.
         let code = [0x48_u8, 0x89, 0xf8, 0xc3, 0x90, 0x90, 0x90, 0x90];
         let page = page_bytes();
         let here =
             (target as extern "C" fn(u64) -> u64 as *const c_void).expose_provenance() as u64;
         let place = reserve(here, here, page).unwrap();
-        // SAFETY: memory that was just made; then the function in it, which has one number and gives one.
+        // SAFETY: the memory was just mapped. The function in it takes and returns a number.
         let (before, after) = unsafe {
             bytes_at(place, &code);
             protect(place, page, libc::PROT_READ | libc::PROT_EXEC).unwrap();
@@ -363,7 +366,7 @@ mod tests {
             let before = function(7);
             assert!(!is_redirected(place));
             write(&[Jump { from: place, to: here }]).unwrap();
-            assert!(is_redirected(place), "so that it is not done twice");
+            assert!(is_redirected(place), "a jump must not be written twice");
             (before, function(7))
         };
         assert_eq!((before, after), (7, 1007));

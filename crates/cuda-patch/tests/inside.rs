@@ -1,4 +1,4 @@
-//! Programs with a runtime inside, which is not NVIDIA's here but has its names, and a library that they should use instead.
+//! Programs with a runtime inside that has the names of NVIDIA's, and a library that replaces it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use penstock_cuda_patch::program::{Runtime, inspect, wants_machine_code};
 
-/// Each function says where it is; `early` is what the program's constructor saw.
+/// Each function returns a number that identifies it. `early` is the constructor's result.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #define INSIDE __attribute__((noipa, used)) static
@@ -44,7 +44,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
 }
 
-/// The newest archive of the crate: beside the tests under a name of cargo's, or one folder up.
+/// Returns the crate's newest archive, which is beside the tests or one folder up.
 fn archive() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let places = tests.ancestors().skip(1).take(2).filter_map(|folder| fs::read_dir(folder).ok());
@@ -60,7 +60,7 @@ fn archive() -> PathBuf {
     files.filter(ours).max_by_key(made).expect("the archive is built with its tests")
 }
 
-/// A folder with the libraries.
+/// Returns a folder with the linked libraries.
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -104,7 +104,7 @@ fn functions_are_replaced_before_the_programs_constructors_in_every_kind_of_prog
         let program =
             program(name, &[kind, if kind == "-pie" { "-fPIE" } else { "-fno-pie" }, &marker]);
         assert_eq!(run(&mut Command::new(&program)), "7 3 5 1\n");
-        // What the library lacks stays what it was.
+        // A function that the library lacks stays as it was.
         assert_eq!(preloaded(&program), format!("{} 1003 5 1\n", 100 + version), "{name}");
     }
 }
@@ -112,7 +112,7 @@ fn functions_are_replaced_before_the_programs_constructors_in_every_kind_of_prog
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn functions_without_room_for_a_jump_stay_where_they_only_return_and_are_named_where_not() {
-    // One that gives 0; one that goes on elsewhere.
+    // The short function of one program returns 0, that of the other jumps elsewhere.
     let whole =
         program("returns", &["-DMARKER=cudaLogsCurrent", "-DSHORT=\"xor %eax, %eax; ret\""]);
     assert_eq!(preloaded(&whole), "113 1003 5 1\n");
@@ -149,7 +149,7 @@ fn a_stripped_program_is_told_from_one_without_cuda() {
     assert_eq!(preloaded(&plain), "");
 }
 
-/// Has a runtime inside, and kernels that its constructor registers, under the compiler's name of it.
+/// Has a runtime inside, and a constructor with the compiler's name that registers kernels.
 const MODULE: &str = r#"
 #define INSIDE __attribute__((noipa, used)) static
 INSIDE int libcudart_static_0123456789(void) { return 1; }
@@ -162,7 +162,7 @@ int how_often(void) { return times; }
 int calls(void) { void *memory; return 10000 * registered + cudaMalloc(&memory, 3) + 0 * cudaThreadExit(); }
 "#;
 
-/// Loads a module by the name it is given, and one without a folder from the folder that the program alone knows.
+/// Loads each named module, also from the folder that only the program's search path lists.
 const LOADER: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -195,14 +195,15 @@ fn libraries_that_are_loaded_later_are_redirected_and_register_again() {
         .arg(&loader)
         .arg(folder().join("loader.c"))
         .args([&known, "-ldl"]));
-    // By a name without a folder only the program's own list of folders leads there: so its caller is still known.
+    // A name without a folder is only found through the program's search path, so the load must
+    // still count as the program's.
     let run_with = |patch: &str| {
         run(Command::new(&loader).arg(&module).arg("other.so").env("LD_PRELOAD", patch))
     };
     assert_eq!(run_with(""), "70003 70003 \n");
     let patch = folder().join("cuda/libpenstock_cudapatch.so");
     assert_eq!(run_with(patch.to_str().unwrap()), "1121003 70003 \n");
-    // What cannot be loaded fails as it does without.
+    // A load that fails does so as without the patch.
     let missing = Command::new(&loader)
         .arg("/nonexistent/module.so")
         .env("LD_PRELOAD", &patch)
@@ -218,7 +219,7 @@ const OUTER: &str = r#"
 __attribute__((constructor)) static void start(void) { dlopen(MODULE, RTLD_NOW); }
 "#;
 
-/// Loads modules by a thread each, at the same time, and says how often each has registered its kernels.
+/// Loads each module in its own thread, all at once, and prints how often each has registered.
 const THREADS: &str = r#"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -269,7 +270,7 @@ fn what_several_load_at_the_same_time_is_redirected_once() {
         ),
         &["-ldl"],
     );
-    // Once with the runtime inside, when it was loaded, and once with ours.
+    // The constructor ran once during the load and once to register with our runtime.
     assert_eq!(run(Command::new(&loader).env("LD_PRELOAD", &patch)), "2");
     let modules: Vec<_> =
         (0..16).map(|number| cc(&format!("module-{number}.so"), MODULE, &library)).collect();
@@ -279,7 +280,7 @@ fn what_several_load_at_the_same_time_is_redirected_once() {
     }
 }
 
-/// In the place of NVRTC: program 1 has PTX, program 2 machine code alone.
+/// Stands in for NVRTC: program 1 has PTX, program 2 only has machine code.
 const COMPILER: &str = r#"
 #include <string.h>
 typedef unsigned long size;
