@@ -1,4 +1,4 @@
-//! Entry points for the functions that are not served: all of NVML's names but those that `src/api.rs` defines.
+//! Makes entry points for all of NVML's functions that `src/api.rs` does not define.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -7,24 +7,24 @@ use crate::code;
 use crate::devices::{self, Watched};
 use crate::structs::{MEMORY_V2, Memory, MemoryV2, PciInfo, PciInfoV1, PciInfoV2, Utilization};
 
-/// Version of the public CUDA driver interface that `libcuda.so.1` has here: 1000 * major + 10 * minor.
+/// Version of the driver interface of Penstock's `libcuda.so.1`: 1000 * major + 10 * minor.
 const CUDA_VERSION: c_int = 13_000;
-/// The first drivers that have this version of the interface.
+/// Version of the first NVIDIA drivers with this version of the interface.
 const DRIVER_VERSION: &str = "580.00";
-/// What device code is made for that runs everywhere in the pool.
+/// Compute capability that all devices support: device code for it runs on the whole pool.
 const COMPUTE_CAPABILITY: (c_int, c_int) = (7, 5);
-/// `CL_DEVICE_NAME`.
+/// Number of the query `CL_DEVICE_NAME`.
 const NAME: u32 = 0x102b;
-/// `CL_DEVICE_MAX_CLOCK_FREQUENCY`, in MHz.
+/// Number of the query `CL_DEVICE_MAX_CLOCK_FREQUENCY`, in MHz.
 const CLOCK: u32 = 0x100c;
-/// `NVML_BRAND_UNKNOWN`.
+/// Value of NVML's `NVML_BRAND_UNKNOWN`.
 const BRAND_UNKNOWN: c_uint = 0;
-/// `NVML_DEVICE_ARCH_UNKNOWN`.
+/// Value of NVML's `NVML_DEVICE_ARCH_UNKNOWN`.
 const ARCHITECTURE_UNKNOWN: c_uint = u32::MAX;
-/// `NVML_COMPUTEMODE_DEFAULT`, `NVML_FEATURE_DISABLED`.
+/// `NVML_COMPUTEMODE_DEFAULT`, and also `NVML_FEATURE_DISABLED`.
 const DEFAULT: c_uint = 0;
 
-/// Runs the body of an entry point. A panic, which would be a defect of ours, must not unwind into the program.
+/// Runs the body of an entry point. A panic must not unwind into the program.
 fn guard(body: impl FnOnce() -> Result<(), u32>) -> u32 {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => code::SUCCESS,
@@ -33,17 +33,17 @@ fn guard(body: impl FnOnce() -> Result<(), u32>) -> u32 {
     }
 }
 
-/// Stores a value where the program wants it.
+/// Stores a value in the program's memory.
 fn give<T>(place: *mut T, value: T) -> Result<(), u32> {
     if place.is_null() {
         return Err(code::INVALID_ARGUMENT);
     }
-    // SAFETY: not null; that it leads to a place for a `T` is what the entry points ask of the program.
+    // SAFETY: `place` is not null, and the program guarantees that it is valid for a write.
     unsafe { place.write(value) };
     Ok(())
 }
 
-/// Stores a text with its NUL.
+/// Stores a text and its terminating null.
 fn give_text(place: *mut c_char, length: c_uint, text: &str) -> Result<(), u32> {
     if place.is_null() {
         return Err(code::INVALID_ARGUMENT);
@@ -51,7 +51,7 @@ fn give_text(place: *mut c_char, length: c_uint, text: &str) -> Result<(), u32> 
     if text.len() >= length as usize {
         return Err(code::INSUFFICIENT_SIZE);
     }
-    // SAFETY: the program's place has `length` bytes, more than the text.
+    // SAFETY: the program guarantees `length` bytes, which is more than the text has.
     unsafe {
         place.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
         place.add(text.len()).write(0);
@@ -63,11 +63,11 @@ fn text_of<'a>(text: *const c_char) -> Result<&'a str, u32> {
     if text.is_null() {
         return Err(code::INVALID_ARGUMENT);
     }
-    // SAFETY: not null; a text that ends with a NUL and stays during the call is what the entry points ask of the program.
+    // SAFETY: `text` is not null, and the program guarantees a C string that outlives the call.
     unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| code::INVALID_ARGUMENT)
 }
 
-/// A handle is the device's index, counted from 1.
+/// Returns the handle of a device: its index, counted from 1.
 fn handle(index: usize) -> *mut c_void {
     std::ptr::without_provenance_mut(index + 1)
 }
@@ -94,7 +94,7 @@ fn by_index(index: c_uint, place: *mut *mut c_void) -> Result<(), u32> {
     give(place, handle(index))
 }
 
-/// "0000:01:00.0", with a domain of any length.
+/// Finds the device at a PCI address such as "0000:01:00.0". The domain is optional.
 fn by_bus_id(text: *const c_char, place: *mut *mut c_void) -> Result<(), u32> {
     let numbers: Vec<_> =
         text_of(text)?.split([':', '.']).map(|part| u32::from_str_radix(part, 16)).collect();
@@ -114,10 +114,10 @@ fn chars<const N: usize>(text: &str) -> [c_char; N] {
     all
 }
 
-/// The part of all versions of the structure.
+/// Returns the part that all versions of the structure share.
 fn pci_info_v1(device: *mut c_void) -> Result<PciInfoV1, u32> {
     let [domain, bus, slot] = with(device, |it| Ok(it.device.pci()))?;
-    // The device's number is not known, and not NVIDIA's.
+    // The PCI device number is 0 because it is unknown, and would not be NVIDIA's.
     let bus_id = chars(&format!("{domain:04X}:{bus:02X}:{slot:02X}.0"));
     Ok(PciInfoV1 { bus_id, domain, bus, device: slot, pci_device_id: 0 })
 }
@@ -140,13 +140,13 @@ fn clock(device: *mut c_void, place: *mut c_uint) -> Result<(), u32> {
     give(place, c_uint::try_from(mhz).unwrap_or(c_uint::MAX))
 }
 
-/// Writes the C functions around bodies that use `?`.
+/// Defines C functions from bodies that use `?`.
 macro_rules! entries {
     ($($(#[$doc:meta])* fn $name:ident($($parameter:ident: $type:ty),* $(,)?) $body:block)+) => {$(
         $(#[$doc])*
         ///
         /// # Safety
-        /// What NVML asks of the program: pointers are `NULL` or lead to what the function's description says.
+        /// The program follows NVML's rules: each pointer is null or valid for its type.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "C's name")]
         pub unsafe extern "C" fn $name($($parameter: $type),*) -> u32 {
@@ -159,10 +159,11 @@ macro_rules! entries {
     };
 }
 
-/// A code in words.
+/// Returns the description of a code.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
 #[rustfmt::skip]
+// `build.rs` looks for lines that start with `fn nvml`.
 pub extern "C"
 fn nvmlErrorString(result: u32) -> *const c_char {
     let text = match result {
@@ -181,127 +182,121 @@ fn nvmlErrorString(result: u32) -> *const c_char {
 }
 
 entries! {
-    /// Opens the pool.
     fn nvmlInit() { devices::init() }
-    /// Opens the pool.
     fn nvmlInit_v2() { devices::init() }
-    /// Opens the pool. A pool without devices is no error in any case.
+    /// Opens the pool. The flags have no effect: a pool without devices is never an error.
     fn nvmlInitWithFlags(_flags: c_uint) { devices::init() }
-    /// Closes it, when it was called as often as `nvmlInit`.
+    /// Closes the pool if this is the last open reference.
     fn nvmlShutdown() { devices::shutdown() }
-    /// The version of a driver with the same interface, because tools compare it; Penstock's own is in NVML's.
+    /// Returns the version of an NVIDIA driver with the same interface, because tools compare it.
     fn nvmlSystemGetDriverVersion(version: *mut c_char, length: c_uint) {
         give_text(version, length, DRIVER_VERSION)
     }
-    /// Version of the public interface that this library has.
+    /// Returns 13, the major version of the interface, followed by Penstock's version.
     fn nvmlSystemGetNVMLVersion(version: *mut c_char, length: c_uint) {
         give_text(version, length, concat!("13.", env!("CARGO_PKG_VERSION")))
     }
-    /// Version of `libcuda.so.1`.
+    /// Returns the version of `libcuda.so.1`.
     fn nvmlSystemGetCudaDriverVersion(version: *mut c_int) { give(version, CUDA_VERSION) }
-    /// Version of `libcuda.so.1`.
+    /// Returns the version of `libcuda.so.1`.
     fn nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) { give(version, CUDA_VERSION) }
-    /// How many devices of the pool CUDA programs can use.
+    /// Returns the number of devices in the pool that CUDA programs can use.
     fn nvmlDeviceGetCount(count: *mut c_uint) {
         give(count, devices::with_all(|all| c_uint::try_from(all.len()).map_err(|_| code::UNKNOWN))?)
     }
-    /// How many devices of the pool CUDA programs can use.
+    /// Returns the number of devices in the pool that CUDA programs can use.
     fn nvmlDeviceGetCount_v2(count: *mut c_uint) {
         give(count, devices::with_all(|all| c_uint::try_from(all.len()).map_err(|_| code::UNKNOWN))?)
     }
-    /// The device with an index.
     fn nvmlDeviceGetHandleByIndex(index: c_uint, device: *mut *mut c_void) { by_index(index, device) }
-    /// The device with an index.
     fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut *mut c_void) { by_index(index, device) }
-    /// The device with a UUID.
     fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut *mut c_void) {
         let uuid = text_of(uuid)?;
         find(device, |it| it.device.uuid_text() == uuid)
     }
-    /// The device with a place on the PCI bus.
     fn nvmlDeviceGetHandleByPciBusId(bus_id: *const c_char, device: *mut *mut c_void) { by_bus_id(bus_id, device) }
-    /// The device with a place on the PCI bus.
     fn nvmlDeviceGetHandleByPciBusId_v2(bus_id: *const c_char, device: *mut *mut c_void) { by_bus_id(bus_id, device) }
-    /// Its name, as its driver says it.
+    /// Returns the name that the device's driver reports.
     fn nvmlDeviceGetName(device: *mut c_void, name: *mut c_char, length: c_uint) {
         give_text(name, length, &with(device, |it| Ok(it.device.text(NAME)))?)
     }
-    /// Its UUID, the same as `cuDeviceGetUuid`.
+    /// Returns the same UUID as `cuDeviceGetUuid`.
     fn nvmlDeviceGetUUID(device: *mut c_void, uuid: *mut c_char, length: c_uint) {
         give_text(uuid, length, &with(device, |it| Ok(it.device.uuid_text()))?)
     }
-    /// Its index.
     fn nvmlDeviceGetIndex(device: *mut c_void, index: *mut c_uint) { give(index, index_of(device)?) }
-    /// Its index: there are no files of devices.
+    /// Returns the device's index, because there are no device files.
     fn nvmlDeviceGetMinorNumber(device: *mut c_void, number: *mut c_uint) { give(number, index_of(device)?) }
-    /// Its place on the PCI bus, in the structure that NVML had first.
+    /// Returns the PCI address in NVML's first structure.
     fn nvmlDeviceGetPciInfo(device: *mut c_void, info: *mut PciInfoV1) { give(info, pci_info_v1(device)?) }
-    /// Its place on the PCI bus, in the structure that NVML had second.
+    /// Returns the PCI address in NVML's second structure.
     fn nvmlDeviceGetPciInfo_v2(device: *mut c_void, info: *mut PciInfoV2) {
         give(info, PciInfoV2 { first: pci_info_v1(device)?, pci_sub_system_id: 0, reserved: [0; 4] })
     }
-    /// Its place on the PCI bus.
+    /// Returns the PCI address in NVML's current structure.
     fn nvmlDeviceGetPciInfo_v3(device: *mut c_void, info: *mut PciInfo) { give(info, pci_info(device)?) }
-    /// Its memory, and what of it is used, by whom ever. Not supported where it can not be known.
+    /// Returns the memory in bytes: total, free, and used by any program. Returns "Not Supported"
+    /// if the usage is unknown.
     fn nvmlDeviceGetMemoryInfo(device: *mut c_void, memory: *mut Memory) {
         let (total, free) = with(device, Watched::memory)?;
         give(memory, Memory { total, free, used: total - free })
     }
-    /// As `nvmlDeviceGetMemoryInfo`; nothing is reserved.
+    /// Like `nvmlDeviceGetMemoryInfo`. No memory is reserved.
     fn nvmlDeviceGetMemoryInfo_v2(device: *mut c_void, memory: *mut MemoryV2) {
         if memory.is_null() {
             return Err(code::INVALID_ARGUMENT);
         }
-        // SAFETY: not null; the program's struct begins with its version.
+        // SAFETY: `memory` is not null, and the program's structure begins with its version.
         if unsafe { (&raw const (*memory).version).read() } != MEMORY_V2 {
             return Err(code::ARGUMENT_VERSION_MISMATCH);
         }
         let (total, free) = with(device, Watched::memory)?;
         give(memory, MemoryV2 { version: MEMORY_V2, total, reserved: 0, free, used: total - free })
     }
-    /// How busy it was since it was last asked. How busy its memory was is not known: 0.
+    /// Returns the percentage of time that the device was busy since the last query. The value for
+    /// its memory is unknown, so it is always 0.
     fn nvmlDeviceGetUtilizationRates(device: *mut c_void, utilization: *mut Utilization) {
         give(utilization, Utilization { gpu: with(device, Watched::utilization)?, memory: 0 })
     }
-    /// What device code runs on it.
+    /// Returns the compute capability: the GPU's, or the one that all devices support.
     fn nvmlDeviceGetCudaComputeCapability(device: *mut c_void, major: *mut c_int, minor: *mut c_int) {
         let capability = with(device, |it| Ok(it.capability()))?.unwrap_or(COMPUTE_CAPABILITY);
         give(major, capability.0)?;
         give(minor, capability.1)
     }
-    /// Any number of programs.
+    /// Reports the default mode: several programs may use the device.
     fn nvmlDeviceGetComputeMode(device: *mut c_void, mode: *mut c_uint) { index_of(device).and_then(|_| give(mode, DEFAULT)) }
-    /// Off: there is no such mode.
+    /// Reports "disabled", because there is no such mode.
     fn nvmlDeviceGetPersistenceMode(device: *mut c_void, mode: *mut c_uint) { index_of(device).and_then(|_| give(mode, DEFAULT)) }
-    /// Unknown.
+    /// Reports an unknown brand.
     fn nvmlDeviceGetBrand(device: *mut c_void, brand: *mut c_uint) { index_of(device).and_then(|_| give(brand, BRAND_UNKNOWN)) }
-    /// Unknown.
+    /// Reports an unknown architecture.
     fn nvmlDeviceGetArchitecture(device: *mut c_void, architecture: *mut c_uint) {
         index_of(device).and_then(|_| give(architecture, ARCHITECTURE_UNKNOWN))
     }
-    /// The driver's `CL_DEVICE_MAX_CLOCK_FREQUENCY`, in MHz, whichever clock is asked for.
+    /// Returns the driver's `CL_DEVICE_MAX_CLOCK_FREQUENCY` in MHz for every kind of clock.
     fn nvmlDeviceGetMaxClockInfo(device: *mut c_void, _kind: c_uint, mhz: *mut c_uint) { clock(device, mhz) }
-    /// Not measured.
+    /// Not supported, because nothing measures it.
     fn nvmlDeviceGetClockInfo(_device: *mut c_void, _kind: c_uint, _mhz: *mut c_uint) { Err(code::NOT_SUPPORTED) }
-    /// Not measured.
+    /// Not supported, because nothing measures it.
     fn nvmlDeviceGetPowerUsage(_device: *mut c_void, _milliwatts: *mut c_uint) { Err(code::NOT_SUPPORTED) }
-    /// Not measured.
+    /// Not supported, because nothing measures it.
     fn nvmlDeviceGetEnforcedPowerLimit(_device: *mut c_void, _milliwatts: *mut c_uint) { Err(code::NOT_SUPPORTED) }
-    /// Not measured.
+    /// Not supported, because nothing measures it.
     fn nvmlDeviceGetPowerManagementLimit(_device: *mut c_void, _milliwatts: *mut c_uint) { Err(code::NOT_SUPPORTED) }
-    /// Not measured.
+    /// Not supported, because nothing measures it.
     fn nvmlDeviceGetTotalEnergyConsumption(_device: *mut c_void, _millijoules: *mut u64) { Err(code::NOT_SUPPORTED) }
-    /// Not measured.
+    /// Not supported, because nothing measures it.
     fn nvmlDeviceGetTemperature(_device: *mut c_void, _sensor: c_uint, _degrees: *mut c_uint) { Err(code::NOT_SUPPORTED) }
-    /// Not measured.
+    /// Not supported, because nothing measures it.
     fn nvmlDeviceGetFanSpeed(_device: *mut c_void, _percent: *mut c_uint) { Err(code::NOT_SUPPORTED) }
-    /// Not known.
+    /// Not supported, because it is unknown.
     fn nvmlDeviceGetPerformanceState(_device: *mut c_void, _state: *mut c_uint) { Err(code::NOT_SUPPORTED) }
-    /// Not known: the pool's clients are on other hosts, under other numbers.
+    /// Not supported, because process identifiers of other hosts mean nothing here.
     fn nvmlDeviceGetComputeRunningProcesses_v3(_device: *mut c_void, _count: *mut c_uint, _infos: *mut c_void) {
         Err(code::NOT_SUPPORTED)
     }
-    /// Not known.
+    /// Not supported, because process identifiers of other hosts mean nothing here.
     fn nvmlDeviceGetGraphicsRunningProcesses_v3(_device: *mut c_void, _count: *mut c_uint, _infos: *mut c_void) {
         Err(code::NOT_SUPPORTED)
     }
@@ -331,9 +326,9 @@ mod tests {
     #[test]
     fn nothing_answers_before_it_is_opened() {
         let mut count = 0;
-        // SAFETY: a place for a number.
+        // SAFETY: the pointer is valid for the write of a number.
         assert_eq!(unsafe { nvmlDeviceGetCount_v2(&mut count) }, code::UNINITIALIZED);
-        // SAFETY: takes nothing.
+        // SAFETY: the function has no arguments.
         assert_eq!(unsafe { nvmlShutdown() }, code::UNINITIALIZED);
     }
 }

@@ -1,4 +1,4 @@
-//! The pool behind NVML: opened by the first `nvmlInit`, closed by the last `nvmlShutdown`.
+//! The pool behind NVML. The first `nvmlInit` opens it, and the last `nvmlShutdown` closes it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -11,16 +11,16 @@ use penstock_wire::cuda;
 use crate::code;
 use crate::held::Held;
 
-/// `CL_DEVICE_GLOBAL_MEM_SIZE`.
+/// Number of the query `CL_DEVICE_GLOBAL_MEM_SIZE`.
 const GLOBAL_MEM_SIZE: u32 = 0x101f;
-/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `_MINOR`.
+/// Numbers of `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `_MINOR`.
 const CAPABILITY_MAJOR: u32 = 75;
 const CAPABILITY_MINOR: u32 = 76;
-/// Time of work and idleness over which a share is taken, at least: five of the kernel's ticks for one core.
+/// Minimum device time between two readings for a percentage: five ticks of the kernel on one core.
 const SPAN_NS_MIN: u64 = 50_000_000;
-/// Until two looks are so far apart...
+/// Pause before the sensors are read again because the span is still too short.
 const SPAN_WAIT: Duration = Duration::from_millis(50);
-/// ... or a second has passed.
+/// Maximum number of these pauses: one second in total.
 const SPAN_WAITS_MAX: u32 = 20;
 
 /// The pool while it is open.
@@ -29,7 +29,7 @@ pub(crate) struct Open {
     _pool: Pool,
 }
 
-/// A device, and how busy it was when it was last asked.
+/// A device and the last reading of its sensors.
 pub(crate) struct Watched {
     pub(crate) device: Arc<Device>,
     last: Mutex<Last>,
@@ -44,18 +44,18 @@ struct Last {
 
 static OPEN: Held<Open> = Held::new();
 
-/// `nvmlInit`: counted.
+/// Implements `nvmlInit`: opens the pool, or counts another use.
 pub(crate) fn init() -> Result<(), u32> {
     OPEN.init(open)
 }
 
-/// `nvmlShutdown`.
+/// Implements `nvmlShutdown`: the last use closes the pool.
 pub(crate) fn shutdown() -> Result<(), u32> {
     OPEN.shutdown()
 }
 
 fn open() -> Result<Open, u32> {
-    // Tools initialize NVML again and again: each line is said once.
+    // Tools initialise NVML repeatedly, so each line is printed once.
     let refused = |text: std::fmt::Arguments<'_>| {
         notice::once(text);
         code::DRIVER_NOT_LOADED
@@ -70,7 +70,7 @@ fn open() -> Result<Open, u32> {
     let key =
         config.load_key().inspect_err(|error| notice::once(format_args!("{error}"))).ok().flatten();
     let pool = Pool::open(&config.addresses(), key.as_ref(), config.timeout, notice::once);
-    // In the pool's order, whatever this process's turn is: tools show the same list each time.
+    // In the pool's order, whatever this process's turn is, so that tools show a stable list.
     let selected = pool.select(config.devices.as_ref());
     let all = pool.devices().count();
     if selected.is_empty() && config.devices.is_some() && all > 0 {
@@ -81,7 +81,7 @@ fn open() -> Result<Open, u32> {
     Ok(Open { devices, _pool: pool })
 }
 
-/// Asks all devices something. Others may ask at the same time.
+/// Queries the devices. Several threads may do so at the same time.
 pub(crate) fn with_all<T>(ask: impl FnOnce(&[Watched]) -> Result<T, u32>) -> Result<T, u32> {
     ask(&OPEN.get()?.devices)
 }
@@ -89,12 +89,12 @@ pub(crate) fn with_all<T>(ask: impl FnOnce(&[Watched]) -> Result<T, u32>) -> Res
 impl Watched {
     fn new(device: Arc<Device>) -> Self {
         let watched = Self { device, last: Mutex::default() };
-        // So that the first question has a span to look at; a worker that is lost is told with it.
+        // Takes the first reading. If the worker is lost, the first query reports it.
         _ = watched.percent(false);
         watched
     }
 
-    /// The compute capability of a GPU that its node drives through CUDA's driver.
+    /// Returns the compute capability of a GPU that its node uses through CUDA's driver.
     pub(crate) fn capability(&self) -> Option<(i32, i32)> {
         let told = |attribute: u32| {
             let bytes = self.device.info(cuda::DEVICE_ATTRIBUTE + attribute)?;
@@ -103,7 +103,7 @@ impl Watched {
         Some((told(CAPABILITY_MAJOR)?, told(CAPABILITY_MINOR)?))
     }
 
-    /// All its memory and what of it is free, in bytes.
+    /// Returns the total and the free memory in bytes.
     pub(crate) fn memory(&self) -> Result<(u64, u64), u32> {
         let total = self.device.number(GLOBAL_MEM_SIZE);
         let sensors = self.device.sensors().map_err(|_| code::GPU_IS_LOST)?;
@@ -111,7 +111,7 @@ impl Watched {
         Ok((total, free.min(total)))
     }
 
-    /// The share of its time that it worked since it was last asked, in percent.
+    /// Returns how busy the device was since the last query, in percent. May block for a second.
     pub(crate) fn utilization(&self) -> Result<u32, u32> {
         for _ in 0..SPAN_WAITS_MAX {
             if let Some(percent) = self.percent(true)? {
@@ -119,7 +119,7 @@ impl Watched {
             }
             thread::sleep(SPAN_WAIT);
         }
-        // The host's clock of work stands still.
+        // The host's clock of device time does not advance.
         Err(code::NOT_SUPPORTED)
     }
 
@@ -132,7 +132,7 @@ impl Watched {
         let (busy, span) =
             (busy_ns.saturating_sub(last.busy_ns), capacity_ns.saturating_sub(last.capacity_ns));
         if span >= SPAN_NS_MIN {
-            // The first look is from the start of the host, which is no answer to how busy it is now.
+            // The first span begins at the start of the host, so it does not tell the present load.
             let is_first = last.capacity_ns == 0;
             let percent = u32::try_from(busy.min(span) * 100 / span).unwrap_or(100);
             *last = Last { busy_ns, capacity_ns, percent: (!is_first).then_some(percent) };

@@ -1,16 +1,16 @@
-//! What is there from the first `nvmlInit` to the last `nvmlShutdown`, in this process.
+//! A value that lives from the first `nvmlInit` to the last `nvmlShutdown` in a process.
 //!
-//! It is asked without a lock: one who waits for a node keeps nobody else waiting. And a forked child takes no lock of its parent, which a
-//! thread may hold that the child has not.
+//! It is used without a lock, so that a thread that waits for a node blocks no other. A forked
+//! child never takes its parent's lock, which a thread that the child does not have may hold.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::code;
 
-/// The value, once for each process.
+/// A value that each process has separately.
 pub(crate) struct Held<T>(OnceLock<Box<Home<T>>>);
 
-/// What one process has. Behind it is what a child of it has that was forked, and so on.
+/// State of one process, and of the children that it forks.
 struct Home<T> {
     process: u32,
     state: Mutex<State<T>>,
@@ -19,7 +19,7 @@ struct Home<T> {
 
 struct State<T> {
     value: Option<Arc<T>>,
-    /// How often it was asked for, less how often it was given back.
+    /// Number of successful `nvmlInit` calls minus that of `nvmlShutdown` calls.
     inits: u32,
 }
 
@@ -39,12 +39,12 @@ impl<T> Held<T> {
             if home.process == process {
                 return home.state.lock().unwrap_or_else(PoisonError::into_inner);
             }
-            // The parent's, which the child neither locks nor closes.
+            // This state is the parent's, which the child neither locks nor closes.
             held = &home.child;
         }
     }
 
-    /// Counted; the first one makes it.
+    /// Counts a use. The first one makes the value.
     pub(crate) fn init(&self, make: impl FnOnce() -> Result<T, u32>) -> Result<(), u32> {
         let mut state = self.state();
         if state.value.is_none() {
@@ -54,7 +54,7 @@ impl<T> Held<T> {
         Ok(())
     }
 
-    /// The last one drops it, when nobody asks it any more.
+    /// Ends a use. After the last one, the value is dropped as soon as no thread uses it.
     pub(crate) fn shutdown(&self) -> Result<(), u32> {
         let mut state = self.state();
         state.inits = state.inits.checked_sub(1).ok_or(code::UNINITIALIZED)?;
@@ -64,7 +64,7 @@ impl<T> Held<T> {
         Ok(())
     }
 
-    /// The value.
+    /// Returns the value, if there is one.
     pub(crate) fn get(&self) -> Result<Arc<T>, u32> {
         self.state().value.clone().ok_or(code::UNINITIALIZED)
     }
@@ -109,7 +109,7 @@ mod tests {
         has_got.recv().unwrap();
         let quick = thread::spawn(move || done.send(HELD.get().map(|value| *value)));
         assert_eq!(is_done.recv_timeout(Duration::from_secs(10)), Ok(Ok(5)));
-        // It stays for who asks it still.
+        // The value stays alive for the thread that still uses it.
         HELD.shutdown().unwrap();
         go.send(()).unwrap();
         assert_eq!((slow.join().unwrap(), quick.join().unwrap()), (5, Ok(())));
@@ -127,18 +127,18 @@ mod tests {
             goes.recv().unwrap();
         });
         is_held.recv().unwrap();
-        // SAFETY: the child calls only what is tested, and leaves by `_exit`.
+        // SAFETY: the child calls only the functions under test, and leaves by `_exit`.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: ends a child that hangs.
+            // SAFETY: the alarm only ends this child, if it hangs.
             unsafe { libc::alarm(10) };
             let first = HELD.get().is_err();
             let own = HELD.init(|| Ok(6)).is_ok() && HELD.get().is_ok_and(|value| *value == 6);
-            // SAFETY: ends the child.
+            // SAFETY: this ends the child.
             unsafe { libc::_exit(if first && own { 0 } else { 1 }) };
         }
         let mut status = -1;
-        // SAFETY: a place for the status.
+        // SAFETY: the pointer is valid for the write of the status.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         go.send(()).unwrap();
         holder.join().unwrap();

@@ -1,8 +1,10 @@
-//! `libnvidia-ml.so.1`: the devices of the pool, as CUDA programs see them, for tools and frameworks that list and watch NVIDIA's.
+//! `libnvidia-ml.so.1`: shows the pool's devices, as CUDA programs see them, to tools and
+//! frameworks that list and watch NVIDIA's devices.
 //!
-//! * `api`: the functions that are served. All others that NVML has are there too, answer that they are not supported, and say
-//!   their name once.
-//! * `devices`: the pool behind them; `held`: how long it is there.
+//! * `api`: the functions that are served. NVML's other functions exist too, return "Not
+//!   Supported", and report their first call;
+//! * `devices`: the pool behind the functions;
+//! * `held`: the pool's lifetime.
 
 mod api;
 mod devices;
@@ -15,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub use api::*;
 
-/// `nvmlReturn_t`.
+/// Values of NVML's `nvmlReturn_t`.
 pub mod code {
     #![allow(missing_docs, reason = "NVML's names say what they are")]
     pub const SUCCESS: u32 = 0;
@@ -36,13 +38,14 @@ mod unserved {
 }
 pub use unserved::*;
 
-/// Tells who measures the host itself that this library shows the pool instead: NVIDIA's has no such symbol.
+/// Marks this library. A program that measures the host's own devices looks for this symbol, which
+/// NVIDIA's library lacks.
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_nvml() -> u32 {
     code::SUCCESS
 }
 
-/// Says once that a function is not served.
+/// Reports the first call of a function that is not served.
 fn not_served(name: &'static str) -> u32 {
     static TOLD: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
     if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
@@ -51,8 +54,8 @@ fn not_served(name: &'static str) -> u32 {
     code::NOT_SUPPORTED
 }
 
-/// A line on standard error.
+/// Writes a line to standard error.
 fn say(text: std::fmt::Arguments<'_>) {
-    // Nobody to tell if standard error is closed.
+    // If standard error is closed, nothing can be done.
     _ = std::io::stderr().write_all(format!("penstock: {text}\n").as_bytes());
 }

@@ -1,10 +1,10 @@
-//! NVML's structs that are filled in here, as C lays them out.
+//! NVML's structures that are filled in here, in C's layout.
 
 use std::ffi::{c_char, c_uint, c_ulonglong};
 use std::mem::offset_of;
 
-/// The structure of the first `nvmlDeviceGetPciInfo`, without a version in its name. Programs that look the function up by that name
-/// may have this structure, and no byte more.
+/// Structure of the first `nvmlDeviceGetPciInfo`, whose name has no version. A program that looks
+/// up this name may have room for this structure only.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PciInfoV1 {
@@ -15,7 +15,7 @@ pub struct PciInfoV1 {
     pub(crate) pci_device_id: c_uint,
 }
 
-/// The structure of `nvmlDeviceGetPciInfo_v2`.
+/// Structure that `nvmlDeviceGetPciInfo_v2` fills in.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PciInfoV2 {
@@ -24,7 +24,7 @@ pub struct PciInfoV2 {
     pub(crate) reserved: [c_uint; 4],
 }
 
-/// `nvmlPciInfo_t`, since version 3 of its function.
+/// `nvmlPciInfo_t`, used since version 3 of its function.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PciInfo {
@@ -37,7 +37,7 @@ pub struct PciInfo {
     pub(crate) bus_id: [c_char; 32],
 }
 
-/// `nvmlMemory_t`, in bytes.
+/// `nvmlMemory_t`: sizes in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
@@ -46,7 +46,7 @@ pub struct Memory {
     pub(crate) used: c_ulonglong,
 }
 
-/// `nvmlMemory_v2_t`, in bytes.
+/// `nvmlMemory_v2_t`: sizes in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryV2 {
@@ -57,11 +57,11 @@ pub struct MemoryV2 {
     pub(crate) used: c_ulonglong,
 }
 
-/// `nvmlMemory_v2`: the size of the struct, and the version in the highest byte.
+/// `nvmlMemory_v2`: the size of the structure, and version 2 in the highest byte.
 #[allow(clippy::cast_possible_truncation, reason = "40 bytes")]
 pub(crate) const MEMORY_V2: c_uint = size_of::<MemoryV2>() as c_uint | 2 << 24;
 
-/// `nvmlUtilization_t`, in percent.
+/// `nvmlUtilization_t`: percentages of time.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Utilization {
@@ -69,7 +69,7 @@ pub struct Utilization {
     pub(crate) memory: c_uint,
 }
 
-/// Bytes and places of fields as the header of NVML has them.
+/// Sizes and offsets as in NVML's header.
 const _: () = {
     assert!(size_of::<PciInfoV1>() == 32 && offset_of!(PciInfoV1, domain) == 16);
     assert!(size_of::<PciInfoV2>() == 52 && offset_of!(PciInfoV2, pci_sub_system_id) == 32);
