@@ -1,19 +1,18 @@
-//! What kernels print goes to the program's standard output, through C's own buffer, so that it stays in order with what the
-//! program prints itself: the client is in a foreign program, and Rust's standard output would be a second buffer beside C's.
+//! Prints what kernels print. The text goes through C's buffer of standard output, so that it stays
+//! in order with the program's own output. Rust's standard output would be a second buffer.
 //!
-//! A crate of its own because the client, which prints, allows no unsafe code.
+//! This is a separate crate because the client allows no unsafe code.
 
-/// Prints bytes and flushes. If standard output is closed, there is nobody to tell.
+/// Prints bytes and flushes. If standard output is closed, the bytes are lost.
 pub fn print(bytes: &[u8]) {
-    // SAFETY: the C library made it before any code of the program ran.
+    // SAFETY: the C library initialises `stdout` before any code of the program runs.
     let out = unsafe { stdout };
-    // SAFETY: `out` is an open stream or, if the program closed it, its own defect; `bytes` is as long as said.
+    // SAFETY: `out` is open unless the program wrongly closed it. The length is that of `bytes`.
     unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), out) };
-    // SAFETY: as above.
+    // SAFETY: `out` meets the same condition here.
     unsafe { libc::fflush(out) };
 }
 
 unsafe extern "C" {
-    /// C's `stdout`.
     static stdout: *mut libc::FILE;
 }

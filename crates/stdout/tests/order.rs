@@ -1,15 +1,15 @@
-//! What is printed here and what C prints come out in one order.
+//! What this crate prints stays in order with what C prints.
 
 use std::process::Command;
 
-/// Set in the process that prints.
+/// Environment variable that is set in the process that prints.
 const PRINTS: &str = "PENSTOCK_STDOUT_PRINTS";
 
 #[test]
 fn it_stays_in_order_with_what_c_prints() {
     if std::env::var_os(PRINTS).is_some() {
         for text in [c"first ", c"third "] {
-            // SAFETY: the format has no conversions. Into a pipe, C holds the text back.
+            // SAFETY: the format has no conversions. Into a pipe, C's output is buffered.
             unsafe { libc::printf(text.as_ptr()) };
             penstock_stdout::print(if text == c"first " { b"second " } else { b"fourth\0." });
         }
