@@ -1,9 +1,7 @@
-//! Planted defects: mistakes that somebody could plausibly make, outside of the state machine of
-//! the memory model.
+//! Planted defects: plausible mistakes outside of the state machine of the memory model.
 //!
-//! The environment variable `PENSTOCK_TEST_PLANT` names the one that is switched on. It may also
-//! name a rule of the state machine (`penstock_coherence::Rule`), which is then switched off; the
-//! client looks at that.
+//! The environment variable `PENSTOCK_TEST_PLANT` names the defect to switch on. It may also name a
+//! rule of the state machine (`penstock_coherence::Rule`), which the client then switches off.
 
 #[cfg(feature = "planted")]
 use std::sync::OnceLock;
@@ -17,10 +15,9 @@ macro_rules! defects {
         }
 
         impl Defect {
-            /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Its name in `PENSTOCK_TEST_PLANT`.
+            /// Returns the defect's name in `PENSTOCK_TEST_PLANT`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -28,7 +25,7 @@ macro_rules! defects {
                 }
             }
 
-            /// What goes wrong.
+            /// Describes the wrong behaviour in one sentence.
             #[must_use]
             pub const fn about(self) -> &'static str {
                 match self {
@@ -76,7 +73,7 @@ defects! {
     CreationBytes "creation-bytes" "The content given at creation reaches only the first node.",
 }
 
-/// Whether this defect is switched on. Always `false` without the feature.
+/// Whether this defect is switched on. Always `false` without the feature `planted`.
 #[inline]
 #[must_use]
 pub fn planted(defect: Defect) -> bool {
@@ -89,7 +86,7 @@ pub fn planted(defect: Defect) -> bool {
     }
 }
 
-/// The name of what is switched on or off. Always `None` without the feature.
+/// Returns the name in `PENSTOCK_TEST_PLANT`. Always `None` without the feature `planted`.
 #[inline]
 #[must_use]
 pub fn planted_name() -> Option<&'static str> {

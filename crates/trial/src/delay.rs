@@ -1,9 +1,9 @@
 //! Random delays.
 //!
-//! The environment variable `PENSTOCK_TEST_DELAYS` has the seed. Without it, there are no delays.
-//! Each place counts its visits. A number that is made of the seed, the place and the count decides
-//! whether a visit rests, and for how long. So the same seed gives the same rests, as far as the
-//! threads visit the places in the same order.
+//! The environment variable `PENSTOCK_TEST_DELAYS` holds the seed. If it is not set, there are no
+//! delays. Each place counts its visits. The seed, the place and the count determine whether a
+//! visit is delayed, and for how long. So a seed causes the same delays again if the threads visit
+//! the places in the same order.
 
 #[cfg(feature = "test-delays")]
 use std::sync::{
@@ -15,14 +15,13 @@ use std::time::Duration;
 
 macro_rules! places {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Where a delay may happen.
+        /// A place where a delay may happen.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Place {
             $($(#[$doc])* $name,)*
         }
 
         impl Place {
-            /// All places.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
         }
     };
@@ -33,18 +32,17 @@ places! {
     ClientSends,
     /// A client takes a frame from a link.
     ClientReceives,
-    /// A thread of the client sends what was held back, or calls a function of the program.
+    /// A thread of the client sends held commands, or calls a function of the program.
     ClientJobs,
     /// A worker takes a frame from its client.
     WorkerReceives,
-    /// A worker gives a command to a driver.
+    /// A worker passes a command to a driver.
     WorkerSubmits,
     /// A worker reports the end of a command.
     WorkerReports,
-    /// A worker hands a frame to the thread that writes, although the link would take the frame at
-    /// once.
+    /// A worker hands a frame to the writing thread, although the link has room for it.
     LinkPutsOff,
-    /// The thread that writes puts a frame on the link.
+    /// The writing thread puts a frame on the link.
     LinkWrites,
     /// A worker sends content to another worker.
     TransferLeaves,
@@ -54,7 +52,7 @@ places! {
     DeviceStarts,
 }
 
-/// Rests now and then.
+/// Delays some visits. Does nothing without the feature `test-delays`.
 #[inline]
 pub fn delay(place: Place) {
     #[cfg(feature = "test-delays")]
@@ -63,8 +61,8 @@ pub fn delay(place: Place) {
     let _ = place;
 }
 
-/// Whether something that could be done at once is left to another thread. Always `false` without
-/// the feature.
+/// Whether work that could be done at once is left to another thread. Always `false` without the
+/// feature `test-delays`.
 #[inline]
 #[must_use]
 pub fn is_put_off(place: Place) -> bool {
@@ -77,7 +75,7 @@ pub fn is_put_off(place: Place) -> bool {
     }
 }
 
-/// So many visits of a place in a row have the same mood: calm, restless or slow.
+/// Number of consecutive visits of a place with the same mood: calm, restless or slow.
 #[cfg(feature = "test-delays")]
 const VISITS_PER_MOOD: u64 = 128;
 
@@ -90,8 +88,8 @@ fn seed() -> Option<u64> {
     *SEED.get_or_init(|| std::env::var("PENSTOCK_TEST_DELAYS").ok()?.parse().ok())
 }
 
-/// A number of 48 random bits for this visit of the place. The 16 bits above are the same for some
-/// visits in a row: the mood.
+/// Returns a number for this visit of the place. Its lower 48 bits are random. The upper 16 bits,
+/// the mood, are the same for `VISITS_PER_MOOD` visits.
 #[cfg(feature = "test-delays")]
 fn draw(place: Place) -> Option<u64> {
     let seed = seed()?;
@@ -111,8 +109,8 @@ fn mixed(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// Whether this visit is one of those that rest: about one in `calm`, and most of them in a slow
-/// mood.
+/// Whether a visit rests. In a slow mood, one in `calm` visits rests, in a restless mood a quarter
+/// as many, and in a calm mood none.
 #[cfg(feature = "test-delays")]
 fn weight(number: u64, calm: u64) -> bool {
     let per_mille = match number >> 48 & 7 {

@@ -1,8 +1,8 @@
-//! What tests inject into Penstock: random delays, so that rare orders of events happen within
+//! What tests inject into Penstock: random delays, which make rare orders of events happen within
 //! seconds, and planted defects, which show that the checker finds them.
 //!
-//! Without the features `test-delays` and `planted`, which a build for users does not have, each
-//! function of this crate compiles to nothing.
+//! Without the features `test-delays` and `planted`, which builds for users do not have, the
+//! functions of this crate do nothing.
 #![forbid(unsafe_code)]
 
 mod defect;
