@@ -1,4 +1,4 @@
-//! What reading costs: for who keeps a meter running, or accounts for clients.
+//! Measures what readings cost, for programs that keep a meter running or account for clients.
 
 use std::time::Instant;
 

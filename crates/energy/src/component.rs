@@ -1,43 +1,41 @@
-//! What is measured, by what, and how.
+//! Components, sources and methods of measurements.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Kinds of components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Class {
-    /// A processor package: all that is in the socket, without memory modules.
+    /// A processor package: the whole socket without memory modules.
     Package,
-    /// The cores of a package. Part of it.
+    /// The cores of a package, which are part of it.
     Cores,
-    /// What the package calls uncore; on notebooks the graphics unit. Part of it.
+    /// The uncore of a package, which is part of it. On notebooks, this is the graphics unit.
     Uncore,
-    /// The memory modules of a package. Not part of it.
+    /// The memory modules of a package, which are not part of it.
     Dram,
-    /// The whole board or node, as it counts itself. Has packages in it.
+    /// The whole board or node by its own counter, including its packages.
     Platform,
-    /// An accelerator card.
     Gpu,
-    /// A part of an accelerator that is counted as a whole too.
+    /// A part of an accelerator that also has a counter for the whole card.
     GpuPart,
-    /// A sensor of which nobody says what it covers.
+    /// A sensor that does not say what it covers.
     Sensor,
 }
 
 impl Class {
-    /// Those that totals are made of: none of them is part of another.
+    /// The classes that totals are made of. None of them is part of another.
     pub const IN_TOTAL: [Self; 3] = [Self::Package, Self::Dram, Self::Gpu];
 
-    /// Whether it is added to totals.
+    /// Whether totals include components of this class.
     #[must_use]
     pub fn is_in_total(self) -> bool {
         Self::IN_TOTAL.contains(&self)
     }
 
-    /// Its name, which is also that of all components of the class together.
+    /// Returns the name of the class, which also stands for all components of the class.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,27 +51,25 @@ impl Class {
     }
 }
 
-/// What is measured. Two channels of equal components measure the same thing.
+/// A measured part of the node. Two channels with equal components measure the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Component {
-    /// Its kind.
     pub class: Class,
-    /// Its name: "package-0", "dram-0", "gpu-1".
+    /// Name, for example "package-0", "dram-0" or "gpu-1".
     pub name: String,
 }
 
 impl Component {
-    /// A component.
     pub(crate) fn new(class: Class, name: impl Into<String>) -> Self {
         Self { class, name: name.into() }
     }
 
-    /// All of a class: for a source that is missing as a whole.
+    /// Returns a component that stands for a whole class, for a source that is missing entirely.
     pub(crate) fn all(class: Class) -> Self {
         Self::new(class, class.name())
     }
 
-    /// Whether it stands for all of its class.
+    /// Whether the component stands for its whole class.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.name == self.class.name()
@@ -86,22 +82,20 @@ impl fmt::Display for Component {
     }
 }
 
-/// Where figures come from. The order is that of trust: of two sources of one component the first is used for totals.
+/// Source of figures. Totals use the first source of a component: the order is that of trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Source {
-    /// NVIDIA's management library.
     Nvml,
-    /// RAPL of Intel and AMD through `/sys/class/powercap`.
+    /// RAPL of Intel and AMD, through `/sys/class/powercap`.
     Powercap,
-    /// RAPL through the perf events of the PMU `power`.
+    /// RAPL, through the perf events of the PMU `power`.
     Perf,
-    /// Drivers' sensors in `/sys/class/hwmon`.
+    /// Sensors of drivers, in `/sys/class/hwmon`.
     Hwmon,
 }
 
 impl Source {
-    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -125,19 +119,18 @@ impl Serialize for Source {
     }
 }
 
-/// How joules are taken. Counters are trusted more.
+/// How joules are determined. Counters are trusted more than samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Method {
-    /// An energy counter: its difference.
+    /// The difference of two readings of an energy counter.
     Counter,
-    /// Samples of power, integrated.
+    /// The integral over samples of power.
     Samples,
 }
 
 impl Method {
-    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Core-seconds: how long how many cores worked. Measurable on every host, without any right.
+//! Core-seconds: time that cores worked, added up. Every process on every host may read it.
 
 use std::io;
 use std::path::Path;
@@ -9,44 +9,43 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::options::Roots;
 
-/// What cores did between two moments.
+/// Activity of cores during a span, in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CoreSeconds {
-    /// Whose the first three are: "command", or "process" for this process and its children that were waited for.
+    /// Owner of the next three figures: "command", or "process" for this process and its children
+    /// that were waited for.
     pub of: String,
-    /// In programs, in seconds.
+    /// Time spent in programs.
     pub user: Option<f64>,
-    /// In the kernel, in seconds.
+    /// Time spent in the kernel.
     pub system: Option<f64>,
-    /// The sum of both.
+    /// Sum of user and system time.
     pub busy: Option<f64>,
-    /// All cores of the host, whoever used them.
+    /// Time that all cores of the host worked, for any process.
     pub host_busy: Option<f64>,
-    /// All cores of the host, doing nothing or waiting for a disk.
+    /// Time that all cores of the host were idle or waited for a disk.
     pub host_idle: Option<f64>,
-    /// The hypervisor gave them to other guests.
+    /// Time that the hypervisor gave the host's cores to other guests.
     pub host_stolen: Option<f64>,
-    /// Why the host's are not known.
+    /// Reason why the host's figures are unknown.
     pub host_unavailable: Option<String>,
 }
 
 /// Time in programs and in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// In programs.
     pub user: Duration,
-    /// In the kernel.
     pub system: Duration,
 }
 
 impl Usage {
-    /// Of this process with all its threads, those that ended too, and of its children that it waited for.
+    /// Returns the time of this process, including ended threads, and of children it waited for.
     #[must_use]
     pub fn of_this_process() -> Self {
         let mut usage = Self::default();
         for who in [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN] {
             let mut record = empty_record();
-            // SAFETY: the place is ours; `who` is one of the two that always exist.
+            // SAFETY: `record` is ours, and both values of `who` always exist.
             if unsafe { libc::getrusage(who, &raw mut record) } == 0 {
                 let one = Self::of_record(&record);
                 usage.user += one.user;
@@ -56,7 +55,7 @@ impl Usage {
         usage
     }
 
-    /// Of what the kernel says when a child ends.
+    /// Converts the kernel's record of a process.
     pub(crate) fn of_record(record: &libc::rusage) -> Self {
         let duration = |time: libc::timeval| {
             let micros = u64::try_from(time.tv_usec).unwrap_or_default();
@@ -66,7 +65,7 @@ impl Usage {
         Self { user: duration(record.ru_utime), system: duration(record.ru_stime) }
     }
 
-    /// From an earlier moment to this one.
+    /// Returns the difference to an earlier moment.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -75,7 +74,7 @@ impl Usage {
         }
     }
 
-    /// Both, in seconds.
+    /// Returns the sum of both in seconds.
     #[must_use]
     pub fn busy_s(self) -> f64 {
         (self.user + self.system).as_secs_f64()
@@ -83,27 +82,27 @@ impl Usage {
 }
 
 pub(crate) fn empty_record() -> libc::rusage {
-    // SAFETY: the struct is numbers only, of which all may be 0.
+    // SAFETY: the structure consists of numbers, all of which may be 0.
     unsafe { std::mem::zeroed() }
 }
 
-/// Core time of any process since it began, all its threads, those that ended too, without its children. One system call that reads the
-/// kernel's own count, in ns: cheap enough to ask whenever a client's account is wanted.
+/// Returns the core time of any process since it began, including threads that ended, without its
+/// children. Cheap: two system calls, which read the kernel's own count in ns.
 ///
 /// # Errors
-/// [`Error::Cores`] where there is no such process.
+/// [`Error::Cores`] if there is no such process.
 pub fn of_process(pid: u32) -> Result<Duration, Error> {
     let told = |source| Error::Cores { of: format!("process {pid}"), source };
     let number = libc::pid_t::try_from(pid)
         .map_err(|_| told(io::Error::from(io::ErrorKind::InvalidInput)))?;
     let mut clock = 0;
-    // SAFETY: the place is ours.
+    // SAFETY: `clock` is ours.
     let code = unsafe { libc::clock_getcpuclockid(number, &raw mut clock) };
     if code != 0 {
         return Err(told(io::Error::from_raw_os_error(code)));
     }
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock was just given by the kernel; the place is ours.
+    // SAFETY: the kernel has just returned the clock, and `time` is ours.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         return Err(told(io::Error::last_os_error()));
     }
@@ -111,22 +110,22 @@ pub fn of_process(pid: u32) -> Result<Duration, Error> {
     Ok(Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default()))
 }
 
-/// What all cores of a host did since it started, in seconds, as `/proc/stat` says it: in ticks of 10 ms.
+/// Seconds that a host's cores spent since its start, from the 10 ms ticks of `/proc/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Host {
-    /// They worked.
+    /// Time that the cores worked.
     pub busy: f64,
-    /// They did nothing, or waited for a disk.
+    /// Time that the cores were idle or waited for a disk.
     pub idle: f64,
-    /// They were another guest's.
+    /// Time that other guests had the cores.
     pub stolen: f64,
 }
 
 impl Host {
-    /// Reads it.
+    /// Reads the current values.
     ///
     /// # Errors
-    /// [`Error::Cores`] where `/proc/stat` cannot be read or is not as the kernel documents it.
+    /// [`Error::Cores`] if `/proc/stat` cannot be read or does not have its documented form.
     pub fn read(roots: &Roots) -> Result<Self, Error> {
         let path = roots.procfs.join("stat");
         let told = |source| Error::Cores { of: format!("the host ({})", path.display()), source };
@@ -139,7 +138,7 @@ impl Host {
         })
     }
 
-    /// "cpu user nice system idle iowait irq softirq steal ...". What guests took is in user already.
+    /// Parses "cpu user nice system idle iowait irq softirq steal ...". `user` includes guests.
     fn of_line(line: &str, ticks_per_second: f64) -> Option<Self> {
         let mut words = line.split_ascii_whitespace();
         if words.next() != Some("cpu") {
@@ -159,7 +158,8 @@ impl Host {
     }
 }
 
-/// The file can be long: a line for each core, and one for all interrupts.
+/// Reads the first line only, because the file can be long: it has a line for each core, and one
+/// for all interrupts.
 fn first_line(path: &Path) -> io::Result<String> {
     use std::io::BufRead as _;
     let mut line = String::new();
@@ -168,20 +168,20 @@ fn first_line(path: &Path) -> io::Result<String> {
 }
 
 fn ticks_per_second() -> f64 {
-    // SAFETY: no arguments but a number that is known.
+    // SAFETY: the argument is a known number.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    // Linux has said 100 to programs for thirty years.
+    // Linux has reported 100 to programs for thirty years.
     i32::try_from(ticks).ok().filter(|&ticks| ticks > 0).map_or(100.0, f64::from)
 }
 
-/// From one moment to another.
+/// Returns the activity between two moments.
 pub(crate) fn between(before: &Moment, after: &Moment) -> CoreSeconds {
     let usage = after.usage.since(before.usage);
     let mut cores = CoreSeconds { of: "process".to_owned(), ..CoreSeconds::default() };
     cores.set_usage("process", usage);
     match (&before.host, &after.host) {
         (Ok(before), Ok(after)) => {
-            // The kernel lets idle and stolen time go back by a tick now and then.
+            // The kernel's idle and stolen times occasionally go back by a tick.
             cores.host_busy = Some((after.busy - before.busy).max(0.0));
             cores.host_idle = Some((after.idle - before.idle).max(0.0));
             cores.host_stolen = Some((after.stolen - before.stolen).max(0.0));
@@ -200,7 +200,7 @@ impl CoreSeconds {
     }
 }
 
-/// All that is known of cores at one moment.
+/// What is known of cores at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Moment {
     usage: Usage,
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_line_of_the_host_is_added_up_once() {
-        // guest and guest_nice, the last two, are in user and nice.
+        // `guest` and `guest_nice`, the last two, are part of `user` and `nice`.
         let host = Host::of_line("cpu  100 20 30 4000 50 6 7 80 90 10\n", 100.0).unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         assert!(
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Takes core time of this thread.
+    /// Uses core time of this thread.
     fn work(time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -250,7 +250,7 @@ mod tests {
         std::thread::spawn(|| work(Duration::from_millis(50))).join().unwrap();
         let usage = Usage::of_this_process().since(usage).busy_s();
         let clock = (of_process(pid).unwrap() - clock).as_secs_f64();
-        // Other tests of this process work at the same time, and other processes may take the cores away for a while.
+        // Other tests work at the same time, and other processes may take the cores.
         assert!(usage > 0.005 && clock > 0.005, "{usage} {clock}");
     }
 

@@ -1,16 +1,17 @@
-//! Energy of a node in joules, from whatever counters it has, and core-seconds always.
+//! Energy of a node in joules, from all counters that it has, and core-seconds.
 //!
-//! A figure says which component it is of, which source it is from, and how it was taken. What cannot be measured is `unavailable`, with
-//! the reason, and never 0. Nothing is estimated, but by a [`PowerModel`] that the caller brings, in fields whose names begin with `model_`.
+//! A figure names its component, its source and its method. What cannot be measured is
+//! `unavailable` with a reason, and never 0. Nothing is estimated, except by a [`PowerModel`] that
+//! the caller provides, in fields whose names begin with `model_`.
 //!
-//! | module | is |
+//! | module | contents |
 //! |---|---|
-//! | `sources` | NVML, RAPL through powercap and through perf, hwmon: which channels a node has, and which of them live |
-//! | `tally` | readings of one channel become joules: wrap, reset, integration of samples. No clock, no I/O |
-//! | [`Meter`] | reads all channels at start and stop, and by one thread between where that is needed |
+//! | `sources` | NVML, RAPL through powercap and perf, hwmon: finds a node's channels and those that work |
+//! | `tally` | converts readings of one channel to joules: wrap, reset, integration. No clock, no I/O |
+//! | [`Meter`] | reads all channels at start and stop, and some in between by a thread |
 //! | [`Report`] | figures, totals, net of idle, coverage |
 //! | [`cores`] | core-seconds of processes and of the host |
-//! | [`command`] | a command and what it took |
+//! | [`command`] | measures a command |
 //! | `api` | the functions of `penstock_energy.h` |
 //!
 //! ```no_run
@@ -20,7 +21,7 @@
 //! let mut meter = Meter::open(&Options::of_process());
 //! meter.idle(Duration::from_secs(5))?;
 //! meter.start()?;
-//! // ... what is to be measured ...
+//! ... the work to measure ...
 //! meter.stop()?;
 //! meter.idle(Duration::from_secs(5))?;
 //! let report = meter.report()?;

@@ -1,4 +1,5 @@
-//! Reads all channels at start and stop, and between them where that is needed. The only place that reads the clock of measurements.
+//! The meter reads all channels at start and stop, and some in between. Only this module reads the
+//! clock of measurements.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,25 +18,22 @@ use crate::report::{self, Report};
 use crate::sources::{self, Info, Live};
 use crate::tally::{Taken, Tally};
 
-/// Idle power is measured for at most 10 minutes: it is for the moments around a measurement.
+/// Maximum time for measuring idle power, which is meant for the moments around a measurement.
 const IDLE_S_MAX: f64 = 600.0;
 
-/// A channel of the node, as it was found when the meter was opened.
+/// A channel of the node, as found when the meter was opened.
 #[derive(Clone, Debug, Serialize)]
 pub struct Channel {
-    /// What it measures.
+    /// Name of the measured component.
     pub component: String,
-    /// What kind of thing that is.
     pub class: Class,
-    /// What it is from.
     pub source: Source,
-    /// How.
     pub method: Method,
-    /// Which file, event or function, and what is to be known of it.
+    /// The file, event or function, and what to know about it.
     pub detail: String,
-    /// How often its value changes, in seconds, as far as known.
+    /// Seconds between two changes of the value, as far as known.
     pub step_s: f64,
-    /// Why it cannot be read; none if it can.
+    /// Reason why the channel cannot be read, or `None` if it can.
     pub unavailable: Option<Reason>,
 }
 
@@ -52,7 +50,7 @@ pub struct Meter {
     model: Option<PowerModel>,
 }
 
-/// What the meter and its thread share.
+/// State that the meter shares with its thread.
 #[derive(Debug)]
 struct Shared {
     rows: Mutex<Rows>,
@@ -71,7 +69,7 @@ struct Row {
     state: Result<(Live, Tally), Reason>,
 }
 
-/// Between start and stop.
+/// State between start and stop.
 #[derive(Debug)]
 struct Running {
     began: Instant,
@@ -79,7 +77,7 @@ struct Running {
     sampler: Option<JoinHandle<()>>,
 }
 
-/// What was measured in a span of time. One entry for each channel.
+/// Result of a span of time, with one entry for each channel.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) seconds: f64,
@@ -94,8 +92,9 @@ impl fmt::Debug for Meter {
 }
 
 impl Meter {
-    /// Finds the node's channels. That there are none is no failure: [`Meter::channels`] says why. Takes milliseconds, or
-    /// [`Options::watch`] where a counter is dead; one core works meanwhile.
+    /// Finds the node's channels. A node without channels is not an error: [`Meter::channels`]
+    /// gives the reasons. Takes milliseconds, or [`Options::watch`] if a counter is dead, and keeps
+    /// one core busy meanwhile.
     #[must_use]
     pub fn open(options: &Options) -> Self {
         let mut infos = Vec::new();
@@ -125,7 +124,7 @@ impl Meter {
         }
     }
 
-    /// All channels, in the order of their sources' trust; those of [`Report::figures`] are the same.
+    /// Returns all channels, the most trusted sources first, as in [`Report::figures`].
     #[must_use]
     pub fn channels(&self) -> Vec<Channel> {
         let rows = self.shared.rows();
@@ -141,16 +140,18 @@ impl Meter {
         self.infos.iter().zip(&rows.all).map(channel).collect()
     }
 
-    /// Lets reports have a model's figures too, in fields of their own.
+    /// Adds a model's figures to reports, in fields of their own.
     pub fn set_model(&mut self, model: Option<PowerModel>) {
         self.model = model;
     }
 
-    /// Measures the power of an idle node for `time`, and sleeps meanwhile. Before [`Meter::start`] it is what the node took before;
-    /// after [`Meter::stop`] what it took after. Both make the figures net of idle.
+    /// Measures the power of the idle node for `time`, and sleeps meanwhile. The result is the idle
+    /// power before a measurement, or the one after it if [`Meter::stop`] was called. Both make the
+    /// figures net of idle.
     ///
     /// # Errors
-    /// [`Error::Order`] while a measurement runs; [`Error::Span`] for no time or too long a time; [`Error::Thread`].
+    /// [`Error::Order`] during a measurement; [`Error::Span`] if `time` is zero or too long;
+    /// [`Error::Thread`].
     pub fn idle(&mut self, time: Duration) -> Result<(), Error> {
         let given = time.as_secs_f64();
         if time.is_zero() || given > IDLE_S_MAX {
@@ -172,10 +173,10 @@ impl Meter {
         Ok(())
     }
 
-    /// Starts. What was measured before is forgotten, but not the idle power from before it.
+    /// Starts a measurement. Forgets the earlier one, but not the idle power from before it.
     ///
     /// # Errors
-    /// [`Error::Order`] if it runs already; [`Error::Thread`].
+    /// [`Error::Order`] if a measurement runs; [`Error::Thread`].
     pub fn start(&mut self) -> Result<(), Error> {
         self.begin("the meter runs already")?;
         self.measured = None;
@@ -183,25 +184,25 @@ impl Meter {
         Ok(())
     }
 
-    /// Stops.
+    /// Stops the measurement.
     ///
     /// # Errors
-    /// [`Error::Order`] if it does not run.
+    /// [`Error::Order`] if no measurement runs.
     pub fn stop(&mut self) -> Result<(), Error> {
         self.stop_with(None)
     }
 
-    /// As [`Meter::stop`]; the core-seconds are a command's.
+    /// Like [`Meter::stop`], with the core-seconds of a command.
     pub(crate) fn stop_with(&mut self, usage: Option<Usage>) -> Result<(), Error> {
         let span = self.end(usage).ok_or(Error::Order("the meter does not run"))?;
         self.measured = Some(span);
         Ok(())
     }
 
-    /// What was measured between start and stop.
+    /// Returns the figures between start and stop.
     ///
     /// # Errors
-    /// [`Error::Order`] if nothing was measured yet, or the measurement still runs.
+    /// [`Error::Order`] if nothing was measured yet, or a measurement runs.
     pub fn report(&self) -> Result<Report, Error> {
         if self.running.is_some() {
             return Err(Error::Order("the meter still runs"));
@@ -210,11 +211,11 @@ impl Meter {
         Ok(self.report_of(span))
     }
 
-    /// What was measured from the start to now; the measurement goes on. Costs one reading of each channel: for who keeps a meter running
-    /// and wants to know from time to time.
+    /// Returns the figures from the start until now. The measurement goes on. Reads each channel
+    /// once. For callers that keep a meter running.
     ///
     /// # Errors
-    /// [`Error::Order`] if it does not run.
+    /// [`Error::Order`] if no measurement runs.
     pub fn report_so_far(&self) -> Result<Report, Error> {
         let running = self.running.as_ref().ok_or(Error::Order("the meter does not run"))?;
         let (seconds, cores) = self.since(running);
@@ -247,7 +248,7 @@ impl Meter {
                 self.shared.rows().is_running = false;
                 Error::Thread(error)
             })?;
-        // Last at the start and first at the end: what reading the channels takes is not in them.
+        // Last at the start and first at the end, so that reading the channels is not included.
         let (cores, began) = (Moment::now(&self.options.roots), Instant::now());
         self.running = Some(Running { began, cores, sampler });
         Ok(())
@@ -260,21 +261,22 @@ impl Meter {
             .spawn(move || shared.sample(epoch, period))
     }
 
-    /// Ends a span, if one is open.
+    /// Ends the open span, if there is one.
     fn end(&mut self, usage: Option<Usage>) -> Option<Span> {
         let mut running = self.running.take()?;
         let (seconds, cores) = self.since(&running);
         self.shared.rows().is_running = false;
         self.shared.stopped.notify_all();
         if let Some(sampler) = running.sampler.take() {
-            // It ends at once. Only a panic of a sensor, which would be a defect of ours, makes it fail: its channels are short then.
+            // The thread ends at once. A failure means that reading a sensor panicked; then its
+            // channels lack readings.
             _ = sampler.join();
         }
         self.shared.rows().read(self.epoch, |_| true);
         Some(self.span(seconds, cores, usage))
     }
 
-    /// Time and core-seconds from the start to now.
+    /// Returns the seconds and the core-seconds from the start until now.
     fn since(&self, running: &Running) -> (f64, CoreSeconds) {
         let seconds = running.began.elapsed().as_secs_f64();
         (seconds, cores::between(&running.cores, &Moment::now(&self.options.roots)))
@@ -301,11 +303,11 @@ impl Drop for Meter {
 
 impl Shared {
     fn rows(&self) -> MutexGuard<'_, Rows> {
-        // Tallies are whole between any two of their operations.
+        // A panic cannot leave a tally incomplete.
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread: reads what must be read between start and stop, and sleeps.
+    /// Body of the thread: reads the sampled channels periodically until the measurement stops.
     fn sample(&self, epoch: Instant, period: Duration) {
         let mut rows = self.rows();
         let mut due = Instant::now() + period;
@@ -313,7 +315,7 @@ impl Shared {
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 rows.read(epoch, Row::is_sampled);
-                // From now on: what was missed while the host was busy is not made up for.
+                // From now on: readings that a busy host missed are not made up for.
                 due = Instant::now() + period;
                 continue;
             }
@@ -341,7 +343,7 @@ impl Rows {
         }
     }
 
-    /// How often channels must be read between start and stop; none if they need not.
+    /// Returns the interval at which channels must be read between start and stop, if any must.
     fn period(&self, interval: Duration) -> Option<Duration> {
         let due = |row: &Row| match (&row.state, row.method) {
             (Ok(_), Method::Samples) => Some(interval),

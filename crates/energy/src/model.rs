@@ -1,4 +1,5 @@
-//! A power model: watts that somebody states, times core-seconds that are measured. Never mixed with what counters say.
+//! A power model: watts that the owner states, times measured core-seconds. Never mixed with the
+//! figures of counters.
 
 use std::path::{Path, PathBuf};
 
@@ -7,49 +8,47 @@ use serde::{Deserialize, Serialize};
 use crate::cores::CoreSeconds;
 use crate::error::Error;
 
-/// Largest file of a model, in bytes: it has a handful of lines.
+/// Maximum size of a model's file in bytes. A model has a handful of lines.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Watts of a node's parts, as its owner states them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerModel {
-    /// A core that works.
+    /// Power of a core that works.
     pub busy_core_watts: f64,
-    /// A core that does nothing.
+    /// Power of a core that is idle.
     pub idle_core_watts: f64,
-    /// The rest of the node, all the time.
+    /// Constant power of the rest of the node.
     #[serde(default)]
     pub base_watts: f64,
-    /// Where it is from.
     #[serde(skip)]
     pub file: PathBuf,
 }
 
-/// What a model makes of a measurement. No accelerator is in it.
+/// Figures of a model for a measurement. They do not include accelerators.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelFigures {
-    /// The model.
     pub model_file: PathBuf,
-    /// Its watts of a core that works.
+    /// The model's watts for a core that works.
     pub model_busy_core_watts: f64,
-    /// Its watts of a core that does nothing.
+    /// The model's watts for an idle core.
     pub model_idle_core_watts: f64,
-    /// Its watts of the rest.
+    /// The model's watts for the rest.
     pub model_base_watts: f64,
-    /// The core-seconds of the command or process, at the watts of a busy core.
+    /// Core-seconds of the command or process, times the watts of a busy core.
     pub model_busy_joules: Option<f64>,
-    /// All cores of the host and the rest, for the whole time.
+    /// Joules of all cores of the host and of the rest, for the whole time.
     pub model_host_joules: Option<f64>,
-    /// What is not in it.
+    /// What the figures do not include.
     pub model_without: &'static str,
 }
 
 impl PowerModel {
-    /// Reads a TOML file with `busy_core_watts`, `idle_core_watts` and, if wanted, `base_watts`.
+    /// Reads a TOML file with `busy_core_watts`, `idle_core_watts` and, optionally, `base_watts`.
     ///
     /// # Errors
-    /// [`Error::Model`] if it cannot be read, or is no such file, or has watts that are negative or no number.
+    /// [`Error::Model`] if the file cannot be read or parsed, or if watts are negative or NaN.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let wrong = |reason: String| Error::Model { path: path.to_path_buf(), reason };
         let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
@@ -66,7 +65,7 @@ impl PowerModel {
         Ok(model)
     }
 
-    /// What it makes of `seconds` and of what cores did in them.
+    /// Computes the figures for `seconds` and the activity of cores in that time.
     pub(crate) fn figures(&self, seconds: f64, cores: &CoreSeconds) -> ModelFigures {
         let host = cores.host_busy.zip(cores.host_idle);
         ModelFigures {

@@ -1,11 +1,11 @@
-//! What a meter is told.
+//! Options of a meter.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A directory that stands for `/`: a container's view of its host, or a test's tree.
+/// Directory that stands for `/`: a container's view of its host, or a test's tree.
 const ROOT_VARIABLE: &str = "PENSTOCK_ENERGY_ROOT";
-/// The NVML library to open, instead of searching it.
+/// The NVML library to open, instead of searching for one.
 const NVML_VARIABLE: &str = "PENSTOCK_ENERGY_NVML";
 
 /// How a meter measures.
@@ -13,31 +13,34 @@ const NVML_VARIABLE: &str = "PENSTOCK_ENERGY_NVML";
 pub struct Options {
     /// Where the kernel's files and the libraries are.
     pub roots: Roots,
-    /// Power is sampled at this interval. It is kept within [`Options::INTERVAL_MIN`] and [`Options::INTERVAL_MAX`].
+    /// Interval of power samples, clamped to [`Options::INTERVAL_MIN`] and
+    /// [`Options::INTERVAL_MAX`].
     pub interval: Duration,
     /// A counter that does not advance within this time is dead.
     pub watch: Duration,
-    /// Also try the perf event `energy-psys`. Where it is dead, as in virtual machines, the kernel logs a warning.
+    /// Whether to try the perf event `energy-psys`. If it is dead, as in virtual machines, the
+    /// kernel logs a warning.
     pub psys: bool,
 }
 
 impl Options {
-    /// The default interval, in milliseconds: half of what published measurements of this kind use, since a sample costs a few system calls.
+    /// Default interval in milliseconds: half of what published measurements of this kind use,
+    /// because a sample only costs a few system calls.
     pub const INTERVAL_MS: u64 = 100;
-    /// Shorter intervals show nothing more: RAPL steps once a millisecond, the power sensors of cards less often.
+    /// Shorter intervals show nothing more: RAPL steps once a millisecond, sensors less often.
     pub const INTERVAL_MIN: Duration = Duration::from_millis(1);
-    /// Longer intervals are no integration any more.
+    /// Longer intervals are too coarse for an integration.
     pub const INTERVAL_MAX: Duration = Duration::from_secs(60);
-    /// Every live counter known steps ten times in this time.
+    /// Every known live counter steps at least ten times in this time.
     pub const WATCH: Duration = Duration::from_secs(1);
 
-    /// The defaults, with the roots that the environment names.
+    /// Returns the defaults, with the roots that the environment names.
     #[must_use]
     pub fn of_process() -> Self {
         Self::with_roots(Roots::of_process())
     }
 
-    /// The defaults with other roots.
+    /// Returns the defaults with other roots.
     #[must_use]
     pub fn with_roots(roots: Roots) -> Self {
         Self {
@@ -52,25 +55,27 @@ impl Options {
 /// Where the kernel's files and the libraries are.
 #[derive(Clone, Debug)]
 pub struct Roots {
-    /// `/sys`.
+    /// The directory to use as `/sys`.
     pub sysfs: PathBuf,
-    /// `/proc`.
+    /// The directory to use as `/proc`.
     pub procfs: PathBuf,
-    /// In place of the kernel's perf events: a directory with a file `TYPE-CONFIG-CPU` (the config in hexadecimal digits) for each event,
-    /// which says its count as a decimal number.
+    /// Replacement for the kernel's perf events: a directory with a file `TYPE-CONFIG-CPU` for each
+    /// event (`CONFIG` in hexadecimal), which holds the count as a decimal number.
     pub perf: Option<PathBuf>,
-    /// NVIDIA's management library; without one it is searched where the dynamic loader looks, and where drivers install it.
+    /// NVIDIA's management library. If `None`, it is searched where the dynamic loader looks and
+    /// where drivers install it.
     pub nvml: Option<PathBuf>,
 }
 
 impl Roots {
-    /// The node's own.
+    /// Returns the node's own roots.
     #[must_use]
     pub fn node() -> Self {
         Self { sysfs: "/sys".into(), procfs: "/proc".into(), perf: None, nvml: None }
     }
 
-    /// Below `root`, which stands for `/`. Perf events are the kernel's, unless there is a directory `perf`.
+    /// Returns the roots below `root`, which stands for `/`. Perf events are the kernel's unless
+    /// `root` has a directory `perf`.
     #[must_use]
     pub fn below(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
@@ -78,7 +83,7 @@ impl Roots {
         Self { sysfs: root.join("sys"), procfs: root.join("proc"), perf, nvml: None }
     }
 
-    /// What the variables `PENSTOCK_ENERGY_ROOT` and `PENSTOCK_ENERGY_NVML` say, else the node's own.
+    /// Returns the roots from `PENSTOCK_ENERGY_ROOT` and `PENSTOCK_ENERGY_NVML`, or the node's.
     #[must_use]
     pub fn of_process() -> Self {
         let path =

@@ -1,4 +1,5 @@
-//! Figures of a measurement. Each says what it covers; what is not measured has a reason instead of a number.
+//! Figures of a measurement. Each names what it covers. A figure that was not measured has a reason
+//! instead of a number.
 
 use std::collections::BTreeSet;
 
@@ -12,134 +13,123 @@ use crate::reason::Reason;
 use crate::sources::Info;
 use crate::tally::Taken;
 
-/// A measurement should last at least so long, in seconds...
+/// Minimum duration of a measurement in seconds.
 const SECONDS_MIN: f64 = 2.0;
-/// ... and so many steps of its counter: then the step is 1 % of it.
+/// Minimum duration in steps of the counter, so that a step is at most 1 % of the measurement.
 const STEPS_MIN: f64 = 100.0;
-/// Two sources of one component that differ by more than this part are told of: good ones have been seen within 1 %.
+/// Two sources of a component that differ by more than this fraction get a note. Good ones have
+/// been seen within 1 %.
 const DIFFERENCE_MAX: f64 = 0.05;
-/// Idle power that changed by more than this part makes net figures doubtful.
+/// Relative change of idle power that makes net figures doubtful.
 const IDLE_CHANGE_MAX: f64 = 0.1;
 
-/// What a measurement found.
+/// Result of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// How long it took, in seconds.
+    /// Duration of the measurement.
     pub seconds: f64,
-    /// The sum of what is measured, and what that covers.
+    /// Sum of the measured components, and the components that it covers.
     pub total: Total,
-    /// One for each channel, in the order of [`crate::Meter::channels`].
+    /// A figure for each channel, in the order of [`crate::Meter::channels`].
     pub figures: Vec<Figure>,
-    /// Core-seconds: always measured.
+    /// Core-seconds, which are always measured.
     pub core_seconds: CoreSeconds,
-    /// When idle power was measured.
+    /// How long idle power was measured.
     pub idle: Idle,
-    /// Components that two channels measured.
+    /// Comparisons of components that two channels measured.
     pub checks: Vec<Check>,
-    /// What a model says, if one was asked.
+    /// Figures of the model, if there is one.
     pub model: Option<ModelFigures>,
-    /// What to bear in mind.
+    /// Notes for the reader about the measurement.
     pub notes: Vec<String>,
 }
 
-/// What one channel says.
+/// Result of one channel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// What it is of.
+    /// Name of the measured component.
     pub component: String,
-    /// What kind of thing that is.
     pub class: Class,
-    /// Where it is from.
     pub source: Source,
-    /// How it was taken.
     pub method: Method,
-    /// Which file, event or function.
+    /// The file, event or function.
     pub detail: String,
-    /// Whether the total has it.
+    /// Whether the total includes this figure.
     pub in_total: bool,
-    /// From the first to the last reading, in seconds.
+    /// Seconds from the first to the last reading.
     pub seconds: Option<f64>,
-    /// All energy.
     pub joules: Option<f64>,
-    /// Without what the component takes when idle. Negative where it took less than that.
+    /// Joules minus those of idle power for the same time. May be negative.
     pub net_joules: Option<f64>,
-    /// Mean power.
     pub mean_watts: Option<f64>,
-    /// Least power of a sample.
+    /// Smallest power of a sample.
     pub min_watts: Option<f64>,
-    /// Most power of a sample.
+    /// Largest power of a sample.
     pub max_watts: Option<f64>,
-    /// Mean power in both idle times together, which is what `net_joules` lacks.
+    /// Mean power in both idle times together, on which `net_joules` is based.
     pub idle_watts: Option<f64>,
-    /// Mean power in the idle time before.
+    /// Mean power in the idle time before the measurement.
     pub idle_before_watts: Option<f64>,
-    /// Mean power in the idle time after.
+    /// Mean power in the idle time after the measurement.
     pub idle_after_watts: Option<f64>,
-    /// How often it was read.
+    /// Number of times that the channel was read.
     pub readings: u64,
-    /// How often the source's value changes, in seconds.
+    /// Seconds between two changes of the source's value.
     pub step_s: f64,
-    /// Why there is no figure.
+    /// Reason why there is no figure.
     pub unavailable: Option<Reason>,
-    /// Why there is no net figure, though there is a figure.
+    /// Reason why there is a figure but no net figure.
     pub net_unavailable: Option<Reason>,
-    /// What to bear in mind.
+    /// Notes for the reader about this figure.
     pub notes: Vec<String>,
 }
 
-/// The sum of packages, memory and accelerators, one figure each, of the most trusted source.
+/// Sum over packages, memory and accelerators, with one figure each, of the most trusted source.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Total {
-    /// All energy of what is covered.
+    /// Joules of the covered components.
     pub joules: Option<f64>,
-    /// Without what the same takes when idle.
+    /// Joules minus the idle power of the same components.
     pub net_joules: Option<f64>,
-    /// Mean power.
     pub mean_watts: Option<f64>,
-    /// Mean idle power.
     pub idle_watts: Option<f64>,
-    /// Components that are in it. Two totals can be compared only if these are the same.
+    /// Components in the sum. Two totals are only comparable if these are the same.
     pub covered: Vec<String>,
-    /// Components that are not, and why.
+    /// Components that are not in the sum, with reasons.
     pub missing: Vec<Missing>,
-    /// Why there is no total.
+    /// Reason why there is no total.
     pub unavailable: Option<String>,
-    /// Why there is no net total, though there is a total.
+    /// Reason why there is a total but no net total.
     pub net_unavailable: Option<String>,
 }
 
-/// A component that totals lack.
+/// A component that the total lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// Which.
     pub component: String,
-    /// For each source that could have measured it, why it does not.
+    /// For each source that could have measured the component, the reason why it did not.
     pub reasons: Vec<String>,
 }
 
-/// For how long idle power was measured, in seconds.
+/// How long idle power was measured, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Idle {
-    /// Before the measurement.
     pub before_s: Option<f64>,
-    /// After it.
     pub after_s: Option<f64>,
 }
 
-/// Two channels that measured the same.
+/// Comparison of two channels that measured the same component.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// What.
     pub component: String,
-    /// The one that is used.
+    /// The channel in the total.
     pub used: String,
-    /// The other.
     pub other: String,
-    /// (other - used) / used.
+    /// Relative difference: (other - used) / used.
     pub difference: f64,
 }
 
-/// Makes a report of what was measured.
+/// Makes the report of a measurement.
 pub(crate) fn make(
     infos: &[Info],
     before: Option<&Span>,
@@ -209,7 +199,7 @@ fn watts(taken: &Taken) -> Option<f64> {
     (taken.seconds > 0.0).then(|| taken.joules / taken.seconds)
 }
 
-/// Of both idle times together, each by its length.
+/// Returns the mean power of both idle times, weighted by their lengths.
 fn mean_of(idle: &[Option<Taken>; 2]) -> Option<f64> {
     let known = || idle.iter().flatten();
     let seconds: f64 = known().map(|it| it.seconds).sum();
@@ -230,19 +220,19 @@ fn notes_of(info: &Info, taken: &Taken) -> Vec<String> {
     }
     if taken.may_lack_wraps {
         notes.push(
-            "it may have wrapped unseen, since it was not read for too long: too few joules"
+            "the counter may have wrapped unseen between two readings: joules may be missing"
                 .to_owned(),
         );
     }
     notes
 }
 
-/// Adds up one figure of each component, and marks it.
+/// Adds up one figure of each component, and marks these figures.
 fn total(infos: &[Info], figures: &mut [Figure]) -> Total {
     let mut covered = BTreeSet::new();
     let mut total = Total::default();
     let (mut joules, mut net, mut mean, mut idle) = (0.0, Some(0.0), Some(0.0), Some(0.0));
-    // The first is that of the most trusted source.
+    // The first figure of a component is that of the most trusted source.
     for (info, figure) in infos.iter().zip(figures.iter_mut()) {
         let Some(one) = figure.joules.filter(|_| info.component.class.is_in_total()) else {
             continue;
@@ -271,12 +261,12 @@ fn total(infos: &[Info], figures: &mut [Figure]) -> Total {
     total.idle_watts = idle;
     if net.is_none() {
         total.net_unavailable =
-            Some("idle power was not measured for all that is covered".to_owned());
+            Some("idle power was not measured for all covered components".to_owned());
     }
     total
 }
 
-/// What is not in the total: each component that no source measured; where none of a class is known by name, the class.
+/// Returns the components that no source measured. A class without named ones stands for them.
 fn missing(infos: &[Info], figures: &[Figure]) -> Vec<Missing> {
     let rows = || infos.iter().zip(figures).filter(|(info, _)| info.component.class.is_in_total());
     let has_figure = |component: &Component| {
@@ -299,7 +289,7 @@ fn missing(infos: &[Info], figures: &[Figure]) -> Vec<Missing> {
             }
             continue;
         }
-        // A source that is missing as a whole could have measured each that is known by name.
+        // A missing source could have measured each component that other sources name.
         let is_named = |it: &&Info| it.component.class == component.class && !it.component.is_all();
         let mut named = infos.iter().filter(is_named).map(|it| &it.component).peekable();
         if named.peek().is_none() {
@@ -400,7 +390,7 @@ mod tests {
         ];
         let before = span(5.0, vec![taken(50.0, 5.0), taken(100.0, 5.0)]);
         let run = span(10.0, vec![taken(500.0, 10.0), taken(3000.0, 10.0)]);
-        // The card is still warm, and it was watched twice as long.
+        // The card is still warm, and was watched twice as long.
         let after = span(10.0, vec![taken(100.0, 10.0), taken(500.0, 10.0)]);
         let report = make(&infos, Some(&before), &run, Some(&after), None);
         let gpu = &report.figures[1];

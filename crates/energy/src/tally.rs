@@ -1,4 +1,4 @@
-//! Readings of one channel become joules. No clock and no I/O: times are given.
+//! Conversion of one channel's readings to joules. Uses no clock: the caller gives the times.
 
 use std::time::Duration;
 
@@ -6,35 +6,35 @@ use crate::component::Method;
 use crate::reason::Reason;
 use crate::sources::Scale;
 
-/// Most that one domain of RAPL takes, in watts: four times the largest package of today. A counter that wraps must be read before that
-/// power can have taken it round.
+/// Maximum power of a RAPL domain in watts: four times the largest package of today. A counter must
+/// be read before that power could make it wrap.
 pub(crate) const DOMAIN_WATTS_MAX: f64 = 2000.0;
-/// A step may bring the joules of some time before it: ten steps of RAPL.
+/// Maximum time that a single step of a counter may account for: ten steps of RAPL.
 const STEP_SECONDS_MAX: f64 = 0.01;
 
-/// What was measured of one channel.
+/// Result of one channel.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Taken {
     pub(crate) joules: f64,
-    /// From the first to the last reading.
+    /// Seconds from the first to the last reading.
     pub(crate) seconds: f64,
     pub(crate) readings: u64,
-    /// Least and most power of a sample, in watts; only of samples.
+    /// Smallest and largest power in watts. Only for samples.
     pub(crate) watts: Option<(f64, f64)>,
-    /// Readings were so far apart that a wrap may have been missed: the joules are too few then.
+    /// Whether readings were so far apart that a wrap, and so joules, may have been missed.
     pub(crate) may_lack_wraps: bool,
 }
 
-/// Sums up one channel from start to stop.
+/// Adds up one channel from start to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     method: Method,
     scale: Scale,
     first_at: Option<Duration>,
     last: Option<(Duration, u64)>,
-    /// Of a counter: units since the start.
+    /// For a counter: units since the start.
     units: u128,
-    /// Of samples: the integral so far.
+    /// For samples: the integral until now.
     joules: f64,
     readings: u64,
     watts: Option<(f64, f64)>,
@@ -43,7 +43,6 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet.
     pub(crate) fn new(method: Method, scale: Scale) -> Self {
         Self {
             method,
@@ -59,7 +58,8 @@ impl Tally {
         }
     }
 
-    /// Adds what was read at `at`, on a clock that never goes back. After a fault nothing is added: joules in between are lost.
+    /// Adds a reading taken at `at`, on a clock that never goes back. After a fault, nothing is
+    /// added because joules are missing.
     pub(crate) fn add(&mut self, at: Duration, reading: Result<u64, Reason>) {
         if self.fault.is_some() {
             return;
@@ -95,11 +95,12 @@ impl Tally {
             self.units += u128::from(units);
             return;
         }
-        // What was left to the end, and what came after it.
+        // The rest up to the wrap, and what came after it.
         let units = range.saturating_sub(from).saturating_add(to);
         let most = (apart + STEP_SECONDS_MAX) * DOMAIN_WATTS_MAX;
         if to_f64(units) * self.scale.per_unit > most {
-            // No power explains that: the counter began anew, as after a suspension or when its driver is loaded again.
+            // No power explains the difference: the counter was reset, for example by a suspension
+            // or a reloaded driver.
             self.fault = Some(Reason::Reset { from, to });
         } else {
             self.units += u128::from(units);
@@ -111,13 +112,13 @@ impl Tally {
         let (least, most) = self.watts.unwrap_or((watts, watts));
         self.watts = Some((least.min(watts), most.max(watts)));
         if let Some((before_at, before)) = before {
-            // Trapezia: the power between two samples is taken to change evenly.
+            // Trapezoidal rule: the power is assumed to change evenly between two samples.
             let before = to_f64(before) * self.scale.per_unit;
             self.joules += (before + watts) / 2.0 * at.saturating_sub(before_at).as_secs_f64();
         }
     }
 
-    /// What was measured. A counter that stood still for `watch` or longer has not counted.
+    /// Returns the result. A counter that did not advance at all in `watch` or longer has stopped.
     pub(crate) fn taken(&self, watch: Duration) -> Result<Taken, Reason> {
         if let Some(reason) = &self.fault {
             return Err(reason.clone());
@@ -139,7 +140,8 @@ impl Tally {
         Ok(Taken { joules, seconds, readings, watts, may_lack_wraps })
     }
 
-    /// How soon it must be read again: half of the time in which it could come round. None needs no reading in between.
+    /// Returns how soon the channel must be read again: half of the shortest time until it wraps.
+    /// `None` if it does not wrap.
     pub(crate) fn reading_due(scale: Scale) -> Option<Duration> {
         let joules = to_f64(scale.wraps_after?) * scale.per_unit;
         Duration::try_from_secs_f64(joules / DOMAIN_WATTS_MAX / 2.0).ok()
@@ -193,7 +195,7 @@ mod tests {
         }
         assert_eq!(tally.units, sum);
         assert!(!tally.taken(WATCH).unwrap().may_lack_wraps);
-        // Longer apart than the range lasts: it says so.
+        // If readings are further apart than the range lasts, the result says so.
         add(&mut tally, 100_200_000, value);
         assert!(tally.taken(WATCH).unwrap().may_lack_wraps);
     }
@@ -203,7 +205,7 @@ mod tests {
         let mut tally = counter(Some(262_143_328_850));
         add(&mut tally, 0, 100_000_000_000);
         add(&mut tally, 1000, 100_050_000_000);
-        // As a wrap it would be 162 kJ in a second.
+        // As a wrap, this would be 162 kJ in a second.
         add(&mut tally, 2000, 7);
         assert_eq!(tally.taken(WATCH), Err(Reason::Reset { from: 100_050_000_000, to: 7 }));
     }
@@ -230,7 +232,7 @@ mod tests {
     #[test]
     fn samples_are_integrated_over_uneven_times() {
         let mut tally = Tally::new(Method::Samples, Scale { per_unit: 1e-3, wraps_after: None });
-        // A ramp from 0 to 100 W in 10 s, looked at when it suits: 500 J.
+        // A ramp from 0 to 100 W in 10 s, sampled at uneven times: 500 J.
         for ms in [0, 10, 500, 4_000, 4_001, 9_999, 10_000] {
             add(&mut tally, ms, ms * 10);
         }

@@ -1,4 +1,5 @@
-//! The C interface, by a program in C and one in C++ that is built with the shared library and the header as users do it.
+//! Tests of the C interface: programs in C and C++ are built with the shared library and the
+//! header, as users do it.
 
 mod common;
 
@@ -8,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use common::{Mill, Tree, compile, stub};
 
-/// Where cargo puts the shared library for this test.
+/// Returns the folder in which cargo puts the shared library for this test.
 fn library_directory() -> PathBuf {
     let directory = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
     let candidates = [directory.clone(), directory.parent().unwrap().to_path_buf()];
@@ -92,7 +93,6 @@ fn the_header_is_c_plus_plus_too() {
     assert!(status.expect("the tests need a C++ compiler").success());
 }
 
-/// What the header declares is what the library has.
 #[test]
 fn every_function_of_the_header_is_in_the_library_and_no_other() {
     let header =

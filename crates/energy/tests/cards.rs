@@ -1,4 +1,4 @@
-//! Accelerators and drivers' sensors on a node made of files and a stub of NVML.
+//! Accelerators and drivers' sensors, on a node made of files and a stub of NVML.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn channel<'a>(report: &'a Report, component: &str, method: Method) -> &'a penst
     report.figures.iter().find(|it| it.component == component && it.method == method).unwrap()
 }
 
-/// A stub with one card, its counter and its power.
+/// Makes a stub with one card. Returns its counter and, if named, its power.
 fn card(tree: &Tree, power: Option<&str>) -> (Dial, Option<Dial>) {
     tree.nvml("nvml.c");
     tree.put("gpus", "1\n");
@@ -97,15 +97,15 @@ fn a_cards_dead_counter_and_a_forbidden_one_are_told() {
 #[test]
 fn penstocks_own_library_of_that_name_is_not_asked() {
     let tree = Tree::new();
-    // It ends the process if it is.
+    // This library ends the process if it is initialised.
     tree.nvml("own.c");
     assert_eq!(states(&Meter::open(&tree.options()).channels())["nvml gpu"], "own_library");
-    // The library that is shipped has the mark.
+    // The library that is shipped must have the symbol that marks it.
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../nvml/src/lib.rs");
     let source = std::fs::read_to_string(shipped).unwrap();
     assert!(
         source.contains("#[unsafe(no_mangle)]\npub extern \"C\" fn penstock_nvml()"),
-        "the mark is gone"
+        "the symbol that marks the library is missing"
     );
 }
 
@@ -117,7 +117,7 @@ fn a_host_without_cards_says_so() {
     assert_eq!(states(&Meter::open(&tree.options()).channels())["nvml gpu"], "no_device");
 }
 
-/// A driver's directory.
+/// Makes the directory of a driver.
 fn chip(tree: &Tree, number: u32, name: &str, device: &str) -> String {
     let chip = format!("sys/class/hwmon/hwmon{number}");
     tree.put(&format!("{chip}/name"), format!("{name}\n"));
@@ -181,7 +181,7 @@ fn drivers_sensors_are_known_for_what_they_cover() {
             "gpu 0000:03:00.0",
             "gpu 0000:03:00.0 pkg",
             "gpu 0000:41:00.0",
-            // Inside a processor: the driver means the whole socket, which is counted.
+            // Inside a processor: the figure is that of the whole socket, which RAPL counts.
             "amdgpu 0000:c1:00.0 power1",
             "ACPI000D:00 power1",
             "psu 1-0058 power1",

@@ -1,4 +1,4 @@
-//! A command is measured: its core-seconds, its end, energy net of what the node takes anyway.
+//! Measurement of commands: core-seconds, the end of the command, and energy net of idle power.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn core_seconds_have_all_threads_and_children() {
     assert_eq!(outcome.exit_code(), 7);
     let cores = &outcome.report.core_seconds;
     let busy = cores.busy.unwrap();
-    // 0.5 s by the threads' own clocks, and what starting a program takes.
+    // 0.5 s by the threads' own clocks, and the time that starting a program takes.
     assert!((0.495..0.6).contains(&busy), "{cores:?}");
     assert!((cores.user.unwrap() + cores.system.unwrap() - busy).abs() < 1e-9);
     assert_eq!(cores.of, "command");
@@ -31,7 +31,7 @@ fn core_seconds_have_all_threads_and_children() {
         "two threads and then a child: {}",
         outcome.report.seconds
     );
-    // Nothing can be measured on an empty node, and nothing is said to be 0.
+    // An empty node has nothing to measure, so there is no figure, and not 0.
     assert_eq!(outcome.report.total.joules, None);
 }
 
@@ -59,7 +59,7 @@ fn a_program_that_is_not_there_is_found_out_before_anything_is_measured() {
         };
         assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
     }
-    // A file that is no program: only running it shows that. The meter can be used again.
+    // Only running a file shows that it is no program. The meter can be used again.
     let text = tree.put("text", "x");
     assert!(matches!(
         run(&mut meter, &[text.to_str().unwrap()], Duration::ZERO),
@@ -79,7 +79,8 @@ fn a_command_that_changes_nothing_takes_nothing_net_of_idle() {
     let total = &outcome.report.total;
     let (joules, net) = (total.joules.unwrap(), total.net_joules.unwrap());
     assert!(joules > 0.7 * 32.0, "{total:?}");
-    // The files turn in a thread that others of this host may delay; that idle power is subtracted at all is shown by far.
+    // The thread that turns the dials may be delayed by other processes. The margin still shows
+    // that idle power is subtracted.
     assert!(net.abs() < 0.25 * joules, "{total:?}");
     let idle = outcome.report.idle;
     assert!(idle.before_s.unwrap() >= 0.8 && idle.after_s.unwrap() >= 0.8, "{idle:?}");
@@ -93,7 +94,7 @@ fn a_power_model_has_figures_of_its_own_and_changes_no_others() {
     let mut meter = Meter::open(&tree.options());
     meter.set_model(Some(PowerModel::read(&file).unwrap()));
     meter.start().unwrap();
-    // 2.0 s busy and 10 s idle, in ticks of 10 ms.
+    // 2 s busy and 10 s idle, in ticks of 10 ms.
     tree.put("proc/stat", "cpu  200 0 200 2000 0 0 0 0 0 0\n");
     meter.stop().unwrap();
     let report = meter.report().unwrap();

@@ -1,4 +1,5 @@
-//! RAPL on a node made of files: joules within 1 % of what is injected, over wrap; and what is missing, forbidden or dead told apart.
+//! RAPL on a node made of files: joules are within 1 % of what is injected, also over wraps.
+//! Missing, forbidden and dead counters are distinguished.
 
 mod common;
 
@@ -14,9 +15,9 @@ const MICRO: f64 = 1e-6;
 /// Units of perf's counters in a joule.
 const PERF_UNITS: u64 = 1 << 32;
 
-/// Joules in perf's unit.
+/// Converts joules to perf's unit.
 fn perf_units(joules: f64) -> u64 {
-    // In quarters of a joule: exact.
+    // Computed in quarters of a joule, which are exact.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -33,7 +34,7 @@ fn joules(units: u128, per_unit: f64) -> f64 {
 #[test]
 fn joules_of_packages_and_memory_are_right_over_many_wraps() {
     let tree = Tree::new();
-    // 40 J: at 100 W a wrap every 400 ms. The counter is read every 10 ms, as its range asks for.
+    // 40 J: a wrap every 400 ms at 100 W. For this range, the meter reads the counter every 10 ms.
     let range = 40_000_000;
     let dials = vec![
         (tree.zone("intel-rapl:0", "package-0", range), 100_000_000),
@@ -60,10 +61,10 @@ fn joules_of_packages_and_memory_are_right_over_many_wraps() {
     for (index, name) in ["package-0", "cores-0", "dram-0", "package-1"].into_iter().enumerate() {
         assert_joules(figure(&report, "powercap", name).joules, injected[index], name);
     }
-    // Cores are a part of the package, and not counted twice.
+    // Cores are part of the package and not added again.
     assert_joules(report.total.joules, injected[0] + injected[2] + injected[3], "total");
     assert_eq!(report.total.covered, ["package-0", "dram-0", "package-1"]);
-    // The memory of the second package is missing, which is not 0.
+    // The memory of the second package is missing, which does not count as 0.
     let lacks: Vec<_> = report.total.missing.iter().map(|it| it.component.as_str()).collect();
     assert!(lacks.contains(&"dram-1") && lacks.contains(&"gpu") && lacks.len() == 2, "{lacks:?}");
     assert_eq!(figure(&report, "powercap", "dram-1").joules, None);
@@ -174,11 +175,11 @@ fn a_counter_that_stops_in_the_measurement_is_told() {
     ));
 }
 
-/// Gives up the rights of root over files for this thread only, if it has them.
+/// Runs `body` in a thread without root's rights over files.
 fn without_rights<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // SAFETY: numbers only; the kernel changes it for this thread alone.
+            // SAFETY: the arguments are numbers, and the kernel changes only this thread.
             unsafe { libc::syscall(libc::SYS_setfsuid, 65534) };
             body()
         });
@@ -195,7 +196,7 @@ fn counters_that_may_not_be_read_are_told_from_those_that_are_missing() {
         fs::set_permissions(dial.path(), fs::Permissions::from_mode(0o600)).unwrap();
     }
     if fs::metadata("/proc/self").map(|it| std::os::unix::fs::MetadataExt::uid(&it)).unwrap() != 0 {
-        // The owner may read 0600: take all away.
+        // The owner may read a file with mode 0600, so all rights are removed.
         for dial in [&zone, &event] {
             fs::set_permissions(dial.path(), fs::Permissions::from_mode(0o000)).unwrap();
         }

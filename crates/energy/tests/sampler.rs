@@ -1,4 +1,5 @@
-//! The meter's thread: there only while something must be sampled, and it sleeps. Alone in its process, whose threads it counts.
+//! The meter's thread exists only while something must be sampled, and it sleeps. This test is
+//! alone in its process because it counts threads.
 
 mod common;
 
@@ -19,7 +20,8 @@ fn samplers() -> usize {
         .count()
 }
 
-/// A thread names itself when it begins, and is still listed a moment after its end.
+/// Waits for a number of sampler threads. A thread names itself when it begins, and stays listed
+/// for a moment after its end.
 fn samplers_become(count: usize) -> bool {
     let end = Instant::now() + Duration::from_secs(10);
     while samplers() != count && Instant::now() < end {
@@ -31,7 +33,7 @@ fn samplers_become(count: usize) -> bool {
 #[test]
 fn there_is_one_thread_while_power_is_sampled_and_it_sleeps() {
     let tree = Tree::new();
-    // Plain counters: nothing has to be read in between.
+    // Counters that do not wrap need no reading in between.
     let counters = tree.pmu(&[("energy-pkg", 2)], &[0]);
     let mill = Mill::start(counters.into_iter().map(|dial| (dial, 1 << 32)).collect());
     let mut plain = Meter::open(&tree.options());
@@ -54,12 +56,12 @@ fn there_is_one_thread_while_power_is_sampled_and_it_sleeps() {
     let began = cores::of_process(std::process::id()).unwrap();
     thread::sleep(Duration::from_millis(1000));
     let used = cores::of_process(std::process::id()).unwrap() - began;
-    // 50 samples of 4 cards, through files of a debug build.
+    // 50 samples of 4 cards, through files and in a debug build.
     assert!(used < Duration::from_millis(200), "{used:?}");
     sampled.stop().unwrap();
     assert!(samplers_become(0));
 
-    // A meter that is dropped while it runs takes its thread with it, at once.
+    // A running meter that is dropped ends its thread at once.
     let mut dropped = Meter::open(&Options { interval: Duration::from_secs(60), ..tree.options() });
     dropped.start().unwrap();
     assert!(samplers_become(1));

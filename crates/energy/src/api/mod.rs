@@ -1,6 +1,8 @@
-//! The functions of `penstock_energy.h`. The only place that knows C's side of this library, and where errors become codes.
+//! The functions of `penstock_energy.h`. Only this module knows the C side of this library and
+//! converts errors to codes.
 //!
-//! Handles are numbers that were never given before, so one that was closed, or never was one, is found out and never followed.
+//! Handles are numbers that are never reused. A closed or invalid one is detected and never
+//! followed.
 
 mod shown;
 
@@ -20,7 +22,7 @@ use crate::model::PowerModel;
 use crate::options::{Options, Roots};
 use shown::{CCores, CFigure, CModel, CTotal, Shown, c_text};
 
-/// Codes of the header.
+/// Error codes of the header.
 mod code {
     pub(super) const SUCCESS: i32 = 0;
     pub(super) const INVALID: i32 = -21001;
@@ -30,14 +32,14 @@ mod code {
     pub(super) const DEFECT: i32 = -21005;
 }
 
-/// What handles point to, as far as C knows.
+/// The type that handles point to in C.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Opaque {
     _private: [u8; 0],
 }
 
-/// `penstock_energy_options`.
+/// Layout of the header's `penstock_energy_options`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct COptions {
@@ -50,7 +52,7 @@ pub struct COptions {
     psys: c_int,
 }
 
-/// What the program did wrong, or what failed.
+/// A wrong argument of the program, or a failure.
 enum Refusal {
     Argument(&'static str),
     Error(Error),
@@ -79,13 +81,13 @@ impl Refusal {
     }
 }
 
-/// A meter of a program, and its figures in C's form.
+/// A meter of a program, with its figures in C's form.
 struct Kept {
     meter: Meter,
     shown: Shown,
 }
 
-/// All meters that are open, and the last number that was given.
+/// All open meters, and the last handle that was given.
 struct Meters {
     open: BTreeMap<usize, Arc<Mutex<Kept>>>,
     last: usize,
@@ -101,7 +103,7 @@ fn meters() -> MutexGuard<'static, Meters> {
     METERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the body of a function. Its error becomes a code and a text; a panic, which would be a defect of ours, does not unwind into C.
+/// Runs the body of a function. Keeps an error's text and returns its code. Panics do not unwind.
 fn enter(body: impl FnOnce() -> Result<(), Refusal>) -> c_int {
     let (code, text) = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => (code::SUCCESS, None),
@@ -109,52 +111,55 @@ fn enter(body: impl FnOnce() -> Result<(), Refusal>) -> c_int {
             let (code, text) = refusal.told();
             (code, Some(c_text(&text)))
         }
-        Err(_) => (code::DEFECT, Some(c_text("libpenstock_energy has a defect: it panicked here"))),
+        Err(_) => (
+            code::DEFECT,
+            Some(c_text("libpenstock_energy panicked, which is a defect of the library")),
+        ),
     };
     LAST_ERROR.with(|last| *last.borrow_mut() = text);
     code
 }
 
-/// Does something with a meter. Others with the same meter wait; those with other meters do not.
+/// Calls `body` with a meter. Blocks while another thread uses the same meter.
 fn with<T>(
     meter: *mut Opaque,
     body: impl FnOnce(&mut Kept) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let kept = meters().open.get(&meter.addr()).cloned();
-    let kept = kept.ok_or(Refusal::Argument("this is no meter that is open"))?;
+    let kept = kept.ok_or(Refusal::Argument("this is not an open meter"))?;
     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
     body(&mut kept)
 }
 
-/// A text of the program that may be missing.
+/// Converts an optional text of the program to a path. An empty text counts as missing.
 fn path_of<'a>(text: *const c_char) -> Option<&'a Path> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: not null; a text that ends with a NUL and stays during the call is what the header asks for.
+    // SAFETY: `text` is not null, and the header requires a C string that outlives the call.
     let text = unsafe { CStr::from_ptr(text) };
     Some(Path::new(OsStr::from_bytes(text.to_bytes()))).filter(|path| !path.as_os_str().is_empty())
 }
 
-/// A time of the program in seconds; 0 is the default.
+/// Converts a time in seconds. Zero yields the default.
 fn time_of(seconds: c_double, default: Duration) -> Result<Duration, Refusal> {
     if seconds == 0.0 {
         return Ok(default);
     }
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| Refusal::Argument("a time must be a number of seconds, not negative"))
+        .map_err(|_| Refusal::Argument("a time must be a number of seconds that is not negative"))
 }
 
 fn options_of(given: *const COptions) -> Result<(Options, Option<PowerModel>), Refusal> {
     if given.is_null() {
         return Ok((Options::of_process(), None));
     }
-    // SAFETY: not null; the program's struct begins with its size.
+    // SAFETY: `given` is not null, and the program's structure begins with its size.
     let size = unsafe { (&raw const (*given).size).read() };
     if size < size_of::<COptions>() {
         return Err(Refusal::Argument("options.size must be sizeof(penstock_energy_options)"));
     }
-    // SAFETY: the program's struct is at least as large as ours.
+    // SAFETY: the program's structure is at least as large as ours.
     let given = unsafe { given.read() };
     let mut roots = path_of(given.root).map_or_else(Roots::of_process, Roots::below);
     if let Some(nvml) = path_of(given.nvml) {
@@ -171,7 +176,7 @@ fn options_of(given: *const COptions) -> Result<(Options, Option<PowerModel>), R
 /// Finds what can be measured.
 ///
 /// # Safety
-/// `options` is `NULL` or leads to the struct of the header; `meter` leads to a place for a pointer.
+/// `options` is null or points to the header's structure. `meter` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn penstock_energy_open(
     options: *const COptions,
@@ -190,32 +195,32 @@ pub unsafe extern "C" fn penstock_energy_open(
         all.last += 1;
         let number = all.last;
         all.open.insert(number, kept);
-        // SAFETY: not null; that it leads to a place for a pointer is what the header asks for.
+        // SAFETY: `meter` is not null, and the header requires that it is valid for a write.
         unsafe { meter.write(std::ptr::without_provenance_mut(number)) };
         Ok(())
     })
 }
 
-/// Closes a meter. A measurement that runs ends.
+/// Closes a meter, and ends its measurement if one runs.
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_energy_close(meter: *mut Opaque) {
     enter(|| {
         let kept = meters().open.remove(&meter.addr());
         if kept.is_none() && !meter.is_null() {
-            return Err(Refusal::Argument("this is no meter that is open"));
+            return Err(Refusal::Argument("this is not an open meter"));
         }
         Ok(())
     });
 }
 
-/// Measures idle power.
+/// Measures idle power, and sleeps meanwhile.
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_energy_idle(meter: *mut Opaque, seconds: c_double) -> c_int {
     enter(|| {
         let time = time_of(seconds, Duration::ZERO)?;
         with(meter, |kept| {
             kept.meter.idle(time)?;
-            // Before the start there is nothing to show yet.
+            // Before the first measurement, there is no report.
             if let Ok(report) = kept.meter.report() {
                 kept.shown = Shown::of_report(&report);
             }
@@ -224,13 +229,12 @@ pub extern "C" fn penstock_energy_idle(meter: *mut Opaque, seconds: c_double) ->
     })
 }
 
-/// Starts.
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_energy_start(meter: *mut Opaque) -> c_int {
     enter(|| with(meter, |kept| Ok(kept.meter.start()?)))
 }
 
-/// Stops.
+/// Stops the measurement and updates the figures.
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_energy_stop(meter: *mut Opaque) -> c_int {
     enter(|| {
@@ -242,7 +246,7 @@ pub extern "C" fn penstock_energy_stop(meter: *mut Opaque) -> c_int {
     })
 }
 
-/// The figures from the start to now.
+/// Updates the figures without stopping the measurement.
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_energy_update(meter: *mut Opaque) -> c_int {
     enter(|| {
@@ -253,7 +257,7 @@ pub extern "C" fn penstock_energy_update(meter: *mut Opaque) -> c_int {
     })
 }
 
-/// How many figures there are; 0 for what is no meter.
+/// Returns the number of figures, or 0 if the meter is invalid.
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_energy_num_figures(meter: *mut Opaque) -> c_uint {
     let mut count = 0;
@@ -266,18 +270,19 @@ pub extern "C" fn penstock_energy_num_figures(meter: *mut Opaque) -> c_uint {
     count
 }
 
-/// Copies a struct into the program's, which says first how large it is. An older program has less place: it gets what it knows.
+/// Copies a structure to the program's, which begins with its size. An older program with a smaller
+/// structure gets the part that it knows.
 fn give<T: Copy>(place: *mut T, value: &T) -> Result<(), Refusal> {
     if place.is_null() {
         return Err(Refusal::Argument("the struct must not be NULL"));
     }
-    // SAFETY: not null; all structs of the header begin with their size.
+    // SAFETY: `place` is not null, and all structures of the header begin with their size.
     let size = unsafe { place.cast::<usize>().read() };
     if size < 2 * size_of::<usize>() {
         return Err(Refusal::Argument("the struct's size must be set to its sizeof"));
     }
     let (first, bytes) = (size_of::<usize>(), size.min(size_of::<T>()) - size_of::<usize>());
-    // SAFETY: `bytes` behind the size are both in the program's struct and in ours, which do not overlap.
+    // SAFETY: both structures have `bytes` bytes after the size, and they do not overlap.
     unsafe {
         let from = (&raw const *value).cast::<u8>().add(first);
         place.cast::<u8>().add(first).copy_from_nonoverlapping(from, bytes);
@@ -285,10 +290,10 @@ fn give<T: Copy>(place: *mut T, value: &T) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// One figure.
+/// Returns the figure with an index.
 ///
 /// # Safety
-/// `figure` leads to the struct of the header, whose size is set.
+/// `figure` is null or points to the header's structure with its size set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn penstock_energy_get_figure(
     meter: *mut Opaque,
@@ -298,15 +303,15 @@ pub unsafe extern "C" fn penstock_energy_get_figure(
     enter(|| {
         with(meter, |kept| {
             let shown = kept.shown.figures.get(index as usize);
-            give(figure, shown.ok_or(Refusal::Argument("there is no figure of this index"))?)
+            give(figure, shown.ok_or(Refusal::Argument("there is no figure with this index"))?)
         })
     })
 }
 
-/// The total.
+/// Returns the total.
 ///
 /// # Safety
-/// `total` leads to the struct of the header, whose size is set.
+/// `total` is null or points to the header's structure with its size set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn penstock_energy_get_total(
     meter: *mut Opaque,
@@ -315,10 +320,10 @@ pub unsafe extern "C" fn penstock_energy_get_total(
     enter(|| with(meter, |kept| give(total, kept.shown.total.as_ref().ok_or(NOTHING)?)))
 }
 
-/// Core-seconds.
+/// Returns the core-seconds.
 ///
 /// # Safety
-/// `cores` leads to the struct of the header, whose size is set.
+/// `cores` is null or points to the header's structure with its size set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn penstock_energy_get_cores(
     meter: *mut Opaque,
@@ -327,10 +332,10 @@ pub unsafe extern "C" fn penstock_energy_get_cores(
     enter(|| with(meter, |kept| give(cores, kept.shown.cores.as_ref().ok_or(NOTHING)?)))
 }
 
-/// What the power model says.
+/// Returns the figures of the power model.
 ///
 /// # Safety
-/// `model` leads to the struct of the header, whose size is set.
+/// `model` is null or points to the header's structure with its size set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn penstock_energy_get_model(
     meter: *mut Opaque,
@@ -344,7 +349,7 @@ const NO_MODEL: Refusal = Refusal::Error(Error::Order(
     "nothing was measured yet, or no power model was given to penstock_energy_open",
 ));
 
-/// All of it as JSON.
+/// Returns the whole report as JSON, or null if nothing was measured.
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_energy_get_json(meter: *mut Opaque) -> *const c_char {
     let mut json = std::ptr::null();
@@ -355,10 +360,10 @@ pub extern "C" fn penstock_energy_get_json(meter: *mut Opaque) -> *const c_char 
     json
 }
 
-/// Core time of a process.
+/// Returns the core time of a process in seconds.
 ///
 /// # Safety
-/// `seconds` leads to a place for a number.
+/// `seconds` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn penstock_energy_process_seconds(
     pid: u32,
@@ -369,13 +374,13 @@ pub unsafe extern "C" fn penstock_energy_process_seconds(
             return Err(Refusal::Argument("seconds must not be NULL"));
         }
         let time = cores::of_process(pid)?;
-        // SAFETY: not null; that it leads to a place for a number is what the header asks for.
+        // SAFETY: `seconds` is not null, and the header requires that it is valid for a write.
         unsafe { seconds.write(time.as_secs_f64()) };
         Ok(())
     })
 }
 
-/// What went wrong in this thread's last call.
+/// Returns the error of this thread's last call, or null. Valid until the thread's next call.
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_energy_last_error() -> *const c_char {
     LAST_ERROR.with(|last| last.borrow().as_ref().map_or(std::ptr::null(), |text| text.as_ptr()))

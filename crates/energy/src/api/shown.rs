@@ -1,11 +1,11 @@
-//! Figures in C's form. The texts stay with them.
+//! Figures in C's form, together with the texts that they point to.
 
 use std::ffi::{CString, c_char, c_double, c_int};
 
 use crate::meter::Channel;
 use crate::report::{Figure, Report};
 
-/// `penstock_energy_figure`.
+/// Layout of the header's `penstock_energy_figure`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CFigure {
@@ -30,7 +30,7 @@ pub struct CFigure {
     step_s: c_double,
 }
 
-/// `penstock_energy_total`.
+/// Layout of the header's `penstock_energy_total`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CTotal {
@@ -45,7 +45,7 @@ pub struct CTotal {
     unavailable: *const c_char,
 }
 
-/// `penstock_energy_cores`.
+/// Layout of the header's `penstock_energy_cores`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CCores {
@@ -58,7 +58,7 @@ pub struct CCores {
     host_stolen: c_double,
 }
 
-/// `penstock_energy_model`.
+/// Layout of the header's `penstock_energy_model`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CModel {
@@ -67,7 +67,7 @@ pub struct CModel {
     model_host_joules: c_double,
 }
 
-/// What the program can ask of a meter.
+/// The figures of a meter that the program can query.
 #[derive(Debug)]
 pub(super) struct Shown {
     pub(super) figures: Vec<CFigure>,
@@ -78,10 +78,10 @@ pub(super) struct Shown {
     texts: Texts,
 }
 
-// SAFETY: the addresses lead to `texts` beside them, which nobody changes.
+// SAFETY: the pointers lead to `texts`, which move with this value and are never changed.
 unsafe impl Send for Shown {}
 
-/// Texts that addresses lead to. A `CString` keeps its place when the list grows.
+/// Texts that pointers lead to. The bytes of a `CString` stay in place when the list grows.
 #[derive(Debug, Default)]
 struct Texts(Vec<CString>);
 
@@ -98,7 +98,7 @@ impl Texts {
     }
 }
 
-/// A text with a zero in it ends there for C anyway.
+/// Converts a text to a C string. The text ends at its first null, as it would for C.
 pub(super) fn c_text(text: &str) -> CString {
     CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default()
 }
@@ -113,7 +113,7 @@ impl Shown {
         Self { figures, total: None, cores: None, model: None, json: None, texts }
     }
 
-    /// Before anything was measured: what could be.
+    /// Returns the channels, before anything was measured.
     pub(super) fn of_channels(channels: &[Channel]) -> Self {
         let mut shown = Self::new();
         for it in channels {
@@ -146,7 +146,7 @@ impl Shown {
         shown
     }
 
-    /// What was measured.
+    /// Returns the figures of a report.
     pub(super) fn of_report(report: &Report) -> Self {
         let mut shown = Self::new();
         for figure in &report.figures {
@@ -169,7 +169,7 @@ impl Shown {
             model_busy_joules: number(model.model_busy_joules),
             model_host_joules: number(model.model_host_joules),
         });
-        // A report is numbers and texts: it always can be written.
+        // A report consists of numbers and texts, so it can always be written.
         shown.json = serde_json::to_string_pretty(report).ok().map(|text| c_text(&text));
         shown
     }

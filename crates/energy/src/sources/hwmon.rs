@@ -1,4 +1,5 @@
-//! Sensors of drivers in `/sys/class/hwmon`: energy counters (`energy*_input`, in µJ) and power (`power*_average` or `power*_input`, in µW).
+//! Sensors of drivers in `/sys/class/hwmon`: energy counters (`energy*_input`, in µJ) and power
+//! (`power*_average` or `power*_input`, in µW).
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,27 +10,28 @@ use crate::component::{Class, Component, Method, Source};
 use crate::options::Options;
 use crate::reason::Reason;
 
-/// Sensors that are read at most: a few for each of 16 cards and 16 supplies.
+/// Maximum number of sensors: a few for each of 16 cards and 16 power supplies.
 const SENSORS_MAX: usize = 128;
-/// The kernel's unit of both energy and power: millionths.
+/// The kernel's unit of energy and power: millionths.
 const MICRO: f64 = 1e-6;
-/// How often such sensors change, where nothing is known: drivers commonly read their chip ten times a second.
+/// Assumed time between changes of a value: drivers commonly read their chip ten times a second.
 const STEP: Duration = Duration::from_millis(100);
-/// Version of the structure behind `gpu_metrics` that the driver has for cards; higher ones are for graphics units inside a processor.
+/// Version of the structure in `gpu_metrics` for cards. Higher versions are for graphics units
+/// inside a processor.
 const METRICS_OF_CARDS: u8 = 1;
-/// Where in that structure the version is: behind its size in two bytes.
+/// Offset of the version in that structure. A size of two bytes comes first.
 const METRICS_VERSION_AT: usize = 2;
 
-/// One driver's directory.
+/// Directory of a driver.
 struct Chip {
     directory: PathBuf,
-    /// The driver's name for itself.
+    /// The name that the driver gives itself.
     name: String,
-    /// The device that it belongs to: for cards their place on the PCI bus.
+    /// Name of the device that the directory belongs to. For a card, this is its PCI address.
     device: String,
 }
 
-/// All sensors.
+/// Finds all sensors, up to [`SENSORS_MAX`].
 pub(super) fn find(options: &Options) -> Vec<Found> {
     let directory = options.roots.sysfs.join("class/hwmon");
     let chips = match super::names(&directory) {
@@ -77,7 +79,7 @@ impl Chip {
             if let Some(number) = between(file, "energy", "_input") {
                 found.extend(self.counter(file, number));
             }
-            // An average of the driver misses no peak; the momentary value is read where there is none.
+            // The driver's average misses no peak, so it is preferred to the momentary value.
             let average = |number: &str| names.contains(&format!("power{number}_average"));
             if let Some(number) = between(file, "power", "_average") {
                 found.push(self.power(file, number));
@@ -94,13 +96,13 @@ impl Chip {
         let label = text_if_any(&self.directory.join(format!("energy{number}_label")));
         let label = label.as_deref();
         let component = match (self.name.as_str(), label) {
-            // One for each core, up to hundreds, and all in the socket's figure.
+            // There is one for each core, up to hundreds, and the socket's figure includes them.
             ("amd_energy", Some(label)) if label.starts_with("Ecore") => return None,
             ("amd_energy", Some(label)) if label.starts_with("Esocket") => Component::new(
                 Class::Package,
                 format!("package-{}", label.trim_start_matches("Esocket")),
             ),
-            // Intel's drivers have these files for cards only.
+            // For Intel's drivers, only cards have these files.
             ("i915" | "xe", None | Some("card")) => self.card(),
             ("xe", Some(label)) => {
                 Component::new(Class::GpuPart, format!("gpu {} {label}", self.device))
@@ -137,7 +139,8 @@ impl Chip {
         Component::new(Class::Sensor, format!("{} {} {which}", self.name, self.device))
     }
 
-    /// The sensor of a graphics unit inside a processor covers the whole processor, which RAPL counts too.
+    /// Whether the sensor is that of a card. The one of a graphics unit inside a processor covers
+    /// the whole processor, which RAPL counts too.
     fn is_card(&self) -> bool {
         let metrics = fs::read(self.directory.join("device/gpu_metrics")).unwrap_or_default();
         metrics.get(METRICS_VERSION_AT) == Some(&METRICS_OF_CARDS)
@@ -160,12 +163,12 @@ impl Chip {
     }
 }
 
-/// `power1` of `power1_average`.
+/// Returns `power1` for `power1_average`.
 fn place(file: &str) -> &str {
     file.split('_').next().unwrap_or(file)
 }
 
-/// The number in `energy1_input`.
+/// Returns the number in `energy1_input`.
 fn between<'a>(file: &'a str, before: &str, after: &str) -> Option<&'a str> {
     let number = file.strip_prefix(before)?.strip_suffix(after)?;
     (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(number)

@@ -1,4 +1,5 @@
-//! Which channels a node has. One file for each source; here what they share, and the trial that tells live counters from dead ones.
+//! The channels of a node. Each source has its own file. This one has what they share, and the
+//! trial that distinguishes live counters from dead ones.
 
 mod hwmon;
 mod nvml;
@@ -17,37 +18,37 @@ use crate::component::{Component, Method, Source};
 use crate::options::Options;
 use crate::reason::Reason;
 
-/// Longest file of the kernel that is read: a page, which is what sysfs gives for an attribute.
+/// Maximum size of a kernel file that is read: a page, which is sysfs's limit for an attribute.
 const FILE_BYTES_MAX: u64 = 4096;
-/// Longest number: 20 digits and an end of line fit well.
+/// Maximum length of a number: 20 digits and an end of line fit well.
 const NUMBER_BYTES_MAX: usize = 32;
 /// RAPL steps about once a millisecond.
 const RAPL_STEP: Duration = Duration::from_millis(1);
 
-/// Reads one raw value.
+/// Reads raw values of a channel.
 pub(crate) trait Sensor: Send + fmt::Debug {
-    /// The counter, or the power, in the channel's own unit.
+    /// Returns the counter or the power in the channel's own unit.
     fn read(&mut self) -> Result<u64, Reason>;
 }
 
-/// What raw values mean.
+/// Meaning of a channel's raw values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    /// Joules per unit of a counter, watts per unit of a sample.
+    /// Joules per unit of a counter, or watts per unit of a sample.
     pub(crate) per_unit: f64,
-    /// The counter starts again at 0 after this value. Without one it must not go back.
+    /// Value after which the counter starts again at 0. If `None`, the counter must not go back.
     pub(crate) wraps_after: Option<u64>,
 }
 
-/// What a channel is.
+/// Description of a channel.
 #[derive(Clone, Debug)]
 pub(crate) struct Info {
     pub(crate) component: Component,
     pub(crate) source: Source,
     pub(crate) method: Method,
-    /// Which file, event or function, and what is to be known of it.
+    /// The file, event or function, and what to know about it.
     pub(crate) detail: String,
-    /// How often its value changes, as far as known.
+    /// Time between changes of the value, as far as known.
     pub(crate) step: Duration,
 }
 
@@ -58,14 +59,15 @@ pub(crate) struct Live {
     pub(crate) scale: Scale,
 }
 
-/// A channel, or why there is none.
+/// A channel, or the reason why it cannot be read.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) info: Info,
     pub(crate) state: Result<Live, Reason>,
 }
 
-/// All channels of the node, those of the most trusted source first. Takes up to [`Options::watch`] where a counter does not advance.
+/// Finds all channels of the node, the most trusted sources first. Takes up to [`Options::watch`]
+/// if a counter does not advance.
 pub(crate) fn find(options: &Options) -> Vec<Found> {
     let mut found = nvml::find(options);
     found.extend(powercap::find(options));
@@ -75,7 +77,8 @@ pub(crate) fn find(options: &Options) -> Vec<Found> {
     found
 }
 
-/// Tells dead channels: a counter must advance, a power must not be 0. This thread is the load, so that the cores cannot all sleep.
+/// Detects dead channels: a counter must advance, and a power must not be 0. This thread spins, so
+/// that not all cores sleep.
 fn try_all(found: &mut [Found], watch: Duration) {
     let began = Instant::now();
     let mut waiting = Vec::new();
@@ -114,7 +117,7 @@ fn spin_until(end: Instant) {
     }
 }
 
-/// A file of the kernel with one number.
+/// A file of the kernel that contains a number.
 #[derive(Debug)]
 struct NumberFile {
     file: File,
@@ -135,7 +138,7 @@ impl NumberFile {
 impl Sensor for NumberFile {
     fn read(&mut self) -> Result<u64, Reason> {
         let mut bytes = [0; NUMBER_BYTES_MAX];
-        // From the start: the kernel makes the text anew each time.
+        // Reads from the start, because the kernel makes the text anew each time.
         let read = self
             .file
             .read_at(&mut bytes, 0)
@@ -148,7 +151,7 @@ fn number(path: &Path, text: &str) -> Result<u64, Reason> {
     text.trim().parse().map_err(|_| Reason::malformed(path, text, "number that is not negative"))
 }
 
-/// A file of the kernel as text, without what is around it.
+/// Reads a file of the kernel as text, without surrounding whitespace.
 fn text(path: &Path) -> Result<String, Reason> {
     let failed = |error| Reason::of_file(path, &error);
     let mut text = Vec::new();
@@ -160,12 +163,12 @@ fn text(path: &Path) -> Result<String, Reason> {
     Ok(String::from_utf8_lossy(&text).trim().to_owned())
 }
 
-/// A text of the kernel that may be missing.
+/// Reads a text of the kernel. Returns `None` if it is missing or empty.
 fn text_if_any(path: &Path) -> Option<String> {
     text(path).ok().filter(|text| !text.is_empty())
 }
 
-/// Names in a directory, in order of their numbers.
+/// Returns the names in a directory. Names that end in numbers are in the order of these.
 fn names(directory: &Path) -> Result<Vec<String>, Reason> {
     let entries = fs::read_dir(directory).map_err(|error| Reason::of_file(directory, &error))?;
     let mut names: Vec<String> =
@@ -179,7 +182,7 @@ mod tests {
     use super::*;
     use crate::component::Class;
 
-    /// Says its values one after the other, and then the last for ever.
+    /// Returns its values one after the other, and the last one for ever.
     #[derive(Debug)]
     struct Script(Vec<u64>);
 

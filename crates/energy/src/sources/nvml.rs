@@ -1,4 +1,4 @@
-//! NVIDIA's cards: their energy counter, and beside it samples of their power.
+//! NVIDIA's cards: their energy counters, and samples of their power for comparison.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use crate::component::{Class, Component, Method, Source};
 use crate::options::Options;
 use crate::reason::Reason;
 
-/// Devices that are read at most. Nodes have up to 16.
+/// Maximum number of devices that are read. Nodes have up to 16.
 const DEVICES_MAX: usize = 64;
-/// The unit of both counter and power: thousandths.
+/// NVML's unit of energy and power: thousandths.
 const MILLI: f64 = 1e-3;
-/// The counter has been seen to step every 10 ms on some cards, every 100 ms on others.
+/// The counter has been seen to step every 10 ms on some cards, and every 100 ms on others.
 const STEP: Duration = Duration::from_millis(100);
-/// Modules of processor, card and memory, whose figures are those of the whole module.
+/// Modules of processor, card and memory, whose figures cover the whole module.
 const MODULES: [&str; 3] = ["GH200", "GB200", "GB300"];
 
-/// Two channels for each device.
+/// Finds two channels for each device.
 pub(super) fn find(options: &Options) -> Vec<Found> {
     let opened = Nvml::open(options.roots.nvml.as_deref());
     let opened = opened.and_then(|nvml| Ok((nvml.devices(DEVICES_MAX)?, Arc::new(nvml))));

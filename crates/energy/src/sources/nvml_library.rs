@@ -1,4 +1,4 @@
-//! NVIDIA's management library, opened at run time. The only place that knows its C interface.
+//! NVIDIA's management library, opened at run time. Only this module knows its C interface.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::fmt;
@@ -8,9 +8,9 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
 
 use crate::reason::Reason;
 
-/// What the dynamic loader is asked for first.
+/// Name of the library for the dynamic loader, which is tried first.
 const NAME: &str = "libnvidia-ml.so.1";
-/// Where drivers install it, for the case that the loader finds Penstock's own first.
+/// Directories in which drivers install the library, in case the loader finds Penstock's own first.
 const DIRECTORIES: [&str; 5] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -18,17 +18,17 @@ const DIRECTORIES: [&str; 5] = [
     "/usr/lib/wsl/lib",
     "/run/opengl-driver/lib",
 ];
-/// A symbol that only Penstock's library of that name has.
+/// A symbol that only Penstock's library of this name has.
 const OWN: &[u8] = b"penstock_nvml\0";
-/// `NVML_DEVICE_NAME_V2_BUFFER_SIZE`.
+/// Value of NVML's `NVML_DEVICE_NAME_V2_BUFFER_SIZE`.
 const DEVICE_NAME_SIZE: usize = 96;
-/// `NVML_FI_DEV_POWER_INSTANT`.
+/// Value of NVML's `NVML_FI_DEV_POWER_INSTANT`.
 const POWER_INSTANT: c_uint = 186;
-/// `NVML_VALUE_TYPE_UNSIGNED_INT`.
+/// Value of NVML's `NVML_VALUE_TYPE_UNSIGNED_INT`.
 const UNSIGNED_INT: c_uint = 1;
 
 type Code = c_uint;
-/// `nvmlReturn_t`.
+/// Values of NVML's `nvmlReturn_t`.
 pub(super) mod code {
     pub(in super::super) const SUCCESS: u32 = 0;
     pub(in super::super) const NOT_SUPPORTED: u32 = 3;
@@ -46,7 +46,7 @@ type Power = unsafe extern "C" fn(Handle, *mut c_uint) -> Code;
 type Fields = unsafe extern "C" fn(Handle, c_int, *mut FieldValue) -> Code;
 type ErrorString = unsafe extern "C" fn(Code) -> *const c_char;
 
-/// `nvmlFieldValue_t`.
+/// Layout of NVML's `nvmlFieldValue_t`.
 #[repr(C)]
 struct FieldValue {
     field: c_uint,
@@ -60,7 +60,7 @@ struct FieldValue {
 
 const _: () = assert!(size_of::<FieldValue>() == 40);
 
-/// The library, initialised until this is dropped.
+/// The library, which stays initialised until this value is dropped.
 pub(super) struct Nvml {
     count: Symbol<Count>,
     by_index: Symbol<ByIndex>,
@@ -70,7 +70,7 @@ pub(super) struct Nvml {
     fields: Option<Symbol<Fields>>,
     error_string: Option<Symbol<ErrorString>>,
     shutdown: Symbol<Init>,
-    /// Last: the symbols above are in it.
+    /// Declared last, so that it is dropped after the symbols, which are in it.
     _library: Library,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Nvml {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Device(Handle);
 
-// SAFETY: NVML says of itself that it is thread-safe; a handle is only ever given back to it.
+// SAFETY: NVML documents that it is thread-safe, and a handle is only passed back to it.
 unsafe impl Send for Device {}
 
 impl fmt::Debug for Nvml {
@@ -88,7 +88,7 @@ impl fmt::Debug for Nvml {
 }
 
 impl Nvml {
-    /// Opens and initialises it. `given` is the only one that is tried, if it is given.
+    /// Opens and initialises the library: `given` if it is set, otherwise the first that works.
     pub(super) fn open(given: Option<&Path>) -> Result<Self, Reason> {
         let paths = match given {
             Some(path) => vec![path.to_path_buf()],
@@ -103,7 +103,7 @@ impl Nvml {
         for path in paths {
             match load(&path).and_then(|library| Self::of_library(library, &path)) {
                 Ok(nvml) => return Ok(nvml),
-                // What the loader found first is what a person knows about.
+                // The user knows best about the library that the loader found first.
                 Err(reason) => _ = first.get_or_insert(reason),
             }
         }
@@ -131,65 +131,66 @@ impl Nvml {
             shutdown: symbol(&library, c"nvmlShutdown").ok_or_else(|| missing("nvmlShutdown"))?,
             _library: library,
         };
-        // SAFETY: `nvmlInit_v2` has no arguments; it is counted, so that other users of the library in this process do not matter.
+        // SAFETY: the function has no arguments. NVML counts its calls, so other users of the
+        // library in this process do not matter.
         let result = unsafe { init() };
         if let Err(reason) = nvml.check("nvmlInit_v2", result) {
-            // Not initialised: nothing to shut down. The library stays open, which costs nothing.
+            // The library is not initialised, so it must not be shut down. It just stays open.
             std::mem::forget(nvml);
             return Err(reason);
         }
         Ok(nvml)
     }
 
-    /// All devices, at most `most`.
+    /// Returns all devices, but at most `most`.
     pub(super) fn devices(&self, most: usize) -> Result<Vec<Device>, Reason> {
         let mut count = 0;
-        // SAFETY: the place is ours.
+        // SAFETY: `count` is ours.
         let result = unsafe { (self.count)(&raw mut count) };
         self.check("nvmlDeviceGetCount_v2", result)?;
         let most = c_uint::try_from(most).unwrap_or(c_uint::MAX);
         let device = |index| {
             let mut handle = std::ptr::null_mut();
-            // SAFETY: the place is ours.
+            // SAFETY: `handle` is ours.
             let result = unsafe { (self.by_index)(index, &raw mut handle) };
             self.check("nvmlDeviceGetHandleByIndex_v2", result).map(|()| Device(handle))
         };
         (0..count.min(most)).map(device).collect()
     }
 
-    /// The name of a device; empty if there is none.
+    /// Returns the name of a device, or an empty text if it has none.
     pub(super) fn name(&self, device: Device) -> String {
         let mut name = [0_u8; DEVICE_NAME_SIZE];
         let size = c_uint::try_from(name.len() - 1).unwrap_or_default();
-        // SAFETY: the handle is the library's own; it writes at most one byte less than there is place, so that a NUL remains.
+        // SAFETY: the handle is the library's, which writes at most `size` bytes. A null remains.
         let result = unsafe { (self.name)(device.0, name.as_mut_ptr().cast(), size) };
         let text = CStr::from_bytes_until_nul(&name).map(CStr::to_string_lossy).unwrap_or_default();
         if result == code::SUCCESS { text.into_owned() } else { String::new() }
     }
 
-    /// Energy since the driver was loaded, in mJ.
+    /// Returns the energy since the driver was loaded, in mJ.
     pub(super) fn energy_mj(&self, device: Device) -> Result<u64, Reason> {
         const FUNCTION: &str = "nvmlDeviceGetTotalEnergyConsumption";
         let mut energy = 0;
         let function =
             self.energy.as_ref().ok_or_else(|| self.told(FUNCTION, code::FUNCTION_NOT_FOUND))?;
-        // SAFETY: the handle is the library's own, the place is ours.
+        // SAFETY: the handle comes from the library, and `energy` is ours.
         let result = unsafe { function(device.0, &raw mut energy) };
         self.check(FUNCTION, result).map(|()| energy)
     }
 
-    /// Power as the driver says it, in mW: on newer devices an average of the last second.
+    /// Returns the driver's power figure in mW: on newer devices the average of the last second.
     pub(super) fn power_mw(&self, device: Device) -> Result<u64, Reason> {
         const FUNCTION: &str = "nvmlDeviceGetPowerUsage";
         let mut power = 0;
         let function =
             self.power.as_ref().ok_or_else(|| self.told(FUNCTION, code::FUNCTION_NOT_FOUND))?;
-        // SAFETY: the handle is the library's own, the place is ours.
+        // SAFETY: the handle comes from the library, and `power` is ours.
         let result = unsafe { function(device.0, &raw mut power) };
         self.check(FUNCTION, result).map(|()| u64::from(power))
     }
 
-    /// Power at this moment, in mW, where the driver has that.
+    /// Returns the momentary power in mW, if the driver supports that.
     pub(super) fn power_instant_mw(&self, device: Device) -> Result<u64, Reason> {
         const FUNCTION: &str = "nvmlDeviceGetFieldValues";
         let function =
@@ -203,7 +204,7 @@ impl Nvml {
             result: code::NOT_SUPPORTED,
             value: [0; 8],
         };
-        // SAFETY: the handle is the library's own; one field, in a place of ours.
+        // SAFETY: the handle comes from the library, and `field`, a single field, is ours.
         let result = unsafe { function(device.0, 1, &raw mut field) };
         self.check(FUNCTION, result)?;
         self.check(FUNCTION, field.result)?;
@@ -224,13 +225,13 @@ impl Nvml {
             return Reason::NoPermission { what: function.to_owned(), remedy };
         }
         let text = self.error_string.as_ref().map_or(std::ptr::null(), |function| {
-            // SAFETY: any number may be asked for.
+            // SAFETY: the function accepts any number.
             unsafe { function(result) }
         });
         let text = if text.is_null() {
             "no text".to_owned()
         } else {
-            // SAFETY: not null, and a text of the library that stays.
+            // SAFETY: the text is not null, and the library never frees it.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         };
         Reason::Library { function, code: result, text }
@@ -239,30 +240,33 @@ impl Nvml {
 
 impl Drop for Nvml {
     fn drop(&mut self) {
-        // SAFETY: once for the one `nvmlInit_v2` of this value; no sensor is left that could call the library.
+        // SAFETY: this is the only call for this value's `nvmlInit_v2`, and no sensor is left that
+        // could call the library.
         unsafe { (self.shutdown)() };
     }
 }
 
 fn load(path: &Path) -> Result<Library, Reason> {
     let name = path.display().to_string();
-    // SAFETY: the library of the driver, which initialises nothing until it is told to; what else is named so is the choice of who named it.
+    // SAFETY: NVIDIA's library initialises nothing until it is told to. Another library with this
+    // name is the choice of the user who installed or named it.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
     let library = library
         .map_err(|error| Reason::NoLibrary { library: name.clone(), reason: why(&error, &name) })?;
-    // SAFETY: only its address is asked for.
+    // SAFETY: only the symbol's address is looked up.
     let own = unsafe { library.get::<*const c_void>(OWN) };
     if own.is_ok() { Err(Reason::OwnLibrary { library: name }) } else { Ok(library) }
 }
 
-/// What the dynamic loader says, without the name that it begins with.
+/// Returns the dynamic loader's message without the name that it begins with.
 fn why(error: &libloading::Error, name: &str) -> String {
     let text = error.to_string();
     text.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text).to_owned()
 }
 
-/// The function of that name.
+/// Looks up a function by its name.
 fn symbol<T>(library: &Library, name: &'static CStr) -> Option<Symbol<T>> {
-    // SAFETY: each type above is what NVML's public header says of the function; the symbols live in the struct that keeps the library.
+    // SAFETY: each type above is the function's type in NVML's public header. The symbols live in
+    // the structure that keeps the library.
     unsafe { library.get(name.to_bytes_with_nul()) }.ok()
 }

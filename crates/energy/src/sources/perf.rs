@@ -1,5 +1,5 @@
-//! RAPL through the perf events of the PMU `power`: `energy-pkg`, `energy-ram` and their like. The kernel adds its counters up to 64 bits,
-//! so that they do not wrap.
+//! RAPL through the perf events of the PMU `power`, such as `energy-pkg` and `energy-ram`. The
+//! kernel extends the counters to 64 bits, so that they do not wrap.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,7 +12,7 @@ use crate::component::{Class, Component, Method, Source};
 use crate::options::{Options, Roots};
 use crate::reason::Reason;
 
-/// Events of the PMU, what they count, and whether their absence is told.
+/// Events of the PMU, what they count, and whether a missing event is reported.
 const EVENTS: [(&str, Class, bool); 5] = [
     ("energy-pkg", Class::Package, true),
     ("energy-ram", Class::Dram, true),
@@ -20,9 +20,10 @@ const EVENTS: [(&str, Class, bool); 5] = [
     ("energy-gpu", Class::Uncore, false),
     ("energy-psys", Class::Platform, false),
 ];
-/// The event that is dead in virtual machines and makes the kernel log a warning there.
+/// The event that is dead in virtual machines, where it makes the kernel log a warning.
 const PSYS: &str = "energy-psys";
-/// A PMU counts once for each package or die; 64 of them is twice the largest host known.
+/// Maximum number of a PMU's CPUs. A PMU counts once for each package or die; the largest known
+/// host has half as many.
 const CPUS_MAX: usize = 64;
 
 /// A PMU of the kernel.
@@ -33,7 +34,7 @@ struct Pmu<'a> {
     cpus: Vec<u32>,
 }
 
-/// All events on all packages.
+/// Finds all events on all packages.
 pub(super) fn find(options: &Options) -> Vec<Found> {
     let directory = options.roots.sysfs.join("bus/event_source/devices/power");
     let pmu = match Pmu::open(&options.roots, directory) {
@@ -92,7 +93,7 @@ impl<'a> Pmu<'a> {
         let kind = text(&path)?;
         let kind = kind.parse().map_err(|_| Reason::malformed(&path, &kind, "number of a PMU"))?;
         let path = directory.join("cpumask");
-        // The PMU of the whole host has no mask: any CPU does.
+        // A PMU of the whole host has no mask. Any CPU will do.
         let mask = text_if_any(&path).unwrap_or_else(|| "0".to_owned());
         let cpus = list(&mask).ok_or_else(|| Reason::malformed(&path, &mask, "list of CPUs"))?;
         Ok(Self { roots, directory, kind, cpus })
@@ -102,7 +103,7 @@ impl<'a> Pmu<'a> {
         self.directory.join("events").join(event).exists()
     }
 
-    /// The event, once for each package.
+    /// Opens the event once for each package.
     fn counters(&self, event: &str, class: Class) -> Vec<Found> {
         let prepared = self.config(event).and_then(|config| Ok((config, self.scale(event)?)));
         let (config, per_unit) = match prepared {
@@ -125,7 +126,7 @@ impl<'a> Pmu<'a> {
         self.cpus.iter().map(one).collect()
     }
 
-    /// The package of a CPU, by the name that powercap gives it.
+    /// Returns the package of a CPU by the name that powercap gives it.
     fn package(&self, cpu: u32) -> String {
         let number = |cpu: u32, what: &str| {
             let path =
@@ -137,7 +138,7 @@ impl<'a> Pmu<'a> {
             **other != cpu && number(**other, "physical_package_id").as_ref() == Some(&package)
         };
         match number(cpu, "die_id") {
-            // Several counters on one package: one for each die.
+            // If a package has several counters, there is one for each die.
             Some(die) if self.cpus.iter().find(is_shared).is_some() => {
                 format!("package-{package}-die-{die}")
             }
@@ -145,7 +146,7 @@ impl<'a> Pmu<'a> {
         }
     }
 
-    /// "event=0x02", with each term's place in `format/`.
+    /// Parses an event such as "event=0x02". `format/` gives the position of each term.
     fn config(&self, event: &str) -> Result<u64, Reason> {
         let path = self.directory.join("events").join(event);
         let text = text(&path)?;
@@ -162,7 +163,7 @@ impl<'a> Pmu<'a> {
         Ok(config)
     }
 
-    /// Joules per unit.
+    /// Returns the number of joules per unit.
     fn scale(&self, event: &str) -> Result<f64, Reason> {
         let path = self.directory.join("events").join(format!("{event}.unit"));
         let unit = text(&path)?;
@@ -196,7 +197,7 @@ impl<'a> Pmu<'a> {
                 let path = self.roots.procfs.join("sys/kernel/perf_event_paranoid");
                 let level = text_if_any(&path).unwrap_or_else(|| "not known".to_owned());
                 let remedy = format!(
-                    "root may, or CAP_PERFMON, or perf_event_paranoid below 1 (it is {level})"
+                    "root may, CAP_PERFMON allows it, and so does perf_event_paranoid below 1 (it is {level})"
                 );
                 Reason::NoPermission { what, remedy }
             }
@@ -205,7 +206,7 @@ impl<'a> Pmu<'a> {
     }
 }
 
-/// Puts `value` where a format says: "config:0-7" or "config:3".
+/// Shifts `value` to the position that a format such as "config:0-7" or "config:3" names.
 fn placed(format: &str, value: u64) -> Option<u64> {
     let bits = format.strip_prefix("config:")?;
     let (first, last) = bits.split_once('-').unwrap_or((bits, bits));
@@ -215,7 +216,7 @@ fn placed(format: &str, value: u64) -> Option<u64> {
     (value <= most).then_some(value << first)
 }
 
-/// "0", "0,24", "0-3,8".
+/// Parses a list such as "0", "0,24" or "0-3,8".
 fn list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for range in text.split(',') {
@@ -227,7 +228,7 @@ fn list(text: &str) -> Option<Vec<u32>> {
     Some(cpus).filter(|cpus| !cpus.is_empty())
 }
 
-/// The first version of the kernel's `struct perf_event_attr`; later kernels take it as it is.
+/// First version of the kernel's `struct perf_event_attr`, which later kernels accept.
 #[repr(C)]
 struct EventAttributes {
     kind: u32,
@@ -242,13 +243,13 @@ struct EventAttributes {
     config1: u64,
 }
 
-/// `PERF_ATTR_SIZE_VER0`.
+/// Value of the kernel's `PERF_ATTR_SIZE_VER0`.
 const ATTRIBUTES_SIZE: u32 = 64;
 const _: () = assert!(size_of::<EventAttributes>() == ATTRIBUTES_SIZE as usize);
-/// `PERF_FLAG_FD_CLOEXEC`.
+/// Value of the kernel's `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
-/// Counts an event of the whole CPU.
+/// Opens a counter of an event for a whole CPU.
 fn open_event(kind: u32, config: u64, cpu: u32) -> io::Result<File> {
     let attributes = EventAttributes {
         kind,
@@ -263,7 +264,8 @@ fn open_event(kind: u32, config: u64, cpu: u32) -> io::Result<File> {
         config1: 0,
     };
     let cpu = i32::try_from(cpu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: the attributes are as large as they say and live during the call, which only reads them. -1: all processes, no group.
+    // SAFETY: the attributes have the size that they name and outlive the call, which only reads
+    // them. -1 stands for all processes and for no group.
     let fd = unsafe {
         libc::syscall(libc::SYS_perf_event_open, &raw const attributes, -1, cpu, -1, CLOSE_ON_EXEC)
     };
@@ -271,7 +273,7 @@ fn open_event(kind: u32, config: u64, cpu: u32) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made it, and nobody else knows it.
+    // SAFETY: the kernel has just made the descriptor, and nothing else owns it.
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
@@ -325,7 +327,7 @@ mod tests {
 
     #[test]
     fn an_event_of_the_kernel_opens_and_counts() {
-        // PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK: every kernel with perf has it.
+        // `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_CPU_CLOCK`, which every kernel with perf has.
         match open_event(1, 0, 0) {
             Ok(file) => {
                 let mut event = PerfEvent { file, what: "cpu-clock".to_owned() };

@@ -1,4 +1,4 @@
-//! RAPL through `/sys/class/powercap/intel-rapl:*`, which is the name for AMD's too.
+//! RAPL through `/sys/class/powercap/intel-rapl:*`, which is also the name for AMD's.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use crate::component::{Class, Component, Method, Source};
 use crate::options::Options;
 use crate::reason::Reason;
 
-/// Zones of RAPL. Those that begin with `intel-rapl-mmio` are the same counters once more.
+/// Prefix of RAPL's zones. Zones that begin with `intel-rapl-mmio` are the same counters again.
 const PREFIX: &str = "intel-rapl:";
-/// Of packages, by their names.
+/// Prefix of the names of packages.
 const PACKAGE: &str = "package-";
 
-/// All zones, and the domains that are missing.
+/// Finds all zones, and reports missing domains.
 pub(super) fn find(options: &Options) -> Vec<Found> {
     let directory = options.roots.sysfs.join("class/powercap");
     let zones: Vec<String> = match super::names(&directory) {
@@ -47,7 +47,7 @@ pub(super) fn find(options: &Options) -> Vec<Found> {
     found
 }
 
-/// A package of this name has parts of these names, whichever source tells of them.
+/// Returns a part of a package. All sources use the same names for the parts.
 pub(super) fn of_package(class: Class, package: &str) -> Component {
     Component::new(
         class,
@@ -61,7 +61,7 @@ fn missing(reason: &Reason) -> Vec<Found> {
         .into()
 }
 
-/// `intel-rapl:0:1`.
+/// Whether a zone, such as `intel-rapl:0:1`, is part of another zone.
 fn is_part(zone: &str) -> bool {
     zone.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(':'))
 }
@@ -70,7 +70,8 @@ fn is_part_of(zone: &str, whole: &str) -> bool {
     zone.strip_prefix(whole).is_some_and(|rest| rest.starts_with(':'))
 }
 
-/// A domain of a package. One with a name that is not known is left out: nobody could say what it covers.
+/// Returns a domain of a package. A domain with an unknown name is left out, because it is not
+/// known what it covers.
 fn domain(directory: &Path, zone: &str, package: &str) -> Option<Found> {
     let class = match text(&directory.join(zone).join("name")).ok()?.as_str() {
         "core" => Class::Cores,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use penstock_energy::{Channel, Figure, Options, Report, Roots};
 
-/// A directory that stands for `/`. It goes with this value.
+/// A directory that stands for `/`, and is removed with this value.
 pub struct Tree {
     root: PathBuf,
 }
@@ -41,7 +41,7 @@ impl Tree {
         path
     }
 
-    /// A zone of powercap, and its counter.
+    /// Makes a zone of powercap and returns its counter.
     pub fn zone(&self, zone: &str, name: &str, range: u64) -> Dial {
         let directory = format!("sys/class/powercap/{zone}");
         self.put(&format!("{directory}/name"), format!("{name}\n"));
@@ -49,7 +49,7 @@ impl Tree {
         Dial::new(&self.put(&format!("{directory}/energy_uj"), ""), Some(range))
     }
 
-    /// The PMU `power` with these events and its counters on these CPUs, each a package of its own.
+    /// Makes the PMU `power` with these events and counters on these CPUs, each in its own package.
     pub fn pmu(&self, events: &[(&str, u64)], cpus: &[u32]) -> Vec<Dial> {
         let pmu = "sys/bus/event_source/devices/power";
         let mask: Vec<_> = cpus.iter().map(ToString::to_string).collect();
@@ -73,7 +73,7 @@ impl Tree {
         dials
     }
 
-    /// Compiles a stub of NVML; it reads what it says from files beside itself.
+    /// Compiles a stub of NVML, which reads its answers from files in its folder.
     pub fn nvml(&self, source: &str) -> PathBuf {
         let library = self.root.join("libnvidia-ml.so.1");
         compile(&["-shared", "-fPIC", "-o", library.to_str().unwrap(), &stub(source)]);
@@ -82,9 +82,9 @@ impl Tree {
 
     pub fn options(&self) -> Options {
         let mut roots = Roots::below(&self.root);
-        // What this host has is no matter.
+        // The host's own library must not be used.
         roots.nvml = Some(self.root.join("libnvidia-ml.so.1"));
-        // A short watch, so that the tests of dead counters are short.
+        // A short watch keeps the tests of dead counters short.
         Options { watch: Duration::from_millis(200), ..Options::with_roots(roots) }
     }
 }
@@ -107,13 +107,13 @@ pub fn compile(arguments: &[&str]) {
     assert!(status.expect("the tests need a C compiler").success(), "cc {arguments:?} failed");
 }
 
-/// A file with a number. It is written in place, with a fixed width, so that a reader never sees half of it.
+/// A file with a number, written in place with a fixed width, so that no reader sees half of it.
 pub struct Dial {
     file: File,
     path: PathBuf,
     range: Option<u64>,
     value: u64,
-    /// All that was ever added.
+    /// Sum of all units that were ever added.
     pub sum: u128,
 }
 
@@ -195,12 +195,12 @@ impl Mill {
         Self { state, thread: Some(thread::spawn(turn)) }
     }
 
-    /// Stands still while the guard lives.
+    /// Stops the dials while the guard lives.
     pub fn hold(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
 
-    /// Stands still from now on.
+    /// Stops the dials for good and returns them.
     pub fn stop(mut self) -> Vec<Dial> {
         self.end();
         std::mem::take(&mut self.state.lock().unwrap().dials)
@@ -225,7 +225,7 @@ impl Drop for Mill {
     }
 }
 
-/// States of channels: "powercap package-0" to "live" or the kind of the reason.
+/// Maps channels such as "powercap package-0" to "live" or to the kind of the reason.
 pub fn states(channels: &[Channel]) -> BTreeMap<String, &'static str> {
     let state = |it: &Channel| it.unavailable.as_ref().map_or("live", |reason| reason.kind());
     channels.iter().map(|it| (format!("{} {}", it.source, it.component), state(it))).collect()
@@ -237,7 +237,7 @@ pub fn figure<'a>(report: &'a Report, source: &str, component: &str) -> &'a Figu
     found.unwrap_or_else(|| panic!("no {source} {component} in {:#?}", report.figures))
 }
 
-/// The bar: within 1 % of what was injected.
+/// Asserts that joules are within 1 % of what was injected.
 pub fn assert_joules(measured: Option<f64>, injected: f64, what: &str) {
     let measured = measured.unwrap_or_else(|| panic!("{what} was not measured"));
     let error = (measured - injected) / injected;

@@ -1,5 +1,6 @@
-/* A stub of NVIDIA's management library. What it says is in files beside it: gpus, gpuN.energy (mJ), gpuN.power (mW), gpuN.instant (mW).
- * A file that is missing is a function that is not supported. */
+/* A stub of NVIDIA's management library. It reads its answers from files in its folder: gpus,
+ * gpuN.energy (mJ), gpuN.power (mW), gpuN.instant (mW). Functions without a file are not supported.
+ */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

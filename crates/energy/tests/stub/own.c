@@ -1,4 +1,4 @@
-/* A library of NVML's name that is Penstock's own. To initialise it would open the pool: it must not be. */
+/* A library of NVML's name with Penstock's mark. Initialising it would open the pool. */
 #include <stdlib.h>
 
 unsigned penstock_nvml(void) { return 0; }

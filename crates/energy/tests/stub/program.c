@@ -1,4 +1,4 @@
-/* A program with the C interface. It says how far it is, line by line, and goes on when it is told to. */
+/* Uses the C interface. It prints how far it is, line by line, and goes on when it reads a line. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,7 +79,7 @@ int main(int argc, char **argv)
         CHECK(isnan(figure.joules) == (figure.unavailable != NULL));
         printf("%s %s: %s\n", figure.source, figure.component, figure.unavailable ? figure.unavailable_kind : "measured");
     }
-    /* As a program of an older header would: what is behind its struct stays. */
+    /* As a program with an older header would: what is behind its structure must not change. */
     struct { size_t size; double seconds; double behind; } old = { 2 * sizeof(size_t), -1, 42 };
     CHECK(penstock_energy_get_total(meter, (penstock_energy_total *)&old) == 0 && old.seconds > 0 && old.behind == 42);
     CHECK(penstock_energy_get_cores(meter, &cores) == 0 && cores.busy >= 0 && cores.host_busy >= 0);

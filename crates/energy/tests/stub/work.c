@@ -1,4 +1,5 @@
-/* Works for exactly 0.2 s of core time in each of two threads, and 0.1 s in a child that it waits for. Ends with the code it is given. */
+/* Works for exactly 0.2 s of core time in each of two threads, and 0.1 s in a child that it waits
+ * for. Exits with the given code. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
