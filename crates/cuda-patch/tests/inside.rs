@@ -149,7 +149,8 @@ fn a_stripped_program_is_told_from_one_without_cuda() {
     assert_eq!(preloaded(&plain), "");
 }
 
-/// Has a runtime inside, and a constructor with the compiler's name that registers kernels.
+/// Library with a runtime inside, and a constructor with the compiler's name that registers
+/// kernels.
 const MODULE: &str = r#"
 #define INSIDE __attribute__((noipa, used)) static
 INSIDE int libcudart_static_0123456789(void) { return 1; }
@@ -162,7 +163,7 @@ int how_often(void) { return times; }
 int calls(void) { void *memory; return 10000 * registered + cudaMalloc(&memory, 3) + 0 * cudaThreadExit(); }
 "#;
 
-/// Loads each named module, also from the folder that only the program's search path lists.
+/// Program that loads each named module. Its search path has a folder that no other has.
 const LOADER: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -213,13 +214,13 @@ fn libraries_that_are_loaded_later_are_redirected_and_register_again() {
     assert!(String::from_utf8_lossy(&missing.stdout).contains("/nonexistent/module.so"));
 }
 
-/// Its constructor loads a module, which is then new to both loads.
+/// Library whose constructor loads a module, which is then new to both loads.
 const OUTER: &str = r#"
 #include <dlfcn.h>
 __attribute__((constructor)) static void start(void) { dlopen(MODULE, RTLD_NOW); }
 "#;
 
-/// Loads each module in its own thread, all at once, and prints how often each has registered.
+/// Program that loads modules at once, each in a thread, and prints how often each registered.
 const THREADS: &str = r#"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -280,7 +281,7 @@ fn what_several_load_at_the_same_time_is_redirected_once() {
     }
 }
 
-/// Stands in for NVRTC: program 1 has PTX, program 2 only has machine code.
+/// Library that stands in for NVRTC: program 1 has PTX, program 2 only has machine code.
 const COMPILER: &str = r#"
 #include <string.h>
 typedef unsigned long size;

@@ -79,26 +79,31 @@ fn document() -> String {
 const BEGINNING: &str = "\
 # Functions of CUDA's runtime
 
-Made by `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-cudart --test documentation` from `crates/cudart/src/api/table.rs` and the lists of
-symbols in `tools/cuda`; do not edit. `make test` fails when it is out of date.
+`PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-cudart --test documentation` makes this file from
+`crates/cudart/src/api/table.rs` and the lists of symbols in `tools/cuda`; do not edit it.
+`make test` fails if it is out of date.
 
-`libcudart.so.12` and `libcudart.so.13` export every symbol of NVIDIA's libraries of these names (12.9 and 13.0), with the same versions.
-They are written over the driver's public interface: some functions give what the driver at hand gives. With Penstock's driver,
-`cudaMallocManaged` gives `cudaErrorNotSupported`, for example.
+`libcudart.so.12` and `libcudart.so.13` export every symbol of NVIDIA's libraries of these names
+(12.9 and 13.0), with the same versions. They use the public interface of the driver, so the results
+of some functions depend on the driver. With Penstock's driver, for example, `cudaMallocManaged`
+returns `cudaErrorNotSupported`.
 
-A program finds them in any of these ways; in all of them it is not changed:
+A program finds the libraries in one of these ways. None of them changes the program's file:
 
-* `penstock run -- PROGRAM` puts the folder of the libraries first in `LD_LIBRARY_PATH`;
-* without it, by `LD_LIBRARY_PATH=PREFIX/lib/penstock/cuda` and `PENSTOCK_NODES`;
-* a program with NVIDIA's runtime inside (`nvcc` links it so, unless told `-cudart shared`) has each of its functions begin with a jump into the
-  library of its version. `penstock run` sees that in the program's symbol table and has `libpenstock_cudapatch.so` loaded before it (`LD_PRELOAD`;
-  name it there yourself for programs that another program starts, and for libraries with a runtime inside, such as modules of Python). This is done on x86-64. A program that was stripped has no names to go by:
-  `penstock run` says so, and what to do.
+* `penstock run -- PROGRAM` puts the folder of the libraries first in `LD_LIBRARY_PATH`.
+* Without `penstock run`, set `LD_LIBRARY_PATH=PREFIX/lib/penstock/cuda` and `PENSTOCK_NODES`.
+* `nvcc` links NVIDIA's runtime into a program unless it is called with `-cudart shared`.
+  `penstock run` detects such a program by its symbol table, and has `libpenstock_cudapatch.so`
+  loaded before it (`LD_PRELOAD`). That library makes each function of the runtime inside begin with
+  a jump into the library of its version. Set `LD_PRELOAD` yourself for programs that another
+  program starts, and for libraries with a runtime inside, such as modules of Python. This works on
+  x86-64 only. A stripped program has no symbol table: `penstock run` reports that, and what to do.
 
-Device code that was linked of several files (`nvcc -rdc=true`) is linked again for the device, of the PTX in its parts.
+Device code that was linked from several files (`nvcc -rdc=true`) is linked again for the device,
+from the PTX in its parts.
 
-Texture references ended with version 12; textures are objects. `_ptsz` and `_ptds` behind a name are the second form of a function, for
-programs compiled with `--default-stream per-thread`.
+Version 12 removed texture references; textures are objects. A name that ends in `_ptsz` or `_ptds`
+is the second form of a function, for programs compiled with `--default-stream per-thread`.
 
 | function | in version | in `crates/cudart/src` |
 |---|---|---|
@@ -107,6 +112,7 @@ programs compiled with `--default-stream per-thread`.
 const UNSERVED_TEXT: &str = "
 ## Not served
 
-These return `cudaErrorNotSupported`, and the first call of each says its name on standard error:
+These functions return `cudaErrorNotSupported`, and the first call of each is reported on standard
+error:
 
 ";

@@ -1,6 +1,6 @@
 //! Results of driver functions.
 
-/// A result code. Programs may pass any number; the library only returns these.
+/// A result code. Programs may pass any number; the library only returns the codes below.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]

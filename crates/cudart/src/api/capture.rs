@@ -122,8 +122,8 @@ of_stream! {
     ) {
         info(stream, (status, id), graph, (dependencies, edges, count))
     }
-    /// Sets the nodes that a stream's next node depends on. In version 12, the function has no
-    /// parameter for edges.
+    /// Adds to or sets the nodes that a stream's next node depends on. In version 12, the function
+    /// has no parameter for edges.
     fn cudaStreamUpdateCaptureDependencies, cudaStreamUpdateCaptureDependencies_ptsz(
         stream,
         nodes: *mut CUgraphNode,
@@ -139,7 +139,7 @@ of_stream! {
             update(stream, nodes, std::ptr::null(), edges_or_count, flags)
         }
     }
-    /// Sets the nodes that a stream's next node depends on.
+    /// Adds to or sets the nodes that a stream's next node depends on.
     fn cudaStreamUpdateCaptureDependencies_v2, cudaStreamUpdateCaptureDependencies_v2_ptsz(
         stream,
         nodes: *mut CUgraphNode,

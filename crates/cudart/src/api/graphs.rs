@@ -91,7 +91,8 @@ driver! {
     fn cudaGraphReleaseUserObject = cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: c_uint);
 }
 
-/// Returns the last two parameters of the functions below. Version 12 only has the count.
+/// Returns the edge data and the count for the functions below. In version 12 there is only a
+/// count.
 const fn with_edges<T>(
     edges_or_count: *mut T,
     count: *mut usize,
