@@ -24,7 +24,7 @@ thread_local! {
     static IS_OURS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The libraries that were loaded at some time.
+/// The libraries that were loaded at one moment.
 #[derive(Debug)]
 pub struct Loaded(Vec<Object>);
 

@@ -144,8 +144,8 @@ unsafe fn is_redirected(address: u64) -> bool {
 /// `size` bytes can be read at `address`.
 unsafe fn only_returns(address: u64, size: u64) -> bool {
     const RET: u8 = 0xc3;
-    /// First bytes of `xor` and `mov` between registers, and of `mov` from a byte to a register.
-    /// 0x48 below is the prefix for 64 bits.
+    /// First bytes of `xor` and `mov` between registers, and of `mov` with a byte constant. 0x48
+    /// below is the prefix for 64 bits.
     const HARMLESS: [u8; 5] = [0x31, 0x33, 0x89, 0x8b, 0xb0];
     let place: *const u8 = std::ptr::with_exposed_provenance(usize::try_from(address).unwrap_or(0));
     // SAFETY: the caller upholds the contract of this function.
@@ -199,7 +199,7 @@ fn load(library: &Path) -> Result<*mut c_void, RedirectError> {
     if !handle.is_null() {
         return Ok(handle);
     }
-    // SAFETY: the function has no condition. The message is copied before the loader's next call.
+    // SAFETY: `dlerror` may always be called. Its message is copied before the loader's next call.
     let message = unsafe { libc::dlerror() };
     if message.is_null() {
         return Err(failed("no reason is given".to_owned()));

@@ -98,8 +98,8 @@ typedef struct {
     double model_host_joules; /* all cores of the host and the rest, for the whole time */
 } penstock_energy_model;
 
-/* Finds what can be measured. Takes milliseconds, or watch_s if a counter is dead. NULL: defaults.
- */
+/* Finds what can be measured. Takes milliseconds, or watch_s if a counter is dead. If `options` is
+ * NULL, the defaults apply. */
 int penstock_energy_open(const penstock_energy_options *options, penstock_energy_meter **meter);
 void penstock_energy_close(penstock_energy_meter *meter); /* NULL is allowed */
 

@@ -161,8 +161,8 @@ impl Signals {
         let file = owned(fd.into()).map_err(Error::Wait)?;
         // SAFETY: both sets are ours.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut earlier) };
-        // If this process inherited that `SIGCHLD` is ignored, the kernel would discard the status
-        // and the resource usage of its children.
+        // A parent that ignores `SIGCHLD` passes that on. The kernel would then discard the status
+        // and the resource usage of this process's children.
         // SAFETY: no handler is set.
         let earlier_of_children = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         Ok(Self { file, earlier, earlier_of_children })

@@ -89,7 +89,7 @@ pub struct Figure {
 pub struct Total {
     /// Joules of the covered components.
     pub joules: Option<f64>,
-    /// Joules minus the idle power of the same components.
+    /// Joules minus those of the same components' idle power.
     pub net_joules: Option<f64>,
     pub mean_watts: Option<f64>,
     pub idle_watts: Option<f64>,
@@ -266,7 +266,8 @@ fn total(infos: &[Info], figures: &mut [Figure]) -> Total {
     total
 }
 
-/// Returns the components that no source measured. A class without named ones stands for them.
+/// Returns the components that no source measured. If a class has no named component, the class
+/// stands for them.
 fn missing(infos: &[Info], figures: &[Figure]) -> Vec<Missing> {
     let rows = || infos.iter().zip(figures).filter(|(info, _)| info.component.class.is_in_total());
     let has_figure = |component: &Component| {

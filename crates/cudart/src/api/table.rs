@@ -1,7 +1,7 @@
 //! All functions of the interface, with the module or the subject of each.
 //!
-//! Also defines the functions that are not served. `docs/cuda-runtime.md` is made from these
-//! tables.
+//! This module also defines the functions that are not served. `docs/cuda-runtime.md` is made from
+//! its tables.
 
 use std::ffi::c_int;
 use std::sync::atomic::AtomicBool;

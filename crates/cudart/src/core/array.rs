@@ -66,7 +66,7 @@ pub(crate) fn channels(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> RtResult<Channel
 /// Returns the driver's description of an array.
 ///
 /// # Errors
-/// The driver's.
+/// The driver returns an error.
 pub(crate) fn describe(current: Current, array: CUarray) -> RtResult<CUDA_ARRAY3D_DESCRIPTOR> {
     let mut descriptor = CUDA_ARRAY3D_DESCRIPTOR::default();
     // SAFETY: the pointer is valid for a write. The driver checks the program's array handle.
@@ -82,7 +82,7 @@ fn bytes_of(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> RtResult<usize> {
 /// Returns the size of an array's element in bytes.
 ///
 /// # Errors
-/// The driver's.
+/// The driver returns an error.
 pub(crate) fn element_bytes(current: Current, array: CUarray) -> RtResult<usize> {
     bytes_of(&describe(current, array)?)
 }
@@ -151,7 +151,7 @@ pub(crate) unsafe fn run(
 /// Copies from the rows of one array to the rows of another.
 ///
 /// # Errors
-/// The driver's, or a position outside an array.
+/// The driver returns an error, or a position is outside its array.
 pub(crate) fn run_between(
     current: Current,
     to: Place,

@@ -75,7 +75,7 @@ impl Device {
     /// Returns the primary context, which the first call creates.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver returns an error.
     pub(crate) fn primary(&self) -> RtResult<CUcontext> {
         let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(context) = *primary {
@@ -131,7 +131,7 @@ impl Device {
 /// otherwise the primary context of the thread's device, which is created at its first use.
 ///
 /// # Errors
-/// There is no driver or no device, or the driver's error.
+/// There is no driver or no device, or the driver returns an error.
 #[inline]
 pub(crate) fn current() -> RtResult<Current> {
     let driver = driver()?;
@@ -166,7 +166,7 @@ pub(crate) fn current_if_there() -> Option<usize> {
 /// Returns the ordinal of a stream's device.
 ///
 /// # Errors
-/// There is no such stream, or the driver's error.
+/// There is no such stream or the driver returns an error.
 pub(crate) fn ordinal_of(stream: CUstream) -> RtResult<c_int> {
     let Current { driver, context } = current()?;
     let mut owner: CUcontext = std::ptr::null_mut();
@@ -223,7 +223,7 @@ pub(crate) fn current_ordinal() -> RtResult<c_int> {
 /// Implements `cudaSetDevice`: makes this thread use the device and its context.
 ///
 /// # Errors
-/// There is no such device, or the driver's error.
+/// There is no such device or the driver returns an error.
 pub(crate) fn choose(ordinal: c_int) -> RtResult {
     device(ordinal)?.bind()?;
     THREAD.with(|thread| thread.device.set(ordinal));
@@ -233,7 +233,7 @@ pub(crate) fn choose(ordinal: c_int) -> RtResult {
 /// Implements `cudaDeviceReset` for the device that this thread uses.
 ///
 /// # Errors
-/// The driver's.
+/// The driver returns an error.
 pub(crate) fn reset() -> RtResult {
     device(current_ordinal()?)?.reset()?;
     let driver = driver()?;

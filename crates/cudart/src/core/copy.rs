@@ -49,8 +49,8 @@ pub(crate) fn device_pointer(pointer: *const c_void) -> CUdeviceptr {
 /// Returns the direction of a copy between two addresses.
 ///
 /// # Errors
-/// The kind is invalid, or it calls an address the host's that is a device's. The host must not
-/// touch device addresses.
+/// The kind is invalid, or names the host for an address of a device, which the host must not
+/// touch.
 pub(crate) fn way(
     current: Current,
     kind: c_int,
@@ -104,7 +104,7 @@ impl End {
     }
 }
 
-/// When the function that copies returns.
+/// The moment at which a copying function returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// After the copy, as far as the program can tell.

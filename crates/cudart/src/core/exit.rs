@@ -9,7 +9,7 @@ extern "C" fn ends() {
     ENDS.store(true, Ordering::Release);
 }
 
-/// Makes [`ending`] true before the exit handlers registered so far run, in reverse order.
+/// Registers an exit handler that makes [`ending`] true. Handlers registered earlier run after it.
 pub(crate) fn notice() {
     // SAFETY: the function only stores, and this library is never unloaded. If the call fails, the
     // only consequence is that the driver is asked to unload a module late.

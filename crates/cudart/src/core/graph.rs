@@ -35,7 +35,7 @@ pub(crate) unsafe fn kernel(
 /// Returns the runtime's description of a kernel node.
 ///
 /// # Errors
-/// The driver's.
+/// The driver returns an error.
 pub(crate) fn kernel_of(
     current: Current,
     node: CUgraphNode,

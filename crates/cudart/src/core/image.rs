@@ -60,7 +60,7 @@ impl Image {
     /// Loads the code into the current context.
     ///
     /// # Errors
-    /// The driver's. The driver's message about the code goes to standard error.
+    /// The driver returns an error. Its message about the code goes to standard error.
     pub(crate) fn load(self, current: Current) -> RtResult<CUmodule> {
         // Linked code is machine code for the architectures that the linker was given. Its parts
         // may have PTX, which suits every device.

@@ -86,7 +86,7 @@ pub(crate) fn binary(handle: *const c_void) -> Option<&'static Binary> {
 
 /// Forgets a binary and everything in it, because the program unloads the library that holds it, or
 /// the process ends. This also runs at the end of forked children, and while other threads still
-/// use the binary. It then waits for nothing.
+/// use the binary, so it does not wait for a module that is being loaded.
 pub(crate) fn remove(handle: *const c_void) {
     if exit::ending() || exit::is_forked() {
         return;
@@ -140,7 +140,7 @@ pub(crate) fn add_function(function: CUfunction) {
 /// Returns the kernel that is registered under a host function or a handle.
 ///
 /// # Errors
-/// No kernel is registered under it.
+/// No kernel is registered under `host`.
 pub(crate) fn kernel(host: *const c_void) -> RtResult<&'static Kernel> {
     read(|registry| {
         registry.kernels.get(&host.addr()).or_else(|| registry.handles.get(&host.addr())).copied()
@@ -200,7 +200,7 @@ pub(crate) fn host_of(current: Current, function: CUfunction) -> *const c_void {
 /// Returns the variable that is registered under a host address.
 ///
 /// # Errors
-/// No variable is registered under it.
+/// No variable is registered under `host`.
 pub(crate) fn variable(host: *const c_void) -> RtResult<&'static Variable> {
     read(|registry| registry.variables.get(&host.addr()).copied())
         .ok_or(RtError(code::INVALID_SYMBOL))

@@ -15,7 +15,7 @@ use crate::edge::{RtError, RtResult};
 /// The name in quotes is the symbol of the version with 64-bit sizes and addresses.
 macro_rules! functions {
     ($($name:ident = $symbol:literal ($($parameter:ident: $type:ty),* $(,)?);)*) => {
-        /// The driver's functions that the runtime uses; `None` for those that it lacks.
+        /// The driver's functions that the runtime uses. One that the driver lacks is `None`.
         #[allow(non_snake_case, reason = "C's names")]
         #[derive(Debug)]
         pub(crate) struct Functions {

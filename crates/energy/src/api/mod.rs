@@ -103,7 +103,7 @@ fn meters() -> MutexGuard<'static, Meters> {
     METERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the body of a function. Keeps an error's text and returns its code. Panics do not unwind.
+/// Runs the body of a function. Keeps an error's text and returns its code, also for a panic.
 fn enter(body: impl FnOnce() -> Result<(), Refusal>) -> c_int {
     let (code, text) = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => (code::SUCCESS, None),

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::component::Class;
 
-    /// Returns its values one after the other, and the last one for ever.
+    /// A sensor that returns its values one after the other, and then the last one for ever.
     #[derive(Debug)]
     struct Script(Vec<u64>);
 
