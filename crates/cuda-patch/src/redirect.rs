@@ -45,14 +45,16 @@ pub enum RedirectError {
     #[error("no memory near the program is free")]
     NoRoom,
     /// The system does not allow the code to be changed.
-    #[error("the system does not let its code be changed: {0}")]
+    #[error("the system does not allow its code to be changed: {0}")]
     Protected(std::io::Error),
     /// The named functions have no room for a jump.
-    #[error("these functions are too short for that: {0}; link the program with `-cudart shared`")]
+    #[error(
+        "these functions are too short for a jump: {0}; link the program with `-cudart shared`"
+    )]
     TooShort(String),
-    #[error("its version cannot be told; link the program with `-cudart shared`")]
+    #[error("its version is unknown; link the program with `-cudart shared`")]
     Version,
-    #[error("that is done on x86-64 only; link the program with `-cudart shared`")]
+    #[error("this works on x86-64 only; link the program with `-cudart shared`")]
     Machine,
 }
 

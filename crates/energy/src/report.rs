@@ -333,7 +333,7 @@ fn notes(figures: &[Figure], checks: &[Check]) -> Vec<String> {
     let mut notes = Vec::new();
     for check in checks.iter().filter(|check| check.difference.abs() > DIFFERENCE_MAX) {
         notes.push(format!(
-            "{}: {} says {:+.1} % beside {}; trust neither before you know why",
+            "{}: {} differs by {:+.1} % from {}; find out why before you trust either",
             check.component,
             check.other,
             check.difference * 100.0,
