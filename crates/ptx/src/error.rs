@@ -1,104 +1,87 @@
-//! What can be wrong with a PTX text.
+//! Errors of PTX texts.
 
 use thiserror::Error;
 
-/// A PTX text that cannot be served, with the place and the reason.
+/// A PTX text that is malformed or not supported, with the place and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("ptx:{line}:{column}: {kind}")]
 pub struct ParseError {
-    /// Line, from 1.
+    /// Line, counted from 1.
     pub line: u32,
-    /// Column in bytes, from 1.
+    /// Column in bytes, counted from 1.
     pub column: u32,
-    /// What is wrong.
     pub kind: ParseErrorKind,
 }
 
-/// What is wrong with a PTX text.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ParseErrorKind {
-    /// Something else was needed there.
+    /// The text has something other than PTX's grammar asks for.
     #[error("{expected} expected, but there is {found}")]
-    Unexpected {
-        /// What the text has.
-        found: String,
-        /// What PTX asks for.
-        expected: &'static str,
-    },
-    /// A byte that starts nothing.
+    Unexpected { found: String, expected: &'static str },
+    /// A character that cannot start a token.
     #[error("the character {0:?} starts nothing in PTX")]
     Character(char),
-    /// A number that is none, or is too large.
+    /// A malformed number, or one that is too large.
     #[error("`{0}` is not a number that fits")]
     Number(String),
-    /// A directive that is not served.
+    /// A directive that is not supported.
     #[error("the directive `{0}` is not served")]
     Directive(String),
-    /// An opcode that is not served.
+    /// An opcode that is not supported.
     #[error("the instruction `{0}` is not served")]
     UnknownInstruction(String),
-    /// An opcode with suffixes that do not go together or are not served.
+    /// An opcode with suffixes that contradict each other or are not supported.
     #[error("this form of `{opcode}` is not served: `{text}`")]
     UnknownForm {
-        /// The opcode.
         opcode: String,
-        /// The whole instruction.
+        /// The whole instruction, without its semicolon.
         text: String,
     },
     /// An operand that does not fit.
     #[error("operand {number} of `{text}`: {problem}")]
     Operand {
-        /// Which, from 1.
+        /// Ordinal of the operand, counted from 1.
         number: usize,
-        /// The whole instruction.
+        /// The whole instruction, without its semicolon.
         text: String,
-        /// Why not.
         problem: OperandProblem,
     },
-    /// Too few or too many operands.
     #[error("`{0}` has the wrong number of operands")]
     OperandCount(String),
-    /// A name that nothing declares.
+    /// A name that is not declared.
     #[error("nothing declares `{0}`")]
     UnknownName(String),
-    /// A name that is something else than the place needs.
+    /// A name of another kind than the place needs.
     #[error("`{name}` is not {needed}")]
     WrongName {
-        /// The name.
         name: String,
-        /// What it should be.
+        /// The kind that the place needs.
         needed: &'static str,
     },
-    /// A name declared twice in one place.
+    /// A name declared twice in one scope.
     #[error("`{0}` is declared twice")]
     Duplicate(String),
-    /// A variable of another module.
+    /// A variable that another module defines.
     #[error("the variable `{0}` is of another module; modules are not linked")]
     ExternalVariable(String),
     /// An initial value that cannot be stored.
     #[error("the initial value of `{name}` is not served: {problem}")]
     Initialiser {
-        /// The variable.
+        /// Name of the variable.
         name: String,
-        /// Why not.
         problem: &'static str,
     },
-    /// A limit of ours.
+    /// A limit of this crate is exceeded.
     #[error("more than {limit} {what}")]
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many are served.
-        limit: u64,
-    },
-    /// An alignment that is no power of two, or above the limit.
+    TooMany { what: &'static str, limit: u64 },
+    /// An alignment that is not a power of two, or is above the limit.
     #[error("{0} is not an alignment")]
     Alignment(u64),
-    /// Addresses of 32 bits.
+    /// The module asks for 32-bit addresses.
     #[error("only modules with addresses of 64 bits are served")]
     AddressSize,
-    /// The head of the module is not there.
+    /// The module does not start with `.version` and `.target`.
     #[error("the module does not start with .version and .target")]
     NoHead,
 }
@@ -107,28 +90,21 @@ pub enum ParseErrorKind {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OperandProblem {
-    /// A register of another type.
+    /// A register of a type that does not fit.
     #[error("`{name}` is .{found}, the instruction needs .{needed}")]
-    Type {
-        /// The register.
-        name: String,
-        /// Its type.
-        found: &'static str,
-        /// The type that fits.
-        needed: &'static str,
-    },
-    /// Something else than the place needs.
+    Type { name: String, found: &'static str, needed: &'static str },
+    /// An operand of a kind that does not fit.
     #[error("{0} expected")]
     Kind(&'static str),
-    /// A vector of another length.
+    /// A vector of the wrong length.
     #[error("a vector of {needed} expected, this has {found}")]
     Length {
-        /// Elements of the operand.
+        /// Number of elements in the text.
         found: usize,
-        /// Elements that fit.
+        /// Number of elements that the instruction takes.
         needed: usize,
     },
-    /// A number of the wrong kind.
+    /// A number of a kind that does not fit the type.
     #[error("this number does not fit .{0}")]
     Number(&'static str),
 }

@@ -1,6 +1,7 @@
-//! Fat binaries: what a CUDA program carries for its kernels, in several forms at once.
+//! Fat binaries: the containers in which a CUDA program carries its kernels, in several forms.
 //!
-//! A fat binary is a header of 16 bytes and entries behind it; an entry is a header and a payload, which may be compressed:
+//! A fat binary is a header of 16 bytes, followed by entries. An entry is a header and a payload,
+//! which may be compressed:
 //!
 //! | bytes | of the header |
 //! |---|---|
@@ -25,13 +26,13 @@ use std::io::Read;
 
 use thiserror::Error;
 
-/// Marks a fat binary.
+/// First four bytes of a fat binary.
 pub const MAGIC: u32 = 0xba55_ed50;
 
-/// Bytes of the header that [`total_size`] needs.
+/// Number of bytes that [`total_size`] needs.
 pub const HEADER_BYTES: usize = 16;
 
-/// The part of an entry's header that every version has.
+/// Length of the part of an entry's header that every version has.
 const ENTRY_HEADER_BYTES: usize = 64;
 
 /// Marks an ELF file.
@@ -40,13 +41,15 @@ const ELF_MAGIC: &[u8] = b"\x7fELF";
 /// Bytes of the header of a 64-bit ELF file.
 const ELF_HEADER_BYTES: usize = 64;
 
-/// Most entries: one for each architecture and form there is is below 100.
+/// Largest number of entries. One entry for each existing architecture and form makes fewer than
+/// 100.
 const ENTRIES_MAX: usize = 4096;
 
-/// Most bytes of one image after decompression. The largest modules of libraries are some 100 MiB of PTX.
+/// Largest size of an image after decompression. The largest modules of libraries have some 100 MiB
+/// of PTX.
 pub const IMAGE_BYTES_MAX: u64 = 512 << 20;
 
-/// A byte of LZ4 stands for at most 255 bytes of its result.
+/// Largest compression ratio of LZ4: one byte stands for at most 255 bytes of the result.
 const LZ4_RATIO_MAX: u64 = 255;
 
 const KIND_PTX: u16 = 1;
@@ -54,71 +57,68 @@ const KIND_ELF: u16 = 2;
 const FLAG_LZ4: u64 = 0x2000;
 const FLAG_ZSTD: u64 = 0x8000;
 
-/// One image: the same kernels for one architecture in one form.
+/// The kernels for one architecture in one form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// What `bytes` are.
     pub kind: ImageKind,
-    /// The architecture without its letters, such as 75. 0 if the image does not say it.
+    /// The architecture as a number, such as 75; 0 if the image does not name one.
     pub arch: u32,
-    /// Decompressed; of PTX without the NULs at the end.
+    /// The decompressed image; PTX comes without the NULs at its end.
     pub bytes: Vec<u8>,
 }
 
-/// What an image is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageKind {
-    /// Text for [`crate::module::parse`].
+    /// PTX text, which [`crate::module::parse`] takes.
     Ptx,
     /// Machine code for one architecture, in an ELF file. It can be given to a real driver only.
     Elf,
 }
 
-/// Why bytes are no fat binary.
+/// Why the bytes cannot be read as a fat binary.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FatbinError {
-    /// The bytes start with nothing that is known.
+    /// The bytes start with no known signature.
     #[error("neither a fat binary nor an ELF file nor PTX")]
     Unknown,
     /// The version of the fat binary is not 1.
     #[error("a fat binary of version {0}")]
     Version(u16),
-    /// A length leads behind the end.
+    /// A length points beyond the end.
     #[error("{what} ends behind the end of the fat binary")]
     Truncated {
-        /// Whose length.
+        /// The part whose length is wrong.
         what: &'static str,
     },
-    /// A length is too small for what must be there.
+    /// A length is smaller than the part's fixed fields.
     #[error("{what} is too short: {bytes} bytes")]
     TooShort {
-        /// Of what.
+        /// The part whose length is wrong.
         what: &'static str,
-        /// Bytes.
+        /// Length in bytes that the fat binary states.
         bytes: u64,
     },
-    /// An image above the limit.
+    /// An image larger than [`IMAGE_BYTES_MAX`].
     #[error("an image of more than {IMAGE_BYTES_MAX} bytes")]
     TooLarge,
-    /// More entries than the limit.
+    /// More entries than [`ENTRIES_MAX`].
     #[error("more than {ENTRIES_MAX} entries")]
     TooMany,
-    /// A compressed image that does not decompress to what its header says.
+    /// A compressed image that does not decompress to the size in its header.
     #[error("entry {entry} cannot be decompressed with {method}")]
     Compression {
-        /// Which entry, from 0.
+        /// Ordinal of the entry, counted from 0.
         entry: usize,
-        /// LZ4 or Zstandard.
         method: &'static str,
     },
 }
 
-/// Bytes of a fat binary with its header, from its first 16 bytes.
+/// Returns the size in bytes of a fat binary and its header, computed from its first 16 bytes.
 ///
 /// # Errors
-/// [`FatbinError::Unknown`] if it is no fat binary, [`FatbinError::Version`], [`FatbinError::TooShort`], and
-/// [`FatbinError::TooLarge`] for a length no program can hold.
+/// [`FatbinError::Unknown`] if the bytes do not start a fat binary, [`FatbinError::Version`],
+/// [`FatbinError::TooShort`], and [`FatbinError::TooLarge`] for a length that no program can hold.
 pub fn total_size(header: &[u8; HEADER_BYTES]) -> Result<u64, FatbinError> {
     if field::<4>(header, 0) != Some(MAGIC.to_le_bytes()) {
         return Err(FatbinError::Unknown);
@@ -132,16 +132,17 @@ pub fn total_size(header: &[u8; HEADER_BYTES]) -> Result<u64, FatbinError> {
         return Err(FatbinError::TooShort { what: "the header", bytes: header_bytes });
     }
     let payload = u64::from_le_bytes(field(header, 8).unwrap_or_default());
-    // A length is bounded by the address space, of which half is the program's.
+    // User space has half of the 48-bit address space, which bounds every valid length.
     payload.checked_add(header_bytes).filter(|size| *size < 1 << 47).ok_or(FatbinError::TooLarge)
 }
 
-/// The images in a fat binary, in an ELF file, or in PTX text, which may end with NULs.
+/// Returns the images in a fat binary, an ELF file, or PTX text, which may end with NULs.
 ///
-/// Entries of kinds that are not known are left out.
+/// Entries of unknown kinds are skipped.
 ///
 /// # Errors
-/// A [`FatbinError`] for bytes that are nothing of these, for lengths that lead nowhere, and for images that cannot be decompressed.
+/// A [`FatbinError`] for bytes of any other format, for lengths that point beyond the end, and for
+/// images that cannot be decompressed.
 pub fn images(bytes: &[u8]) -> Result<Vec<Image>, FatbinError> {
     if bytes.starts_with(&MAGIC.to_le_bytes()) {
         return entries(bytes);
@@ -176,7 +177,8 @@ fn entries(bytes: &[u8]) -> Result<Vec<Image>, FatbinError> {
     Ok(images)
 }
 
-/// The first entry of `bytes`, and what is behind it.
+/// Returns the first entry of `bytes` and the bytes behind it. The entry is `None` if its kind is
+/// unknown.
 fn entry(bytes: &[u8], number: usize) -> Result<(Option<Image>, &[u8]), FatbinError> {
     let short = FatbinError::Truncated { what: "an entry's header" };
     let fixed: &[u8; ENTRY_HEADER_BYTES] = bytes.first_chunk().ok_or(short.clone())?;
@@ -224,7 +226,7 @@ fn unpack_zstd(packed: &[u8], raw_size: u64, entry: usize) -> Result<Vec<u8>, Fa
     let error = FatbinError::Compression { entry, method: "Zstandard" };
     let decoder = ruzstd::decoding::StreamingDecoder::new(packed).map_err(|_| error.clone())?;
     let mut content = Vec::new();
-    // One byte more than there should be, to notice when there is more.
+    // Reads one byte more than the stated size, to notice content that is too long.
     decoder.take(raw_size + 1).read_to_end(&mut content).map_err(|_| error.clone())?;
     if content.len() as u64 == raw_size { Ok(content) } else { Err(error) }
 }
@@ -234,7 +236,8 @@ fn unpack_lz4(packed: &[u8], raw_size: u64, entry: usize) -> Result<Vec<u8>, Fat
         return Err(FatbinError::TooLarge);
     }
     let error = FatbinError::Compression { entry, method: "LZ4" };
-    // Memory is reserved for what the bytes can hold, not for what the header claims.
+    // The size in the header is not trusted: it is refused if the packed bytes cannot hold that
+    // much.
     if raw_size > packed.len() as u64 * LZ4_RATIO_MAX {
         return Err(error);
     }
@@ -245,20 +248,21 @@ fn unpack_lz4(packed: &[u8], raw_size: u64, entry: usize) -> Result<Vec<u8>, Fat
     }
 }
 
-/// The architecture of an ELF file for a device, from its flags.
+/// Returns the architecture of a device's ELF file, which its flags state.
 fn elf_arch(bytes: &[u8]) -> Result<u32, FatbinError> {
     let header = bytes
         .get(..ELF_HEADER_BYTES)
         .ok_or(FatbinError::Truncated { what: "the header of the ELF file" })?;
     let abi = header[8];
     let flags = u32::from_le_bytes(field(header, 48).unwrap_or_default());
-    // Up to CUDA 12 the lowest byte holds it; later (version 8 of the interface) the second.
+    // Up to CUDA 12 the lowest byte of the flags holds the architecture. From ABI version 8 on the
+    // second byte does.
     Ok(if abi >= 8 { (flags >> 8) & 0xff } else { flags & 0xff })
 }
 
-/// The architecture that PTX text names behind `.target`; `None` if it is no PTX.
+/// Returns the architecture that PTX text names behind `.target`, or `None` if the text is not PTX.
 fn ptx_arch(text: &[u8]) -> Option<u32> {
-    // Comments and `.version` stand before it.
+    // Comments and `.version` may precede `.target`.
     let head = std::str::from_utf8(text).ok()?;
     let has_version = head.lines().map(str::trim_start).any(|line| line.starts_with(".version"));
     let target = head.lines().find_map(|line| line.trim_start().strip_prefix(".target"));

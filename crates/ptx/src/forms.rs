@@ -1,14 +1,18 @@
-//! Every instruction form that is served: one table for the parser, the checks and the documentation.
+//! Every supported form of every instruction, in one table for the parser, the checks and the
+//! documentation.
 //!
-//! A row's suffixes are written as PTX's manual writes them: `.word` must be there, `{.word}` may be there, `.(a|b)` is one of
-//! several, and `.CLASS` in capitals is a list of words with a name (see [`class`]). The words of an instruction may come in
-//! another order than the row's, as assemblers accept it; types count in their order.
+//! A row writes suffixes as PTX's manual does: `.word` is required, `{.word}` is optional, `.(a|b)`
+//! is one of several words, and `.CLASS` in capitals is a named list of words (see [`class`]). An
+//! instruction may have its suffixes in another order, because assemblers accept any order. Only
+//! the order of the type suffixes counts.
 //!
-//! A row's operands are `name:type`. Names: `d`, `p`, `q` are written, all others are read. Types: `t` and `s` are the first and
-//! the last type suffix, `w` is an integer of twice the width of `t`, `~t` is a register that may be wider, `vt` is a vector where
-//! `.v2`, `.v4` or `.v8` is there. Other types are PTX's, and `[]`, `tex`, `label`, `targets`, `call`, `symbol` (`t`, or the address of a variable),
-//! `imm` (an integer in the text), `handle`. `?` behind the type: may be missing. `!` before the name: may be negated. `|`: the second
-//! destination of `d|p`.
+//! A row's operands are `name:type`. The operands `d`, `p` and `q` are written, all others are
+//! read. Types: `t` and `s` are the first and the last type suffix, `w` is an integer of twice the
+//! width of `t`, `~t` is a register that may be wider, `vt` is a vector if the instruction has
+//! `.v2`, `.v4` or `.v8`. Other types are PTX's, and `[]`, `tex`, `label`, `targets`, `call`,
+//! `symbol` (`t`, or the address of a variable), `imm` (an integer in the text) and `handle`. `?`
+//! behind the type marks an optional operand, `!` before the name one that may be negated, and `|`
+//! the second destination of `d|p`.
 
 mod pattern;
 mod table;
@@ -21,23 +25,23 @@ pub(crate) use pattern::{Form, OperandForm, OperandKind, Suffixes, TypeRule};
 
 use crate::ir::Opcode;
 
-/// One form of an instruction, for people to read.
+/// One form of an instruction, as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormRow {
-    /// The first word, such as `add`.
+    /// The first word of the opcode, such as `add`.
     pub name: &'static str,
-    /// What the suffixes can be, in the manner of PTX's manual.
+    /// The possible suffixes, in the notation of PTX's manual.
     pub suffixes: &'static str,
     /// The operands with their types.
     pub operands: &'static str,
-    /// What it does, in one line.
+    /// What the instruction does, in one line.
     pub doc: &'static str,
-    /// What the parser makes of it.
+    /// Opcode of the parsed instruction.
     pub opcode: Opcode,
 }
 
 impl FormRow {
-    /// The form as one writes it: `add{.sat}.s32 d, a, b`.
+    /// Returns the form without types, such as `add{.sat}.s32 d, a, b`.
     pub fn syntax(&self) -> String {
         let operands: Vec<&str> = self
             .operands
@@ -53,14 +57,15 @@ impl FormRow {
     }
 }
 
-/// Every form that is served, in alphabetical order of the names.
+/// Returns all supported forms, in alphabetical order of the names.
 pub fn table() -> impl Iterator<Item = FormRow> {
     table::ROWS.iter().copied()
 }
 
-/// The row of an opcode with its suffixes, such as `add.sat.s32`; `None` if it is not served.
+/// Returns the row of an opcode with its suffixes, such as `add.sat.s32`, or `None` if the opcode
+/// is not supported.
 ///
-/// Where two rows differ in their operands only, the first.
+/// If several rows differ only in their operands, the function returns the first.
 pub fn row_of(mnemonic: &str) -> Option<FormRow> {
     let (name, suffixes) = mnemonic.split_once('.').unwrap_or((mnemonic, ""));
     let words: Vec<&str> = suffixes.split('.').filter(|word| !word.is_empty()).collect();
@@ -75,7 +80,7 @@ static FORMS: LazyLock<HashMap<&'static str, Vec<Form>>> = LazyLock::new(|| {
     forms
 });
 
-/// The forms whose first word is `name`; empty if it is no opcode that is served.
+/// Returns the forms whose first word is `name`; empty if that opcode is not supported.
 pub(crate) fn of(name: &str) -> &'static [Form] {
     FORMS.get(name).map_or(&[], Vec::as_slice)
 }

@@ -1,4 +1,4 @@
-//! What needs the whole module: who calls whom, and where shared and local variables lie.
+//! Layout of a whole module: its call graph, and the offsets of its shared and local variables.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,22 +10,23 @@ use crate::ir::{
 };
 use crate::parser::Bounds;
 
-/// Most bytes of shared memory of a block; CUDA allows 227 KiB.
+/// Largest shared memory of a block; CUDA allows 227 KiB.
 const SHARED_BYTES_MAX: u32 = 1 << 20;
 
-/// Most bytes of local memory of a thread; CUDA allows 512 KiB.
+/// Largest local memory of a thread; CUDA allows 512 KiB.
 const LOCAL_BYTES_MAX: u32 = 1 << 20;
 
-/// Where dynamic shared memory starts at least: CUDA aligns it so that any vector fits.
+/// Smallest alignment of dynamic shared memory. CUDA aligns it so that any vector fits.
 const DYNAMIC_ALIGN_MIN: u32 = 16;
 
-/// The next multiple of `align`, a power of two; the largest number where there is none.
+/// Rounds `value` up to a multiple of `align`, a power of two. Returns the largest multiple if the
+/// result does not fit.
 pub(crate) fn align_up(value: u64, align: u64) -> u64 {
     let mask = align.max(1) - 1;
     value.checked_add(mask).map_or(!mask, |value| value & !mask)
 }
 
-/// What a function does with the rest of the module.
+/// The functions that a function calls and the shared variables that it names.
 #[derive(Debug, Default)]
 struct Uses {
     calls: Vec<FunctionId>,
@@ -111,8 +112,9 @@ fn frame(function: &mut Function) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Whom a function calls and which shared variables it names. An indirect call calls everybody whose address is known
-/// and who takes and returns as much.
+/// Collects the functions that a function calls and the shared variables that it names. An indirect
+/// call without a list of targets counts as a call of every function whose address is taken and
+/// whose signature fits.
 fn uses(function: &Function, taken: &[(FunctionId, &Function)]) -> Uses {
     let mut found = Uses::default();
     // Calls with the same prototype call the same functions.
@@ -160,19 +162,20 @@ fn in_operand(operand: &Operand, found: &mut impl FnMut(Symbol)) {
                 found(symbol);
             }
         }
-        // Vectors hold registers and numbers, textures handles: no shared variable is among them.
+        // Vectors hold registers and numbers, textures hold handles. Neither names a shared
+        // variable.
         _ => {}
     }
 }
 
-/// What a kernel can reach.
+/// The functions that a kernel can reach.
 struct Reached {
-    /// Callees before callers, the kernel last.
+    /// Callees before callers; the kernel is the last.
     order: Vec<FunctionId>,
     recursive: bool,
 }
 
-/// Depth-first over the calls, without recursion of our own: the depth is the text's.
+/// Walks the calls depth-first. The walk is iterative, because the text decides the depth.
 fn reach(entry: FunctionId, uses: &[Uses]) -> Reached {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
@@ -207,7 +210,7 @@ fn reach(entry: FunctionId, uses: &[Uses]) -> Reached {
     reached
 }
 
-/// Bytes of local memory of the deepest chain of calls; a recursive call counts once.
+/// Returns the bytes of local memory of the deepest chain of calls. A recursive call counts once.
 fn deepest(reached: &Reached, uses: &[Uses], functions: &[Function]) -> u32 {
     let mut depth = vec![0u64; functions.len()];
     let mut last = 0;
@@ -222,8 +225,8 @@ fn deepest(reached: &Reached, uses: &[Uses], functions: &[Function]) -> u32 {
     u32::try_from(last).unwrap_or(u32::MAX)
 }
 
-/// Gives each shared variable one offset that is free in every kernel that uses it. Variables that many kernels use come first,
-/// so that the others find the holes small.
+/// Gives each shared variable one offset that is free in every kernel that uses it. Variables that
+/// many kernels use come first, which keeps the gaps small.
 fn lay_out_shared(module: &mut Module, shared_of: &[HashSet<SharedId>]) -> Result<(), ParseError> {
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); module.shared.len()];
     for (entry, shared) in shared_of.iter().enumerate() {

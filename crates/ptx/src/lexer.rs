@@ -1,16 +1,16 @@
-//! PTX text to tokens.
+//! Splits PTX text into tokens.
 //!
-//! A token is a piece of the text and its place. Nothing is copied. `add.rn.f32` is the word `add` and the dotted words `rn`
-//! and `f32`; `%tid.x` likewise.
+//! A token is a slice of the text and its place; nothing is copied. `add.rn.f32` is the word `add`
+//! and the dotted words `rn` and `f32`. `%tid.x` is split in the same way.
 
 use crate::error::{ParseError, ParseErrorKind};
 
-/// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Token<'a> {
     /// A name: letters, digits, `_`, `$`, `%`.
     Word(&'a str),
-    /// A dot and a word, without the dot. May have `::` inside, and may start with a digit (`.2d`).
+    /// A dot and a word, stored without the dot. The word may contain `::`, and may start with a
+    /// digit (`.2d`).
     Dotted(&'a str),
     /// A number without its sign.
     Integer(u64),
@@ -20,50 +20,46 @@ pub enum Token<'a> {
     Single(u32),
     /// `0d` and sixteen hexadecimal digits.
     Double(u64),
-    /// A string, without its quotes and with its escapes as they are.
+    /// A string, without its quotes and with its escapes unchanged.
     Text(&'a str),
-    /// A sign of punctuation.
+    /// A punctuation character, such as `;`.
     Sign(char),
-    /// The end of the text.
     End,
 }
 
-/// Where a token starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
     /// Bytes from the start of the text.
     pub offset: usize,
-    /// Line, from 1.
+    /// Line, counted from 1.
     pub line: u32,
-    /// Column in bytes, from 1.
+    /// Column in bytes, counted from 1.
     pub column: u32,
 }
 
 impl Place {
-    /// An error at this place.
     pub fn error(self, kind: ParseErrorKind) -> ParseError {
         ParseError { line: self.line, column: self.column, kind }
     }
 }
 
-/// Reads tokens from a text.
 #[derive(Debug, Clone)]
 pub struct Lexer<'a> {
     text: &'a str,
-    /// Bytes already read.
+    /// Number of bytes already read.
     position: usize,
     line: u32,
-    /// Where the line starts.
+    /// Offset of the current line's start.
     line_start: usize,
 }
 
 impl<'a> Lexer<'a> {
-    /// Starts at the beginning of `text`. A NUL ends it like its end.
+    /// Creates a lexer at the beginning of `text`. A NUL counts as the end of the text.
     pub fn new(text: &'a str) -> Self {
         Self { text, position: 0, line: 1, line_start: 0 }
     }
 
-    /// The next token and where it starts.
+    /// Returns the next token and its place.
     pub fn next(&mut self) -> Result<(Token<'a>, Place), ParseError> {
         self.skip_blank()?;
         let place = self.place();
@@ -89,7 +85,7 @@ impl<'a> Lexer<'a> {
         Ok((token, place))
     }
 
-    /// Skips to the end of the line: `.loc`, `.file` and `@@DWARF` have no other end.
+    /// Skips to the end of the line, which is the only end of `.loc`, `.file` and `@@DWARF`.
     pub fn skip_line(&mut self) {
         let rest = &self.text.as_bytes()[self.position..];
         self.position +=
@@ -159,7 +155,7 @@ impl<'a> Lexer<'a> {
         &self.text[start..self.position]
     }
 
-    /// A word with `::` inside, such as `shared::cta` and `L2::128B`.
+    /// Reads a word that may contain `::`, such as `shared::cta` and `L2::128B`.
     fn dotted_word(&mut self) -> &'a str {
         let start = self.position;
         loop {
@@ -191,7 +187,8 @@ impl<'a> Lexer<'a> {
             }
             self.position += 1;
         }
-        // An escaped character may be longer than the one byte skipped; the quote that ends the string is at a boundary.
+        // `get` cannot fail here: although an escape skips only one byte of a longer character, the
+        // quote that ends the string is at a character boundary.
         let content = self.text.get(start..self.position).unwrap_or("");
         self.position += 1;
         Ok(Token::Text(content))
@@ -238,7 +235,7 @@ impl<'a> Lexer<'a> {
         self.decimal(start, place)
     }
 
-    /// The decimal number that starts at `start`; its first word is read.
+    /// Reads the decimal number that starts at `start`, whose first word has been read.
     fn decimal(&mut self, start: usize, place: Place) -> Result<Token<'a>, ParseError> {
         if self.byte(0) == Some(b'.') {
             self.position += 1;

@@ -1,7 +1,7 @@
-//! CUDA's device code: fat binaries, PTX, and its translation to OpenCL C.
+//! CUDA's device code: fat binaries, PTX, and the translation of PTX to OpenCL C.
 //!
-//! - [`fatbin`] finds the PTX in what a program registers.
-//! - [`module::parse`] reads PTX into [`ir`], checked against the table in [`forms`].
+//! - [`fatbin`] finds the PTX in the fat binary that a program registers.
+//! - [`module::parse`] parses PTX into [`ir`] and checks it against the table in [`forms`].
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,7 +1,8 @@
-//! PTX text to a module.
+//! Parses PTX text into a module.
 //!
-//! The grammar is read by recursive descent over tokens, one declaration at a time; instructions are compared with the table in
-//! [`crate::forms`]. Addresses and sizes that need the whole module are laid out at the end, in [`crate::layout`].
+//! A recursive descent over tokens reads one declaration at a time. Each instruction is compared
+//! with the table in [`crate::forms`]. [`crate::layout`] assigns the addresses and sizes that
+//! depend on the whole module, at the end.
 
 mod constant;
 mod cursor;
@@ -27,10 +28,10 @@ use crate::ir::{Function, FunctionId, GlobalId, Module, Opaque, SharedId, Shared
 use crate::layout;
 use crate::lexer::{Place, Token};
 
-/// Longest text that is read. The largest modules of libraries are some 100 MiB.
+/// Longest text that the parser reads. The largest modules of libraries have some 100 MiB.
 const TEXT_BYTES_MAX: usize = 512 << 20;
 
-/// What a name of the module is.
+/// Meaning of a name of the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ModuleName {
     Global(GlobalId),
@@ -47,7 +48,7 @@ struct GlobalDraft<'a> {
     is_const: bool,
     opaque: Option<Opaque>,
     initial: Initial<'a>,
-    /// Declared `.extern`: another module has it.
+    /// Whether it is declared `.extern`, so that another module defines it.
     external: bool,
 }
 
@@ -58,7 +59,6 @@ struct EntryDraft {
     bounds: Bounds,
 }
 
-/// A module that is being read.
 struct Parser<'a> {
     cursor: Cursor<'a>,
     version: (u32, u32),
@@ -71,10 +71,10 @@ struct Parser<'a> {
     mnemonics: HashMap<&'a str, Arc<str>>,
 }
 
-/// Reads a module. `text` may end with NULs.
+/// Parses a module. `text` may end with NULs.
 ///
 /// # Errors
-/// What is not PTX, and what is PTX but not served, with the place in the text.
+/// Text that is not PTX, or that uses unsupported PTX, with the place in the text.
 pub(crate) fn parse(text: &str) -> Result<Module, ParseError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Place::default().error(ParseErrorKind::TooMany {
@@ -101,7 +101,7 @@ pub(crate) fn parse(text: &str) -> Result<Module, ParseError> {
 }
 
 impl<'a> Parser<'a> {
-    /// `.version`, `.target`, `.address_size`.
+    /// Reads `.version`, `.target` and `.address_size`.
     fn head(&mut self) -> Result<(), ParseError> {
         let no_head = |cursor: &Cursor<'_>| cursor.error(ParseErrorKind::NoHead);
         if !self.cursor.accept_dotted("version")? {
@@ -136,7 +136,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// One thing at the level of the module.
+    /// Reads one declaration at module level.
     fn declaration(&mut self) -> Result<(), ParseError> {
         let mut external = false;
         loop {
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `.alias a, b;`: `a` is another name of the function `b`.
+    /// Reads `.alias a, b;`, which makes `a` another name of the function `b`.
     fn alias(&mut self) -> Result<(), ParseError> {
         self.cursor.advance()?;
         let (name, _) = self.cursor.word("a name")?;
@@ -174,7 +174,7 @@ impl<'a> Parser<'a> {
         let Some(target @ ModuleName::Function(to)) = self.names.get(of).copied() else {
             return Err(place.error(ParseErrorKind::UnknownName(of.to_owned())));
         };
-        // The alias was declared like a function, and calls before this line use its number.
+        // The alias was declared as a function before, and earlier calls use its number.
         if let Some(ModuleName::Function(from)) = self.names.insert(name, target)
             && from != to
         {
@@ -184,7 +184,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `.section name { ... }`: debug information, which is not used.
+    /// Skips `.section name { ... }`, which holds debug information.
     fn section(&mut self) -> Result<(), ParseError> {
         while !self.cursor.accept('{')? {
             if self.cursor.token() == Token::End {
@@ -201,7 +201,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `.pragma "...";`: a hint.
+    /// Skips `.pragma "...";`, which is a hint.
     fn pragma(&mut self) -> Result<(), ParseError> {
         self.cursor.advance()?;
         loop {
@@ -223,7 +223,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Lays out what was read.
+    /// Lays out the parsed module.
     fn finish(self) -> Result<Module, ParseError> {
         let data = declare::data(&self.globals, &self.names)?;
         let mut module = Module {

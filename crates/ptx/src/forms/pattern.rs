@@ -1,4 +1,4 @@
-//! A row of the table, ready to be compared with an instruction.
+//! A row of the table, compiled so that an instruction can be compared with it.
 
 use super::FormRow;
 use crate::ir::{
@@ -6,9 +6,9 @@ use crate::ir::{
     Reduce, Rounding, Scope, Semantics, ShiftMode, ShuffleMode, Space, Type, VoteMode,
 };
 
-/// Words of a class, separated by `|`; `None` if there is no class of that name.
+/// Returns the words of a class, separated by `|`, or `None` if no class has that name.
 ///
-/// `HINT` is no list: it takes any number of words that start with `L1::` or `L2::`.
+/// `HINT` is a special case: it takes any number of words that start with one of its prefixes.
 pub fn class(name: &str) -> Option<&'static str> {
     Some(match name {
         "INT" => "u16|u32|u64|s16|s32|s64",
@@ -39,70 +39,65 @@ pub fn class(name: &str) -> Option<&'static str> {
     })
 }
 
-/// One place for a suffix.
+/// A place where a form has a suffix.
 #[derive(Debug)]
 struct Slot {
     optional: bool,
     words: Vec<&'static str>,
-    /// Takes any number of words that start with one of `words`.
+    /// Whether the slot takes any number of words that start with one of `words`.
     is_hint: bool,
 }
 
-/// What the type of an operand must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TypeRule {
-    /// The first type suffix.
+    /// Type of the first suffix.
     First,
-    /// The last type suffix.
+    /// Type of the last suffix.
     Last,
-    /// An integer of twice the width of the first.
+    /// An integer of twice the width of the first type suffix.
     Wide,
-    /// This one.
     Exactly(Type),
 }
 
-/// What an operand must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OperandKind {
-    /// A register, or a value if it is read.
+    /// A register, or a number if the operand is read.
     Value,
-    /// The same, or a vector if the instruction has `.v2` and so on.
+    /// The same as [`Self::Value`], or a vector if the instruction has `.v2`, `.v4` or `.v8`.
     VectorOrValue,
     /// A value, the address of a variable, or a vector that packs or unpacks bits (`mov`).
     Symbol,
-    /// `{a, b, c, d}`, as a texture gives them.
+    /// `{a, b, c, d}`: the result of a texture instruction.
     Texel,
-    /// `[...]`
+    /// A memory operand: `[...]`
     Address,
-    /// `[texture, {x, y}]`
+    /// A texture operand: `[texture, {x, y}]`
     Texture,
-    /// `[texture]`, in `txq`.
+    /// `[texture]`, the operand of `txq`.
     Handle,
-    /// A label.
     Label,
-    /// The name of `.branchtargets`.
+    /// The label of a `.branchtargets` list.
     Targets,
-    /// Whom to call, with what.
+    /// Function and arguments of a call.
     Call,
     /// An integer in the text.
     Immediate,
 }
 
-/// One operand of a form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OperandForm {
     pub(crate) kind: OperandKind,
     pub(crate) rule: TypeRule,
-    /// The register may be wider than the type.
+    /// Whether the register may be wider than the type.
     pub(crate) relaxed: bool,
     pub(crate) optional: bool,
     pub(crate) negatable: bool,
     pub(crate) written: bool,
-    /// The second destination, written behind a `|`.
+    /// Whether this is the second destination, written behind a `|`.
     pub(crate) second: bool,
 }
 
-/// A row of the table, compiled.
+/// A compiled row of the table.
 #[derive(Debug)]
 pub(crate) struct Form {
     pub(crate) row: FormRow,
@@ -110,7 +105,7 @@ pub(crate) struct Form {
     pub(crate) operands: Vec<OperandForm>,
 }
 
-/// What the suffixes of an instruction say.
+/// The meaning of an instruction's suffixes.
 #[derive(Debug, Default)]
 pub(crate) struct Suffixes {
     pub(crate) modifiers: Modifiers,
@@ -118,13 +113,14 @@ pub(crate) struct Suffixes {
 }
 
 impl Form {
-    /// Compiles a row. The table is ours: a row that is wrong ends the tests.
+    /// Compiles a row. Panics if the row is malformed, which tests exclude.
     pub(crate) fn compile(row: &FormRow) -> Self {
         let operands = row.operands.split_whitespace().map(operand_form).collect();
         Self { row: *row, slots: slots(row.suffixes), operands }
     }
 
-    /// What `words` (the suffixes of an instruction) mean in this form; `None` if they are not this form's.
+    /// Returns the meaning of `words` (the suffixes of an instruction) in this form, or `None` if
+    /// they do not fit the form.
     pub(crate) fn suffixes(&self, words: &[&str]) -> Option<Suffixes> {
         let mut used = vec![false; self.slots.len()];
         let mut found = Suffixes::default();
@@ -164,7 +160,8 @@ fn slots(suffixes: &'static str) -> Vec<Slot> {
             rest.split_at(rest[1..].find(['.', '{']).map_or(rest.len(), |at| at + 1))
         };
         rest = behind;
-        // A group may hold two words that come together, such as `{.xorsign.abs}`: each is a slot.
+        // A group may hold two words that belong together, such as `{.xorsign.abs}`. Each gets a
+        // slot.
         let mut inside = group;
         while let Some(word) = inside.strip_prefix('.') {
             let end = if word.starts_with('(') {
@@ -225,7 +222,7 @@ fn operand_form(text: &str) -> OperandForm {
     }
 }
 
-/// Notes what a suffix means for this opcode.
+/// Records the meaning of a suffix of this opcode.
 fn apply(opcode: Opcode, word: &'static str, found: &mut Suffixes) {
     if let Some(ty) = Type::from_name(word) {
         found.types.push(ty);
@@ -271,7 +268,8 @@ fn apply(opcode: Opcode, word: &'static str, found: &mut Suffixes) {
     }
 }
 
-/// Words that mean different things with different opcodes.
+/// Records a word whose meaning depends on the opcode. Returns false if the word is not such a
+/// word.
 fn apply_by_opcode(opcode: Opcode, word: &'static str, modifiers: &mut Modifiers) -> bool {
     match opcode {
         Opcode::Setp | Opcode::Set => {
@@ -283,7 +281,7 @@ fn apply_by_opcode(opcode: Opcode, word: &'static str, modifiers: &mut Modifiers
                 return false;
             }
         }
-        // Each operand is in a space of its own.
+        // Each operand of `cp.async` has its own space.
         Opcode::CpAsync if matches!(word, "global" | "shared" | "shared::cta") => {}
         Opcode::Lop3 if BoolOp::from_name(word).is_some() => {
             modifiers.bool_op = BoolOp::from_name(word)
@@ -312,7 +310,7 @@ fn apply_by_opcode(opcode: Opcode, word: &'static str, modifiers: &mut Modifiers
     true
 }
 
-/// Words of lists that no two opcodes share.
+/// Records a word whose meaning is the same with all opcodes.
 fn apply_named(word: &'static str, modifiers: &mut Modifiers) {
     if let Some(rounding) = Rounding::from_name(word) {
         modifiers.rounding = Some(rounding);
@@ -331,10 +329,11 @@ fn apply_named(word: &'static str, modifiers: &mut Modifiers) {
     } else if let Some(geometry) = Geometry::from_name(word) {
         modifiers.geometry = Some(geometry);
     }
-    // The rest are words that only choose the row: `sync` of `bar.sync` is in its opcode, `b` of `suld.b` says nothing.
+    // The remaining words only select the row: `sync` of `bar.sync` is part of the opcode, and `b`
+    // of `suld.b` adds no information.
 }
 
-/// Whether a word belongs into [`Modifiers::query`].
+/// Whether a word belongs in [`Modifiers::query`].
 fn is_query(opcode: Opcode, word: &str) -> bool {
     match opcode {
         Opcode::Suld | Opcode::Sust => matches!(word, "trap" | "clamp" | "zero"),

@@ -1,4 +1,4 @@
-//! The rows: every instruction form that is served, in alphabetical order.
+//! The rows: every supported form of every instruction, in alphabetical order.
 
 use super::FormRow;
 use crate::ir::Opcode;
@@ -13,8 +13,8 @@ const fn row(
     FormRow { name, suffixes, operands, doc, opcode }
 }
 
-/// Sorted by name; within a name the parser takes the first row that fits.
-#[rustfmt::skip] // One row, one line: this is read as a table.
+/// Sorted by name. The parser takes the first row of a name that fits.
+#[rustfmt::skip] // One row per line, so that the code reads as a table.
 pub(super) static ROWS: &[FormRow] = &[
     row("abs", Opcode::Abs, ".(s16|s32|s64)", "d:t a:t", "Absolute value."),
     row("abs", Opcode::Abs, "{.ftz}.f32", "d:t a:t", "Absolute value."),

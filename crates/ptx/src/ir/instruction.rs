@@ -1,4 +1,4 @@
-//! Instructions: what to do, in which variant, on what.
+//! Instructions with their opcode, modifiers and operands.
 
 use std::sync::Arc;
 
@@ -11,15 +11,14 @@ macro_rules! named {
         pub enum $name { $($(#[$vdoc])* #[doc = concat!("`", $text, "`")] $variant,)* }
 
         impl $name {
-            /// Every one.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// How PTX spells it, without a dot.
+            /// Returns PTX's spelling, without a dot.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// The one that PTX spells so.
+            /// Returns the variant with this spelling.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $($text => Some(Self::$variant),)* _ => None }
             }
@@ -27,119 +26,121 @@ macro_rules! named {
     };
 }
 
-/// One instruction.
 #[derive(Debug, Clone)]
 pub struct Instruction {
-    /// Line of the text, from 1.
+    /// Line of the text, counted from 1.
     pub line: u32,
-    /// `@p` or `@!p`: whether it happens.
+    /// `@p` or `@!p`: the condition under which the instruction runs.
     pub guard: Option<Guard>,
-    /// What to do.
     pub opcode: Opcode,
-    /// The type suffixes in the order of the text: the destination's first where there are two (`cvt`, `set`, `slct`, `tex`).
+    /// The type suffixes in the order of the text. If there are two (`cvt`, `set`, `slct`, `tex`),
+    /// the destination's comes first.
     pub types: Vec<Type>,
-    /// Everything else behind the opcode's dots.
+    /// All other suffixes of the opcode.
     pub modifiers: Modifiers,
-    /// The operands in the order of the text; the first [`Instruction::destinations`] are written.
+    /// The operands in the order of the text. The first [`Instruction::destinations`] are written.
     ///
-    /// `p|q` are two destinations; where the text has only `p` there is one. An optional last operand is absent, not a
-    /// default. [`Opcode::Call`] has none: see [`Instruction::call`].
+    /// `p|q` are two destinations; if the text has only `p`, there is one. The list omits optional
+    /// operands that the text omits. [`Opcode::Call`] has no operands: see [`Instruction::call`].
     pub operands: Vec<Operand>,
-    /// How many leading operands are destinations.
+    /// Number of leading operands that are written.
     pub destinations: u8,
-    /// Of a call: what and with what.
+    /// Function and arguments of a call.
     pub call: Option<Box<Call>>,
-    /// The opcode with all its suffixes as the text has them, for messages.
+    /// The opcode with all its suffixes as written in the text, for messages.
     pub mnemonic: Arc<str>,
 }
 
 impl Instruction {
-    /// The first type; predicates for instructions that have none.
+    /// Returns the first type suffix, or a predicate if the instruction has none.
     pub fn ty(&self) -> Type {
         self.types.first().copied().unwrap_or(Type::Pred)
     }
 
-    /// The last type: the source's where there are two.
+    /// Returns the last type suffix: the source's if there are two.
     pub fn source_type(&self) -> Type {
         self.types.last().copied().unwrap_or(Type::Pred)
     }
 
-    /// The operands that are read only.
+    /// Returns the operands that are only read.
     pub fn sources(&self) -> &[Operand] {
         &self.operands[usize::from(self.destinations)..]
     }
 }
 
-/// `@p` or `@!p`.
+/// The guard `@p` or `@!p` of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guard {
-    /// The predicate.
     pub register: RegisterId,
-    /// Whether the instruction happens when it is false.
+    /// Whether the instruction runs if the predicate is false.
     pub negated: bool,
 }
 
-/// What a call calls, with what.
+/// Function and arguments of a call.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Where the return values go: a [`super::Symbol::Variable`] or [`super::Symbol::Return`] of the param space, a register, or a sink.
+    /// Destinations of the return values: a [`super::Symbol::Variable`] or
+    /// [`super::Symbol::Return`] of the param space, a register, or a sink.
     pub returns: Vec<Operand>,
-    /// Whom.
     pub target: CallTarget,
     /// The arguments: symbols of the param space, registers or immediates.
     pub arguments: Vec<Operand>,
 }
 
-/// Whom a call calls.
 #[derive(Debug, Clone)]
 pub enum CallTarget {
-    /// This function. Without a body it is external: `vprintf`, `__assertfail`, `malloc`, `free`.
+    /// A named function. One without a body is external: `vprintf`, `__assertfail`, `malloc`,
+    /// `free`.
     Direct(FunctionId),
-    /// The function whose address is in a register.
+    /// The function whose address a register holds.
     Indirect {
         /// Holds [`super::FUNCTION_WINDOW`] + [`FunctionId`].
         register: RegisterId,
-        /// From `.callprototype`.
+        /// The signature from the call's `.callprototype`.
         signature: Arc<Signature>,
-        /// From `.calltargets`: whom it can be; `None` when anybody.
+        /// The functions that `.calltargets` lists, or `None` if the call may reach any function.
         targets: Option<Vec<FunctionId>>,
     },
 }
 
 named! {
-    /// What an instruction does. `bar` and `barrier` are one here, told apart by [`Modifiers::aligned`].
+    /// What an instruction does. `bar` and `barrier` are one opcode; [`Modifiers::aligned`] tells
+    /// them apart.
     Opcode {
         Abs = "abs", Activemask = "activemask", Add = "add", Addc = "addc", And = "and", Atom = "atom",
-        /// Operands: barrier, threads.
+        /// Operands: barrier, number of threads.
         BarArrive = "bar.arrive",
-        /// Operands: result, barrier, [threads], predicate. Operator in [`Modifiers::reduce`].
+        /// Operands: result, barrier, [number of threads], predicate. Operator in
+        /// [`Modifiers::reduce`].
         BarRed = "bar.red",
-        /// Operands: barrier, [threads].
+        /// Operands: barrier, [number of threads].
         BarSync = "bar.sync",
-        /// Operand: member mask.
+        /// Operand: mask of the member lanes.
         BarWarpSync = "bar.warp.sync",
         Bfe = "bfe", Bfi = "bfi", Bfind = "bfind", Bmsk = "bmsk", Bra = "bra", Brev = "brev", Brkpt = "brkpt",
-        /// Operands: index, [`Operand::Targets`].
+        /// Operands: index, list of targets ([`Operand::Targets`]).
         BrxIdx = "brx.idx",
         Call = "call", Clz = "clz", Cnot = "cnot", Copysign = "copysign", Cos = "cos",
         /// `cp.async.ca/cg.shared.global`. Operands: destination, source, bytes, [bytes to read].
         CpAsync = "cp.async",
-        /// Also `cp.async.wait_all` and `cp.async.wait_group`: nothing to do where copies are done at once.
+        /// Also `cp.async.wait_all` and `cp.async.wait_group`: no-ops, because copies are done at
+        /// once.
         CpAsyncFence = "cp.async.commit_group",
         Cvt = "cvt",
-        /// To a generic address, or from one with [`Modifiers::to`].
+        /// Converts to a generic address, or from one with [`Modifiers::to`].
         Cvta = "cvta",
-        /// Nothing to do: `discard`, `applypriority`, `prefetch`, `prefetchu`, `griddepcontrol`, `setmaxnreg`.
+        /// No-ops: `discard`, `applypriority`, `prefetch`, `prefetchu`, `griddepcontrol`,
+        /// `setmaxnreg`.
         Hint = "prefetch",
         Div = "div", Dp2a = "dp2a", Dp4a = "dp4a",
         Elect = "elect.sync",
         Ex2 = "ex2", Exit = "exit",
-        /// `membar` and `fence`.
+        /// Both `membar` and `fence`.
         Fence = "membar",
         Fma = "fma", Fns = "fns",
         Isspacep = "isspacep", Ld = "ld", Ldu = "ldu", Lg2 = "lg2", Lop3 = "lop3", Mad = "mad", Mad24 = "mad24",
         Madc = "madc",
-        /// `match.any.sync` and `match.all.sync`: [`Modifiers::vote`].
+        /// `match.any.sync` and `match.all.sync`; [`Modifiers::vote`] has the mode.
         Match = "match",
         Max = "max", Min = "min", Mov = "mov", Mul = "mul",
         Mul24 = "mul24", Nanosleep = "nanosleep", Neg = "neg", Not = "not", Or = "or", Popc = "popc", Prmt = "prmt",
@@ -149,7 +150,7 @@ named! {
         Shfl = "shfl",
         Shl = "shl", Shr = "shr", Sin = "sin", Slct = "slct", Sqrt = "sqrt", St = "st", Sub = "sub",
         Subc = "subc", Suld = "suld", Sust = "sust", Szext = "szext", Tanh = "tanh", Testp = "testp", Tex = "tex", Tld4 = "tld4", Trap = "trap",
-        /// `txq`: what a texture is. The query is the first word of [`Modifiers::query`].
+        /// `txq`: queries a property of a texture, the first word of [`Modifiers::query`].
         Txq = "txq",
         /// Operands: d, [!]p, [member mask: absent without `.sync`].
         Vote = "vote",
@@ -157,30 +158,29 @@ named! {
     }
 }
 
-/// Everything behind the opcode's dots but the types. What an instruction does not have stays at its default.
+/// The suffixes of an opcode other than types. A suffix that an instruction does not have keeps its
+/// default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Modifiers {
-    /// `.rn` and the like.
+    /// Rounding mode, such as `.rn`.
     pub rounding: Option<Rounding>,
     /// `.ftz`: denormal inputs and results of single precision are zero.
     pub ftz: bool,
-    /// `.sat`: floats to [0, 1], integers to their range.
+    /// `.sat`: clamps floats to [0, 1] and integers to their range.
     pub sat: bool,
-    /// `.satfinite`: conversions to narrow floats.
+    /// `.satfinite`: a conversion to a narrow float clamps to the largest finite value.
     pub satfinite: bool,
     /// `.relu`: negative results are 0.
     pub relu: bool,
-    /// `.approx`
     pub approx: bool,
-    /// `.full` of `div`.
     pub full: bool,
     /// `.NaN` of `min` and `max`: a NaN operand makes the result NaN.
     pub nan: bool,
-    /// `.xorsign` of `min` and `max`.
+    /// `.xorsign`, only of `min` and `max`.
     pub xorsign: bool,
-    /// `.abs` of `min` and `max`.
+    /// `.abs`, only of `min` and `max`.
     pub abs: bool,
-    /// `.noftz` of atomics on f16.
+    /// `.noftz` of atomics on `f16`.
     pub noftz: bool,
     /// `.cc`: writes the carry flag.
     pub carry: bool,
@@ -188,102 +188,87 @@ pub struct Modifiers {
     pub compare: Option<Compare>,
     /// How `setp` and `set` combine the comparison with the last operand.
     pub bool_op: Option<BoolOp>,
-    /// Where the memory is; generic if the text names no space. For `cvta` and `isspacep` the space they speak of.
+    /// Space of the memory; generic if the text names no space. For `cvta` and `isspacep`, the
+    /// space that they convert or test.
     pub space: Option<Space>,
-    /// `.shared::cluster`, which is the block's own shared memory here.
+    /// `.shared::cluster`, which here is the block's own shared memory.
     pub cluster: bool,
-    /// `cvta.to`: from a generic address.
+    /// `.to` of `cvta`: converts from a generic address.
     pub to: bool,
-    /// `.v2`, `.v4`, `.v8`: elements; 0 without.
+    /// Number of elements of `.v2`, `.v4` or `.v8`; 0 without.
     pub vector: u8,
-    /// `.volatile`
     pub volatile: bool,
-    /// `.nc`: read only data.
+    /// `.nc`: the data is read-only.
     pub non_coherent: bool,
-    /// `.weak`, `.relaxed`, `.acquire`, ...
+    /// `.weak`, `.relaxed`, `.acquire` and the like.
     pub semantics: Option<Semantics>,
-    /// `.cta`, `.gpu`, `.sys`; of `membar` `.gl` is [`Scope::Gpu`].
+    /// `.cta`, `.gpu` or `.sys`; `.gl` of `membar` is [`Scope::Gpu`].
     pub scope: Option<Scope>,
-    /// `.ca`, `.cg`, ...: a hint.
+    /// `.ca`, `.cg` and the like: a hint.
     pub cache: Option<Cache>,
     /// Operation of `atom` and `red`.
     pub atomic: Option<Atomic>,
-    /// `.lo`, `.hi`, `.wide`; of `dp2a` which half.
+    /// `.lo`, `.hi` or `.wide`; the half that `dp2a` uses.
     pub half: Option<Half>,
     /// `.wrap` or `.clamp` of `shf`, `bmsk` and `szext`.
     pub shift: Option<ShiftMode>,
-    /// `.l` of `shf`: true for left, false for right.
+    /// `.l` or `.r` of `shf`: true for left, false for right.
     pub left: bool,
-    /// `.shiftamt` of `bfind`.
+    /// `.shiftamt`, only of `bfind`.
     pub shiftamt: bool,
-    /// Direction of `shfl`.
     pub shuffle: Option<ShuffleMode>,
-    /// Kind of `vote` and `match`.
+    /// Mode of `vote` and `match`.
     pub vote: Option<VoteMode>,
     /// Operator of `redux` and `bar.red`.
     pub reduce: Option<Reduce>,
-    /// `.sync`
     pub sync: bool,
-    /// `.aligned`: every thread of the warp does it together. `bar.sync` always is.
+    /// `.aligned`: all threads of the warp execute the instruction together. `bar.sync` is always
+    /// aligned.
     pub aligned: bool,
-    /// `.uni`: the whole warp goes the same way.
+    /// `.uni`: the whole warp takes the same branch.
     pub uniform: bool,
-    /// Mode of `prmt`.
     pub permute: Option<PermuteMode>,
-    /// What `testp` tests.
     pub test: Option<FloatTest>,
-    /// Shape of the texture or surface.
     pub geometry: Option<Geometry>,
-    /// `.level` of `tex`.
     pub level: bool,
-    /// `.grad` of `tex`.
     pub grad: bool,
-    /// Of a [`Opcode::BarWarpSync`] that no text has: why the translation put it in.
+    /// Why the translation inserted a [`Opcode::BarWarpSync`] that the text does not have.
     pub stop: Option<Stop>,
-    /// Other words in the order of the text: the query of `txq`, `.trap`/`.clamp`/`.zero` of surfaces, the component of `tld4`.
+    /// Other words in the order of the text: the query of `txq`, `.trap`, `.clamp` or `.zero` of
+    /// surfaces, the component of `tld4`.
     pub query: Vec<&'static str>,
 }
 
 named! {
-    /// How a result is rounded.
+    /// How a result is rounded: `rn` to nearest with ties to even, `rna` to nearest with ties away
+    /// from zero, `rz` towards zero, `rm` down, `rp` up. The modes that end in `i` round to an
+    /// integer.
     Rounding {
-        /// To nearest, ties to even.
         Rn = "rn",
-        /// Towards zero.
         Rz = "rz",
-        /// Down.
         Rm = "rm",
-        /// Up.
         Rp = "rp",
-        /// To nearest, ties away from zero.
         Rna = "rna",
-        /// To an integer, to nearest, ties to even.
         Rni = "rni",
-        /// To an integer, towards zero.
         Rzi = "rzi",
-        /// To an integer, down.
         Rmi = "rmi",
-        /// To an integer, up.
         Rpi = "rpi",
     }
 }
 
 named! {
-    /// A comparison. The ones with `u` at the end hold when an operand is NaN.
+    /// A comparison. Those that end in `u` are true if an operand is NaN. `lo`, `ls`, `hi` and `hs`
+    /// are the unsigned `<`, `<=`, `>` and `>=`.
     Compare {
         Eq = "eq", Ne = "ne", Lt = "lt", Le = "le", Gt = "gt", Ge = "ge",
-        /// Unsigned `<`.
         Lo = "lo",
-        /// Unsigned `<=`.
         Ls = "ls",
-        /// Unsigned `>`.
         Hi = "hi",
-        /// Unsigned `>=`.
         Hs = "hs",
         Equ = "equ", Neu = "neu", Ltu = "ltu", Leu = "leu", Gtu = "gtu", Geu = "geu",
-        /// Neither is NaN.
+        /// True if neither operand is NaN.
         Num = "num",
-        /// One is NaN.
+        /// True if an operand is NaN.
         Nan = "nan",
     }
 }
@@ -294,82 +279,84 @@ named! {
 }
 
 named! {
-    /// What other threads see, and when.
+    /// Memory semantics of an access or a fence.
     Semantics {
         Weak = "weak", Relaxed = "relaxed", Acquire = "acquire", Release = "release", AcqRel = "acq_rel", Sc = "sc", Mmio = "mmio",
     }
 }
 
 named! {
-    /// Which other threads.
+    /// The threads that a memory access synchronises with.
     Scope { Cta = "cta", Cluster = "cluster", Gpu = "gpu", Sys = "sys", }
 }
 
 named! {
-    /// Which caches to use.
     Cache { Ca = "ca", Cg = "cg", Cs = "cs", Lu = "lu", Cv = "cv", Wb = "wb", Wt = "wt", }
 }
 
 named! {
-    /// What `atom` and `red` do.
+    /// Operation of `atom` and `red`.
     Atomic {
         And = "and", Or = "or", Xor = "xor", Cas = "cas", Exch = "exch", Add = "add", Inc = "inc", Dec = "dec", Min = "min", Max = "max",
     }
 }
 
 named! {
-    /// Which half of a product.
+    /// The half of a product that an instruction returns.
     Half { Lo = "lo", Hi = "hi", Wide = "wide", }
 }
 
 named! {
-    /// What a shift by more than the width does.
+    /// The result of a shift by more than the width.
     ShiftMode { Wrap = "wrap", Clamp = "clamp", }
 }
 
 named! {
-    /// From which lane `shfl` reads.
+    /// The lane that `shfl` reads from.
     ShuffleMode { Up = "up", Down = "down", Bfly = "bfly", Idx = "idx", }
 }
 
 named! {
-    /// What `vote` and `match` ask.
+    /// The question that `vote` or `match` asks.
     VoteMode { All = "all", Any = "any", Uni = "uni", Ballot = "ballot", }
 }
 
 named! {
-    /// How `redux` and `bar.red` combine.
+    /// Operator of `redux` and `bar.red`.
     Reduce { Add = "add", Min = "min", Max = "max", And = "and", Or = "or", Xor = "xor", Popc = "popc", }
 }
 
 named! {
-    /// How `prmt` chooses bytes, where it does not take a selector for each.
+    /// How `prmt` chooses bytes if it has no selector for each byte.
     PermuteMode { F4e = "f4e", B4e = "b4e", Rc8 = "rc8", Ecl = "ecl", Ecr = "ecr", Rc16 = "rc16", }
 }
 
 named! {
-    /// What `testp` asks.
+    /// The class of numbers that `testp` tests for.
     FloatTest {
         Finite = "finite", Infinite = "infinite", Number = "number", Notanumber = "notanumber", Normal = "normal", Subnormal = "subnormal",
     }
 }
 
 named! {
-    /// Why the threads of a warp stop where the text of the program has no instruction for it.
+    /// Why the threads of a warp stop at a place where the program's text has no instruction for
+    /// it.
     Stop {
-        /// The lanes that are here together have done all that comes before, when any of them goes on.
+        /// Before any of the lanes that are here together continues, all of them have executed what
+        /// precedes the stop.
         Order = "order",
-        /// The lanes that went different ways come together again.
+        /// Lanes that took different paths come together again.
         Rejoin = "rejoin",
-        /// A loop waits for a value that another thread stores: the other threads run meanwhile.
+        /// A loop waits for a value that another thread of the block stores. The other threads run
+        /// meanwhile.
         Yield = "yield",
-        /// The same for a value that may come from outside of the block.
+        /// A loop waits for a value that may come from outside the block. The other threads run
+        /// meanwhile.
         Pause = "pause",
     }
 }
 
 named! {
-    /// Shape of a texture or surface.
     Geometry {
         OneD = "1d", TwoD = "2d", ThreeD = "3d", OneDArray = "a1d", TwoDArray = "a2d", Cube = "cube", CubeArray = "acube",
         TwoDMultisample = "2dms", TwoDMultisampleArray = "a2dms",

@@ -1,5 +1,3 @@
-//! A module, its functions and its variables.
-
 use super::{Instruction, Space, Type};
 
 macro_rules! ids {
@@ -9,7 +7,7 @@ macro_rules! ids {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The number as an index into its table.
+            /// Returns the index into the table.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
@@ -18,21 +16,20 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Index into [`Function::registers`].
+    /// A typed index into [`Function::registers`].
     RegisterId;
-    /// Index into [`Function::labels`].
+    /// A typed index into [`Function::labels`].
     LabelId;
-    /// Index into [`Function::variables`].
+    /// A typed index into [`Function::variables`].
     VariableId;
-    /// Index into [`Module::functions`].
+    /// A typed index into [`Module::functions`].
     FunctionId;
-    /// Index into [`Module::globals`].
+    /// A typed index into [`Module::globals`].
     GlobalId;
-    /// Index into [`Module::shared`].
+    /// A typed index into [`Module::shared`].
     SharedId;
 }
 
-/// A parsed, checked module.
 #[derive(Debug, Clone)]
 pub struct Module {
     pub(crate) version: (u32, u32),
@@ -45,8 +42,8 @@ pub struct Module {
 }
 
 impl Module {
-    /// A module of which kernels and variables are known, but no code: one that a driver has loaded itself. Variables' offsets are
-    /// counted from wherever the driver says.
+    /// Creates a module whose kernels and variables are known but whose code is not: a driver has
+    /// loaded it. The driver decides where the variables' offsets start.
     pub fn without_code(entries: Vec<Entry>, globals: Vec<Global>) -> Self {
         Self {
             version: (0, 0),
@@ -59,186 +56,169 @@ impl Module {
         }
     }
 
-    /// The kernels, in the order of the text.
+    /// Returns the kernels, in the order of the text.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The `.global` and `.const` variables, in the order of the text. They lie in [`Module::data`].
+    /// Returns the `.global` and `.const` variables, in the order of the text. They lie in
+    /// [`Module::data`].
     pub fn globals(&self) -> &[Global] {
         &self.globals
     }
 
-    /// The content of the module's data block before anything ran.
+    /// Returns the initial content of the module's data block.
     pub fn data(&self) -> &ModuleData {
         &self.data
     }
 
-    /// `.version`: major and minor.
+    /// Returns the major and minor number of `.version`.
     pub fn version(&self) -> (u32, u32) {
         self.version
     }
 
-    /// `.target` without its letters: 75 for `sm_75`, 90 for `sm_90a`.
+    /// Returns the number of `.target`: 75 for `sm_75`, 90 for `sm_90a`.
     pub fn target(&self) -> u32 {
         self.target
     }
 
-    /// Kernels and device functions, external ones too, in the order of the text.
+    /// Returns kernels and device functions, including external ones, in the order of the text.
     pub fn functions(&self) -> &[Function] {
         &self.functions
     }
 
-    /// The function with that number.
     pub fn function(&self, id: FunctionId) -> &Function {
         &self.functions[id.index()]
     }
 
-    /// Every `.shared` variable of the module and of its functions.
+    /// Returns the `.shared` variables of the module and of its functions.
     pub fn shared(&self) -> &[SharedVariable] {
         &self.shared
     }
 }
 
-/// A kernel, with what a launch needs to know.
+/// A kernel, with the properties that a launch needs. Sizes are in bytes.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// The name in PTX.
     pub name: String,
-    /// Its formal parameters.
     pub params: Vec<Param>,
-    /// Bytes of all parameters, without padding behind the last.
+    /// Size of all parameters, without padding behind the last.
     pub params_size: u32,
-    /// Bytes of static shared memory, of the functions it calls too; a multiple of the alignment of dynamic shared memory
-    /// where that is used: dynamic shared memory starts at this offset.
+    /// Static shared memory, including that of the functions it calls. If the kernel uses dynamic
+    /// shared memory, this is the offset at which that starts, and a multiple of its alignment.
     pub static_shared: u32,
-    /// Bytes of local memory of a thread: of the kernel and of the deepest chain of calls.
+    /// Local memory of a thread: that of the kernel and of the deepest chain of calls.
     pub local_bytes: u32,
-    /// `.maxntid`: the product of its numbers.
+    /// Product of the numbers of `.maxntid`.
     pub max_threads: Option<u32>,
-    /// `.reqntid`: missing numbers are 1.
+    /// Numbers of `.reqntid`; missing ones are 1.
     pub required: Option<[u32; 3]>,
-    /// Whether it, or a function it calls, names an `.extern .shared` variable.
+    /// Whether the kernel, or a function it calls, names an `.extern .shared` variable.
     pub uses_dynamic_shared: bool,
-    /// Its body.
     pub function: FunctionId,
-    /// Every function that it can reach by calls, without itself, callees before callers. A function whose address is taken
-    /// counts as called where the code has indirect calls.
+    /// Functions that the kernel can reach by calls, without the kernel itself, callees before
+    /// callers. If the code has indirect calls, a function whose address is taken counts as called.
     pub callees: Vec<FunctionId>,
-    /// Whether a function it reaches can call itself.
+    /// Whether a function that the kernel reaches can call itself.
     pub recursive: bool,
 }
 
-/// Where a kernel's parameter lies in its block of parameters.
+/// Position of a kernel's parameter in its block of parameters, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Param {
-    /// Bytes from the start of the block.
     pub offset: u32,
-    /// Bytes.
     pub size: u32,
-    /// Bytes, a power of two.
+    /// A power of two.
     pub align: u32,
 }
 
-/// A `.global` or `.const` variable.
+/// A `.global` or `.const` variable. Sizes are in bytes.
 #[derive(Debug, Clone)]
 pub struct Global {
-    /// The name in PTX; empty for a variable of another module that nothing uses.
+    /// The name in PTX; empty for an unused variable of another module.
     pub name: String,
-    /// Bytes from the start of the module's data block.
+    /// Offset from the start of the module's data block.
     pub offset: u64,
-    /// Bytes.
     pub size: u64,
-    /// Whether it is `.const`.
     pub is_const: bool,
-    /// For a `.texref`, `.samplerref` or `.surfref`: the variable is its handle of 8 bytes.
+    /// Kind of a `.texref`, `.samplerref` or `.surfref`. Such a variable is a handle of 8 bytes.
     pub opaque: Option<Opaque>,
 }
 
-/// A variable that is a handle.
+/// Kind of a variable that is a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opaque {
-    /// `.texref`
     Texture,
-    /// `.samplerref`
     Sampler,
-    /// `.surfref`
     Surface,
 }
 
-/// The module's data block: all `.global` and `.const` variables.
+/// The module's data block, which holds all `.global` and `.const` variables. Sizes are in bytes.
 #[derive(Debug, Clone, Default)]
 pub struct ModuleData {
-    /// Bytes of the block.
     pub size: u64,
-    /// Alignment of its start in bytes, a power of two.
+    /// Alignment of the block's start, a power of two.
     pub align: u64,
-    /// The first bytes of the block; the rest, up to `size`, is zero. Where a relocation applies they hold zeros.
+    /// The first bytes of the block; the rest, up to `size`, is zero. Bytes under a relocation are
+    /// zero.
     pub bytes: Vec<u8>,
-    /// Pointers in the initial content.
     pub relocations: Vec<Relocation>,
 }
 
-/// "At `offset` of the data block write the address of the data block plus `target`, as `width` bytes."
+/// Instruction to write the address of the data block plus `target` at `offset`, as `width` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Relocation {
-    /// Bytes from the start of the block.
+    /// Offset from the start of the block, in bytes.
     pub offset: u64,
-    /// Bytes from the start of the block. May lie outside it: a program may keep the address before or behind a variable.
+    /// Bytes from the start of the block. It may lie outside: a program may store an address before
+    /// or behind a variable.
     pub target: i64,
-    /// Bytes to write: 8, or 4 where only the lower half is kept.
+    /// Number of bytes to write: 8, or 4 if only the lower half is stored.
     pub width: u8,
 }
 
-/// A `.shared` variable. One offset serves every kernel that uses it: kernels that use different variables overlap.
+/// A `.shared` variable. It has the same offset in every kernel that uses it; variables that no
+/// kernel shares may overlap. Sizes are in bytes.
 #[derive(Debug, Clone)]
 pub struct SharedVariable {
-    /// The name in PTX.
     pub name: String,
-    /// Bytes; 0 for a dynamic one.
+    /// Size of the variable; 0 if it is dynamic.
     pub size: u32,
-    /// Bytes, a power of two.
+    /// A power of two.
     pub align: u32,
-    /// Bytes from the start of the block's shared memory; of a dynamic one 0: it starts at the kernel's
-    /// [`Entry::static_shared`].
+    /// Offset from the start of the block's shared memory. 0 for a dynamic variable, which starts
+    /// at the kernel's [`Entry::static_shared`].
     pub offset: u32,
-    /// Whether it is `.extern .shared x[]`, whose size the launch says.
+    /// Whether the declaration is `.extern .shared x[]`, whose size the launch determines.
     pub dynamic: bool,
 }
 
-/// A kernel or a device function.
 #[derive(Debug, Clone)]
 pub struct Function {
-    /// The name in PTX.
     pub name: String,
-    /// Whether it is a kernel.
     pub is_entry: bool,
-    /// The values it returns: none or one in what compilers write.
+    /// The return values; compilers write at most one.
     pub returns: Vec<Formal>,
-    /// Its formal parameters.
     pub params: Vec<Formal>,
-    /// Its registers, those of inner blocks too; only registers that something uses.
+    /// Registers, including those of nested blocks, without those that nothing uses.
     pub registers: Vec<Register>,
-    /// Its `.local` variables and the `.param` variables of its calls.
+    /// `.local` variables, and the `.param` variables of calls.
     pub variables: Vec<Variable>,
-    /// Its labels.
     pub labels: Vec<Label>,
-    /// What it does; `None` for an external function such as `vprintf`.
+    /// `None` for an external function such as `vprintf`.
     pub body: Option<Vec<Statement>>,
-    /// Bytes of its own `.local` variables.
+    /// Size in bytes of the function's own `.local` variables.
     pub frame_bytes: u32,
     /// Alignment of the frame in bytes.
     pub frame_align: u32,
-    /// Whether something takes its address.
     pub address_taken: bool,
-    /// `.noreturn`
     pub no_return: bool,
-    /// Line of its declaration.
+    /// Line of the declaration, counted from 1.
     pub line: u32,
 }
 
 impl Function {
-    /// Whether a call through a pointer with this signature can lead here.
+    /// Whether a call through a pointer with this signature can reach the function.
     pub fn fits(&self, signature: &Signature) -> bool {
         let same = |own: &[Formal], wanted: &[Formal]| {
             own.iter().map(|formal| formal.size).eq(wanted.iter().map(|formal| formal.size))
@@ -250,76 +230,67 @@ impl Function {
     }
 }
 
-/// A formal parameter or a return value.
+/// A formal parameter or a return value. Sizes are in bytes.
 #[derive(Debug, Clone)]
 pub struct Formal {
     /// The name in PTX; empty for `_`.
     pub name: String,
-    /// The register that holds it, where it is declared `.reg` and not `.param`.
+    /// The register, if the parameter is declared `.reg` and not `.param`.
     pub register: Option<RegisterId>,
     /// Type of one element.
     pub ty: Type,
-    /// Bytes from the start of the block of parameters (of a kernel) or of the list (of a function).
+    /// Offset in the kernel's block of parameters, or in the function's parameter list.
     pub offset: u32,
-    /// Bytes.
     pub size: u32,
-    /// Bytes, a power of two.
+    /// A power of two.
     pub align: u32,
-    /// Whether it is an array of `ty`.
     pub is_array: bool,
 }
 
-/// What an indirect call passes: a `.callprototype`.
+/// The `.callprototype` of an indirect call.
 #[derive(Debug, Clone)]
 pub struct Signature {
-    /// The values it returns.
     pub returns: Vec<Formal>,
-    /// Its parameters.
     pub params: Vec<Formal>,
 }
 
-/// A register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Register {
-    /// The name in PTX, with its `%`. Registers of different inner blocks may share one.
+    /// The name in PTX, with its `%`. Registers of different nested blocks may have the same name.
     pub name: String,
     /// Type of one component.
     pub ty: Type,
-    /// Components: 1, or 2 or 4 where it is declared `.v2` or `.v4`.
+    /// Number of components: 2 or 4 if the register is declared `.v2` or `.v4`, otherwise 1.
     pub lanes: u8,
 }
 
-/// A `.local` variable, or a `.param` variable of a call.
+/// A `.local` variable, or a `.param` variable of a call. Sizes are in bytes.
 #[derive(Debug, Clone)]
 pub struct Variable {
-    /// The name in PTX. Variables of different inner blocks may share one.
+    /// The name in PTX. Variables of different nested blocks may have the same name.
     pub name: String,
-    /// [`Space::Local`] or [`Space::Param`].
+    /// Either [`Space::Local`] or [`Space::Param`].
     pub space: Space,
     /// Type of one element.
     pub ty: Type,
-    /// Bytes.
     pub size: u32,
-    /// Bytes, a power of two.
+    /// A power of two.
     pub align: u32,
-    /// For a `.local` variable: bytes from the start of the function's frame.
+    /// Offset of a `.local` variable from the start of the function's frame.
     pub offset: u32,
 }
 
-/// A label.
 #[derive(Debug, Clone)]
 pub struct Label {
-    /// The name in PTX. Labels of different inner blocks may share one.
+    /// The name in PTX. Labels of different nested blocks may have the same name.
     pub name: String,
     /// Index into [`Function::body`] of its [`Statement::Label`].
     pub position: u32,
 }
 
-/// One thing in a body.
+/// An element of a function's body.
 #[derive(Debug, Clone)]
 pub enum Statement {
-    /// Here is a label.
     Label(LabelId),
-    /// Do this.
     Instruction(Instruction),
 }

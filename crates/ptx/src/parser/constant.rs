@@ -5,19 +5,19 @@ use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::WARP_SIZE;
 use crate::lexer::Token;
 
-/// Deepest nesting of a constant expression: the parser calls itself for each level, and must not run out of stack.
+/// Deepest nesting of a constant expression. The parser recurses for each level, and must not
+/// exhaust the stack.
 const DEPTH_MAX: u32 = 64;
 
-/// The value of a constant expression.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
     /// An integer as 64 bits of two's complement.
     Integer(u64),
-    /// A number with a point.
+    /// A number with a point or an exponent.
     Decimal(f64),
-    /// Exact bits, from `0f`.
+    /// Exact bits, written with `0f`.
     Single(u32),
-    /// Exact bits, from `0d`.
+    /// Exact bits, written with `0d`.
     Double(u64),
 }
 
@@ -83,7 +83,8 @@ fn binary(cursor: &mut Cursor<'_>, strength_min: u8, depth: u32) -> Result<Numbe
     Ok(left)
 }
 
-/// The operator that comes next and how strongly it binds. Two signs are looked at without taking them.
+/// Returns the next operator and how strongly it binds, without consuming it. A shift has two
+/// signs.
 fn operator(cursor: &Cursor<'_>) -> Result<Option<(&'static str, u8)>, ParseError> {
     let Token::Sign(first) = cursor.token() else { return Ok(None) };
     Ok(match first {
@@ -144,7 +145,8 @@ fn unary(cursor: &mut Cursor<'_>, depth: u32) -> Result<Number, ParseError> {
     }
 }
 
-/// The result of an operator; `None` for a division by zero or an operator that has no meaning for the operands.
+/// Returns the result of an operator, or `None` for a division by zero and for operators that are
+/// not defined for the operands.
 fn combine(operator: &str, left: Number, right: Number) -> Option<Number> {
     let (Number::Integer(a), Number::Integer(b)) = (left, right) else {
         let (a, b) = (left.as_decimal(), right.as_decimal());

@@ -1,12 +1,13 @@
-//! One token ahead, and the small questions every part of the parser asks.
+//! A token stream with one token of lookahead, and the basic operations of all parsers.
 
 use crate::error::{ParseError, ParseErrorKind};
 use crate::lexer::{Lexer, Place, Token};
 
-/// Most characters of an instruction that an error repeats: enough for the longest that compilers write, short enough for a line.
+/// Largest number of characters of an instruction that an error quotes: enough for the longest
+/// instruction that compilers write, short enough for one line.
 const QUOTE_CHARS_MAX: usize = 120;
 
-/// A reader of tokens that knows the next one.
+/// A reader of tokens with one token of lookahead.
 #[derive(Debug, Clone)]
 pub(super) struct Cursor<'a> {
     lexer: Lexer<'a>,
@@ -22,31 +23,31 @@ impl<'a> Cursor<'a> {
         Ok(Self { lexer, token, place, text })
     }
 
-    /// The next token.
+    /// Returns the next token without consuming it.
     pub(super) fn token(&self) -> Token<'a> {
         self.token
     }
 
-    /// Where the next token starts.
+    /// Returns the place of the next token.
     pub(super) fn place(&self) -> Place {
         self.place
     }
 
-    /// Takes the next token.
+    /// Consumes the next token and returns it.
     pub(super) fn advance(&mut self) -> Result<Token<'a>, ParseError> {
         let taken = self.token;
         (self.token, self.place) = self.lexer.next()?;
         Ok(taken)
     }
 
-    /// Takes the next token and the rest of its line.
+    /// Consumes the next token and the rest of the line on which that token ends.
     pub(super) fn skip_line(&mut self) -> Result<(), ParseError> {
-        // The token ahead may be on the line already; the line that counts is the one it is on.
+        // The lexer stands behind the token ahead, so it skips the rest of that token's line.
         self.lexer.skip_line();
         self.advance().map(drop)
     }
 
-    /// Takes a sign if it is the next token.
+    /// Consumes a sign if it is the next token, and returns whether it was.
     pub(super) fn accept(&mut self, sign: char) -> Result<bool, ParseError> {
         let is_there = self.token == Token::Sign(sign);
         if is_there {
@@ -55,12 +56,12 @@ impl<'a> Cursor<'a> {
         Ok(is_there)
     }
 
-    /// Takes a sign that must be there.
+    /// Consumes a required sign.
     pub(super) fn expect(&mut self, sign: char, expected: &'static str) -> Result<(), ParseError> {
         if self.accept(sign)? { Ok(()) } else { Err(self.unexpected(expected)) }
     }
 
-    /// Takes a dotted word if it is the next token.
+    /// Consumes a dotted word if it is the next token, and returns whether it was.
     pub(super) fn accept_dotted(&mut self, word: &str) -> Result<bool, ParseError> {
         let is_there = self.token == Token::Dotted(word);
         if is_there {
@@ -69,7 +70,7 @@ impl<'a> Cursor<'a> {
         Ok(is_there)
     }
 
-    /// Takes a name that must be there.
+    /// Consumes a required name.
     pub(super) fn word(&mut self, expected: &'static str) -> Result<(&'a str, Place), ParseError> {
         let place = self.place;
         match self.token {
@@ -81,7 +82,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next token is not what the grammar needs.
+    /// Returns the error that the next token is not what the grammar requires.
     pub(super) fn unexpected(&self, expected: &'static str) -> ParseError {
         let found = match self.token {
             Token::End => "the end of the text".to_owned(),
@@ -96,12 +97,12 @@ impl<'a> Cursor<'a> {
         self.place.error(ParseErrorKind::Unexpected { found, expected })
     }
 
-    /// An error at the next token.
+    /// Returns an error at the place of the next token.
     pub(super) fn error(&self, kind: ParseErrorKind) -> ParseError {
         self.place.error(kind)
     }
 
-    /// The statement that starts at `start`, up to its semicolon, in one line, for messages.
+    /// Returns the statement from `start` up to its semicolon, on one line, for messages.
     pub(super) fn quote(&self, start: Place) -> String {
         let rest = self.text.get(start.offset..).unwrap_or("");
         let end = rest.find(';').unwrap_or(rest.len());
@@ -109,13 +110,13 @@ impl<'a> Cursor<'a> {
         shorten(&words.join(" ")).to_owned()
     }
 
-    /// The text from `start` up to the next token, without the blanks behind it.
+    /// Returns the text from `start` up to the next token, without trailing blanks.
     pub(super) fn text_from(&self, start: Place) -> &'a str {
         self.text.get(start.offset..self.place.offset).unwrap_or("").trim_end()
     }
 }
 
-/// At most [`QUOTE_CHARS_MAX`] characters of a text.
+/// Returns at most the first [`QUOTE_CHARS_MAX`] characters of a text.
 pub(super) fn shorten(text: &str) -> &str {
     text.char_indices().nth(QUOTE_CHARS_MAX).map_or(text, |(at, _)| &text[..at])
 }

@@ -1,4 +1,4 @@
-//! Declarations of variables and parameters, and where the module's variables lie.
+//! Declarations of variables and parameters, and the layout of the module's variables.
 
 use std::collections::HashMap;
 
@@ -15,19 +15,19 @@ use crate::ir::{
 use crate::layout::align_up;
 use crate::lexer::{Place, Token};
 
-/// Largest alignment: a page of the largest kind that programs ask for.
+/// Largest alignment: the largest page size that programs ask for.
 const ALIGN_MAX: u64 = 1 << 21;
 
-/// Largest `.global` or `.const` variable and data block: above the memory of any device.
+/// Largest `.global` or `.const` variable and data block. No device has that much memory.
 const GLOBAL_BYTES_MAX: u64 = 1 << 42;
 
 /// Largest `.shared`, `.local` or `.param` variable. CUDA allows 227 KiB, 512 KiB and 32 KiB.
 const LOCAL_BYTES_MAX: u64 = 1 << 20;
 
-/// Most dimensions of an array.
+/// Largest number of dimensions of an array.
 const DIMENSIONS_MAX: usize = 16;
 
-/// What stands before a variable's name.
+/// The part of a declaration before the variable's name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) ty: Type,
@@ -40,14 +40,14 @@ pub(super) struct Head {
 pub(super) struct Declarator<'a> {
     pub(super) name: &'a str,
     pub(super) place: Place,
-    /// Bytes of the elements of each dimension, outermost first.
+    /// Size in bytes of an element of each dimension, outermost first.
     strides: Vec<u64>,
-    /// Bytes; `None` for `x[]`.
+    /// Size in bytes; `None` for `x[]`.
     size: Option<u64>,
 }
 
 impl Head {
-    /// `.align 4 .v2 .u32` and the words that change nothing.
+    /// Reads `.align 4 .v2 .u32`, and words that have no effect.
     pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self, ParseError> {
         let (mut align, mut lanes) = (None, 1);
         loop {
@@ -80,7 +80,7 @@ impl Head {
         }
     }
 
-    /// Bytes of one element.
+    /// Returns the size of one element in bytes.
     fn element(self) -> u64 {
         u64::from(self.ty.bytes()) * u64::from(self.lanes)
     }
@@ -101,7 +101,7 @@ fn read_align(cursor: &mut Cursor<'_>) -> Result<u64, ParseError> {
 }
 
 impl<'a> Declarator<'a> {
-    /// `name[3][4]`.
+    /// Reads a name with its dimensions, such as `name[3][4]`.
     pub(super) fn read(
         cursor: &mut Cursor<'a>,
         head: Head,
@@ -157,7 +157,7 @@ impl<'a> Declarator<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// `.global` and `.const` variables.
+    /// Reads the declaration of `.global` or `.const` variables.
     pub(super) fn global(&mut self, external: bool) -> Result<(), ParseError> {
         let is_const = self.cursor.advance()? == Token::Dotted("const");
         let head = Head::read(&mut self.cursor)?;
@@ -172,7 +172,8 @@ impl<'a> Parser<'a> {
             let mut initial = Initial::default();
             if self.cursor.accept('=')? {
                 if opaque.is_some() {
-                    // `.samplerref s = { filter_mode = linear };`: what the handle leads to says that.
+                    // For example `.samplerref s = { filter_mode = linear };`. The object behind
+                    // the handle has these properties.
                     self.skip_braces()?;
                 } else {
                     let shape = Shape {
@@ -204,7 +205,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A definition may follow a declaration with `.extern`.
+    /// Declares a variable. A definition may follow an `.extern` declaration.
     fn declare_global(&mut self, draft: GlobalDraft<'a>, place: Place) -> Result<(), ParseError> {
         if let Some(ModuleName::Global(id)) = self.names.get(draft.name).copied() {
             let known = &mut self.globals[id.index()];
@@ -233,7 +234,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `.shared` variables, of the module or of the function whose names are given.
+    /// Reads `.shared` variables of the module, or of the function whose names are passed.
     pub(super) fn shared_variable(
         &mut self,
         external: bool,
@@ -269,7 +270,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `.local` and `.param` variables of a function.
+    /// Reads `.local` and `.param` variables of a function.
     pub(super) fn local_variable(
         &mut self,
         space: Space,
@@ -294,7 +295,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `.reg` registers.
+    /// Reads a `.reg` declaration.
     pub(super) fn register(&mut self, names: &mut Names<'a>) -> Result<(), ParseError> {
         self.cursor.advance()?;
         let head = Head::read(&mut self.cursor)?;
@@ -313,7 +314,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `(.param .b32 a, .param .align 8 .b8 b[16])`; the parenthesis is open. Registers go into `names` where there are some.
+    /// Reads `(.param .b32 a, .param .align 8 .b8 b[16])` after its opening parenthesis. Registers
+    /// are declared in `names`, if that is given.
     pub(super) fn formals(
         &mut self,
         mut names: Option<&mut Names<'a>>,
@@ -369,7 +371,7 @@ impl<'a> Parser<'a> {
         Ok(formals)
     }
 
-    /// `.ptr .global .align 4`: what a parameter points to.
+    /// Skips `.ptr .global .align 4`, which says what a parameter points to.
     fn pointer_attributes(&mut self) -> Result<(), ParseError> {
         if !self.cursor.accept_dotted("ptr")? {
             return Ok(());
@@ -386,12 +388,12 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A size below [`LOCAL_BYTES_MAX`] or an alignment below [`ALIGN_MAX`], as 32 bits.
+/// Converts a size below [`LOCAL_BYTES_MAX`] or an alignment below [`ALIGN_MAX`] to 32 bits.
 fn bytes(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// Where the `.global` and `.const` variables lie.
+/// Layout of the `.global` and `.const` variables.
 pub(super) struct Data {
     pub(super) globals: Vec<Global>,
     pub(super) block: ModuleData,
@@ -399,7 +401,8 @@ pub(super) struct Data {
     pub(super) functions_taken: Vec<FunctionId>,
 }
 
-/// Lays out the data block: variables with initial values first, so that the bytes that must be sent are few.
+/// Lays out the data block. Variables with initial values come first, so that few bytes must be
+/// sent.
 pub(super) fn data(
     drafts: &[GlobalDraft<'_>],
     names: &HashMap<&str, ModuleName>,
@@ -439,7 +442,8 @@ pub(super) fn data(
     Ok(Data { globals, block, functions_taken })
 }
 
-/// Writes the addresses in initial values: as relocations, or at once where they are those of functions, which are returned.
+/// Writes the addresses in initial values. Addresses of variables become relocations, those of
+/// functions are written at once. Returns the functions whose address was written.
 fn relocate(
     drafts: &[GlobalDraft<'_>],
     offsets: &[u64],

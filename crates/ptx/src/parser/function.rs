@@ -1,5 +1,3 @@
-//! Kernels and device functions.
-
 use super::scope::{LabelKind, Names};
 use super::{EntryDraft, ModuleName, Parser, constant, cursor};
 use crate::error::{ParseError, ParseErrorKind};
@@ -8,26 +6,28 @@ use crate::ir::{
 };
 use crate::lexer::{Place, Token};
 
-/// Most statements of a function: compilers stay far below; the limit bounds what a hostile text can make us keep.
+/// Largest number of statements of a function. Compilers stay far below it; it bounds the memory
+/// that a hostile text can take.
 const STATEMENTS_MAX: usize = 1 << 23;
 
-/// What a kernel says about its launches.
+/// Limits that a kernel sets for its launches.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Bounds {
-    /// `.maxntid`
+    /// Product of the numbers of `.maxntid`.
     pub(crate) max_threads: Option<u32>,
-    /// `.reqntid`
+    /// Numbers of `.reqntid`; missing ones are 1.
     pub(crate) required: Option<[u32; 3]>,
 }
 
-/// The body of a function while it is read.
+/// The body of a function while the parser reads it.
 pub(super) struct Draft<'a> {
     pub(super) names: Names<'a>,
     pub(super) body: Vec<Statement>,
 }
 
 impl<'a> Parser<'a> {
-    /// `.entry name (...) { ... }` or `.func (...) name (...) { ... }`, or only the declaration of one.
+    /// Reads `.entry name (...) { ... }` or `.func (...) name (...) { ... }`, or a declaration
+    /// without a body.
     pub(super) fn function(&mut self, is_entry: bool) -> Result<(), ParseError> {
         self.cursor.advance()?;
         let mut draft = Draft { names: Names::new(), body: Vec::new() };
@@ -81,7 +81,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The number of a function, which a declaration or a call may have given it before.
+    /// Returns the number of a function, which an earlier declaration or call may have assigned.
     fn declare_function(
         &mut self,
         name: &'a str,
@@ -116,7 +116,7 @@ impl<'a> Parser<'a> {
         Ok(id)
     }
 
-    /// What stands between the parameters and the body.
+    /// Reads the directives between the parameters and the body.
     fn directives(&mut self) -> Result<(Bounds, bool), ParseError> {
         let mut bounds = Bounds::default();
         let mut no_return = false;
@@ -149,7 +149,8 @@ impl<'a> Parser<'a> {
                     no_return = true;
                 }
                 "pragma" => self.pragma()?,
-                // How many blocks or registers a real multiprocessor should have: nothing here depends on it.
+                // These set the number of blocks or registers of a real multiprocessor, which has
+                // no effect here.
                 "minnctapersm"
                 | "maxnctapersm"
                 | "maxnreg"
@@ -170,7 +171,7 @@ impl<'a> Parser<'a> {
         Ok((bounds, no_return))
     }
 
-    /// One to three numbers, as after `.maxntid`; missing ones are 1.
+    /// Reads one to three numbers, as after `.maxntid`; missing ones are 1.
     fn extents(&mut self) -> Result<[u32; 3], ParseError> {
         self.cursor.advance()?;
         let mut extents = [1; 3];
@@ -186,7 +187,7 @@ impl<'a> Parser<'a> {
         Ok(extents)
     }
 
-    /// A directive and what belongs to it: numbers with commas, or something in parentheses.
+    /// Skips a directive and its arguments: numbers with commas, or text in parentheses.
     fn skip_directive(&mut self) -> Result<(), ParseError> {
         self.cursor.advance()?;
         if self.cursor.accept('(')? {
@@ -206,7 +207,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The statements up to the brace that closes the body; the one that opens it is taken.
+    /// Reads statements up to the brace that closes the body. The opening brace has been consumed.
     fn body(&mut self, draft: &mut Draft<'a>) -> Result<(), ParseError> {
         loop {
             if draft.body.len() >= STATEMENTS_MAX {
@@ -256,7 +257,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What stands behind a label: nothing, or a list that the label names.
+    /// Reads the text behind a label: nothing, or a list that the label names.
     pub(super) fn label(
         &mut self,
         name: &'a str,
@@ -291,7 +292,7 @@ impl<'a> Parser<'a> {
         draft.names.declare_label_kind(name, kind, place)
     }
 
-    /// `a, b, c;`
+    /// Reads a list of names: `a, b, c;`
     fn list(&mut self, expected: &'static str) -> Result<Vec<(&'a str, Place)>, ParseError> {
         let mut names = Vec::new();
         loop {
@@ -303,7 +304,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The function with that name, which must be declared.
+    /// Returns the function with that name, which must be declared.
     pub(super) fn known_function(
         &self,
         name: &str,
@@ -317,7 +318,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `(.param .b32 _) _ (.param .b64 _);`
+    /// Reads `(.param .b32 _) _ (.param .b64 _);`
     fn prototype(&mut self) -> Result<Signature, ParseError> {
         let mut returns = Vec::new();
         if self.cursor.accept('(')? {
@@ -338,7 +339,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Makes parameters in memory known by their names; those in registers already are.
+/// Declares the names of parameters in memory. Those in registers are already declared.
 fn declare_formals<'a>(
     names: &mut Names<'a>,
     formals: &[(Formal, &'a str, Place)],

@@ -6,49 +6,48 @@ use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::{Kind, Type};
 use crate::lexer::{Place, Token};
 
-/// Deepest nesting of braces: the dimensions of an array.
+/// Deepest nesting of braces, which is the number of dimensions of an array.
 const DEPTH_MAX: u32 = 16;
 
-/// Most bytes of initial values of a module: far above the 64 KiB of constant memory and any table in a program's text.
+/// Largest total size of a module's initial values: far above the 64 KiB of constant memory and any
+/// table in a program's text.
 pub(super) const INITIAL_BYTES_MAX: u64 = 64 << 20;
 
-/// The initial value of a variable.
 #[derive(Debug, Default)]
 pub(super) struct Initial<'a> {
-    /// The first bytes; zeros behind them.
+    /// The first bytes; the bytes behind them are zero.
     pub(super) bytes: Vec<u8>,
-    /// Addresses of variables in it.
+    /// The addresses of variables that the value contains.
     pub(super) pointers: Vec<Pointer<'a>>,
-    /// Where the last value ends: the size of an array that is declared without one.
+    /// Offset behind the last value: the size of an array that is declared without one.
     pub(super) end: u64,
 }
 
 /// The address of a variable in an initial value.
 #[derive(Debug)]
 pub(super) struct Pointer<'a> {
-    /// Bytes from the start of the variable that holds it.
+    /// Offset in the variable that holds the address, in bytes.
     pub(super) offset: u64,
-    /// Whose address.
+    /// Name of the variable whose address it is.
     pub(super) name: &'a str,
-    /// Bytes to add.
     pub(super) addend: i64,
-    /// Bytes to write: 4 or 8.
+    /// Number of bytes to write: 4 or 8.
     pub(super) width: u8,
     pub(super) place: Place,
 }
 
-/// The shape of the variable that is being filled.
+/// The shape of the variable that is being initialised.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape<'s> {
     pub(super) name: &'s str,
     pub(super) ty: Type,
-    /// Bytes of each dimension's element, outermost first: `[3][4]` of 4 bytes is 16, 4.
+    /// Size in bytes of each dimension's element, outermost first: 16, 4 for `[3][4]` of 4 bytes.
     pub(super) strides: &'s [u64],
-    /// Bytes of the variable; `None` for an array whose size the values say.
+    /// Size in bytes; `None` for an array whose size follows from the values.
     pub(super) size: Option<u64>,
 }
 
-/// Reads what stands behind `=`.
+/// Reads the initial value behind `=`.
 pub(super) fn read<'a>(
     cursor: &mut Cursor<'a>,
     shape: Shape<'_>,
@@ -59,7 +58,7 @@ pub(super) fn read<'a>(
     Ok(filler.initial)
 }
 
-/// Bytes of one pointer written one by one, as `0xFF(x), 0xFF00(x), ...`.
+/// One pointer whose bytes are written one by one, as `0xFF(x), 0xFF00(x), ...`.
 #[derive(Debug)]
 struct Masked<'a> {
     pointer: Pointer<'a>,
@@ -73,7 +72,7 @@ struct Filler<'a, 's> {
 }
 
 impl<'a> Filler<'a, '_> {
-    /// A value, or values in braces, at `offset`. Returns the offset behind it.
+    /// Reads a value, or values in braces, for `offset`. Returns the offset behind it.
     fn value(
         &mut self,
         cursor: &mut Cursor<'a>,
@@ -99,7 +98,7 @@ impl<'a> Filler<'a, '_> {
         while !cursor.accept('}')? {
             let is_group = cursor.token() == Token::Sign('{');
             let end = self.value(cursor, next, depth + 1)?;
-            // Values in inner braces fill one element of this dimension even if some are missing.
+            // Values in inner braces fill one element of this dimension, even if some are missing.
             next = if is_group { next.saturating_add(stride) } else { end };
             if !cursor.accept(',')? && cursor.token() != Token::Sign('}') {
                 return Err(cursor.unexpected("`,` or `}`"));
@@ -145,7 +144,7 @@ impl<'a> Filler<'a, '_> {
             .ok_or_else(|| self.problem(place, "the number is of another kind"))?;
         let width = self.shape.ty.bytes() as usize;
         let bytes = u128::from(bits).to_le_bytes();
-        // Zeros at the end of a variable need no bytes.
+        // Zeros at the end of a variable are not stored.
         if bits != 0 {
             self.write(offset, &bytes[..width.min(bytes.len())]);
         }
@@ -153,7 +152,7 @@ impl<'a> Filler<'a, '_> {
     }
 
     fn write(&mut self, offset: u64, bytes: &[u8]) {
-        // The offset is below INITIAL_BYTES_MAX.
+        // The offset is below `INITIAL_BYTES_MAX`.
         let start = usize::try_from(offset).unwrap_or(0);
         let end = start + bytes.len();
         if self.initial.bytes.len() < end {
@@ -171,7 +170,8 @@ impl<'a> Filler<'a, '_> {
         Ok(())
     }
 
-    /// `0xFF00(x)`: one byte of an address. Served where all eight bytes follow each other.
+    /// Reads `0xFF00(x)`, one byte of an address. Supported only if all eight bytes follow each
+    /// other.
     fn masked_byte(
         &mut self,
         cursor: &mut Cursor<'a>,
@@ -211,7 +211,7 @@ impl<'a> Filler<'a, '_> {
         Ok(())
     }
 
-    /// An address whose bytes began must be whole before anything else comes.
+    /// Returns an error if an address that was written byte by byte is incomplete.
     fn end_of_masked(&self, place: Place) -> Result<(), ParseError> {
         if self.masked.is_some() {
             Err(self.problem(place, "a part of an address"))
@@ -225,7 +225,7 @@ impl<'a> Filler<'a, '_> {
     }
 }
 
-/// `x`, `x+4`, `generic(x)`, `generic(x)+4`.
+/// Reads `x`, `x+4`, `generic(x)` or `generic(x)+4`.
 fn pointer<'a>(cursor: &mut Cursor<'a>, offset: u64, ty: Type) -> Result<Pointer<'a>, ParseError> {
     let (mut name, mut place) = cursor.word("the name of a variable")?;
     if name == "generic" && cursor.accept('(')? {
@@ -238,7 +238,7 @@ fn pointer<'a>(cursor: &mut Cursor<'a>, offset: u64, ty: Type) -> Result<Pointer
     Ok(Pointer { offset, name, addend, width, place })
 }
 
-/// A number as the bits of an element; `None` if it does not fit the type's kind.
+/// Returns a number as the bits of an element, or `None` if it does not fit the type's kind.
 fn element_bits(value: Number, ty: Type) -> Option<u64> {
     let kind = ty.kind();
     match (value, ty) {

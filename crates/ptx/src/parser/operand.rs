@@ -1,4 +1,4 @@
-//! Operands compared with what a form needs: names looked up, types checked, numbers converted.
+//! Compares operands with a form: looks names up, checks types, converts numbers.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::ir::{
 };
 use crate::lexer::Place;
 
-/// What an operand is compared with.
+/// The context in which an operand is checked.
 pub(super) struct Check<'p, 'a> {
     pub(super) names: &'p mut Names<'a>,
     pub(super) module: &'p HashMap<&'a str, ModuleName>,
@@ -24,7 +24,7 @@ pub(super) struct Check<'p, 'a> {
     pub(super) modifiers: &'p Modifiers,
 }
 
-/// What is wrong: an operand that does not fit, or a name that is not known.
+/// Why an operand was refused: it does not fit, or a name in it is unknown.
 #[derive(Debug)]
 pub(super) enum Misfit {
     Problem(OperandProblem),
@@ -47,14 +47,14 @@ const fn kind(needed: &'static str) -> Misfit {
     Misfit::Problem(OperandProblem::Kind(needed))
 }
 
-/// What a name in an operand is.
+/// Meaning of a name in an operand.
 enum Meaning {
     Register(RegisterId),
     Symbol(Symbol),
 }
 
 impl<'a> Check<'_, 'a> {
-    /// The operand as the form wants it. Labels come back as placeholders.
+    /// Converts an operand to what the form requires. Labels come back as placeholders.
     pub(super) fn operand(&mut self, raw: &Raw<'a>, form: &OperandForm) -> Result<Operand, Misfit> {
         match form.kind {
             OperandKind::Value => self.value(raw, form, self.rule(form.rule)),
@@ -93,7 +93,7 @@ impl<'a> Check<'_, 'a> {
         }
     }
 
-    /// A register, or a value if it is read.
+    /// Converts a register, or a number if the operand is read.
     fn value(&mut self, raw: &Raw<'a>, form: &OperandForm, ty: Type) -> Result<Operand, Misfit> {
         match &raw.kind {
             RawKind::Name { name: "_", component: None, offset: None, negated: false }
@@ -145,7 +145,7 @@ impl<'a> Check<'_, 'a> {
         }
     }
 
-    /// Whether a register can hold a value of a type.
+    /// Checks that a register can hold a value of a type.
     fn fits(
         &self,
         register: RegisterId,
@@ -170,7 +170,7 @@ impl<'a> Check<'_, 'a> {
         let needed = usize::from(self.modifiers.vector);
         let ty = self.rule(form.rule);
         match &raw.kind {
-            // `suld.b.2d.b32.trap {%r1}, ...`: a vector of one is a value.
+            // `suld.b.2d.b32.trap {%r1}, ...`: a vector of one element is a value.
             RawKind::Braces(elements) if needed == 0 && elements.len() == 1 => {
                 self.value(&elements[0], form, ty)
             }
@@ -212,7 +212,7 @@ impl<'a> Check<'_, 'a> {
             .map(Operand::Vector)
     }
 
-    /// An operand of `mov` or `cvta`.
+    /// Converts an operand of `mov` or `cvta`.
     fn symbol_or_pack(&mut self, raw: &Raw<'a>, form: &OperandForm) -> Result<Operand, Misfit> {
         let ty = self.rule(form.rule);
         match &raw.kind {
@@ -233,7 +233,7 @@ impl<'a> Check<'_, 'a> {
         }
     }
 
-    /// `{a, b}` whose elements together have the bits of the type.
+    /// Converts `{a, b}`, whose elements together have as many bits as the type.
     fn pack(
         &mut self,
         elements: &[Raw<'a>],
@@ -251,7 +251,7 @@ impl<'a> Check<'_, 'a> {
         self.elements(elements, &OperandForm { relaxed, ..*form }, element)
     }
 
-    /// `{r, g, b, a}` of a texture instruction; for f16x2 results of the same length.
+    /// Converts `{r, g, b, a}` of a texture instruction.
     fn texel(&mut self, raw: &Raw<'a>, form: &OperandForm) -> Result<Operand, Misfit> {
         let ty = self.rule(form.rule);
         match &raw.kind {
@@ -299,7 +299,7 @@ impl<'a> Check<'_, 'a> {
         }
     }
 
-    /// A variable must lie where the instruction says.
+    /// Checks that a variable lies in the space that the instruction names.
     fn check_space(&self, symbol: Symbol) -> Result<(), Misfit> {
         let space = self.space(symbol);
         match self.modifiers.space {
@@ -311,7 +311,7 @@ impl<'a> Check<'_, 'a> {
         }
     }
 
-    /// Where a variable lies; `None` for a function.
+    /// Returns the space of a symbol; `None` for a function.
     pub(super) fn space(&self, symbol: Symbol) -> Option<Space> {
         match symbol {
             Symbol::Global(id) => {
@@ -326,7 +326,7 @@ impl<'a> Check<'_, 'a> {
         }
     }
 
-    /// `[texture, {x, y}]` or `[texture, sampler, {x, y}]`.
+    /// Converts `[texture, {x, y}]` or `[texture, sampler, {x, y}]`.
     fn texture(&mut self, raw: &Raw<'a>) -> Result<TextureAddress, Misfit> {
         let RawKind::Brackets(inside) = &raw.kind else {
             return Err(kind("a texture and coordinates in brackets"));
@@ -366,7 +366,7 @@ impl<'a> Check<'_, 'a> {
             written: false,
             second: false,
         };
-        // The layer of an array is an integer next to coordinates of any type.
+        // The layer of an array is an integer, beside coordinates of any type.
         let coordinate = |element: &Raw<'a>| match self.value(element, &form, ty) {
             Err(Misfit::Problem(OperandProblem::Type { .. })) => {
                 self.value(element, &form, Type::U32)
@@ -397,7 +397,7 @@ impl<'a> Check<'_, 'a> {
         }
     }
 
-    /// An argument or return value of a call.
+    /// Converts an argument or a return value of a call.
     pub(super) fn argument(&mut self, raw: &Raw<'a>, written: bool) -> Result<Operand, Misfit> {
         match &raw.kind {
             RawKind::Name { name: "_", component: None, offset: None, negated: false }
@@ -424,7 +424,7 @@ impl<'a> Check<'_, 'a> {
         }
     }
 
-    /// The predicate of a guard.
+    /// Returns the register of a guard's predicate.
     pub(super) fn predicate(&mut self, name: &'a str, place: Place) -> Result<RegisterId, Misfit> {
         match self.meaning(name, place)? {
             Meaning::Register(register) => {
@@ -452,7 +452,7 @@ impl<'a> Check<'_, 'a> {
     }
 }
 
-/// The name in an operand that must be a label.
+/// Returns the name in an operand that must be a label.
 pub(super) fn label_name<'a>(raw: &Raw<'a>) -> Result<&'a str, Misfit> {
     match raw.kind {
         RawKind::Name { name, component: None, offset: None, negated: false } => Ok(name),
@@ -474,7 +474,7 @@ fn compatible(register: Type, operand: Type, relaxed: bool) -> bool {
             && is_whole(held)
             && (is_whole(needed) || operand.bits() == 16);
     }
-    // Loads and stores move bits: any register of the width will do.
+    // Loads and stores move bits, so any register of the width fits.
     held == Kind::Bits
         || needed == Kind::Bits
         || relaxed
@@ -482,7 +482,7 @@ fn compatible(register: Type, operand: Type, relaxed: bool) -> bool {
         || register == operand
 }
 
-/// A number as a value of a type.
+/// Converts a number to a value of a type.
 fn immediate(number: Number, ty: Type) -> Result<Immediate, Misfit> {
     #[expect(
         clippy::cast_possible_truncation,

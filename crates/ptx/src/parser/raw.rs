@@ -1,38 +1,39 @@
-//! Operands as the text has them, before anything says what they should be.
+//! Operands as written in the text, before they are compared with a form.
 
 use super::constant::{self, Number};
 use super::cursor::Cursor;
 use crate::error::{ParseError, ParseErrorKind};
 use crate::lexer::{Place, Token};
 
-/// Most operands of an instruction or elements of a vector: the longest are eight.
+/// Largest number of operands of an instruction or elements of a vector. The longest have eight.
 const ELEMENTS_MAX: usize = 16;
 
-/// Deepest nesting of braces and brackets: a vector in an address.
+/// Deepest nesting of braces and brackets. PTX needs a vector in an address.
 const DEPTH_MAX: u32 = 3;
 
-/// One operand.
 #[derive(Debug)]
 pub(super) struct Raw<'a> {
     pub(super) kind: RawKind<'a>,
     pub(super) place: Place,
-    /// It stands behind the `|` of `p|q`.
+    /// Whether it stands behind the `|` of `p|q`.
     pub(super) second: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum RawKind<'a> {
-    /// `!name.component+offset`, most of it optional.
-    Name { name: &'a str, component: Option<&'a str>, offset: Option<i64>, negated: bool },
-    /// A constant expression.
+    /// `!name.component+offset`, of which only the name is required.
+    Name {
+        name: &'a str,
+        component: Option<&'a str>,
+        offset: Option<i64>,
+        negated: bool,
+    },
     Number(Number),
-    /// `{...}`
     Braces(Vec<Raw<'a>>),
-    /// `[...]`
     Brackets(Vec<Raw<'a>>),
 }
 
-/// Reads operands up to the semicolon, which is taken.
+/// Reads operands up to the semicolon, and consumes it.
 pub(super) fn operands<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<Raw<'a>>, ParseError> {
     let mut operands = Vec::new();
     if cursor.accept(';')? {
@@ -51,7 +52,7 @@ pub(super) fn operands<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<Raw<'a>>, Pars
     }
 }
 
-/// Reads operands in parentheses, of which the first is taken: arguments of a call.
+/// Reads the arguments of a call. The opening parenthesis has been consumed.
 pub(super) fn arguments<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<Raw<'a>>, ParseError> {
     let mut operands = Vec::new();
     while !cursor.accept(')')? {

@@ -10,45 +10,44 @@ use crate::ir::{
 };
 use crate::lexer::Place;
 
-/// Most registers of a function that something uses. Compilers stay below 100,000; a table of this many is some 40 MiB.
+/// Largest number of used registers of a function. Compilers stay below 100,000; a table of this
+/// size takes some 40 MiB.
 const REGISTERS_MAX: usize = 1 << 20;
 
 /// Deepest nesting of blocks. Compilers use two or three.
 const BLOCKS_MAX: usize = 64;
 
-/// What a name is inside a function.
+/// Meaning of a name inside a function.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Local {
-    /// A register.
     Register(RegisterId),
     /// A variable with an address.
     Symbol(Symbol),
 }
 
-/// What a label stands for.
 #[derive(Debug, Clone)]
 pub(super) enum LabelKind<'a> {
-    /// A place in the body.
+    /// A position in the body.
     Position(LabelId),
-    /// A list for `brx.idx`.
+    /// The list of targets of a `brx.idx`.
     Branches(Vec<(&'a str, Place)>),
-    /// A list for an indirect call.
+    /// The list of targets of an indirect call.
     Calls(Vec<FunctionId>),
-    /// The types of an indirect call.
+    /// The signature of an indirect call.
     Prototype(Arc<Signature>),
 }
 
-/// A block `{ ... }`.
+/// A block `{ ... }`, with its names.
 #[derive(Debug, Default)]
 struct Block<'a> {
     parent: Option<usize>,
     names: HashMap<&'a str, Local>,
-    /// `%r<10>`: the names `%r0` to `%r9`.
+    /// `%r<10>` declares the names `%r0` to `%r9`.
     ranges: HashMap<&'a str, (u64, Type, u8)>,
     labels: HashMap<&'a str, LabelKind<'a>>,
 }
 
-/// Where a label is used, to be resolved at the end of the function.
+/// A use of a label, to be resolved at the end of the function.
 #[derive(Debug)]
 struct Reference<'a> {
     statement: usize,
@@ -58,11 +57,11 @@ struct Reference<'a> {
     place: Place,
 }
 
-/// The names of a function while it is read.
+/// The names of a function while the parser reads it.
 #[derive(Debug)]
 pub(crate) struct Names<'a> {
     blocks: Vec<Block<'a>>,
-    /// The block that is open, and how deep it is.
+    /// Index of the open block. `depth` is its nesting depth.
     current: usize,
     depth: usize,
     references: Vec<Reference<'a>>,
@@ -84,7 +83,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// A block opens.
+    /// Opens a nested block.
     pub(super) fn open(&mut self, place: Place) -> Result<(), ParseError> {
         if self.depth >= BLOCKS_MAX {
             return Err(place.error(ParseErrorKind::TooMany {
@@ -98,7 +97,7 @@ impl<'a> Names<'a> {
         Ok(())
     }
 
-    /// A block closes. Returns false if it is the function's own.
+    /// Closes the open block. Returns false if it is the function's own block.
     pub(super) fn close(&mut self) -> bool {
         match self.blocks[self.current].parent {
             Some(parent) => {
@@ -130,7 +129,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// `.reg .ty name;`
+    /// Declares a register: `.reg .ty name;`
     pub(super) fn declare_register(
         &mut self,
         name: &'a str,
@@ -143,7 +142,7 @@ impl<'a> Names<'a> {
         Ok(id)
     }
 
-    /// `.reg .ty name<count>;`
+    /// Declares a range of registers: `.reg .ty name<count>;`
     pub(super) fn declare_range(
         &mut self,
         name: &'a str,
@@ -158,7 +157,7 @@ impl<'a> Names<'a> {
         Ok(())
     }
 
-    /// A `.local` or `.param` variable.
+    /// Declares a `.local` or `.param` variable.
     pub(super) fn declare_variable(
         &mut self,
         name: &'a str,
@@ -171,7 +170,7 @@ impl<'a> Names<'a> {
         Ok(id)
     }
 
-    /// A `.shared` variable of the function.
+    /// Declares a `.shared` variable of the function.
     pub(super) fn declare_shared(
         &mut self,
         name: &'a str,
@@ -181,7 +180,7 @@ impl<'a> Names<'a> {
         self.declare(name, Local::Symbol(Symbol::Shared(id)), place)
     }
 
-    /// A parameter or return value.
+    /// Declares a parameter or return value.
     pub(super) fn declare_symbol(
         &mut self,
         name: &'a str,
@@ -191,7 +190,7 @@ impl<'a> Names<'a> {
         self.declare(name, Local::Symbol(symbol), place)
     }
 
-    /// What a name is, from the innermost block outwards.
+    /// Looks a name up, from the innermost block outwards.
     pub(crate) fn find(
         &mut self,
         name: &'a str,
@@ -212,7 +211,7 @@ impl<'a> Names<'a> {
         Ok(None)
     }
 
-    /// `name:` before the statement with that index.
+    /// Declares `name:` before the statement with index `position`.
     pub(super) fn declare_label(
         &mut self,
         name: &'a str,
@@ -228,7 +227,7 @@ impl<'a> Names<'a> {
         Ok(id)
     }
 
-    /// `name: .branchtargets ...;` and its like.
+    /// Declares `name: .branchtargets ...;` and the like.
     pub(super) fn declare_label_kind(
         &mut self,
         name: &'a str,
@@ -241,12 +240,12 @@ impl<'a> Names<'a> {
         Ok(())
     }
 
-    /// Notes that an operand of a statement is a label, which may come later in the text.
+    /// Records that an operand of a statement is a label, which may be declared later in the text.
     pub(super) fn refer(&mut self, statement: usize, operand: usize, name: &'a str, place: Place) {
         self.references.push(Reference { statement, operand, block: self.current, name, place });
     }
 
-    /// What a label stands for, seen from the open block.
+    /// Returns the meaning of a label, seen from the open block.
     pub(super) fn label(&self, name: &str) -> Option<&LabelKind<'a>> {
         self.label_from(self.current, name)
     }
@@ -262,7 +261,7 @@ impl<'a> Names<'a> {
         None
     }
 
-    /// Puts the labels into the operands that wait for them.
+    /// Replaces the placeholders in operands by their labels.
     pub(super) fn resolve(&self, body: &mut [Statement]) -> Result<(), ParseError> {
         for reference in &self.references {
             let resolved = match self.label_from(reference.block, reference.name) {
@@ -305,7 +304,8 @@ impl<'a> Names<'a> {
 }
 
 impl Block<'_> {
-    /// The type of `name` if it is `%r` and a number below the count of a range `%r<count>`.
+    /// Returns the type of `name` if it is the prefix of a range `%r<count>` and a number below the
+    /// count.
     fn in_range(&self, name: &str) -> Option<(Type, u8)> {
         if self.ranges.is_empty() {
             return None;

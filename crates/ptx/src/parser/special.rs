@@ -1,11 +1,8 @@
-//! Names of the read-only registers.
-
 use crate::ir::{Axis, Special};
 
-/// Highest number of `%envreg`.
 const ENVREG_MAX: u8 = 31;
 
-/// The read-only register with that name and component.
+/// Returns the read-only register with that name and component.
 pub(super) fn find(name: &str, component: Option<&str>) -> Option<Special> {
     let name = name.strip_prefix('%')?;
     if let Some(component) = component {

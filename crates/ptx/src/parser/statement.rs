@@ -1,4 +1,4 @@
-//! Instructions.
+//! Parses statements: labels, instructions and calls.
 
 use std::sync::Arc;
 
@@ -17,19 +17,20 @@ use crate::ir::{
 };
 use crate::lexer::{Place, Token};
 
-/// Most suffixes of an opcode: the longest that exist have about ten.
+/// Largest number of suffixes of an opcode. The longest that exist have about ten.
 const SUFFIXES_MAX: usize = 24;
 
-/// How the names of shared memory that the driver reserves start.
+/// Prefix of the names of shared memory that the driver reserves.
 const RESERVED_SHARED: &str = "%reserved_smem_offset_";
 
-/// Bytes behind each such name: CUDA reserves 1 KiB of each block's shared memory for all of them.
+/// Size of the memory behind each such name: CUDA reserves 1 KiB of each block's shared memory for
+/// all of them.
 const RESERVED_SHARED_BYTES: u32 = 1024;
 
-/// Enough for any vector.
+/// An alignment that any vector accepts.
 const RESERVED_SHARED_ALIGN: u32 = 16;
 
-/// The head of an instruction: everything before its operands.
+/// The part of an instruction before its operands.
 struct Head<'a> {
     name: &'a str,
     words: Vec<&'a str>,
@@ -40,7 +41,7 @@ struct Head<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// A label or an instruction.
+    /// Reads a label or an instruction.
     pub(super) fn statement(&mut self, draft: &mut Draft<'a>) -> Result<(), ParseError> {
         let start = self.cursor.place();
         let guard = if self.cursor.accept('@')? {
@@ -86,8 +87,9 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `%reserved_smem_offset_1`: shared memory that the driver keeps for the toolkit's own functions. Here each number is a variable like
-    /// others, which only kernels that name it have.
+    /// Declares `%reserved_smem_offset_1` and the like: shared memory that the driver reserves for
+    /// the toolkit's own functions. Here each is an ordinary variable, which only kernels that name
+    /// it have.
     fn declare_reserved(&mut self, operands: &[Raw<'a>]) -> Result<(), ParseError> {
         for raw in operands {
             let RawKind::Name { name, .. } = raw.kind else { continue };
@@ -126,7 +128,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The opcode's text up to the next token, shared by all instructions that have it.
+    /// Returns the opcode's text up to the next token, shared by all instructions with that opcode.
     fn mnemonic(&mut self, place: Place) -> Arc<str> {
         let text = shorten(self.cursor.text_from(place));
         Arc::clone(self.mnemonics.entry(text).or_insert_with(|| Arc::from(text)))
@@ -143,7 +145,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The first form that fits, or why none does.
+    /// Returns the instruction in the first form that fits, or the error of the first form that
+    /// does not.
     fn instruction(
         &mut self,
         head: &Head<'a>,
@@ -224,7 +227,7 @@ impl<'a> Parser<'a> {
                 texture.extra = extra;
             }
         }
-        // A variable without a space in the suffixes lies where it lies.
+        // If the suffixes name no space, the instruction uses the variable's space.
         if let (None, Some(space)) = (modifiers.space, space) {
             modifiers.space = Some(space);
         }
@@ -281,7 +284,7 @@ impl<'a> Parser<'a> {
         if raws.next().is_some() { Err(wrong_count()) } else { Ok(converted) }
     }
 
-    /// `call (results), function, (arguments), prototype;` with most of it optional.
+    /// Reads `call (results), function, (arguments), prototype;`, most of which is optional.
     fn call(
         &mut self,
         head: &Head<'a>,
@@ -402,7 +405,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What the table's rows cannot say: which suffixes exclude each other.
+/// Checks which suffixes exclude each other, which the table cannot express.
 fn fits_together(opcode: Opcode, suffixes: &Suffixes) -> bool {
     let first = suffixes.types.first().copied().unwrap_or(Type::Pred);
     let last = suffixes.types.last().copied().unwrap_or(Type::Pred);
@@ -412,7 +415,7 @@ fn fits_together(opcode: Opcode, suffixes: &Suffixes) -> bool {
             modifiers.compare.is_none_or(|compare| can_compare(compare, last))
         }
         Opcode::Cvt => {
-            // A float that gets narrower has to be rounded.
+            // A conversion to a narrower float must name a rounding mode.
             let narrows = first.kind() == Kind::Float
                 && last.kind() == Kind::Float
                 && first.bits() < last.bits();
@@ -420,7 +423,7 @@ fn fits_together(opcode: Opcode, suffixes: &Suffixes) -> bool {
             (!narrows || modifiers.rounding.is_some()) && (!modifiers.relu || can_relu)
         }
         Opcode::Ld | Opcode::Ldu | Opcode::St => {
-            // Only global memory is accessed in more than 16 bytes.
+            // Only global memory can be accessed in more than 16 bytes.
             let bits = first.bits() * u32::from(modifiers.vector.max(1));
             let most = if modifiers.space == Some(Space::Global) { 256 } else { 128 };
             bits <= most && has_semantics(opcode, modifiers)
@@ -430,10 +433,10 @@ fn fits_together(opcode: Opcode, suffixes: &Suffixes) -> bool {
     }
 }
 
-/// Whether an instruction can have its `.acquire`, `.release` and the like, and its scope.
+/// Whether an instruction can have its `.acquire`, `.release` and the like, with its scope.
 fn has_semantics(opcode: Opcode, modifiers: &Modifiers) -> bool {
     let Some(semantics) = modifiers.semantics else {
-        // The threads that see a weak access need no scope; atomics are relaxed without a word, fences `.acq_rel`.
+        // A weak access needs no scope. Atomics without a word are relaxed, fences `.acq_rel`.
         return match opcode {
             Opcode::Atom | Opcode::Red | Opcode::Fence => !modifiers.volatile,
             _ => modifiers.scope.is_none(),
@@ -457,7 +460,7 @@ fn has_semantics(opcode: Opcode, modifiers: &Modifiers) -> bool {
     }
 }
 
-/// The barrier that an instruction names by its number.
+/// Returns the number of the barrier that an instruction names, if it is a constant.
 fn barrier(opcode: Opcode, operands: &[Operand]) -> Option<u64> {
     let operand = match opcode {
         Opcode::BarSync | Opcode::BarArrive => operands.first(),
@@ -470,7 +473,7 @@ fn barrier(opcode: Opcode, operands: &[Operand]) -> Option<u64> {
     }
 }
 
-/// Whether a comparison exists for a type.
+/// Whether a comparison is defined for a type.
 fn can_compare(compare: Compare, ty: Type) -> bool {
     match compare {
         Compare::Eq | Compare::Ne => true,
