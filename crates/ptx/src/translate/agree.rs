@@ -1,8 +1,10 @@
 //! Loads on which the threads of a block agree.
 //!
-//! All threads that read one address of global memory get the same value, if nobody writes there meanwhile. Another block may: a flag that ends
-//! a loop, a counter of what is left. On a GPU the threads that see it late go on alone; here a barrier behind such a branch would be one that
-//! not all threads reach. So where a barrier depends on such a load, every thread takes the value that the first thread of the block got.
+//! All threads that read one address of global memory get the same value, unless another block
+//! writes there at that moment: for example a flag that ends a loop, or a counter of the remaining
+//! work. On a GPU the threads that see the new value late continue alone. Here not all threads
+//! would reach a barrier behind such a branch. So if a barrier depends on such a load, every thread
+//! takes the value that the first thread of the block loaded.
 
 use std::collections::HashSet;
 
@@ -14,14 +16,14 @@ use super::uniform::{self, Uniform};
 use super::warp::is_meeting;
 use crate::ir::{Function, Instruction, Opcode, Operand, RegisterId, Space, Statement};
 
-/// Values of one load: the longest vector.
+/// Largest number of values of one load: the elements of the longest vector.
 pub(super) const VALUES_MAX: usize = 8;
 
-/// How often the branches are looked at for more that something depends on. Each time goes one branch deeper at least; code that is nested
-/// deeper becomes a state machine.
+/// Largest number of passes over the branches that a barrier may depend on. Each pass goes at least
+/// one branch deeper. Code that is nested deeper becomes a state machine.
 const PASSES_MAX: u32 = 64;
 
-/// What is uniform in a kernel, with the loads that the threads have to agree on.
+/// Returns the uniform values of a kernel, including the loads on which the threads must agree.
 pub(super) fn uniform(function: &Function, flow: &Flow) -> Uniform {
     let none = HashSet::new;
     let plain = Uniform::of(function, flow, &none(), none());
@@ -34,7 +36,7 @@ pub(super) fn uniform(function: &Function, flow: &Flow) -> Uniform {
     }
     let apart = Uniform::of(function, flow, &racing, none());
     if !machine::is_needed(function, flow, &apart) {
-        // No barrier depends on them.
+        // No barrier depends on these loads.
         return plain;
     }
     let agreed = Slice::of(function, flow, &racing).agreed;
@@ -48,7 +50,8 @@ pub(super) fn uniform(function: &Function, flow: &Flow) -> Uniform {
     if together && !machine::is_needed(function, flow, &result) { result } else { apart }
 }
 
-/// Loads of global memory that all threads come to together, in a kernel that also writes there.
+/// Returns the loads of global memory that all threads reach together, in a kernel that also writes
+/// there.
 fn racing(function: &Function, flow: &Flow, uniform: &Uniform) -> HashSet<usize> {
     let body = function.body.as_deref().unwrap_or_default();
     let instructions = || {
@@ -79,7 +82,7 @@ fn racing(function: &Function, flow: &Flow, uniform: &Uniform) -> HashSet<usize>
     instructions().filter(|(at, load)| races(*at, load)).map(|(at, _)| at).collect()
 }
 
-/// All that a barrier depends on.
+/// Everything that the barriers of a kernel depend on.
 struct Slice<'a> {
     body: &'a [Statement],
     flow: &'a Flow,
@@ -88,7 +91,7 @@ struct Slice<'a> {
     writers: Vec<Vec<usize>>,
     seen: Vec<bool>,
     registers: Vec<RegisterId>,
-    /// Blocks that matter because some threads must not pass them without the others.
+    /// Blocks that all threads must pass together.
     blocks: Vec<bool>,
     agreed: HashSet<usize>,
 }
@@ -127,7 +130,7 @@ impl<'a> Slice<'a> {
         this
     }
 
-    /// Whether a thread comes to a statement matters.
+    /// Records that it matters which threads reach a statement.
     fn comes(&mut self, at: usize, instruction: &Instruction) {
         self.blocks[self.flow.block_of[at]] = true;
         if let Some(guard) = instruction.guard {
@@ -141,7 +144,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Where the values come from.
+    /// Follows registers to the statements that write them.
     fn follow(&mut self) {
         while let Some(id) = self.registers.pop() {
             let writers = std::mem::take(&mut self.writers[id.index()]);
@@ -159,13 +162,14 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// The branches that decide who comes to a block that matters. Whether there are more than before.
+    /// Records the branches that decide which threads reach a block that matters. Returns whether
+    /// it found more than before.
     fn branches(&mut self) -> bool {
         let flow = self.flow;
         let mut order: Vec<usize> =
             (0..flow.blocks.len()).filter(|block| flow.reached[*block]).collect();
         order.sort_by_key(|block| flow.depth(*block));
-        // The depth of the nearest block that matters on the way to the end.
+        // Depth of the nearest block that matters on the way to the end.
         let mut nearest = vec![0; flow.blocks.len() + 1];
         for block in order {
             nearest[block] = if self.blocks[block] {
@@ -194,7 +198,8 @@ impl<'a> Slice<'a> {
 }
 
 impl Writer<'_> {
-    /// Every thread takes what the first thread loaded. Two halves of the memory take turns, so that one barrier is enough.
+    /// Gives every thread the values that the first thread loaded. Two halves of the memory
+    /// alternate, so that one barrier is enough.
     pub(super) fn agree(&mut self, load: &Instruction) -> Result<(), TranslateError> {
         let destinations = &load.operands[..usize::from(load.destinations)];
         let mut values = Vec::new();
@@ -222,7 +227,7 @@ impl Writer<'_> {
     }
 }
 
-/// The memory that the first thread leaves values in, and which half is next.
+/// Declares the memory for the first thread's values, and the index of the half in use.
 pub(super) fn declare(text: &mut String) {
     text.push_str(&format!("__local ulong wa[{}];\nuint both = 0;\n", 2 * VALUES_MAX));
 }

@@ -1,10 +1,10 @@
-//! Whether two accesses to shared memory by different lanes of one warp can meet in the same bytes.
+//! Decides whether accesses to shared memory by different lanes of one warp can overlap.
 //!
-//! An address is taken apart into what differs between lanes in a known way (a factor times the
-//! number of the thread), what is the same for all lanes of a warp, and what is not known. Two
-//! addresses can then be compared for all pairs of lanes. Numbers of threads in blocks of more than
-//! one dimension are compared by their form only: an address that has the same form in two
-//! accesses, and that names every dimension which the kernel reads, is taken for the thread's own.
+//! An address is split into a part that differs between lanes in a known way (a factor times the
+//! thread's number), a part that all lanes of a warp share, and an unknown part. Two addresses can
+//! then be compared for all pairs of lanes. In blocks of more than one dimension, only the forms of
+//! two addresses are compared. If both have the same form, which contains every dimension that the
+//! kernel reads, the address is taken for the thread's own.
 
 use super::flow::Flow;
 use super::guards::{Guards, Range};
@@ -16,75 +16,75 @@ use crate::ir::{
     SHARED_WINDOW, Special, Statement, WARP_SIZE,
 };
 
-/// Lanes of a warp, as a signed number.
+/// Number of lanes of a warp, as a signed integer.
 const LANES: i64 = WARP_SIZE as i64;
 
-/// How deep the definitions of an index are followed to see whether a whole warp has the same.
+/// Largest depth of definitions that are followed to see whether an index is the same in a whole
+/// warp.
 const DEPTH_MAX: u32 = 8;
 
-/// What the comparison of two accesses says.
+/// Result of the comparison of two accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Overlap {
-    /// No two lanes of a warp meet in a byte.
+    /// No two lanes of a warp access the same byte.
     Never,
-    /// Nothing is known.
+    /// Two lanes may access the same byte.
     Perhaps {
-        /// Whether the unknown is a number that is the same for the warp.
+        /// Whether the unknown part is a number that the warp shares.
         even: bool,
     },
-    /// Two lanes of a warp meet in a byte.
+    /// Two lanes of a warp access the same byte.
     Surely,
 }
 
-/// An address, taken apart.
+/// An address, split into its parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Form {
-    /// Shared variables that it can lie in: one bit each, see [`super::roots`].
+    /// The shared variables that the address can lie in, one bit each; see [`super::roots`].
     pub roots: u64,
-    /// Bytes that are accessed.
+    /// Size of the access in bytes.
     pub bytes: i64,
     constant: i64,
-    /// The factor of the number of the thread in the x dimension.
+    /// Factor of the thread's number in the x dimension.
     thread: i64,
-    /// The factor of the number of the lane.
+    /// Factor of the lane's number.
     lane: i64,
-    /// The factors of the other dimensions.
+    /// Factors of the thread's numbers in the y and z dimensions.
     axes: [i64; 2],
     /// Numbers that all lanes of a warp share and that never change.
     fixed: Vec<(Term, i64)>,
-    /// Numbers that all lanes of a warp share, and that change in loops.
+    /// Numbers that all lanes of a warp share and that change in loops.
     even: Vec<(Term, i64)>,
-    /// What threads add besides, for those of [`values::threads`]; empty if that is nothing.
+    /// A further summand for each thread of [`values::threads`]; empty if there is none.
     table: Vec<i64>,
-    /// Numbers of which nothing is known.
+    /// Numbers about which nothing is known.
     own: Vec<(Term, i64)>,
-    /// Whether it is made of a number by which each thread walks through its part of the work: from
-    /// its own number on, in steps that all have alike.
+    /// Whether the address contains a number with which each thread walks through its part of the
+    /// work: it starts from the thread's own number, and all threads add the same step.
     pub strides: bool,
 }
 
-/// What is known of the numbers that addresses are made of.
+/// Knowledge about the numbers that make up addresses.
 pub(super) struct Forms<'a> {
     function: &'a Function,
     flow: &'a Flow,
     sums: &'a Sums<'a>,
     uniform: &'a Uniform,
-    /// Blocks that lie in a loop.
+    /// Whether each block lies in a loop.
     in_loop: &'a [bool],
-    /// Whether the kernel reads the number of the thread in y and in z.
+    /// Whether the kernel reads the thread's number in y and in z.
     pub dimensions: [bool; 2],
 }
 
-/// What a register is for the lanes of a warp.
+/// How a register's value varies between the lanes of a warp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nature {
-    /// All lanes have the same.
+    /// The value is the same in all lanes.
     Even,
-    /// The number of the thread.
+    /// The value is the thread's number.
     Thread,
-    /// The number of the lane.
+    /// The value is the lane's number.
     Lane,
-    /// Unknown.
     Own,
 }
 
@@ -110,8 +110,8 @@ impl<'a> Forms<'a> {
         Self { function, flow, sums, uniform, in_loop, dimensions }
     }
 
-    /// The address of an access of `bytes` bytes in statement `at`, which lies in the variables
-    /// `roots`.
+    /// Splits the address of an access of `bytes` bytes in statement `at`, which lies in the
+    /// variables `roots`.
     pub(super) fn form(&self, address: &Address, at: usize, bytes: u32, roots: u64) -> Form {
         let mut form = Form { roots, bytes: i64::from(bytes), ..Form::default() };
         let sum = match address.base {
@@ -170,7 +170,7 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// Adds a register that follows from the thread's number, if it does.
+    /// Adds a register that follows from the thread's number alone. Returns false if it does not.
     fn tabulates(&self, form: &mut Form, id: RegisterId, factor: i64) -> bool {
         if self.dimensions != [false; 2] {
             return false;
@@ -184,7 +184,8 @@ impl<'a> Forms<'a> {
         true
     }
 
-    /// Whether a register starts from the thread's number, and all threads add the same to it.
+    /// Whether a register starts from the thread's number, and all threads add the same number to
+    /// it.
     fn is_stride(&self, id: RegisterId) -> bool {
         let body = self.function.body.as_deref().unwrap_or_default();
         let own = Operand::Register(id);
@@ -200,7 +201,7 @@ impl<'a> Forms<'a> {
         !self.uniform.register(id) && self.sums.definitions(id).iter().any(adds)
     }
 
-    /// Whether a value was made of such a register.
+    /// Whether a value is computed from such a register.
     fn comes_from_stride(&self, id: RegisterId, depth: u32) -> bool {
         if self.is_stride(id) {
             return true;
@@ -219,7 +220,7 @@ impl<'a> Forms<'a> {
         })
     }
 
-    /// Whether a register gets its value once, outside of all loops.
+    /// Whether a register is written once, outside all loops.
     fn is_fixed(&self, id: RegisterId) -> bool {
         match self.sums.definitions(id) {
             [at] => !self.in_loop[self.flow.block_of[*at]],
@@ -227,7 +228,7 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// What a register is for the lanes of a warp.
+    /// Returns how a register's value varies between the lanes of a warp.
     pub(super) fn nature(&self, id: RegisterId, depth: u32) -> Nature {
         if self.uniform.register(id) {
             return Nature::Even;
@@ -289,7 +290,7 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// Whether an operand is the number of the thread, in a kernel of blocks of one dimension.
+    /// Whether an operand is the thread's number, in a kernel whose blocks have one dimension.
     fn is_thread(&self, operand: &Operand, at: usize) -> bool {
         let is_one = !self.dimensions[0] && !self.dimensions[1];
         match operand {
@@ -304,8 +305,8 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// The number of the thread or of the lane that a register is, plus a constant: whether it is
-    /// of the thread, and the constant.
+    /// If a register is the number of the thread or the lane plus a constant, returns whether it is
+    /// the thread's number, and the constant.
     pub(super) fn thread_plus(&self, id: RegisterId, at: usize) -> Option<(bool, i64)> {
         let sum = self.sums.register(id, at);
         match sum.terms[..] {
@@ -320,7 +321,8 @@ impl<'a> Forms<'a> {
     }
 }
 
-/// The numbers of one list that are not in the other, and of those the common divisor with `start`.
+/// Returns the greatest common divisor of `start` and the factors of the numbers that are in only
+/// one of the two lists.
 fn differing(left: &[(Term, i64)], right: &[(Term, i64)], start: i64) -> i64 {
     let missing = |from: &[(Term, i64)], other: &[(Term, i64)], start: i64| {
         from.iter()
@@ -338,7 +340,7 @@ fn gcd(left: i64, right: i64) -> i64 {
     i64::try_from(left).unwrap_or(1)
 }
 
-/// Whether accesses of two lanes of a warp meet in a byte.
+/// Decides whether two accesses by different lanes of a warp share a byte.
 pub(super) fn overlap(
     left: (&Form, &Guards),
     right: (&Form, &Guards),
@@ -407,7 +409,8 @@ pub(super) fn overlap(
     }
 }
 
-/// Whether two accesses that are `distance` bytes apart, plus any multiple of `step`, share a byte.
+/// Whether two accesses share a byte if they are `distance` bytes apart, plus any multiple of
+/// `step`.
 fn touches(distance: i64, step: i64, left_bytes: i64, right_bytes: i64) -> bool {
     let shares = |distance: i64| -left_bytes < distance && distance < right_bytes;
     if step == 0 {
@@ -417,7 +420,7 @@ fn touches(distance: i64, step: i64, left_bytes: i64, right_bytes: i64) -> bool 
     shares(rest) || shares(rest - step)
 }
 
-/// The same for a kernel that reads more than one dimension of the number of the thread.
+/// Like [`overlap`], for a kernel that reads more than one dimension of the thread's number.
 fn of_dimensions(
     (left, right): (&Form, &Form),
     step: i64,
@@ -446,7 +449,7 @@ fn of_dimensions(
 }
 
 impl Form {
-    /// Whether the other address is made of the same numbers, whatever these are.
+    /// Whether the other address consists of the same numbers, even if these are unknown.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.constant == other.constant
             && self.lane == other.lane
@@ -463,13 +466,13 @@ impl Form {
         self.fixed == other.fixed && self.even == other.even
     }
 
-    /// Whether all that differs between lanes is the number of the thread.
+    /// Whether lanes differ only by the thread's number.
     pub(super) fn is_linear(&self) -> bool {
         self.own.is_empty() && self.table.is_empty()
     }
 
-    /// The register that this address is more than the other, in units of the factor of the
-    /// thread's number, if that is all; and whether it is more or less.
+    /// If this address differs from the other one only by a register, in units of the factor of the
+    /// thread's number, returns the register, and whether this address is the larger one.
     pub(super) fn apart_by(&self, other: &Self) -> Option<(RegisterId, bool)> {
         let list = |form: &Self| form.fixed.iter().chain(&form.even).copied().collect::<Vec<_>>();
         let (own, others) = (list(self), list(other));
@@ -496,7 +499,7 @@ impl Form {
     }
 }
 
-/// The address operand of an access, and its bytes.
+/// Returns the address operand of an access, and its size in bytes.
 pub(super) fn accessed(what: &Instruction) -> Option<(&Address, u32)> {
     let lanes = u32::from(what.modifiers.vector.max(1));
     let bytes = what.ty().bytes() * lanes;

@@ -1,7 +1,8 @@
 //! `atom` and `red`.
 //!
-//! What OpenCL 1.2 has no function for is a loop around compare-and-exchange. Orders of memory are those of the device's atomics; what
-//! acquires, releases or is `.sc` gets fences around.
+//! An operation that OpenCL 1.2 lacks becomes a loop around compare-and-exchange. The device's
+//! atomics determine the memory order. An operation that acquires, releases or is `.sc` gets fences
+//! around it.
 
 use super::TranslateError;
 use super::body::Writer;
@@ -29,7 +30,7 @@ impl Writer<'_> {
                 line: what.line,
             });
         }
-        // The type it is done in, and the function.
+        // The type of the operation, and the function.
         let (done, function) = function(operation, ty).ok_or_else(refused)?;
         let [Operand::Address(address), values @ ..] = what.sources() else {
             return Err(TranslateError::operand(what, what.sources()));
@@ -50,7 +51,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The call, whose result is `x` of a block that stays open.
+    /// Writes the call, whose result is `x` in a block of C that stays open.
     fn exchange(
         &mut self,
         what: &Instruction,
@@ -84,7 +85,8 @@ impl Writer<'_> {
     }
 }
 
-/// The type that an atomic is done in, and the function: an OpenCL one, or one of the prelude without the name of the space.
+/// Returns the type of the operation, and the name of the function: an OpenCL function, or one of
+/// the prelude without the suffix of the space.
 fn function(operation: Atomic, ty: Type) -> Option<(Type, &'static str)> {
     Some(match (operation, ty) {
         (Atomic::Add, Type::F32) => (Type::F32, "ps_atomic_add_float"),

@@ -1,4 +1,4 @@
-//! The body of one kernel: declarations, labels, one statement after the other.
+//! The body of a kernel: declarations, labels, and one statement after the other.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::ir::{
     Entry, Function, Instruction, Module, Opcode, Operand, RegisterId, Space, Statement, Type,
 };
 
-/// The text between the braces of a kernel, and what is known of it.
+/// The text between the braces of a kernel, and what the text uses.
 pub(super) struct Body {
     pub text: String,
     pub uses_printf: bool,
@@ -23,14 +23,12 @@ pub(super) struct Body {
     pub is_machine: bool,
 }
 
-/// A line of the text.
 struct Line {
-    /// Only wanted if the step of this register is.
+    /// If set, the line is only needed if the kernel uses this register's step.
     step: Option<RegisterId>,
     text: String,
 }
 
-/// Writes the statements of one kernel.
 pub(super) struct Writer<'a> {
     pub module: &'a Module,
     pub entry: &'a Entry,
@@ -40,9 +38,8 @@ pub(super) struct Writer<'a> {
     pub joins: &'a Joins,
     pub sums: &'a Sums<'a>,
     pub uniform: &'a Uniform,
-    /// The statement at hand.
+    /// Index of the current statement.
     pub at: usize,
-    /// Whether the kernel is written as a state machine.
     pub is_machine: bool,
     pub uses_lid: bool,
     pub uses_shared: bool,
@@ -52,32 +49,33 @@ pub(super) struct Writer<'a> {
     pub uses_printf: bool,
     pub uses_faults: bool,
     pub uses_barriers: bool,
-    /// Whether threads of a warp exchange values.
     pub uses_exchange: bool,
-    /// Whether predicates of a block are counted.
+    /// Whether the kernel counts predicates of a block.
     pub uses_sums: bool,
-    /// Whether threads agree on what they loaded.
+    /// Whether threads agree on loaded values.
     pub uses_agreement: bool,
-    /// How a thread knows that it must not go on.
+    /// How a thread knows that it must not continue.
     pub failing: Failing,
-    /// The blocks behind loops that such threads go to, by the branches that close the loops; and all of them.
+    /// For each branch that closes a loop, the block behind the loop that failed threads go to.
+    /// `left_to` is the set of these blocks.
     pub exits: HashMap<usize, usize>,
     pub left_to: HashSet<usize>,
-    /// Whether generic addresses may be those of parameters.
+    /// Whether generic addresses may refer to parameters.
     pub has_param_window: bool,
-    /// Whether threads meet anywhere.
+    /// Whether the kernel has any meeting.
     pub has_meetings: bool,
     /// The next free state of the machine.
     pub next_state: u32,
-    /// What meetings of a warp come to, by the state behind them.
+    /// Outcome of each meeting of a warp, by the state behind the meeting.
     pub outcomes: Vec<(u32, String)>,
     pub steps_used: Vec<bool>,
-    /// Numbers for C variables of single statements.
+    /// Next number for C variables of single statements.
     pub temporary: u32,
     lines: Vec<Line>,
 }
 
-/// Without double precision a double is its bits, which can be loaded, stored and moved.
+/// Replaces doubles by their bits on a device without double precision. The bits can be loaded,
+/// stored and moved.
 pub(super) fn doubles_as_bits(function: &mut Function) {
     for register in function.registers.iter_mut().filter(|register| register.ty == Type::F64) {
         register.ty = Type::B64;
@@ -164,7 +162,7 @@ impl Writer<'_> {
         self.lines.push(Line { step: None, text: text.to_owned() });
     }
 
-    /// Labels and gotos, as the text has them.
+    /// Writes labels and gotos in the order of the text.
     fn plain(&mut self) -> Result<(), TranslateError> {
         let body = self.function.body.as_deref().unwrap_or_default();
         for (index, statement) in body.iter().enumerate() {
@@ -185,7 +183,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// One instruction with its guard.
+    /// Writes one instruction with its guard.
     pub(super) fn guarded(&mut self, instruction: &Instruction) -> Result<(), TranslateError> {
         let from = self.lines.len();
         if let Some(guard) = instruction.guard {
@@ -200,7 +198,7 @@ impl Writer<'_> {
         if instruction.guard.is_some() {
             self.line("}");
         } else if self.lines[from..].iter().any(|line| line.text.starts_with("const ")) {
-            // C variables of this statement alone.
+            // The C variables belong to this statement only.
             self.lines.insert(from, Line { step: None, text: String::from("{") });
             self.line("}");
         }
@@ -208,7 +206,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Keeps the steps that the statement at hand changes.
+    /// Updates the steps that the current statement changes.
     fn count_steps(&mut self) {
         let sums = self.sums;
         for &id in sums.changed_steps(self.at) {
@@ -248,12 +246,12 @@ impl Writer<'_> {
         }
     }
 
-    /// Bytes of static shared memory.
+    /// Returns the bytes of static shared memory.
     pub(super) fn shared_bytes(&self) -> u32 {
         self.entry.static_shared.max(16).next_multiple_of(16)
     }
 
-    /// Bytes of the thread's own memory.
+    /// Returns the bytes of the thread's local memory.
     pub(super) fn frame_bytes(&self) -> u32 {
         self.function.frame_bytes.max(16).next_multiple_of(16)
     }
@@ -321,7 +319,7 @@ impl Writer<'_> {
         }
     }
 
-    /// One instruction, whatever its guard.
+    /// Writes one instruction, without its guard.
     pub(super) fn instruction(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         if !self.options.fp64 && self.is_double(what) {
             return Err(TranslateError::DoublePrecision {
@@ -403,7 +401,8 @@ impl Writer<'_> {
         let index = self.read(what, index, Type::U32)?;
         self.line(&format!("switch ({index}) {{"));
         for (number, label) in labels.iter().enumerate() {
-            // The last stands for all others: an index that is too large has no meaning.
+            // The last label is the default, because an index that is too large has no defined
+            // meaning.
             let case = if number + 1 == labels.len() {
                 String::from("default")
             } else {

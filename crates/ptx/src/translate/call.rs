@@ -1,4 +1,4 @@
-//! Calls of functions that the driver has: `vprintf`, `__assertfail`; and `trap`.
+//! Calls of functions that the driver provides (`vprintf`, `__assertfail`), and `trap`.
 
 use super::body::Writer;
 use super::ending::Failing;
@@ -9,10 +9,12 @@ use crate::ir::{
     Statement, Symbol, Type, VariableId,
 };
 
-/// Bytes of the arguments of one `printf`, where the format does not tell: 32 arguments of 8 bytes, CUDA's limit.
+/// Bytes of the arguments of one `printf` whose format is unknown: 32 arguments of 8 bytes, CUDA's
+/// limit.
 const PRINTF_BYTES_MAX: u32 = 256;
 
-/// How far before a call the store of its argument is looked for: compilers put it right there.
+/// Number of statements before a call that are searched for the store of an argument. Compilers put
+/// the store right before the call.
 const STORES_MAX: usize = 256;
 
 impl Writer<'_> {
@@ -43,7 +45,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Leaves a fault and ends the thread; if others wait for it it goes on, see `ending.rs`.
+    /// Records a fault and ends the thread. If other threads wait for it, the thread continues, see
+    /// `ending.rs`.
     fn fault(&mut self, fault: Fault, address: &str, line: u32) {
         self.uses_faults = true;
         let code = fault as u64;
@@ -55,7 +58,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The value that a call passes, of 64 bits.
+    /// Returns the 64-bit value that a call passes.
     fn argument(
         &mut self,
         what: &Instruction,
@@ -80,7 +83,8 @@ impl Writer<'_> {
         let has_frame = self.function.frame_bytes > 0;
         self.line(&format!("{{ const ulong form = {format}, from = {arguments};"));
         match known {
-            // A format may ask for more than is there: `printf("50% done")` passes nothing.
+            // The format may ask for more than the call passes: `printf("50% done")` passes
+            // nothing.
             Some((bytes, _)) if has_frame => {
                 let frame = self.frame_bytes();
                 self.line(&format!("const uint bytes = from >> 56 == {:#x}UL ? min({bytes}u, {frame}u - min((uint)from, {frame}u)) : from == 0 ? 0u : {bytes}u;", LOCAL_WINDOW >> 56));
@@ -122,7 +126,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The text of the format, if the call's argument is the address of a variable.
+    /// Returns the text of the format, if the call's argument is the address of a variable.
     fn format_of(&self, call: &Call) -> Option<Vec<u8>> {
         let sum = match call.arguments.first()? {
             Operand::Symbol { symbol: Symbol::Variable(id), .. } => self.stored(*id)?,
@@ -135,7 +139,7 @@ impl Writer<'_> {
         Some(bytes[..end].to_vec())
     }
 
-    /// What was stored last into a `.param` variable, before the call in the same block.
+    /// Returns the value last stored into a `.param` variable before the call, in the same block.
     fn stored(&self, wanted: VariableId) -> Option<Sum> {
         let body = self.function.body.as_deref()?;
         let start = self.flow.blocks[self.flow.block_of[self.at]].start;
@@ -162,7 +166,8 @@ impl Writer<'_> {
     }
 }
 
-/// Bytes and number of the arguments that a format asks for, as C promotes them: integers 4 bytes or 8, all else 8.
+/// Returns the size in bytes and the number of the arguments that a format asks for, after C's
+/// promotions: integers have 4 or 8 bytes, all other arguments have 8.
 fn arguments_of(format: &[u8]) -> (u32, u32) {
     let (mut bytes, mut count) = (0_u32, 0);
     let mut letters = format.iter().copied().peekable();

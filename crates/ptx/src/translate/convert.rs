@@ -1,11 +1,11 @@
-//! `cvt`: from one type of number to another.
+//! `cvt`: conversions between types of numbers.
 
 use super::TranslateError;
 use super::body::Writer;
 use super::operand::value_type;
 use crate::ir::{Instruction, Kind, Rounding, Type};
 
-/// The letters that the functions of the prelude have for a type.
+/// Returns the name of a type in the prelude's functions.
 fn letters(ty: Type) -> &'static str {
     match ty {
         Type::F16 => "half",
@@ -146,7 +146,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A value as `float` or `double`, which hold all halves, and the name of that type.
+    /// Returns a value as `float` or `double`, which hold every half, and the name of that type.
     fn as_c_float(
         &self,
         what: &Instruction,
@@ -162,7 +162,7 @@ impl Writer<'_> {
         })
     }
 
-    /// `cvt.rn.f16x2.f32 d, a, b`: a into the upper half.
+    /// `cvt.rn.f16x2.f32 d, a, b` puts `a` into the upper half.
     fn convert_to_pair(
         &mut self,
         what: &Instruction,
@@ -196,7 +196,7 @@ impl Writer<'_> {
     }
 }
 
-/// A C float rounded to a whole number.
+/// Returns a C float rounded to an integer.
 fn whole_number(what: &Instruction, mode: Rounding, value: &str) -> Result<String, TranslateError> {
     let name = match mode {
         Rounding::Rni | Rounding::Rn => "rint",

@@ -1,8 +1,9 @@
-//! Threads that have failed, and cannot end because others wait for them at a barrier.
+//! Threads that have failed but cannot end, because other threads wait for them at a barrier.
 //!
-//! On a GPU a fault ends all threads. Here a thread that fails ends, unless the kernel has barriers and is no state machine: then it goes on, but
-//! touches no memory any more, and leaves every loop that has no barrier. Where addresses are checked, all threads leave their loops
-//! as soon as one has failed: what they would wait for may never come.
+//! On a GPU a fault ends all threads. Here a failed thread ends, unless the kernel has barriers and
+//! is not a state machine. Then the thread continues without touching memory, and leaves every loop
+//! that has no barrier. If addresses are checked, all threads leave their loops as soon as one has
+//! failed, because the value that they wait for may never come.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,21 +13,22 @@ use super::flow::{self, Flow};
 use super::warp::is_meeting;
 use crate::ir::{CallTarget, Function, Instruction, Module, Opcode, Operand, Space, Statement};
 
-/// Blocks that are looked at for all loops of a kernel. Beyond that loops are not left: only what nobody compiles has that many nested ones.
+/// Largest number of blocks that the analysis visits for all loops of a kernel. Beyond it, threads
+/// do not leave loops. No compiler nests that many loops.
 const STEPS_MAX: usize = 4_000_000;
 
-/// How it is known that a thread must not go on.
+/// How a thread knows that it must not continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failing {
-    /// Nothing fails, or what fails ends.
+    /// No thread fails, or a failed thread ends.
     Never,
-    /// The thread's own variable `dead`.
+    /// By the thread's own variable `dead`.
     Own,
-    /// The control block: some thread has left a fault.
+    /// By the control block, which says that some thread has recorded a fault.
     Any,
 }
 
-/// Whether a kernel can end early by its own will.
+/// Whether a kernel can end early by `trap` or a failed assertion.
 pub(super) fn has_traps(module: &Module, function: &Function) -> bool {
     function.body.iter().flatten().any(|statement| match statement {
         Statement::Instruction(what) => match what.call.as_deref().map(|call| &call.target) {
@@ -37,7 +39,7 @@ pub(super) fn has_traps(module: &Module, function: &Function) -> bool {
     })
 }
 
-/// Where a thread goes that leaves the loop which a branch closes: the block, by the branch's statement.
+/// Returns the block behind the loop that each branch closes, by the branch's statement.
 pub(super) fn exits(function: &Function, flow: &Flow) -> HashMap<usize, usize> {
     let body = function.body.as_deref().unwrap_or_default();
     let meets: Vec<bool> = flow
@@ -68,7 +70,8 @@ pub(super) fn exits(function: &Function, flow: &Flow) -> HashMap<usize, usize> {
     exits
 }
 
-/// The first block behind a loop that all ways out of it come to, if there is no barrier on these ways.
+/// Returns the first block behind a loop that all exits of the loop reach, if no barrier is on
+/// these paths.
 fn exit(
     flow: &Flow,
     head: usize,
@@ -105,7 +108,8 @@ fn exit(
 }
 
 impl Writer<'_> {
-    /// Before a branch: a thread that must not go on leaves the loop that the branch closes.
+    /// Before a branch that closes a loop, makes a thread leave the loop if the thread must not
+    /// continue.
     pub(super) fn leave_loop(&mut self, branch: &Instruction) {
         let test = match self.failing {
             Failing::Never => return,
@@ -134,8 +138,8 @@ impl Writer<'_> {
         self.line(&format!("if ({test}) {{ {goes} }}"));
     }
 
-    /// Whether an instruction must not happen any more in a thread that has failed. What all threads load together is left: barriers
-    /// may depend on it, and others load it too.
+    /// Whether a failed thread must skip an instruction. It does not skip loads that all threads
+    /// execute together: barriers may depend on them, and the other threads load the same value.
     pub(super) fn is_dangerous(&self, what: &Instruction) -> bool {
         if self.failing != Failing::Own {
             return false;
@@ -156,7 +160,7 @@ impl Writer<'_> {
         }
     }
 
-    /// One instruction, unless the thread has failed.
+    /// Writes one instruction, which a failed thread skips if it is dangerous.
     pub(super) fn unless_failed(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let is_dangerous = self.is_dangerous(what);
         if is_dangerous {

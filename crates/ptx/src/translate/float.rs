@@ -1,6 +1,7 @@
 //! Single and double precision.
 //!
-//! Nothing is contracted: the program switches that off. Rounding that C has no operator for is done by functions of the prelude, exactly.
+//! The program switches contraction off. The prelude's functions compute exactly every rounding for
+//! which C has no operator.
 
 use super::TranslateError;
 use super::body::Writer;
@@ -36,7 +37,7 @@ impl Writer<'_> {
         self.result(what, ty, &text)
     }
 
-    /// The result before saturation.
+    /// Returns the result before saturation.
     fn computed(
         &self,
         what: &Instruction,
@@ -82,7 +83,7 @@ impl Writer<'_> {
             return Ok(format!("ps_{name}_{mode}_{c}({})", from.join(", ")));
         }
         let all = from.join(", ");
-        // Single precision is divided as the device can.
+        // A device without exact division divides single precision in double precision.
         let by_double = ty == Type::F32 && !approx && !self.options.exact_division;
         if by_double
             && matches!(what.opcode, Opcode::Div | Opcode::Rcp | Opcode::Sqrt)
@@ -146,7 +147,7 @@ impl Writer<'_> {
         Ok(if let Some(third) = from.get(2) { format!("{name}_{c}({two}, {third})") } else { two })
     }
 
-    /// Two single-precision numbers in one register.
+    /// Computes with two single-precision numbers in one register.
     fn float_pair(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         if !matches!(what.modifiers.rounding, None | Some(Rounding::Rn)) || what.modifiers.sat {
             return Err(TranslateError::Rounding {

@@ -1,37 +1,35 @@
-//! The control flow of a kernel: blocks, who dominates whom, and what depends on which branch.
+//! The control flow of a kernel: blocks, dominators, and the blocks that depend on each branch.
 
 use crate::ir::{Function, Instruction, LabelId, Opcode, Operand, RegisterId, Statement};
 
-/// Statements that are executed one after the other: entered at the first, left at the last.
+/// A basic block: control enters it at the first statement and leaves it at the last.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Block {
-    /// Index of its first statement.
+    /// Index of the first statement.
     pub start: usize,
-    /// Index behind its last statement.
+    /// Index behind the last statement.
     pub end: usize,
-    /// Where it can go, in no order; [`Flow::exit`] for the end of the thread.
+    /// Successors, in no order; [`Flow::exit`] stands for the end of the thread.
     pub next: Vec<usize>,
-    /// From where it is reached.
     pub before: Vec<usize>,
 }
 
-/// The control flow of one kernel.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub blocks: Vec<Block>,
     /// The block of each statement.
     pub block_of: Vec<usize>,
-    /// When a walk over the tree of dominators comes to each block, and when it leaves it: who dominates is there all the time.
+    /// Times at which a walk over the dominator tree enters and leaves each block. A block's
+    /// interval contains the intervals of all blocks that it dominates.
     visits: Vec<(usize, usize)>,
-    /// The immediate post-dominator; [`Flow::exit`] where there is none.
+    /// The immediate post-dominator of each block; [`Flow::exit`] if there is none.
     postdominator: Vec<usize>,
-    /// How many blocks post-dominate each, itself too.
+    /// Number of blocks that post-dominate each block, including itself.
     depth: Vec<usize>,
-    /// Whether the block can be reached.
+    /// Whether each block can be reached.
     pub reached: Vec<bool>,
 }
 
-/// Whether an instruction ends a block.
 fn ends_block(instruction: &Instruction) -> bool {
     matches!(instruction.opcode, Opcode::Bra | Opcode::BrxIdx | Opcode::Ret | Opcode::Exit)
 }
@@ -80,7 +78,7 @@ impl Flow {
         flow
     }
 
-    /// The number that stands for the end of a thread: one behind the last block.
+    /// Returns the index that stands for the end of a thread: one behind the last block.
     pub(super) fn exit(&self) -> usize {
         self.blocks.len()
     }
@@ -97,13 +95,13 @@ impl Flow {
         self.depth = visits(&self.postdominator).1;
     }
 
-    /// Whether every way to `block` passes `by`.
+    /// Whether every path to `block` passes `by`.
     pub(super) fn dominates(&self, by: usize, block: usize) -> bool {
         let ((first, last), (enters, leaves)) = (self.visits[by], self.visits[block]);
         first <= enters && leaves <= last
     }
 
-    /// Whether every way from `block` passes `by`.
+    /// Whether every path from `block` passes `by`.
     pub(super) fn postdominates(&self, by: usize, block: usize) -> bool {
         let mut at = block;
         while at != by && self.depth[at] > self.depth[by] {
@@ -112,31 +110,36 @@ impl Flow {
         at == by
     }
 
-    /// The block that every way from this one comes to first; [`Flow::exit`] if there is none.
+    /// Returns the first block that every path from this one reaches, or [`Flow::exit`] if there is
+    /// none.
     pub(super) fn postdominator(&self, block: usize) -> usize {
         self.postdominator[block]
     }
 
-    /// The blocks which some threads may pass and others not, when the branch at the end of `branch` goes both ways: from each of the
-    /// blocks behind it up to the one where all meet again, the second number's depth.
+    /// Returns the blocks that the branch at the end of `branch` leads to, and a depth. If the
+    /// branch takes threads apart, only some of them may pass the blocks from these successors on,
+    /// down the tree of post-dominators to the block of that depth, where all threads are together
+    /// again.
     pub(super) fn dependents(&self, branch: usize) -> (&[usize], usize) {
         (&self.blocks[branch].next, self.depth[self.postdominator[branch]])
     }
 
-    /// How deep a block lies in the tree of post-dominators.
+    /// Returns the depth of a block in the tree of post-dominators.
     pub(super) fn depth(&self, block: usize) -> usize {
         self.depth[block]
     }
 }
 
-/// The immediate post-dominator of each block, given where each can go; the last number stands for the end.
+/// Computes the immediate post-dominator of each block from the successors. The last index stands
+/// for the end.
 fn postdominators(forward: &[Vec<usize>], reached: &[bool]) -> Vec<usize> {
     let exit = reached.len();
     let mut backward = vec![Vec::new(); exit + 1];
     for (from, next) in forward.iter().enumerate() {
         next.iter().for_each(|to| backward[*to].push(from));
     }
-    // Blocks of endless loops never reach the end: as if they could leave, so that they have post-dominators.
+    // Blocks of endless loops never reach the end. They get an edge to it, so that they have
+    // post-dominators.
     let mut seen = vec![false; exit + 1];
     mark_reached(&backward, exit, &mut seen);
     for block in (0..exit).rev() {
@@ -148,8 +151,8 @@ fn postdominators(forward: &[Vec<usize>], reached: &[bool]) -> Vec<usize> {
     dominators(&backward, exit)
 }
 
-/// Where threads that go on come together: post-dominators, of which a thread that ends early is no matter. Those that stay do not wait
-/// for it.
+/// The blocks where the threads that continue come together: post-dominators that ignore threads
+/// which end early. The other threads do not wait for those.
 #[derive(Debug)]
 pub(super) struct Joins {
     postdominator: Vec<usize>,
@@ -188,24 +191,25 @@ impl Joins {
         Self { postdominator, visits, depth }
     }
 
-    /// Where all threads that go on from a block come to first; [`Flow::exit`] if there is no such block.
+    /// Returns the first block that all threads which continue from a block reach, or
+    /// [`Flow::exit`] if there is none.
     pub(super) fn next(&self, block: usize) -> usize {
         self.postdominator[block]
     }
 
-    /// How deep a block lies in the tree.
+    /// Returns the depth of a block in the tree.
     pub(super) fn depth(&self, block: usize) -> usize {
         self.depth[block]
     }
 
-    /// Numbers for the tree: the first is the block's own, and those of all blocks from which every way leads to this one lie
-    /// between the two.
+    /// Returns the interval of a block in the tree. It starts with the block's own number, and
+    /// contains the numbers of all blocks from which every path leads to this block.
     pub(super) fn below(&self, block: usize) -> (usize, usize) {
         self.visits[block]
     }
 }
 
-/// Marks all that `root` reaches.
+/// Marks all nodes that `root` reaches.
 fn mark_reached(edges: &[Vec<usize>], root: usize, seen: &mut [bool]) {
     let mut stack = vec![root];
     seen[root] = true;
@@ -218,8 +222,9 @@ fn mark_reached(edges: &[Vec<usize>], root: usize, seen: &mut [bool]) {
     }
 }
 
-/// For each node of a forest, given the node above each (its own for a root): when a walk comes to it and leaves it, and how many
-/// nodes are above it, itself too.
+/// Walks a forest that is given by the parent of each node (a root is its own parent). Returns for
+/// each node the times at which the walk enters and leaves it, and the number of its ancestors,
+/// including itself.
 fn visits(up: &[usize]) -> (Vec<(usize, usize)>, Vec<usize>) {
     let mut below = vec![Vec::new(); up.len()];
     let mut stack = Vec::new();
@@ -243,10 +248,11 @@ fn visits(up: &[usize]) -> (Vec<(usize, usize)>, Vec<usize>) {
     (visits, depth)
 }
 
-/// Blocks of the tree of post-dominators that are marked along ways towards its root; each is passed once, however many ways there are.
+/// Blocks of the tree of post-dominators that are marked along paths towards the root. The marking
+/// visits each block once, however many paths lead through it.
 #[derive(Debug)]
 pub(super) struct Marks {
-    /// The next block on the way to the root that may not be marked yet; of an unmarked one itself.
+    /// The next block towards the root that may be unmarked. An unmarked block points to itself.
     ahead: Vec<usize>,
 }
 
@@ -255,7 +261,7 @@ impl Marks {
         Self { ahead: (0..=flow.exit()).collect() }
     }
 
-    /// The first block from here on that is not marked.
+    /// Returns the first unmarked block from here on.
     fn unmarked(&mut self, block: usize) -> usize {
         let mut end = block;
         while self.ahead[end] != end {
@@ -268,7 +274,8 @@ impl Marks {
         end
     }
 
-    /// Marks what depends on the branch at the end of a block; calls `fresh` with each block that was not marked before.
+    /// Marks the blocks that depend on the branch at the end of a block. Appends each newly marked
+    /// block to `fresh`.
     pub(super) fn mark(&mut self, flow: &Flow, branch: usize, fresh: &mut Vec<usize>) {
         let (starts, stop) = flow.dependents(branch);
         for &start in starts {
@@ -318,7 +325,7 @@ fn successors(
     next
 }
 
-/// The nodes that `root` reaches, each behind all that it reaches first.
+/// Returns the nodes that `root` reaches in depth-first postorder.
 fn postorder(edges: &[Vec<usize>], root: usize) -> Vec<usize> {
     let mut seen = vec![false; edges.len()];
     let mut order = Vec::with_capacity(edges.len());
@@ -337,7 +344,8 @@ fn postorder(edges: &[Vec<usize>], root: usize) -> Vec<usize> {
     order
 }
 
-/// The immediate dominator of each node that `root` reaches, by the method of Cooper, Harvey and Kennedy; others are their own.
+/// Computes the immediate dominator of each node that `root` reaches, by the algorithm of Cooper,
+/// Harvey and Kennedy. Other nodes are their own.
 fn dominators(edges: &[Vec<usize>], root: usize) -> Vec<usize> {
     let order = postorder(edges, root);
     let mut rank = vec![usize::MAX; edges.len()];

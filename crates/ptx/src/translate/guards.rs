@@ -1,4 +1,4 @@
-//! What the branches in front of an access say about the numbers of the threads that do it.
+//! What the branches in front of an access reveal about the numbers of the threads that execute it.
 
 use super::alias::{Forms, Nature};
 use super::flow::Flow;
@@ -8,15 +8,15 @@ use crate::ir::{
     Compare, Function, Guard, Immediate, Instruction, Opcode, Operand, RegisterId, Statement,
 };
 
-/// Branches and blocks that are looked at together. Beyond that nothing is known of the threads,
-/// which costs speed only.
+/// Largest product of branches and blocks that the analysis handles. Beyond it, nothing is known
+/// about the threads, which only costs speed.
 const STEPS_MAX: usize = 4_000_000;
 
-/// How deep the definitions of a register are followed to see whether a warp has the same.
+/// Largest depth of definitions that are followed to see whether a register is the same in a whole
+/// warp.
 const DEPTH_MAX: u32 = 8;
 
-/// The numbers of the threads and of the lanes that may do something: each from the first number up
-/// to before the second.
+/// Numbers of the threads and of the lanes that may execute a statement, as half-open intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
     thread: (i64, i64),
@@ -24,31 +24,29 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Any thread.
     pub(super) const ALL: Self = Self { thread: (0, i64::MAX), lane: (0, i64::MAX) };
 
-    /// Whether a thread with these numbers may do it.
+    /// Whether a thread with these numbers may execute the statement.
     pub(super) fn has(&self, thread: i64, lane: i64) -> bool {
         (self.thread.0..self.thread.1).contains(&thread)
             && (self.lane.0..self.lane.1).contains(&lane)
     }
 
-    /// The number of the thread, if only one thread may do it.
+    /// Returns the number of the thread, if only one thread may execute the statement.
     pub(super) fn only_thread(&self) -> Option<i64> {
         (self.thread.0.checked_add(1) == Some(self.thread.1)).then_some(self.thread.0)
     }
 }
 
-/// What is known of the threads that do something.
+/// Knowledge about the threads that execute a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Guards {
-    /// Their numbers.
     pub range: Range,
-    /// Registers that are larger than the number of the thread.
+    /// Registers that are larger than the thread's number.
     pub below: Vec<RegisterId>,
-    /// Registers that the number of the thread is compared with in any other way.
+    /// Registers with which the thread's number is compared in any other way.
     pub against: Vec<RegisterId>,
-    /// Whether the threads are chosen in a way that is not understood.
+    /// Whether a condition that the analysis does not understand also chooses the threads.
     pub others: bool,
 }
 
@@ -58,15 +56,14 @@ impl Default for Guards {
     }
 }
 
-/// Reads the branches of a kernel.
+/// The branches of a kernel that may separate lanes.
 pub(super) struct Conditions<'a> {
     pub function: &'a Function,
     pub flow: &'a Flow,
     pub sums: &'a Sums<'a>,
     pub uniform: &'a Uniform,
     pub forms: &'a Forms<'a>,
-    /// The branches that may take lanes different ways: the block, the guard, and where it goes if
-    /// the guard holds and if not.
+    /// The block, the guard, and the targets if the guard is true and if it is false.
     branches: Vec<(usize, Guard, usize, usize)>,
 }
 
@@ -99,7 +96,7 @@ impl<'a> Conditions<'a> {
         Self { function, flow, sums, uniform, forms, branches }
     }
 
-    /// What holds for all threads in a block.
+    /// Returns what is true for all threads in a block.
     pub(super) fn in_block(&self, block: usize) -> Guards {
         let mut guards = Guards::default();
         if self.branches.len() * self.flow.blocks.len() > STEPS_MAX {
@@ -107,7 +104,7 @@ impl<'a> Conditions<'a> {
             return guards;
         }
         for (branch, guard, taken, other) in &self.branches {
-            // What all threads do in the end tells nothing of them.
+            // A block that all threads reach in the end says nothing about them.
             if self.flow.postdominates(block, *branch) {
                 continue;
             }
@@ -122,12 +119,12 @@ impl<'a> Conditions<'a> {
             } else if leads(*other) {
                 self.holds(*guard, true, end, &mut guards);
             }
-            // Else it is a branch that ends a loop, which all threads may have come into.
+            // Otherwise the branch ends a loop, which all threads may have entered.
         }
         guards
     }
 
-    /// Adds what an instruction's own guard says.
+    /// Adds the condition of an instruction's own guard.
     pub(super) fn with(&self, what: &Instruction, at: usize, guards: &Guards) -> Guards {
         let mut guards = guards.clone();
         if let Some(guard) = what.guard.filter(|guard| !self.uniform.register(guard.register)) {
@@ -136,7 +133,7 @@ impl<'a> Conditions<'a> {
         guards
     }
 
-    /// The guard of statement `at` holds, or with `fails` does not.
+    /// Records that the guard of statement `at` is true, or false with `fails`.
     fn holds(&self, guard: Guard, fails: bool, at: usize, guards: &mut Guards) {
         if self.compares(guard, fails, at, guards).is_none() {
             guards.others = true;
@@ -194,7 +191,7 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// A comparison without its kind of numbers.
+/// Returns a comparison without its distinction of signed and unsigned numbers.
 const fn plain(compare: Compare) -> Option<Compare> {
     Some(match compare {
         Compare::Lt | Compare::Lo => Compare::Lt,
@@ -207,7 +204,7 @@ const fn plain(compare: Compare) -> Option<Compare> {
     })
 }
 
-/// What holds when the comparison does not.
+/// Returns the negation of a comparison.
 const fn opposite(compare: Compare) -> Compare {
     match compare {
         Compare::Lt => Compare::Ge,
@@ -219,7 +216,7 @@ const fn opposite(compare: Compare) -> Compare {
     }
 }
 
-/// The same with the sides changed.
+/// Returns the comparison with its sides exchanged.
 const fn mirrored(compare: Compare) -> Compare {
     match compare {
         Compare::Lt => Compare::Gt,
@@ -230,7 +227,7 @@ const fn mirrored(compare: Compare) -> Compare {
     }
 }
 
-/// Makes a range smaller: the number of the thread, or of the lane, compares so with a number.
+/// Narrows a range by a comparison of the number of the thread, or of the lane, with `number`.
 fn limit(range: &mut Range, is_thread: bool, compare: Compare, number: i64) {
     let (first, end) = if is_thread { &mut range.thread } else { &mut range.lane };
     match compare {

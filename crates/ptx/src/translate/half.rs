@@ -1,4 +1,4 @@
-//! Half precision, `bf16`, and pairs of them: computed in single precision, rounded once.
+//! Half precision, `bf16` and pairs of them: computed in single precision and rounded once.
 
 use super::TranslateError;
 use super::body::Writer;
@@ -20,7 +20,7 @@ impl Writer<'_> {
                 line: what.line,
             });
         }
-        // Mixed operands (`fma.rn.f32.f16`) are left out.
+        // Mixed operands (`fma.rn.f32.f16`) are not supported.
         if what.types.len() > 1 || what.modifiers.xorsign || what.modifiers.abs {
             return Err(TranslateError::not_served(what));
         }
@@ -134,7 +134,7 @@ impl Writer<'_> {
         )
     }
 
-    /// A comparison, combined with the predicate that the instruction may have.
+    /// Combines a comparison with the predicate that the instruction may have.
     fn with_predicate(
         &mut self,
         what: &Instruction,

@@ -1,8 +1,9 @@
-//! A kernel with the device functions it calls made part of it.
+//! Inlines the device functions that a kernel calls.
 //!
-//! A copy of the callee's body stands where the call was. Its registers, labels and variables are new ones of the kernel, its parameters
-//! are the `.param` variables of the call. So the rest of the translation knows one function only, and a barrier in a function is
-//! a barrier of the kernel. OpenCL compilers for CPUs do the same.
+//! A copy of the callee's body replaces the call. The callee's registers, labels and variables
+//! become new ones of the kernel, and its parameters are the `.param` variables of the call. So the
+//! rest of the translation sees a single function, and a barrier in a callee is a barrier of the
+//! kernel. OpenCL compilers for CPUs inline in the same way.
 
 use std::sync::Arc;
 
@@ -14,18 +15,20 @@ use crate::ir::{
     Signature, Space, Statement, Symbol, TextureAddress, Type, Variable, VariableId,
 };
 
-/// Statements of a kernel with all that it calls. The largest kernels in use have some ten thousand; a compiler for OpenCL takes minutes for this many.
+/// Largest number of statements of a kernel with its callees. The largest kernels in use have some
+/// ten thousand. OpenCL compilers take minutes for this many.
 const STATEMENTS_MAX: usize = 400_000;
 
-/// Operands, registers, variables and labels of the same: some ten for each statement. They are bounded too, because each call copies all that
-/// its callee declares, used or not.
+/// Largest numbers of operands, registers, variables and labels: some ten operands for each
+/// statement. These have limits too, because each call copies all that its callee declares, used or
+/// not.
 const OPERANDS_MAX: usize = 10 * STATEMENTS_MAX;
 const REGISTERS_MAX: usize = 1 << 20;
 
-/// How deep calls may be nested, so that a broken module does not overflow the stack.
+/// Deepest nesting of calls, so that a malformed module cannot overflow the stack.
 const DEPTH_MAX: u32 = 200;
 
-/// The function of `entry` without calls but those of functions that have no body.
+/// Returns the function of `entry`, in which only calls of functions without a body remain.
 pub(super) fn flatten(module: &Module, entry: &Entry) -> Result<Function, TranslateError> {
     let function = module.function(entry.function);
     if entry.recursive {
@@ -66,11 +69,11 @@ struct Work<'a> {
     flat: Function,
     body: Vec<Statement>,
     frame_most: u32,
-    /// Operands of the statements so far, and of the calls that are gone.
+    /// Operands of the statements so far, and of the calls that were replaced.
     operands: usize,
 }
 
-/// What the numbers of a callee are in the kernel.
+/// Mapping of a callee's numbers to numbers of the kernel.
 struct Shift {
     registers: u32,
     labels: u32,
@@ -148,7 +151,7 @@ impl Work<'_> {
                     self.branch(None, over, instruction.line);
                     self.body.push(Statement::Label(next));
                 }
-                // An address that is no function's.
+                // The address is not that of a candidate.
                 self.push(plain(Opcode::Trap, instruction.line, Vec::new()), Type::Pred, 0, false);
             }
         }
@@ -156,7 +159,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The functions that a pointer with this signature can lead to.
+    /// Returns the functions that a pointer with this signature can refer to.
     fn candidates(&self, signature: &Signature) -> Vec<FunctionId> {
         let numbered = (0..).map(FunctionId).zip(self.module.functions());
         let fitting =
@@ -170,7 +173,7 @@ impl Work<'_> {
         self.body.push(Statement::Instruction(branch));
     }
 
-    /// Goes to `next` unless the register holds the address of the function.
+    /// Branches to `next` unless the register holds the address of the function.
     fn unless(&mut self, register: RegisterId, id: FunctionId, next: LabelId, line: u32) {
         let differs = RegisterId(u32::try_from(self.flat.registers.len()).unwrap_or(u32::MAX));
         self.flat.registers.push(crate::ir::Register {
@@ -191,7 +194,7 @@ impl Work<'_> {
         self.branch(Some(crate::ir::Guard { register: differs, negated: false }), next, line);
     }
 
-    /// A copy of the callee, here.
+    /// Inserts a copy of the callee.
     fn insert(
         &mut self,
         id: FunctionId,
@@ -220,7 +223,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Room for the callee's registers and variables, and its arguments in them.
+    /// Adds the callee's registers and variables to the kernel, and passes the arguments.
     fn enter(
         &mut self,
         callee: &Function,
@@ -262,7 +265,7 @@ impl Work<'_> {
                     }
                     value => self.copy(register, value.clone(), formal.ty, at.line),
                 }
-                // Never looked up: the callee names its register.
+                // No statement looks it up, because the callee names the register.
                 shift.params.push(VariableId(u32::MAX));
                 continue;
             }
@@ -284,7 +287,7 @@ impl Work<'_> {
         Ok(shift)
     }
 
-    /// Whether there may be as many more registers, variables and labels as a function has.
+    /// Checks that the callee's registers, variables and labels stay within the limit.
     fn has_room(&self, callee: &Function) -> Result<(), TranslateError> {
         for (what, has, more) in [
             ("registers", self.flat.registers.len(), callee.registers.len()),
@@ -298,7 +301,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The variable that holds an argument.
+    /// Returns the variable that holds an argument.
     fn passed(
         &mut self,
         call: &Call,
@@ -318,14 +321,14 @@ impl Work<'_> {
         };
         let own = self.new_variable(formal.ty, formal.size, formal.align);
         match shared {
-            // The callee may write the one while it still reads the other.
+            // The callee may write one while it still reads the other.
             Some(id) => self.copy_variable(own, id, formal, at.line),
             None => self.store(Symbol::Variable(own), argument.clone(), formal.ty, at.line),
         }
         Ok(own)
     }
 
-    /// Whether a variable is as large as what the callee makes of it.
+    /// Checks that a variable is at least as large as the callee's parameter.
     fn holds(
         &self,
         id: VariableId,
@@ -339,7 +342,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// All bytes of an argument, in the largest pieces that its alignment allows.
+    /// Copies all bytes of an argument, in the largest pieces that its alignment allows.
     fn copy_variable(&mut self, to: VariableId, from: VariableId, formal: &Formal, line: u32) {
         let mut offset = 0;
         while offset < formal.size {
@@ -378,7 +381,7 @@ impl Work<'_> {
         self.flat.variables[id.index()].space == Space::Param
     }
 
-    /// Return values into registers, where the call wants them there.
+    /// Moves the return values to the destinations of the call.
     fn leave(&mut self, callee: &Function, call: &Call, shift: &Shift, line: u32) {
         for (index, (formal, wanted)) in callee.returns.iter().zip(&call.returns).enumerate() {
             let own = formal
@@ -393,7 +396,7 @@ impl Work<'_> {
                 (None, Operand::Symbol { symbol: Symbol::Variable(id), .. })
                     if *id == shift.returns[index] => {}
                 (None, Operand::Symbol { symbol, .. }) => {
-                    // A return value of a kernel's function handed on as it is: through a register.
+                    // A return value that the caller returns in turn is copied through a register.
                     let through = self.new_register(formal.ty);
                     self.load(
                         through.clone(),
@@ -455,7 +458,7 @@ impl Work<'_> {
     }
 }
 
-/// How much an instruction carries with it.
+/// Returns the number of operands that an instruction carries.
 fn operands_of(instruction: &Instruction) -> usize {
     let of = |operand: &Operand| match operand {
         Operand::Vector(parts) => parts.len(),
@@ -468,14 +471,14 @@ fn operands_of(instruction: &Instruction) -> usize {
 }
 
 impl Call {
-    /// How many arguments and return values are in one variable.
+    /// Counts the arguments and return values that are the variable `id`.
     fn names(&self, id: VariableId) -> usize {
         let is_in = |operand: &&Operand| matches!(operand, Operand::Symbol { symbol: Symbol::Variable(found), .. } if *found == id);
         self.arguments.iter().chain(&self.returns).filter(is_in).count()
     }
 }
 
-/// An instruction without suffixes.
+/// Creates an instruction without suffixes.
 fn plain(opcode: Opcode, line: u32, operands: Vec<Operand>) -> Instruction {
     Instruction {
         line,

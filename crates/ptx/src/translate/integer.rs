@@ -9,7 +9,7 @@ use crate::ir::{
 };
 
 impl Writer<'_> {
-    /// Reads the source operands, all as one type.
+    /// Reads the source operands, all as the same type.
     pub(super) fn sources(
         &mut self,
         what: &Instruction,
@@ -108,7 +108,8 @@ impl Writer<'_> {
         self.add_with_carry(what, ty)
     }
 
-    /// The carry flag is a C variable: 1 for a carry, and for a borrow.
+    /// Writes an addition or subtraction with carry. The carry flag is a C variable: 1 for a carry
+    /// or a borrow.
     fn add_with_carry(&mut self, what: &Instruction, ty: Type) -> Result<(), TranslateError> {
         self.uses_carry = true;
         let plain = unsigned(ty);
@@ -174,7 +175,7 @@ impl Writer<'_> {
             }
             Half::Lo => {
                 let from = self.sources(what, plain, 2)?;
-                // Sixteen bits become int in C, whose product may overflow.
+                // C promotes 16-bit factors to `int`, whose product may overflow.
                 let cast = if plain == Type::U16 { "(uint)" } else { "" };
                 (plain, format!("({})({cast}{} * {cast}{})", value_type(plain), from[0], from[1]))
             }
@@ -217,7 +218,7 @@ impl Writer<'_> {
         self.result(what, Type::U32, &text)
     }
 
-    /// Two numbers of 16 bits in a register: each by itself.
+    /// Writes an operation on two 16-bit numbers in one register, element by element.
     fn pair(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let is_signed = what.ty() == Type::S16x2;
         let cast = if is_signed { "short" } else { "ushort" };
@@ -318,7 +319,7 @@ impl Writer<'_> {
         self.compared(what, &text)
     }
 
-    /// The first two sources compared.
+    /// Returns the comparison of the first two sources.
     fn comparison(&mut self, what: &Instruction, ty: Type) -> Result<String, TranslateError> {
         use Compare::{
             Eq, Equ, Ge, Geu, Gt, Gtu, Hi, Hs, Le, Leu, Lo, Ls, Lt, Ltu, Nan, Ne, Neu, Num,
@@ -329,7 +330,7 @@ impl Writer<'_> {
         let (a, b) = (&from[0], &from[1]);
         let text = match compare {
             Eq => format!("{a} == {b}"),
-            // Unordered numbers are not unequal here, in C they are.
+            // In PTX unordered numbers do not compare as unequal; in C they do.
             Ne if ty.is_float() => format!("({a} < {b} || {a} > {b})"),
             Ne | Neu => format!("{a} != {b}"),
             Lt | Lo => format!("{a} < {b}"),
@@ -347,7 +348,7 @@ impl Writer<'_> {
         Ok(format!("({text})"))
     }
 
-    /// Writes the outcome of a comparison in the way of `set` or `setp`.
+    /// Writes the outcome of a comparison as `set` or `setp` require.
     pub(super) fn compared(
         &mut self,
         what: &Instruction,
@@ -379,7 +380,7 @@ impl Writer<'_> {
         if what.destinations < 2 {
             return self.result(what, Type::Pred, &format!("({outcome}{other})"));
         }
-        // Through a variable: a destination may be a source.
+        // The outcome goes through a variable, because a destination may also be a source.
         self.line(&format!("{{ const bool x = {outcome}, y = (x{other}), z = (!x{other});"));
         self.write(what, &what.operands[0], Type::Pred, "y")?;
         self.write(what, &what.operands[1], Type::Pred, "z")?;
@@ -401,7 +402,7 @@ impl Writer<'_> {
         self.result(what, Type::U32, &format!("{name}({}, {}, {})", from[0], from[1], from[2]))
     }
 
-    /// `lop3`: each bit of the table is one combination of the bits of a, b and c.
+    /// Writes `lop3`. Each bit of the table stands for one combination of the bits of a, b and c.
     fn lookup(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let from = self.sources(what, Type::U32, 3)?;
         let Some(Operand::Immediate(Immediate::Integer(table))) = what.sources().get(3) else {
@@ -418,7 +419,8 @@ impl Writer<'_> {
         let Some(operator) = what.modifiers.bool_op else {
             return self.result(what, Type::U32, &format!("({text})"));
         };
-        // `lop3.or d|p, a, b, c, table, q`: p is whether the result is not zero, combined with q.
+        // `lop3.or d|p, a, b, c, table, q`: `p` is whether the result is not zero, combined with
+        // `q`.
         let (Some(operand), 2) = (what.sources().get(4), what.destinations) else {
             return Err(TranslateError::operand(what, what.sources()));
         };
@@ -458,7 +460,7 @@ impl Writer<'_> {
         self.result(what, Type::U32, &format!("({})", terms.join(" + ")))
     }
 
-    /// What is one C expression or one call.
+    /// Writes an instruction that is one C expression or one call.
     fn simple(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let ty = what.ty();
         if ty.kind() == Kind::IntegerPair {
@@ -514,7 +516,8 @@ impl Writer<'_> {
         self.result(what, result, &text)
     }
 
-    /// Division by zero, or of the smallest number by -1, must not end the program: PTX leaves the value open.
+    /// Writes a division. PTX leaves the result of a division by zero, or of the smallest number by
+    /// -1, undefined, but it must not end the program.
     fn divide(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let ty = what.ty();
         let from = self.sources(what, ty, 2)?;

@@ -1,7 +1,8 @@
-//! Addresses as sums: constant + terms times factors.
+//! Addresses as linear sums: a constant plus terms times factors.
 //!
-//! The definition of a register is followed upwards as long as the result stays the same at the place of use: through registers that are
-//! written once, and in whose definition the same holds. Sums are exact modulo 2 to the power of the register's width.
+//! The definition of a register is followed upwards as long as the value is still valid at the
+//! place of use: through registers that are written once, whose definitions fulfil the same
+//! condition. Sums are exact modulo 2 to the power of the register's width.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,58 +14,59 @@ use crate::ir::{
     RegisterId, SHARED_WINDOW, Space, Special, Statement, Symbol,
 };
 
-/// What a term is, before its factor.
+/// A term of a sum, without its factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Term {
     /// A register as wide as the sum.
     Register(RegisterId),
-    /// A register of 32 bits, sign-extended.
+    /// A 32-bit register, sign-extended.
     Signed(RegisterId),
-    /// A register of 32 bits, zero-extended.
+    /// A 32-bit register, zero-extended.
     Unsigned(RegisterId),
     /// The start of the module's data block.
     Data,
-    /// A read-only register of 32 bits. It is read again at each use: a value that is kept over a barrier costs memory, and compilers do
-    /// not see any more what it was.
+    /// A 32-bit read-only register. Each use reads it again: a value that is kept across a barrier
+    /// costs memory, and compilers no longer see what it is.
     Special(Special),
-    /// What was added to a register since it got its first value: see [`Step`].
+    /// The total of what was added to a register since it got its first value: see [`Step`].
     Step(RegisterId),
 }
 
-/// `constant` + each term times its factor.
+/// `constant` plus each term times its factor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub constant: i64,
     pub terms: Vec<(Term, i64)>,
 }
 
-/// A register that gets one first value and is then only added to, as pointers in loops are. It is the first value
-/// plus a counter of its own, the step, which the translation keeps beside the register.
+/// A register that gets one first value and is then only added to, such as a pointer in a loop. It
+/// is the first value plus a counter, the step, which the translation maintains beside the
+/// register.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    /// Statement that gives the first value.
+    /// Statement that assigns the first value.
     pub first: usize,
-    /// The first value.
     pub start: Sum,
-    /// The statements that add, and what.
+    /// The statements that add, and the sums that they add.
     pub adds: Vec<(usize, Sum)>,
-    /// Bytes that all that is added is a multiple of; the step counts in these.
+    /// Unit in bytes in which the step counts. Everything that is added is a multiple of it.
     pub unit: i64,
 }
 
-/// The largest unit of a step: the largest access that is common.
+/// Largest unit of a step: the largest common access size.
 const UNIT_MAX: i64 = 16;
 
-/// More terms than this are slower to add up again than to keep in a register.
+/// Largest number of terms. Adding up more of them is slower than keeping the sum in a register.
 const TERMS_MAX: usize = 6;
 
-/// How far a definition is followed.
+/// Largest depth of definitions that are followed.
 const DEPTH_MAX: u32 = 24;
 
-/// How many definitions are looked at for one address: sums of sums of one register double with each step.
+/// Largest number of definitions that are visited for one address. Sums of sums of one register
+/// double with each level.
 const BUDGET: u32 = 200;
 
-/// What is known of the registers of a kernel.
+/// Knowledge about the registers of a kernel.
 #[derive(Debug)]
 pub(super) struct Sums<'a> {
     module: &'a Module,
@@ -76,11 +78,12 @@ pub(super) struct Sums<'a> {
     /// The statements that write each register.
     definitions: Vec<Vec<usize>>,
     steps: Vec<Option<Step>>,
-    /// Whether each step is the same for all threads. A step is made of steps of registers before its own only.
+    /// Whether each step is the same for all threads. A step only consists of steps of registers
+    /// with a lower number.
     even_steps: Vec<bool>,
     /// The registers whose step each statement changes.
     changes: HashMap<usize, Vec<RegisterId>>,
-    /// Definitions that the question at hand may still follow.
+    /// Number of definitions that the current query may still follow.
     budget: Cell<u32>,
 }
 
@@ -128,17 +131,17 @@ impl<'a> Sums<'a> {
         sums
     }
 
-    /// The statements that write a register.
+    /// Returns the statements that write a register.
     pub(super) fn definitions(&self, id: RegisterId) -> &[usize] {
         &self.definitions[id.index()]
     }
 
-    /// What is known of a register that is added to.
+    /// Returns the step of a register that is added to.
     pub(super) fn step(&self, id: RegisterId) -> Option<&Step> {
         self.steps[id.index()].as_ref()
     }
 
-    /// The registers whose step changes in a statement.
+    /// Returns the registers whose step changes in a statement.
     pub(super) fn changed_steps(&self, at: usize) -> &[RegisterId] {
         self.changes.get(&at).map_or(&[], Vec::as_slice)
     }
@@ -160,7 +163,7 @@ impl<'a> Sums<'a> {
         })
     }
 
-    /// The value of a register where statement `at` reads it.
+    /// Returns the value of a register at statement `at`, which reads it.
     pub(super) fn register(&self, id: RegisterId, at: usize) -> Sum {
         self.budget.set(BUDGET);
         self.follow(id, at, DEPTH_MAX)
@@ -191,13 +194,13 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// Whether statement `first` has always happened when `at` happens.
+    /// Whether statement `first` is always executed before `at`.
     fn precedes(&self, first: usize, at: usize) -> bool {
         let (block, target) = (self.flow.block_of[first], self.flow.block_of[at]);
         if block == target { first < at } else { self.flow.dominates(block, target) }
     }
 
-    /// What an instruction computes, as a sum that is valid at `at`.
+    /// Returns the result of an instruction, as a sum that is valid at `at`.
     fn result(&self, what: &Instruction, here: usize, at: usize, depth: u32) -> Option<Sum> {
         let ty = what.ty();
         let bits = ty.bits();
@@ -283,7 +286,7 @@ impl<'a> Sums<'a> {
         Some(sum)
     }
 
-    /// An operand of an instruction at `here`, as a sum that is valid at `at`.
+    /// Returns an operand of an instruction at `here`, as a sum that is valid at `at`.
     fn value(
         &self,
         operand: &Operand,
@@ -319,7 +322,7 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// The address of a variable in its own space.
+    /// Returns the address of a variable in its own space.
     pub(super) fn symbol(&self, symbol: Symbol, offset: i64) -> Option<Sum> {
         Some(match symbol {
             Symbol::Global(id) => {
@@ -340,7 +343,7 @@ impl<'a> Sums<'a> {
         })
     }
 
-    /// A register of 32 bits made wider.
+    /// Returns a 32-bit register, extended to 64 bits.
     fn extended(&self, operand: &Operand, signed: bool, here: usize, at: usize) -> Option<Sum> {
         let Operand::Register(id) = operand else { return None };
         let register = &self.function.registers[id.index()];
@@ -355,14 +358,15 @@ impl<'a> Sums<'a> {
         Some(Sum { terms: vec![(term, 1)], ..Sum::default() })
     }
 
-    /// Whether a register that was read at `here` has the same value at `at`, which `here` precedes.
+    /// Whether a register that was read at `here` has the same value at `at`, which `here`
+    /// precedes.
     fn keeps(&self, id: RegisterId, here: usize, at: usize) -> bool {
         let definitions = &self.definitions[id.index()];
         if self.uniform.written_once(id) {
             return definitions.iter().all(|definition| self.precedes(*definition, here));
         }
         let same = self.flow.block_of[here] == self.flow.block_of[at] && here <= at;
-        // They are in the order of the statements.
+        // The definitions are in the order of the statements.
         let next = definitions.partition_point(|definition| *definition < here);
         same && definitions.get(next).is_none_or(|definition| *definition >= at)
     }
@@ -413,7 +417,7 @@ impl<'a> Sums<'a> {
         (all_after && !adds.is_empty()).then_some(Step { first, start, adds, unit })
     }
 
-    /// Whether every term keeps its value for ever: it is of registers that are written once.
+    /// Whether every term keeps its value forever, because its registers are written once.
     fn lasts(&self, sum: &Sum) -> bool {
         sum.terms.iter().all(|(term, _)| match term {
             Term::Register(id) | Term::Signed(id) | Term::Unsigned(id) => {
@@ -425,7 +429,8 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// A number that an instruction multiplies by: of 32 bits the lower half counts, as a number of the instruction's type.
+/// Returns a number by which an instruction multiplies. A 32-bit instruction uses the lower half,
+/// as a number of its own type.
 fn factor(what: &Instruction, number: i64) -> i64 {
     let is_unsigned = what.modifiers.half == Some(Half::Wide) && !what.ty().is_signed();
     match what.ty().bits() {
@@ -435,7 +440,7 @@ fn factor(what: &Instruction, number: i64) -> i64 {
     }
 }
 
-/// What a generic address is more than one in the space.
+/// Returns the difference between a generic address and the address in the space.
 fn window(space: Space) -> Option<i64> {
     match space {
         Space::Global | Space::Const => Some(0),

@@ -1,16 +1,21 @@
-//! Kernels in which some threads come to a barrier or a warp instruction without the others, as state machines.
+//! State machines, for kernels in which only some threads reach a barrier or a warp instruction.
 //!
-//! Every thread runs until its next meeting, writes down what it waits for, and goes to one barrier that all come to. Then each sees whether
-//! those it waits for are there. Who has what it waits for goes on; the others stay. This is a round. A thread that has ended comes to every
-//! round. If a round lets nobody go on, threads wait for each other for ever: that is a fault, and the kernel ends.
+//! Every thread runs until its next meeting, records what it waits for, and goes to one barrier
+//! that all threads reach. Then each thread checks whether the threads that it waits for are there.
+//! If they are, the thread continues; otherwise it stays. This is a round. A thread that has ended
+//! takes part in every round. If no thread can continue in a round, threads wait for each other
+//! forever: that is a fault, and the kernel ends.
 //!
-//! Stops that the translation puts in (`order.rs`) are meetings of the lanes that came there in the same round. Where lanes that went different ways
-//! come together again, those that are there stay as long as another lane of the warp stops somewhere on a way that leads there. Each stop
-//! has a number of its place in the tree of post-dominators (`spot`), so that these places are the numbers of a range. If a warp does not move
-//! at all for a round, the lanes stay no longer: what the others wait for may be theirs to do.
+//! Stops that the translation inserts (`order.rs`) are meetings of the lanes that came there in the
+//! same round. At a stop where lanes rejoin, the lanes that are there stay as long as another lane
+//! of the warp is stopped on a path that leads there. Each stop has the number of its place in the
+//! tree of post-dominators (`spot`), so that the places on such paths form a range of numbers. If
+//! no lane of a warp moves for a round, the lanes no longer stay: the other lanes may wait for work
+//! that these must do.
 //!
-//! What a thread waits for is its key: 0 it has ended, else the kind of the meeting. `.sync` instructions meet by kind and mask wherever they
-//! are; older ones meet whoever stopped at the same place in the same round.
+//! A thread's key says what it waits for: 0 if the thread has ended, otherwise the kind of the
+//! meeting. `.sync` instructions meet by kind and mask, at any place. Older instructions meet the
+//! threads that stopped at the same place in the same round.
 
 use std::fmt::Write as _;
 
@@ -23,27 +28,28 @@ use crate::ir::{
     BARRIERS, Function, Instruction, LabelId, Opcode, Operand, Statement, Stop, Type, WARP_SIZE,
 };
 
-/// The first key of meetings at one place; below are those by kind.
+/// First key of meetings at one place; lower keys are those of meetings by kind.
 const FIRST_PLACE: u32 = 0x1000;
 
-/// The key of the barrier with number 0; others follow.
+/// Key of barrier 0; the keys of the other barriers follow.
 const FIRST_BARRIER: u32 = 0x100;
 
-/// The key of a thread that arrives at a barrier and does not wait.
+/// Key of a thread that arrives at a barrier and does not wait.
 const ARRIVES: u32 = 0xff;
 
-/// Rounds in which no thread does anything but ask for a value of shared memory, after which the kernel ends with a fault. A round takes at least
-/// 100 ns, so this is a second at least; and as no other block can store the value, nothing comes of waiting longer.
+/// Number of rounds in which all threads only poll shared memory, after which the kernel ends with
+/// a fault. A round takes at least 100 ns, so this is at least one second. No other block can store
+/// the value, so longer waiting is useless.
 const QUESTIONS_MAX: u32 = 10_000_000;
 
-/// Whether lanes stop for a reason that is not in the text of the program.
+/// Whether the kernel has stops of this kind that the translation inserted.
 fn has_stops(function: &Function, wanted: Stop) -> bool {
     function.body.iter().flatten().any(
         |statement| matches!(statement, Statement::Instruction(what) if what.modifiers.stop == Some(wanted)),
     )
 }
 
-/// Whether threads meet at all.
+/// Whether the kernel has any meeting.
 pub(super) fn has_meetings(function: &Function) -> bool {
     let body = function.body.as_deref().unwrap_or_default();
     body.iter().any(
@@ -51,8 +57,8 @@ pub(super) fn has_meetings(function: &Function) -> bool {
     )
 }
 
-/// Whether some meeting is not reached by all threads together, or whether there are more ways through
-/// meetings than a device's compiler can copy.
+/// Whether only some threads reach a meeting, or whether there are more paths through meetings than
+/// a device's compiler can copy.
 pub(super) fn is_needed(function: &Function, flow: &Flow, uniform: &Uniform) -> bool {
     let body = function.body.as_deref().unwrap_or_default();
     let is_apart = body.iter().enumerate().any(|(index, statement)| {
@@ -66,8 +72,9 @@ pub(super) fn is_needed(function: &Function, flow: &Flow, uniform: &Uniform) -> 
     is_apart || super::paths::are_too_many(function, flow, uniform)
 }
 
-/// Whether an instruction counts threads, but maybe not all of the block: `bar.red` with a number of threads, or with a barrier that each
-/// warp may choose. For `bar.sync` all threads may as well wait for each other.
+/// Whether an instruction counts the threads of a part of the block: `bar.red` with a number of
+/// threads, or with a barrier that each warp may choose. For `bar.sync`, all threads may wait for
+/// each other instead.
 fn counts_some(what: &Instruction) -> bool {
     what.opcode == Opcode::BarRed
         && (what.sources().len() > 2
@@ -87,7 +94,7 @@ fn has_counts(function: &Function) -> bool {
     })
 }
 
-/// Local memory and variables of the machine, and how it starts.
+/// Declares the machine's local memory and variables.
 pub(super) fn declare(function: &Function, threads: u32, text: &mut String) {
     let _ = writeln!(
         text,
@@ -163,7 +170,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What all do between the runs.
+    /// Writes the round between two runs, in which all threads take part.
     fn round(&mut self, all: &str) {
         let counts = has_counts(self.function);
         let (rejoins, yields) =
@@ -187,7 +194,8 @@ impl Writer<'_> {
         // Meetings of a warp.
         self.line(&format!("if (waits && key != 0u && key != {ARRIVES}u && (key < {FIRST_BARRIER}u || key >= {FIRST_PLACE}u)) {{"));
         self.line("const uint lane = lid & 31u, first = lid & ~31u; uint here = 0;");
-        // Lanes that meet again stay while others of their warp are on the way and the warp has moved in the last round.
+        // Lanes that rejoin stay while other lanes of their warp are on the way and the warp has
+        // moved in the last round.
         let stays = if rejoins {
             let warps = self.threads_most().div_ceil(WARP_SIZE);
             self.line(&format!("const bool stays = high != 0u && wl[(round & 1u ? 0u : {warps}u) + (lid >> 5)] == round - 1u && ps_is_between(wp + first, min(32u, threads - first), low, high);"));
@@ -201,7 +209,7 @@ impl Writer<'_> {
             self.line(&format!("case {state}: outcome = {outcome}; break;"));
         }
         self.line("default: break;\n}\n}\n}");
-        // Barriers of the block: one thread looks for all.
+        // Barriers of the block: one thread checks them for all.
         self.line(&format!("if (lid == 0) for (uint i = 0; i < {BARRIERS}u; i++) {{\nuint wanted = bq[i] != 0u ? bq[i] : threads - gone;\nbd[i] = 0;"));
         self.line("uint came = bn[i];");
         if counts {
@@ -234,11 +242,11 @@ impl Writer<'_> {
         self.line("if (goes) waits = false;");
     }
 
-    /// The end of the kernel when nobody goes on any more.
+    /// Writes the end of the kernel for the case that no thread can continue.
     fn stand(&mut self, rejoins: bool, yields: bool) {
         let (trap, stuck, name) =
             (Fault::Trap as u64, Fault::Stuck as u64, super::name_number(&self.entry.name));
-        // Lanes that stay go on in the next round.
+        // Lanes that stay continue in the next round.
         let stands =
             if rejoins { "moved != round && moved + 1u != round" } else { "moved != round" };
         let (code, address) = match rejoins || yields {
@@ -260,7 +268,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A meeting: the thread stops here, and goes on behind it.
+    /// Writes a meeting: the thread stops here, and continues behind it.
     fn meet(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let (behind, skipped) = (self.next_state, self.next_state + 1);
         self.next_state += 2;
@@ -310,7 +318,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Where the thread stops, for lanes that stay until it comes.
+    /// Records the place where the thread stops, for lanes that stay until it comes.
     fn spot(&mut self, what: &Instruction) {
         let (rejoins, yields) =
             (has_stops(self.function, Stop::Rejoin), has_stops(self.function, Stop::Yield));
@@ -322,7 +330,7 @@ impl Writer<'_> {
                 if what.modifiers.stop == Some(Stop::Rejoin) { (enters, leaves) } else { (0, 0) };
             self.line(&format!("spot = {spot}u; low = {low}u; high = {high}u;"));
         }
-        // A stop within a loop that waits is part of the question.
+        // A stop inside a loop that waits is part of the poll.
         if yields && what.modifiers.stop != Some(Stop::Order) {
             self.line(&format!("asks = {};", what.modifiers.stop == Some(Stop::Yield)));
         }
@@ -356,7 +364,6 @@ impl Writer<'_> {
         Ok(sum)
     }
 
-    /// Ends the thread.
     pub(super) fn leave(&mut self) {
         let text = self.leaving();
         self.line(&text);
@@ -370,7 +377,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Goes to a label.
+    /// Returns the C text of a jump to a label.
     pub(super) fn go(&self, label: LabelId) -> String {
         if !self.is_machine {
             return format!("goto L{};", label.0);
@@ -380,7 +387,7 @@ impl Writer<'_> {
     }
 }
 
-/// The key of a meeting by kind: `.sync` instructions of one kind and mode meet each other.
+/// Returns the key of a meeting by kind. `.sync` instructions of one kind and mode meet each other.
 fn kind(what: &Instruction) -> u32 {
     let mode = match what.opcode {
         Opcode::Shfl => what.modifiers.shuffle.map_or(0, |mode| mode as u32),

@@ -1,5 +1,3 @@
-//! Loads, stores, moves, and addresses.
-
 use super::TranslateError;
 use super::body::Writer;
 use super::operand::{unsigned, value_type};
@@ -9,7 +7,8 @@ use crate::ir::{
     SHARED_WINDOW, Semantics, Space, Symbol, Type,
 };
 
-/// Whether other threads may change or see the memory meanwhile, so that each access has to happen: a thread may wait in a loop of them.
+/// Whether other threads may change or see the memory meanwhile, so that each access must happen: a
+/// thread may wait in a loop of such accesses.
 fn is_strong(modifiers: &Modifiers) -> bool {
     modifiers.volatile
         || modifiers.cache == Some(Cache::Cv)
@@ -76,7 +75,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The fence in front of what releases, or is in one order with all others.
+    /// Writes the fence in front of an access that releases or is sequentially consistent.
     pub(super) fn fence_before(&mut self, modifiers: &Modifiers) {
         if let Some(semantics @ (Semantics::Release | Semantics::AcqRel | Semantics::Sc)) =
             modifiers.semantics
@@ -85,7 +84,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The fence behind what acquires, or is in one order with all others.
+    /// Writes the fence behind an access that acquires or is sequentially consistent.
     pub(super) fn fence_behind(&mut self, modifiers: &Modifiers) {
         if let Some(semantics @ (Semantics::Acquire | Semantics::AcqRel | Semantics::Sc)) =
             modifiers.semantics
@@ -120,7 +119,7 @@ impl Writer<'_> {
         let name = if is_strong(&what.modifiers) { format!("volatile {name}") } else { name };
         let access = Access { ty: &name, bytes: ty.bytes() * lanes };
         let space = what.modifiers.space.unwrap_or(Space::Generic);
-        // Variables of calls can be written, parameters of the kernel cannot.
+        // A kernel can write the variables of its calls, but not its parameters.
         if space == Space::Param && !matches!(address.base, Base::Symbol(Symbol::Variable(_))) {
             return Err(TranslateError::operand(what, address));
         }
@@ -179,13 +178,13 @@ impl Writer<'_> {
             Some(Space::Local) => format!("({value} >> 56 == {:#x}UL)", LOCAL_WINDOW >> 56),
             Some(Space::Param) => format!("({value} >> 56 == {:#x}UL)", Self::param_window() >> 56),
             Some(Space::Global) => format!("({value} >> 56 == 0)"),
-            // Constants lie among global variables; an address cannot tell.
+            // Constants lie among global variables, so their addresses cannot be distinguished.
             _ => return Err(TranslateError::not_served(what)),
         };
         self.write(what, destination, Type::Pred, &text)
     }
 
-    /// Copies of 4, 8 or 16 bytes from global to shared memory are done at once.
+    /// Writes a copy of 4, 8 or 16 bytes from global to shared memory, which is done at once.
     fn copy_async(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let [target, source, Operand::Immediate(size), rest @ ..] = &what.operands[..] else {
             return Err(TranslateError::operand(what, &what.operands));
@@ -225,7 +224,8 @@ impl Writer<'_> {
                 };
                 self.line(&format!("{to} = {from};"));
             }
-            // Bytes behind those that are to be read are zero, and may lie where nothing is.
+            // Bytes behind those to be read are zero. They may lie outside all memory, so they are
+            // not read.
             [count, ..] if !matches!(count, Operand::Register(id) if self.function.registers[id.index()].ty == Type::Pred) =>
             {
                 let count = self.read(what, count, Type::U32)?;
@@ -238,7 +238,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Where bytes of global memory start, of which a number is read that is not known here.
+    /// Returns the start of bytes in global memory, whose number is only known at run time.
     fn some_bytes(
         &mut self,
         what: &Instruction,
@@ -260,7 +260,7 @@ impl Writer<'_> {
     }
 }
 
-/// The value of a place.
+/// Returns the value of a place.
 pub(super) fn loaded(place: &Place) -> String {
     match place {
         Place::Known(object) => object.clone(),

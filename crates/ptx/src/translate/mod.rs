@@ -1,40 +1,48 @@
-//! From PTX to OpenCL C.
+//! Translation of PTX to OpenCL C.
 //!
-//! Each kernel of a module becomes one OpenCL kernel. Device functions are made part of the kernels that call them (`inline`), then
-//! the control flow is looked at (`flow`, `uniform`), and each instruction becomes one statement (`body` and the files beside it by
-//! families of instructions). Registers are C variables, labels are labels. What the statements need is in `prelude.cl`, of which a
-//! program gets the parts that it uses (`prelude`).
+//! Each kernel of a module becomes one OpenCL kernel. Device functions are inlined into the kernels
+//! that call them (`inline`). Then the control flow is analysed (`flow`, `uniform`), and each
+//! instruction becomes one statement (`body`, and the files beside it, one per family of
+//! instructions). Registers become C variables, and labels stay labels. `prelude/*.cl` has the
+//! functions that the statements call; a program gets those that it uses (`prelude`).
 //!
 //! # Arguments of a translated kernel
 //!
-//! [`TranslatedKernel::arguments`] names them in their order. A kernel has only the arguments that its text names, because drivers do work for
-//! each argument at each launch: PoCL counts references to buffers and makes room for local memory.
+//! [`TranslatedKernel::arguments`] lists them in their order. A kernel only has the arguments that
+//! its text names, because drivers do work for each argument at each launch: PoCL counts references
+//! to buffers and allocates local memory.
 //!
 //! # Addresses
 //!
-//! A device address in an arena is `arena + (address - base)`. `linear` looks for `base + index * size` behind an address, because
-//! compilers for CPUs make vectors of `pointer[index]`, and not of sums of bytes.
+//! A device address in an arena is `arena + (address - base)`. `linear` looks for `base + index *
+//! size` behind an address, because compilers for CPUs vectorise `pointer[index]`, but not sums of
+//! bytes.
 //!
-//! # Threads that go different ways
+//! # Threads that take different paths
 //!
-//! Where a barrier or an instruction of a warp is reached by all threads of a block together, it is an OpenCL barrier and an exchange in local
-//! memory. Elsewhere the kernel becomes a state machine (`machine`): every thread runs to its next such point, all meet at one barrier,
-//! whoever has what it waits for goes on. A kernel whose barriers in branches would make a device's compiler copy too much becomes one too
-//! (`paths`).
+//! A meeting is a barrier, or an instruction through which the threads of a warp exchange values.
+//! If all threads of a block reach it together, it becomes an OpenCL barrier and an exchange in
+//! local memory. Otherwise the kernel becomes a state machine (`machine`): every thread runs to its
+//! next meeting, all threads wait at one barrier, and those whose meeting is complete continue. A
+//! kernel also becomes a state machine if its barriers in branches would make a device's compiler
+//! copy too much code (`paths`).
 //!
-//! Where lanes of a warp exchange values through memory without such a point, one is put in (`order`). `alias` compares the addresses,
-//! by what `linear`, `roots`, `values` and `guards` know of them. `regions` says where lanes that went different ways meet again, and
-//! `spin` finds loops that only wait. `peers` says whether such a loop may wait for another thread of its own block.
+//! Where the lanes of a warp exchange values through memory without a meeting, `order` inserts a
+//! stop. `alias` compares the addresses, with the knowledge of `linear`, `roots`, `values` and
+//! `guards`. `regions` finds where lanes that took different paths come together again, and `spin`
+//! finds loops that only wait. `peers` decides whether such a loop may wait for another thread of
+//! its own block.
 //!
-//! # Where it differs from a GPU
+//! # Differences from a GPU
 //!
-//! `.ftz` is not honoured by arithmetic: denormal numbers are kept. `.approx` is as exact as the device's own function, which is at least what
-//! PTX asks for. Directed rounding of `f64` is exact unless an intermediate result is denormal. A shift or product
-//! by a constant that makes the address of a shared variable is taken not to lose bits, and sums of such not to overflow.
-//! A thread that fails and that others wait for goes on without touching memory (`ending`).
-//! Atomics on generic addresses are on global or shared memory. Mip levels are taken for the only one that there is; faces of
-//! cube textures end at their edges. Lanes of a warp run in step only where they exchange values through memory. docs/ptx.md says all
-//! this to users.
+//! `.ftz` is not honoured by arithmetic: denormal numbers are kept. `.approx` is as exact as the
+//! device's own function, which is at least what PTX requires. Directed rounding of `f64` is exact
+//! unless an intermediate result is denormal. A shift or product by a constant in the address of a
+//! shared variable is assumed not to lose bits, and sums of such terms not to overflow. A thread
+//! that fails while others wait for it continues without touching memory (`ending`). Atomics on
+//! generic addresses work on global and shared memory. Every mip level is taken for the only one;
+//! faces of cube textures end at their edges. Lanes of a warp run in step only where they exchange
+//! values through memory. docs/ptx.md tells users all this.
 
 mod agree;
 mod alias;
@@ -76,139 +84,144 @@ use std::fmt::Write as _;
 
 pub use error::TranslateError;
 
-/// Threads of a block that a translated kernel can serve.
+/// Largest number of threads in a block of a translated kernel.
 pub use crate::ir::BLOCK_THREADS_MAX;
 use crate::ir::{Entry, Instruction, Module, Opcode, Statement};
 pub use crate::ir::{HEAP_BYTES_MAX, HEAP_WINDOW};
 
-/// For which device to translate.
+/// Properties of the device to translate for.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Base address and size in bytes of each arena; at least one.
+    /// Base address and size in bytes of each arena; there is at least one.
     pub arenas: Vec<(u64, u64)>,
-    /// Whether kernels get a symmetric heap, which is what addresses from [`HEAP_WINDOW`] on name: one more argument behind the arenas.
-    /// Accesses to it are not looked at, whatever [`Options::check`] is.
+    /// Whether kernels get a symmetric heap, to which the addresses from [`HEAP_WINDOW`] on refer,
+    /// as one more argument behind the arenas. [`Options::check`] does not apply to accesses to the
+    /// heap.
     pub heap: bool,
-    /// Whether each access to memory is looked at before it happens: for alignment, and whether the 256 bytes are allocated
-    /// (bitmap at [`CONTROL_SHADOW`]). Needs exactly one arena. A thread that fails goes on with zeros, and all leave their loops.
+    /// Whether each memory access is checked before it happens: for its alignment, and for whether
+    /// its block of 256 bytes is allocated (bitmap at [`CONTROL_SHADOW`]). Requires exactly one
+    /// arena. A thread that fails continues with zeros, and all threads leave their loops.
     pub check: bool,
     /// Whether the device has `double`.
     pub fp64: bool,
-    /// Whether the device has atomics of 64 bits.
+    /// Whether the device has 64-bit atomics.
     pub int64_atomics: bool,
-    /// Whether the device has `half`. Not needed: halves are computed in single precision.
+    /// Whether the device has `half`. The translation does not need it: it computes halves in
+    /// single precision.
     pub fp16: bool,
-    /// Whether the device rounds single-precision division and square roots correctly when asked to
-    /// (`CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT`). Else they are computed in double precision.
+    /// Whether the device can round single-precision division and square roots correctly
+    /// (`CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT`). Otherwise they are computed in double precision.
     pub exact_division: bool,
 }
 
-/// Offsets in the control block, in bytes. All of it is little-endian.
-/// `ulong`: what went wrong first, one of [`Fault`].
+/// Offsets in the control block, in bytes; all values are little-endian. `ulong`: code of the first
+/// fault, a [`Fault`].
 pub const CONTROL_FAULT_CODE: u64 = 0;
 /// `ulong`: the address that was accessed.
 pub const CONTROL_FAULT_ADDRESS: u64 = 8;
 /// `uint`: line of the PTX text.
 pub const CONTROL_FAULT_LINE: u64 = 16;
-/// `uint`: always 0. Translated kernels rely on it.
+/// `uint`: always 0, on which translated kernels rely.
 pub const CONTROL_ZERO: u64 = 20;
-/// `ulong`: a counter, where the device has no clock.
+/// `ulong`: a counter that replaces the clock on devices without one.
 pub const CONTROL_CLOCK: u64 = 64;
-/// `ulong` address of the ring, `ulong` bytes of the ring, `uint` bytes written, `uint` records lost.
+/// `ulong` address of the ring, `ulong` bytes of the ring, `uint` bytes written, `uint` records
+/// lost.
 pub const CONTROL_PRINTF: u64 = 128;
 /// `ulong`: address of the bitmap of allocated blocks of 256 bytes of the first arena.
 pub const CONTROL_SHADOW: u64 = 160;
-/// 64 bytes that accesses which were refused go to.
+/// 64 bytes that take the place of refused accesses.
 pub const CONTROL_SINK: u64 = 192;
-/// Bytes of a control block.
+/// Size of a control block in bytes.
 pub const CONTROL_BYTES: u64 = 256;
 
-/// The numbers at [`CONTROL_FAULT_CODE`].
+/// Values at [`CONTROL_FAULT_CODE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Fault {
-    /// An address that nothing is at.
+    /// An address at which no memory is allocated.
     IllegalAddress = 1,
-    /// An address that the size of the access does not divide.
+    /// An address that is not a multiple of the access's size.
     Misaligned = 2,
-    /// `trap`, or threads that wait for each other for ever.
+    /// `trap`, or threads that wait for each other forever.
     Trap = 3,
-    /// `__assertfail`
     Assert = 4,
-    /// Threads that wait for what no other thread will do. The address is [`name_number`] of the kernel.
+    /// Threads that wait for an action that no other thread will take. The address is the kernel's
+    /// [`name_number`].
     Stuck = 5,
 }
 
-/// The number by which a fault names a kernel: 64 bits that depend on its name in PTX (FNV-1a).
+/// Returns the 64-bit number that names a kernel in a fault: the FNV-1a hash of its name in PTX.
 pub fn name_number(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// An argument of a translated kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Argument {
-    /// `__global uchar *`: the arena of [`Options::arenas`] with this number.
+    /// `__global uchar *`: the arena of [`Options::arenas`] with this index.
     Arena(usize),
-    /// `__global uchar *`: a symmetric heap as the device sees it. Every kernel has it if [`Options::heap`] is set.
+    /// `__global uchar *`: the device's view of a symmetric heap. Every kernel has it if
+    /// [`Options::heap`] is set.
     Heap,
-    /// All parameters by value: one structure of [`TranslatedKernel::params_size`] bytes rounded up to 8, and 8 more bytes if
-    /// [`TranslatedKernel::dynamic_bytes_at`] names a place. Every kernel that has parameters has it.
+    /// All parameters by value: one structure of [`TranslatedKernel::params_size`] bytes, rounded
+    /// up to 8, and 8 more bytes if [`TranslatedKernel::dynamic_bytes_at`] is set. Every kernel
+    /// that has parameters has it.
     Params,
     /// `ulong`: the device address of the module's data block.
     Data,
     /// `ulong`: the device address of the control block.
     Control,
-    /// Local memory of [`TranslatedKernel::local_bytes`] plus the launch's dynamic shared bytes, at least 8.
+    /// Local memory of [`TranslatedKernel::local_bytes`] plus the launch's dynamic shared bytes, at
+    /// least 8.
     Shared,
 }
 
-/// A module in OpenCL C.
+/// A module translated to OpenCL C.
 #[derive(Debug, Clone)]
 pub struct Translation {
-    /// OpenCL C 1.2.
+    /// Text of the program in OpenCL C 1.2.
     pub source: String,
-    /// Options to build it with.
+    /// Options to build the program with.
     pub build_options: String,
     /// The kernels, in the order of [`Module::entries`].
     pub kernels: Vec<TranslatedKernel>,
 }
 
-/// What a launch has to know of a kernel.
+/// The properties of a kernel that a launch needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TranslatedKernel {
     /// The name in PTX.
     pub name: String,
     /// The name in OpenCL C.
     pub cl_name: String,
-    /// Its arguments, in their order.
     pub arguments: Vec<Argument>,
-    /// Bytes of all parameters, as [`Entry::params_size`].
+    /// Size of all parameters in bytes, as [`Entry::params_size`].
     pub params_size: u32,
-    /// Bytes of local memory that [`Argument::Shared`] needs besides the launch's dynamic shared bytes: static shared
-    /// memory, where the kernel uses dynamic shared memory too, else 0.
+    /// Bytes of local memory that [`Argument::Shared`] needs in addition to the launch's dynamic
+    /// shared bytes: the static shared memory if the kernel uses dynamic shared memory, otherwise
+    /// 0.
     pub local_bytes: u32,
-    /// Whether it uses dynamic shared memory.
     pub uses_dynamic_shared: bool,
-    /// Where in the structure of its parameters it reads the launch's dynamic shared bytes, as a `ulong` behind all others; none
-    /// if it does not.
+    /// Offset in the structure of parameters, behind all of them, of a `ulong` with the launch's
+    /// dynamic shared bytes. `None` if the kernel does not read it.
     pub dynamic_bytes_at: Option<u32>,
-    /// Whether it calls `vprintf`.
     pub uses_printf: bool,
-    /// Whether it can leave a fault in the control block.
+    /// Whether the kernel can record a fault in the control block.
     pub uses_faults: bool,
     /// Whether the threads of a block wait for each other.
     pub uses_barriers: bool,
-    /// Whether it runs as a state machine, which is slow: some barrier or warp instruction is reached by some threads only.
+    /// Whether the kernel is a state machine, which is slow; see the module's documentation.
     pub is_machine: bool,
 }
 
-/// The module in OpenCL C.
+/// Translates a module to OpenCL C.
 ///
 /// # Errors
 ///
-/// [`TranslateError`] names what cannot be translated, and where: one variant for each reason. Nothing is left out silently.
+/// [`TranslateError`] names what cannot be translated, and where. Each reason has a variant, and
+/// nothing is silently omitted.
 pub fn translate(module: &Module, options: &Options) -> Result<Translation, TranslateError> {
     if options.arenas.is_empty() || (options.check && options.arenas.len() > 1) {
         return Err(TranslateError::Arenas { count: options.arenas.len() });
@@ -234,7 +247,8 @@ pub fn translate(module: &Module, options: &Options) -> Result<Translation, Tran
     Ok(Translation { source, build_options: build_options.to_owned(), kernels })
 }
 
-/// Whether threads of a warp exchange values of 64 bits anywhere; else half of the local memory is enough.
+/// Whether threads of a warp exchange 64-bit values anywhere; otherwise half of the local memory is
+/// enough.
 fn exchanges_wide(module: &Module) -> bool {
     let is_wide = |what: &Instruction| what.opcode == Opcode::Match && what.ty().bits() == 64;
     module
@@ -244,7 +258,7 @@ fn exchanges_wide(module: &Module) -> bool {
         .any(|statement| matches!(statement, Statement::Instruction(what) if is_wide(what)))
 }
 
-/// Words of 8 bytes that a kernel's parameters take.
+/// Returns the number of 8-byte words that a kernel's parameters take.
 fn parameter_words(entry: &Entry) -> u32 {
     entry.params_size.div_ceil(8).max(1)
 }
@@ -291,7 +305,7 @@ fn kernel(
 }
 
 impl Argument {
-    /// How a kernel of this number declares it.
+    /// Returns the declaration of this argument in kernel number `index`.
     fn declaration(self, index: usize) -> String {
         match self {
             Self::Arena(arena) => format!("__global uchar *arena{arena}"),
@@ -304,11 +318,11 @@ impl Argument {
     }
 }
 
-/// The arguments that a kernel with this body needs.
+/// Returns the arguments that a kernel with this body needs.
 fn arguments(entry: &Entry, options: &Options, body: &body::Body) -> Vec<Argument> {
     let words = || body.text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     let names = |wanted: &str| words().any(|word| word == wanted);
-    // `AT` chooses among all arenas; checks name the only one there is.
+    // `AT` chooses among all arenas. Checks name the only arena.
     let reaches_arenas = names("AT") || names("arena0");
     let mut arguments = Vec::new();
     if reaches_arenas {
@@ -326,10 +340,10 @@ fn arguments(entry: &Entry, options: &Options, body: &body::Body) -> Vec<Argumen
     arguments
 }
 
-/// The longest part of a PTX name that a C name keeps: names of C++ templates can have thousands of letters.
+/// Number of letters of a PTX name that a C name keeps: names of C++ templates can have thousands.
 const NAME_LETTERS_MAX: usize = 60;
 
-/// The letters and digits of a name, to recognise it by.
+/// Replaces all characters except ASCII letters and digits, and shortens the name.
 fn plain(name: &str) -> String {
     name.chars()
         .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' })

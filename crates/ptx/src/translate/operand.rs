@@ -1,10 +1,10 @@
-//! Reading and writing operands, as C expressions of the right type.
+//! Reads and writes operands, as C expressions of the right type.
 
 use super::TranslateError;
 use super::body::Writer;
 use crate::ir::{Immediate, Instruction, Kind, Operand, RegisterId, Type};
 
-/// The C type that a value of this type is computed in. Halves and pairs are their bits.
+/// Returns the C type in which a value of this type is computed. Halves and pairs are kept as bits.
 pub(super) const fn value_type(ty: Type) -> &'static str {
     match ty {
         Type::Pred => "bool",
@@ -24,7 +24,7 @@ pub(super) const fn value_type(ty: Type) -> &'static str {
     }
 }
 
-/// The C type of a register that is declared with this type.
+/// Returns the C type of a register that is declared with this type.
 pub(super) const fn register_type(ty: Type) -> &'static str {
     match ty {
         Type::S8 | Type::B8 | Type::U8 | Type::S16 => "ushort",
@@ -34,7 +34,6 @@ pub(super) const fn register_type(ty: Type) -> &'static str {
     }
 }
 
-/// The unsigned type of the same width.
 pub(super) const fn unsigned(ty: Type) -> Type {
     match ty.bits() {
         8 => Type::U8,
@@ -46,7 +45,6 @@ pub(super) const fn unsigned(ty: Type) -> Type {
     }
 }
 
-/// The signed type of the same width.
 pub(super) const fn signed(ty: Type) -> Type {
     match ty.bits() {
         8 => Type::S8,
@@ -56,18 +54,17 @@ pub(super) const fn signed(ty: Type) -> Type {
     }
 }
 
-/// Whether a value of the type is a C `float` or `double`.
 const fn is_c_float(ty: Type) -> bool {
     matches!(ty, Type::F32 | Type::F64)
 }
 
 impl Writer<'_> {
-    /// The C variable of a register.
+    /// Returns the C variable of a register.
     pub(super) fn name(&self, id: RegisterId) -> String {
         format!("r{}", id.0)
     }
 
-    /// The value of an operand, as an expression of [`value_type`].
+    /// Returns the value of an operand, as an expression of [`value_type`].
     pub(super) fn read(
         &mut self,
         what: &Instruction,
@@ -102,7 +99,7 @@ impl Writer<'_> {
         })
     }
 
-    /// `{a, b}` as one value, the first in the lowest bits.
+    /// Returns `{a, b}` as one value, with the first element in the lowest bits.
     fn packed(
         &mut self,
         what: &Instruction,
@@ -132,7 +129,8 @@ impl Writer<'_> {
         Ok(converted(&format!("({})", sum.join(" | ")), whole, ty))
     }
 
-    /// The statement that gives `operand` a value: an expression of [`value_type`] of `ty`.
+    /// Writes the statement that assigns `value`, an expression of [`value_type`] of `ty`, to
+    /// `operand`.
     pub(super) fn write(
         &mut self,
         what: &Instruction,
@@ -159,7 +157,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// One value into `{a, b}`, the lowest bits into the first.
+    /// Splits one value into `{a, b}`, with the lowest bits in the first element.
     fn unpack(
         &mut self,
         what: &Instruction,
@@ -198,7 +196,8 @@ impl Writer<'_> {
     }
 }
 
-/// A value of type `from` (a register's or a [`value_type`]) looked at as `to`: bits are kept, wider ones cut off.
+/// Reinterprets a value of type `from` (a register's type or a [`value_type`]) as `to`. The bits
+/// are kept, and a wider value is truncated.
 pub(super) fn converted(value: &str, from: Type, to: Type) -> String {
     if value_type(from) == value_type(to) && register_type(from) == value_type(to) {
         return value.to_owned();
@@ -226,7 +225,8 @@ pub(super) fn converted(value: &str, from: Type, to: Type) -> String {
     }
 }
 
-/// A value of type `ty` as what a register of type `declared` holds: signed values are sign-extended, others zero-extended.
+/// Converts a value of type `ty` for a register of type `declared`. Signed values are
+/// sign-extended, others zero-extended.
 fn widened(value: &str, ty: Type, declared: Type) -> String {
     let target = register_type(declared);
     if value_type(ty) == target {
@@ -244,14 +244,14 @@ fn widened(value: &str, ty: Type, declared: Type) -> String {
     }
 }
 
-/// A number as a value of a type.
+/// Returns a number as a C constant of a type.
 pub(super) fn immediate(number: Immediate, ty: Type) -> String {
     let bits = match number {
         Immediate::Integer(bits) => bits,
         Immediate::Single(bits) => u64::from(bits),
         Immediate::Double(bits) => bits,
     };
-    // A single-precision number where a double is wanted, and the other way round: PTX converts.
+    // PTX converts a single-precision number for a double operand, and the reverse.
     let bits = match (number, ty) {
         (Immediate::Single(single), Type::F64) => f64::from(f32::from_bits(single)).to_bits(),
         #[expect(

@@ -1,17 +1,17 @@
-//! The order of what the lanes of a warp do in shared memory.
+//! The order of memory accesses by the lanes of a warp.
 //!
-//! On a GPU the lanes of a warp that are together do one instruction after the other, all of them
-//! each. Programs rely on that: a lane stores and another one loads, with no `bar.warp.sync`
-//! between. Here a thread runs alone up to its next meeting. So where a lane may load what another
-//! one has stored, or store over what another one has yet to load, the lanes that are together stop
-//! in between ([`Stop::Order`]), and lanes that went different ways meet again where their ways do
-//! ([`Stop::Rejoin`]). What may be such a pair of accesses is found here. A kernel that has none
-//! stays as it is.
+//! On a GPU, the lanes of a warp that are together execute one instruction after the other, each in
+//! all lanes. Programs rely on that: one lane stores and another one loads, without a
+//! `bar.warp.sync` in between. Here a thread runs alone up to its next meeting. So if a lane may
+//! load what another one has stored, or store over a value that another one has yet to load, the
+//! lanes that are together stop in between ([`Stop::Order`]), and lanes that took different paths
+//! meet again where the paths do ([`Stop::Rejoin`]). This analysis finds such pairs of accesses. A
+//! kernel without pairs stays unchanged.
 //!
-//! Many kernels exchange values between barriers only, and update what is their own in place, at
-//! addresses which nobody can compare: as the steps of a fast Fourier transform do. A search that
-//! is not strict says whether the kernel has any pair that no such kernel has. Only if it has, the
-//! lanes stop between all pairs that may be one.
+//! Many kernels exchange values between barriers only, and update their own values in place, at
+//! addresses that cannot be compared: the steps of a fast Fourier transform are an example. A
+//! first, lenient search decides whether the kernel has any pair that no such kernel has. Only in
+//! that case do the lanes stop between all possible pairs.
 
 use std::collections::HashSet;
 
@@ -29,11 +29,11 @@ use crate::ir::{
     Statement, Stop,
 };
 
-/// Accesses of a kernel that are compared with each other: above this, pairs would need more memory
-/// than the text itself. A kernel with more stops in front of every access.
+/// Largest number of accesses of a kernel that are compared with each other. Beyond it, the pairs
+/// would need more memory than the text itself, and lanes stop in front of every access.
 const ACCESSES_MAX: usize = 4_000;
 
-/// How often the places of stops are looked for again. Each time finds one at least.
+/// Largest number of passes that look for places of stops. Each pass finds at least one.
 const PASSES_MAX: usize = 2_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,11 +51,11 @@ struct Access {
     form: Form,
     guards: Guards,
     is_global: bool,
-    /// What an atomic does.
+    /// Operation of an atomic.
     operation: Option<Atomic>,
 }
 
-/// Puts stops into a kernel that needs them.
+/// Inserts stops into a kernel that needs them.
 pub(super) fn put_in(module: &Module, entry: &Entry, function: &mut Function) {
     let stops = {
         let flow = Flow::of(function);
@@ -70,7 +70,7 @@ pub(super) fn put_in(module: &Module, entry: &Entry, function: &mut Function) {
     }
 }
 
-/// The statements in front of which lanes stop, and why.
+/// Returns the statements in front of which lanes stop, and why.
 fn find(
     module: &Module,
     entry: &Entry,
@@ -123,7 +123,7 @@ fn find(
     if is_machine {
         search.lifts = false;
         search.places();
-        // Once more, as the lanes come together in more places now.
+        // Once more, because the lanes now come together in more places.
         search.keep_joins();
         search.places();
         search.keep_joins();
@@ -135,7 +135,7 @@ fn find(
     stops
 }
 
-/// Whether some instruction takes the lanes that are here together, whoever they are.
+/// Whether some instruction works on the lanes that happen to be together.
 fn asks_who_is_here(body: &[Statement]) -> bool {
     body.iter().any(|statement| match statement {
         Statement::Instruction(what) => match what.opcode {
@@ -147,7 +147,7 @@ fn asks_who_is_here(body: &[Statement]) -> bool {
     })
 }
 
-/// A stop in front of every access, where there is too much to look at.
+/// Returns a stop in front of every access, for kernels that are too large to analyse.
 fn everywhere(body: &[Statement], flow: &Flow) -> Vec<(usize, Stop)> {
     let accesses = body.iter().enumerate().filter(|(at, statement)| match statement {
         Statement::Instruction(what) => {
@@ -158,7 +158,8 @@ fn everywhere(body: &[Statement], flow: &Flow) -> Vec<(usize, Stop)> {
     accesses.map(|(at, _)| (at, Stop::Order)).collect()
 }
 
-/// Whether an access may be one of shared memory.
+/// Whether an access may be ordered by stops: it may be to shared memory, or is a strong access to
+/// global memory.
 fn is_shared(modifiers: &Modifiers) -> bool {
     matches!(modifiers.space, Some(Space::Shared | Space::Generic) | None)
         || modifiers.space == Some(Space::Global) && is_strong(modifiers)
@@ -180,7 +181,7 @@ fn kind(what: &Instruction) -> Option<Kind> {
     }
 }
 
-/// Bytes of the largest `cp.async`.
+/// Largest number of bytes that a `cp.async` copies.
 const COPY_BYTES: u32 = 16;
 
 fn accesses(
@@ -208,8 +209,8 @@ fn accesses(
                 (false, roots.escaped)
             }
             (None | Some(Space::Generic), own) => (false, own),
-            // Other blocks and the host exchange values in global memory too; that is no matter of
-            // warps.
+            // Other blocks and the host also exchange values in global memory, but that does not
+            // concern warps.
             (Some(Space::Global), _) if is_strong(&what.modifiers) && kind != Kind::Atomic => {
                 (true, roots::ANY)
             }
@@ -235,14 +236,15 @@ fn accesses(
     found
 }
 
-/// What can be under way between two lanes at one place: an access since the last stop, and the
-/// block from which on it counts again if lanes that did not come by the last stop may come by.
+/// The accesses that may conflict with a later one at some place: each access since the last stop,
+/// with the block from which on it counts again, because lanes that did not pass the last stop may
+/// join there.
 type Pending = HashSet<(usize, usize)>;
 
-/// It counts now.
+/// The access counts now.
 const AWAKE: usize = usize::MAX;
 
-/// Looks for pairs of accesses without a stop between.
+/// A search for pairs of accesses without a stop in between.
 struct Search<'a> {
     body: &'a [Statement],
     flow: &'a Flow,
@@ -252,28 +254,29 @@ struct Search<'a> {
     dimensions: [bool; 2],
     /// The access of each statement that is one.
     access_of: Vec<Option<usize>>,
-    /// What was said of each pair: 0 nothing yet, else an [`Overlap`].
+    /// Results of the comparisons so far.
     known: Vec<Option<Overlap>>,
-    /// Accesses whose address is loaded, too: a store there may be one in place.
+    /// For each access, whether a load has the same address. A store there may be an update in
+    /// place.
     in_place: Vec<bool>,
-    /// Accesses whose address a compare-and-swap has, too: a load there is a first guess of what it
-    /// finds.
+    /// For each access, whether a compare-and-swap has the same address. A load there is a first
+    /// guess of the value that the compare-and-swap finds.
     swapped: Vec<bool>,
-    /// Ways around loops with barriers, which such a kernel does not take: it goes through these
-    /// loops once at least.
+    /// Edges that bypass loops with barriers. A lenient search ignores them, because it assumes
+    /// that a kernel executes these loops at least once.
     around: HashSet<(usize, usize)>,
-    /// Whether every pair counts that may be one.
+    /// Whether every possible pair counts.
     is_strict: bool,
-    /// Whether a stop goes in front of the branch where all threads are still together.
+    /// Whether a stop is put in front of the branch at which all threads are still together.
     lifts: bool,
     /// The statements that have a stop in front.
     orders: HashSet<usize>,
-    /// The blocks at whose beginning lanes meet again; and those that stay so.
+    /// The blocks at whose beginning lanes meet again; `kept` are those that do so permanently.
     joins: Vec<bool>,
     kept: Vec<bool>,
-    /// What is pending behind each block.
+    /// The pending accesses behind each block.
     behind: Vec<Pending>,
-    /// Blocks so that most come behind those before them.
+    /// The blocks, mostly in the order in which control reaches them.
     sequence: Vec<usize>,
 }
 
@@ -320,7 +323,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether the kernel has a pair that none has whose lanes exchange values at barriers only.
+    /// Whether the kernel has a pair that kernels which exchange values at barriers only do not
+    /// have.
     fn has_exchange(&mut self) -> bool {
         self.settle();
         for index in 0..self.sequence.len() {
@@ -356,7 +360,7 @@ impl<'a> Search<'a> {
         self.kept = self.joins.clone();
     }
 
-    /// Where lanes meet again, with the stops so far.
+    /// Finds where lanes meet again, given the stops so far.
     fn find_joins(&mut self) {
         let mut stops = self.kept.clone();
         for (at, statement) in self.body.iter().enumerate() {
@@ -371,7 +375,7 @@ impl<'a> Search<'a> {
         self.joins.iter_mut().zip(&self.kept).for_each(|(join, kept)| *join |= kept);
     }
 
-    /// What is pending behind each block, with the stops so far.
+    /// Computes the pending accesses behind each block, given the stops so far.
     fn settle(&mut self) {
         self.behind.iter_mut().for_each(HashSet::clear);
         let mut changed = true;
@@ -388,8 +392,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What is pending behind a block, and if that is asked for, where the first stop is missing in
-    /// it.
+    /// Returns the pending accesses behind a block and, if `looks` is set, the place of the first
+    /// missing stop in it.
     fn walk(&mut self, block: usize, looks: bool) -> (Pending, Option<usize>) {
         let mut pending = Pending::new();
         for before in &self.flow.blocks[block].before {
@@ -424,7 +428,7 @@ impl<'a> Search<'a> {
         (pending, missing)
     }
 
-    /// What is still pending behind a meeting of the text.
+    /// Removes the accesses that are no longer pending behind a meeting of the text.
     fn meet(&self, what: &Instruction, block: usize, pending: &mut Pending) {
         let is_sure = what.guard.is_none_or(|guard| self.uniform.register(guard.register));
         if what.opcode == Opcode::BarArrive || !is_sure {
@@ -447,7 +451,7 @@ impl<'a> Search<'a> {
             .collect();
     }
 
-    /// Where a stop is missing before an access, if there is one.
+    /// Returns the place where a stop is missing before an access, if there is one.
     fn missing(&mut self, later: usize, pending: &Pending) -> Option<usize> {
         let mut earlier: Vec<usize> =
             pending.iter().filter(|(_, from)| *from == AWAKE).map(|(access, _)| *access).collect();
@@ -459,8 +463,8 @@ impl<'a> Search<'a> {
         if !self.lifts || self.uniform.block(block) {
             return Some(at);
         }
-        // In front of the last branch that all threads come to together, if what comes before it is
-        // the reason.
+        // If an access before it is the reason, the stop goes in front of the last branch that all
+        // threads reach together.
         let above = self.regions.branches.iter().copied().filter(|branch| *branch != block);
         let above = above
             .filter(|branch| self.uniform.block(*branch) && self.flow.dominates(*branch, block));
@@ -508,7 +512,8 @@ impl<'a> Search<'a> {
             }
             (Kind::Atomic, Kind::Load) if !self.is_strict => !self.swapped[later],
             (Kind::Store, Kind::Load | Kind::Atomic) | (Kind::Atomic, Kind::Load) => true,
-            // Of two operations on one word that all lanes do, or one lane does, the order is the lanes' own.
+            // If all lanes, or one lane, execute two operations on one word, the lanes' own order
+            // is right.
             (Kind::Atomic, Kind::Atomic) => {
                 overlap == Overlap::Surely && !one.form.is_same(&other.form)
             }
@@ -530,8 +535,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The ways past loops with barriers that all threads go through together: from the branch that
-/// goes there to where it leads.
+/// Returns the edges that bypass loops whose barriers all threads reach together, from the branch
+/// to the block behind the loop.
 fn around(
     body: &[Statement],
     flow: &Flow,
@@ -561,7 +566,7 @@ fn around(
         let inner = if one == join { other } else { one };
         let leads =
             |meeting: &usize| flow.dominates(inner, *meeting) && !flow.dominates(join, *meeting);
-        // A branch in the loop is one that leaves it.
+        // A branch inside the loop leaves the loop; it does not bypass it.
         let is_outside = inner != flow.exit() && !flow.dominates(inner, branch);
         if is_outside && meeting.iter().any(leads) {
             found.insert((branch, join));
@@ -570,9 +575,9 @@ fn around(
     found
 }
 
-/// Whether two lanes may store into one word in an order that matters, in a kernel that may
-/// exchange values at barriers only. Such a kernel stores to places that it has computed, each for
-/// one thread; two of these are not compared.
+/// Whether the order in which two lanes store into one word may matter, in a kernel that may
+/// exchange values at barriers only. Such a kernel stores to computed places, each of which belongs
+/// to one thread. Two such places are not compared.
 fn scatters(one: &Access, other: &Access, overlap: Overlap, in_place: bool) -> bool {
     match overlap {
         Overlap::Never => false,
@@ -585,8 +590,8 @@ fn scatters(one: &Access, other: &Access, overlap: Overlap, in_place: bool) -> b
     }
 }
 
-/// Whether a store may change what another lane loads before it, in a kernel that may exchange
-/// values at barriers only.
+/// Whether a store may change a value that another lane loads before it, in a kernel that may
+/// exchange values at barriers only.
 fn overwrites(load: &Access, store: &Access, overlap: Overlap, in_place: bool) -> bool {
     let is_chosen = load.guards.others && store.guards.others;
     match overlap {
@@ -598,7 +603,8 @@ fn overwrites(load: &Access, store: &Access, overlap: Overlap, in_place: bool) -
                 return false;
             }
             match load.form.apart_by(&store.form) {
-                // A lane that loads from so far ahead is below that, so that nobody stores there.
+                // A lane that loads from this distance ahead is below the bound, so no lane stores
+                // there.
                 Some((distance, true)) => !store.guards.below.contains(&distance),
                 Some((_, false)) => true,
                 None => false,
@@ -607,13 +613,13 @@ fn overwrites(load: &Access, store: &Access, overlap: Overlap, in_place: bool) -
     }
 }
 
-/// Behind the labels at the beginning of a block.
+/// Returns the index behind the labels at the beginning of a block.
 fn behind_labels(body: &[Statement], flow: &Flow, block: usize) -> usize {
     let range = flow.blocks[block].start..flow.blocks[block].end;
     range.clone().find(|at| matches!(body[*at], Statement::Instruction(_))).unwrap_or(range.end)
 }
 
-/// Puts the stops in front of their statements. Lanes meet again before anything else.
+/// Inserts the stops in front of their statements. A rejoining stop comes first.
 fn insert(function: &mut Function, mut stops: Vec<(usize, Stop)>) {
     stops.sort_by_key(|(at, stop)| (*at, *stop != Stop::Rejoin));
     stops.dedup();

@@ -1,11 +1,11 @@
-//! Parameters of the kernel: a structure of words of 8 bytes, aligned to 8 and no more.
+//! Parameters of the kernel: a structure of 8-byte words, with an alignment of 8.
 
 use super::TranslateError;
 use super::body::Writer;
 use super::place::{Access, Place};
 use crate::ir::{Function, Instruction, Opcode, PARAM_WINDOW, Space, Statement, Symbol};
 
-/// Whether a kernel makes generic addresses of its parameters.
+/// Whether a kernel forms generic addresses of its parameters.
 pub(super) fn has_window(function: &Function) -> bool {
     function.body.iter().flatten().any(|statement| match statement {
         Statement::Instruction(what) => {
@@ -17,7 +17,8 @@ pub(super) fn has_window(function: &Function) -> bool {
     })
 }
 
-/// The C type of an access without the prefixes of memory, and its elements: `float` and 4 for `volatile a_float4`.
+/// Returns the C type of an element of an access without the prefixes of memory types, and the
+/// number of elements: `float` and 4 for `volatile a_float4`.
 fn element(ty: &str) -> (&str, u32) {
     let name = ty.trim_start_matches("volatile ").trim_start_matches("a_");
     let element = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
@@ -25,12 +26,12 @@ fn element(ty: &str) -> (&str, u32) {
 }
 
 impl Writer<'_> {
-    /// Bytes of the structure: what may be read.
+    /// Returns the readable bytes of the structure.
     fn param_bytes(&self) -> u32 {
         8 * super::parameter_words(self.entry)
     }
 
-    /// A parameter of the kernel at a place that is known.
+    /// Returns a parameter of the kernel at a constant place.
     pub(super) fn parameter(
         &mut self,
         what: &Instruction,
@@ -54,7 +55,8 @@ impl Writer<'_> {
         if lanes == 1 {
             return Ok(Place::Known(word(element, place, access.bytes)));
         }
-        // The structure is not as well aligned as the vector: it is put together from its elements.
+        // The structure is less aligned than the vector, so the vector is composed from its
+        // elements.
         let bytes = access.bytes / lanes;
         let parts: Vec<String> = (0..i64::from(lanes))
             .map(|lane| word(element, place + lane * i64::from(bytes), bytes))
@@ -62,7 +64,7 @@ impl Writer<'_> {
         Ok(Place::Known(format!("({element}{lanes})({})", parts.join(", "))))
     }
 
-    /// A parameter at an offset that is computed.
+    /// Returns a parameter at a computed offset.
     pub(super) fn parameter_at(&mut self, offset: &str, access: Access<'_>, line: u32) -> String {
         let mut offset = format!("(uint)({offset})");
         if self.options.check {
@@ -80,13 +82,13 @@ impl Writer<'_> {
         }
     }
 
-    /// The generic address of the first parameter.
+    /// Returns the generic address of the first parameter.
     pub(super) const fn param_window() -> u64 {
         PARAM_WINDOW
     }
 }
 
-/// One value at a place in the structure, as an expression.
+/// Returns one value at a place in the structure, as an expression.
 fn word(ty: &str, place: i64, bytes: u32) -> String {
     let (word, shift) = (place / 8, place % 8 * 8);
     let fits = shift + i64::from(bytes) * 8 <= 64;

@@ -1,8 +1,8 @@
-//! How many ways lead through a kernel that pass different barriers.
+//! The number of paths through a kernel that pass different barriers.
 //!
-//! A barrier that only some ways through a kernel pass becomes a barrier in a branch of OpenCL C.
-//! PoCL copies all that comes behind such a barrier, once for each of the ways that lead there, so
-//! the time to build a kernel grows like two to the power of such branches in a row.
+//! A barrier that only some paths through a kernel pass becomes a barrier in a branch of OpenCL C.
+//! PoCL copies all code behind such a barrier, once for each of the paths that lead there. So the
+//! time to build a kernel doubles with each such branch in a row.
 
 use std::collections::HashSet;
 
@@ -11,16 +11,17 @@ use super::uniform::Uniform;
 use super::warp::is_meeting;
 use crate::ir::{Function, Statement};
 
-/// A compiler may copy this number of ways, however long they are. Three branches in a row make 8 ways.
+/// Number of paths that a compiler may always copy, however long they are. Three branches in a row
+/// make 8 paths.
 const WAYS_MIN: usize = 8;
 
-/// Statements of all copies beside the first, above which a kernel with more ways is a state machine. Such a
-/// kernel is some 30 times slower, so only a long time to build it is worse. PoCL took 4 s for 1,200
-/// statements on 64 ways, 2 s for 1,900 on 16, 13 s for 2,400 on 128 and 9 s for 3,800 on 32, and the
-/// time grows with the square of the number.
+/// Largest number of statements in all copies except the first. A kernel with more paths and more
+/// statements becomes a state machine. That is some 30 times slower, so only a long build time is
+/// worse. PoCL took 4 s for 1,200 statements on 64 paths, 2 s for 1,900 on 16, 13 s for 2,400 on
+/// 128 and 9 s for 3,800 on 32. The time grows with the square of the number.
 const COPIES_MAX: usize = 2_000;
 
-/// Whether more ways lead through the kernel than a device's compiler can copy in time.
+/// Whether more paths lead through the kernel than a device's compiler can copy in time.
 pub(super) fn are_too_many(function: &Function, flow: &Flow, uniform: &Uniform) -> bool {
     let (always, sometimes) = barriers(function, flow, uniform);
     if always.len() + sometimes.len() < WAYS_MIN.ilog2() as usize {
@@ -33,7 +34,7 @@ pub(super) fn are_too_many(function: &Function, flow: &Flow, uniform: &Uniform) 
             before.filter(|from| flow.reached[**from] && !is_back(**from, block)).count()
         })
         .collect();
-    // Of each block, the ways that lead to it: a number for each sequence of barriers.
+    // For each block, the paths that lead to it: a number for each sequence of barriers.
     let mut ways: Vec<HashSet<u64>> = vec![HashSet::new(); flow.blocks.len()];
     ways[0].insert(0);
     let (mut copies, mut most) = (0, 0);
@@ -65,13 +66,13 @@ pub(super) fn are_too_many(function: &Function, flow: &Flow, uniform: &Uniform) 
     false
 }
 
-/// The number of a way that goes on through a block (FNV-1a).
+/// Returns the number of a path that continues through a block (FNV-1a).
 fn extended(way: u64, block: usize) -> u64 {
     (way ^ (block as u64 + 1)).wrapping_mul(0x0000_0100_0000_01b3)
 }
 
-/// The blocks that not all ways through the kernel pass, and that have barriers: those where every
-/// thread that comes by meets the barrier, and those where a predicate says so.
+/// Returns the blocks with barriers that not all paths pass. In the first set every thread that
+/// reaches the block takes part in the barrier; in the second set a predicate decides.
 fn barriers(
     function: &Function,
     flow: &Flow,

@@ -1,10 +1,10 @@
 //! Loops that may wait for a value which another thread of the same block has yet to store.
 //!
 //! A device may run the threads of a block one after the other from barrier to barrier, so such a
-//! loop would never end there. This analysis asks whether another thread can come to a store
-//! between the same two barriers as the loop. Barriers that all threads of the block come to
-//! together divide the kernel for this purpose. If no store lies beside the loop, then only other
-//! blocks or the host can end it, and the loop stays as it is.
+//! loop would never end there. This analysis asks whether another thread can reach a store between
+//! the same two barriers as the loop. Only barriers that all threads of the block reach together
+//! count. If there is no such store, then only other blocks or the host can end the loop, and it
+//! stays unchanged.
 
 use std::collections::HashSet;
 
@@ -16,15 +16,15 @@ use super::regions::Regions;
 use super::uniform::{self, Uniform};
 use crate::ir::{Entry, Function, Instruction, Module, Opcode, Space, Statement};
 
-/// Statements that the searches of one kernel visit. Each search walks through the kernel once. A
-/// search beyond this number finds a store, which costs speed only.
+/// Largest number of statements that the searches of one kernel visit. Each search walks through
+/// the kernel once. A search beyond this number assumes a store, which only costs speed.
 const STEPS_MAX: usize = 4_000_000;
 
 /// A loop that waits.
 pub(super) struct Wait {
     /// The block that the loop begins with.
     pub head: usize,
-    /// The instructions that ask for the value.
+    /// The instructions that poll the value.
     pub questions: Vec<usize>,
     /// Whether the value may lie in shared memory.
     pub is_generic: bool,
@@ -38,13 +38,12 @@ struct Store {
     thread: Option<i64>,
 }
 
-/// The stores and the barriers of one kernel.
 pub(super) struct Peers<'a> {
     function: &'a Function,
     flow: &'a Flow,
     uniform: &'a Uniform,
     stores: Vec<Store>,
-    /// The barriers that all threads of the block come to together.
+    /// The barriers that all threads of the block reach together.
     walls: HashSet<usize>,
     /// The number of the thread that executes each block, if only one thread does.
     threads: Vec<Option<i64>>,
@@ -86,7 +85,7 @@ impl<'a> Peers<'a> {
         this
     }
 
-    /// Finds the blocks and the stores that one thread alone executes.
+    /// Finds the blocks and the stores that only one thread executes.
     fn find_threads(&mut self, module: &Module, entry: &Entry) {
         let (function, flow, uniform) = (self.function, self.flow, self.uniform);
         let body = function.body.as_deref().unwrap_or_default();
@@ -117,7 +116,7 @@ impl<'a> Peers<'a> {
         starts.into_iter().any(|start| self.meets(wait, start, is_behind))
     }
 
-    /// Whether an instruction has the same operands for all threads of the block.
+    /// Returns the instruction if its operands are the same for all threads of the block.
     fn is_same(&self, at: usize) -> Option<&Instruction> {
         let body = self.function.body.as_deref().unwrap_or_default();
         let Statement::Instruction(what) = &body[at] else { return None };
@@ -126,13 +125,13 @@ impl<'a> Peers<'a> {
         is_same.then_some(what)
     }
 
-    /// Whether the loop takes a lock. The thread that has the lock has passed the loop, and gives
-    /// the lock back before the next thread of the block runs.
+    /// Whether the loop takes a lock. The thread that holds the lock has passed the loop, and
+    /// releases the lock before the next thread of the block runs.
     fn is_lock(&self, wait: &Wait) -> bool {
         wait.questions.iter().all(|at| self.is_same(*at).is_some_and(takes_turns))
     }
 
-    /// Whether all threads of the block come to the loop together and leave it for the same value.
+    /// Whether all threads of the block reach the loop together and leave it for the same value.
     fn is_even(&self, wait: &Wait) -> bool {
         if !wait.questions.iter().all(|at| self.is_same(*at).is_some_and(|what| !takes_turns(what)))
         {
@@ -143,7 +142,7 @@ impl<'a> Peers<'a> {
     }
 
     /// Whether both the loop and a store of another thread can be reached from a statement without
-    /// a barrier on the way. With `is_behind` stores that come behind the loop do not count.
+    /// passing a barrier. With `is_behind`, stores behind the loop do not count.
     fn meets(&mut self, wait: &Wait, start: usize, is_behind: bool) -> bool {
         let mut seen = HashSet::new();
         let mut passed = HashSet::new();
@@ -196,7 +195,8 @@ fn is_store(what: &Instruction) -> bool {
     is_store && !matches!(what.modifiers.space, Some(Space::Local | Space::Param | Space::Const))
 }
 
-/// Whether an instruction gives each thread another value: an atomic that changes the word.
+/// Whether an instruction returns a different value to each thread: an atomic that changes the
+/// word.
 fn takes_turns(what: &Instruction) -> bool {
     what.opcode == Opcode::Atom && !super::spin::only_looks(what)
 }

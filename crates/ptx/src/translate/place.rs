@@ -1,4 +1,4 @@
-//! Where an address leads: C pointers.
+//! Translation of addresses to C pointers.
 
 use std::fmt::Write as _;
 
@@ -10,14 +10,14 @@ use crate::ir::{
     Symbol, Type,
 };
 
-/// What an instruction accesses.
+/// The memory that an instruction accesses.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
-    /// One object that is known: an expression that can be read and assigned.
+    /// One object: an expression that can be read and assigned.
     Known(String),
-    /// One of these, by the window of the address: in shared, in local, in global memory, or a parameter, which can only be read.
+    /// One of several objects, chosen by the window of the address: in shared, local or global
+    /// memory, or a parameter, which is read-only.
     Generic {
-        /// The address.
         address: String,
         shared: Option<String>,
         local: Option<String>,
@@ -26,30 +26,29 @@ pub(super) enum Place {
     },
 }
 
-/// Whether a generic address lies in the window that starts at `start`, in C.
+/// Returns a C condition: whether a generic address lies in the window that starts at `start`.
 pub(super) fn is_in(address: &str, start: u64) -> String {
     format!("{address} >> 56 == {:#x}UL", start >> 56)
 }
 
-/// What is accessed.
+/// Type and size of an access.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Access<'a> {
     /// The C type without an address space.
     pub ty: &'a str,
-    /// Bytes.
     pub bytes: u32,
 }
 
-/// The lower half of a number, as a signed one.
+/// Returns the lower half of a number, sign-extended.
 const fn low_half(number: i64) -> i64 {
     number << 32 >> 32
 }
 
-/// Bytes of shared memory that types are written for: more than any block has.
+/// Length of shared memory that appears in types: more bytes than any block has.
 const SHARED_LENGTH: u32 = 1 << 20;
 
 impl Writer<'_> {
-    /// The object at an address.
+    /// Returns the object at an address.
     pub(super) fn place(
         &mut self,
         what: &Instruction,
@@ -65,7 +64,7 @@ impl Writer<'_> {
                 if self.function.variables[id.index()].space == Space::Param =>
             {
                 let bytes = address.offset;
-                // The memory is a whole number of 16 bytes.
+                // The memory is a multiple of 16 bytes.
                 let most = i64::from(self.function.variables[id.index()].size.next_multiple_of(16));
                 if bytes < 0 || bytes.saturating_add(i64::from(access.bytes)) > most {
                     return Err(TranslateError::operand(what, address));
@@ -98,7 +97,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The address in brackets as a sum, and whether it is of 32 bits.
+    /// Returns an address in brackets as a sum, and whether the address has 32 bits.
     pub(super) fn address_sum(
         &self,
         what: &Instruction,
@@ -128,7 +127,7 @@ impl Writer<'_> {
         Ok((sum, narrow))
     }
 
-    /// The device address that a sum is, in C.
+    /// Returns a sum as a device address in C.
     pub(super) fn bytes_of(&mut self, sum: &Sum) -> String {
         let mut text = String::new();
         for (term, factor) in &sum.terms {
@@ -141,16 +140,16 @@ impl Writer<'_> {
         text
     }
 
-    /// A sum of which all factors are multiples of `unit`, divided by it.
+    /// Returns a sum divided by `unit`, of which all factors are multiples.
     pub(super) fn divided(&mut self, sum: &Sum, unit: i64) -> String {
         let terms = sum.terms.iter().map(|(term, factor)| (*term, factor / unit)).collect();
         self.bytes_of(&Sum { constant: sum.constant / unit, terms })
     }
 
-    /// Adds one term times its factor to the text of a sum.
+    /// Appends one term times its factor to the text of a sum.
     fn append(&mut self, text: &mut String, term: Term, factor: i64, bits: u32) {
-        // Sums of 32 bits are offsets in shared memory. They are signed in C, where they do not overflow: so the compiler may
-        // take a constant out of them.
+        // 32-bit sums are offsets in shared memory. They are signed in C, where signed sums do not
+        // overflow, so the compiler may factor constants out.
         let unsigned = if bits == 32 { "int" } else { "ulong" };
         let value = match term {
             Term::Register(id)
@@ -186,7 +185,8 @@ impl Writer<'_> {
         if let Term::Step(id) = term { factor.wrapping_mul(self.step_unit(id)) } else { factor }
     }
 
-    /// An object in an arena: `((type *)(what is uniform))[what is not]` where the size divides the latter.
+    /// Returns an object in an arena: `((type *)(uniform part))[varying part]`, if the size divides
+    /// the varying part.
     fn in_global(&mut self, sum: &Sum, access: Access<'_>, line: u32) -> String {
         if self.options.check {
             self.uses_faults = true;
@@ -197,7 +197,8 @@ impl Writer<'_> {
             return format!("(*(__global {} *){place})", access.ty);
         }
         if sum.terms.is_empty() && !self.is_in_arena(sum.constant, access.bytes) {
-            // Nothing can be there: null, as a rule, where the program does not mean to come by.
+            // No memory can be there. As a rule the address is null, on a path that the program
+            // does not take.
             self.uses_faults = true;
             let address = sum.constant.cast_unsigned();
             return format!(
@@ -209,7 +210,7 @@ impl Writer<'_> {
         let (uniform, varying): (Vec<_>, Vec<_>) =
             sum.terms.iter().partition(|(term, _)| self.sums.is_uniform(*term));
         let even = varying.iter().all(|(term, factor)| self.factor_of(*term, *factor) % size == 0);
-        // A base that is not uniform is still a base, when it is the only thing that the size does not divide.
+        // A base that is not uniform is still a base, if the size divides all other terms.
         let fits = |(term, factor): &(Term, i64)| self.factor_of(*term, *factor) % size == 0;
         let (index, mut base): (Vec<_>, Vec<_>) =
             if even { (varying, uniform) } else { varying.into_iter().partition(fits) };
@@ -225,7 +226,7 @@ impl Writer<'_> {
         let mut text = String::new();
         for (term, factor) in index {
             let unit = if let Term::Step(id) = term { self.step_unit(id) } else { 1 };
-            // The unit is multiplied in again with the term.
+            // The term is multiplied by the unit again.
             match factor % size == 0 {
                 true => self.append(&mut text, term, factor / size, 64),
                 false => self.append_scaled(&mut text, term, factor.wrapping_mul(unit) / size),
@@ -237,7 +238,7 @@ impl Writer<'_> {
         format!("((__global {} *)AT({base}))[(long)({text})]", access.ty)
     }
 
-    /// The place of an address, which is `checked` unless it lies in the heap.
+    /// Returns the place of an address: `checked`, unless the address lies in the heap.
     pub(super) fn unless_in_heap(&self, address: &str, checked: String) -> String {
         if self.options.heap {
             format!("(IN_HEAP({address}) ? AT({address}) : {checked})")
@@ -255,7 +256,7 @@ impl Writer<'_> {
         })
     }
 
-    /// A step whose unit is part of the factor already.
+    /// Appends a step whose factor already includes the unit.
     fn append_scaled(&mut self, text: &mut String, term: Term, factor: i64) {
         let Term::Step(id) = term else { return self.append(text, term, factor, 64) };
         self.steps_used[id.index()] = true;
@@ -263,7 +264,7 @@ impl Writer<'_> {
         let _ = write!(text, "{plus}(ulong)q{} * {:#x}UL", id.0, factor.cast_unsigned());
     }
 
-    /// An object in shared memory: `((type *)sh)[index]` where the size divides all.
+    /// Returns an object in shared memory: `((type *)sh)[index]` if the size divides all terms.
     fn in_shared(&mut self, sum: &Sum, narrow: bool, access: Access<'_>, line: u32) -> String {
         self.uses_shared = true;
         let size = i64::from(access.bytes);
@@ -293,19 +294,21 @@ impl Writer<'_> {
             return format!("(*(__local {} *)(sh + {offset}))", access.ty);
         }
         if even {
-            // Through a pointer to an array: Intel's compiler finds neighbours in these only. The length has no meaning.
+            // Intel's compiler only recognises neighbouring accesses through a pointer to an array.
+            // The length has no meaning.
             format!(
                 "(*(__local {} (*)[{}])sh)[(int)({text})]",
                 access.ty,
                 SHARED_LENGTH / access.bytes
             )
         } else {
-            // Unsigned: Intel's compiler loses a sign-extended offset that is kept in a variable of 64 bits over a barrier's loop.
+            // Intel's compiler loses a sign-extended offset that a 64-bit variable keeps across a
+            // barrier's loop, so the offset is unsigned.
             format!("(*(__local {} *)(sh + (uint)({text})))", access.ty)
         }
     }
 
-    /// An object in the thread's own memory.
+    /// Returns an object in the thread's local memory.
     fn in_local(&mut self, sum: &Sum, access: Access<'_>, line: u32) -> String {
         self.uses_frame = true;
         let text = self.bytes_of(sum);
@@ -313,7 +316,7 @@ impl Writer<'_> {
         format!("(*({} *)(frame + {offset}))", access.ty)
     }
 
-    /// An offset in shared memory, looked at where addresses are checked.
+    /// Returns an offset in shared memory, with a check if addresses are checked.
     fn bounded_shared(&mut self, offset: &str, access: Access<'_>, line: u32) -> String {
         if !self.options.check {
             return offset.to_owned();
@@ -326,7 +329,7 @@ impl Writer<'_> {
         self.bounded(offset, access, &limit, line)
     }
 
-    /// An offset in the thread's own memory, looked at where addresses are checked.
+    /// Returns an offset in the thread's local memory, with a check if addresses are checked.
     fn bounded_local(&mut self, offset: &str, access: Access<'_>, line: u32) -> String {
         if !self.options.check {
             return offset.to_owned();
@@ -350,7 +353,8 @@ impl Writer<'_> {
         let bytes = self.bytes_of(&sum);
         let has_shared = self.entry.static_shared > 0 || self.entry.uses_dynamic_shared;
         let has_local = self.function.frame_bytes > 0;
-        // A variable's address: the way to global memory is never taken, and is no fault.
+        // The address belongs to a variable, so control never takes the path to global memory, and
+        // it is not a fault.
         let is_elsewhere = sum.terms.is_empty()
             && [(has_shared, SHARED_WINDOW), (has_local, LOCAL_WINDOW)]
                 .iter()
@@ -362,7 +366,7 @@ impl Writer<'_> {
         if !has_shared && !has_local && !self.has_param_window {
             return Ok(Place::Known(global));
         }
-        // The address is looked at several times.
+        // The address is tested several times.
         self.temporary += 1;
         let name = format!("a{}", self.temporary);
         self.line(&format!("const ulong {name} = {bytes};"));
@@ -380,7 +384,8 @@ impl Writer<'_> {
         Ok(Place::Generic { address: name, shared, local, param, global })
     }
 
-    /// A statement for each place that an access may go to; where it may not, it is a fault.
+    /// Writes a statement for each window of the address. An access that the window does not allow
+    /// is a fault.
     pub(super) fn by_window(
         &mut self,
         what: &Instruction,
@@ -408,7 +413,7 @@ impl Writer<'_> {
         let illegal = super::Fault::IllegalAddress as u64;
         let fault = format!("ps_fault(AT(control), {illegal}u, {address}, {}u);", what.line);
         if let Some(local) = local {
-            // Atomics are on memory that threads share.
+            // Atomics work only on memory that threads share.
             let own =
                 if what.opcode == Opcode::St { each(&local, "private") } else { fault.clone() };
             self.uses_faults |= what.opcode != Opcode::St;
@@ -436,7 +441,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The address of a variable, as a value: what `mov` of its name gives.
+    /// Returns the address of a variable as a value: the result of a `mov` of its name.
     pub(super) fn symbol_address(
         &mut self,
         what: &Instruction,
@@ -463,7 +468,7 @@ impl Writer<'_> {
         })
     }
 
-    /// The type that memory is accessed with: like the C type, but it may alias others.
+    /// Returns the type with which memory is accessed: the C type, but it may alias others.
     pub(super) fn memory_type(ty: Type) -> String {
         format!("a_{}", super::operand::value_type(ty))
     }

@@ -1,6 +1,8 @@
-//! What the statements of a translated kernel call, of which a program gets the parts that it uses.
+//! The functions that the statements of translated kernels call. A program gets the ones that it
+//! uses.
 //!
-//! `prelude/*.cl` are parts, each behind a line `//@ name name ...` that says what it defines.
+//! `prelude/*.cl` consist of parts. Each part follows a line `//@ name name ...` with the names
+//! that it defines.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -19,7 +21,7 @@ const FILES: &[&str] = &[
     include_str!("prelude/texture.cl"),
 ];
 
-/// The parts that `code` uses, and the parts that these use, in the order of the files.
+/// Returns the parts that `code` uses, and the parts that these use, in the order of the files.
 pub(super) fn parts(code: &str, options: &Options, exchanges_wide: bool) -> String {
     let all: Vec<(Vec<&str>, &str)> = FILES.iter().flat_map(|file| split(file)).collect();
     let mut known = HashMap::new();
@@ -41,7 +43,7 @@ pub(super) fn parts(code: &str, options: &Options, exchanges_wide: bool) -> Stri
     }
     let mut text = types();
     if code.contains("ps_word") {
-        // What threads of a warp exchange.
+        // The type of the values that threads of a warp exchange.
         let _ =
             writeln!(text, "typedef {} ps_word;", if exchanges_wide { "ulong" } else { "uint" });
     }
@@ -50,7 +52,7 @@ pub(super) fn parts(code: &str, options: &Options, exchanges_wide: bool) -> Stri
     }
     text.push_str(&arenas(options));
     for ((_, part), _) in all.iter().zip(&wanted).filter(|(_, wanted)| **wanted) {
-        // Named by a part that does without where there is no double precision.
+        // A part that can work without double precision names this part.
         if !options.fp64
             && part.lines().any(|line| !line.starts_with("//") && line.contains("double "))
             && !part.contains("#ifdef WITH_DOUBLE")
@@ -71,13 +73,14 @@ fn split(file: &'static str) -> Vec<(Vec<&'static str>, &'static str)> {
     parts
 }
 
-/// The words of a text that can be names of ours.
+/// Returns the words of a text that can be names of the prelude.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
         .filter(|word| word.starts_with("ps_"))
 }
 
-/// Types that memory is accessed with. Programs store one type and load another, so these may alias each other; vectors may anyway.
+/// Returns the types with which memory is accessed. Programs store one type and load another, so
+/// these types may alias each other; vectors may in any case.
 fn types() -> String {
     let mut text = String::new();
     for name in ["uchar", "char", "ushort", "short", "uint", "int", "ulong", "long", "float"] {
@@ -90,8 +93,9 @@ fn types() -> String {
     text
 }
 
-/// `AT(address)`: the place of a device address. With several arenas the one that it lies in, the last if it lies in none. With a
-/// heap, `IN_HEAP(address)`: whether it is one of the heap.
+/// Defines `AT(address)`, the place of a device address. With several arenas, it is in the arena
+/// that contains the address, or the last arena if none does. With a heap, also defines
+/// `IN_HEAP(address)`: whether the address lies in the heap.
 fn arenas(options: &Options) -> String {
     let mut text = String::new();
     if let [(base, size)] = options.arenas[..] {

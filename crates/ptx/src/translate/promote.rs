@@ -1,11 +1,12 @@
-//! Variables of calls that are only passed on, as registers: compilers of OpenCL C see what is in a register.
+//! Turns variables of calls that only pass values into registers, because compilers of OpenCL C can
+//! track the content of registers.
 
 use crate::ir::{
     Address, Base, Function, Instruction, Modifiers, Opcode, Operand, RegisterId, Space, Statement,
     Symbol, Type, VariableId,
 };
 
-/// Makes registers of the `.param` variables that are only loaded and stored as a whole.
+/// Replaces the `.param` variables that are only loaded and stored as a whole by registers.
 pub(super) fn promote(flat: &mut Function, body: &mut [Statement]) {
     let mut types: Vec<Option<Type>> = vec![None; flat.variables.len()];
     let mut barred: Vec<bool> =
@@ -56,7 +57,7 @@ fn instruction_of(statement: &Statement) -> Option<&Instruction> {
     }
 }
 
-/// The variable that an instruction loads or stores as one value, from its start.
+/// Returns the variable that an instruction loads or stores as a whole.
 fn moved_variable(instruction: &Instruction) -> Option<VariableId> {
     let address = match (instruction.opcode, instruction.operands.as_slice()) {
         (Opcode::Ld, [Operand::Register(_), Operand::Address(address)])
@@ -79,7 +80,7 @@ fn moved_variable(instruction: &Instruction) -> Option<VariableId> {
     }
 }
 
-/// Every `.param` or `.local` variable that an instruction names.
+/// Returns every `.param` or `.local` variable that an instruction names.
 fn variables_of(instruction: &Instruction) -> Vec<VariableId> {
     let call = instruction.call.as_deref();
     let passed = call.into_iter().flat_map(|call| call.arguments.iter().chain(&call.returns));

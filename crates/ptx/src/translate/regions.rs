@@ -1,43 +1,42 @@
-//! Where lanes go different ways, and where they come together again.
+//! Finds where lanes separate, and where they come together again.
 
 use super::flow::{Flow, Joins};
 use super::uniform::Uniform;
 use crate::ir::{Function, Opcode, Operand, Statement};
 
-/// Blocks that are looked at for all regions of a kernel; see [`Regions::of`].
+/// Largest number of blocks that are visited for all regions of a kernel; see [`Regions::of`].
 const STEPS_MAX: usize = 4_000_000;
 
-/// How often the branches are looked at for more regions with stops. Each time goes one branch
-/// further out at least.
+/// Largest number of passes over the branches to find regions with stops. Each pass goes at least
+/// one branch further out.
 const PASSES_MAX: u32 = 64;
 
-/// What lies between a branch that may take lanes different ways and the block where they are
-/// together again.
+/// The blocks between a branch that may separate lanes and the block where the lanes are together
+/// again.
 #[derive(Debug)]
 pub(super) struct Region {
     /// The block that the branch ends.
     pub branch: usize,
-    /// Where all lanes come to again; [`Flow::exit`] if there is no such block.
+    /// The block where all lanes are together again; [`Flow::exit`] if there is none.
     pub join: usize,
-    /// How many blocks lie between.
+    /// Number of blocks in between.
     pub size: usize,
 }
 
-/// The regions of a kernel.
 #[derive(Debug)]
 pub(super) struct Regions {
     /// The blocks that end with such a branch.
     pub branches: Vec<usize>,
     pub all: Vec<Region>,
-    /// The regions that each block lies in, the smallest first.
+    /// The regions that contain each block, the smallest first.
     pub around: Vec<Vec<usize>>,
-    /// Whether each block can come to itself again.
+    /// Whether each block can reach itself.
     pub in_loop: Vec<bool>,
     tree: Joins,
 }
 
 impl Regions {
-    /// Nothing if there is too much to look at.
+    /// Finds the regions of a kernel. Returns `None` if the kernel is too large to analyse.
     pub(super) fn of(function: &Function, flow: &Flow, uniform: &Uniform) -> Option<Self> {
         let mut steps = 0;
         let mut this = Self {
@@ -79,14 +78,14 @@ impl Regions {
         Some(this)
     }
 
-    /// The smallest region that two blocks lie in.
+    /// Returns the smallest region that contains two blocks.
     pub(super) fn common(&self, one: usize, other: usize) -> Option<&Region> {
         let number = self.around[one].iter().find(|number| self.around[other].contains(number))?;
         Some(&self.all[*number])
     }
 
-    /// The blocks in front of which lanes have to wait for each other, when they stop in the marked
-    /// blocks: where the regions end in which there is a stop.
+    /// Returns the blocks in front of which lanes must wait for each other if they stop in the
+    /// marked blocks: the ends of the regions that contain a stop.
     pub(super) fn joins(&self, flow: &Flow, stops: &[bool]) -> Vec<bool> {
         let mut order: Vec<usize> =
             (0..flow.blocks.len()).filter(|block| flow.reached[*block]).collect();
@@ -122,8 +121,7 @@ impl Regions {
     }
 }
 
-/// Whether the branch at the end of a block may take threads that come to it together different
-/// ways.
+/// Whether the branch at the end of a block may separate threads that reach it together.
 fn parts(function: &Function, flow: &Flow, uniform: &Uniform, block: usize) -> bool {
     if flow.blocks[block].next.len() < 2 {
         return false;
@@ -140,11 +138,11 @@ fn parts(function: &Function, flow: &Flow, uniform: &Uniform, block: usize) -> b
     index || branch.guard.is_some_and(|guard| !uniform.register(guard.register))
 }
 
-/// The blocks that can come to themselves again: those of strongly connected components with an
-/// edge.
+/// Returns whether each block can reach itself: whether it is in a strongly connected component
+/// with an edge.
 fn loops(flow: &Flow) -> Vec<bool> {
     let mut in_loop = vec![false; flow.blocks.len()];
-    // By Tarjan's method, without recursion.
+    // Tarjan's algorithm, without recursion.
     let (mut index, mut low) = (vec![usize::MAX; flow.blocks.len()], vec![0; flow.blocks.len()]);
     let (mut on_stack, mut stack, mut count) = (vec![false; flow.blocks.len()], Vec::new(), 0);
     for root in 0..flow.blocks.len() {

@@ -1,23 +1,24 @@
-//! In which shared variables an address can lie, by the variables that it was made from.
+//! The shared variables in which an address can lie, found by the variables that it is computed
+//! from.
 
 use super::flow;
 use crate::ir::{Function, Instruction, Opcode, Operand, Statement, Symbol};
 
-/// Any shared variable.
+/// The set of all shared variables.
 pub(super) const ANY: u64 = u64::MAX;
 
-/// The last bit stands for all variables from this number on.
+/// Last bit, which stands for all variables from this number on.
 const LAST: usize = 63;
 
 /// The shared variables that the registers of a kernel point into.
 pub(super) struct Roots {
     registers: Vec<u64>,
-    /// Variables whose address was stored somewhere.
+    /// Variables whose address is stored somewhere.
     pub escaped: u64,
 }
 
-/// How often all instructions are looked at again. Addresses come to their place in two or three
-/// passes; a kernel that needs more gets addresses that may lie anywhere.
+/// Largest number of passes over all instructions. Addresses propagate in two or three passes. In a
+/// kernel that needs more, every address may lie anywhere.
 const PASSES_MAX: u32 = 16;
 
 impl Roots {
@@ -72,7 +73,7 @@ impl Roots {
         changed
     }
 
-    /// The variables that a value points into.
+    /// Returns the variables that a value points into.
     pub(super) fn operand(&self, operand: &Operand) -> u64 {
         if let Operand::Symbol { symbol: Symbol::Shared(id), .. } = operand {
             return 1 << id.index().min(LAST);

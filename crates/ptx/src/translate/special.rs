@@ -1,5 +1,3 @@
-//! Read-only registers.
-
 use super::body::Writer;
 use crate::ir::{Axis, Special, Type};
 
@@ -13,7 +11,7 @@ const fn dimension(axis: Axis) -> Option<u32> {
 }
 
 impl Writer<'_> {
-    /// An expression, and its type.
+    /// Returns the C expression of a read-only register, and its type.
     pub(super) fn special(&mut self, special: Special) -> (String, Type) {
         let call = |function: &str, axis: Axis, fourth: u32| match dimension(axis) {
             Some(dimension) => format!("(uint){function}({dimension})"),
@@ -32,7 +30,7 @@ impl Writer<'_> {
             Special::LanemaskGe => self.linear("(0xffffffffu << (lid & 31u))"),
             Special::LanemaskGt => self.linear("((0xffffffffu << (lid & 31u)) << 1)"),
             Special::Nwarpid => String::from("32u"),
-            // Every block is on a multiprocessor of its own.
+            // Every block counts as running on its own multiprocessor.
             Special::Smid => String::from(
                 "(uint)(get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2)))",
             ),
@@ -60,7 +58,8 @@ impl Writer<'_> {
         (text, Type::U32)
     }
 
-    /// What the launch has left behind the parameters, see [`super::TranslatedKernel::dynamic_bytes_at`].
+    /// Returns the value that the launch stored behind the parameters; see
+    /// [`super::TranslatedKernel::dynamic_bytes_at`].
     pub(super) fn dynamic_bytes(&mut self) -> String {
         self.uses_dynamic_size = true;
         format!("(uint)p.w[{}]", super::parameter_words(self.entry))

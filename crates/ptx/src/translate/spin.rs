@@ -1,9 +1,9 @@
-//! Loops in which a thread does nothing but wait for a value in memory.
+//! Loops in which a thread only waits for a value in memory.
 //!
-//! If only other threads of the block can store the value, then these threads have to run when the
-//! waiting thread stops. So the waiting thread stops in each turn ([`Stop::Yield`]). A value in
-//! global memory may come from elsewhere too, so such a loop never counts as one that waits in
-//! vain ([`Stop::Pause`]).
+//! If only other threads of the block can store the value, these threads must run while the waiting
+//! thread stops. So the waiting thread stops in each turn ([`Stop::Yield`]). A value in global
+//! memory may also come from elsewhere, so such a loop never counts as one that waits in vain
+//! ([`Stop::Pause`]).
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,12 +16,12 @@ use crate::ir::{
     Semantics, Space, Special, Statement, Stop,
 };
 
-/// Statements of a loop that does nothing but wait. Compilers write some ten; a loop that is longer
-/// does something.
+/// Largest number of statements of a loop that only waits. Compilers write some ten. A longer loop
+/// does other work.
 const STATEMENTS_MAX: usize = 64;
 
-/// The branches that close such loops. A loop that waits for a value in global memory is among them
-/// if another thread of the block may store the value, and with `all` in any case.
+/// Returns the branches that close such loops. A loop that waits for a value in global memory is
+/// included if another thread of the block may store the value, and with `all` in any case.
 pub(super) fn yields(
     module: &Module,
     entry: &Entry,
@@ -61,17 +61,17 @@ pub(super) fn yields(
     found
 }
 
-/// One turn of a loop that does nothing but look at memory.
+/// One turn of a loop that only looks at memory.
 struct Turn {
     inside: HashSet<usize>,
-    /// The registers that depend on what the turn finds in memory.
+    /// The registers that depend on the values that the turn finds in memory.
     found: HashSet<RegisterId>,
-    /// The instructions that ask for a value, and the memory of each.
+    /// The instructions that poll a value, and the space of each.
     questions: Vec<(usize, Option<Space>)>,
 }
 
 impl Turn {
-    /// The turn of the loop between two blocks, if the loop only looks.
+    /// Returns the turn of the loop between two blocks, if the loop only looks at memory.
     fn of(body: &[Statement], flow: &Flow, (head, latch): (usize, usize)) -> Option<Self> {
         let mut inside = HashSet::from([head, latch]);
         let mut stack = if head == latch { Vec::new() } else { vec![latch] };
@@ -127,7 +127,7 @@ impl Turn {
     }
 
     /// Whether a compare-and-swap changes a word from the value that a turn found in this word. If
-    /// the compare-and-swap fails, then another thread has done its own part in the meantime.
+    /// it fails, then another thread has made progress in the meantime.
     fn tries(&self, body: &[Statement], flow: &Flow, head: usize) -> bool {
         let is_asked = |place: &Operand| {
             self.questions.iter().any(|(at, _)| match &body[*at] {
@@ -146,8 +146,9 @@ impl Turn {
         })
     }
 
-    /// The registers that change from turn to turn whatever the turn finds: those that depend on a
-    /// clock, or on a register that each turn makes of its own last value.
+    /// Returns the registers that change from turn to turn regardless of the values in memory:
+    /// those that depend on a clock, or on a register that each turn computes from its own last
+    /// value.
     fn counted(&self, body: &[Statement], flow: &Flow, latch: usize) -> HashSet<RegisterId> {
         let mut sources: HashMap<RegisterId, Vec<RegisterId>> = HashMap::new();
         let (mut instructions, mut own) = (Vec::new(), HashSet::new());
@@ -212,7 +213,7 @@ fn spread(instructions: &[&Instruction], set: &mut HashSet<RegisterId>) {
     }
 }
 
-/// The registers of a loop that depend on what it finds in memory.
+/// Returns the registers of a loop that depend on the values that it finds in memory.
 fn found(body: &[Statement], flow: &Flow, inside: &HashSet<usize>) -> HashSet<RegisterId> {
     let instructions: Vec<&Instruction> = inside
         .iter()
@@ -233,8 +234,8 @@ fn found(body: &[Statement], flow: &Flow, inside: &HashSet<usize>) -> HashSet<Re
     found
 }
 
-/// Whether an atomic takes a value that the loop has found: such a compare-and-swap is done in some
-/// turns, whatever others do.
+/// Whether an atomic uses a value that the loop has found. Such a compare-and-swap succeeds in some
+/// turns regardless of other threads.
 fn takes(what: &Instruction, found: &HashSet<RegisterId>) -> bool {
     let mut takes = false;
     if what.opcode == Opcode::Atom {
@@ -256,13 +257,13 @@ fn is_question(what: &Instruction) -> bool {
     is_seen && (what.opcode == Opcode::Ld && is_strong || what.opcode == Opcode::Atom)
 }
 
-/// Whether an atomic leaves the word as it is: programs read a word by adding 0 to it.
+/// Whether an atomic leaves the word unchanged: programs read a word by adding 0 to it.
 pub(super) fn only_looks(what: &Instruction) -> bool {
     matches!(what.modifiers.atomic, Some(Atomic::Add | Atomic::Or | Atomic::Xor))
         && matches!(what.sources().get(1), Some(Operand::Immediate(Immediate::Integer(0))))
 }
 
-/// Whether an instruction does more than to look.
+/// Whether an instruction does more than look at memory.
 fn does_something(what: &Instruction) -> bool {
     match what.opcode {
         Opcode::Atom => {

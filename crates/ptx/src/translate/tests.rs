@@ -1,4 +1,4 @@
-//! The text that comes out, where its shape matters: for speed, or for what it must not do.
+//! Tests of the generated text where its shape matters, for speed or for what it must not do.
 
 use super::{Options, Translation, translate};
 use crate::module::parse;
@@ -57,7 +57,7 @@ fn shared_memory_is_indexed_by_elements_and_the_thread_read_again() {
 
 #[test]
 fn a_register_that_changed_since_is_not_looked_through() {
-    // %r2 is what %rd3 was made of, but not what it is now.
+    // %rd3 was computed from %r2, which has changed since.
     let text = source(
         "mov.u32 %r2, 1; mul.wide.s32 %rd3, %r2, 4; add.s64 %rd4, %rd2, %rd3; add.s32 %r2, %r2, 5; ld.global.u32 %r3, [%rd4]; ret;",
     );
@@ -178,14 +178,14 @@ fn what_comes_behind_a_barrier_stays_apart_from_it_where_threads_part() {
     };
     assert!(behind("@%p1 bra L; st.global.u32 [%rd2], %r1; L: ret;"));
     assert!(behind("@%p1 st.global.u32 [%rd2], %r1; ret;"));
-    // A block further.
+    // One block further.
     assert!(behind("@%p2 bra L; @%p1 st.global.u32 [%rd2], %r1; L: ret;"));
     assert!(behind("st.u32 [%rd2], %r1; ret;"));
     assert!(
         !behind("st.global.u32 [%rd2], %r1; @%p1 bra L; st.global.u32 [%rd2+4], %r1; L: ret;"),
         "what is between stays there"
     );
-    // All together; and behind the next barrier, whose own business it is.
+    // All threads together; and behind the next barrier, which has its own call.
     assert!(!behind("@%p2 bra L; st.global.u32 [%rd2], %r1; L: ret;"));
     let text = source(
         "setp.eq.u32 %p1, %r1, 0; bar.sync 0; bar.sync 0; @%p1 st.global.u32 [%rd2], %r1; ret;",
@@ -215,7 +215,7 @@ fn vectors_of_parameters_are_taken_from_words() {
     let text = ".version 8.0\n.target sm_75\n.visible .entry k(.param .align 16 .b8 s[32]) { .reg .f32 %f<9>; .reg .b64 %rd<3>;
         ld.param.v4.f32 {%f1, %f2, %f3, %f4}, [s+16]; mov.b64 %rd1, s; ld.param.v4.f32 {%f5, %f6, %f7, %f8}, [%rd1+16]; ret; }";
     let text = translate(&parse(text).unwrap(), &options()).unwrap().source;
-    // The structure is aligned to 8 bytes, the type of memory to 16.
+    // The structure is aligned to 8 bytes, the memory type to 16.
     assert!(!text.contains("a_float4 *)((const uchar *)&p"), "{text}");
     assert!(
         text.contains("(float4)(as_float((uint)(p.w[2] >> 0)), as_float((uint)(p.w[2] >> 32)),"),
@@ -224,7 +224,7 @@ fn vectors_of_parameters_are_taken_from_words() {
     assert!(text.contains("vload4(0, (const float *)((const uchar *)&p + "), "{text}");
 }
 
-/// A loop that a value in memory ends, with barriers in it.
+/// A loop with barriers that ends when a value in memory changes.
 fn waiting(load: &str, store: &str) -> String {
     format!(
         "L: {load} %r3, [%rd2]; setp.eq.u32 %p1, %r3, 0; @%p1 bra E; bar.sync 0; {store} bra L; E: ret;"
@@ -348,12 +348,12 @@ fn a_generic_address_of_a_variable_is_no_fault() {
     assert!(of("ld.global.u32 %r2, [0]; ret;", &options()).kernels[0].uses_faults);
 }
 
-/// Whether the translation puts barriers or a state machine into a kernel that has none in its text.
+/// Whether the translation puts barriers or a state machine into a kernel whose text has none.
 fn stops(body: &str) -> bool {
     of(body, &options()).kernels[0].uses_barriers
 }
 
-/// The address of the thread's own word in `s` is `%r4`, and `s` itself is `%r2`.
+/// Sets `%r4` to the address of the thread's own word in `s`, and `%r2` to the address of `s`.
 const OWN_WORD: &str = "mov.u32 %r2, s; shl.b32 %r3, %r1, 2; add.s32 %r4, %r2, %r3;";
 
 #[test]
@@ -363,12 +363,12 @@ fn lanes_stop_between_a_store_and_a_load_of_another_lane() {
         "{stored} ld.shared.u32 %r5, [%r4+4]; st.global.u32 [%rd2], %r5; ret;"
     )));
     assert!(stops(&format!("{stored} ld.shared.u32 %r5, [%r2]; st.global.u32 [%rd2], %r5; ret;")));
-    // Its own word, and one that no lane of the same warp has.
+    // The thread's own word, and a word that no lane of the same warp has.
     assert!(!stops(&format!("{stored} ld.shared.u32 %r5, [%r4]; st.global.u32 [%rd2], %r5; ret;")));
     assert!(!stops(&format!(
         "{stored} ld.shared.u32 %r5, [%r4+128]; st.global.u32 [%rd2], %r5; ret;"
     )));
-    // One thread alone.
+    // A single thread.
     let alone = "setp.ne.u32 %p1, %r1, 0; @%p1 bra L; mov.u32 %r2, s; st.shared.u32 [%r2], 5; ld.shared.u32 %r5, [%r2]; st.global.u32 [%rd2], %r5; L: ret;";
     assert!(!stops(alone));
 }
@@ -394,7 +394,7 @@ fn sums_of_a_block_with_barriers_stay_as_they_are() {
     let translation = of(&text, &options());
     assert!(!translation.kernels[0].is_machine, "{}", translation.source);
     assert_eq!(translation.source.matches("\nbarrier(").count(), 1, "{}", translation.source);
-    // A scan that lanes do in step, and forget to load before others store, is no such sum.
+    // A scan that lanes do in step, without loading before others store, is no such sum.
     let scan = text
         .replace("setp.ge.u32 %p1", "setp.lt.u32 %p1")
         .replace("add.s32 %r8, %r4", "sub.s32 %r8, %r4");
@@ -403,7 +403,7 @@ fn sums_of_a_block_with_barriers_stay_as_they_are() {
 
 #[test]
 fn a_stop_stands_where_all_threads_are_together_if_that_is_enough() {
-    // Some lanes store, some lanes load: the stop is in front of the second branch.
+    // Some lanes store and some load, so the stop is in front of the second branch.
     let translation = of(
         &format!(
             "{OWN_WORD} setp.gt.u32 %p1, %r1, 9; @%p1 bra L; st.shared.u32 [%r4+4], %r1;
@@ -422,7 +422,7 @@ fn a_compare_and_swap_in_a_loop_is_no_waiting_for_others() {
     assert!(stops(lock));
 }
 
-/// Thread 0 waits for `[%rd2]`, after and before the given statements.
+/// Whether the kernel stops if thread 0 waits for `[%rd2]` between the given statements.
 fn wait_of_thread_0(before: &str, turn: &str, behind: &str) -> bool {
     stops(&format!(
         "{before} setp.ne.u32 %p1, %r1, 0; @%p1 bra M; L: {turn} setp.eq.u32 %p2, %r3, 0; @%p2 bra L; M: {behind} ret;"
@@ -443,7 +443,7 @@ fn a_wait_for_another_thread_of_the_block_in_global_memory_stops() {
         assert!(wait_of_thread_0("", turn, others), "{turn}");
         assert!(wait_of_thread_0(others, turn, ""), "{turn}");
     }
-    // All threads wait, and one of them stores the value first.
+    // All threads wait, after one of them has stored the value.
     let all = format!("L: {LOOK} setp.eq.u32 %p2, %r3, 0; @%p2 bra L;");
     assert!(stops(&format!("{others} {all} ret;")));
     // Each thread waits for the next one.
@@ -461,7 +461,7 @@ fn a_wait_for_another_block_stays_as_it_is() {
     // All threads wait together, and store behind the loop.
     let all = format!("L: {LOOK} setp.eq.u32 %p2, %r3, 0; @%p2 bra L;");
     assert!(!stops(&format!("{all} st.global.u32 [%rd2+4], 1; ret;")));
-    // Barriers keep the stores of other threads from the loop.
+    // Barriers separate the stores of other threads from the loop.
     let machine = |body: &str| of(body, &options()).kernels[0].is_machine;
     let apart = |barrier: &str| {
         format!(
@@ -480,14 +480,15 @@ fn a_loop_that_ends_by_itself_is_no_wait() {
     for own in [counts, times] {
         assert!(!wait_of_thread_0("", &format!("{LOOK} {own}"), behind), "{own}");
     }
-    // A number of turns that ends nothing.
+    // A counted number of turns that does not end the loop.
     assert!(wait_of_thread_0("", &format!("{LOOK} add.s32 %r4, %r4, 1;"), behind));
-    // A lock, which the thread that has it gives back before the next one runs.
+    // A lock, which its holder releases before the next thread runs.
     let lock = "L: atom.global.cas.b32 %r3, [%rd2], 0, 1; setp.ne.u32 %p2, %r3, 0; @%p2 bra L; st.global.u32 [%rd2], 0; ret;";
     assert!(!stops(lock));
 }
 
-/// A kernel with `count` branches in a row. All threads take each branch alike, and each has two barriers.
+/// A kernel with `count` branches in a row, each with two barriers. All threads take the same way
+/// at each branch.
 fn branches_with_barriers(count: u32) -> String {
     let branch = |at: u32| {
         format!(
@@ -506,7 +507,7 @@ fn many_branches_with_barriers_in_a_row_are_a_machine() {
     assert!(!is_machine(&branches_with_barriers(5)));
     assert!(is_machine(&branches_with_barriers(9)));
     assert!(is_machine(&branches_with_barriers(30)));
-    // Branches without barriers, and barriers that all ways pass, need no copies.
+    // Branches without barriers, and barriers that all paths pass, need no copies.
     let plain = branches_with_barriers(30).replace("bar.sync 0;", "");
     assert!(!is_machine(&plain));
     let outside = plain.replace(":", ": bar.sync 0;");

@@ -1,17 +1,17 @@
-//! Textures and surfaces, in software, from a descriptor of 64 bytes in an arena.
+//! Textures and surfaces, emulated in software with a descriptor of 64 bytes in an arena.
 
 use super::TranslateError;
 use super::body::Writer;
 use super::operand::value_type;
 use crate::ir::{Geometry, Instruction, Opcode, Operand, Symbol, TextureAddress, Type};
 
-/// What coordinates an instruction has.
+/// The coordinates of an instruction.
 #[derive(Clone, Copy)]
 struct Shape {
     dimensions: usize,
-    /// A layer comes before them.
+    /// Whether a layer precedes the coordinates.
     layered: bool,
-    /// They are a direction.
+    /// Whether the coordinates are a direction.
     cube: bool,
 }
 
@@ -35,7 +35,7 @@ fn refused(what: &Instruction) -> TranslateError {
     TranslateError::Texture { instruction: what.mnemonic.to_string(), line: what.line }
 }
 
-/// Where the texel goes, and where it is.
+/// Returns the destination of a texel, and its place in the texture.
 fn texture_operands(what: &Instruction) -> Result<(&Operand, &TextureAddress), TranslateError> {
     match &what.operands[..] {
         [destination, Operand::Texture(address), ..] => Ok((destination, address)),
@@ -53,14 +53,14 @@ impl Writer<'_> {
         }
     }
 
-    /// The device address of the descriptor.
+    /// Returns the device address of the descriptor.
     fn descriptor(
         &mut self,
         what: &Instruction,
         operand: &Operand,
     ) -> Result<String, TranslateError> {
         match operand {
-            // A `.texref` variable holds it.
+            // A `.texref` variable holds the address.
             Operand::Symbol { symbol: symbol @ Symbol::Global(_), offset } => {
                 let address = self.symbol_address(what, *symbol, *offset)?;
                 Ok(format!("(*(__global a_ulong *)AT({address}))"))
@@ -74,8 +74,8 @@ impl Writer<'_> {
         let [result, coordinate] = what.types[..] else {
             return Err(TranslateError::operand(what, what.types.len()));
         };
-        // There is one level only, whatever level or gradient is asked for. Samplers of their own, offsets and depth comparison have no
-        // place in the descriptor.
+        // The only level serves all levels and gradients. The descriptor has no place for separate
+        // samplers, offsets and depth comparison.
         let levels = what.modifiers.level || what.modifiers.grad;
         if (!levels && !address.extra.is_empty())
             || address.sampler.is_some()
@@ -129,7 +129,7 @@ impl Writer<'_> {
         self.texel(what, destination, result, &value)
     }
 
-    /// The coordinates behind the layer; those that the shape does not have are 0.
+    /// Returns the coordinates behind the layer. Those that the shape does not have are 0.
     fn coordinates(
         &mut self,
         what: &Instruction,
@@ -162,7 +162,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Begins a block in which `d` is the descriptor and `t` the texels.
+    /// Opens a block of C in which `d` is the descriptor and `t` the texels.
     fn open_descriptor(
         &mut self,
         what: &Instruction,
@@ -182,7 +182,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the four words of a texel, and ends the block.
+    /// Writes the four words of a texel, and closes the block.
     fn texel(
         &mut self,
         what: &Instruction,
@@ -204,7 +204,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// `suld.b` and `sust.b`: the bytes as they are; the first coordinate counts bytes.
+    /// Writes `suld.b` or `sust.b`, which copy bytes unchanged. The first coordinate counts bytes.
     fn surface(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let loads = what.opcode == Opcode::Suld;
         let (address, value) = match &what.operands[..] {
@@ -219,7 +219,7 @@ impl Writer<'_> {
         let access = if lanes > 1 { format!("a_{element}{lanes}") } else { Self::memory_type(ty) };
         let mode = what.modifiers.query.first().copied();
         let [x, y, mut z] = self.coordinates(what, address, shape, Type::S32)?;
-        // Layers are slices; a shape with layers has no third coordinate of its own.
+        // Layers are slices. A shape with layers has no third coordinate of its own.
         if let Some(layer) = address.coordinates.first().filter(|_| shape.layered) {
             z = self.read(what, layer, Type::S32)?;
         }
@@ -258,7 +258,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A value, or a vector of them.
+    /// Returns a value, or a vector of values.
     fn vector(
         &mut self,
         what: &Instruction,

@@ -1,9 +1,10 @@
-//! Which values and which blocks are the same for all threads of a block of threads.
+//! Finds the values and the basic blocks that are the same for all threads of a thread block.
 //!
-//! A register is uniform when all threads that have it have the same value in it: then a branch on it takes all threads the same way. It is
-//! divergent when it comes from the thread's number, from what other threads race for, or from a place where only some threads come by.
-//! Memory without races gives all threads that read one address together the same value; where a barrier depends on that, the threads
-//! agree on the value of the first (`agree.rs`).
+//! A register is uniform if it has the same value in all threads that have it; then a branch on it
+//! does not separate threads. It is divergent if it comes from the thread's number, from a race
+//! between threads, or from a place that only some threads reach. If there are no races, all
+//! threads that read one address together get the same value. If a barrier depends on such a load,
+//! the threads agree on the first thread's value (`agree.rs`).
 
 use std::collections::HashSet;
 
@@ -14,19 +15,20 @@ use crate::ir::{
     Statement, Symbol,
 };
 
-/// What is uniform in a kernel.
 #[derive(Debug)]
 pub(super) struct Uniform {
     divergent: Vec<bool>,
-    /// Blocks that some threads may pass, or pass more often, than others.
+    /// Blocks that some threads may skip, or pass more often than others.
     scattered: Vec<bool>,
-    /// How many instructions write each register; a guarded one counts twice, as it may leave the old value.
+    /// Number of instructions that write each register. A guarded one counts twice, because it may
+    /// leave the old value.
     writes: Vec<u32>,
-    /// Loads of which every thread takes what the first thread got: see `agree.rs`.
+    /// Loads of which every thread takes the first thread's value: see `agree.rs`.
     pub agreed: HashSet<usize>,
 }
 
-/// What the question at hand has yet to look at. Everything is looked at once, and again when something that it reads has changed.
+/// Work list of the analysis. Each instruction is examined once, and again if something that it
+/// reads has changed.
 struct Spread<'a> {
     this: Uniform,
     body: &'a [Statement],
@@ -34,14 +36,14 @@ struct Spread<'a> {
     /// The statements that read each register.
     readers: Vec<Vec<usize>>,
     marks: Marks,
-    /// Registers that have become divergent, and blocks that have become scattered.
+    /// Registers that have become divergent. `blocks` are the blocks that have become scattered.
     registers: Vec<RegisterId>,
     blocks: Vec<usize>,
 }
 
 impl Uniform {
-    /// `racing` are loads that may give threads different values although they read one address, `agreed` those that do not, whatever
-    /// they read.
+    /// Analyses a kernel. The loads in `racing` may give threads different values although they
+    /// read one address; those in `agreed` always give all threads the same value.
     pub(super) fn of(
         function: &Function,
         flow: &Flow,
@@ -72,12 +74,12 @@ impl Uniform {
         self.writes[id.index()] == 1
     }
 
-    /// Whether all threads come to this block together.
+    /// Whether all threads reach this block together.
     pub(super) fn block(&self, block: usize) -> bool {
         !self.scattered[block]
     }
 
-    /// Whether all threads come to this instruction together, and do it or not.
+    /// Whether all threads reach this instruction together, and either all or none execute it.
     pub(super) fn instruction(&self, instruction: &Instruction, block: usize) -> bool {
         self.block(block) && instruction.guard.is_none_or(|guard| self.register(guard.register))
     }
@@ -128,7 +130,7 @@ impl Spread<'_> {
         }
     }
 
-    /// An instruction is not the same one for all threads.
+    /// Records that an instruction's result or effect differs between threads.
     fn differs(&mut self, at: usize, instruction: &Instruction) {
         if !self.this.agreed.contains(&at) {
             self.diverge(instruction, false);
@@ -139,7 +141,8 @@ impl Spread<'_> {
         }
     }
 
-    /// What an instruction writes is divergent; with `repeated` only what others write too.
+    /// Marks the registers that an instruction writes as divergent; with `repeated`, only those
+    /// that others also write.
     fn diverge(&mut self, instruction: &Instruction, repeated: bool) {
         let Self { this, registers, .. } = self;
         flow::written(instruction, &mut |id| {
@@ -150,7 +153,8 @@ impl Spread<'_> {
         });
     }
 
-    /// The branch at the end of a block takes threads different ways, or is not passed by all.
+    /// Marks the blocks that depend on the branch at the end of a block, which separates threads or
+    /// which not all threads pass.
     fn split(&mut self, block: usize) {
         if self.flow.blocks[block].next.len() > 1 {
             self.marks.mark(self.flow, block, &mut self.blocks);
@@ -161,7 +165,7 @@ impl Spread<'_> {
 /// Calls `each` with every register that an instruction reads.
 pub(super) fn read(instruction: &Instruction, each: &mut dyn FnMut(RegisterId)) {
     instruction.sources().iter().for_each(|operand| flow::registers_of(operand, each));
-    // A place in memory is read with the registers of its address, wherever it stands.
+    // An instruction reads the registers of an address, even if the address is a destination.
     for operand in &instruction.operands[..usize::from(instruction.destinations)] {
         if matches!(operand, Operand::Address(_) | Operand::Texture(_)) {
             flow::registers_of(operand, each);
@@ -172,7 +176,7 @@ pub(super) fn read(instruction: &Instruction, each: &mut dyn FnMut(RegisterId)) 
     }
 }
 
-/// Whether an operand is another one for each thread, whatever registers hold.
+/// Whether an operand differs between threads even if all registers are the same.
 fn is_own_operand(operand: &Operand) -> bool {
     match operand {
         Operand::Special(special) => !special_is_uniform(*special),
@@ -182,7 +186,7 @@ fn is_own_operand(operand: &Operand) -> bool {
     }
 }
 
-/// Whether an instruction gives threads different results whatever its operands are.
+/// Whether an instruction's result differs between threads even if its operands are the same.
 fn own_result(instruction: &Instruction) -> bool {
     match instruction.opcode {
         Opcode::Atom
@@ -195,11 +199,11 @@ fn own_result(instruction: &Instruction) -> bool {
         | Opcode::Call => true,
         // Other threads may write the surface meanwhile.
         Opcode::Suld => true,
-        // They read the carry flag, which is not looked at.
+        // They read the carry flag, which the analysis does not track.
         Opcode::Addc | Opcode::Subc | Opcode::Madc => true,
         Opcode::Ld | Opcode::Ldu => {
             let modifiers = &instruction.modifiers;
-            // A generic address may be one of local memory.
+            // A generic address may refer to local memory.
             let own = matches!(modifiers.space, Some(Space::Local | Space::Generic) | None);
             own || modifiers.volatile
                 || modifiers.cache == Some(Cache::Cv)

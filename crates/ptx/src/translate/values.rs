@@ -1,5 +1,5 @@
-//! Numbers that follow from the number of the thread alone, such as `lane ^ 5` or `(3 * lane + 1) &
-//! 31`: what each thread has.
+//! Numbers that follow from the thread's number alone, such as `lane ^ 5` or `(3 * lane + 1) & 31`,
+//! and their value in each thread.
 
 use super::linear::Sums;
 use crate::ir::{
@@ -7,19 +7,19 @@ use crate::ir::{
     WARP_SIZE,
 };
 
-/// The warps whose threads are looked at: the first ones, and the last one of the largest block.
+/// The warps whose threads are evaluated: the first ones, and the last one of the largest block.
 const WARPS: [u32; 4] = [0, 1, 2, crate::ir::BLOCK_THREADS_MAX / WARP_SIZE - 1];
 
-/// How deep definitions are followed.
+/// Largest depth of definitions that are followed.
 const DEPTH_MAX: u32 = 12;
 
-/// The threads that are looked at, warp by warp.
+/// Returns the threads that are evaluated, warp by warp.
 pub(super) fn threads() -> impl Iterator<Item = u32> {
     WARPS.into_iter().flat_map(|warp| (0..WARP_SIZE).map(move |lane| warp * WARP_SIZE + lane))
 }
 
-/// What a register holds in each of these threads, if that follows from their numbers in a block of
-/// one dimension.
+/// Returns the value of a register in each of these threads, if it follows from their numbers in a
+/// block of one dimension.
 pub(super) fn of(function: &Function, sums: &Sums<'_>, id: RegisterId) -> Option<Vec<i64>> {
     let body = function.body.as_deref()?;
     let values = threads().map(|thread| {
@@ -53,7 +53,7 @@ fn register(
     compute(what, &value)
 }
 
-/// The result of an instruction of 32 bits.
+/// Computes the result of a 32-bit instruction.
 fn compute(what: &Instruction, value: &dyn Fn(usize) -> Option<u32>) -> Option<u32> {
     if what.ty().bits() != 32 || what.source_type().bits() != 32 || what.ty().is_float() {
         return None;

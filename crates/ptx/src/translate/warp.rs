@@ -1,7 +1,8 @@
-//! Barriers, and instructions by which the threads of a warp exchange values.
+//! Barriers, and instructions through which the threads of a warp exchange values.
 //!
-//! Where all threads come to such an instruction together, each writes its value to local memory, and behind a barrier reads what it
-//! wants. Two halves of that memory take turns, so that one barrier is enough for each. Elsewhere the kernel is a state machine (`machine.rs`).
+//! If all threads reach such an instruction together, each writes its value to local memory, and
+//! reads the values that it needs behind a barrier. Two halves of that memory alternate, so that
+//! one barrier is enough for each exchange. Otherwise the kernel is a state machine (`machine.rs`).
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,8 @@ use crate::ir::{
     Instruction, Opcode, Operand, Reduce, ShuffleMode, Space, Statement, Type, VoteMode,
 };
 
-/// The halves of the exchanged values, and the sums of `bar.red`, which three take turns for.
+/// Declares two halves for the exchanged values, and the sums of `bar.red`, of which three take
+/// turns.
 pub(super) fn declare(threads: u32, sums: bool, text: &mut String) {
     let _ = writeln!(text, "__local ps_word wv[{}];\nuint turn = 0;", 2 * threads);
     if sums {
@@ -36,14 +38,14 @@ pub(super) fn is_meeting(opcode: Opcode) -> bool {
     )
 }
 
-/// The kind of memory that an instruction accesses.
+/// Returns the space that an instruction accesses.
 fn accessed(what: &Instruction) -> Option<Space> {
     let accesses =
         matches!(what.opcode, Opcode::Ld | Opcode::Ldu | Opcode::St | Opcode::Atom | Opcode::Red);
     accesses.then(|| what.modifiers.space.unwrap_or(Space::Generic))
 }
 
-/// Whether an instruction goes to one of several kinds of memory, by its address.
+/// Whether the address of an instruction chooses the kind of memory.
 fn chooses(what: &Instruction) -> bool {
     accessed(what) == Some(Space::Generic)
 }
@@ -53,20 +55,21 @@ fn is_access(what: &Instruction) -> bool {
     matches!(accessed(what), Some(Space::Global | Space::Shared))
 }
 
-/// What threads do together.
+/// An exchange of values between threads.
 #[derive(Debug, Clone)]
 pub(super) struct Meeting {
-    /// The value that others see, of type `ulong`.
+    /// The value that other threads see, of type `ulong`.
     pub value: String,
-    /// The member mask, in C; empty for all threads of the warp that are here.
+    /// The member mask in C; empty for all threads of the warp that are here.
     pub members: String,
-    /// The outcome from `wv` (values of the warp), `here` (the lanes that take part) and `x` (the own value): of type `ulong`,
-    /// with the second destination's truth value in bit 32.
+    /// The outcome, of type `ulong`, computed from `wv` (values of the warp), `here` (the lanes
+    /// that take part) and `x` (the thread's own value). Bit 32 is the second destination's truth
+    /// value.
     pub outcome: String,
 }
 
 impl Writer<'_> {
-    /// Threads of the largest block that can be launched.
+    /// Returns the number of threads of the largest block that can be launched.
     pub(super) fn threads_most(&self) -> u32 {
         let required = self
             .entry
@@ -79,8 +82,9 @@ impl Writer<'_> {
             .next_multiple_of(32)
     }
 
-    /// A barrier of all threads. Behind it the zero that shared indices are added to is read again: else compilers compute every
-    /// address before the first barrier, and have to keep all of them for each thread (PoCL: three times slower).
+    /// Writes a barrier of all threads. Behind it, the kernel reads again the zero that is added to
+    /// shared indices. Otherwise compilers compute every address before the first barrier, and must
+    /// keep all of them for each thread (PoCL: three times slower).
     pub(super) fn barrier(&mut self) {
         self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
         self.line(&format!("zero = *(__global const a_int *)(AT(control) + {CONTROL_ZERO});"));
@@ -89,7 +93,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether threads may go different ways between the statement at hand and the next that all come to together, before they access memory.
+    /// Whether threads may separate between the current statement and the next meeting, before they
+    /// access memory.
     fn parts_behind(&self) -> bool {
         let body = self.function.body.as_deref().unwrap_or_default();
         let mut seen = vec![false; self.flow.blocks.len()];
@@ -107,13 +112,14 @@ impl Writer<'_> {
                 if parts || what.opcode == Opcode::BrxIdx || chooses(what) {
                     return true;
                 }
-                // No compiler moves that over the barrier, so it stands between.
+                // No compiler moves such an access across the barrier, so the access separates the
+                // two.
                 if what.guard.is_none() && is_access(what) {
                     goes_on = false;
                     break;
                 }
             }
-            // The statement at hand may be the last of its block.
+            // The current statement may be the last of its block.
             let next = self.flow.blocks[block].next.iter().filter(|_| goes_on);
             for &next in next.filter(|next| **next != self.flow.exit()) {
                 if !std::mem::replace(&mut seen[next], true) {
@@ -124,7 +130,7 @@ impl Writer<'_> {
         false
     }
 
-    /// A meeting that all threads come to together.
+    /// Writes a meeting that all threads reach together.
     pub(super) fn together(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         self.uses_barriers = true;
         match what.opcode {
@@ -151,7 +157,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Gives the destinations their values from `y`.
+    /// Assigns `y` to the destinations.
     pub(super) fn met(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let ty = if what.opcode == Opcode::Vote
             && !matches!(what.modifiers.vote, Some(VoteMode::Ballot))
@@ -170,7 +176,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What is exchanged, and what comes of it.
+    /// Returns the values that an instruction exchanges, and its outcome.
     pub(super) fn meeting(&mut self, what: &Instruction) -> Result<Meeting, TranslateError> {
         let sources = what.sources();
         let absent = || TranslateError::operand(what, sources);
@@ -258,7 +264,8 @@ impl Writer<'_> {
         })
     }
 
-    /// The predicate of `bar.red`, and how its sum becomes the result: `{sum}` of `{all}` threads.
+    /// Returns the predicate of `bar.red`, and the expression that turns its `sum`, of `all`
+    /// threads, into the result.
     pub(super) fn reduction(
         &mut self,
         what: &Instruction,
@@ -279,7 +286,7 @@ impl Writer<'_> {
         let (predicate, text) = self.reduction(what)?;
         self.uses_exchange = true;
         self.uses_sums = true;
-        // The sum that was used two meetings ago is not read any more.
+        // No thread reads the sum of two meetings ago any more.
         self.line("if (lid == 0) wr[third == 2u ? 0u : third + 1u] = 0;");
         self.line(&format!("if ({predicate}) atomic_inc((volatile __local uint *)&wr[third]);"));
         self.barrier();
