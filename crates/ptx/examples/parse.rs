@@ -1,4 +1,4 @@
-//! Reads PTX files and says what is in them: `cargo run -p penstock-ptx --example parse FILE...`
+//! Parses PTX files and lists their content: `cargo run -p penstock-ptx --example parse FILE...`
 #![expect(clippy::print_stdout, reason = "its purpose")]
 
 fn main() {

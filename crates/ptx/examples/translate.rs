@@ -1,10 +1,11 @@
-//! Prints the OpenCL C that a PTX file becomes: `translate FILE.ptx [check] [DATA]`. On stderr: the kernels.
-//! The initial content of the module's variables goes to the file DATA, without relocations.
+//! Prints the OpenCL C translation of a PTX file: `translate FILE.ptx [check] [DATA]`. Standard
+//! error lists the kernels. The initial content of the module's variables goes to the file DATA,
+//! without relocations.
 
 use penstock_ptx::module;
 use penstock_ptx::translate::{Options, translate};
 
-/// Where the arena of the examples starts.
+/// Base address of the examples' arena.
 const BASE: u64 = 0x7000_0000_0000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! Real PTX is read, and what a launch needs to know of it is right.
+//! Real PTX can be parsed, and the properties that a launch needs are right.
 
 use penstock_ptx::ir::{CallTarget, Entry, FUNCTION_WINDOW, Module, Opcode, Operand, Statement};
 use penstock_ptx::module::parse;
@@ -65,7 +65,7 @@ fn every_text_is_read_and_its_tables_hold_together() {
 #[test]
 fn parameters_lie_where_c_puts_them() {
     let module = module("memory");
-    // spaces(float *out, int n, Body by_value, char tail): Body is 32 bytes, aligned to 8.
+    // spaces(float *out, int n, Body by_value, char tail): Body has 32 bytes, aligned to 8.
     let spaces = entry(&module, "spaces");
     let places: Vec<(u32, u32)> =
         spaces.params.iter().map(|param| (param.offset, param.size)).collect();
@@ -76,11 +76,11 @@ fn parameters_lie_where_c_puts_them() {
 #[test]
 fn shared_memory_is_laid_out_for_each_kernel() {
     let module = module("memory");
-    // tile is 32*33*4 bytes, slow 64; dynamic memory follows at a multiple of 16.
+    // tile has 32*33*4 bytes, slow 64. Dynamic memory follows at a multiple of 16.
     let spaces = entry(&module, "spaces");
     assert_eq!(spaces.static_shared, 32 * 33 * 4 + 64);
     assert!(spaces.uses_dynamic_shared);
-    // near is 16 bytes, and hidden, of a function it calls, 64.
+    // near has 16 bytes; hidden, a variable of a function that the kernel calls, has 64.
     let generic = entry(&module, "generic_addresses");
     assert_eq!(generic.static_shared, 16 + 64);
     assert!(!generic.uses_dynamic_shared);

@@ -1,5 +1,5 @@
-//! docs/ptx.md is made from the table of forms; this checks that it is what would be made now.
-//! To write it anew: `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-ptx --test documentation`.
+//! Checks that docs/ptx.md matches the table of forms, from which it is generated. To regenerate
+//! it: `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-ptx --test documentation`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -40,7 +40,6 @@ fn document() -> String {
     text
 }
 
-/// The classes that the rows name.
 fn classes() -> BTreeSet<&'static str> {
     forms::table()
         .flat_map(|row| row.suffixes.split(|letter: char| !letter.is_ascii_alphanumeric()))

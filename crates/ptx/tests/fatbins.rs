@@ -1,4 +1,4 @@
-//! Fat binaries that nvcc made.
+//! Fat binaries that nvcc produced.
 
 use penstock_ptx::fatbin::{ImageKind, images, total_size};
 use penstock_ptx::module::parse;

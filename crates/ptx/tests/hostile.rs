@@ -1,4 +1,4 @@
-//! Whatever a text says, reading it ends with a module or an error.
+//! Parsing any text ends with a module or an error.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const TEXTS: [&str; 5] = [
     include_str!("ptx/threads.ptx"),
 ];
 
-/// Pieces that mean something in PTX, to be put where they do not belong.
+/// Pieces that have a meaning in PTX, to be inserted where they do not belong.
 const PIECES: [&str; 24] = [
     "{", "}", "(", ")", "[", "]", ";", ",", "|", "!", "@", ".", ":", "<", "-", "%r1", ".reg",
     ".param", ".v4", "0x", "\"", "/*", "call", "\u{e9}",
@@ -33,10 +33,11 @@ fn a_text_that_ends_after_any_line_is_a_module_or_an_error() {
     }
 }
 
-/// Longer than a translation in proportion to the text takes, on any machine, and far shorter than one in proportion to its square.
+/// Time limit of a translation: longer than a linear translation takes on any machine, and far
+/// shorter than a quadratic one.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Translates the body of a kernel, with `%rI`, `%pI` and `%rdI` for as many as there are.
+/// Translates the body of a kernel that declares many registers `%rI`, `%pI` and `%rdI`.
 fn translated(head: &str, body: &str) -> Result<Translation, TranslateError> {
     let text = format!(
         ".version 9.0\n.target sm_75\n{head}\n.entry k(.param .u64 a) {{ .reg .b32 %r<200000>; .reg .pred %p<200000>; .reg .b64 %rd<200000>;\n{body}\nret; }}"
@@ -51,7 +52,7 @@ fn translated(head: &str, body: &str) -> Result<Translation, TranslateError> {
 
 #[test]
 fn a_chain_of_values_in_opposite_order_takes_no_time() {
-    // In each turn of the loop the thread's number gets one register further.
+    // In each turn of the loop the thread's number moves one register further.
     const LENGTH: usize = 60_000;
     let mut body = String::from("L:\n");
     for index in (1..LENGTH).rev() {
@@ -91,7 +92,8 @@ fn many_endless_loops_and_nested_branches_take_no_time() {
 
 #[test]
 fn sums_of_sums_take_no_time() {
-    // Each register goes on by the two before it: their steps are looked into again and again.
+    // Each register is incremented by the sum of the two before it, so their steps are queried many
+    // times.
     const REGISTERS: usize = 90;
     let mut body = String::from("ld.param.u64 %rd1, [a];\n");
     for index in 0..REGISTERS {

@@ -1,8 +1,9 @@
-//! What is not served is refused with its place and its text, never read as something else.
+//! Unsupported PTX is refused with its place and its text, and never read as something else.
 
 use penstock_ptx::module::{OperandProblem, ParseError, ParseErrorKind, parse};
 
-/// A kernel with one line in it, and registers of every kind. The line is the sixth.
+/// Parses a kernel with one line in it, which is the sixth of the text, and registers of every
+/// kind.
 fn kernel(line: &str) -> Result<(), ParseError> {
     let text = format!(
         ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 a) {{\n\
@@ -46,9 +47,9 @@ fn an_unknown_form_is_quoted() {
         "setp.equ.s32 %p1, %r1, %r2;",
         "cvt.f32.f64 %f1, %fd1;",
         "cvt.rn.u32.u16 %r1, %rs1;",
-        // What `.relu` has no meaning for.
+        // Conversions for which `.relu` has no meaning.
         "cvt.rn.relu.f32.bf16 %f1, %rs1;",
-        // Orders of memory that the instruction does not have, and scopes of accesses that nobody sees.
+        // Memory orders that the instruction does not have, and scopes of weak accesses.
         "ld.acq_rel.gpu.global.u32 %r1, [%rd1];",
         "ld.release.gpu.global.u32 %r1, [%rd1];",
         "ld.gpu.global.u32 %r1, [%rd1];",
@@ -58,7 +59,7 @@ fn an_unknown_form_is_quoted() {
         "red.acquire.gpu.global.add.u32 [%rd1], 1;",
         "fence.weak.cta;",
         "fence.volatile.gpu;",
-        // Vectors that only global memory has.
+        // Vector sizes that only global memory supports.
         "ld.shared.v8.f32 {%f1, %f1, %f1, %f1, %f1, %f1, %f1, %f1}, [%r1];",
         "ld.local.v4.u64 {%rd1, %rd1, %rd1, %rd1}, [%rd1];",
         "mul.u32 %r1, %r1, %r1;",

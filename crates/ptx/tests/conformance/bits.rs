@@ -52,7 +52,7 @@ pub fn logic() -> Vec<Case> {
             r,
             |v| {
                 let c = f32::from_bits(v[2] as u32);
-                // Of -0.0 PTX says both that it is not below zero and that `.ftz` keeps its sign.
+                // PTX says both that -0.0 is not below zero and that `.ftz` keeps its sign.
                 Expect::Bits(if c >= 0.0 { v[0] } else { v[1] })
             },
         ));
@@ -259,7 +259,8 @@ pub fn fields() -> Vec<Case> {
     cases
 }
 
-/// `fns` as PTX's manual describes it: the bit at `base`, or the `offset`-th set bit from there, upwards or downwards.
+/// `fns` as PTX's manual describes it: the bit at `base`, or the `offset`-th set bit from there,
+/// upwards or downwards.
 fn nth_bit(mask: u64, base: i64, offset: i64) -> u64 {
     let is_set = |position: i64| (mask >> position) & 1 == 1;
     let step = if offset < 0 { -1 } else { 1 };
@@ -280,7 +281,8 @@ fn nth_bit(mask: u64, base: i64, offset: i64) -> u64 {
     0xffff_ffff
 }
 
-/// `bfe` as PTX's manual describes it: bits beyond the width are copies of the sign, which is that of the field's last bit or of the value's.
+/// `bfe` as PTX's manual describes it: bits beyond the width are copies of the sign, which is that
+/// of the field's last bit or of the value's.
 fn field(int: Int, value: u64, from: u32, width: u32) -> u64 {
     let msb = int.bits - 1;
     let bit = |position: u32| (value >> position) & 1;
@@ -318,7 +320,7 @@ pub fn bytes() -> Vec<Case> {
     cases.push(Case::new("prmt.b32 $d, $a, $b, $c;", &[T::I32; 3], T::I32, move |v| {
         permute(v[0], v[1], v[2])
     }));
-    // The bytes that each mode takes, lowest first, for c of 0 to 3.
+    // The bytes that each mode takes, lowest first, for c from 0 to 3.
     let modes: [(&str, [[u64; 4]; 4]); 6] = [
         ("f4e", [[0, 1, 2, 3], [1, 2, 3, 4], [2, 3, 4, 5], [3, 4, 5, 6]]),
         ("b4e", [[0, 7, 6, 5], [1, 0, 7, 6], [2, 1, 0, 7], [3, 2, 1, 0]]),

@@ -1,25 +1,26 @@
-//! A form of an instruction, its operands, and what it must give; and the kernel that tries many of them at once.
+//! A test case (a form of an instruction, its operands and the expected result), and the kernel
+//! that runs many cases at once.
 
 use std::fmt::Write as _;
 
 use crate::machine::{BASE, FREE, Machine};
 
-/// Tuples of operands for each case: enough for every pair of edges.
+/// Tuples of operands for each case: enough for every pair of edge values.
 const TUPLES: usize = 1024;
 
-/// Threads of a block.
 const THREADS: u64 = 64;
 
-/// Cases in one kernel: many, so that there are few programs to build, and few enough for compilers that are slow with long functions.
+/// Cases in one kernel: many, so that few programs must be built, but not too many for compilers
+/// that are slow with long functions.
 const CASES_PER_KERNEL: usize = 24;
 
-/// Bytes of a value in memory, whatever its type.
+/// Bytes of a value in memory, for every type.
 const SLOT: usize = 8;
 
-/// Differences that a report shows.
+/// Largest number of differences that a report shows.
 const SHOWN_MAX: usize = 3;
 
-/// Numbers with a point at which things happen.
+/// Edge values of floating-point numbers.
 const EDGES_FLOAT: [f32; 26] = [
     0.0,
     -0.0,
@@ -49,7 +50,7 @@ const EDGES_FLOAT: [f32; 26] = [
     1e-7,
 ];
 
-/// Whole numbers of 32 bits at which things happen.
+/// Edge values of 32-bit integers.
 const EDGES_I32: [u64; 14] = [
     0,
     1,
@@ -67,7 +68,7 @@ const EDGES_I32: [u64; 14] = [
     0x0080_0000,
 ];
 
-/// The same of 64 bits.
+/// Edge values of 64-bit integers.
 const EDGES_I64: [u64; 13] = [
     0,
     1,
@@ -84,7 +85,7 @@ const EDGES_I64: [u64; 13] = [
     (1 << 53) + 1,
 ];
 
-/// Counts of bits, of shifts and of fields, at which things happen.
+/// Edge values of counts: of bits, shifts and fields.
 const EDGES_COUNT: [u64; 21] = [
     0,
     1,
@@ -109,7 +110,7 @@ const EDGES_COUNT: [u64; 21] = [
     0xffff_ffff,
 ];
 
-/// What a register of a case holds.
+/// Type of the value in a case's register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum T {
     Pred,
@@ -122,7 +123,7 @@ pub enum T {
     Bf16x2,
     F32,
     F64,
-    /// A count or position: mostly small.
+    /// A count or position, mostly a small one.
     Count,
 }
 
@@ -148,7 +149,7 @@ impl T {
         }
     }
 
-    /// Values at which things happen.
+    /// Returns the edge values of the type.
     fn edges(self) -> Vec<u64> {
         match self {
             Self::Pred => vec![0, 1],
@@ -209,7 +210,7 @@ impl T {
                 }
             }
             Self::F16x2 | Self::Bf16x2 => bits >> 32,
-            // Half of them anywhere, half of them near 1.
+            // Half of the values are arbitrary, half are near 1.
             Self::F32 if bits & 1 == 0 => bits >> 32,
             Self::F32 => u64::from(((bits >> 40) as f32 / 1_048_576.0 - 8.0).to_bits()),
             Self::F64 if bits & 1 == 0 => bits.rotate_left(7),
@@ -217,7 +218,7 @@ impl T {
         }
     }
 
-    /// Whether two results are the same: any NaN is like any other.
+    /// Whether two results are the same. All NaNs count as the same.
     fn same(self, a: u64, b: u64) -> bool {
         let nan = |bits: u64| match self {
             Self::F32 => f32::from_bits(bits as u32).is_nan(),
@@ -237,7 +238,7 @@ impl T {
         }
     }
 
-    /// A result as a number, for allowed errors.
+    /// Returns a result as a number, to check the allowed error.
     fn number(self, bits: u64) -> f64 {
         match self {
             Self::F32 => f64::from(f32::from_bits(bits as u32)),
@@ -248,24 +249,23 @@ impl T {
     }
 }
 
-/// What a result must be.
 #[derive(Debug, Clone)]
 pub enum Expect {
-    /// These bits.
+    /// These bits; any NaN for a NaN.
     Bits(u64),
-    /// One of these.
+    /// One of these values.
     OneOf(Vec<u64>),
-    /// This number, or one that is not farther away than that.
+    /// A number that differs from the first by at most the second.
     Near(f64, f64),
-    /// PTX does not say.
+    /// PTX does not define the result.
     Any,
 }
 
 type Reference = Box<dyn Fn(&[u64]) -> Expect>;
 
-/// A form of an instruction.
 pub struct Case {
-    /// Instructions, with `$d`, `$a`, `$b`, `$c`, `$e` for the registers, and `$n` for a number that no other case has.
+    /// Instructions, with `$d`, `$a`, `$b`, `$c`, `$e` for the registers, and `$n` for a number
+    /// that is unique to the case.
     pub text: String,
     ins: Vec<T>,
     out: T,
@@ -273,7 +273,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// A case whose result is certain.
+    /// Creates a case that has exactly one correct result.
     pub fn new(
         text: impl Into<String>,
         ins: &[T],
@@ -283,7 +283,7 @@ impl Case {
         Self::with(text, ins, out, move |values| Expect::Bits(reference(values)))
     }
 
-    /// A case whose result may be one of several, or near something.
+    /// Creates a case with several correct results, or with a tolerance.
     pub fn with(
         text: impl Into<String>,
         ins: &[T],
@@ -293,7 +293,7 @@ impl Case {
         Self { text: text.into(), ins: ins.to_vec(), out, reference: Box::new(reference) }
     }
 
-    /// A module with this case alone.
+    /// Returns a module with only this case.
     pub fn text_alone(&self) -> String {
         format!("{HEAD}{}", kernel_text(0, &[self]))
     }
@@ -325,7 +325,7 @@ impl Case {
         (0..TUPLES).map(|index| tuple(index, &mut random)).collect()
     }
 
-    /// The part of a kernel for this case; the operands are at `[%in + place]`.
+    /// Appends the part of a kernel for this case. Its operands are at `[%in + place]`.
     fn body(&self, number: usize, body: &mut String) {
         let names = ["a", "b", "c", "e"];
         let _ = writeln!(body, "{{ // {number}");
@@ -368,7 +368,7 @@ impl Case {
         }
     }
 
-    /// Compares results with the reference; what differs, in words.
+    /// Compares results with the reference. Returns a description of the differences.
     fn compare(&self, tuples: &[Vec<u64>], results: &[u8]) -> Option<String> {
         let mut wrong = 0;
         let mut shown = String::new();
@@ -424,7 +424,7 @@ fn kernel_text(name: usize, cases: &[&Case]) -> String {
     body
 }
 
-/// Tries all cases on all devices.
+/// Runs all cases on all devices.
 pub fn run(family: &str, cases: &[Case]) {
     for machine in crate::machine::machines() {
         let failures = run_on(&machine, cases);
@@ -444,7 +444,7 @@ pub fn run(family: &str, cases: &[Case]) {
 
 fn run_on(machine: &Machine, cases: &[Case]) -> Vec<String> {
     let mut failures = Vec::new();
-    // A form that is not translated must not hide the others.
+    // A form that cannot be translated must not hide the others.
     let translated: Vec<&Case> = cases
         .iter()
         .filter(|case| {
@@ -462,7 +462,7 @@ fn run_on(machine: &Machine, cases: &[Case]) -> Vec<String> {
     for group in translated.chunks(CASES_PER_KERNEL) {
         match machine.build(&format!("{HEAD}{}", kernel_text(0, group))) {
             Ok(ready) => failures.extend(try_group(machine, &ready, group)),
-            // Which of them is it?
+            // Finds the case that does not build.
             Err(_) => {
                 for case in group {
                     match machine.build(&case.text_alone()) {

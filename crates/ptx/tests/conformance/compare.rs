@@ -6,7 +6,7 @@ use crate::case::{Case, Expect, T, run};
 use crate::integer::INTS;
 use crate::number::{from_brain, from_half};
 
-/// Whether a comparison holds; `None` for the order means that one is NaN.
+/// Whether a comparison is true. The order is `None` if an operand is NaN.
 fn holds(compare: &str, order: Option<Ordering>) -> bool {
     let Some(order) = order else {
         return matches!(compare, "equ" | "neu" | "ltu" | "leu" | "gtu" | "geu" | "nan");
@@ -28,7 +28,7 @@ const UNSIGNED: [&str; 4] = ["lo", "ls", "hi", "hs"];
 const FLOAT: [&str; 14] =
     ["eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"];
 
-/// A float's type and how to order its bits.
+/// A float's type, and a function that orders its bits.
 type FloatOrder = (&'static str, T, fn(u64, u64) -> Option<Ordering>);
 
 const FLOATS: [FloatOrder; 4] = [

@@ -18,7 +18,7 @@ const NARROW: [Int; 8] = [
     Int { name: "s64", bits: 64, signed: true },
 ];
 
-/// The register for an integer: one of 8 bits is in a register of 32.
+/// Returns the register type for an integer. An 8-bit integer is in a 32-bit register.
 fn register(int: Int) -> T {
     match int.bits {
         16 => T::I16,
@@ -27,7 +27,7 @@ fn register(int: Int) -> T {
     }
 }
 
-/// A number of `int` as the bits of its register: a narrow one is extended by its sign.
+/// Returns a number of type `int` as the bits of its register; a narrow number is sign-extended.
 fn in_register(int: Int, value: i128) -> u64 {
     let register = Int { bits: int.bits.max(if int.bits == 8 { 32 } else { 0 }), ..int };
     register.cut(int.value(int.cut(value)))
@@ -55,7 +55,7 @@ pub fn integers_to_integers() -> Vec<Case> {
     cases
 }
 
-/// A float type: its name, its register, its bits as a number, and a number that it holds as bits.
+/// A float type: its name, its register type, and the conversions from and to its bits.
 type Float = (&'static str, T, fn(u64) -> f64, fn(f64) -> u64);
 
 const FLOATS: [Float; 4] = [
@@ -80,7 +80,7 @@ fn round(name: &str, exact: Exact, mode: Mode) -> f64 {
     }
 }
 
-/// A rounding to an integer, and what it does.
+/// A rounding to an integer: its name and the function.
 type ToInteger = (&'static str, fn(f64) -> f64);
 
 const TO_INTEGER: [ToInteger; 4] =
@@ -104,7 +104,8 @@ pub fn floats_to_integers() -> Vec<Case> {
                 cases.push(Case::with(text, &[float], register(to), move |v| {
                     let x = value(v[0]);
                     if x.is_nan() {
-                        // "Zero if the source is not .f64 and the destination is not .s64 or .u64; otherwise 1 << (BitWidth(dst) - 1)".
+                        // "Zero if the source is not .f64 and the destination is not .s64 or .u64;
+                        // otherwise 1 << (BitWidth(dst) - 1)".
                         let zero = name != "f64" && to.bits != 64;
                         return Expect::Bits(if zero {
                             0

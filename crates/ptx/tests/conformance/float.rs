@@ -1,4 +1,4 @@
-//! Floating-point arithmetic of 32 and 64 bits.
+//! Floating-point arithmetic in single and double precision.
 
 use crate::case::{Case, Expect, T, run};
 use crate::number::{self, Exact, Mode, SINGLE, directed, single};
@@ -11,25 +11,25 @@ fn f64_of(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-/// A result of `round` as the bits of a single.
+/// Returns a result of `round` as the bits of a single.
 fn bits32(value: f64) -> u64 {
     u64::from(single(value).to_bits())
 }
 
-/// Denormal singles become zeros of their sign.
+/// Flushes denormal singles to zeros of the same sign.
 fn flush(value: f64) -> f64 {
     if single(value).is_subnormal() { 0f64.copysign(value) } else { value }
 }
 
-/// `.sat`: to [0, 1], NaN to 0.
+/// `.sat`: clamps to [0, 1], NaN to 0.
 fn saturate(value: f64) -> f64 {
     if value.is_nan() || value <= 0.0 { 0.0 } else { value.min(1.0) }
 }
 
-/// An operation on singles, exact until it is rounded.
+/// An operation on singles, exact before it is rounded.
 type Operation = fn(&[f64], Mode) -> Exact;
 
-/// A form with all roundings, `.ftz` and `.sat`, for `operands` singles.
+/// Adds a form with all roundings, `.ftz` and `.sat`, for `operands` singles.
 fn rounded(
     cases: &mut Vec<Case>,
     op: &str,
@@ -42,7 +42,8 @@ fn rounded(
     for mode in Mode::ALL {
         for ftz in [false, true] {
             for sat in [false, true] {
-                // `.ftz` and `.sat` do not depend on the direction: one each will do.
+                // `.ftz` and `.sat` do not depend on the direction, so two directions are enough
+                // for them.
                 if (sat && !can_saturate) || ((ftz || sat) && mode != Mode::Rn && mode != Mode::Rz)
                 {
                     continue;
@@ -104,13 +105,14 @@ pub fn singles() -> Vec<Case> {
     cases
 }
 
-/// The exact rest of `a + b` that `value` misses.
+/// Returns the exact difference between `a + b` and `value`.
 fn sum_rest(a: f64, b: f64, value: f64) -> f64 {
     let part = value - a;
     (a - (value - part)) + (b - part)
 }
 
-/// The sign of what `a * b + c` has more than `value`, its rounding to nearest: after Boldo and Muller.
+/// Returns the sign of the difference between `a * b + c` and `value`, its rounding to nearest,
+/// after Boldo and Muller.
 fn fma_rest(a: f64, b: f64, c: f64, value: f64) -> f64 {
     let product = a * b;
     let product_rest = a.mul_add(b, -product);
@@ -121,7 +123,7 @@ fn fma_rest(a: f64, b: f64, c: f64, value: f64) -> f64 {
     ((large - value) + large_rest) + small_rest
 }
 
-/// Whether a result is far enough from the ends of the range for its rest to be exact.
+/// Whether a result is so far from the ends of the range that its rest is exact.
 fn is_moderate(values: &[f64], result: f64) -> bool {
     let fits =
         |value: f64| value == 0.0 || !value.is_finite() || (1e-140..1e140).contains(&value.abs());
@@ -162,7 +164,8 @@ pub fn doubles() -> Vec<Case> {
                     if !is_moderate(&values, result)
                         || values.iter().any(|value| !value.is_finite())
                     {
-                        // Near the ends of the range directed rounding may be a step off: what it must keep is the kind.
+                        // Near the ends of the range, directed rounding may be a step off. Only the
+                        // kind of result must be right.
                         return if result.is_nan() {
                             Expect::Bits(result.to_bits())
                         } else {
@@ -181,12 +184,12 @@ pub fn doubles() -> Vec<Case> {
     cases
 }
 
-/// The smaller one; the number if one is NaN. PTX: -0.0 is below +0.0.
+/// Returns the smaller number, or the number if one is NaN. In PTX, -0.0 is below +0.0.
 pub fn least(a: f64, b: f64) -> f64 {
     if a.is_nan() || (!b.is_nan() && b.total_cmp(&a).is_lt()) { b } else { a }
 }
 
-/// The larger one; the number if one is NaN.
+/// Returns the larger number, or the number if one is NaN.
 pub fn most(a: f64, b: f64) -> f64 {
     if a.is_nan() || (!b.is_nan() && b.total_cmp(&a).is_gt()) { b } else { a }
 }
@@ -248,10 +251,11 @@ pub fn extremes_and_signs() -> Vec<Case> {
     cases
 }
 
-/// An approximate function of one single: the exact result, and how far off PTX's manual allows.
+/// An approximate function of one single: its name, the exact result, and the error that PTX's
+/// manual allows.
 type Approximate = (&'static str, fn(f64) -> f64, fn(f64, f64) -> f64);
 
-/// One unit in the last place of a single.
+/// Returns one unit in the last place of a single.
 fn ulp(value: f64) -> f64 {
     let value = single(value.abs()).max(f32::MIN_POSITIVE);
     if value.is_infinite() { f64::INFINITY } else { f64::from(value.next_up()) - f64::from(value) }
@@ -261,7 +265,7 @@ const APPROXIMATE: [Approximate; 8] = [
     ("rcp.approx", |x| 1.0 / x, |_, result| ulp(result)),
     ("sqrt.approx", f64::sqrt, |_, result| ulp(result)),
     ("rsqrt.approx", |x| 1.0 / x.sqrt(), |_, result| result.abs() * 2f64.powf(-22.9)),
-    // Between -2 pi and 2 pi, and between -100 pi and 100 pi; beyond the manual says nothing.
+    // The manual defines the error from -2 pi to 2 pi and from -100 pi to 100 pi, and not beyond.
     ("sin.approx", f64::sin, |x, _| trigonometric(x)),
     ("cos.approx", f64::cos, |x, _| trigonometric(x)),
     ("ex2.approx", f64::exp2, |_, result| 2.0 * ulp(result)),
@@ -307,7 +311,7 @@ pub fn approximate_functions() -> Vec<Case> {
                             || result == 0.0
                             || single(result) == 0.0)
                     {
-                        // With `.ftz` a denormal is zero, here or there.
+                        // With `.ftz` a denormal is zero, as an operand or as a result.
                         return if ftz && single(x).is_subnormal() {
                             Expect::Any
                         } else {
@@ -359,7 +363,8 @@ fn divisions(cases: &mut Vec<Case>) {
         cases.push(Case::with(format!("{name}.f32 $d, $a, $b;"), &[T::F32, T::F32], T::F32, |v| {
             let (a, b) = (f32_of(v[0]), f32_of(v[1]));
             let result = a / b;
-            // For a divisor between 2^126 and 2^128 the manual allows 0 (or NaN, if a is infinite); for denormal ones `.ftz` allows anything.
+            // For a divisor between 2^126 and 2^128 the manual allows 0 (or NaN, if a is infinite).
+            // For denormal operands `.ftz` allows any result.
             if !(2f64.powi(-126)..=2f64.powi(126)).contains(&b.abs()) || single(a).is_subnormal() {
                 return if a.is_nan() || b.is_nan() {
                     Expect::Bits(bits32(f64::NAN))

@@ -1,4 +1,4 @@
-//! Arithmetic of halves, of `bf16`, and of pairs.
+//! Arithmetic of halves, of `bf16`, and of pairs of them.
 
 use crate::case::{Case, Expect, T, run};
 use crate::float::{least, most};
@@ -6,7 +6,7 @@ use crate::number::{
     self, BRAIN, Exact, Format, HALF, Mode, brain_bits, from_brain, from_half, half_bits,
 };
 
-/// A narrow float: name, name of pairs, registers, format, and its bits from and to numbers.
+/// A narrow float type: its names, registers and format, and the conversions from and to its bits.
 struct Narrow {
     name: &'static str,
     pair: &'static str,
@@ -126,7 +126,7 @@ pub fn functions_of_halves() -> Vec<Case> {
     cases
 }
 
-/// Whether one half of the first operand is less than that of the second.
+/// Whether one half of the first operand is less than the same half of the second.
 fn is_less(narrow: &'static Narrow) -> impl Fn(&[u64], u32) -> bool + Copy + Send + Sync {
     move |v: &[u64], shift: u32| {
         (narrow.value)((v[0] >> shift) & 0xffff) < (narrow.value)((v[1] >> shift) & 0xffff)

@@ -2,7 +2,6 @@
 
 use crate::case::{Case, Expect, T, run};
 
-/// An integer type: its name, width and whether it is signed.
 #[derive(Debug, Clone, Copy)]
 pub struct Int {
     pub name: &'static str,
@@ -28,7 +27,7 @@ impl Int {
         }
     }
 
-    /// Bits as a number.
+    /// Interprets bits as a number.
     pub fn value(self, bits: u64) -> i128 {
         let shift = 64 - self.bits;
         if self.signed {
@@ -38,7 +37,7 @@ impl Int {
         }
     }
 
-    /// A number as bits, cut to the width.
+    /// Truncates a number to the width of the type.
     pub fn cut(self, value: i128) -> u64 {
         let shift = 64 - self.bits;
         ((value as u64) << shift) >> shift
@@ -56,7 +55,7 @@ impl Int {
         self.cut(value.clamp(self.min(), self.max()))
     }
 
-    /// The upper half of a product.
+    /// Returns the upper half of a product.
     fn high(self, a: u64, b: u64) -> i128 {
         if self.bits == 64 && !self.signed {
             return ((u128::from(a) * u128::from(b)) >> 64) as i128;
@@ -106,7 +105,7 @@ pub fn integers() -> Vec<Case> {
         for (op, is_div) in [("div", true), ("rem", false)] {
             let reference = move |v: &[u64]| {
                 let (a, b) = (int.value(v[0]), int.value(v[1]));
-                // PTX does not say what a division by zero or one that overflows gives.
+                // PTX does not define the result of a division by zero or of one that overflows.
                 if b == 0 || (b == -1 && a == int.min()) {
                     return Expect::Any;
                 }
@@ -203,7 +202,7 @@ pub fn carries() -> Vec<Case> {
             let (difference, borrow) = a.overflowing_sub(b);
             (difference & !0xffff_ffff) | if borrow { 0xffff_ffff } else { 0 }
         }),
-        // The low 64 bits of a product of 64 bits, from products of 32 bits.
+        // The low 64 bits of a product of 64-bit numbers, from products of 32-bit numbers.
         long(
             "mul.lo.u32 dl, al, bl; mul.hi.u32 dh, al, bl; mad.lo.u32 dh, al, bh, dh; mad.lo.u32 dh, ah, bl, dh;",
             u64::wrapping_mul,

@@ -11,28 +11,26 @@ use penstock_ptx::ir::Module;
 use penstock_ptx::module::parse;
 use penstock_ptx::translate::{Argument, CONTROL_BYTES, Options, Translation, translate};
 
-/// Where device memory starts for the programs under test.
+/// Base address of device memory for the programs under test.
 pub const BASE: u64 = 0x7_0000_0000_0000;
 
 /// Bytes of device memory: enough for the inputs and results of the largest family.
 pub const ARENA_BYTES: u64 = 64 << 20;
 
-/// The control block, behind addresses that nothing should touch.
+/// Offset of the control block, behind addresses that no test should access.
 const CONTROL: u64 = 4096;
 
-/// The module's variables.
 const DATA: u64 = 8192;
 
-/// Where tests put their own data.
+/// Offset of the tests' own data.
 pub const FREE: u64 = 1 << 20;
 
-/// `CL_MEM_READ_WRITE`
+/// Value of `CL_MEM_READ_WRITE` in OpenCL.
 const READ_WRITE: u64 = 1;
 
-/// `CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT`
+/// Value of `CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT` in OpenCL.
 const EXACT_DIVISION: u64 = 1 << 7;
 
-/// A device with its memory.
 pub struct Machine {
     pub name: String,
     pub options: Options,
@@ -48,7 +46,7 @@ pub struct Ready {
     program: Program,
 }
 
-/// Every OpenCL device of the machine; says so where there is none.
+/// Returns every OpenCL device of the machine. Prints a message if there is none.
 pub fn machines() -> Vec<Machine> {
     let devices: Vec<Device> = match Driver::load() {
         Ok(driver) => driver.platforms().iter().flat_map(|platform| platform.devices()).collect(),
@@ -131,14 +129,13 @@ impl Machine {
         self.queue.finish().expect("written");
     }
 
-    /// Reads device memory.
     pub fn read(&self, offset: u64, size: u64) -> Vec<u8> {
         let reading = self.queue.read(&self.arena, offset, size, &[]).expect("within the arena");
         self.queue.flush().expect("flushed");
         reading.wait().expect("read").to_vec()
     }
 
-    /// Runs a kernel with parameters that are 64 bits each, and waits for it.
+    /// Runs a kernel whose parameters are 64 bits each, and waits for it.
     pub fn launch(
         &self,
         ready: &Ready,
@@ -152,7 +149,7 @@ impl Machine {
         self.launch_with(ready, name, params, [blocks, 1, 1], [threads, 1, 1], dynamic, &control);
     }
 
-    /// As [`Machine::launch`], with a grid and blocks of three dimensions, and a control block.
+    /// Like [`Machine::launch`], with three dimensions and a control block.
     #[expect(clippy::too_many_arguments, reason = "what a launch is")]
     pub fn launch_with(
         &self,
@@ -214,13 +211,13 @@ impl Machine {
         self.queue.finish().expect("finished");
     }
 
-    /// The control block as the last kernel left it.
+    /// Returns the control block as the last kernel left it.
     #[allow(dead_code, reason = "not every test needs it")]
     pub fn control(&self) -> Vec<u8> {
         self.read(CONTROL, CONTROL_BYTES)
     }
 
-    /// The translation, to look at.
+    /// Returns the translated kernel, for inspection.
     #[allow(dead_code, reason = "not every test needs it")]
     pub fn kernel<'r>(
         &self,
@@ -235,7 +232,7 @@ impl Machine {
             .expect("the kernel is there")
     }
 
-    /// The first fault that a kernel left: its code and the line.
+    /// Returns the code and the line of the first fault that a kernel recorded.
     pub fn fault(&self) -> (u64, u32) {
         let control = self.read(CONTROL, CONTROL_BYTES);
         let code = control.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));

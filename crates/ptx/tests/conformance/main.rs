@@ -1,10 +1,12 @@
-//! Every form of an instruction against a scalar reference, on every OpenCL device of this machine.
+//! Compares every form of an instruction with a scalar reference, on every OpenCL device of this
+//! machine.
 //!
-//! Each case is one instruction (or two that belong together) with operands at the edges of their types and random ones: NaN, infinities,
-//! denormals, overflow, shifts beyond the width. Kernels hold many cases, so that there is little to build. What PTX leaves
-//! open is not compared; approximate instructions may be as far off as PTX's manual says.
+//! Each case is one instruction (or two that belong together). Its operands are random values and
+//! the edge values of their types: NaN, infinities, denormals, overflow, shifts beyond the width.
+//! Each kernel has many cases, so that few programs must be built. Results that PTX does not define
+//! are not compared. Approximate instructions may have the error that PTX's manual allows.
 //!
-//! Where PTX says `.ftz`, a denormal operand or result may be zero or not: a translation may keep denormals.
+//! With `.ftz`, a denormal operand or result may be zero or not: a translation may keep denormals.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -30,7 +32,6 @@ use penstock_ptx::ir::{Opcode, Statement};
 use penstock_ptx::module::parse;
 use penstock_ptx::translate::{Options, translate};
 
-/// Every family of cases.
 const FAMILIES: &[fn() -> Vec<case::Case>] = &[
     bits::logic,
     bits::shifts,
@@ -59,7 +60,8 @@ const FAMILIES: &[fn() -> Vec<case::Case>] = &[
     memory::swaps,
 ];
 
-/// Forms that no single value can try, by their opcodes, and where they are tried instead. What has nothing to give is listed too.
+/// Opcodes with forms that a single value cannot test, and the file that tests them. Opcodes
+/// without a result are listed too.
 const TRIED_ELSEWHERE: &[(&str, &[Opcode])] = &[
     (
         "threads.rs",

@@ -4,7 +4,8 @@ use crate::case::{Case, Expect, T, run};
 use crate::integer::{INTS, Int};
 use crate::number::{self, HALF, Mode, from_half, half_bits};
 
-/// A place of 16 bytes for each thread: what declares it, what puts its address into `x`, and how instructions name the space.
+/// A place of 16 bytes for each thread: its declaration, the instructions that load its address
+/// into `x`, and the space that instructions name.
 struct Place {
     declare: &'static str,
     address: &'static str,
@@ -144,7 +145,7 @@ pub fn addresses() -> Vec<Case> {
     cases
 }
 
-/// The new value of an atomic operation on integers.
+/// Returns the new value of an atomic operation on integers.
 fn combine(op: &str, int: Int, old: u64, b: u64) -> u64 {
     match op {
         "add" => int.cut(int.value(old) + int.value(b)),
@@ -171,7 +172,8 @@ fn combine(op: &str, int: Int, old: u64, b: u64) -> u64 {
     }
 }
 
-/// Both what an atomic returns and what it leaves, for every place that can be shared.
+/// Tests the value that an atomic returns and the value that it stores, in every space that threads
+/// can share.
 fn atomic(
     cases: &mut Vec<Case>,
     op: &str,
@@ -243,7 +245,7 @@ pub fn atomics() -> Vec<Case> {
             if f32::from_bits(bits as u32).is_subnormal() { bits & 0x8000_0000 } else { bits }
         };
         let kept = u64::from(sum32(old, b).to_bits());
-        // On global memory the sum flushes denormals.
+        // In global memory the sum flushes denormals.
         Expect::OneOf(vec![kept, flush(kept), u64::from(sum32(flush(old), flush(b)).to_bits())])
     });
     atomic(&mut cases, "add", "f64", T::F64, |old, b| {

@@ -1,6 +1,5 @@
-//! Numbers as PTX rounds them: exact arithmetic, then one rounding, in plain Rust.
+//! Rounds numbers as PTX does: exact arithmetic, then one rounding, in plain Rust.
 
-/// A direction of rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Rn,
@@ -22,14 +21,13 @@ impl Mode {
     }
 }
 
-/// A binary format that `f64` holds exactly.
+/// A binary format whose numbers `f64` holds exactly.
 #[derive(Debug, Clone, Copy)]
 pub struct Format {
-    /// Bits behind the point.
+    /// Number of bits behind the point.
     fraction: i32,
     /// Exponent of the smallest normal number.
     exponent_min: i32,
-    /// The largest finite number.
     max: f64,
 }
 
@@ -38,7 +36,7 @@ pub const HALF: Format = Format { fraction: 10, exponent_min: -14, max: 65504.0 
 pub const BRAIN: Format =
     Format { fraction: 7, exponent_min: -126, max: 3.389_531_389_251_535_5e38 };
 
-/// `value` plus something of the sign of `rest` that is smaller than any of its digits.
+/// `value` plus a number that has the sign of `rest` and is smaller than each digit of `value`.
 #[derive(Debug, Clone, Copy)]
 pub struct Exact {
     pub value: f64,
@@ -50,17 +48,17 @@ impl Exact {
         Self { value, rest: 0.0 }
     }
 
-    /// The nearest number of a format in a direction.
+    /// Rounds to a format in a direction.
     pub fn round(self, format: Format, mode: Mode) -> f64 {
         let Self { value, rest } = self;
         if value == 0.0 || !value.is_finite() {
             return value;
         }
-        // What is a little below a power of two belongs to the finer steps below it.
+        // A number just below a power of two belongs to the finer steps below that power.
         let is_power = value.to_bits() << 12 == 0;
         let below_power = is_power && rest * value < 0.0;
         let exponent = (exponent(value) - i32::from(below_power)).max(format.exponent_min);
-        // A power of two: the division is exact.
+        // The division is exact, because the divisor is a power of two.
         let quantum = 2f64.powi(exponent - format.fraction);
         let scaled = value / quantum;
         let mut below = scaled.floor();
@@ -100,14 +98,15 @@ impl Exact {
     }
 }
 
-/// The exponent of a finite number that is not zero.
+/// Returns the exponent of a finite number that is not zero.
 fn exponent(value: f64) -> i32 {
     let bits = i32::try_from((value.to_bits() >> 52) & 0x7ff).expect("eleven bits");
-    // Of a number below the normal ones any small exponent will do: no format here reaches there.
+    // For a denormal number any small exponent is good enough, because no format here reaches
+    // there.
     bits - 1023
 }
 
-/// `a + b`
+/// Returns `a + b`, exactly.
 pub fn add(a: f64, b: f64, mode: Mode) -> Exact {
     let value = a + b;
     if !value.is_finite() {
@@ -116,7 +115,8 @@ pub fn add(a: f64, b: f64, mode: Mode) -> Exact {
     let part = value - a;
     let rest = (a - (value - part)) + (b - part);
     if value == 0.0 && rest == 0.0 {
-        // "The sign of an exact zero sum is positive, but negative when rounding down"; like signs keep theirs.
+        // "The sign of an exact zero sum is positive, but negative when rounding down". Operands
+        // with the same sign keep it.
         let like = a == 0.0 && b == 0.0 && a.is_sign_negative() == b.is_sign_negative();
         let negative = if like { a.is_sign_negative() } else { mode == Mode::Rm };
         return Exact::of(if negative { -0.0 } else { 0.0 });
@@ -124,12 +124,12 @@ pub fn add(a: f64, b: f64, mode: Mode) -> Exact {
     Exact { value, rest }
 }
 
-/// `a * b`, of numbers whose product `f64` holds.
+/// Returns `a * b`, if `f64` holds the product exactly.
 pub fn mul(a: f64, b: f64) -> Exact {
     Exact::of(a * b)
 }
 
-/// `a * b + c`, of numbers whose product `f64` holds.
+/// Returns `a * b + c`, if `f64` holds the product exactly.
 pub fn fma(a: f64, b: f64, c: f64, mode: Mode) -> Exact {
     let product = a * b;
     if product.is_nan() || c.is_nan() {
@@ -138,7 +138,7 @@ pub fn fma(a: f64, b: f64, c: f64, mode: Mode) -> Exact {
     add(product, c, mode)
 }
 
-/// `a / b`
+/// Returns `a / b`, exactly.
 pub fn div(a: f64, b: f64) -> Exact {
     let value = a / b;
     if value == 0.0 || !value.is_finite() || b.is_infinite() {
@@ -147,7 +147,7 @@ pub fn div(a: f64, b: f64) -> Exact {
     Exact { value, rest: (-value).mul_add(b, a) * b.signum() }
 }
 
-/// The square root.
+/// Returns the square root, exactly.
 pub fn sqrt(a: f64) -> Exact {
     let value = a.sqrt();
     if value == 0.0 || !value.is_finite() {
@@ -156,7 +156,8 @@ pub fn sqrt(a: f64) -> Exact {
     Exact { value, rest: (-value).mul_add(value, a) }
 }
 
-/// The neighbour of a correctly rounded `f64` result that a direction asks for; `rest` is what is missing to the exact result.
+/// Returns a correctly rounded `f64` result, or its neighbour in the direction of `mode`. `rest` is
+/// the difference between the exact result and `value`.
 pub fn directed(value: f64, rest: f64, mode: Mode) -> f64 {
     let down = |value: f64| if value == 0.0 { -f64::from_bits(1) } else { value.next_down() };
     if !value.is_finite() || rest == 0.0 {
@@ -184,7 +185,7 @@ pub fn from_half(bits: u64) -> f64 {
     if sign == 1 { -magnitude } else { magnitude }
 }
 
-/// The bits of a number that the format of halves holds.
+/// Returns the bits of a number that the half format holds exactly.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small whole numbers")]
 pub fn half_bits(value: f64) -> u64 {
     let sign = u64::from(value.is_sign_negative()) << 15;
@@ -207,12 +208,12 @@ pub fn from_brain(bits: u64) -> f64 {
     f64::from(f32::from_bits(u32::try_from(bits & 0xffff).expect("16 bits") << 16))
 }
 
-/// The bits of a number that `bf16` holds.
+/// Returns the bits of a number that `bf16` holds exactly.
 pub fn brain_bits(value: f64) -> u64 {
     if value.is_nan() { 0x7fff } else { u64::from(single(value).to_bits() >> 16) }
 }
 
-/// A number that `f32` holds, as one.
+/// Converts a number that `f32` holds exactly.
 #[expect(clippy::cast_possible_truncation, reason = "it is rounded already")]
 pub fn single(value: f64) -> f32 {
     value as f32

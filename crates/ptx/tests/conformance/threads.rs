@@ -1,4 +1,4 @@
-//! What threads do together: warps, barriers, atomics from all sides; and control flow.
+//! Instructions for several threads (warps, barriers, contended atomics), and control flow.
 
 use crate::machine::{BASE, FREE, Machine, machines};
 
@@ -7,10 +7,10 @@ const THREADS: u64 = 128;
 
 const HEAD: &str = ".version 9.0\n.target sm_90\n.address_size 64\n";
 
-/// Where results go.
+/// Offset of the results.
 const OUT: u64 = FREE + (1 << 20);
 
-/// A kernel that gives each thread `%v`, its own word of the input, and stores `%d`.
+/// Returns a kernel that gives each thread its own word of the input in `%v`, and stores `%d`.
 fn kernel(body: &str) -> String {
     format!(
         "{HEAD}.visible .entry k(.param .u64 p0, .param .u64 p1)\n{{\n.reg .b64 %in, %out, %at;\n.reg .b32 %i, %n, %t, %v, %d, %x, %y, %z;\n\
@@ -27,7 +27,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
         .collect()
 }
 
-/// What every thread of two blocks stores, for an input of a word for each.
+/// Returns the words that the threads store, for an input of one word per thread.
 fn results(machine: &Machine, text: &str, input: &[u32]) -> Vec<u32> {
     let ready = machine.build(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let bytes: Vec<u8> = input.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -44,7 +44,7 @@ fn results(machine: &Machine, text: &str, input: &[u32]) -> Vec<u32> {
     words(&machine.read(OUT, bytes.len() as u64))
 }
 
-/// An input in which values repeat within a warp.
+/// Returns an input in which values repeat within a warp.
 fn input() -> Vec<u32> {
     let mut random = crate::case::Random(77);
     (0..2 * THREADS as u32)
@@ -54,7 +54,8 @@ fn input() -> Vec<u32> {
 
 type Reference = Box<dyn Fn(&[u32], usize) -> u32>;
 
-/// A body and what each lane of a warp (its 32 values, its number) must store.
+/// A body, and the word that each lane of a warp must store, given the warp's 32 values and the
+/// lane's number.
 struct Test {
     body: String,
     reference: Reference,
@@ -67,7 +68,7 @@ fn test(body: impl Into<String>, reference: impl Fn(&[u32], usize) -> u32 + 'sta
 fn run(family: &str, tests: &[Test]) {
     for machine in machines() {
         let mut failures = 0;
-        // All in one kernel, one after the other: each stores its results behind the others'.
+        // One launch after the other, all with the same input.
         let input = input();
         for test in tests {
             let text = kernel(&test.body);
@@ -92,7 +93,7 @@ fn run(family: &str, tests: &[Test]) {
     }
 }
 
-/// The lane that `shfl` reads, if it is in range.
+/// Returns the lane that `shfl` reads, if it is in range.
 fn source(mode: &str, lane: u32, b: u32, c: u32) -> Option<u32> {
     let (clamp, segment) = (c & 31, (c >> 8) & 31);
     let last = (lane & segment) | (clamp & !segment);
@@ -110,12 +111,13 @@ fn source(mode: &str, lane: u32, b: u32, c: u32) -> Option<u32> {
 fn shuffles_agree() {
     let mut tests = Vec::new();
     for mode in ["up", "down", "bfly", "idx"] {
-        // The whole warp, groups of 8, groups of 16 for `up` (whose limit is the lowest lane).
+        // The whole warp, groups of 8, and groups of 16 for `up` (whose limit is the lowest lane).
         for width in [32u32, 8, 16] {
             let c = if mode == "up" { (32 - width) << 8 } else { ((32 - width) << 8) | 31 };
             for (b, each) in [("%x", true), ("3", false)] {
                 let own = move |values: &[u32], lane: usize| if each { values[lane] } else { 3 };
-                // In `idx` each lane may ask for another one; for the others PTX has it that way too.
+                // With `idx` each lane may choose another lane; PTX allows the same for the other
+                // modes.
                 let body = format!(
                     "mov.u32 %x, %v; shfl.sync.{mode}.b32 %d|%p, %v, {b}, {c}, -1;\n@!%p add.u32 %d, %d, 1000;"
                 );
@@ -215,13 +217,14 @@ fn threads_that_went_another_way_are_left_out() {
                 values.iter().enumerate().fold(0, |mask, (lane, value)| mask | ((value & 1) << lane))
             },
         ),
-        // A loop of a different length for each thread, with a vote in it: how many still run?
+        // Each thread runs a loop of a different length, with a vote that counts the threads still
+        // in it.
         test(
             "mov.u32 %d, 0; and.b32 %x, %v, 7; bar.warp.sync -1;\nagain:\nactivemask.b32 %y;\nadd.u32 %d, %d, 1;\nsetp.eq.u32 %p, %x, 0;\n\
              sub.u32 %x, %x, 1;\n@!%p bra again;",
             |values, lane| (values[lane] & 7) + 1,
         ),
-        // One half of the warp exchanges, the other half too, at another place.
+        // One half of the warp exchanges values, and so does the other half at another place.
         test(
             "setp.lt.u32 %p, %t, 0; mov.u32 %z, %laneid; setp.lt.u32 %p, %z, 16;\n@%p bra low;\nshfl.sync.bfly.b32 %d, %v, 1, 31, 0xffff0000;\n\
              add.u32 %d, %d, 100; bra join;\nlow: shfl.sync.bfly.b32 %d, %v, 2, 31, 0x0000ffff;\njoin:",
@@ -235,7 +238,8 @@ fn threads_that_went_another_way_are_left_out() {
     run("divergence", &tests);
 }
 
-/// A body and what a thread (the block's values, its number) must store.
+/// Runs a body. `reference` returns the word that a thread must store, given the block's values and
+/// the thread's number.
 fn of_blocks(
     family: &str,
     body: &str,
@@ -279,7 +283,7 @@ fn a_barrier_makes_shared_memory_visible() {
 
 #[test]
 fn barriers_in_loops_and_with_results_agree() {
-    // A tree of sums.
+    // A reduction tree.
     let body = "mov.u32 %z, s; shl.b32 %x, %t, 2; add.u32 %z, %z, %x; st.shared.u32 [%z], %v; mov.u32 %x, 64;\nagain:\nbar.sync 0;\n\
                 setp.ge.u32 %p, %t, %x;\n@%p bra skip;\nshl.b32 %y, %x, 2; add.u32 %y, %z, %y; ld.shared.u32 %y, [%y]; ld.shared.u32 %d, [%z];\n\
                 add.u32 %d, %d, %y; st.shared.u32 [%z], %d;\nskip:\nshr.u32 %x, %x, 1;\nsetp.ne.u32 %p, %x, 0;\n@%p bra again;\nbar.sync 0;\nld.shared.u32 %d, [s];";
@@ -307,7 +311,7 @@ fn barriers_in_loops_and_with_results_agree() {
 
 #[test]
 fn a_barrier_that_only_some_threads_reach_waits_for_those() {
-    // Two halves of the block meet at barriers of their own, after loops of different lengths.
+    // Each half of the block meets at a barrier of its own, after a loop of a different length.
     let body = "mov.u32 %z, s; shl.b32 %x, %t, 2; add.u32 %z, %z, %x; setp.lt.u32 %p, %t, 64;\n@%p bra low;\nst.shared.u32 [%z], %v;\n\
                 barrier.sync 2, 64;\nxor.b32 %y, %t, 1; shl.b32 %y, %y, 2; mov.u32 %x, s; add.u32 %y, %y, %x; ld.shared.u32 %d, [%y]; bra done;\n\
                 low: add.u32 %x, %v, 7; st.shared.u32 [%z], %x;\nbarrier.sync 1, 64;\nxor.b32 %y, %t, 2; shl.b32 %y, %y, 2; mov.u32 %x, s; add.u32 %y, %y, %x;\n\
@@ -315,7 +319,7 @@ fn a_barrier_that_only_some_threads_reach_waits_for_those() {
     of_blocks("two barriers", body, ".shared .align 4 .b8 s[512];", |values, thread| {
         if thread < 64 { values[thread ^ 2] + 7 } else { values[thread ^ 1] }
     });
-    // Half of the threads only say that their values are there; the others wait for them.
+    // Half of the threads only announce that their values are stored; the others wait for them.
     for (arrive, sync) in [
         ("bar.arrive 1, 128;", "bar.sync 1, 128;"),
         ("barrier.arrive 3, 128;", "barrier.sync 3, 128;"),
@@ -328,7 +332,7 @@ fn a_barrier_that_only_some_threads_reach_waits_for_those() {
             if thread < 64 { values[thread + 64] } else { 9 }
         });
     }
-    // Threads that have ended do not hold up the others.
+    // Threads that have ended do not block the others.
     let body = "setp.ge.u32 %p, %t, 96;\nmov.u32 %d, 1;\n@%p st.global.u32 [%out], %d;\n@%p exit;\nmov.u32 %z, s; shl.b32 %x, %t, 2; add.u32 %z, %z, %x;\n\
                 st.shared.u32 [%z], %v;\nbar.sync 0;\nxor.b32 %y, %t, 31; shl.b32 %y, %y, 2; mov.u32 %x, s; add.u32 %y, %y, %x; ld.shared.u32 %d, [%y];";
     of_blocks("exits", body, ".shared .align 4 .b8 s[512];", |values, thread| {

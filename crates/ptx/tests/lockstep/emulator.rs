@@ -1,7 +1,7 @@
-//! A warp, lane by lane: the lanes of a group do one statement after the other, and groups that
-//! parted come together again where their ways do.
+//! Emulates a warp lane by lane. All lanes of a group execute one statement after the other, and
+//! groups that separated come together again where their paths do.
 //!
-//! The emulator refuses programs whose result the order of lanes or of groups decides.
+//! The emulator refuses programs whose result depends on the order of lanes or of groups.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,24 +9,24 @@ use super::program::{
     Change, LANES, Operation, Place, Program, Question, REGISTERS, Statement, WORDS,
 };
 
-/// Statements of one warp, loops counted each time. Random programs take some hundred.
+/// Largest number of statements that one warp executes. Random programs execute some hundred.
 const STEPS_MAX: u32 = 20_000;
 
-/// Why a program has no result of its own.
+/// Why a program has no defined result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// Lanes store different values into one word in one statement.
     Collision,
-    /// Groups that parted use one word.
+    /// Groups that separated use one word.
     Sides,
-    /// A lane asks one that is not there.
+    /// A lane asks for the value of a lane that is absent.
     Absent,
-    /// It takes too long.
+    /// The program executes more than `STEPS_MAX` statements.
     Long,
 }
 
-/// What a warp leaves: the registers of the lanes that came to the end, and its shared memory;
-/// nothing if no lane came there.
+/// Result of a warp: its shared memory, and the registers of the lanes that reached the end (`None`
+/// for the other lanes).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub lanes: Vec<Option<[u32; REGISTERS]>>,
@@ -50,14 +50,14 @@ struct Warp {
     used: Used,
 }
 
-/// What a register holds in the beginning.
+/// Returns the initial value of a register.
 pub fn beginning(thread: u32, register: usize) -> u32 {
     let register = u32::try_from(register).expect("small");
     thread.wrapping_mul(0x9e37_79b1).wrapping_add(register.wrapping_mul(0x85eb_ca77))
         ^ (thread << 3)
 }
 
-/// What a word of shared memory holds in the beginning.
+/// Returns the initial value of a word of shared memory.
 pub fn content(word: u32) -> u32 {
     word.wrapping_mul(0x0101_6b37) ^ 0x55
 }
@@ -97,7 +97,7 @@ fn members(mask: u32) -> impl Iterator<Item = u32> {
 }
 
 impl Used {
-    /// Whether the order of the two decides anything.
+    /// Whether the result depends on the order of two groups.
     fn meets(&self, other: &Self) -> bool {
         let touches = |word: &u32| {
             other.read.contains(word)
@@ -120,7 +120,7 @@ impl Used {
         self.read.extend(other.read);
         self.written.extend(other.written);
         for (word, how) in other.changed {
-            // Two kinds of change of one word are as good as a store.
+            // Two kinds of change to one word count as a store.
             if self.changed.insert(word, how).is_some_and(|before| before != how) {
                 self.written.insert(word);
             }
@@ -160,7 +160,7 @@ impl Warp {
         yes
     }
 
-    /// Gives the lanes that are still there behind the statements.
+    /// Returns the lanes that are still active behind the statements.
     fn body(&mut self, body: &[Statement], mut mask: u32, ways: &mut Ways) -> Result<u32, Refusal> {
         for statement in body {
             if mask == 0 {

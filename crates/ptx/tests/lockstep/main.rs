@@ -1,11 +1,12 @@
-//! Random programs of a warp against a scalar emulator, on every OpenCL device of this machine.
+//! Compares random programs of a warp with a scalar emulator, on every OpenCL device of this
+//! machine.
 //!
-//! The lanes of a warp exchange values through shared memory, by ballots and by shuffles, in
-//! branches and in loops whose ends depend on what other lanes have stored, with no synchronisation
-//! in the text. What a program leaves has to be what the emulator leaves.
+//! The lanes of a warp exchange values through shared memory, by ballots and by shuffles, without
+//! synchronisation in the text. They do so in branches, and in loops whose ends depend on values
+//! that other lanes store. The results of a program must be those of the emulator.
 //!
-//! `PENSTOCK_LOCKSTEP_PROGRAMS` is how many programs are tried, `PENSTOCK_LOCKSTEP_SEED` the number
-//! of the first. A program that fails is made smaller and printed.
+//! `PENSTOCK_LOCKSTEP_PROGRAMS` is the number of programs, `PENSTOCK_LOCKSTEP_SEED` the number of
+//! the first. A failing program is shrunk and printed.
 
 mod emulator;
 #[path = "../conformance/machine.rs"]
@@ -20,22 +21,22 @@ use machine::{BASE, FREE, Machine, machines};
 use program::{LANES, Program, REGISTERS, WORDS};
 use text::{THREAD_BYTES, kernel};
 
-/// What every text starts with.
+/// First lines of every text.
 const HEAD: &str = ".version 6.3\n.target sm_60\n.address_size 64\n";
 
-/// Programs that a test tries where nobody says how many.
+/// Default number of programs of a test.
 const PROGRAMS: u64 = 96;
 
-/// Programs of one module: building has a cost of its own.
+/// Number of programs in one module, because each build has a fixed cost.
 const PER_MODULE: usize = 8;
 
-/// How long a test may look for programs that fail. A device that is slow tries fewer.
+/// Time in which a test looks for failing programs. On a slow device it tries fewer programs.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Blocks of a launch: all of them do the same.
+/// Number of blocks of a launch, which all do the same.
 const BLOCKS: u64 = 1;
 
-/// Tries to make a failing program smaller.
+/// Largest number of attempts to shrink a failing program.
 const SHRINKS_MAX: usize = 400;
 
 fn number(name: &str) -> Option<u64> {
@@ -85,7 +86,7 @@ fn warps_run_in_step() {
     }
 }
 
-/// The programs of a group that leave something else on a device.
+/// Returns the programs of a group whose results on a device differ from the emulator's.
 fn differing(machine: &Machine, group: &[(u64, Program, Vec<Outcome>)]) -> Vec<(u64, Program)> {
     let mut text = String::from(HEAD);
     for (number, (_, program, _)) in group.iter().enumerate() {
@@ -106,7 +107,7 @@ fn ready_text(program: &Program, name: &str) -> String {
     kernel(program, name).replace("STEP", &program.threads.min(LANES).to_string())
 }
 
-/// What a device leaves other than the emulator.
+/// Returns how a device's results differ from the emulator's.
 fn difference(machine: &Machine, program: &Program) -> Option<String> {
     let outcomes = run(program).ok()?;
     let text = format!("{HEAD}{}", ready_text(program, "k0"));
@@ -156,7 +157,7 @@ fn compare(
     None
 }
 
-/// The smallest program that still fails, as far as single steps lead there.
+/// Returns the smallest failing program that can be reached by single steps.
 fn shrink(machine: &Machine, mut program: Program) -> Program {
     let mut left = SHRINKS_MAX;
     'again: loop {

@@ -1,17 +1,17 @@
 //! Random programs of a warp.
 //!
-//! A program is a tree of statements on six registers of each lane and on words of shared memory
-//! that the lanes of one warp share. All of it follows from one number. What comes out of a program
-//! may depend on the order in which lanes do one statement, or in which groups of lanes that went
-//! different ways do theirs; the emulator finds that, and such a program is thrown away.
+//! A program is a tree of statements on six registers of each lane, and on words of shared memory
+//! that the lanes of one warp share. A single number determines it. The result of a program may
+//! depend on the order in which lanes, or groups of lanes that took different paths, execute their
+//! statements. The emulator detects that, and the test discards such a program.
 
-/// Registers of a lane.
+/// Number of registers of a lane.
 pub const REGISTERS: usize = 6;
 
-/// Words of shared memory of a warp.
+/// Number of words of shared memory of a warp.
 pub const WORDS: u32 = 80;
 
-/// Lanes of a warp.
+/// Number of lanes of a warp.
 pub const LANES: u32 = 32;
 
 /// A small generator of random numbers.
@@ -45,34 +45,34 @@ impl Random {
 /// A word of shared memory.
 #[derive(Debug, Clone, Copy)]
 pub enum Place {
-    /// That of the lane, plus a number.
+    /// The lane's own word, plus an offset.
     Own(u32),
-    /// That of the lane whose number differs in these bits.
+    /// The word of the lane whose number differs in these bits.
     Crossed(u32),
-    /// That of the lane times an odd number, plus a number, within 32.
+    /// The lane's number times an odd number, plus an offset, modulo 32.
     Permuted(u32, u32),
-    /// This one.
+    /// A word with this index.
     Fixed(u32),
-    /// The one that a register says, within 64.
+    /// The index in a register, modulo 64.
     Told(usize),
 }
 
-/// What a lane asks.
+/// A condition of a lane.
 #[derive(Debug, Clone, Copy)]
 pub enum Question {
-    /// Whether its number is less.
+    /// Whether the lane's number is less.
     Below(u32),
-    /// Whether its number has one of these bits.
+    /// Whether the lane's number has one of these bits.
     HasBit(u32),
-    /// Whether it is this lane.
+    /// Whether the lane has this number.
     Is(u32),
-    /// Whether two bits of a register are this.
+    /// Whether two bits of a register have this value.
     Bits(usize, u32, u32),
     /// Whether a word of shared memory is odd.
     Odd(Place),
 }
 
-/// How two registers make a new value.
+/// How two registers combine to a new value.
 #[derive(Debug, Clone, Copy)]
 pub enum Operation {
     Add,
@@ -81,7 +81,7 @@ pub enum Operation {
     Times(u32),
 }
 
-/// How an atomic changes a word. All of them can be done in any order.
+/// How an atomic changes a word. The order of such changes does not matter.
 #[derive(Debug, Clone, Copy)]
 pub enum Change {
     Add,
@@ -118,7 +118,7 @@ pub enum Statement {
     /// `bar.warp.sync`, where all lanes are together.
     Meet,
     If(Question, Vec<Statement>, Vec<Statement>),
-    /// At most so many turns; the test at the beginning or at the end of a turn.
+    /// At most `turns` turns. The test is at the beginning or at the end of a turn.
     Loop {
         turns: u32,
         at_head: bool,
@@ -129,20 +129,20 @@ pub enum Statement {
     ExitIf(Question),
 }
 
-/// A program with the threads of its block.
+/// A program and the number of threads in its block.
 #[derive(Debug, Clone)]
 pub struct Program {
     pub threads: u32,
     pub body: Vec<Statement>,
 }
 
-/// What may stand at a place.
+/// The context that decides which statements may be generated.
 #[derive(Clone, Copy)]
 struct Where {
     depth: u32,
-    /// Directly in the body of a loop.
+    /// Whether the statement is directly in the body of a loop.
     in_loop: bool,
-    /// Whether lanes may have gone different ways, or have ended.
+    /// Whether lanes may have taken different paths, or have ended.
     apart: bool,
 }
 
@@ -161,8 +161,8 @@ impl Program {
     }
 }
 
-/// Leaves one store to a place that a register says. The translation takes two such stores for ones
-/// to different places.
+/// Keeps only the first store to a place that a register chooses. The translation assumes that two
+/// such stores go to different places.
 fn tell_once(body: &mut [Statement], told: &mut bool) {
     for statement in body {
         match statement {
@@ -281,7 +281,7 @@ fn statement(random: &mut Random, at: Where) -> Statement {
     }
 }
 
-/// Every program with one statement less, or with one statement replaced by what is in it.
+/// Returns every program with one statement less, or with one statement replaced by its content.
 pub fn smaller(body: &[Statement]) -> Vec<Vec<Statement>> {
     let mut found = Vec::new();
     for index in 0..body.len() {

@@ -1,25 +1,25 @@
-//! A program as PTX.
+//! Writes a program as PTX.
 
 use super::program::{
     Change, LANES, Operation, Place, Program, Question, REGISTERS, Statement, WORDS,
 };
 
-/// Bytes that a thread leaves: whether it came to the end, its registers, and three words of shared
+/// Bytes of a thread's result: whether it reached the end, its registers, and three words of shared
 /// memory.
 pub const THREAD_BYTES: u64 = 4 * (1 + REGISTERS as u64 + 3);
 
-/// Writes statements, with labels of their own.
+/// Writes statements, with unique labels.
 struct Writer {
     text: String,
     labels: u32,
     predicates: u32,
     temporaries: u32,
     wides: u32,
-    /// Whether an address is the base plus the lane's, and not also the warp's.
+    /// Whether the block is a single warp, so that addresses need no offset of the warp.
     is_single: bool,
 }
 
-/// The kernel of a program, with this name.
+/// Returns the kernel of a program, with this name.
 pub fn kernel(program: &Program, name: &str) -> String {
     let mut writer = Writer {
         text: String::new(),
@@ -78,7 +78,7 @@ impl Writer {
                 0x9e37_79b1_u32
             ));
         }
-        // Every lane writes what is in the beginning; a meeting is behind it.
+        // Every lane writes initial values, and a barrier follows.
         let (fill, more, done) = (self.temporary(), self.predicate(), self.label());
         let (value, place) = (self.temporary(), self.temporary());
         let again = self.label();
@@ -112,7 +112,7 @@ impl Writer {
         self.line("OVER: ret;");
     }
 
-    /// The address of a word, in brackets.
+    /// Returns the address of a word, in brackets.
     fn place(&mut self, place: Place) -> String {
         let index = self.temporary();
         match place {
@@ -160,7 +160,8 @@ impl Writer {
         yes
     }
 
-    /// Statements; `loops` has the labels that a turn and a loop are left to, the innermost last.
+    /// Writes statements. `loops` has the labels behind a turn and behind a loop, the innermost
+    /// loop last.
     fn body(&mut self, body: &[Statement], loops: &[(String, String)]) {
         for statement in body {
             self.statement(statement, loops);

@@ -1,4 +1,4 @@
-// Arithmetic of every width, with the slow paths that nvcc inlines.
+// Arithmetic of every width, including the slow paths that nvcc inlines.
 #include <cuda_fp16.h>
 
 extern "C" __global__ void floats(float *out, const float *in, int n)

@@ -1,4 +1,4 @@
-// Instructions that only assembly in the source gives.
+// Instructions that nvcc emits only for inline assembly.
 extern "C" __global__ void carries(unsigned *out, const unsigned *a, const unsigned *b)
 {
     unsigned r0, r1, r2;

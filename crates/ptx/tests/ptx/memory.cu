@@ -1,4 +1,4 @@
-// Every state space, vectors, structs, tables with pointers.
+// Every state space, vectors, structures, tables of pointers.
 struct Point { float x, y, z; };
 struct Body { Point position; double mass; char name[5]; };
 

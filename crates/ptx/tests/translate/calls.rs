@@ -1,4 +1,4 @@
-//! Calls: through pointers, and with variables that arguments and results share.
+//! Calls through pointers, and calls whose arguments and results share variables.
 
 use super::{BASE, FREE, HEAD, OUT, machines, words};
 
@@ -29,7 +29,7 @@ fn an_argument_is_kept_when_its_variable_takes_the_result() {
 
 #[test]
 fn a_method_may_call_another_one_through_a_pointer() {
-    // Both addresses are taken, the signatures differ: nothing recurs.
+    // Both addresses are taken, but the signatures differ, so there is no recursion.
     let functions = ".func (.param .b32 r) leaf(.param .b32 x) { .reg .b32 %r<3>; ld.param.u32 %r1, [x]; add.u32 %r2, %r1, 100; st.param.b32 [r], %r2; ret; }
 .func (.param .b32 r) outer(.param .b64 f, .param .b32 x) { .reg .b64 %rd<2>; .reg .b32 %r<4>; ld.param.u64 %rd1, [f]; ld.param.u32 %r1, [x];
     { .param .b32 p; .param .b32 q; st.param.b32 [p], %r1; P: .callprototype (.param .b32 _) _ (.param .b32 _); call (q), %rd1, (p), P; ld.param.b32 %r2, [q]; }

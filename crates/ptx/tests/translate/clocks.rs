@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{BASE, FREE, HEAD, OUT, kernel, machines};
 
-/// Between two launches, so that what a launch itself takes does not hide a wrong unit.
+/// Pause between two launches, so that the duration of a launch does not hide a wrong unit.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The test takes the time before and after each launch, so the difference of the two values lies

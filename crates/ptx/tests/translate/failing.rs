@@ -1,11 +1,12 @@
-//! What threads do behind a fault: they touch nothing any more, and come to an end.
+//! Threads behind a fault: they access no memory any more, and end.
 
 use super::faults::checked;
 use super::{BASE, FREE, HEAD, OUT, machines, words};
 
 const ASSERT: &str = ".extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);\n";
 
-/// `assert(t < 8)` before a store that is only inside for such threads, in a kernel with barriers.
+/// `assert(t < 8)` before a store that is only in range for such threads, in a kernel with
+/// barriers.
 const ASSERTING: &str = "
     .shared .align 4 .b8 s[32]; mov.u32 %r2, s; shl.b32 %r3, %t, 2; add.u32 %r2, %r2, %r3; mov.u32 %r9, 0;
     setp.lt.u32 %p0, %t, 8; @%p0 bra FINE;
@@ -39,7 +40,7 @@ fn a_failed_assertion_stops_the_accesses_of_its_thread() {
 
 #[test]
 fn a_loop_on_an_address_that_is_not_there_ends_where_addresses_are_checked() {
-    // Zeros are what a refused load gives: without an end, these wait for ever.
+    // A refused load returns zeros, so without an end these loops would wait forever.
     let wait = "L: ld.volatile.global.u32 %r2, [%in+4096]; setp.eq.u32 %p0, %r2, 0; @%p0 bra L;";
     let address = BASE + FREE + 4096;
     checked(&format!("{wait} st.global.u32 [%to], 1; ret;"), (1, address), &[0; 4]);

@@ -5,14 +5,15 @@ use penstock_ptx::translate::{Options, TranslateError, translate};
 
 use super::{BASE, FREE, HEAD, OUT, machines, run, words};
 
-/// Offset of the bitmap of the tests, which says that only the first 256 bytes at [`FREE`] and [`OUT`] are allocated.
+/// Offset of the tests' bitmap, which marks only the first 256 bytes at [`FREE`] and [`OUT`] as
+/// allocated.
 const SHADOW: u64 = 16 << 10;
 
 pub fn checked(body: &str, expected: (u64, u64), results: &[u32]) {
     checked_with(body, "", 0, expected, results);
 }
 
-/// As [`checked`], with declarations and bytes of dynamic shared memory.
+/// Like [`checked`], with declarations and bytes of dynamic shared memory.
 fn checked_with(
     body: &str,
     declarations: &str,
@@ -135,7 +136,7 @@ fn asynchronous_copies_look_at_no_more_than_they_read() {
              cp.async.cg.shared.global [s], [%rd1], 16, %r2; cp.async.wait_all; ld.shared.u32 %r3, [s+8]; add.u32 %r3, %r3, 9; st.global.u32 [%to], %r3; ret;"
         )
     };
-    // At the edge of a matrix: nothing, or a part, is inside.
+    // At the edge of a matrix, none or a part of the bytes is inside.
     checked(&copy(4096, 0), (0, 0), &[9; 4]);
     checked(&copy(248, 8), (0, 0), &[9; 4]);
     checked(&copy(248, 12), (1, BASE + FREE + 259), &[9; 4]);
@@ -225,7 +226,8 @@ fn what_is_not_served_is_refused_by_name_and_line() {
         refusal(double, &single),
         TranslateError::DoublePrecision { instruction: String::from("add.f64"), line: 5 }
     );
-    // Doubles that are only moved need none: the calculation is named, not the load.
+    // Doubles that are only moved do not need support: the error names the calculation, not the
+    // load.
     assert!(translate(&parse(&format!("{HEAD}.visible .entry k(.param .u64 a) {{ .reg .f64 %d<3>; .reg .b64 %rd<2>; ld.param.u64 %rd1, [a]; ld.global.f64 %d1, [%rd1]; mov.f64 %d2, %d1; st.global.f64 [%rd1+8], %d2; ret; }}")).unwrap(), &single).is_ok());
     let atomic = ".visible .entry k(.param .u64 a) { .reg .b64 %rd<3>; ld.param.u64 %rd1, [a]; red.global.add.u64 [%rd1], 1; ret; }";
     let narrow = Options { int64_atomics: false, ..options.clone() };

@@ -21,7 +21,7 @@ fn vectors_are_added_with_a_tail() {
     );
 }
 
-/// The branches know their condition from before the barrier, so nothing but the barrier stands before them.
+/// The branches know their condition before the barrier, so only the barrier precedes them.
 #[test]
 fn threads_part_right_behind_a_barrier() {
     run(
@@ -39,7 +39,8 @@ fn threads_part_right_behind_a_barrier() {
     );
 }
 
-/// Tiles in shared memory, two barriers in a loop with a branch around it, as nvcc writes the example of CUDA's samples.
+/// Tiles in shared memory, and two barriers in a loop with a branch around it, as nvcc compiles the
+/// example of CUDA's samples.
 const MATRIX: &str = "
 .visible .entry mm(.param .u64 c, .param .u64 a, .param .u64 b, .param .u64 n)
 {
@@ -110,7 +111,8 @@ fn matrices_are_multiplied_in_tiles() {
 
 #[test]
 fn loops_with_two_exits_and_barriers_under_uniform_branches_end() {
-    // Every thread adds its neighbour's value n times, with a barrier inside; the loop is left early at 5 turns.
+    // Every thread adds its neighbour's value n times, with a barrier inside. The loop ends early
+    // after 5 turns.
     run(
         ".shared .align 4 .b8 s[512]; .shared .align 4 .b8 u[512];
          shl.b32 %r2, %t, 2; mov.u32 %r3, s; add.u32 %r4, %r3, %r2; add.u32 %r5, %t, 1; and.b32 %r5, %r5, 127; shl.b32 %r5, %r5, 2; add.u32 %r5, %r5, %r3;
@@ -161,7 +163,7 @@ fn threads_that_leave_early_do_not_hold_up_barriers() {
 
 #[test]
 fn barriers_with_numbers_and_counts_join_producers_and_consumers() {
-    // The first 64 threads write and arrive at barrier 1, the other 64 wait there and read.
+    // The first 64 threads write and arrive at barrier 1; the other 64 wait there and read.
     run(
         ".shared .align 4 .b8 s[512];
          shl.b32 %r2, %t, 2; mov.u32 %r3, s; add.u32 %r4, %r3, %r2;
@@ -288,7 +290,7 @@ fn a_barrier_in_a_function_is_one_of_the_kernel() {
 
 #[test]
 fn a_warp_counts_as_a_whole_at_a_barrier_with_a_count() {
-    // One and a half warps: the barrier wants 64.
+    // One and a half warps: the barrier waits for 64 threads.
     run(
         ".shared .align 4 .b8 s[256]; mov.u32 %r3, s; shl.b32 %r2, %t, 2; add.u32 %r4, %r3, %r2; setp.eq.u32 %p0, %n, 0; setp.gt.u32 %p1, %t, 100; @%p1 bra DONE;
          st.shared.u32 [%r4], %t; bar.sync 1, 64; xor.b32 %r5, %t, 15; shl.b32 %r5, %r5, 2; add.u32 %r5, %r5, %r3; ld.shared.u32 %r6, [%r5]; st.global.u32 [%to], %r6; DONE: ret;",
@@ -304,7 +306,7 @@ fn a_warp_counts_as_a_whole_at_a_barrier_with_a_count() {
             assert_eq!(machine.fault().0, 0, "{}: nobody waits for ever", machine.name);
         },
     );
-    // Producers and consumers, of which one lane each has left before.
+    // Producers and consumers, each of which has one lane that has ended before.
     run(
         ".shared .align 4 .b8 s[512]; mov.u32 %r3, s; shl.b32 %r2, %t, 2; add.u32 %r4, %r3, %r2; and.b32 %r7, %t, 31; setp.eq.u32 %p2, %r7, 31; @%p2 bra DONE;
          setp.ge.u32 %p0, %t, 32; @%p0 bra READ; mul.lo.u32 %r5, %t, 3; st.shared.u32 [%r4], %r5; bar.arrive 1, 64; bra DONE;
@@ -326,7 +328,7 @@ fn a_warp_counts_as_a_whole_at_a_barrier_with_a_count() {
 
 #[test]
 fn bar_red_with_a_count_is_of_those_threads() {
-    // Each warp has a barrier of its own, and counts its own threads.
+    // Each warp has its own barrier, and counts its own threads.
     run(
         "shr.u32 %r2, %t, 5; add.u32 %r3, %r2, 3; setp.lt.u32 %p1, %t, 40; bar.red.popc.u32 %r4, %r2, 32, %p1; bar.red.and.pred %p2, %r3, 32, %p1; selp.u32 %r5, 100, 0, %p2; add.u32 %r4, %r4, %r5; st.global.u32 [%to], %r4; ret;",
         &[],
@@ -344,7 +346,8 @@ fn bar_red_with_a_count_is_of_those_threads() {
 
 #[test]
 fn a_flag_that_decides_a_barrier_is_the_same_for_all_threads() {
-    // The first thread that sees the flag changes it: without an agreement the others would leave before the barrier.
+    // The first thread that sees the flag changes it. Without an agreement the others would leave
+    // before the barrier.
     run(
         ".shared .align 4 .b8 s[512]; mov.u32 %r3, s; shl.b32 %r2, %t, 2; add.u32 %r4, %r3, %r2; mov.u32 %r9, 0;
          AGAIN: ld.global.v2.u32 {%r5, %r8}, [%out]; setp.ge.u32 %p0, %r5, 3; @%p0 bra DONE; add.u32 %r6, %r5, 1; st.global.u32 [%out], %r6;

@@ -1,4 +1,5 @@
-//! Translated kernels, whole ones, on every OpenCL device of this machine: control flow, barriers, warps, memory, textures, printf, faults.
+//! Whole translated kernels, on every OpenCL device of this machine: control flow, barriers, warps,
+//! memory, textures, printf, faults.
 
 #![expect(clippy::cast_possible_truncation, reason = "references cut values as the kernels do")]
 
@@ -19,10 +20,10 @@ mod warps;
 
 use machine::{BASE, FREE, Machine, machines};
 
-/// Where the results of a test lie, in device memory.
+/// Offset of a test's results in device memory.
 const OUT: u64 = FREE + (4 << 20);
 
-/// What every text starts with.
+/// First lines of every text.
 const HEAD: &str = ".version 8.0\n.target sm_75\n.address_size 64\n";
 
 fn bytes_of<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
@@ -43,7 +44,7 @@ fn floats(machine: &Machine, offset: u64, count: u64) -> Vec<f32> {
     words(machine, offset, count).into_iter().map(f32::from_bits).collect()
 }
 
-/// Runs the kernel `k(in, out, n)` on every machine: gives the words at `out`.
+/// Runs the kernel `k(in, out, n)` on every machine, and passes the words at `out` to `check`.
 fn run(
     body: &str,
     input: &[u32],
@@ -66,8 +67,9 @@ fn run(
     }
 }
 
-/// A kernel with many registers, of which `%in` and `%out` are the parameters' global addresses, `%n` the third, `%t` the thread in the block,
-/// `%g` the thread in the grid, and `%at` and `%to` the addresses of the word for `%g`.
+/// Returns a kernel with many registers. `%in` and `%out` are the parameters' global addresses,
+/// `%n` is the third parameter, `%t` the thread in the block, `%g` the thread in the grid, and
+/// `%at` and `%to` are the addresses of the words for `%g`.
 fn kernel(body: &str) -> String {
     format!(
         ".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c)

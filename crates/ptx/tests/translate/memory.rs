@@ -1,4 +1,5 @@
-//! Memory: spaces, generic addresses, local arrays, dynamic shared memory, atomics, wide accesses; halves and doubles.
+//! Memory: spaces, generic addresses, local arrays, dynamic shared memory, atomics, wide accesses;
+//! halves and doubles.
 
 use super::{BASE, FREE, HEAD, OUT, bytes_of, floats, machines, run, words};
 
@@ -122,7 +123,7 @@ fn variables_of_the_module_and_pointers_to_them_are_found() {
 
 #[test]
 fn pointers_that_move_in_nested_loops_read_what_they_point_at() {
-    // Sum of a matrix with rows of 8, a pointer for the row and one inside of it.
+    // Sum of a matrix with rows of 8, with a pointer to the row and one inside the row.
     run(
         "mov.u64 %rd1, %in; mov.u32 %r2, 0; mov.u32 %r9, 0;
          ROW: mov.u64 %rd2, %rd1; mov.u32 %r3, 0;
@@ -197,7 +198,7 @@ fn a_program_for_several_arenas_builds() {
 
 #[test]
 fn products_with_a_number_are_as_wide_as_their_instruction() {
-    // 0xFFFFFFFC of 32 bits is -4, and -4 of 32 bits without a sign is 4294967292.
+    // As 32 bits, 0xFFFFFFFC is -4, and -4 without a sign is 4294967292.
     run(
         "add.u32 %r2, %t, 1; mul.wide.s32 %rd1, %r2, 0xFFFFFFFC; add.s64 %rd2, %in, %rd1; ld.global.u32 %r3, [%rd2+64];
          mul.wide.u32 %rd3, %r2, -4; cvt.u64.u32 %rd4, %r2; shl.b64 %rd4, %rd4, 32; sub.s64 %rd5, %rd3, %rd4; add.s64 %rd6, %in, %rd5; ld.global.u32 %r4, [%rd6+64];
@@ -254,7 +255,7 @@ fn doubles_are_copied_on_a_device_without_them() {
 
 #[test]
 fn fences_of_every_kind_are_built() {
-    // A message: the data, then the flag that says it is there.
+    // A message: the data, then the flag that announces it.
     run(
         "setp.ne.u32 %p0, %t, 0; @%p0 bra DONE; st.global.u32 [%out], 7; membar.gl; st.relaxed.gpu.global.u32 [%out+4], 1; fence.acq_rel.sys; st.release.gpu.global.u32 [%out+8], 2; fence.sc.cta;
          ld.acquire.gpu.global.u32 %r2, [%out+8]; atom.acq_rel.gpu.global.add.u32 %r3, [%out+12], %r2; atom.acquire.gpu.global.exch.b32 %r4, [%out+16], 4; red.release.gpu.global.add.u32 [%out+20], 5; DONE: ret;",

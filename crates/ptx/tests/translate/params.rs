@@ -1,10 +1,10 @@
-//! Parameters of kernels: as vectors, at computed places, and through generic addresses.
+//! Parameters of kernels: as vectors, at computed offsets, and through generic addresses.
 
 use super::{BASE, HEAD, OUT, machines, run, words};
 
 #[test]
 fn generic_addresses_lead_to_parameters() {
-    // The third parameter, the same through an address that may also be of shared or of global memory.
+    // The third parameter, also through an address that may be in shared or global memory.
     run(
         ".shared .align 4 .b8 s[64]; mov.b64 %rd1, c; cvta.param.u64 %rd2, %rd1; ld.u32 %r2, [%rd2]; ld.u8 %r3, [%rd2+1];
          mov.u64 %rd3, s; cvta.shared.u64 %rd3, %rd3; st.shared.u32 [s], 77; bar.sync 0;
@@ -61,7 +61,7 @@ fn vectors_are_read_from_structures_at_every_place() {
         let ready = machine.build(&text).unwrap_or_else(|error| panic!("{error}"));
         let word = |index: u64| (index * 2 + 1) << 32 | (index * 2);
         let structure: Vec<u64> = (0..6).map(word).collect();
-        // The structure starts at 16, for its alignment.
+        // The structure starts at 16 because of its alignment.
         let params = [&[0, 0], &structure[..], &[BASE + OUT]].concat();
         machine.launch(&ready, "k", &params, 1, 2, 0);
         let found = words(&machine, OUT, 32);

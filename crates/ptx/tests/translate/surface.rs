@@ -1,15 +1,15 @@
-//! Surfaces, cubes and gathers, against what PTX's manual says of them.
+//! Surfaces, cubes and gathers, compared with PTX's manual.
 
 use super::{BASE, FREE, HEAD, OUT, bytes_of, floats, machines, words};
 
 const TEXELS: u64 = FREE + (1 << 20);
 const DESCRIPTOR: u64 = FREE + (3 << 20);
 
-/// Width, height and slices in texels of 32 bits; rows of 32 bytes.
+/// Width, height and slices in 32-bit texels; rows have 32 bytes.
 const SIZE: [i32; 3] = [6, 3, 2];
 const PITCH: i32 = 32;
 
-/// A descriptor of so many texels, of unsigned integers of 32 bits or of floats.
+/// Returns a descriptor for texels of 32-bit unsigned integers or floats.
 fn descriptor(kind: u32, size: [i32; 3], linear: bool) -> Vec<u8> {
     let [width, height, depth] = size.map(i32::cast_unsigned);
     let mut bytes =
@@ -21,7 +21,8 @@ fn descriptor(kind: u32, size: [i32; 3], linear: bool) -> Vec<u8> {
     bytes
 }
 
-/// Where an access of `bytes` goes, as bytes behind the first texel; none where it does nothing.
+/// Returns where an access of `bytes` goes, as an offset in bytes from the first texel; `None` if
+/// it has no effect.
 fn place(clamps: bool, [x, y, z]: [i32; 3], bytes: i32) -> Option<usize> {
     let [row, rows, slices] = [SIZE[0] * 4, SIZE[1], SIZE[2]];
     let [x, y, z] = if clamps {
@@ -33,7 +34,7 @@ fn place(clamps: bool, [x, y, z]: [i32; 3], bytes: i32) -> Option<usize> {
     inside.then(|| usize::try_from((z * rows + y) * PITCH + x).unwrap())
 }
 
-/// Bytes of an element and how many, as suffixes and as registers.
+/// Bytes of an access, its suffixes and its registers.
 const ACCESSES: [(i32, &str, &str); 7] = [
     (1, ".b8", "{%r10}"),
     (2, ".b16", "{%s0}"),
@@ -55,7 +56,8 @@ const SHAPES: [(&str, &str, bool, bool); 5] = [
 
 #[test]
 fn surfaces_move_bytes_of_every_size_and_end_at_their_edges() {
-    // A thread for each place, one too far on each side: the first kernel loads 16 bytes less than it stores to `to`, the second stores.
+    // One thread for each place, including one place beyond each edge. The first kernel reads the
+    // surface, the second one writes it.
     let sample: Vec<u8> = (0..PITCH * SIZE[1] * SIZE[2]).map(|i| (i * 37 % 251) as u8).collect();
     for (bytes, width, registers) in ACCESSES {
         let columns = SIZE[0] * 4 / bytes + 2;
@@ -67,7 +69,8 @@ fn surfaces_move_bytes_of_every_size_and_end_at_their_edges() {
         let ty = width.rsplit('.').next().unwrap();
         let vector = if width.matches('.').count() > 1 { &width[..3] } else { "" };
         let store = if vector.is_empty() { registers.trim_matches(['{', '}']) } else { registers };
-        // Every size in one shape, every shape with one size: each is a program that a compiler has to build.
+        // Every size in one shape, and every shape with one size, because each combination is a
+        // program that a compiler has to build.
         let shapes = SHAPES.into_iter().filter(|shape| shape.0 == "3d" || width == ".b32");
         for (geometry, coordinates, has_y, has_z) in shapes {
             for mode in ["clamp", "zero"] {
@@ -123,7 +126,7 @@ fn surfaces_move_bytes_of_every_size_and_end_at_their_edges() {
                         assert_eq!(found[from..from + size], expected, "{what:?}");
                     }
                     if mode == "clamp" {
-                        // Threads beyond the edge and those at it write the same bytes.
+                        // Threads beyond the edge and those at the edge write the same bytes.
                         continue;
                     }
                     let values: Vec<u8> = (0..count * 16).map(|i| (i * 29 % 241) as u8).collect();
@@ -166,7 +169,7 @@ fn a_direction_chooses_the_face_of_a_cube() {
     );
     let directions: Vec<[f32; 3]> = (0..7 * 7 * 7)
         .map(|i| [i % 7, i / 7 % 7, i / 49].map(|part| (part as f32 - 3.0) * 0.9))
-        // Where two axes are equally long either face will do.
+        // If two axes are equally long, either face is correct.
         .filter(|d| {
             let mut long = d.map(f32::abs);
             long.sort_by(f32::total_cmp);
@@ -230,7 +233,7 @@ fn a_gather_is_the_four_texels_around_a_place() {
         for (thread, found) in words(&machine, OUT, 80).chunks(8).enumerate() {
             let left = (thread as f32 * 0.75 - 0.5).floor() as i32;
             let [a, b] = [left, left + 1].map(|x| x.clamp(0, SIZE[0] - 1));
-            // Rows 0 and 1: the lower one first, and around.
+            // Rows 0 and 1: the lower one first, then counter-clockwise.
             let around = |z| [texel(a, 1, z), texel(b, 1, z), texel(b, 0, z), texel(a, 0, z)];
             assert_eq!(found, [around(0), around(1)].concat(), "{}: {thread}", machine.name);
         }

@@ -30,7 +30,7 @@ fn inside(mode: u32, i: i32, n: i32) -> Option<i32> {
     }
 }
 
-/// What CUDA's guide says that a texture of two dimensions returns.
+/// Returns the value that CUDA's guide defines for a two-dimensional texture.
 fn reference(sampler: Sampler, x: f32, y: f32) -> f32 {
     let size = [WIDTH, HEIGHT];
     let mode = sampler
@@ -79,7 +79,7 @@ fn descriptor(kind: u32, channels: u32, pitch: u64, sampler: Sampler, read_mode:
 
 #[test]
 fn two_dimensions_are_sampled_in_every_mode() {
-    // Two floats for each thread: the coordinates. Quarters are exact in the weights of 8 bits.
+    // Two floats for each thread: the coordinates. Quarters are exact in the 8-bit weights.
     let points: Vec<(f32, f32)> = (-8..20)
         .flat_map(|i| (-6..14).map(move |j| (i as f32 * 0.5 + 0.25, j as f32 * 0.5 + 0.75)))
         .collect();
@@ -118,7 +118,7 @@ fn two_dimensions_are_sampled_in_every_mode() {
                 );
                 for (found, place) in floats(&machine, OUT, count).iter().zip(input.chunks(2)) {
                     let expected = reference(sampler, place[0], place[1]);
-                    // Coordinates that are normalized are not exact: a weight may be one step away.
+                    // Normalized coordinates are not exact: a weight may be one step off.
                     let near = if normalized && linear { 0.25 } else { 1e-4 };
                     assert!(
                         (found - expected).abs() <= near,
@@ -193,7 +193,7 @@ fn coordinates_that_are_no_numbers_and_textures_without_texels_give_something() 
                 if mode == 1 || !normalized {
                     assert_eq!(found, clamped, "{}: {mode}, {normalized}", machine.name);
                 }
-                // No texels at all, whatever the descriptor says of where they are.
+                // A texture without texels, whatever address the descriptor has.
                 bytes[..8].fill(0);
                 bytes[16..20].fill(0);
                 machine.write(DESCRIPTOR, &bytes);

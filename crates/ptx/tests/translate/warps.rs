@@ -2,7 +2,7 @@
 
 use super::run;
 
-/// A sum over a warp by `shfl.sync.down`, of `%r2`.
+/// The sum of `%r2` over a warp, by `shfl.sync.down`.
 const REDUCE: &str = "
     shfl.sync.down.b32 %r3, %r2, 16, 31, -1; add.u32 %r2, %r2, %r3; shfl.sync.down.b32 %r3, %r2, 8, 31, -1; add.u32 %r2, %r2, %r3;
     shfl.sync.down.b32 %r3, %r2, 4, 31, -1; add.u32 %r2, %r2, %r3; shfl.sync.down.b32 %r3, %r2, 2, 31, -1; add.u32 %r2, %r2, %r3;
@@ -153,7 +153,7 @@ fn active_lanes_are_those_that_come_together() {
 
 #[test]
 fn threads_that_wait_for_each_other_for_ever_are_a_fault() {
-    // Half of the warp waits for the whole, the other half for a barrier of the block.
+    // Half of the warp waits for the whole warp, the other half for a barrier of the block.
     run(
         "setp.lt.u32 %p0, %t, 16; @%p0 bra LOW; bar.warp.sync -1; bra DONE; LOW: bar.sync 0; DONE: st.global.u32 [%to], 1; ret;",
         &[],
