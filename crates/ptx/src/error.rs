@@ -17,22 +17,22 @@ pub struct ParseError {
 #[non_exhaustive]
 pub enum ParseErrorKind {
     /// The text has something other than PTX's grammar asks for.
-    #[error("{expected} expected, but there is {found}")]
+    #[error("expected {expected}, but found {found}")]
     Unexpected { found: String, expected: &'static str },
     /// A character that cannot start a token.
-    #[error("the character {0:?} starts nothing in PTX")]
+    #[error("the character {0:?} is not valid here")]
     Character(char),
     /// A malformed number, or one that is too large.
-    #[error("`{0}` is not a number that fits")]
+    #[error("the number `{0}` is malformed or out of range")]
     Number(String),
     /// A directive that is not supported.
-    #[error("the directive `{0}` is not served")]
+    #[error("the directive `{0}` is not supported")]
     Directive(String),
     /// An opcode that is not supported.
-    #[error("the instruction `{0}` is not served")]
+    #[error("the instruction `{0}` is not supported")]
     UnknownInstruction(String),
     /// An opcode with suffixes that contradict each other or are not supported.
-    #[error("this form of `{opcode}` is not served: `{text}`")]
+    #[error("this form of `{opcode}` is not supported: `{text}`")]
     UnknownForm {
         opcode: String,
         /// The whole instruction, without its semicolon.
@@ -50,7 +50,7 @@ pub enum ParseErrorKind {
     #[error("`{0}` has the wrong number of operands")]
     OperandCount(String),
     /// A name that is not declared.
-    #[error("nothing declares `{0}`")]
+    #[error("`{0}` is not declared")]
     UnknownName(String),
     /// A name of another kind than the place needs.
     #[error("`{name}` is not {needed}")]
@@ -63,10 +63,10 @@ pub enum ParseErrorKind {
     #[error("`{0}` is declared twice")]
     Duplicate(String),
     /// A variable that another module defines.
-    #[error("the variable `{0}` is of another module; modules are not linked")]
+    #[error("the variable `{0}` is defined in another module, and modules are not linked")]
     ExternalVariable(String),
     /// An initial value that cannot be stored.
-    #[error("the initial value of `{name}` is not served: {problem}")]
+    #[error("the initial value of `{name}` is not supported: {problem}")]
     Initialiser {
         /// Name of the variable.
         name: String,
@@ -76,10 +76,10 @@ pub enum ParseErrorKind {
     #[error("more than {limit} {what}")]
     TooMany { what: &'static str, limit: u64 },
     /// An alignment that is not a power of two, or is above the limit.
-    #[error("{0} is not an alignment")]
+    #[error("{0} is not a valid alignment")]
     Alignment(u64),
     /// The module asks for 32-bit addresses.
-    #[error("only modules with addresses of 64 bits are served")]
+    #[error("only modules with 64-bit addresses are supported")]
     AddressSize,
     /// The module does not start with `.version` and `.target`.
     #[error("the module does not start with .version and .target")]
@@ -94,10 +94,10 @@ pub enum OperandProblem {
     #[error("`{name}` is .{found}, the instruction needs .{needed}")]
     Type { name: String, found: &'static str, needed: &'static str },
     /// An operand of a kind that does not fit.
-    #[error("{0} expected")]
+    #[error("expected {0}")]
     Kind(&'static str),
     /// A vector of the wrong length.
-    #[error("a vector of {needed} expected, this has {found}")]
+    #[error("expected a vector of {needed} elements, but found {found}")]
     Length {
         /// Number of elements in the text.
         found: usize,

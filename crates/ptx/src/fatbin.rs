@@ -80,13 +80,13 @@ pub enum ImageKind {
 #[non_exhaustive]
 pub enum FatbinError {
     /// The bytes start with no known signature.
-    #[error("neither a fat binary nor an ELF file nor PTX")]
+    #[error("the bytes are neither a fat binary nor an ELF file nor PTX")]
     Unknown,
     /// The version of the fat binary is not 1.
-    #[error("a fat binary of version {0}")]
+    #[error("the fat binary has version {0}, but only version 1 is supported")]
     Version(u16),
     /// A length points beyond the end.
-    #[error("{what} ends behind the end of the fat binary")]
+    #[error("{what} reaches beyond the end of the fat binary")]
     Truncated {
         /// The part whose length is wrong.
         what: &'static str,
@@ -100,10 +100,10 @@ pub enum FatbinError {
         bytes: u64,
     },
     /// An image larger than [`IMAGE_BYTES_MAX`].
-    #[error("an image of more than {IMAGE_BYTES_MAX} bytes")]
+    #[error("an image has more than {IMAGE_BYTES_MAX} bytes")]
     TooLarge,
     /// More entries than [`ENTRIES_MAX`].
-    #[error("more than {ENTRIES_MAX} entries")]
+    #[error("the fat binary has more than {ENTRIES_MAX} entries")]
     TooMany,
     /// A compressed image that does not decompress to the size in its header.
     #[error("entry {entry} cannot be decompressed with {method}")]

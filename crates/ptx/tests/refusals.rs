@@ -26,7 +26,7 @@ fn an_unknown_instruction_is_named_with_its_place() {
     );
     assert_eq!(
         error.to_string(),
-        "ptx:6:3: the instruction `wgmma.fence.sync.aligned` is not served"
+        "ptx:6:3: the instruction `wgmma.fence.sync.aligned` is not supported"
     );
 }
 

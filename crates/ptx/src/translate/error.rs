@@ -6,42 +6,42 @@ use crate::ir::Instruction;
 #[non_exhaustive]
 pub enum TranslateError {
     /// An instruction, or a variant of one, that is not supported.
-    #[error("line {line}: {instruction} is not served")]
+    #[error("line {line}: {instruction} is not supported")]
     NotServed { instruction: String, line: u32 },
     /// Operands of another kind than the instruction takes.
     #[error("line {line}: {instruction} does not take this operand: {operand}")]
     Operand { instruction: String, line: u32, operand: String },
     /// A rounding mode that is not supported for this instruction.
-    #[error("line {line}: {instruction}: this rounding is not served")]
+    #[error("line {line}: {instruction}: this rounding mode is not supported")]
     Rounding { instruction: String, line: u32 },
     /// Double precision on a device that does not have it.
     #[error("line {line}: {instruction} needs double precision, which the device does not have")]
     DoublePrecision { instruction: String, line: u32 },
     /// A 64-bit atomic on a device that does not have it.
-    #[error("line {line}: {instruction} needs atomics of 64 bits, which the device does not have")]
+    #[error("line {line}: {instruction} needs 64-bit atomics, which the device does not have")]
     Atomics64 { instruction: String, line: u32 },
     /// A 128-bit atomic, which no OpenCL device has.
-    #[error("line {line}: {instruction} needs atomics of 128 bits")]
+    #[error("line {line}: {instruction} needs 128-bit atomics, which are not supported")]
     Atomics128 { instruction: String, line: u32 },
-    #[error("line {line}: {function} can call itself, which is not served")]
+    #[error("line {line}: {function} can call itself, which is not supported")]
     Recursion { function: String, line: u32 },
-    /// A call through a register whose callees are unknown.
-    #[error("line {line}: {instruction}: calls through pointers are not served")]
+    /// A call through a pointer whose signature no function of the module has.
+    #[error("line {line}: {instruction}: no function fits this call through a pointer")]
     IndirectCall { instruction: String, line: u32 },
     /// A call of `malloc` or `free` on the device.
-    #[error("line {line}: {function} on the device is not served")]
+    #[error("line {line}: {function} on the device is not supported")]
     DeviceMemory { function: String, line: u32 },
     /// A call of a function that the module does not define.
-    #[error("line {line}: the function {function} has no body here")]
+    #[error("line {line}: the module does not define the function {function}")]
     External { function: String, line: u32 },
     /// A kernel that is too large together with the functions it calls.
-    #[error("{kernel} with all that it calls has more than {most} {what}")]
+    #[error("{kernel}, with the functions that it calls, has more than {most} {what}")]
     TooLarge { kernel: String, what: &'static str, most: usize },
     /// A texture or surface instruction whose shape is not supported.
-    #[error("line {line}: {instruction}: this kind of texture is not served")]
+    #[error("line {line}: {instruction}: this kind of texture is not supported")]
     Texture { instruction: String, line: u32 },
     /// No arena, or several arenas with checks.
-    #[error("{count} arenas: there must be one or more, and exactly one for checks")]
+    #[error("{count} arenas: at least one is needed, and exactly one for checks")]
     Arenas { count: usize },
 }
 
