@@ -1,4 +1,4 @@
-// Atomic operations on global and shared memory, 32 and 64 bits wide: many threads, and nothing is lost.
+// Atomic operations on global and shared memory, 32 and 64 bits wide: many threads, no lost update.
 #include "harness.h"
 
 namespace {
@@ -57,7 +57,7 @@ template <typename T> void check(const Cells<T> &got)
     EXPECT_EQUAL(got.xors, every);
     EXPECT_EQUAL(got.by_compare, static_cast<T>(2 * threads));
     EXPECT(got.exchanged >= 1 && got.exchanged <= static_cast<T>(threads));
-    // Of unsigned values, those below 50 went around.
+    // Unsigned values below 50 have wrapped around.
     EXPECT_EQUAL(got.least, static_cast<T>(-1) < 0 ? static_cast<T>(-50) : static_cast<T>(1));
 }
 
@@ -81,8 +81,8 @@ TEST(long_words_keep_every_change) { check_type<unsigned long long>(); }
 
 __global__ void turns(unsigned *counters)
 {
-    atomicInc(&counters[0], 6); // 0 to 6, and 0 again
-    atomicDec(&counters[1], 9); // 9 to 0, and 9 again
+    atomicInc(&counters[0], 6); // 0 to 6, then 0 again
+    atomicDec(&counters[1], 9); // 9 to 0, then 9 again
     atomicSub(&counters[2], 3);
 }
 
@@ -120,7 +120,7 @@ template <typename T> void check_fractions()
 TEST(floats_add_up) { check_fractions<float>(); }
 TEST(doubles_add_up) { check_fractions<double>(); }
 
-// Every thread takes a ticket: no number is given out twice.
+// Every thread takes a ticket, and no number is given out twice.
 __global__ void tickets(int *next, int *taken)
 {
     const int own = atomicAdd(next, 1);
@@ -135,7 +135,7 @@ TEST(what_an_addition_returns_is_unique)
     for (const int count : taken.to_host()) EXPECT_EQUAL(count, 1);
 }
 
-// The last block to come adds up what the others left: the fence makes their writes seen.
+// The last block to arrive adds up the other blocks' parts. The fence makes their writes visible.
 __global__ void last_block(int *parts, int *arrived, int *total)
 {
     __shared__ bool last;

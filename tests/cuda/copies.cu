@@ -1,11 +1,11 @@
-// What copies promise: when memory of the host may be used again, and that every byte arrives where it should.
+// The guarantees of copies: when the program may reuse its memory, and that every byte arrives.
 #include "harness.h"
 
 #include <sys/mman.h>
 
 namespace {
 
-// Around the sizes at which a copy may go another way: in the message, in one piece, in several.
+// Around the sizes at which the way of a copy changes: in the message, in one piece, in several.
 const std::vector<std::size_t> sizes{1, 3, 63, 64, 4095, 4096, 65535, 65537, 1 << 20, (5 << 20) + 3, 16 << 20};
 
 std::vector<unsigned char> pattern(std::size_t size, unsigned seed)
@@ -53,7 +53,7 @@ TEST(pageable_memory_may_be_changed_as_soon_as_a_copy_returns)
         for (const bool async : {false, true}) {
             OnDevice<unsigned char> memory(size);
             std::vector<unsigned char> source = bytes;
-            // The device is busy when the copy is asked for.
+            // The device is busy when the copy is requested.
             delay<<<1, 1>>>(sink.data(), 2'000'000);
             REQUIRE(async ? cudaMemcpyAsync(memory.data(), source.data(), size, cudaMemcpyHostToDevice, nullptr)
                           : cudaMemcpy(memory.data(), source.data(), size, cudaMemcpyHostToDevice));
@@ -95,7 +95,7 @@ TEST(pinned_memory_is_copied_in_the_order_of_the_stream)
         REQUIRE(cudaMemcpyAsync(host, memory.data(), size, cudaMemcpyDeviceToHost, stream));
     }
     REQUIRE(cudaStreamSynchronize(stream));
-    // Each round begins with what the one before left in the program's memory.
+    // Each round starts with the result of the round before in the program's memory.
     bool right = true;
     for (std::size_t at = 0; at < size; at++) right &= host[at] == static_cast<unsigned char>(bytes[at] + 5);
     EXPECT(right);
@@ -192,7 +192,7 @@ TEST(freed_memory_is_handed_out_again)
     std::size_t free_before = 0, free_after = 0, total = 0;
     REQUIRE(cudaMemGetInfo(&free_before, &total));
     EXPECT(free_before <= total && total > 0);
-    // A hundred times a sixteenth of the memory (at most 64 MiB), by turns.
+    // A hundred alternating allocations of a sixteenth of the memory, at most 64 MiB.
     const std::size_t part = total / 16 < (64 << 20) ? total / 16 : 64 << 20;
     for (int round = 0; round < 100; round++) {
         void *first = nullptr, *second = nullptr;

@@ -1,4 +1,5 @@
-// Programs with several devices: each has its own memory and context, copies go from one to another, and the environment chooses.
+// Programs with several devices: each device has its own memory and context, programs copy from one
+// device to another, and the environment chooses devices.
 #include "harness.h"
 
 #include <thread>
@@ -30,7 +31,7 @@ TEST(each_device_keeps_its_own_memory)
     for (int device = devices - 1; device >= 0; device--) {
         std::vector<int> got(count);
         cudaPointerAttributes attributes{};
-        // Not the current device: the pointer says where it is.
+        // The memory is not on the current device: the pointer identifies its device.
         REQUIRE(cudaMemcpy(got.data(), memory[device], count * sizeof(int), cudaMemcpyDeviceToHost));
         EXPECT_EQUAL(got[count - 1], device * 1000 + count - 1);
         REQUIRE(cudaPointerGetAttributes(&attributes, memory[device]));
@@ -69,7 +70,7 @@ TEST(data_goes_from_device_to_device)
     REQUIRE(cudaSetDevice(0));
     REQUIRE(cudaMalloc(reinterpret_cast<void **>(&first), count * sizeof(int)));
     fill<<<count / 256, 256>>>(first, 5, count);
-    // Behind the kernel, without waiting for it.
+    // The copy follows the kernel without a wait.
     REQUIRE(cudaMemcpyPeer(second, 1, first, 0, count * sizeof(int)));
     std::vector<int> got(count);
     REQUIRE(cudaMemcpy(got.data(), second, count * sizeof(int), cudaMemcpyDeviceToHost));
@@ -77,7 +78,7 @@ TEST(data_goes_from_device_to_device)
     for (int at = 0; at < count; at++) wrong += got[at] != 5 + at;
     EXPECT_EQUAL(wrong, 0);
 
-    // And back again, changed there.
+    // And back again, with changed content.
     REQUIRE(cudaSetDevice(1));
     fill<<<count / 256, 256>>>(second, 9, count);
     REQUIRE(cudaDeviceSynchronize());

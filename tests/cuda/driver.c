@@ -1,6 +1,6 @@
-/* The driver API with what it should not be given: images that are none, programs cut off, handles that are stale, calls before
- * cuInit(). Each gives the code that CUDA documents; nothing crashes. A C program, linked with -lcuda as others are.
- */
+/* The driver API with invalid arguments: images that are not images, truncated programs, stale
+ * handles, calls before cuInit(). Each returns the code that CUDA documents, and nothing crashes.
+ * This is a C program that links with -lcuda, as others do. */
 #include <cuda.h>
 
 #include <stdbool.h>
@@ -108,7 +108,7 @@ static void a_module_is_loaded_used_and_unloaded(void)
     EXPECT_CODE(cuMemcpyDtoH(values, memory, sizeof values), CUDA_SUCCESS);
     EXPECT(values[0] == 40 && values[99] == 139);
 
-    /* The other way to give parameters: all of them in one piece. */
+    /* The other way to pass parameters: all of them in one block. */
     struct {
         CUdeviceptr to;
         unsigned value, count;
@@ -145,7 +145,8 @@ static void memory_that_was_freed_is_refused(void)
     EXPECT_CODE(cuMemAlloc(&memory, (size_t)1 << 60), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* An image in a large buffer: what its header says of its size may be wrong, but what is read is there. */
+/* Loads an image from a large buffer, so that even if its header states a wrong size, the bytes
+ * that the library reads exist. */
 static CUresult load(const void *image, size_t bytes)
 {
     static unsigned char buffer[1 << 20];
@@ -164,13 +165,13 @@ static void images_that_are_none_are_refused(void)
     CUmodule module = NULL;
     EXPECT_CODE(cuModuleLoadData(&module, NULL), CUDA_ERROR_INVALID_VALUE);
     EXPECT(load("", 1) != CUDA_SUCCESS);
-    /* Random bytes: as such, and behind the first bytes of each kind of image. */
+    /* Random bytes, alone and behind the first bytes of each kind of image. */
     const unsigned char fatbin[] = {0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0}, elf[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0x33};
     for (int round = 0; round < 300; round++) {
         for (size_t at = 0; at < sizeof garbage; at++) garbage[at] = (unsigned char)((state = state * 1664525 + 1013904223) >> 24);
         if (round % 3 == 1) memcpy(garbage, fatbin, sizeof fatbin);
         if (round % 3 == 2) memcpy(garbage, elf, sizeof elf);
-        /* A size that stays inside of the buffer. */
+        /* A size within the buffer. */
         if (round % 3 == 1) memset(garbage + 11, 0, 5);
         EXPECT(load(garbage, sizeof garbage) != CUDA_SUCCESS);
     }
@@ -180,7 +181,7 @@ static void programs_that_are_cut_off_are_refused(void)
 {
     for (size_t bytes = 1; bytes + 3 < sizeof ptx; bytes += 7) {
         CUresult code = load(ptx, bytes);
-        /* Cut before the kernel begins, what is left may be a program. */
+        /* The text before the kernel may be a valid program. */
         bool whole = ptx + bytes < strstr(ptx, ".visible .entry") && code == CUDA_SUCCESS;
         if (code != CUDA_ERROR_INVALID_PTX && code != CUDA_ERROR_INVALID_IMAGE && !whole) {
             printf("  FAIL %zu bytes of the program gave %s\n", bytes, name_of(code));
@@ -207,7 +208,7 @@ static void functions_are_found_by_name_and_version(void)
     CUdriverProcAddressQueryResult found;
     EXPECT_CODE(cuGetProcAddress("cuMemAlloc", &address, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &found), CUDA_SUCCESS);
     EXPECT(address != NULL && found == CU_GET_PROC_ADDRESS_SUCCESS);
-    /* The search itself did not fail. */
+    /* The search itself succeeds. */
     EXPECT_CODE(cuGetProcAddress("cuNoSuchFunction", &address, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &found), CUDA_SUCCESS);
     EXPECT(address == NULL && found == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     const void *table = NULL;
@@ -222,7 +223,7 @@ static void a_child_of_a_process_that_uses_cuda_gets_an_error(void)
     pid_t child = fork();
     if (child == 0) {
         CUdeviceptr memory = 0;
-        alarm(10); /* a hang ends the child by a signal */
+        alarm(10); /* a signal ends a child that hangs */
         _exit(cuMemAlloc(&memory, 16) != CUDA_SUCCESS ? 0 : 1);
     }
     int status = -1;

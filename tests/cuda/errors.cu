@@ -1,4 +1,4 @@
-// What a program has done wrong is said by the code that CUDA documents, and the next correct call works.
+// A wrong call returns the code that CUDA documents, and the next correct call works.
 #include "harness.h"
 
 namespace {
@@ -12,7 +12,7 @@ __global__ void share(int *to)
     to[threadIdx.x] = memory[threadIdx.x];
 }
 
-// After what was wrong, what is right still works.
+// After an error, correct calls still work.
 void works_again()
 {
     (void)cudaGetLastError();

@@ -1,5 +1,5 @@
-// Graphs: captured work gives what the same work gives without; forks and joins; what is forbidden while a stream is captured; graphs
-// made by hand; changes of what was made ready.
+// Graphs: captured work has the same result as direct work; forks and joins; calls that are
+// forbidden during a capture; graphs built by hand; updates of instantiated graphs.
 #include "harness.h"
 
 #include <cuda.h>
@@ -35,7 +35,7 @@ __global__ void sum_of(const int *one, const int *other, int *sum)
 
 __global__ void nothing() {}
 
-// As in streams.cu: takes a device of any speed a while.
+// As in streams.cu: keeps a device of any speed busy for a while.
 __global__ void slowly(int *value, int next, int rounds)
 {
     unsigned noise = *value;
@@ -86,7 +86,7 @@ bool all_are(const std::vector<int> &values, int wanted)
     return std::all_of(values.begin(), values.end(), [wanted](int value) { return value == wanted; });
 }
 
-// Two branches, a copy each way, a fill, and a function of the program.
+// Two branches, a copy in each direction, a fill, and a host function.
 cudaError_t work(const Streams &streams, int *left, int *right, int *sum, const int *input, int *output, std::atomic<int> *calls)
 {
     const auto note = [](void *calls) { static_cast<std::atomic<int> *>(calls)->fetch_add(1); };
@@ -123,7 +123,7 @@ TEST(captured_work_gives_what_it_gives_without)
     REQUIRE(work(streams, left.data(), right.data(), sum.data(), input.data(), captured.data(), &calls));
     REQUIRE(cudaStreamEndCapture(streams.one, &ready.graph));
     REQUIRE(cudaDeviceSynchronize());
-    EXPECT_EQUAL(calls.load(), 1); // nothing is done
+    EXPECT_EQUAL(calls.load(), 1); // nothing has run
     EXPECT(all_are(captured, 0));
     EXPECT_EQUAL(nodes_of(ready.graph), 2 + 15 + 3);
     REQUIRE(cudaGraphInstantiate(&ready.exec, ready.graph, 0));
@@ -159,7 +159,7 @@ TEST(launches_are_in_order_whichever_the_streams_are)
     REQUIRE(cudaStreamEndCapture(streams.one, &ready.graph));
     REQUIRE(cudaGraphInstantiate(&ready.exec, ready.graph, 0));
     for (int launch = 0; launch < 20; launch++) REQUIRE(cudaGraphLaunch(ready.exec, launch % 2 ? streams.one : streams.other));
-    // What comes behind a launch in its stream comes after it.
+    // Work behind a launch in the same stream runs after the launch.
     add<<<blocks, 256, 0, streams.one>>>(values.data(), 7);
     REQUIRE(cudaDeviceSynchronize());
     EXPECT(all_are(values.to_host(), (1 << 20) - 1 + 7));
@@ -195,7 +195,7 @@ TEST(a_launch_in_the_default_stream_waits_for_blocking_streams_and_they_for_it)
 
 TEST(a_program_reads_what_its_own_function_wrote_in_the_same_graph)
 {
-    // The function runs when the graph does, and the copy behind it takes what it wrote then.
+    // The function runs when the graph does, and the copy behind it takes the values written then.
     struct Shared {
         std::vector<int> values = std::vector<int>(count);
         int calls = 0;
@@ -222,7 +222,8 @@ TEST(a_program_reads_what_its_own_function_wrote_in_the_same_graph)
     }
 }
 
-// What a capture is after a call that it forbids: the code of the call, and of the end of the capture.
+// Checks the state after a forbidden call: the code of the call, and that of the end of the
+// capture.
 void expect_forbidden(cudaError_t got, std::vector<cudaError_t> wanted, cudaStream_t stream, const char *what, int line)
 {
     harness::expect_code(got, wanted, what, __FILE__, line);
@@ -245,7 +246,7 @@ void expect_forbidden(cudaError_t got, std::vector<cudaError_t> wanted, cudaStre
 TEST(what_is_forbidden_says_so_and_ends_the_capture)
 {
     cudaStream_t stream{};
-    REQUIRE(cudaStreamCreate(&stream)); // one that the legacy default stream stands for
+    REQUIRE(cudaStreamCreate(&stream)); // a stream that the legacy default stream synchronises with
     cudaEvent_t event{};
     REQUIRE(cudaEventCreate(&event));
     REQUIRE(cudaEventRecord(event, nullptr));
@@ -266,7 +267,7 @@ TEST(what_is_forbidden_says_so_and_ends_the_capture)
     FORBIDDEN(cudaStreamAddCallback(stream, [](cudaStream_t, cudaError_t, void *) {}, nullptr, 0), cudaErrorStreamCaptureUnsupported);
     FORBIDDEN((cudaEventRecord(event, stream), cudaEventSynchronize(event)), cudaErrorCapturedEvent);
     FORBIDDEN((cudaEventRecord(event, stream), cudaEventQuery(event)), cudaErrorCapturedEvent);
-    // All is as it was.
+    // The memory is unchanged.
     REQUIRE(cudaDeviceSynchronize());
     EXPECT(all_are(values.to_host(), 0));
     REQUIRE(cudaEventDestroy(event));
@@ -288,7 +289,7 @@ TEST(captures_begin_and_end_as_they_must)
     REQUIRE(cudaGraphDestroy(graph));
     EXPECT_CODE(cudaGraphDestroy(graph), cudaErrorInvalidValue);
 
-    // A branch that nothing waits for.
+    // A branch that is never joined.
     REQUIRE(cudaStreamBeginCapture(streams.one, cudaStreamCaptureModeGlobal));
     REQUIRE(cudaEventRecord(streams.forked, streams.one));
     REQUIRE(cudaStreamWaitEvent(streams.other, streams.forked, 0));
@@ -298,7 +299,7 @@ TEST(captures_begin_and_end_as_they_must)
     REQUIRE(cudaStreamIsCapturing(streams.other, &status));
     EXPECT_EQUAL(static_cast<int>(status), static_cast<int>(cudaStreamCaptureStatusNone));
     (void)cudaGetLastError();
-    // An event of a capture that is over stands for nothing.
+    // An event of a capture that is over cannot be waited for.
     EXPECT_CODE(cudaStreamWaitEvent(streams.other, streams.forked, 0), cudaErrorCapturedEvent);
 
     // Ended in the other stream.
@@ -372,7 +373,7 @@ TEST(a_capture_tells_of_itself_and_takes_nodes_of_the_program)
     REQUIRE(cudaStreamGetCaptureInfo(streams.one, &status, &id, &graph, &tail, nullptr, &number));
     EXPECT_EQUAL(static_cast<int>(status), static_cast<int>(cudaStreamCaptureStatusActive));
     EXPECT_EQUAL(number, 1U);
-    // A node by hand, behind which the capture goes on.
+    // A node added by hand, behind which the capture continues.
     cudaGraphNode_t made{};
     cudaMemsetParams fill{};
     fill.dst = values.data();
@@ -389,7 +390,7 @@ TEST(a_capture_tells_of_itself_and_takes_nodes_of_the_program)
     Ready ready;
     REQUIRE(cudaStreamEndCapture(streams.one, &ready.graph));
     EXPECT(ready.graph == graph);
-    // Into a graph that is there.
+    // A capture into an existing graph.
     std::size_t before = 3;
     cudaGraphNode_t nodes[3];
     REQUIRE(cudaGraphGetNodes(graph, nodes, &before));
@@ -459,7 +460,7 @@ TEST(a_graph_by_hand_does_what_its_nodes_say)
     REQUIRE(cudaGraphMemcpyNodeGetParams(read, &copied));
     EXPECT(copied.dstPtr.ptr == result.data() && copied.srcPtr.ptr == s && copied.extent.width == count * sizeof(int));
 
-    // What its parameters were when it was added counts.
+    // A node keeps the parameters that it was added with.
     five = six = 1000;
     REQUIRE(cudaGraphInstantiate(&ready.exec, ready.graph, 0));
     REQUIRE(cudaGraphLaunch(ready.exec, nullptr));
@@ -467,7 +468,7 @@ TEST(a_graph_by_hand_does_what_its_nodes_say)
     EXPECT(all_are(result, 11));
     EXPECT_EQUAL(calls, 1);
 
-    // A circle cannot be made ready, and nodes can be taken out.
+    // A graph with a cycle cannot be instantiated, and nodes can be removed.
     REQUIRE(cudaGraphAddDependencies(ready.graph, &read, &join, nullptr, 1));
     cudaGraphExec_t none{};
     EXPECT_CODE(cudaGraphInstantiate(&none, ready.graph, 0), cudaErrorInvalidValue);
@@ -527,7 +528,7 @@ TEST(what_was_made_ready_outlives_its_graph)
     REQUIRE(cudaGraphLaunch(exec, streams.one));
     REQUIRE(cudaGraphUpload(exec, streams.one));
     REQUIRE(cudaGraphLaunch(exec, streams.one));
-    // And what is under way outlives it.
+    // A launch in progress outlives the executable graph.
     REQUIRE(cudaGraphExecDestroy(exec));
     EXPECT_CODE(cudaGraphLaunch(exec, streams.one), cudaErrorInvalidValue);
     REQUIRE(cudaStreamSynchronize(streams.one));
@@ -553,7 +554,7 @@ TEST(clones_and_children_have_nodes_of_their_own)
     amount = 100;
     REQUIRE(cudaGraphKernelNodeSetParams(copy, &params));
 
-    // Twice the first, and once the clone, in a third one.
+    // The first graph twice and the clone once, in a third graph.
     Ready ready;
     cudaGraphNode_t first{}, second{}, third{};
     REQUIRE(cudaGraphCreate(&ready.graph, 0));
@@ -571,7 +572,7 @@ TEST(clones_and_children_have_nodes_of_their_own)
     REQUIRE(cudaGraphLaunch(ready.exec, nullptr));
     EXPECT(all_are(values.to_host(), 106));
 
-    // A launch that is captured is a graph in the graph.
+    // A captured launch becomes a child graph.
     Streams streams;
     Ready outer;
     REQUIRE(cudaStreamBeginCapture(streams.one, cudaStreamCaptureModeGlobal));
@@ -609,7 +610,7 @@ TEST(what_was_made_ready_can_be_changed)
         return where.to_host()[count - 1];
     };
     EXPECT_EQUAL(launched(values), 1);
-    // Of one node.
+    // Update of one node.
     amount = 9;
     REQUIRE(cudaGraphExecKernelNodeSetParams(ready.exec, added, &params));
     EXPECT_EQUAL(launched(values), 9);
@@ -617,14 +618,14 @@ TEST(what_was_made_ready_can_be_changed)
     REQUIRE(cudaGraphExecMemsetNodeSetParams(ready.exec, filled, &fill));
     EXPECT_EQUAL(launched(values), 0x01010101 + 9);
     EXPECT_CODE(cudaGraphExecMemsetNodeSetParams(ready.exec, added, &fill), cudaErrorInvalidValue);
-    // Left out, and in again.
+    // Disabled, and enabled again.
     REQUIRE(cudaGraphNodeSetEnabled(ready.exec, added, 0));
     EXPECT_EQUAL(launched(values), 0x01010101);
     unsigned enabled = 7;
     REQUIRE(cudaGraphNodeGetEnabled(ready.exec, added, &enabled));
     EXPECT_EQUAL(enabled, 0U);
     REQUIRE(cudaGraphNodeSetEnabled(ready.exec, added, 1));
-    // Of all, by another capture of the same form.
+    // Update of all nodes, by another capture of the same shape.
     const auto captured = [&](int *where, int more, bool twice) {
         cudaGraph_t graph{};
         cudaStreamBeginCapture(streams.one, cudaStreamCaptureModeGlobal);
@@ -656,7 +657,7 @@ TEST(what_was_made_ready_can_be_changed)
     EXPECT_EQUAL(static_cast<int>(info.result), static_cast<int>(cudaGraphExecUpdateErrorNodeTypeChanged));
     EXPECT(info.errorNode == one);
     REQUIRE(cudaGraphDestroy(graph));
-    // It still does what it did.
+    // The executable graph is unchanged.
     EXPECT_EQUAL(launched(others), 0);
     (void)cudaGetLastError();
 }
@@ -678,7 +679,7 @@ TEST(events_in_graphs_are_for_others)
     EXPECT_EQUAL(nodes_of(ready.graph), 3U);
     REQUIRE(cudaGraphInstantiate(&ready.exec, ready.graph, 0));
     for (int round = 1; round <= 5; round++) {
-        // Other streams give the graph what it waits for, and wait for it.
+        // Other streams provide the event that the graph waits for, and wait for the graph's event.
         multiply<<<blocks, 256, 0, streams.other>>>(values.data(), 2);
         REQUIRE(cudaEventRecord(before, streams.other));
         REQUIRE(cudaGraphLaunch(ready.exec, streams.one));
@@ -714,7 +715,8 @@ TEST(memory_of_graphs_is_there_from_one_node_to_another)
     REQUIRE(cudaGraphInstantiate(&ready.exec, ready.graph, 0));
     EXPECT_CODE(cudaFreeAsync(kept, streams.one), cudaErrorInvalidValue); // not launched yet
     REQUIRE(cudaGraphLaunch(ready.exec, streams.one));
-    EXPECT_CODE(cudaGraphLaunch(ready.exec, streams.one), cudaErrorInvalidValue); // what it allocated is not freed
+    // The allocation of the first launch is not freed.
+    EXPECT_CODE(cudaGraphLaunch(ready.exec, streams.one), cudaErrorInvalidValue);
     add<<<blocks, 256, 0, streams.one>>>(kept, 1);
     std::vector<int> host(count);
     REQUIRE(cudaMemcpyAsync(host.data(), kept, bytes, cudaMemcpyDeviceToHost, streams.one));
@@ -793,7 +795,7 @@ TEST(what_is_not_served_is_refused_with_the_proper_code)
     cudaGraphExec_t exec{};
     EXPECT_CODE(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagDeviceLaunch), cudaErrorNotSupported);
     EXPECT_CODE(cudaGraphInstantiate(&exec, graph, 1 << 10), cudaErrorInvalidValue);
-    // Kernels that start before those before them have ended.
+    // Kernels that start before their predecessors have ended.
     REQUIRE(cudaGraphAddEmptyNode(&node, graph, nullptr, 0));
     REQUIRE(cudaGraphAddEmptyNode(&other, graph, nullptr, 0));
     cudaGraphEdgeData edge{};
@@ -816,7 +818,7 @@ TEST(a_replay_costs_the_program_less_than_its_launches)
     for (int launch = 0; launch < launches; launch++) nothing<<<1, 1, 0, streams.one>>>();
     REQUIRE(cudaStreamEndCapture(streams.one, &ready.graph));
     REQUIRE(cudaGraphInstantiate(&ready.exec, ready.graph, 0));
-    // What giving it costs the program, and until it is done; the least of many.
+    // Time until the call returns and time until the work is done; the least of many.
     double given[2] = {1e9, 1e9}, done[2] = {1e9, 1e9};
     for (int round = 0; round < 40; round++) {
         for (const int way : {0, 1}) {
@@ -834,7 +836,7 @@ TEST(a_replay_costs_the_program_less_than_its_launches)
     }
     std::printf("  100 launches %.1f us, done %.1f us; a graph of them %.1f us, done %.1f us: ratios %.2f, %.2f\n", given[0] * 1e6,
         done[0] * 1e6, given[1] * 1e6, done[1] * 1e6, given[1] / given[0], done[1] / done[0]);
-    // A wide margin: it was 0.5 to 0.6, on a busy host.
+    // A wide margin: the ratio was 0.5 to 0.6 on a busy host.
     EXPECT(given[1] < 1.5 * given[0]);
 }
 

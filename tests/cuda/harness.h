@@ -1,6 +1,7 @@
-// A small harness for tests of the CUDA libraries. A program registers cases with TEST(name) { ... } and ends with `return
-// run_tests(argc, argv)`. A case that must have a process of its own (because it breaks its context, or because it must find the
-// library untouched) is FORKED_TEST(name). Lines and the summary are those of the C tests: "NAME: 5 passed, 0 failed, 1 skipped".
+// A small harness for tests of the CUDA libraries. A program registers cases with TEST(name) { ...
+// } and ends with `return run_tests(argc, argv)`. FORKED_TEST(name) is a case with its own process,
+// because it breaks its context or needs a library that nothing has used. Lines and summary have
+// the format of the C tests: "NAME: 5 passed, 0 failed, 1 skipped".
 #pragma once
 
 #include <cuda_runtime.h>
@@ -59,7 +60,7 @@ inline void expect_code(cudaError_t got, std::vector<cudaError_t> wanted, const 
     failed(file, line, std::string(call) + " gave " + named(got) + ", not " + names);
 }
 
-// The statement's failure ends the case: what comes after it makes no sense.
+// A failure of the call ends the case, because the rest of the case depends on it.
 #define REQUIRE(call)                                                                                                                          \
     do {                                                                                                                                       \
         const cudaError_t required = (call);                                                                                                   \
@@ -92,7 +93,7 @@ inline double now_s()
     return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
-// How a case ended, as a process's exit status says it too.
+// The outcome of a case, which is also the exit status of its process.
 enum Ending { passed = 0, not_passed = 1, not_run = 77 };
 
 inline Ending run_here(const Case &one)
@@ -110,7 +111,8 @@ inline Ending run_forked(const Case &one)
     if (child == 0) {
         const int code = run_here(one);
         std::fflush(nullptr);
-        // Not _exit(): libraries have destructors, and those must survive a broken context.
+        // Not _exit(): the destructors of libraries must also run, and must survive a broken
+        // context.
         std::exit(code);
     }
     int status = 0;
@@ -122,7 +124,8 @@ inline Ending run_forked(const Case &one)
     return static_cast<Ending>(WEXITSTATUS(status));
 }
 
-// Forked cases run first: a process must be forked before it uses CUDA. Arguments choose cases by name.
+// Forked cases run first, because a process must fork before it uses CUDA. Arguments select cases
+// by name.
 inline int run_tests(int argc, char **argv)
 {
     const char *slash = std::strrchr(argv[0], '/'), *program = slash != nullptr ? slash + 1 : argv[0];
@@ -145,13 +148,14 @@ inline int run_tests(int argc, char **argv)
     return counts[1] > 0 ? 1 : counts[0] == 0 ? 77 : 0;
 }
 
-// Device memory that frees itself; a failure to get it ends the program, as no case can do without.
+// Device memory that frees itself. If the allocation fails, the program ends, because no case can
+// run.
 template <typename T> class OnDevice {
 public:
     explicit OnDevice(std::size_t count) : count_(count)
     {
         const cudaError_t code = cudaMalloc(reinterpret_cast<void **>(&data_), count * sizeof(T));
-        // Zeros are there for all streams: cudaMemset() alone does not wait.
+        // cudaMemset() alone does not wait; after the synchronisation all streams see the zeros.
         if (code == cudaSuccess && cudaMemset(data_, 0, count * sizeof(T)) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess) return;
         std::printf("  FAIL no device memory of %zu bytes: %s\n", count * sizeof(T), named(code).c_str());
         std::exit(1);

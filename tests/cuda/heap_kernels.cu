@@ -1,4 +1,4 @@
-// heap_kernels.h as a module: tests/cuda/native.sh makes PTX of it.
+// heap_kernels.h as a module, from which tests/cuda/native.sh makes PTX.
 #include <ggas.h>
 #define KERNEL extern "C" __global__
 #define HEAP_GROUP blockIdx.x

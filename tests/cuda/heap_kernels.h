@@ -1,12 +1,13 @@
-/* Kernels that store into each other's memory by ggas.h, once as CUDA C++ (nvcc, NVRTC) and once as C for the stand-in of CUDA's driver: the verbs have
- * the same names in both. Who includes this defines KERNEL and includes ggas.h before. */
+/* Kernels that store into each other's memory by ggas.h. They compile as CUDA C++ (nvcc, NVRTC),
+ * and as C for the stand-in of CUDA's driver, because the functions of ggas.h have the same names
+ * in both. A file that includes this one first defines KERNEL and includes ggas.h. */
 
-/* Where in a part: signals first, then results, then data. */
+/* Offsets in a part: signals, results, data. */
 #define HEAP_SIGNAL_AT 0
 #define HEAP_RESULT_AT 4096
 #define HEAP_DATA_AT 8192
 
-/* Of the words of a message: no two messages share one. */
+/* Returns a word of a message. No two messages have a word in common. */
 GGAS_FUNCTION ggas_u64 heap_word(ggas_u64 round, ggas_u32 from, ggas_u64 index)
 {
     return (round << 32 | (ggas_u64)from << 24 | index) * 0x9E3779B97F4A7C15ul;
@@ -17,7 +18,8 @@ GGAS_FUNCTION void heap_result(ggas_t g, ggas_u64 index, long value)
     ((volatile long *)ggas_ptr(g, HEAP_RESULT_AT, ggas_my_pe(g)))[index] = value;
 }
 
-/* PEs 0 and 1 send `bytes` there and back; who receives looks at each word. The result: messages that were right, or the status of a wait. */
+/* PEs 0 and 1 send `bytes` in both directions, and the receiver checks each word. The result is the
+ * number of correct messages, or the status of a wait. */
 KERNEL void heap_ping_pong(ggas_heap_t *heap, ggas_u64 rounds, ggas_u64 bytes)
 {
     ggas_t g = ggas_open(heap);
@@ -43,7 +45,8 @@ KERNEL void heap_ping_pong(ggas_heap_t *heap, ggas_u64 rounds, ggas_u64 bytes)
     heap_result(g, 0, status == GGAS_OK ? right : status);
 }
 
-/* Each round every PE writes into every part, then all work-groups of all PEs meet, then all look. The results, by work-group: good rounds. */
+/* In each round every PE writes into every part, all work-groups of all PEs meet at a barrier, and
+ * all check the words. The results, one per work-group, are the numbers of correct rounds. */
 KERNEL void heap_barriers(ggas_heap_t *heap, ggas_u64 rounds, ggas_u64 groups)
 {
     ggas_t g = ggas_open(heap);
@@ -64,7 +67,7 @@ KERNEL void heap_barriers(ggas_heap_t *heap, ggas_u64 rounds, ggas_u64 groups)
     if (first) heap_result(g, group, status == GGAS_OK ? good : status);
 }
 
-/* Waits for what never comes. The result is the status. */
+/* Waits for a signal that never comes. The result is the status. */
 KERNEL void heap_wait(ggas_heap_t *heap)
 {
     ggas_t g = ggas_open(heap);

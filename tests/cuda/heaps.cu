@@ -1,5 +1,5 @@
-// Symmetric heaps: kernels of two devices that store into each other's memory, signal, wait and meet, by ggas.h in CUDA C++ and the functions of
-// penstock_cuda.h.
+// Symmetric heaps: kernels of two devices that store into each other's memory, signal, wait and
+// meet at barriers, by ggas.h in CUDA C++ and the functions of penstock_cuda.h.
 #include "harness.h"
 
 #include <csignal>
@@ -12,21 +12,23 @@ namespace {
 
 constexpr unsigned pes = 2;
 constexpr std::size_t heap_bytes = 1 << 20;
-// Where in a part: signals first, then results, then data.
+// Offsets in a part: signals, results, data.
 constexpr std::size_t signal_at = 0, result_at = 4096, data_at = 8192;
 
 struct penstock_heap_functions heaps;
 
-// What every kernel here begins with: without two PEs, as where the library's heaps are of another version than ggas.h, it does nothing.
+// Every kernel here starts with this check. It does nothing without two PEs, which is also the case
+// if the library's heaps have another version than ggas.h.
 __device__ bool is_pair(ggas_t g) { return ggas_n_pes(g) == pes; }
 
-// Of the words of a message: no two messages share one.
+// Returns a word of a message. No two messages have a word in common.
 __host__ __device__ unsigned long long word(unsigned long long round, unsigned from, unsigned long long index)
 {
     return (round << 32 | from << 24 | index) * 0x9E3779B97F4A7C15ull;
 }
 
-// Sends `bytes` there and back; who receives looks at each word. The result: messages that were right; or the status of a wait.
+// Sends `bytes` in both directions; the receiver checks each word. The result is the number of
+// correct messages, or the status of a wait.
 __global__ void ping_pong(ggas_heap_t *heap, unsigned long long rounds, unsigned long long bytes)
 {
     const ggas_t g = ggas_open(heap);
@@ -61,7 +63,7 @@ __global__ void ping_pong(ggas_heap_t *heap, unsigned long long rounds, unsigned
     *result = right;
 }
 
-// The same by all threads of a block, with the forms for blocks.
+// The same by all threads of a block, with the functions for blocks.
 __global__ void block_puts(ggas_heap_t *heap, unsigned long long rounds, unsigned long long bytes)
 {
     __shared__ int scratch;
@@ -82,13 +84,14 @@ __global__ void block_puts(ggas_heap_t *heap, unsigned long long rounds, unsigne
         status = ggas_wait_until_wg(g, signal_at, GGAS_CMP_GE, round, &scratch);
         for (unsigned long long at = threadIdx.x; at < words; at += blockDim.x)
             if (status == GGAS_OK && target[at] != word(round, peer, at)) atomicAdd(&wrong, 1u);
-        // Nobody writes the next round's bytes before both have looked.
+        // No PE writes the next round's bytes before both have checked these.
         if (status == GGAS_OK) status = ggas_barrier_all(g);
     }
     if (threadIdx.x == 0) *result = status != GGAS_OK ? status : wrong == 0 ? static_cast<long long>(rounds) : -100;
 }
 
-// Each round every PE writes into every part, then all meet, then all look. Blocks share the work; the barrier is one of all of them.
+// In each round every PE writes into every part, all meet, and all check the words. The blocks
+// share the work, and the barrier is one of all blocks.
 __global__ void barriers(ggas_heap_t *heap, unsigned long long rounds)
 {
     const ggas_t g = ggas_open(heap);
@@ -111,7 +114,7 @@ __global__ void barriers(ggas_heap_t *heap, unsigned long long rounds)
     if (threadIdx.x == 0) static_cast<long long *>(ggas_ptr(g, result_at, me))[blockIdx.x] = good;
 }
 
-// A team of the own PE alone, one of both, and what there is not.
+// A team of the PE alone, a team of both PEs, and an invalid team.
 __global__ void teams(ggas_heap_t *heap)
 {
     const ggas_t g = ggas_open(heap);
@@ -128,7 +131,7 @@ __global__ void teams(ggas_heap_t *heap)
     if (threadIdx.x == 0) *static_cast<long long *>(ggas_ptr(g, result_at, me)) = good;
 }
 
-// PE 0 waits for what never comes; PE 1 ends at once.
+// PE 0 waits for a signal that never comes; PE 1 ends at once.
 __global__ void waits_in_vain(ggas_heap_t *heap)
 {
     const ggas_t g = ggas_open(heap);
@@ -137,7 +140,7 @@ __global__ void waits_in_vain(ggas_heap_t *heap)
     *result = ggas_my_pe(g) == 0 ? ggas_wait_until(g, signal_at + 64, GGAS_CMP_EQ, 77) : 1;
 }
 
-// Both wait for what never comes.
+// Both wait for a signal that never comes.
 __global__ void all_wait_in_vain(ggas_heap_t *heap)
 {
     const ggas_t g = ggas_open(heap);
@@ -145,7 +148,7 @@ __global__ void all_wait_in_vain(ggas_heap_t *heap)
     *static_cast<long long *>(ggas_ptr(g, result_at, ggas_my_pe(g))) = ggas_wait_until(g, signal_at + 64, GGAS_CMP_EQ, 77);
 }
 
-// The heap beside ordinary memory, in a structure; one device alone.
+// The heap beside ordinary memory in a structure, on one device alone.
 struct Both {
     int *into;
     ggas_heap_t *heap;
@@ -173,7 +176,7 @@ std::string named(CUresult code) { return "CUresult " + std::to_string(code) + "
         if (got_code != (wanted)) harness::failed(__FILE__, __LINE__, std::string(#call) + " gave " + named(got_code) + ", not " + #wanted);             \
     } while (0)
 
-// A heap over the first two devices, and what a launch on it needs.
+// A heap over the first two devices, with the launches on it.
 class Pair {
 public:
     explicit Pair(unsigned timeout_ms = 0, int force_proxy = 0)
@@ -189,7 +192,7 @@ public:
     Pair(const Pair &) = delete;
     Pair &operator=(const Pair &) = delete;
 
-    // One kernel on both; `more` are its parameters behind the heap.
+    // Launches one kernel on both devices. `more` are its parameters behind the heap.
     CUresult launch(const void *kernel, unsigned blocks, unsigned threads, std::vector<void *> more = {}, unsigned of = pes)
     {
         CUDA_LAUNCH_PARAMS launches[pes] = {};
@@ -234,7 +237,7 @@ public:
     CUresult code = CUDA_SUCCESS;
 };
 
-// Heaps need two devices that are apart, and the functions.
+// Heaps need two separate devices and the library's functions.
 bool can_not()
 {
     int count = 0;
@@ -243,7 +246,7 @@ bool can_not()
 #define NEEDS_TWO()                                                                                                                            \
     if (can_not()) SKIP("needs two devices of a pool: tests/cuda/run.sh --on two")
 
-// One work-group on both devices, whose kernel counts the rounds that were right.
+// Runs one work-group on both devices, whose kernel counts the correct rounds.
 void all_rounds(Pair &both, const void *kernel, unsigned threads, unsigned long long rounds, std::vector<void *> more)
 {
     REQUIRE_CU(both.clear());
@@ -323,7 +326,7 @@ TEST(a_heap_is_one_parameter_among_others)
     CUdeviceptr pointer = 0;
     REQUIRE_CU(heaps.pointer(both.heap, 0, &pointer));
     OnDevice<int> numbers(64);
-    // An ordinary launch, on one device alone, between ordinary ones.
+    // A normal launch on one device alone, between other normal ones.
     for (long long number = 1; number <= 3; number++) {
         beside<<<1, 64>>>({numbers.data(), reinterpret_cast<ggas_heap_t *>(pointer), number});
         REQUIRE(cudaGetLastError());
@@ -356,7 +359,7 @@ TEST(the_host_reads_and_writes_parts)
     EXPECT(std::vector<unsigned char>(got.begin(), got.begin() + 100) == std::vector<unsigned char>(100));
     EXPECT_CU(heaps.read(both.heap, 0, heap_bytes - 4, got.data(), 8), CUDA_ERROR_INVALID_VALUE);
     EXPECT_CU(heaps.write(both.heap, 2, 0, got.data(), 8), CUDA_ERROR_INVALID_VALUE);
-    // Its address is no memory of the host, nor of a device that could be copied from.
+    // Its address is neither host memory nor device memory that a program could copy from.
     CUdeviceptr pointer = 0;
     REQUIRE_CU(heaps.pointer(both.heap, 1, &pointer));
     EXPECT_CODE(cudaMemcpy(got.data(), reinterpret_cast<void *>(pointer), 8, cudaMemcpyDefault), cudaErrorInvalidValue);
@@ -396,7 +399,7 @@ TEST(a_wait_ends_at_its_bound_and_a_reset_repairs)
     REQUIRE_CU(both.launch(reinterpret_cast<const void *>(waits_in_vain), 1, 1));
     const double began = harness::now_s();
     REQUIRE(both.wait());
-    // A device's compiler may have been at work before.
+    // A device's compiler may have run before.
     EXPECT(harness::now_s() - began < 20);
     EXPECT_EQUAL(both.result(0), static_cast<long long>(GGAS_TIMEOUT));
     EXPECT_EQUAL(both.result(1), 1LL);
@@ -435,7 +438,7 @@ TEST(an_abort_ends_all_waits_and_a_reset_repairs)
 TEST(heaps_come_and_go)
 {
     NEEDS_TWO();
-    // More than there is room for at a time.
+    // More heaps than there is room for at a time.
     for (int time = 0; time < 70; time++) {
         Pair both;
         REQUIRE_CU(both.code);
@@ -453,7 +456,8 @@ TEST(heaps_come_and_go)
     EXPECT_CU(heaps.close(closed), CUDA_ERROR_INVALID_HANDLE);
 }
 
-// PENSTOCK_TEST_VICTIM is the process id of the daemon that has device 1; its end is that of its worker. The last case: after it that device is lost.
+// PENSTOCK_TEST_VICTIM is the process id of the daemon that has device 1; its end ends its worker.
+// This is the last case, because the device is lost after it.
 TEST(the_end_of_a_participant_ends_the_waits_of_the_others)
 {
     NEEDS_TWO();

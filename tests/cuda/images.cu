@@ -1,5 +1,6 @@
-// The forms in which a program can carry its kernels: PTX packed in each way that nvcc offers, for several architectures, or none.
-// Built several times; with ONLY_MACHINE_CODE there is no PTX, which only the GPU it was made for can run.
+// The forms in which a program can carry its kernels: PTX, packed in each way that nvcc offers, for
+// several architectures or none. The program is built several times. With ONLY_MACHINE_CODE there
+// is no PTX, so only the GPU that the code was compiled for can run it.
 #include "harness.h"
 
 namespace {

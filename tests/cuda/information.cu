@@ -1,4 +1,5 @@
-// What a program learns of devices, functions and pointers: true for the device, complete, and answered in the client.
+// The properties of devices, functions and pointers: true for the device, complete, and answered in
+// the client.
 #include "harness.h"
 
 namespace {
@@ -38,13 +39,13 @@ TEST(properties_and_attributes_agree)
     EXPECT_EQUAL(attribute(cudaDevAttrComputeCapabilityMinor), properties.minor);
     EXPECT_EQUAL(attribute(cudaDevAttrMaxSharedMemoryPerBlock), static_cast<int>(properties.sharedMemPerBlock));
     EXPECT_EQUAL(attribute(cudaDevAttrTotalConstantMemory), static_cast<int>(properties.totalConstMem));
-    // What the usual helpers ask before anything else.
+    // The properties that common helper functions query first.
     EXPECT_EQUAL(attribute(cudaDevAttrComputeMode), static_cast<int>(cudaComputeModeDefault));
     EXPECT(attribute(cudaDevAttrClockRate) >= 0);
     EXPECT(attribute(cudaDevAttrIntegrated) >= 0);
     EXPECT(attribute(cudaDevAttrConcurrentKernels) >= 0);
     EXPECT(attribute(cudaDevAttrAsyncEngineCount) >= 0);
-    // Not there, and said so: a program that asks goes another way.
+    // Unsupported features are reported as such, so that a program can avoid them.
     EXPECT_EQUAL(attribute(cudaDevAttrManagedMemory), 0);
     EXPECT_EQUAL(attribute(cudaDevAttrCooperativeLaunch), 0);
     EXPECT(properties.maxThreadsPerBlock >= 64 && properties.sharedMemPerBlock >= 16384 && properties.totalGlobalMem > 0);

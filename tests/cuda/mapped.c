@@ -1,12 +1,12 @@
-/* Stands in for mapped host memory, which is not served yet: preloaded into a program, it gives each piece of host memory that the program
- * maps a piece of device memory of its own. The two are never made the same, so it serves programs that map memory and do not use it, as
- * OpenMM does where no constraints need its CCMA solver.
- */
+/* Replaces mapped host memory, which is not supported yet. Preloaded into a program, it allocates a
+ * separate piece of device memory for each piece of host memory that the program maps. The contents
+ * are never synchronised, so it is only for programs that map memory and do not use it, as OpenMM
+ * does if no constraints need its CCMA solver. */
 #include <cuda.h>
 
 #include <stddef.h>
 
-/* More than any program here maps in one piece. */
+/* Larger than any single mapping of a program here. */
 enum { piece_bytes = 1 << 16 };
 
 CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *place, void *host, unsigned flags)

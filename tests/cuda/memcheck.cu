@@ -1,5 +1,5 @@
-// Faults of kernels are found, said by the right code, and stay. Addresses are checked where PENSTOCK_CHECK=1 asks for it.
-// Each fault breaks its context for good, so that each case is a process of its own.
+// Faults of kernels are found, have the right code, and persist. Addresses are checked if
+// PENSTOCK_CHECK=1. Each fault breaks its context permanently, so each case has its own process.
 #include "harness.h"
 
 #include <cassert>
@@ -21,7 +21,7 @@ bool checked()
     return value != nullptr && std::strcmp(value, "1") == 0;
 }
 
-// The fault comes with the next call that waits, and with all that follow.
+// The next call that waits reports the fault, and so do all calls behind it.
 void expect_fault(cudaError_t code)
 {
     EXPECT_CODE(cudaGetLastError(), cudaSuccess);

@@ -1,5 +1,6 @@
-/* A program of the driver interface on a GPU that its node drives through CUDA's own driver: modules, addresses, variables, streams,
- * events, errors. Loads whatever libcuda.so.1 is found, and needs no header of CUDA. */
+/* A program of the driver interface on a GPU that its node drives through CUDA's own driver:
+ * modules, addresses, variables, streams, events, errors. It loads the libcuda.so.1 that is found,
+ * and needs no header of CUDA. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -81,11 +82,11 @@ static void add(void *module) {
     EXPECT(ms >= 0 && ms < 60000);
     GOOD(cuMemcpyDtoH_v2, host, c, (size_t)BYTES);
     for (unsigned i = 0; i < N; i++) EXPECT(host[i] == 11 * i);
-    /* From one place of the device to another, at an address that is computed. */
+    /* From one place of the device to another, at a computed address. */
     GOOD(cuMemcpyDtoD_v2, a + 400, c, (size_t)4000);
     GOOD(cuMemcpyDtoH_v2, host, a + 400, (size_t)4000);
     for (unsigned i = 0; i < 1000; i++) EXPECT(host[i] == 11 * i);
-    /* Blocks that are too large, an address that is nobody's. */
+    /* Blocks that are too large, and an address that is not allocated. */
     EXPECT(CALL(cuLaunchKernel, function, 1, 1, 1, 4096, 1, 1, 0, stream, params, NULL) == 1);
     EXPECT(CALL(cuMemcpyDtoH_v2, host, (ptr)0x1000, (size_t)4) == 1);
     int size = 0;
@@ -111,7 +112,7 @@ static void variables(void *module) {
     EXPECT(CALL(cuModuleGetGlobal_v2, &table, &size, module, "nothing") == 500);
 }
 
-/* Content of another device: each has its own context and memory. */
+/* Content of another device: each device has its own context and memory. */
 static void across(void *first) {
     enum { SIZE = 100000 };
     void *second;
@@ -133,7 +134,7 @@ static void across(void *first) {
     free(back);
 }
 
-/* Memory that was freed is the GPU's again: what does not fit beside it, fits in its place. */
+/* Freed memory returns to the GPU: an allocation that does not fit beside it fits in its place. */
 static void large(size_t first_bytes, size_t second_bytes) {
     ptr first, second, third;
     GOOD(cuMemAlloc_v2, &first, first_bytes);
@@ -146,7 +147,8 @@ static void large(size_t first_bytes, size_t second_bytes) {
     GOOD(cuMemFree_v2, third);
 }
 
-/* All that a context had goes with it, its modules' variables too; those are no memory that is handed out. */
+/* A context's end frees everything it had, including its modules' variables, which are not
+ * allocations of the program. */
 static void ended(void **context) {
     void *module;
     ptr table, address;
@@ -165,7 +167,8 @@ static void ended(void **context) {
     }
 }
 
-/* Takes the addresses of all that the device has free when the program starts, so that the library finds no place for its first arena. */
+/* Reserves the device's address range when the program starts, so that the library finds no place
+ * for its first arena. */
 static void take_addresses(const char *at) {
     void *wanted = (void *)strtoull(at, NULL, 16);
     EXPECT(mmap(wanted, 128 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == wanted);

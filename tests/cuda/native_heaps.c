@@ -1,10 +1,13 @@
-/* Symmetric heaps with GPUs that their nodes drive through CUDA's own driver, and with devices that run translated code: kernels of heap_kernels.h
- * send messages and look at each word, meet at barriers, are aborted, and lose a node.
+/* Symmetric heaps with GPUs that their nodes drive through CUDA's own driver, and with devices that
+ * run translated code. Kernels of heap_kernels.h send messages and check each word, meet at
+ * barriers, are aborted, and lose a node.
  *
- *   native_heaps PTX NAME [WORDS]
+ *     native_heaps PTX NAME [WORDS]
  *
- * PTX: the module. NAME: a part of the name of those GPUs. WORDS: no heap can be made, and the sentence has these words. PENSTOCK_TEST_VICTIM is the
- * process id of a daemon that has the last device, which is ended at last. PENSTOCK_TEST_LITMUS: so many messages there and back, and nothing else. */
+ * PTX is the module. NAME is a part of the name of those GPUs. With WORDS no heap can be created,
+ * and the error message contains these words. PENSTOCK_TEST_VICTIM is the process id of a daemon
+ * that has the last device, which the program kills at the end. With PENSTOCK_TEST_LITMUS the
+ * program only sends that number of messages in both directions. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +18,7 @@
 #include <penstock_cuda.h>
 
 enum { PES = 8, HEAP_BYTES = 1 << 20, RESULT_AT = 4096, DATA_AT = 8192 };
-enum { TIMEOUT = -1, ABORTED = -2 }; /* of ggas.h */
+enum { TIMEOUT = -1, ABORTED = -2 }; /* from ggas.h */
 
 static struct penstock_heap_functions heaps;
 
@@ -51,7 +54,7 @@ static double now_s(void) {
         }                                                                                                 \
     } while (0)
 
-/* -- heaps ---------------------------------------------------------------------------------------------------------------------- */
+/* -- heaps ------------------------------------------------------------------------------------ */
 
 static penstockHeap make(struct device *const *on, unsigned count, unsigned timeout_ms, int proxy) {
     CUdevice numbers[PES];
@@ -99,7 +102,7 @@ static void clear(penstockHeap heap, unsigned count) {
     for (unsigned pe = 0; pe < count; pe++) GOOD(heaps.write(heap, pe, 0, zeros, sizeof zeros));
 }
 
-/* -- cases ---------------------------------------------------------------------------------------------------------------------- */
+/* -- cases ------------------------------------------------------------------------------------ */
 
 static void ping_pong(struct device *const *pair, int proxy, unsigned wanted) {
     static const unsigned long long sizes[] = {8, 256, 65536};
@@ -160,7 +163,7 @@ static void parts(struct device *const *pair) {
     GOOD(heaps.read(heap, 1, 5, got, 100));
     for (int at = 0; at < 100; at++) EXPECT(got[at] == 0);
     EXPECT(heaps.read(heap, 0, HEAP_BYTES - 4, got, 8) == CUDA_ERROR_INVALID_VALUE);
-    /* Its address is none that copies know, and a launch of one device takes it. */
+    /* Copies do not know its address, and a launch on one device accepts it. */
     CUdeviceptr pointer;
     GOOD(heaps.pointer(heap, 0, &pointer));
     GOOD(cuCtxSetCurrent(pair[0]->context));
@@ -207,7 +210,8 @@ static void ends(struct device *const *pair) {
     printf("  waits end at their bound, and %.1f ms after an abort; a reset repairs\n", 1e3 * took);
 }
 
-/* What the GPU can not hold is refused by what its driver says, with a sentence. */
+/* A launch with more work-groups than the GPU can hold is refused, based on the driver's answer,
+ * with a message. */
 static void too_many(struct device *gpu) {
     struct device *const alone[] = {gpu};
     penstockHeap heap = make(alone, 1, 0, 0);
@@ -232,7 +236,7 @@ static void come_and_go(struct device *const *pair) {
     puts("  70 heaps one after the other");
 }
 
-/* The last case: the device of PE 1 is lost after it. */
+/* The last case, because the device of PE 1 is lost after it. */
 static void lose(struct device *const *pair, const char *victim) {
     penstockHeap heap = make(pair, 2, 0, 0);
     int aborted = 0;

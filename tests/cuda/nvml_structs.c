@@ -1,13 +1,13 @@
-/* Every function of NVML that fills a structure or a number writes the bytes of its own version, and not one more. Programs look functions
- * up by name, so a function without a version in its name gets the structure that NVML had first. Guard bytes lie behind each place.
- */
+/* Every function of NVML that fills a structure or a number writes exactly the bytes of its own
+ * version. Programs look functions up by name, so a function without a version in its name gets
+ * NVML's first version of the structure. Guard bytes lie behind each place. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The structures of NVML, as its header has them and had them. */
+/* The structures of NVML, in the current and the earlier versions of its header. */
 typedef struct {
     char bus_id[16];
     unsigned domain, bus, device, pci_device_id;
@@ -33,7 +33,7 @@ typedef struct {
 } utilization;
 
 #if __has_include(<nvml.h>)
-/* Where NVIDIA's header is there, it says the same. */
+/* If NVIDIA's header is there, it must agree. */
 #include <nvml.h>
 _Static_assert(sizeof(pci_v3) == sizeof(nvmlPciInfo_t) && offsetof(pci_v3, bus_id) == offsetof(nvmlPciInfo_t, busId), "nvmlPciInfo_t");
 _Static_assert(sizeof(memory_v1) == sizeof(nvmlMemory_t) && offsetof(memory_v1, used) == offsetof(nvmlMemory_t, used), "nvmlMemory_t");
@@ -73,8 +73,8 @@ static size_t written(void)
     return end;
 }
 
-/* A function (device, place) writes so many bytes. `version` is what the structure begins with, or 0. A function that is not supported
- * writes nothing. */
+/* Checks that a function (device, place) writes `bytes` bytes. The structure starts with `version`,
+ * unless that is 0. A function that is not supported writes nothing. */
 static void writes(const char *name, size_t bytes, unsigned version)
 {
     int (*const ask)(void *, void *) = (int (*)(void *, void *))(intptr_t)function(name);
@@ -127,7 +127,7 @@ int main(void)
     for (size_t at = 0; at < sizeof numbers / sizeof *numbers; at++) writes(numbers[at], sizeof(unsigned), 0);
     writes("nvmlDeviceGetTotalEnergyConsumption", sizeof(unsigned long long), 0);
     pci_infos_agree();
-    /* A structure that says another version is left alone. */
+    /* A structure that states another version is not changed. */
     int (*const memory)(void *, void *) = (int (*)(void *, void *))(intptr_t)function("nvmlDeviceGetMemoryInfo_v2");
     memset(place, guard, sizeof place);
     const int code = memory == NULL ? 0 : memory(device, place);

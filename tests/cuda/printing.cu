@@ -1,11 +1,11 @@
-// printf() from kernels: what is printed comes out on standard output, in order, at the next synchronisation.
+// printf() in kernels: the text appears on standard output, in order, at the next synchronisation.
 #include "harness.h"
 
 #include <fcntl.h>
 
 namespace {
 
-// What `run` prints, through files as programs whose output is redirected do.
+// Returns the text that `run` prints, through a file, as if the program's output were redirected.
 template <typename Run> std::string printed(Run run)
 {
     char path[] = "/tmp/penstock-printing.XXXXXX";
@@ -105,7 +105,7 @@ TEST(output_comes_before_that_of_the_host_after_a_synchronisation)
                     std::printf("host again\n");
                 }),
                 "1 and 2\nhost\n1 and 2\nhost again\n");
-    // CUDA's printf gives the number of arguments, not of characters.
+    // CUDA's printf returns the number of arguments, not of characters.
     EXPECT_EQUAL(results.to_host()[0], 2);
 }
 

@@ -1,11 +1,14 @@
-// One client of several that share a device; sharing.py starts them and judges.
+// One of several clients that share a device. sharing.py starts the clients and evaluates the
+// result.
 //
-//   sharing measure MS              prints how many rounds keep the device busy for so long
-//   sharing steady SECONDS ROUNDS   keeps some launches under way, and prints how many ended in each second
-//   sharing short SECONDS ROUNDS    one launch after the other, each waited for; prints the median and the 99th percentile
-//   sharing queue SECONDS ROUNDS    keeps a long queue of launches
+//     sharing measure MS              prints the number of rounds that keep the device busy for MS
+//     sharing steady SECONDS ROUNDS   keeps some launches under way, and prints how many ended in
+//                                     each second
+//     sharing short SECONDS ROUNDS    waits for each launch before the next one; prints the median
+//                                     and the 99th percentile
+//     sharing queue SECONDS ROUNDS    keeps a long queue of launches
 //
-// A client is ready when it has printed "ready", and starts when it gets a line.
+// A client prints "ready" when it is ready, and starts when it reads a line.
 #include "harness.h"
 
 #include <algorithm>
@@ -38,7 +41,8 @@ void launch(unsigned *values, int rounds)
     check("launch", cudaGetLastError());
 }
 
-// Rounds that keep the device busy for about `wanted_s` by one launch: of five measurements the shortest counts.
+// Returns the number of rounds with which one launch keeps the device busy for about `wanted_s`.
+// The shortest of five measurements counts.
 int rounds_for(unsigned *values, double wanted_s)
 {
     for (int rounds = 1 << 12; rounds < 1 << 28; rounds *= 2) {
@@ -54,7 +58,8 @@ int rounds_for(unsigned *values, double wanted_s)
     return 1 << 28;
 }
 
-// Keeps `depth` launches under way until the time is over; the launches that ended within it.
+// Keeps `depth` launches under way until the time is over. Returns the number of launches that
+// ended in this time.
 long keep_busy(unsigned *values, int rounds, std::size_t depth, double seconds)
 {
     std::deque<cudaEvent_t> under_way;

@@ -1,5 +1,6 @@
-// Where values can live, and how they are reached: pointers in structures and in memory, generic and local addresses, functions,
-// constants, large parameters, grids of three dimensions, and numbers of 8 to 64 bits.
+// The places where values can be, and ways to reach them: pointers in structures and in memory,
+// generic and local addresses, functions, constants, large parameters, three-dimensional grids, and
+// numbers of 8 to 64 bits.
 #include "harness.h"
 
 #include <cuda_fp16.h>
@@ -67,7 +68,7 @@ TEST(structures_carry_pointers_by_value_and_in_memory)
     for (int at = 0; at < count; at++) EXPECT_EQUAL(got[at], at * 1.5F + 7 + at);
 }
 
-// The compiler cannot know which space the pointer leads to.
+// The compiler cannot know the space that the pointer refers to.
 __device__ __noinline__ int sum_of(const int *values, int count)
 {
     int sum = 0;

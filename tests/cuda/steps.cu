@@ -1,12 +1,14 @@
-// Lanes of a warp that exchange values through memory with no synchronisation in the text, as programs do because it works on every
-// GPU: the lanes that are together do one statement after the other.
+// Lanes of a warp that exchange values through memory without synchronisation in the text. Programs
+// do this because it works on every GPU: the lanes that are together execute one statement after
+// the other.
 #include "harness.h"
 
 namespace {
 
 constexpr unsigned all = 0xffffffffU;
 
-// The values of lanes that keep theirs, one after the other, in shared memory; what fills a warp goes out. OpenMM's neighbour list does so.
+// Lanes that keep their values store them contiguously in shared memory, and each full warp of
+// values is written out. OpenMM's neighbour list does this.
 __global__ void compact(int *out)
 {
     __shared__ int kept[64];
@@ -66,7 +68,8 @@ TEST(a_lane_takes_a_ticket_for_its_warp)
     for (const int times : taken) EXPECT_EQUAL(times, 1);
 }
 
-// All lanes fill a list together, until the last lane has a value that is large enough. OpenMM's nonbonded kernel skips tiles so.
+// All lanes fill a list together, until the last lane has a value that is large enough. OpenMM's
+// nonbonded kernel skips tiles in this way.
 __global__ void skip(const int *values, int count, int least, int *out)
 {
     __shared__ volatile int list[64];
@@ -94,7 +97,7 @@ TEST(loops_end_by_what_another_lane_stores)
     }
 }
 
-// The last steps of a sum, as they were written before CUDA 9.
+// The last steps of a reduction, as programs wrote them before CUDA 9.
 __global__ void sum_of_block(const int *values, int *sums)
 {
     __shared__ int parts[256];
@@ -132,7 +135,8 @@ TEST(the_last_warp_sums_in_step)
     }
 }
 
-// Each lane takes the value of the next one and stores it in its own place: nobody overwrites what another has yet to load.
+// Each lane stores the value of the next lane in its own place. No lane overwrites a value that
+// another lane has yet to load.
 __global__ void rotate(int *out, int rounds)
 {
     __shared__ int ring[32];
@@ -210,7 +214,7 @@ TEST(lanes_take_a_lock_one_after_the_other)
     EXPECT_EQUAL(got[1], 128);
 }
 
-// The same where the loop does nothing but ask for the lock.
+// The same with a loop that only tries to take the lock.
 __global__ void behind_a_near_lock(int *count)
 {
     __shared__ int lock;
@@ -270,7 +274,8 @@ TEST(a_thread_waits_for_another_of_its_block)
     EXPECT_EQUAL(out.to_host()[0], 5);
 }
 
-// The same through global memory, where the flag may come from another block as well: the thread looks at it in three ways.
+// The same through global memory, where another block may also set the flag. The thread reads it in
+// three ways.
 template <int how> __global__ void wait_for_a_far_flag(int *flags, int *out)
 {
     volatile int *const seen = flags;
@@ -326,7 +331,7 @@ TEST(threads_wait_for_each_other_in_a_chain)
     for (int at = 0; at < 64; at++) EXPECT_EQUAL(got[at], 64 - at);
 }
 
-// Nobody sets the flag: that is an error, and no hang.
+// No thread sets the flag: that must be an error, and not a hang.
 __global__ void wait_for_nothing(int *out)
 {
     __shared__ volatile int flag;

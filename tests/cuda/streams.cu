@@ -1,5 +1,6 @@
-// The order that streams promise: with the legacy default stream, which waits for the others and they for it, and without it.
-// Built a second time as streams_per_thread, with a default stream for each thread.
+// The order that streams guarantee: with the legacy default stream, which synchronises with the
+// other streams, and without it. This program is built a second time as streams_per_thread, with a
+// default stream for each thread.
 #include "harness.h"
 
 #include <atomic>
@@ -7,7 +8,7 @@
 
 namespace {
 
-// Work that takes a device of any speed a while: `rounds` dependent steps in one thread.
+// Keeps a device of any speed busy for a while: `rounds` dependent steps in one thread.
 __global__ void slowly(int *value, int expected, int next, int rounds)
 {
     unsigned noise = *value;
@@ -15,7 +16,7 @@ __global__ void slowly(int *value, int expected, int next, int rounds)
     *value = *value == expected && noise != 0xffffffffU ? next : -1;
 }
 
-// The rounds that take about a quarter of a second here.
+// Returns the number of rounds that take about a quarter of a second here.
 int rounds_of_a_quarter_second()
 {
     static int rounds = 0;
@@ -24,7 +25,7 @@ int rounds_of_a_quarter_second()
     slowly<<<1, 1>>>(value.data(), 0, 0, 1);
     cudaDeviceSynchronize();
     for (rounds = 1 << 20; rounds < 1 << 29; rounds *= 2) {
-        // The least of three: what else the host does may take longer than the kernel.
+        // The least of three measurements, because the host may do other work meanwhile.
         double took = 1e9;
         for (int again = 0; again < 3; again++) {
             const double began = harness::now_s();
@@ -171,7 +172,8 @@ TEST(a_stream_that_does_not_block_goes_past_the_default_stream)
     REQUIRE(cudaDeviceSynchronize());
     EXPECT_EQUAL(slow.to_host()[0], 1);
     EXPECT_EQUAL(quick.to_host()[0], 2);
-    // Not promised, and a device that does one thing at a time cannot: said, not failed.
+    // Concurrency is not guaranteed, and a device that does one thing at a time does not have it.
+    // So this is reported and is not a failure.
     if (slow_state != cudaErrorNotReady) std::printf("  note: this device ran the two kernels one after the other\n");
     REQUIRE(cudaEventDestroy(done));
     REQUIRE(cudaStreamDestroy(stream));

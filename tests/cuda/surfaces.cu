@@ -1,9 +1,11 @@
-// Surfaces, and textures of layers and cubes: what one kernel writes through a surface another reads as a texture; edges, faces and layers.
+// Surfaces, and textures of layers and cubes: one kernel writes through a surface, and another
+// reads the content as a texture; edges, faces and layers.
 #include "harness.h"
 
 namespace {
 
-// An array of `extent` (a size of 0 is a dimension that it does not have), filled with `texels`.
+// Returns an array of `extent`, filled with `texels`. A size of 0 means that the dimension is
+// absent.
 template <typename T> cudaArray_t array_of(cudaExtent extent, unsigned flags, const std::vector<T> &texels)
 {
     const cudaChannelFormatDesc format = cudaCreateChannelDesc<T>();
@@ -43,7 +45,7 @@ cudaTextureObject_t texture_of(cudaArray_t array, cudaTextureFilterMode filter =
     return cudaCreateTextureObject(&texture, &resource, &how, nullptr) == cudaSuccess ? texture : 0;
 }
 
-// Runs a kernel of one block that fills `count` values, and gives them.
+// Runs a kernel of one block that fills `count` values, and returns the values.
 template <typename T, typename... Types, typename... Given> std::vector<T> filled(int count, void (*kernel)(T *, Types...), Given... given)
 {
     std::vector<T> values(count);
@@ -90,7 +92,7 @@ TEST(what_is_written_through_a_surface_is_what_a_texture_reads)
     REQUIRE(cudaFreeArray(array));
 }
 
-// Around the edges: x from -2 on, in the row `y`.
+// Reads around the edges: x from -2 on, in the row `y`.
 __global__ void read_around(float *out, cudaSurfaceObject_t surface, int y, bool clamps)
 {
     const int x = ((int)threadIdx.x - 2) * (int)sizeof(float);
@@ -182,7 +184,7 @@ TEST(textures_of_layers_filter_within_a_layer)
     EXPECT(first && second);
     const std::vector<float> found = filled(4, read_layers, first, second);
     for (int layer = 0; layer < 4; layer++) {
-        // Half way between the first two of the second row, and of the line.
+        // Half way between the first two texels, of the second row and of the line.
         const float a = lines[layer * 3], b = lines[layer * 3 + 1];
         EXPECT_EQUAL(found[layer], 6.0F * layer + 3.5F + 500 * (a + b));
     }
@@ -190,7 +192,7 @@ TEST(textures_of_layers_filter_within_a_layer)
 
 __global__ void read_faces(float *out, cudaTextureObject_t cube, cudaTextureObject_t cubes)
 {
-    // Along each axis and back; to the right of the middle of the face, and below it.
+    // Along each axis in both directions; to the right of the middle of the face, and below it.
     const float3 towards[6] = {{1, 0, 0}, {-1, 0, 0}, {0, 1, 0}, {0, -1, 0}, {0, 0, 1}, {0, 0, -1}};
     const float3 right[6] = {{0, 0, -1}, {0, 0, 1}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {-1, 0, 0}};
     const float3 below[6] = {{0, -1, 0}, {0, -1, 0}, {0, 0, 1}, {0, 0, -1}, {0, -1, 0}, {0, -1, 0}};
@@ -204,7 +206,7 @@ __global__ void read_faces(float *out, cudaTextureObject_t cube, cudaTextureObje
 
 TEST(directions_choose_the_face_of_a_cube_and_the_place_there)
 {
-    // Two texels a side; a second cube behind the first one.
+    // Two texels on each side; a second cube behind the first one.
     std::vector<float> texels(48);
     for (int i = 0; i < 48; i++) texels[i] = (float)i;
     const cudaArray_t cube = array_of(make_cudaExtent(2, 2, 6), cudaArrayCubemap, texels);
@@ -229,7 +231,7 @@ TEST(a_gather_gives_one_channel_of_four_neighbours)
     for (int i = 0; i < 12; i++) texels[i] = make_float2((float)i, -(float)i);
     const cudaArray_t array = array_of(make_cudaExtent(4, 3, 0), cudaArrayTextureGather, texels);
     const std::vector<float> found = filled(8, gather, texture_of(array));
-    // From the left below, against the clock.
+    // From the lower left, counter-clockwise.
     const float wanted[4] = {9, 10, 6, 5};
     for (int i = 0; i < 8; i++) EXPECT_EQUAL(found[i], i < 4 ? wanted[i] : -wanted[i - 4]);
 }
@@ -241,12 +243,12 @@ TEST(arrays_and_surfaces_that_cannot_be_are_refused)
     EXPECT_CODE(cudaMalloc3DArray(&array, &format, make_cudaExtent(4, 5, 6), cudaArrayCubemap), cudaErrorInvalidValue);
     EXPECT_CODE(cudaMalloc3DArray(&array, &format, make_cudaExtent(4, 4, 5), cudaArrayCubemap), cudaErrorInvalidValue);
     EXPECT_CODE(cudaMalloc3DArray(&array, &format, make_cudaExtent(4, 4, 0), cudaArrayLayered), cudaErrorInvalidValue);
-    // Made without the flag.
+    // Created without the flag.
     const cudaArray_t plain = array_of<float>(make_cudaExtent(4, 4, 0), 0, {});
     const cudaResourceDesc resource = resource_of(plain);
     cudaSurfaceObject_t surface = 0;
     EXPECT_CODE(cudaCreateSurfaceObject(&surface, &resource), cudaErrorInvalidValue);
-    // A texture is no surface.
+    // A texture is not a surface.
     EXPECT_CODE(cudaDestroySurfaceObject(texture_of(plain)), cudaErrorInvalidValue);
     cudaDeviceProp properties = {};
     REQUIRE(cudaGetDeviceProperties(&properties, 0));

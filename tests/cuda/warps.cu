@@ -1,4 +1,5 @@
-// Shuffles, votes and matches, in uniform control flow and in parts of warps, against what the host works out.
+// Shuffles, votes and matches, in uniform control flow and in parts of warps, compared with results
+// computed on the host.
 #include "harness.h"
 
 namespace {
@@ -127,7 +128,7 @@ TEST(a_last_warp_that_is_not_full_votes_among_its_own)
     EXPECT_EQUAL(got[128 + 49], (1U << 18) - 1);
 }
 
-// Each half of a warp goes its own way, a different number of times, and votes there.
+// Each half of a warp takes its own path, with a different number of rounds, and votes there.
 __global__ void divergent(unsigned *results, int rounds)
 {
     const int own = threadIdx.x, lane = own % 32;
@@ -184,7 +185,8 @@ TEST(matches_find_the_lanes_with_the_same_value)
     }
 }
 
-// A reduction over the block: warps by shuffles, then the first warp over what the others left in shared memory.
+// A reduction over the block: each warp by shuffles, then the first warp over the warps' sums in
+// shared memory.
 __global__ void sum_of_blocks(int *sums, const int *values)
 {
     __shared__ int of_warps[32];
@@ -210,7 +212,8 @@ TEST(a_block_sums_by_shuffles_and_shared_memory)
     EXPECT(sums.to_host() == expected);
 }
 
-// The last step of a reduction, by the lanes alone that have something: the shuffles reach for lanes that are not there.
+// The last step of a reduction, only by the lanes that have a value: the shuffles read from lanes
+// that do not take part.
 __global__ void sum_of_a_part(int *sum, int lanes)
 {
     int mine = 1000 + static_cast<int>(threadIdx.x);
