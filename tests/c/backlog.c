@@ -1,9 +1,10 @@
-/* Programs that enqueue far more than is on its way at once, and wait only at the end. */
+/* Programs that enqueue far more than can be in flight at once, and only wait at the end. */
 #include "harness.h"
 
 #define BLOCK ((size_t)256 << 20)
 
-/* More reads than a worker holds for its client, and then writes larger than a link: each side could wait for the other. */
+/* More reads than a worker holds for its client, followed by writes larger than a link. Each side
+ * could wait for the other. */
 TEST(reads_that_wait_before_writes) {
     cl_int code;
     cl_command_queue timed = clCreateCommandQueue(context, device, CL_QUEUE_PROFILING_ENABLE, &code);
@@ -30,7 +31,7 @@ TEST(reads_that_wait_before_writes) {
     OK(clReleaseCommandQueue(timed));
 }
 
-/* Completions that nobody waits for. */
+/* Completions of events that the program never waits for. */
 TEST(events_that_nobody_waits_for) {
     for (int i = 0; i < 200000; i++) {
         cl_event event;

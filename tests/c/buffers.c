@@ -1,4 +1,4 @@
-/* Buffers: creation with every host-pointer flag, reads, writes, copies, fills, and their errors. */
+/* Buffers: creation with every host-pointer flag, reads, writes, copies, fills, and errors. */
 #include "harness.h"
 
 #define SIZE 4096u
@@ -39,7 +39,7 @@ TEST(parts_at_odd_offsets) {
     OK(clReleaseMemObject(mem));
 }
 
-/* The bytes given to a non-blocking write may change as soon as its event is complete, and not before. */
+/* A program may reuse the bytes of a non-blocking write when its event is complete, not before. */
 TEST(many_writes_without_blocking) {
     enum { COUNT = 200 };
     static unsigned char bytes[COUNT][512], back[COUNT][512];
@@ -59,7 +59,7 @@ TEST(copy_host_ptr) {
     unsigned char *bytes = malloc(SIZE);
     pattern(bytes, SIZE, 4);
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, SIZE, bytes);
-    /* The buffer has its own copy from now on. */
+    /* From now on the buffer has its own copy. */
     memset(bytes, 0, SIZE);
     free(bytes);
     CHECK(read_pattern(queue, mem, SIZE, 4));

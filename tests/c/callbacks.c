@@ -1,4 +1,5 @@
-/* Callbacks of events, memory objects, contexts and builds: each called once, in time, with the right arguments. */
+/* Callbacks of events, memory objects, contexts and builds: each is called once, in time, and with
+ * the right arguments. */
 #include "harness.h"
 
 #include <unistd.h>
@@ -79,7 +80,7 @@ TEST(user_event_failed) {
     OK(clSetEventCallback(marker, CL_COMPLETE, on_event, &after));
     OK(clFlush(own));
     OK(clSetUserEventStatus(gate, -7));
-    GAP_BEGIN; /* PoCL 3.1 never calls back (the conformance suite finds it, too). */
+    GAP_BEGIN; /* PoCL 3.1 never calls back; the conformance suite finds this too. */
     double patience = on_pocl() ? 0.05 : 30;
     CHECK(wait_until(&seen.calls, 1, patience));
     CHECK(seen.status == -7);
@@ -97,7 +98,7 @@ static void CL_CALLBACK start_next(cl_event event, cl_int status, void *data) {
     clSetUserEventStatus(*(cl_event *)data, CL_COMPLETE);
 }
 
-/* A callback may call OpenCL, as long as the call does not block. */
+/* A callback may call OpenCL functions that do not block. */
 TEST(callback_releases_a_user_event) {
     cl_int code;
     cl_event first = clCreateUserEvent(context, &code), second = clCreateUserEvent(context, &code), end;
@@ -134,7 +135,7 @@ static void CL_CALLBACK enqueue_next(cl_event event, cl_int status, void *data) 
     clReleaseEvent(next);
 }
 
-/* OpenCV works like this: the next command is enqueued by the callback of the last. */
+/* As in OpenCV, the callback of each command enqueues the next command. */
 TEST(callback_enqueues_the_next_kernel) {
     const size_t one = 1;
     struct chain chain = {.queue = queue, .left = 50};
@@ -195,7 +196,7 @@ TEST(memory_destructors_in_reverse) {
     GIVES(CL_INVALID_MEM_OBJECT, clSetMemObjectDestructorCallback(NULL, on_destroy, "a"));
 }
 
-/* Memory in use by a command lives on until the command is done. */
+/* Memory that a command uses lives until the command has ended. */
 TEST(memory_destructor_waits_for_commands) {
     cl_int code;
     unsigned char bytes[64] = {0};
@@ -227,7 +228,7 @@ TEST(context_destructor) {
     cl_command_queue of = make_queue(own, device, 0);
     OK(clReleaseContext(own));
     usleep(5000);
-    CHECK(context_ended == 0); /* The queue still holds it. */
+    CHECK(context_ended == 0); /* The queue still retains the context. */
     OK(clReleaseCommandQueue(of));
     CHECK(wait_until(&context_ended, 1, 30));
     GIVES(CL_INVALID_CONTEXT, clSetContextDestructorCallback(NULL, on_context_end, NULL));

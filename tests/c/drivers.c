@@ -1,7 +1,9 @@
-/* What the specification leaves open, and all drivers do: programs depend on it. */
+/* Behaviour that the specification leaves open, that all drivers share, and that programs depend
+ * on. */
 #include "harness.h"
 
-/* A blocking write returns. The program takes it for done, and a queue that is made only now sees it. */
+/* When a blocking write returns, the program assumes that the write is done, and a queue created
+ * afterwards must see it. */
 TEST(a_queue_made_after_a_blocking_write_sees_it) {
     cl_context own = make_context(1, &device);
     cl_command_queue busy = make_queue(own, device, 0); /* the only queue of its context */

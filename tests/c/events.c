@@ -1,4 +1,4 @@
-/* Events: status, wait lists, user events, order, reference counts, and errors that travel along. */
+/* Events: status, wait lists, user events, order, reference counts, and errors that propagate. */
 #include "harness.h"
 
 #include <unistd.h>
@@ -23,7 +23,7 @@ TEST(info) {
     OK(clGetEventInfo(event, CL_EVENT_CONTEXT, sizeof in, &in, NULL));
     CHECK(in == context);
     OK(clGetEventInfo(event, CL_EVENT_REFERENCE_COUNT, sizeof references, &references, NULL));
-    GAP_BEGIN; /* PoCL counts its own references, too. */
+    GAP_BEGIN; /* PoCL also counts its own references. */
     CHECK(references == 1);
     OK(clRetainEvent(event));
     OK(clGetEventInfo(event, CL_EVENT_REFERENCE_COUNT, sizeof references, &references, NULL));
@@ -91,7 +91,7 @@ TEST(user_event_holds_a_command) {
     OK(clReleaseMemObject(mem));
 }
 
-/* A user event that fails takes the commands behind it along. */
+/* A user event that fails also fails the commands that wait for it. */
 TEST(failed_user_event_ends_dependents) {
     unsigned char bytes[64] = {0};
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
@@ -250,7 +250,7 @@ TEST(wait_list_errors) {
     OK(clReleaseMemObject(mem));
 }
 
-/* A program may poll instead of waiting; flush alone must be enough to see the end. */
+/* A program may poll instead of waiting. A flush alone must be enough for it to see the end. */
 TEST(polling_sees_the_end) {
     const size_t one = 1;
     cl_event event;

@@ -1,6 +1,8 @@
-/* Wrong handles: NULL, of another kind, of another context, released. The specification's error, never a crash.
+/* Invalid handles: NULL, of another kind, of another context, or released. Each returns the
+ * specification's error and never crashes.
  *
- * The pool promises more here than most drivers keep, so the cases with junk run on the pool alone. */
+ * The pool guarantees more here than most drivers, so the cases with arbitrary handles only run on
+ * the pool. */
 #include "harness.h"
 
 static void need_pool(void) {
@@ -48,7 +50,7 @@ TEST(contexts) {
     OK(clGetContextInfo(own, CL_CONTEXT_PROPERTIES, sizeof back, back, &size));
     CHECK(size == sizeof right && memcmp(back, right, sizeof right) == 0);
     OK(clReleaseContext(own));
-    GAP_BEGIN; /* PoCL sets the error, but returns something. */
+    GAP_BEGIN; /* PoCL sets the error, but returns an object. */
     REFUSED(CL_DEVICE_NOT_FOUND, clCreateContextFromType(right, CL_DEVICE_TYPE_CUSTOM, NULL, NULL, &err));
     REFUSED(CL_INVALID_DEVICE_TYPE, clCreateContextFromType(right, (cl_device_type)1 << 20, NULL, NULL, &err));
     GAP_END;

@@ -151,7 +151,7 @@ int main(int argc, char **argv) {
         failed += verdict == 1;
         skipped += verdict == 77;
     }
-    /* The program ends in good order only if the objects of all cases can be given back. */
+    /* A clean end of the program shows that the objects of all cases can be released. */
     clReleaseCommandQueue(queue);
     clReleaseContext(context);
     printf("%s %s: %d passed, %d failed, %d skipped (%d checks)\n", failed ? "FAIL" : passed ? "PASS" : "SKIP",
@@ -230,7 +230,7 @@ cl_kernel make_kernel(cl_program from, const char *name) {
 cl_kernel kernel_from(cl_context in, const char *source, const char *name) {
     cl_program program = build(in, source, NULL);
     cl_kernel kernel = make_kernel(program, name);
-    /* The kernel keeps its program. */
+    /* The kernel retains its program. */
     clReleaseProgram(program);
     return kernel;
 }
@@ -315,7 +315,8 @@ bool device_supports_queue(cl_device_id of, cl_command_queue_properties properti
     return (have & properties) == properties;
 }
 
-/* splitmix64: eight good bytes from a counter, so that any shift or mix-up of bytes shows. */
+/* splitmix64: eight pseudo-random bytes from a counter, so that any shift or mix-up of bytes is
+ * visible. */
 static uint64_t mixed(uint64_t x) {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

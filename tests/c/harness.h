@@ -1,11 +1,11 @@
 /* A small harness for the C tests: one program per file, one TEST per case, any OpenCL platform.
  *
- * PENSTOCK_TEST_PLATFORM  part of the name of the platform to test (default: the first platform)
- * PENSTOCK_TEST_ONLY      part of the name of the cases to run (default: all)
+ *   PENSTOCK_TEST_PLATFORM  part of the name of the platform to test (default: the first platform)
+ *   PENSTOCK_TEST_ONLY      part of the name of the cases to run (default: all)
  *
- * Each case prints one line; the program ends with 0 (passed), 1 (failed) or 77 (all cases skipped).
- * A check that PoCL 3.1 itself does not pass is written with GAP_BEGIN/GAP_END: it is asked of every other platform.
- */
+ * Each case prints one line. The program exits with 0 (passed), 1 (failed) or 77 (all cases
+ * skipped). A check that PoCL 3.1 itself does not pass stands between GAP_BEGIN and GAP_END. Every
+ * other platform must pass it. */
 #ifndef PENSTOCK_TEST_HARNESS_H
 #define PENSTOCK_TEST_HARNESS_H
 
@@ -29,7 +29,7 @@
 
 #define DEVICES_MAX 16
 
-/* What every case may use: made before the first case, the same for all. */
+/* Objects that every case may use, created before the first case and the same for all. */
 extern cl_platform_id platform;
 extern cl_device_id device;            /* the first device */
 extern cl_device_id devices[DEVICES_MAX];
@@ -51,14 +51,14 @@ extern bool test_in_gap;
     __attribute__((constructor)) static void register_##name(void) { test_register(#name, test_##name); }   \
     static void test_##name(void)
 
-/* A condition; the case goes on after a failure. */
+/* Checks a condition. The case continues after a failure. */
 #define CHECK(condition)                                                                                    \
     do {                                                                                                    \
         test_count();                                                                                       \
         if (!(condition)) test_fail(__FILE__, __LINE__, "%s", #condition);                                  \
     } while (0)
 
-/* A condition without which the case cannot go on. */
+/* Checks a condition. A failure ends the case. */
 #define REQUIRE(condition)                                                                                  \
     do {                                                                                                    \
         test_count();                                                                                       \
@@ -68,7 +68,7 @@ extern bool test_in_gap;
         }                                                                                                   \
     } while (0)
 
-/* A call that must succeed. */
+/* Makes a call that must succeed. */
 #define OK(call)                                                                                            \
     do {                                                                                                    \
         cl_int ok_code_ = (call);                                                                           \
@@ -79,7 +79,7 @@ extern bool test_in_gap;
         }                                                                                                   \
     } while (0)
 
-/* A call that must give exactly this code. */
+/* Makes a call that must return exactly this code. */
 #define GIVES(code, call)                                                                                   \
     do {                                                                                                    \
         cl_int gives_code_ = (call);                                                                        \
@@ -88,7 +88,8 @@ extern bool test_in_gap;
             test_fail(__FILE__, __LINE__, "%s gave %s, not %s", #call, error_name(gives_code_), #code);     \
     } while (0)
 
-/* A call that must give one of two codes: where the specification lists both without an order. */
+/* Makes a call that must return one of two codes, both of which the specification lists without an
+ * order. */
 #define GIVES_EITHER(one, other, call)                                                                      \
     do {                                                                                                    \
         cl_int gives_code_ = (call);                                                                        \
@@ -98,7 +99,7 @@ extern bool test_in_gap;
                       #other);                                                                              \
     } while (0)
 
-/* A creating call (last argument: &err) that must fail with this code and return NULL. */
+/* Makes a creating call (last argument: &err) that must fail with this code and return NULL. */
 #define REFUSED(code, create)                                                                               \
     do {                                                                                                    \
         cl_int err = 12345;                                                                                 \
@@ -109,15 +110,15 @@ extern bool test_in_gap;
                       refused_ ? "an object" : "NULL", error_name(err), #code);                             \
     } while (0)
 
-/* Failures between these two are reported, but do not fail the case where the platform is PoCL itself. */
+/* A failure between these two is reported, but does not fail the case on PoCL itself. */
 #define GAP_BEGIN (test_in_gap = on_pocl())
 #define GAP_END (test_in_gap = false)
 
-bool on_pocl(void);                    /* the platform is PoCL itself, not something before it */
+bool on_pocl(void);                    /* PoCL itself, not a layer over it */
 bool on_penstock(void);
 const char *error_name(cl_int code);
 
-/* Contexts, queues, programs. All abort the case when they fail. */
+/* Contexts, queues, programs. Each function ends the case if it fails. */
 cl_context make_context(cl_uint count, const cl_device_id *of);
 cl_command_queue make_queue(cl_context in, cl_device_id on, cl_command_queue_properties properties);
 cl_mem make_buffer(cl_context in, cl_mem_flags flags, size_t size, void *host);
@@ -127,14 +128,14 @@ cl_kernel make_kernel(cl_program from, const char *name);
 cl_kernel kernel_from(cl_context in, const char *source, const char *name);
 void set_mem(cl_kernel kernel, cl_uint index, cl_mem mem);
 void launch(cl_command_queue on, cl_kernel kernel, size_t items);
-/* What the kernel of a built program writes into the one word of its one argument. */
+/* Returns the word that the kernel of a built program writes through its only argument. */
 cl_int run_for_one_word(cl_program program, const char *name);
 cl_event make_user_event(cl_context in);
 cl_int status_of(cl_event event);
 
-/* Device facts. */
+/* Properties of devices. */
 bool device_has_images(cl_device_id of);
-void need_images(void);                /* skips the case where `device` has none */
+void need_images(void);                /* skips the case if `device` has none */
 bool device_supports_queue(cl_device_id of, cl_command_queue_properties properties);
 cl_uint device_uint(cl_device_id of, cl_device_info what);
 size_t device_size(cl_device_id of, cl_device_info what);
@@ -142,14 +143,16 @@ cl_ulong device_ulong(cl_device_id of, cl_device_info what);
 void device_text(cl_device_id of, cl_device_info what, char *text, size_t size);
 bool device_has_extension(cl_device_id of, const char *name);
 
-/* What the program prints between these two calls goes into `text`, which ends with a zero. `saved` is what the first one returns. */
+/* Captures the program's output between these two calls into `text`, which ends with a zero byte.
+ * `saved` is the result of the first call. */
 int capture_begin(void);
 void capture_end(int saved, char *text, size_t size);
 
-/* Data: the same seed gives the same bytes. */
+/* Data: the same seed yields the same bytes. */
 void pattern(void *bytes, size_t size, unsigned seed);
 bool same_pattern(const void *bytes, size_t size, unsigned seed);
-/* Runs a kernel with one argument, a buffer, in one group of `items` items, and returns the first word that it has written there. */
+/* Runs a kernel with one argument, a buffer, in one group of `items` items, and returns the first
+ * word that the kernel has written to the buffer. */
 cl_uint word_of(cl_context of, cl_command_queue on, cl_kernel kernel, size_t items);
 void write_pattern(cl_command_queue on, cl_mem mem, size_t size, unsigned seed);
 bool read_pattern(cl_command_queue on, cl_mem mem, size_t size, unsigned seed);

@@ -1,19 +1,19 @@
-/* Host memory is memory: a transfer that reads what an earlier, unfinished transfer writes to the program's memory sees it, as the queue or an
- * event orders the two. Nothing is awaited by the host in between. */
+/* A transfer that reads the program's memory sees the bytes that an earlier, unfinished transfer
+ * writes there, if the queue or an event orders the two. The host waits for nothing in between. */
 #include "harness.h"
 
 #define WORDS 4096u
 #define BYTES (WORDS * 4u)
 #define VALUE 42u
 
-/* Long enough that everything behind it is enqueued before it ends. */
+/* Runs so long that all commands behind it are enqueued before it ends. */
 static const char *const slow_source =
     "kernel void slow(global uint *a, uint n) { uint x = n; for (uint i = 0; i < 100000000u; i++) x = x * 1664525u + (i ^ (x >> 7));"
     " for (uint i = 0; i < n; i++) a[i] = x == 0x12345678u ? 41u : 42u; }";
 
 static cl_kernel slow;
 
-/* Starts the kernel that sets all of `mem` to VALUE some time later. */
+/* Starts the kernel that later sets all of `mem` to VALUE. */
 static void set_slowly(cl_command_queue on, cl_mem mem) {
     const cl_uint words = WORDS;
     if (!slow) slow = kernel_from(context, slow_source, "slow");
@@ -39,7 +39,7 @@ static bool buffer_is(cl_command_queue on, cl_mem mem, cl_uint value) {
     return all_are(back, WORDS, value);
 }
 
-/* What each case starts with: two buffers, and memory of the program. */
+/* The objects of each case: two buffers, and memory of the program. */
 typedef struct {
     cl_mem from, to;
     cl_uint *host;
@@ -87,7 +87,7 @@ TEST(read_then_write_by_an_event) {
     drop(pair);
 }
 
-/* A marker of the reading queue stands for all before it. */
+/* A marker in the reading queue represents all commands before it. */
 TEST(read_then_write_by_a_marker) {
     Pair pair = make_pair();
     cl_command_queue other = make_queue(context, device, 0);
@@ -104,7 +104,7 @@ TEST(read_then_write_by_a_marker) {
     drop(pair);
 }
 
-/* A blocking write returns when it has taken the bytes, so it has to wait for them. */
+/* A blocking write returns when it has taken the bytes, so it must wait for them. */
 TEST(read_then_blocking_write) {
     Pair pair = make_pair();
     set_slowly(queue, pair.from);
@@ -115,7 +115,7 @@ TEST(read_then_blocking_write) {
     drop(pair);
 }
 
-/* The write begins before the memory that is read into and ends within it. */
+/* The source of the write begins before the destination of the read and ends within it. */
 TEST(ranges_that_overlap) {
     enum { OLD = 7, HALF = WORDS / 2 };
     Pair pair = make_pair();
@@ -131,7 +131,8 @@ TEST(ranges_that_overlap) {
     drop(pair);
 }
 
-/* Columns of a field in the program's memory: a read into one of them, then a write from it and from its neighbours. */
+/* Columns of a field in the program's memory: a read into one of them, then a write from this
+ * column and its neighbours. */
 TEST(rows_with_gaps) {
     enum { SIDE = 64 };
     const size_t buffer_at[3] = {0, 0, 0}, read_at[3] = {16, 0, 0}, read_region[3] = {64, SIDE, 1};
@@ -151,7 +152,7 @@ TEST(rows_with_gaps) {
     drop(pair);
 }
 
-/* The write comes first and must send what was there before the read. */
+/* The write comes first, and must send the content from before the read. */
 TEST(write_then_read_in_order) {
     Pair pair = make_pair();
     cl_mem third = make_buffer(context, 0, BYTES, NULL);
@@ -166,7 +167,7 @@ TEST(write_then_read_in_order) {
     drop(pair);
 }
 
-/* Ten buffers hand the same value on, through the same memory. */
+/* Ten buffers pass the same value on, through the same memory. */
 TEST(a_long_chain) {
     enum { LENGTH = 10 };
     Pair pair = make_pair();
@@ -182,7 +183,8 @@ TEST(a_long_chain) {
     drop(pair);
 }
 
-/* A read into the mapped region of another buffer, then the unmap, which writes it back. */
+/* A read into the mapped region of another buffer, followed by the unmap, which writes the content
+ * back. */
 static void map_chain(cl_mem_flags flags) {
     Pair pair = make_pair();
     cl_mem mapped = make_buffer(context, flags, BYTES, flags & CL_MEM_USE_HOST_PTR ? pair.host : NULL);
@@ -201,7 +203,7 @@ TEST(read_into_a_mapped_buffer) { map_chain(CL_MEM_READ_WRITE); }
 
 TEST(read_into_a_mapped_buffer_over_host_memory) { map_chain(CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR); }
 
-/* The mapped memory is the source of a write to another buffer, while the map is still on its way. */
+/* The mapped memory is the source of a write to another buffer while the map is in progress. */
 TEST(map_then_write_from_it) {
     Pair pair = make_pair();
     cl_int code;
@@ -216,7 +218,7 @@ TEST(map_then_write_from_it) {
     drop(pair);
 }
 
-/* A blocking call that moves nothing returns after what is before it in its queue, too. */
+/* A blocking call that moves no bytes also waits for the commands before it in its queue. */
 static void read_slowly(const Pair *pair) {
     set_slowly(queue, pair->from);
     memset(pair->host, 0, BYTES);
@@ -239,7 +241,7 @@ TEST(a_blocking_read_of_nothing) {
     Pair pair = make_pair();
     read_slowly(&pair);
     const cl_int code = clEnqueueReadBuffer(queue, pair.to, CL_TRUE, 0, 0, pair.host, 0, NULL, NULL);
-    /* Before OpenCL 2.1 a read has some bytes. */
+    /* Before OpenCL 2.1 a read of zero bytes is an error. */
     if (code == CL_SUCCESS) CHECK(all_are(pair.host, WORDS, VALUE));
     OK(clFinish(queue));
     drop(pair);

@@ -1,4 +1,5 @@
-/* Images of all kinds the device has: transfers, copies, fills, maps, kernels, samplers, formats, errors. */
+/* Images of all kinds that the device supports: transfers, copies, fills, maps, kernels, samplers,
+ * formats, errors. */
 #include "harness.h"
 
 static const size_t zero[3] = {0, 0, 0};
@@ -261,7 +262,7 @@ TEST(sampler_as_argument) {
         OK(code);
         OK(clSetKernelArg(kernel, 1, sizeof sampler, &sampler));
         OK(clSetKernelArg(kernel, 2, sizeof rounds[i].at, rounds[i].at));
-        /* The kernel keeps the sampler. */
+        /* The kernel retains the sampler. */
         launch(queue, kernel, 1);
         OK(clEnqueueReadBuffer(queue, to, CL_TRUE, 0, 16, back, 0, NULL, NULL));
         if (back[0] != rounds[i].expected) test_fail(__FILE__, __LINE__, "round %zu: %g, not %g", i, back[0], rounds[i].expected);
@@ -420,7 +421,7 @@ TEST(errors) {
     REFUSED(CL_INVALID_HOST_PTR, try_image(0, rgba8, desc, bytes, &err));
     REFUSED(CL_INVALID_VALUE, try_image(CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY, rgba8, desc, NULL, &err));
     REFUSED(CL_INVALID_CONTEXT, clCreateImage(NULL, 0, &rgba8, &desc, NULL, &err));
-    GAP_BEGIN; /* PoCL gives other errors. */
+    GAP_BEGIN; /* PoCL returns other errors. */
     REFUSED(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR, try_image(0, wrong, desc, NULL, &err));
     REFUSED(CL_INVALID_IMAGE_DESCRIPTOR, try_image(0, rgba8, flat, NULL, &err));
     REFUSED(CL_INVALID_IMAGE_SIZE, try_image(0, rgba8, huge, NULL, &err));

@@ -1,4 +1,5 @@
-/* Platform and device queries: every one the headers name, its size, and the same answer again. */
+/* Platform and device queries: every query in the headers, its size, and that it always returns the
+ * same answer. */
 #include "harness.h"
 
 static const cl_device_info queries[] = {
@@ -69,7 +70,8 @@ TEST(device_belongs_to_the_platform) {
     }
 }
 
-/* A program that believes in unified memory maps once and never unmaps: over a network it would read old bytes. */
+/* A program that relies on unified memory maps once and never unmaps. Over a network it would read
+ * old bytes. */
 TEST(pool_memory_is_not_unified) {
     if (!on_penstock()) test_skip("asked of the pool only");
     for (cl_uint d = 0; d < device_count; d++) CHECK(device_uint(devices[d], CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_FALSE);
@@ -125,7 +127,7 @@ TEST(extension_functions) {
     CHECK(clGetExtensionFunctionAddress("clNoSuchFunctionAtAll") == NULL);
 }
 
-/* What programs ask by the hundred thousand must not travel. */
+/* Queries that programs make hundreds of thousands of times must not cross the network. */
 TEST(a_hundred_thousand_queries) {
     cl_mem mem = make_buffer(context, 0, 64, NULL);
     double start = seconds();

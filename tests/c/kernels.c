@@ -98,7 +98,7 @@ TEST(constant_and_null_buffers) {
     OK(clReleaseMemObject(maybe));
 }
 
-/* A launch takes the arguments as they are at that moment. */
+/* A launch captures the arguments at that moment. */
 TEST(arguments_are_taken_at_the_launch) {
     cl_uint back[100];
     cl_kernel kernel = kernel_from(context, "kernel void put(global uint *w, uint at, uint v) { w[at] = v; }", "put");
@@ -116,7 +116,7 @@ TEST(arguments_are_taken_at_the_launch) {
     OK(clReleaseMemObject(mem));
 }
 
-/* A kernel that was enqueued may be released with its buffers at once. */
+/* The program may release an enqueued kernel and its buffers at once. */
 TEST(released_while_enqueued) {
     cl_int code;
     cl_event gate = clCreateUserEvent(context, &code), done;
@@ -162,7 +162,7 @@ TEST(argument_errors) {
     GIVES(CL_INVALID_ARG_VALUE, clSetKernelArg(kernel, 1, 4, NULL));
     GIVES(CL_INVALID_ARG_VALUE, clSetKernelArg(kernel, 2, 64, &value));
     GIVES(CL_INVALID_KERNEL, clSetKernelArg(NULL, 0, 4, &value));
-    if (images && !on_pocl()) { /* PoCL 3.1 takes any handle, and crashes later. */
+    if (images && !on_pocl()) { /* PoCL 3.1 accepts any handle, and crashes later. */
         cl_mem image_as_buffer = mem;
         cl_sampler none = NULL;
         GIVES(CL_INVALID_MEM_OBJECT, clSetKernelArg(kernel, 3, sizeof image_as_buffer, &image_as_buffer));

@@ -67,16 +67,17 @@ TEST(errors) {
     set_mem(kernel, 0, mem);
     GIVES(CL_INVALID_WORK_DIMENSION, clEnqueueNDRangeKernel(queue, kernel, 0, NULL, items, NULL, 0, NULL, NULL));
     GIVES(CL_INVALID_WORK_DIMENSION, clEnqueueNDRangeKernel(queue, kernel, 4, NULL, items, NULL, 0, NULL, NULL));
-    if (!on_pocl()) /* PoCL 3.1 divides by it. */
+    if (!on_pocl()) /* PoCL 3.1 divides by the group size. */
         GIVES_EITHER(CL_INVALID_WORK_GROUP_SIZE, CL_INVALID_WORK_ITEM_SIZE,
                      clEnqueueNDRangeKernel(queue, kernel, 1, NULL, items, none, 0, NULL, NULL));
-    if (!on_pocl()) /* As well. */
+    if (!on_pocl()) /* PoCL 3.1 crashes. */
         GIVES(CL_INVALID_KERNEL, clEnqueueNDRangeKernel(queue, NULL, 1, NULL, items, NULL, 0, NULL, NULL));
     GIVES(CL_INVALID_COMMAND_QUEUE, clEnqueueNDRangeKernel(NULL, kernel, 1, NULL, items, NULL, 0, NULL, NULL));
     huge[0] = 2 * device_size(device, CL_DEVICE_MAX_WORK_GROUP_SIZE);
     cl_int code = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, huge, huge, 0, NULL, NULL);
     CHECK(code == CL_INVALID_WORK_GROUP_SIZE || code == CL_INVALID_WORK_ITEM_SIZE);
-    /* Groups that do not divide the range are an error where the device has no remainder groups. */
+    /* Groups that do not divide the range are an error if the device does not support non-uniform
+     * groups. */
     cl_bool remainders = CL_FALSE;
     OK(clGetDeviceInfo(device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, sizeof remainders, &remainders, NULL));
     if (!remainders) GIVES(CL_INVALID_WORK_GROUP_SIZE, clEnqueueNDRangeKernel(queue, kernel, 1, NULL, items, group, 0, NULL, NULL));
@@ -106,7 +107,7 @@ TEST(zero_sized_range) {
     cl_event event;
     set_mem(kernel, 0, mem);
     cl_int code = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &none, NULL, 0, NULL, &event);
-    /* Nothing runs, but the event completes (since 2.1; before it was an error). */
+    /* Nothing runs, but the event completes. Before OpenCL 2.1 this was an error. */
     CHECK(code == CL_SUCCESS || code == CL_INVALID_GLOBAL_WORK_SIZE);
     if (code == CL_SUCCESS) {
         OK(clWaitForEvents(1, &event));

@@ -1,4 +1,5 @@
-/* Large and many: what is refused is refused with an error, and the platform works on. */
+/* Large sizes and numbers: a request that is too large fails with an error, and the platform keeps
+ * working. */
 #include "harness.h"
 
 TEST(alive_after_a_refused_allocation) {
@@ -23,7 +24,7 @@ TEST(ten_thousand_buffers) {
     free(mems);
 }
 
-/* Objects made and released over and over must not pile up anywhere. */
+/* Objects that are created and released repeatedly must not accumulate anywhere. */
 TEST(a_gigabyte_in_turn) {
     for (int i = 0; i < 64; i++) {
         cl_mem mem = make_buffer(context, 0, 16u << 20, NULL);
@@ -43,7 +44,7 @@ TEST(sixty_four_megabytes_in_one_transfer) {
     OK(clReleaseMemObject(mem));
 }
 
-/* More bytes in flight than any queue of ours holds: the program must be slowed down, not ended. */
+/* More bytes in flight than any of our queues holds: the program must be slowed down, not ended. */
 TEST(many_large_writes_in_flight) {
     enum { COUNT = 48, SIZE = 8 << 20 };
     unsigned char *bytes = malloc(SIZE);
@@ -59,7 +60,8 @@ TEST(many_large_writes_in_flight) {
     free(bytes);
 }
 
-/* What one client freed must not be seen by the next. A driver alone promises nothing here. */
+/* The next client must not see memory that another one freed. A driver alone does not guarantee
+ * this. */
 TEST(new_memory_is_clear_in_the_pool) {
     if (!on_penstock()) test_skip("asked of the pool only");
     for (int round = 0; round < 3; round++) {
@@ -119,7 +121,7 @@ static void CL_CALLBACK released(cl_program of, void *data) {
     (*(int *)data)++;
 }
 
-/* Deprecated before it worked anywhere: a device without such programs refuses it. */
+/* Deprecated before any driver supported it: a device without such programs refuses it. */
 TEST(program_release_callback) {
     if (on_pocl()) test_skip("not in PoCL 3.1");
     const char *source = "kernel void k(global int *w) { *w = 1; }";

@@ -73,7 +73,7 @@ TEST(compile_failure) {
 
 TEST(compiled_object_has_no_kernels) {
     cl_program part = compiled(main_source);
-    GAP_BEGIN; /* PoCL says CL_INVALID_KERNEL_NAME. */
+    GAP_BEGIN; /* PoCL returns CL_INVALID_KERNEL_NAME. */
     REFUSED(CL_INVALID_PROGRAM_EXECUTABLE, clCreateKernel(part, "put", &err));
     GAP_END;
     OK(clReleaseProgram(part));
@@ -126,14 +126,14 @@ TEST(errors) {
     cl_program none = NULL;
     const char *name = "x.h";
     GIVES(CL_INVALID_PROGRAM, clCompileProgram(NULL, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
-    if (!on_pocl()) { /* PoCL 3.1 checks none of these and crashes. */
+    if (!on_pocl()) { /* PoCL 3.1 does not check these, and crashes. */
         GIVES(CL_INVALID_VALUE, clCompileProgram(part, 0, NULL, NULL, 0, &plain, NULL, NULL, NULL));
         GIVES(CL_INVALID_VALUE, clCompileProgram(part, 0, NULL, NULL, 0, NULL, &name, NULL, NULL));
         GIVES(CL_INVALID_VALUE, clCompileProgram(part, 0, NULL, NULL, 1, NULL, &name, NULL, NULL));
     }
     GIVES(CL_INVALID_VALUE, clCompileProgram(part, 1, NULL, NULL, 0, NULL, NULL, NULL, NULL));
     GIVES(CL_INVALID_VALUE, clCompileProgram(part, 0, NULL, NULL, 0, NULL, NULL, NULL, part));
-    if (!on_pocl()) { /* PoCL 3.1 crashes here as well. */
+    if (!on_pocl()) { /* PoCL 3.1 also crashes here. */
         REFUSED(CL_INVALID_VALUE, clLinkProgram(context, 0, NULL, NULL, 0, NULL, NULL, NULL, &err));
         REFUSED(CL_INVALID_VALUE, clLinkProgram(context, 0, NULL, NULL, 1, NULL, NULL, NULL, &err));
         REFUSED(CL_INVALID_PROGRAM, clLinkProgram(context, 0, NULL, NULL, 1, &none, NULL, NULL, &err));
@@ -145,12 +145,12 @@ TEST(errors) {
     OK(clReleaseProgram(plain));
 }
 
-/* A name that no part defines: the link fails, and the log says which. */
+/* No part defines the name: the link fails, and the log names it. */
 TEST(link_failure) {
     cl_int code = CL_SUCCESS;
     cl_program part = compiled(main_source);
     cl_program program = clLinkProgram(context, 0, NULL, NULL, 1, &part, NULL, NULL, &code);
-    GAP_BEGIN; /* PoCL 3.1 finds it only when the kernel runs. */
+    GAP_BEGIN; /* PoCL 3.1 detects it only when the kernel runs. */
     GIVES(CL_LINK_PROGRAM_FAILURE, code);
     GAP_END;
     if (program) OK(clReleaseProgram(program));

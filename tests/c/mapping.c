@@ -1,4 +1,5 @@
-/* Mapped buffers: what is seen, what reaches the device, and that the pointer stays good host memory. */
+/* Mapped buffers: the visible content, the bytes that reach the device, and that the pointer
+ * remains valid host memory. */
 #include "harness.h"
 
 #define SIZE 16384u
@@ -31,7 +32,7 @@ TEST(map_writes_the_buffer) {
     OK(clReleaseMemObject(mem));
 }
 
-/* CL_MAP_WRITE without INVALIDATE keeps what the program does not touch. */
+/* CL_MAP_WRITE without INVALIDATE keeps the bytes that the program does not change. */
 TEST(map_write_of_one_word_keeps_the_rest) {
     unsigned char expected[SIZE], back[SIZE];
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
@@ -91,7 +92,7 @@ TEST(several_maps_at_once) {
     OK(clReleaseMemObject(mem));
 }
 
-/* Two maps of different parts, both written, both must arrive. */
+/* Two maps of different parts: both are written, and both must arrive. */
 TEST(two_written_parts) {
     unsigned char expected[SIZE], back[SIZE];
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
@@ -110,7 +111,7 @@ TEST(two_written_parts) {
     OK(clReleaseMemObject(mem));
 }
 
-/* LAMMPS maps a buffer once and uses the pointer as the host side of other transfers. */
+/* LAMMPS maps a buffer once and uses the pointer as the host memory of other transfers. */
 TEST(mapped_pointer_as_host_memory_of_transfers) {
     cl_mem pinned = make_buffer(context, CL_MEM_ALLOC_HOST_PTR, SIZE, NULL);
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
@@ -168,7 +169,7 @@ TEST(errors) {
     GIVES(CL_INVALID_VALUE, code);
     CHECK(!clEnqueueMapBuffer(queue, mem, CL_TRUE, CL_MAP_READ, 0, 0, 0, NULL, NULL, &code));
     GIVES(CL_INVALID_VALUE, code);
-    if (!on_pocl()) { /* PoCL takes any flags. */
+    if (!on_pocl()) { /* PoCL accepts any flags. */
         const cl_map_flags both = CL_MAP_WRITE_INVALIDATE_REGION | CL_MAP_READ;
         CHECK(!clEnqueueMapBuffer(queue, mem, CL_TRUE, (cl_map_flags)1 << 30, 0, 16, 0, NULL, NULL, &code));
         GIVES(CL_INVALID_VALUE, code);
@@ -191,7 +192,7 @@ TEST(errors) {
     OK(clReleaseMemObject(mem));
 }
 
-/* A table of the program in pages that nobody can write. */
+/* A table of the program in read-only pages. */
 static const cl_uint table[1024] = {1, 2, 3};
 
 static void check_table_mapped(cl_mem mem, size_t offset, size_t size) {
@@ -230,7 +231,7 @@ static void use_and_map_table(cl_mem_flags flags) {
 
 TEST(constant_table_is_mapped_for_reading) { use_and_map_table(CL_MEM_READ_ONLY); }
 
-/* The kernel promises to write nothing; the buffer does not. */
+/* The kernel declares that it does not write; the buffer is writable. */
 TEST(constant_table_in_a_writable_buffer_is_mapped_for_reading) { use_and_map_table(CL_MEM_READ_WRITE); }
 
 TEST(constant_image_is_mapped_for_reading) {
@@ -251,7 +252,7 @@ TEST(constant_image_is_mapped_for_reading) {
     OK(clReleaseMemObject(image));
 }
 
-/* Which command comes first is said by events, not by the order of the calls. */
+/* Events, and not the order of the calls, decide which command comes first. */
 TEST(map_sees_a_write_that_is_enqueued_later_and_comes_first) {
     unsigned char *host = aligned_alloc(4096, SIZE), *data = malloc(SIZE);
     pattern(host, SIZE, 11);
@@ -277,7 +278,8 @@ TEST(map_sees_a_write_that_is_enqueued_later_and_comes_first) {
     free(host);
 }
 
-/* Every way in which commands may change what the program gave reaches the program's memory with the next map. */
+/* With the next map, the effect of every kind of command reaches the memory that the program
+ * provided. */
 TEST(maps_of_given_memory_see_every_kind_of_write) {
     const char *source = "kernel void set(global uint *w) { w[get_global_id(0)] = 7; }";
     const cl_uint seven = 7;
@@ -293,7 +295,8 @@ TEST(maps_of_given_memory_see_every_kind_of_write) {
         case 0: OK(clEnqueueWriteBuffer(queue, mem, CL_TRUE, 0, 4096, sevens, 0, NULL, NULL)); break;
         case 1: OK(clEnqueueFillBuffer(queue, mem, &seven, 4, 0, 4096, 0, NULL, NULL)); break;
         case 2: OK(clEnqueueCopyBuffer(queue, from, mem, 0, 0, 4096, 0, NULL, NULL)); break;
-        default: launch(queue, kernel, 1024); /* The last one, of a buffer that kernels only read, is left open. */
+        /* Way 4 stores into a CL_MEM_READ_ONLY buffer, which the specification leaves undefined. */
+        default: launch(queue, kernel, 1024);
         }
         const cl_uint *at = map(mem, CL_TRUE, CL_MAP_READ, 0, 4096, NULL);
         const bool right = memcmp(at, sevens, 4096) == 0;
@@ -308,17 +311,17 @@ TEST(maps_of_given_memory_see_every_kind_of_write) {
     OK(clReleaseKernel(kernel));
 }
 
-/* The unmap is enqueued before the map has failed, or after that. */
+/* Whether the program enqueues the unmap before or after the map has failed. */
 enum { UNMAP_FIRST, UNMAP_LATER, UNMAP_ORDERS };
 
-/* The map fails with the event of its wait list, so it has given the program nothing to write. */
+/* The map fails with the event in its wait list, so the program got nothing to write. */
 static void fail_map_then_unmap(cl_mem mem, void *at, cl_event gate, cl_event mapped, int order) {
     cl_event unmapped;
     if (order == UNMAP_FIRST) OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, &unmapped));
     OK(clSetUserEventStatus(gate, -7));
     GIVES(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, clWaitForEvents(1, &mapped));
     if (order == UNMAP_LATER) OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, &unmapped));
-    /* Whether the unmap fails with the map is not specified. */
+    /* The specification does not say whether the unmap fails with the map. */
     (void)clWaitForEvents(1, &unmapped);
     OK(clReleaseEvent(unmapped));
     OK(clReleaseEvent(mapped));
@@ -341,7 +344,7 @@ static void unmap_a_failed_map(cl_map_flags flags) {
             if (!kept) test_note("order %d, memory of the %s", order, given ? "program" : "driver");
             CHECK(kept);
 
-            /* The next map and unmap work as if nothing had happened. */
+            /* The next map and unmap work normally. */
             at = map(mem, CL_TRUE, flags, 0, SIZE, NULL);
             pattern(at, SIZE, 21);
             OK(clEnqueueUnmapMemObject(queue, mem, at, 0, NULL, NULL));
@@ -381,7 +384,7 @@ TEST(unmap_of_a_failed_invalidating_map_keeps_the_image) {
     }
 }
 
-/* The unmap of an invalidating map that is still open comes after the map, and then writes. */
+/* The unmap of an invalidating map that is still pending runs after the map, and then writes. */
 TEST(unmap_of_an_open_invalidating_map_writes_when_the_map_has_ended) {
     unsigned char *host = aligned_alloc(4096, SIZE), back[SIZE];
     memset(host, 0x55, SIZE);

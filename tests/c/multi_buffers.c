@@ -1,4 +1,5 @@
-/* One context over several devices: buffers and images go where they are used, and every copy that is read is current. */
+/* One context over several devices: buffers and images move to the device that uses them, and every
+ * copy that a command reads is current. */
 #include "harness.h"
 
 #define DEVICES 2
@@ -53,8 +54,9 @@ TEST(write_here_read_there) {
     OK(clReleaseMemObject(mem));
 }
 
-/* "After the memobj reference count becomes zero and commands queued for execution on a command-queue(s) that use memobj have
- * finished, the memory object is deleted": not while its content is still on the way to another device. */
+/* "After the memobj reference count becomes zero and commands queued for execution on a
+ * command-queue(s) that use memobj have finished, the memory object is deleted": not while its
+ * content still moves to another device. */
 TEST(released_while_its_content_moves) {
     need_two();
     const size_t size = 4 << 20;
@@ -85,7 +87,7 @@ TEST(kernels_in_turn) {
     OK(clReleaseMemObject(mem));
 }
 
-/* The same, ordered by events alone, with nothing awaited in between. */
+/* The same, ordered by events alone, without a wait in between. */
 static void in_turn_by_events(cl_uint launches) {
     need_two();
     cl_kernel kernel = kernel_up();
@@ -114,7 +116,8 @@ static void in_turn_by_events(cl_uint launches) {
 
 TEST(kernels_in_turn_by_events) { in_turn_by_events(60); }
 
-/* If each launch waited for all transfers before it, this would take minutes, and the test would not end in time. */
+/* If each launch waited for all transfers before it, this would take minutes and exceed the test's
+ * time limit. */
 TEST(a_long_chain_ends_in_time) { in_turn_by_events(5000); }
 
 TEST(half_written_here_half_there) {

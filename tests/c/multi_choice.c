@@ -1,5 +1,6 @@
-/* Which devices a program sees that knows nothing of queries: the one in PENSTOCK_DEVICES decides. The pool is opened once in a
- * process, so each query has a process of its own: this program again, which only counts. */
+/* The devices that a program without queries sees: the query in PENSTOCK_DEVICES decides. A process
+ * opens the pool only once, so each query runs in its own process: this program again, which then
+ * only counts devices. */
 #include "harness.h"
 
 #include <fcntl.h>
@@ -7,7 +8,7 @@
 #include <unistd.h>
 
 #define COUNTER_VARIABLE "PENSTOCK_TEST_COUNTS"
-/* Exit code of a counter: its platforms, and the devices of the first one. */
+/* Exit status of the counting process: the number of platforms, and of the first one's devices. */
 #define SEEN(platforms, devices) ((platforms) * 16 + (int)(devices))
 #define NO_PLATFORM SEEN(0, 0)
 
@@ -21,7 +22,7 @@ __attribute__((constructor)) static void count_if_asked(void) {
     _exit(SEEN((int)platforms, count));
 }
 
-/* What a program sees with this query; its messages, if wanted. */
+/* Returns the exit status of a program with this query, and its messages on request. */
 static int seen(const char *query, char *messages, size_t messages_size) {
     int ends[2];
     REQUIRE(pipe(ends) == 0);

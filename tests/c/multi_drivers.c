@@ -1,7 +1,8 @@
-/* What the specification leaves open, and all drivers with several devices in one context do: programs depend on it. */
+/* Behaviour that the specification leaves open, that all drivers with several devices in one
+ * context share, and that programs depend on. */
 #include "harness.h"
 
-/* C allows a write through a cast pointer to const where the object itself is not const. */
+/* C allows a write through a cast pointer to const if the object itself is not const. */
 TEST(a_write_through_a_cast_pointer_reaches_the_other_device) {
     if (device_count < 2) test_skip("one device only");
     cl_context both = make_context(2, devices);

@@ -39,7 +39,8 @@ TEST(one_waits_for_the_other) {
     }
 }
 
-/* What an event depends on has ended when the event has, whichever node tells first. */
+/* When an event has ended, the events that it depends on have ended too, whichever node reports
+ * first. */
 TEST(ends_are_seen_in_order) {
     need_two();
     for (int round = 0; round < 3000; round++) {
@@ -133,7 +134,7 @@ TEST(programs_for_all_devices) {
     cl_int code;
     cl_program program = clCreateProgramWithSource(both, 1, &source, NULL, &code);
     OK(code);
-    /* Built for the second device alone: the first cannot run it. */
+    /* Built only for the second device, so the first cannot run it. */
     OK(clBuildProgram(program, 1, &devices[1], NULL, NULL, NULL));
     cl_build_status status[2];
     for (int d = 0; d < 2; d++)
@@ -146,7 +147,7 @@ TEST(programs_for_all_devices) {
     cl_uint back = 0;
     const size_t one = 1;
     set_mem(kernel, 0, mem);
-    if (!on_pocl()) /* PoCL 3.1 ends the program. */
+    if (!on_pocl()) /* PoCL 3.1 aborts the program. */
         GIVES(CL_INVALID_PROGRAM_EXECUTABLE, clEnqueueNDRangeKernel(on[0], kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
     launch(on[1], kernel, 1);
     OK(clEnqueueReadBuffer(on[1], mem, CL_TRUE, 0, 4, &back, 0, NULL, NULL));

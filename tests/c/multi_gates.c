@@ -1,5 +1,5 @@
-/* Commands that a user event holds back, and commands that are refused, beside those of another device: what counts is when commands run, not
- * when they are enqueued. */
+/* Commands that a user event holds back and commands that are refused, beside commands of another
+ * device. The order in which commands run counts, and not the order in which they are enqueued. */
 #include "harness.h"
 
 #include <signal.h>
@@ -18,7 +18,7 @@ static void need_two(void) {
     for (int d = 0; d < DEVICES; d++) on[d] = make_queue(both, devices[d], 0);
 }
 
-/* A case that hangs fails by itself; nothing can go on behind it. */
+/* A case that hangs fails by itself, and no later case can run. */
 static void hangs(int signal_number) {
     static const char words[] = "    the case hangs\n";
     (void)signal_number;
@@ -42,8 +42,9 @@ static cl_mem zero_in_both(void) {
     return make_buffer(both, CL_MEM_COPY_HOST_PTR, 4, &zero);
 }
 
-/* A launch on a queue, refused where it runs: its arguments are more memory than there is. False: this platform can not be made to refuse
- * it late. Nothing is written to the large buffers, so they take no memory. */
+/* Enqueues a launch that is refused when it runs, because its arguments need more memory than there
+ * is. Returns false if this platform cannot be made to refuse it late. No command writes to the
+ * large buffers, so they take no memory. */
 static bool launch_refused(int d, cl_mem written, cl_mem *large, int *count) {
     const cl_ulong each = device_ulong(devices[d], CL_DEVICE_MAX_MEM_ALLOC_SIZE);
     cl_ulong all = (cl_ulong)sysconf(_SC_PHYS_PAGES) * (cl_ulong)sysconf(_SC_PAGESIZE);
@@ -68,7 +69,8 @@ static bool launch_refused(int d, cl_mem written, cl_mem *large, int *count) {
     return code == CL_SUCCESS;
 }
 
-/* A slow writer, then a launch in the same queue that is refused. Another device reads what the writer wrote, and waits for its event. */
+/* A slow writer, followed by a refused launch in the same queue. Another device reads the writer's
+ * result, and waits for its event. */
 TEST(a_refused_launch_hides_no_writer) {
     need_two();
     cl_mem large[LARGE_MAX], mem = zero_in_both();
@@ -96,7 +98,8 @@ TEST(a_refused_launch_hides_no_writer) {
     if (!refused) test_note("no launch could be refused late here");
 }
 
-/* The reader is enqueued first and held back; the writer on the other device ends before the gate opens. */
+/* The reader is enqueued first and held back. The writer on the other device ends before the gate
+ * opens. */
 static void reader_behind_a_gate(const char *pointer) {
     need_two();
     char source[512];
@@ -131,7 +134,7 @@ static void reader_behind_a_gate(const char *pointer) {
 
 TEST(a_held_reader_sees_what_was_written_before_the_gate_opened) { reader_behind_a_gate("const uint"); }
 
-/* A host read that is held back. */
+/* A read into host memory that is held back. */
 TEST(a_held_read_sees_what_was_written_before_the_gate_opened) {
     need_two();
     for (int d = 0; d < DEVICES; d++) {
@@ -154,5 +157,6 @@ TEST(a_held_read_sees_what_was_written_before_the_gate_opened) {
     }
 }
 
-/* The same where the held kernel does not say that it only reads. The last case: one that hangs ends the program. */
+/* The same, but the held kernel does not declare that it only reads. This is the last case, because
+ * a hang ends the program. */
 TEST(a_held_kernel_does_not_stop_the_other_device) { reader_behind_a_gate("uint"); }

@@ -1,7 +1,9 @@
-/* cl_penstock_global_buffer: kernels of several devices that store into each other's memory, signal, wait and meet.
+/* cl_penstock_global_buffer: kernels of several devices that store into each other's memory,
+ * signal, wait and meet at barriers.
  *
- * Its functions are called through the structure of cl_ext_penstock.h: clCreateGlobalBufferPENSTOCK (create),
- * clEnqueueCollectiveNDRangeKernelPENSTOCK (launch), clGetGlobalBufferInfoPENSTOCK (info), clAbortGlobalBufferPENSTOCK (abort),
+ * The cases call its functions through the structure of cl_ext_penstock.h:
+ * clCreateGlobalBufferPENSTOCK (create), clEnqueueCollectiveNDRangeKernelPENSTOCK (launch),
+ * clGetGlobalBufferInfoPENSTOCK (info), clAbortGlobalBufferPENSTOCK (abort),
  * clResetGlobalBufferPENSTOCK (reset). */
 #include "harness.h"
 
@@ -10,7 +12,7 @@
 
 #define PES 2
 #define BYTES 65536
-/* Where in a part: signals from 0 on, results at RESULT, data behind. */
+/* Offsets in a part: signals from 0 on, results at RESULT, then data. */
 #define RESULT 4096
 #define DATA 8192
 
@@ -19,14 +21,14 @@ static cl_context both;
 static cl_command_queue on[PES];
 static cl_program program;
 static char said[4096];
-/* On a busy machine with fewer cores than kernels a round may take a turn of the scheduler. */
+/* On a busy machine with fewer cores than kernels, a round may take a scheduler time slice. */
 static const cl_ulong patient[] = {CL_GLOBAL_BUFFER_TIMEOUT_MS_PENSTOCK, 60000, 0};
 
 static const char *source =
     "#include <ggas.h>\n"
     "#define RESULT(g, n) ((__global ulong *)ggas_ptr(g, 4096, ggas_my_pe(g)))[n]\n"
     "kernel void nothing(global ggas_heap_t *heap) {}\n"
-    /* A token goes round; the one who gets it adds one. */
+    /* A token goes round, and the PE that receives it adds one. */
     "kernel void ring(global ggas_heap_t *heap, ulong rounds) {\n"
     "    ggas_t g = ggas_open(heap);\n"
     "    uint me = ggas_my_pe(g), n = ggas_n_pes(g), next = (me + 1) % n;\n"
@@ -39,7 +41,8 @@ static const char *source =
     "    RESULT(g, 0) = seen;\n"
     "    RESULT(g, 1) = (ulong)(long)status;\n"
     "}\n"
-    /* Blocks with a checked payload to the next one, acknowledged before they are used again. */
+    /* Sends blocks with a checked payload to the next PE, which acknowledges them before they are
+     * reused. */
     "kernel void blocks(global ggas_heap_t *heap, ulong rounds, uint words) {\n"
     "    ggas_t g = ggas_open(heap);\n"
     "    uint me = ggas_my_pe(g), n = ggas_n_pes(g), next = (me + 1) % n, last = (me + n - 1) % n;\n"
@@ -60,7 +63,7 @@ static const char *source =
     "    RESULT(g, 1) = (ulong)(long)status;\n"
     "    RESULT(g, 2) = round - 1;\n"
     "}\n"
-    /* Between two barriers everybody has stored what everybody looks at. */
+    /* Between two barriers every PE has stored the words that every PE reads. */
     "kernel void meet(global ggas_heap_t *heap, ulong rounds) {\n"
     "    ggas_t g = ggas_open(heap);\n"
     "    uint me = ggas_my_pe(g), n = ggas_n_pes(g);\n"
@@ -75,12 +78,12 @@ static const char *source =
     "                wrong += ((volatile global ulong *)ggas_ptr(g, 8192, me))[pe] != round * 100 + pe;\n"
     "        if (status == GGAS_OK) status = ggas_barrier_all(g);\n"
     "    }\n"
-    /* Of several work-groups, none may overwrite what another one has found. */
+    /* No work-group may overwrite what another one has found. */
     "    if (get_local_id(0) == 0 && wrong) RESULT(g, 0) = wrong;\n"
     "    if (get_local_id(0) == 0 && status != GGAS_OK) RESULT(g, 1) = (ulong)(long)status;\n"
     "    if (get_local_id(0) == 0 && get_group_id(0) == 0) RESULT(g, 2) = rounds;\n"
     "}\n"
-    /* Waits for what never comes. */
+    /* Waits for a signal that never comes. */
     "kernel void wait_long(global ggas_heap_t *heap) {\n"
     "    ggas_t g = ggas_open(heap);\n"
     "    RESULT(g, 1) = (ulong)(long)ggas_wait_until(g, 256, GGAS_CMP_GE, 1);\n"
@@ -110,7 +113,7 @@ static void need_heaps(void) {
     program = build(both, source, NULL);
 }
 
-/* Whether the devices are of one driver in one worker. */
+/* Whether one driver in one worker drives both devices. */
 static bool in_one_place(void) {
     const char *pool = getenv("PENSTOCK_TEST_POOL");
     return pool && (strcmp(pool, "unix") == 0 || strcmp(pool, "tcp") == 0);
@@ -143,7 +146,7 @@ static void set_ulong(cl_kernel kernel, cl_uint index, cl_ulong value) {
     OK(clSetKernelArg(kernel, index, sizeof value, &value));
 }
 
-/* The ring, and that it was right. */
+/* Runs the ring and checks the result. */
 static void ring_runs(cl_mem heap, cl_ulong rounds) {
     cl_kernel kernel = make_kernel(program, "ring");
     cl_ulong zero = 0;
@@ -232,7 +235,7 @@ TEST(each_device_has_its_part) {
     for (size_t at = 0; at < sizeof zero; at++) REQUIRE(zero[at] == 0);
     for (int pe = 0; pe < PES; pe++) write_pattern(on[pe], heap, BYTES, (unsigned)pe + 7);
     for (int pe = 0; pe < PES; pe++) CHECK(read_pattern(on[pe], heap, BYTES, (unsigned)pe + 7));
-    /* Not blocking, with events. */
+    /* Non-blocking, with events. */
     char bytes[1000], back[1000];
     cl_event written, read;
     pattern(bytes, sizeof bytes, 3);
@@ -282,7 +285,7 @@ TEST(what_can_not_be_is_not_made) {
     REFUSED(CL_INVALID_VALUE, heaps.create(both, 0, devices, BYTES, NULL, &err));
     REFUSED(CL_INVALID_VALUE, heaps.create(both, 1, NULL, BYTES, NULL, &err));
     REFUSED(CL_INVALID_CONTEXT, heaps.create(NULL, PES, devices, BYTES, NULL, &err));
-    /* More than the node's devices have: refused, and nothing is left of it. */
+    /* More than the memory of the node's devices: the call is refused and leaves nothing behind. */
     said[0] = 0;
     REFUSED(CL_INVALID_OPERATION, heaps.create(both, PES, devices, (size_t)1 << 39, NULL, &err));
     CHECK(said[0]);
@@ -311,7 +314,7 @@ TEST(blocks_arrive_before_their_signals) {
         set_mem(kernel, 0, heap);
         set_ulong(kernel, 1, 500);
         OK(clSetKernelArg(kernel, 2, sizeof sizes[at], &sizes[at]));
-        /* The writes are not waited for: the launch waits for them. */
+        /* The host does not wait for the writes; the launch does. */
         OK(collective(heap, kernel, 1, 1));
         finish_all();
         for (int pe = 0; pe < PES; pe++) {
@@ -330,9 +333,9 @@ TEST(barriers_are_met) {
     cl_kernel kernel = make_kernel(program, "meet");
     set_mem(kernel, 0, heap);
     set_ulong(kernel, 1, 300);
-    /* Several launches one after the other, without a word of the host in between. */
+    /* Several launches one after the other, without the host in between. */
     for (int turn = 0; turn < 3; turn++) OK(collective(heap, kernel, 8, 8));
-    /* As many work-groups as a device runs at a time, where the devices do not share their threads. */
+    /* As many work-groups as a device runs at a time, if the devices do not share their threads. */
     size_t units = device_uint(devices[0], CL_DEVICE_MAX_COMPUTE_UNITS);
     const char *pool = getenv("PENSTOCK_TEST_POOL");
     set_ulong(kernel, 1, 30);
@@ -381,7 +384,8 @@ TEST(launches_that_could_not_all_run_are_refused) {
     GIVES(CL_INVALID_VALUE, heaps.launch(heap, 0, NULL, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
     GIVES(CL_INVALID_MEM_OBJECT, heaps.launch(plain, PES, on, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
     GIVES(CL_INVALID_COMMAND_QUEUE, heaps.launch(heap, PES, (cl_command_queue[]){on[0], NULL}, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
-    /* A buffer that the kernel may write would have to be in two places at once where the devices do not share memory. */
+    /* A buffer that the kernel may write would have to be in two places at once if the devices do
+     * not share memory. */
     set_mem(mixed, 0, heap);
     set_mem(mixed, 1, plain);
     if (!in_one_place()) {
@@ -391,7 +395,8 @@ TEST(launches_that_could_not_all_run_are_refused) {
     } else {
         OK(collective(heap, mixed, 1, 1));
         finish_all();
-        /* One device alone has as many units as both together: two work-groups on each are too many. */
+        /* One device alone has as many units as both together, so two work-groups on each are too
+         * many. */
         if (units > 1) {
             size_t two = units;
             GIVES(CL_INVALID_OPERATION, collective(heap, kernel, two, 1));
@@ -430,7 +435,7 @@ TEST(an_abort_ends_all_waits) {
         CHECK(aborted == CL_TRUE);
         OK(heaps.info(heap, CL_GLOBAL_BUFFER_REASON_PENSTOCK, sizeof text, text, NULL));
         CHECK(strstr(text, "the test wants so"));
-        /* Until it is reset, nothing waits. */
+        /* Until the reset, no kernel waits. */
         OK(collective(heap, kernel, 1, 1));
         finish_all();
         CHECK((cl_long)result(heap, 0, 1) == -2);
@@ -536,7 +541,7 @@ TEST(parts_of_a_device_are_pes) {
     cl_device_id parts[PES], whole = NULL;
     cl_uint count = 0;
     char version[256];
-    /* Of other drivers it is not known how many parts run at the same time. */
+    /* Only of PoCL is the number of parts known that run at the same time. */
     for (cl_uint d = 0; d < device_count; d++) {
         device_text(devices[d], CL_DEVICE_VERSION, version, sizeof version);
         if (strstr(version, "PoCL") || strstr(version, "pocl")) whole = devices[d];

@@ -1,4 +1,5 @@
-/* Halo exchange through the program's memory: a read on one device, a write on the other, ordered by events alone. */
+/* Halo exchange through the program's memory: a read on one device and a write on the other,
+ * ordered by events alone. */
 #include "harness.h"
 
 #define DEVICES 2
@@ -14,7 +15,7 @@ static void need_two(void) {
     if (both) return;
     both = make_context(DEVICES, devices);
     for (int d = 0; d < DEVICES; d++) on[d] = make_queue(both, devices[d], 0);
-    /* Long enough that everything behind it is enqueued before it ends. */
+    /* Runs so long that all commands behind it are enqueued before it ends. */
     slow = kernel_from(both,
                        "kernel void slow(global uint *a, uint n, uint value) { uint x = n;"
                        " for (uint i = 0; i < 100000000u; i++) x = x * 1664525u + (i ^ (x >> 7));"
@@ -61,7 +62,7 @@ TEST(read_here_write_there) {
     }
 }
 
-/* Both at once, each to the other, as a stencil exchanges its borders. */
+/* Both directions at once, as a stencil exchanges its borders. */
 TEST(an_exchange) {
     need_two();
     cl_uint *host[DEVICES];
@@ -88,7 +89,8 @@ TEST(an_exchange) {
     }
 }
 
-/* A buffer is mapped by one queue; the other device's content is read into the region; the unmap writes it back. */
+/* One queue maps a buffer, the other device's content is read into the region, and the unmap writes
+ * it back. */
 TEST(read_there_into_what_is_mapped_here) {
     need_two();
     cl_mem from = make_buffer(both, 0, BYTES, NULL), mapped = make_buffer(both, 0, BYTES, NULL);
@@ -106,7 +108,8 @@ TEST(read_there_into_what_is_mapped_here) {
     OK(clReleaseMemObject(mapped));
 }
 
-/* A map whose content does not matter reads nothing. When the blocking call returns, the read before it has ended. */
+/* A map with irrelevant content reads nothing. When the blocking call returns, the read before it
+ * has ended. */
 TEST(a_blocking_map_that_reads_nothing_waits_for_its_queue) {
     need_two();
     for (int d = 0; d < DEVICES; d++) {

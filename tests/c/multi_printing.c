@@ -1,4 +1,4 @@
-/* What a kernel prints is there when the host learns of the kernel's end from another device. */
+/* A kernel's output is complete when another device tells the host that the kernel has ended. */
 #include "harness.h"
 
 static void printed_before_the_end(bool by_finish) {

@@ -1,4 +1,5 @@
-/* Programs that are built for one device of several: each in a call of its own, or for one alone. */
+/* Programs that are built for one of several devices: each device in its own call, or only one
+ * device. */
 #include "harness.h"
 
 #define DEVICES 2
@@ -6,7 +7,8 @@
 static cl_context both;
 static cl_command_queue on[DEVICES];
 
-/* PoCL 3.1 forgets a program's other devices with each build, so only devices of two nodes are built in turn. */
+/* With each build, PoCL 3.1 discards a program's other devices, so only devices of two nodes are
+ * built in turn. */
 static bool has_two_drivers(void) {
     static const char *const pools[] = {"two", "far", "apart", "mixed"};
     const char *pool = getenv("PENSTOCK_TEST_POOL");
@@ -47,7 +49,7 @@ static const char *in_turn = "kernel __attribute__((reqd_work_group_size(ITEMS, 
                              "kernel void more(global uint *w) { *w = 3; }\n"
                              "#endif\n";
 
-/* Another value and size of groups on each device, so that nobody confuses the two. */
+/* The value and the group size differ between devices, so that the test detects any mix-up. */
 static void build_for(cl_program program, int d, const char *more) {
     char options[64];
     snprintf(options, sizeof options, "-DVALUE=%d -DITEMS=%d %s", 10 + d, 4 << d, more);
@@ -90,7 +92,8 @@ TEST(a_kernel_of_one_device_goes_with_its_build) {
         cl_kernel more = make_kernel(program, "more");
         CHECK(word_on(first, more, 1) == 3);
         const size_t one = 1;
-        /* "CL_INVALID_PROGRAM_EXECUTABLE if there is no successfully built program executable available for device". */
+        /* "CL_INVALID_PROGRAM_EXECUTABLE if there is no successfully built program executable
+         * available for device". */
         GIVES(CL_INVALID_PROGRAM_EXECUTABLE, clEnqueueNDRangeKernel(on[1 - first], more, 1, NULL, &one, NULL, 0, NULL, NULL));
         OK(clReleaseKernel(more));
         build_for(program, first, "");
@@ -115,14 +118,15 @@ TEST(a_failed_build_takes_no_other_device_s_kernels) {
         cl_kernel kernel = make_kernel(program, "k");
         CHECK(word_on(1 - bad, kernel, 1) == 6);
         OK(clReleaseKernel(kernel));
-        /* Its own kernels go. */
+        /* Its own kernels are gone. */
         GIVES(CL_BUILD_PROGRAM_FAILURE, clBuildProgram(program, 1, &devices[1 - bad], "-DBAD", NULL, NULL));
         REFUSED(CL_INVALID_PROGRAM_EXECUTABLE, clCreateKernel(program, "k", &err));
         OK(clReleaseProgram(program));
     }
 }
 
-/* The kernel follows a pointer in shared memory to other shared memory, which only the call under test tells. */
+/* The kernel follows a pointer in shared memory to other shared memory, which only the tested call
+ * announces. */
 static void check_exec_info(cl_program program, int d) {
     cl_kernel kernel = make_kernel(program, "follow");
     cl_ulong *table = clSVMAlloc(both, 0, 64, 0);

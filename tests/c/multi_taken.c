@@ -1,11 +1,12 @@
-/* Bytes of reads that nobody takes while the program waits for another device. A file of its own: what other cases do makes the client receive from
- * all nodes. */
+/* Bytes of reads that remain in the link while the program waits for another device. These cases
+ * have their own file, because other cases make the client receive from all nodes. */
 #include "harness.h"
 
 #define DEVICES 2
 
-/* A read that is larger than what the link holds, and that nobody takes, while the program waits for the other device. What that waits for comes
- * behind the read: by an event, and by a transfer of what the first device has written. */
+/* A read larger than the link's capacity, whose bytes the client does not take while the program
+ * waits for the other device. The command there depends on data behind the read: on an event, or on
+ * a transfer of the first device's result. */
 static void read_that_nobody_takes(bool by_event) {
     enum { LARGE = 32 << 20, SMALL = 4096 };
     if (device_count < DEVICES) test_skip("one device only");

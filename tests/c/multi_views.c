@@ -1,5 +1,6 @@
-/* Images over buffers on several devices: what is written through the image leaves the rest of the buffer as it is, on every device.
- * (Not tried: clEnqueueFillImage of such an image, for which PoCL 3.1 ends the process.) */
+/* Images over buffers on several devices: a write through the image leaves the rest of the buffer
+ * unchanged on every device. (Not tested: clEnqueueFillImage of such an image, which aborts the
+ * process in PoCL 3.1.) */
 #include "harness.h"
 
 #define DEVICES 2
@@ -38,7 +39,7 @@ static cl_mem sevens(void) {
     return mem;
 }
 
-/* The view has `inside`, all behind it 7: as each device sees it. */
+/* Checks on each device that the view contains `inside`, and that all bytes behind it are 7. */
 static void check(cl_mem mem, unsigned char inside) {
     static unsigned char got[BYTES];
     for (int d = DEVICES; d-- > 0;) {

@@ -1,4 +1,4 @@
-/* Functions that newer ones have replaced, and those that only extensions name. */
+/* Functions that newer ones have replaced, and functions of extensions. */
 #include "harness.h"
 
 static void *named(const char *name) { return clGetExtensionFunctionAddressForPlatform(platform, name); }
@@ -78,7 +78,7 @@ TEST(suggested_local_size) {
     size_t items = 1024, local = 0;
     set_mem(kernel, 0, mem);
     cl_int code = suggest(queue, kernel, 1, NULL, &items, &local);
-    /* A driver without the function has no answer. */
+    /* A driver without the function returns an error. */
     CHECK(code == CL_SUCCESS || code == CL_INVALID_OPERATION);
     if (code == CL_SUCCESS) CHECK(local > 0 && items % local == 0);
     GIVES(CL_INVALID_KERNEL, suggest(queue, NULL, 1, NULL, &items, &local));

@@ -1,5 +1,6 @@
-/* Answers that the specification leaves to the driver: the pool gives those of the driver behind it. The test asks this platform, and asks the
- * local driver in a second process: there, without the pool's entry for the ICD loader, the first platform is the driver itself. */
+/* For answers that the specification leaves to the driver, the pool returns those of the driver
+ * behind it. The test queries this platform, and queries the local driver in a second process.
+ * There, without the pool's entry for the ICD loader, the first platform is the driver itself. */
 #include "harness.h"
 
 #include <sys/wait.h>
@@ -47,7 +48,8 @@ static cl_program from_binary_of(cl_program program) {
     return made;
 }
 
-/* Descriptions of arguments, with and without the option that asks for them; and the same of a program of the executable. */
+/* Writes the descriptions of arguments, with and without the option that requests them, for a
+ * program from source and for one from its binary. */
 static void tell_builds(FILE *to) {
     const char *options[] = {NULL, "", "-cl-kernel-arg-info", "-cl-std=CL1.2"};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
@@ -102,12 +104,13 @@ static void tell_all(FILE *to) {
     tell_links(to);
 }
 
-/* Has this program ask the local driver. */
+/* Runs this program again, to query the local driver. */
 static void ask_locally(const char *file) {
     pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-        /* PENSTOCK_TEST_DRIVER_VENDORS: the folder with the driver's own entry for the ICD loader, where that is not the usual one. */
+        /* PENSTOCK_TEST_DRIVER_VENDORS: the folder with the driver's own entry for the ICD loader,
+         * if that is not the usual one. */
         const char *vendors = getenv("PENSTOCK_TEST_DRIVER_VENDORS");
         if (vendors) setenv("OCL_ICD_VENDORS", vendors, 1);
         else unsetenv("OCL_ICD_VENDORS");

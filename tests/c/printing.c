@@ -1,4 +1,5 @@
-/* printf of kernels appears on the standard output of the program, in whole lines, once the queue is finished. */
+/* The output of a kernel's printf appears on the program's standard output, in whole lines, once
+ * the queue is finished. */
 #include "harness.h"
 
 static char captured[1 << 20];

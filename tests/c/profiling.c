@@ -1,4 +1,5 @@
-/* Profiling: the four times of a command are in order, commands of an in-order queue do not overlap backwards. */
+/* Profiling: the four times of a command are in order, and the times of an in-order queue do not go
+ * backwards. */
 #include "harness.h"
 
 #include <unistd.h>
@@ -44,7 +45,8 @@ TEST(times_of_every_command) {
         CHECK(t.queued <= t.submitted);
         CHECK(t.submitted <= t.start);
         CHECK(t.start <= t.end);
-        /* LAMMPS and hashcat subtract times of different commands: they must not go back. */
+        /* LAMMPS and hashcat subtract times of different commands, so the times must not go
+         * backwards. */
         CHECK(t.queued >= last.queued);
         CHECK(t.end >= last.end);
         last = t;
@@ -63,7 +65,8 @@ static void has_times(cl_event event) {
     OK(clReleaseEvent(event));
 }
 
-/* Drivers return from a blocking call when its command has ended, and programs ask for its times at once. */
+/* Drivers return from a blocking call when its command has ended, and programs query its times at
+ * once. */
 TEST(times_of_blocking_calls) {
     enum { SIZE = 1 << 20, ROUNDS = 50 };
     const size_t zero[3] = {0, 0, 0}, box[3] = {64, 64, 4};
@@ -98,7 +101,7 @@ TEST(times_of_blocking_calls) {
     free(bytes);
 }
 
-/* A copy within host memory is a command like others, although no device takes part in it. */
+/* A copy within host memory is an ordinary command, although no device takes part in it. */
 TEST(times_of_copies_within_host_memory) {
     cl_device_svm_capabilities can = 0;
     clGetDeviceInfo(device, CL_DEVICE_SVM_CAPABILITIES, sizeof can, &can, NULL);
@@ -113,7 +116,7 @@ TEST(times_of_copies_within_host_memory) {
     OK(clReleaseCommandQueue(own));
 }
 
-/* clpeak works like this: after clFinish every event before it is complete, and its times are there. */
+/* As in clpeak: after clFinish every earlier event is complete, and its times are available. */
 TEST(times_after_finish) {
     cl_command_queue own = profiled();
     cl_kernel kernel = kernel_from(context, "kernel void work(global float *w) { size_t i = get_global_id(0);"
@@ -147,7 +150,8 @@ TEST(a_longer_kernel_takes_longer) {
     cl_uint counts[2] = {1000, 1000000};
     cl_ulong took[2] = {~(cl_ulong)0, ~(cl_ulong)0};
     set_mem(kernel, 0, mem);
-    /* The shortest of a few of each: on a full machine a single one may be interrupted. */
+    /* The shortest of several launches of each kind, because a busy machine may interrupt a single
+     * one. */
     for (int round = 0; round < 40; round++) {
         int i = round % 8 == 7;
         cl_event event;
@@ -164,7 +168,7 @@ TEST(a_longer_kernel_takes_longer) {
     OK(clReleaseCommandQueue(own));
 }
 
-/* The clock runs as the host's does: a second of the device is a second of the host. */
+/* A second of the device's clock is a second of the host's. */
 TEST(clock_rate) {
     cl_command_queue own = profiled();
     cl_event events[2];
@@ -179,7 +183,8 @@ TEST(clock_rate) {
         OK(clReleaseEvent(events[i]));
         usleep(300000);
     }
-    /* Each marker ended between its two looks at the host's clock, however late this thread was. */
+    /* Each marker ended between its two readings of the host's clock, even if this thread was late.
+     * So the device's time lies between two times of the host. */
     double device_s = 1e-9 * (double)(t[1].end - t[0].end), least_s = before[1] - after[0], most_s = after[1] - before[0];
     if (device_s < 0.8 * least_s || device_s > 1.2 * most_s)
         test_fail(__FILE__, __LINE__, "%g s on the device, %g s to %g s on the host", device_s, least_s, most_s);

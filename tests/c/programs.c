@@ -27,7 +27,7 @@ TEST(options_reach_the_compiler) {
     /* The same program built again with other options. */
     cl_int code;
     double end = seconds() + 30;
-    /* PoCL lets go of a kernel a moment after its last command is complete. */
+    /* PoCL releases a kernel a moment after its last command is complete. */
     do code = clBuildProgram(program, 1, &device, "-D NUMBER=1 -D TYPE=char", NULL, NULL);
     while (on_pocl() && code == CL_INVALID_OPERATION && seconds() < end);
     OK(code);
@@ -204,7 +204,7 @@ TEST(long_names_and_many_kernels) {
     CHECK(count == KERNELS + 1);
     CHECK(run_for_one_word(program, "k0") == 0);
     CHECK(run_for_one_word(program, "k99") == 99);
-    /* Not run: PoCL 3.1 makes a file of the kernel's name. */
+    /* The kernel does not run, because PoCL 3.1 names a file after it. */
     cl_kernel kernel = make_kernel(program, name);
     char *back = calloc(1, NAME + 1);
     size_t size = 0;

@@ -68,7 +68,7 @@ TEST(retain_and_release) {
     GIVES(CL_INVALID_COMMAND_QUEUE, clFinish(NULL));
 }
 
-/* "clReleaseCommandQueue performs an implicit flush": what was enqueued is still run. */
+/* "clReleaseCommandQueue performs an implicit flush": the enqueued commands still run. */
 TEST(released_queue_runs_its_commands) {
     unsigned char bytes[256];
     cl_mem mem = make_buffer(context, CL_MEM_READ_WRITE, 256, NULL);
@@ -135,7 +135,8 @@ TEST(out_of_order_with_events) {
     OK(clReleaseCommandQueue(own));
 }
 
-/* In an out-of-order queue a command behind nothing must not wait for one that hangs on a user event. */
+/* In an out-of-order queue, a command without dependencies must not wait for one that waits for a
+ * user event. */
 TEST(out_of_order_passes_a_held_command) {
     cl_command_queue own = out_of_order();
     unsigned char bytes[64];
@@ -166,8 +167,9 @@ static void *open_later(void *gate) {
     return clSetUserEventStatus(gate, CL_COMPLETE) == CL_SUCCESS ? gate : NULL;
 }
 
-/* A blocking write may return before its queue has come to it, but drivers return when the bytes are in the buffer, and programs rely on it:
- * other queues see them without an event. */
+/* The specification allows a blocking write to return before its queue reaches it. But drivers
+ * return when the bytes are in the buffer, and programs rely on that: other queues see the bytes
+ * without an event. */
 TEST(what_a_blocking_write_has_written_is_seen_by_other_queues) {
     cl_command_queue other = make_queue(context, device, 0), unordered = out_of_order();
     unsigned char bytes[2][4096], back[4096];
@@ -221,8 +223,8 @@ TEST(barrier_orders_an_out_of_order_queue) {
     OK(clReleaseCommandQueue(own));
 }
 
-/* Two commands of an out-of-order queue that do nothing: an unmapping of what was only read, and a marker whose wait list has ended. Before
- * them is a command behind `gate`, and a barrier or nothing. */
+/* Two commands of an out-of-order queue that do nothing: the unmap of a read-only map, and a marker
+ * whose wait list has ended. Before them are a command behind `gate`, and optionally a barrier. */
 struct idle {
     cl_command_queue queue;
     cl_mem written, mapped;
@@ -278,7 +280,8 @@ TEST(what_does_nothing_passes_a_held_command) {
     release_idle(&all);
 }
 
-/* A queue that is made while a blocking write is under way follows it. That says nothing of what a user event still holds back. */
+/* A queue that is created during a blocking write follows the write. This does not affect commands
+ * that a user event holds back. */
 TEST(a_new_queue_leaves_a_held_command_open) {
     if (on_pocl()) test_skip("PoCL 3.1 hangs behind a held command of an out-of-order queue");
     cl_command_queue own = out_of_order();
@@ -374,7 +377,8 @@ TEST(many_queues) {
 
 TEST(default_device_queue) {
     GIVES_EITHER(CL_INVALID_OPERATION, CL_INVALID_COMMAND_QUEUE, clSetDefaultDeviceCommandQueue(context, device, NULL));
-    if (!on_pocl() && device_uint(device, CL_DEVICE_MAX_ON_DEVICE_QUEUES) == 0) { /* PoCL ends the program. */
+    /* PoCL aborts the program. */
+    if (!on_pocl() && device_uint(device, CL_DEVICE_MAX_ON_DEVICE_QUEUES) == 0) {
         cl_queue_properties list[] = {CL_QUEUE_PROPERTIES,
                                       CL_QUEUE_ON_DEVICE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, 0};
         REFUSED(CL_INVALID_QUEUE_PROPERTIES, clCreateCommandQueueWithProperties(context, device, list, &err));

@@ -1,4 +1,4 @@
-/* Rectangular reads, writes and copies, checked against the same moves done on the host. */
+/* Rectangular reads, writes and copies, compared with the same moves on the host. */
 #include "harness.h"
 
 #define WIDTH 64u
@@ -70,7 +70,7 @@ TEST(copy_rect) {
     OK(clReleaseMemObject(to));
 }
 
-/* Pitches of zero mean: as tight as the region. */
+/* Pitches of zero mean that rows and slices are contiguous in the region. */
 TEST(pitches_of_zero) {
     const size_t zero[3] = {0, 0, 0}, all[3] = {16, 8, 4};
     unsigned char host[512], back[512];

@@ -1,18 +1,20 @@
-/* Launches that cannot run. The call that enqueues one tells, where that can be known there. Else its event tells, or, without an event,
- * the next call that waits for the queue, once. Nothing reports success for work that did not run. */
+/* Launches that cannot run. The call that enqueues the launch reports the failure if the client can
+ * know it then. Otherwise the launch's event reports it or, without an event, the next call that
+ * waits for the queue, once. No call reports success for work that did not run. */
 #include "harness.h"
 
 #include <unistd.h>
 
 static const size_t one = 1;
 
-/* The code with which a launch of one work-item is refused at the call, or CL_SUCCESS. */
+/* Returns the code with which the call refuses a launch of one work-item, or CL_SUCCESS. */
 static cl_int enqueue(cl_command_queue on, cl_kernel kernel, cl_event *event) {
     return clEnqueueNDRangeKernel(on, kernel, 1, NULL, &one, NULL, 0, NULL, event);
 }
 
-/* A kernel whose buffer is one too many for the node's memory. Drivers refuse the buffer, or find room for it; a platform that makes buffers
- * without waiting for the node learns of it later. Nothing is written to the large buffers, so they take no memory. */
+/* A kernel with one buffer too many for the node's memory. Drivers refuse the buffer, or find room
+ * for it. A platform that creates buffers without waiting for the node learns of the failure later.
+ * No command writes to the large buffers, so they take no memory. */
 #define LARGE_MAX 64
 typedef struct {
     cl_kernel kernel;
@@ -25,7 +27,8 @@ static wrong_t make_wrong(void) {
     if (on_pocl()) test_skip("PoCL makes buffers of any sum");
     const cl_uint zero = 0;
     const cl_ulong each = device_ulong(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-    /* The pool has as much memory for buffers that it shares with this process as the host has, and for others what the devices have. */
+    /* The pool has as much memory as the host for buffers that it shares with this process, and as
+     * much as the devices for other buffers. */
     cl_ulong all = (cl_ulong)sysconf(_SC_PHYS_PAGES) * (cl_ulong)sysconf(_SC_PAGESIZE);
     for (cl_uint i = 0; i < device_count; i++) all += device_ulong(devices[i], CL_DEVICE_GLOBAL_MEM_SIZE);
     wrong_t made = {.kernel = kernel_from(context, "kernel void k(global uint *x, global uint *y) { x[0] = 42; y[0] = 42; }", "k")};
@@ -48,7 +51,7 @@ static void drop(wrong_t wrong) {
     OK(clReleaseKernel(wrong.kernel));
 }
 
-/* Whether the launch that can not run was refused by a call that the program could look at. */
+/* Whether a call that the program can check refused the launch that cannot run. */
 static bool told_at_once(wrong_t wrong, cl_command_queue on, cl_event *event) {
     cl_int code = wrong.code ? wrong.code : enqueue(on, wrong.kernel, event);
     if (code != CL_SUCCESS) test_note("refused at the call with %s", error_name(code));
@@ -60,7 +63,7 @@ static cl_int read_word(cl_command_queue on, cl_mem mem, cl_bool blocking, cl_ev
     return clEnqueueReadBuffer(on, mem, blocking, 0, 4, &word, 0, NULL, event);
 }
 
-/* After the failure was told the queue works, and it is not told again. */
+/* After the failure was reported, the queue works, and the failure is not reported again. */
 static void works_again(wrong_t wrong, cl_command_queue on) {
     cl_uint word = 7, back = 0;
     OK(clEnqueueWriteBuffer(on, wrong.word, CL_TRUE, 0, 4, &word, 0, NULL, NULL));
@@ -103,7 +106,7 @@ TEST(a_blocking_map_tells) {
     works_again(wrong, queue);
 }
 
-/* The program takes the end of a later command for that of all before it. */
+/* When a later command has ended, the program assumes that all earlier ones have ended. */
 TEST(waiting_for_a_later_event_tells) {
     for (int way = 0; way < 2; way++) {
         wrong_t wrong = make_wrong();
@@ -118,7 +121,7 @@ TEST(waiting_for_a_later_event_tells) {
     }
 }
 
-/* A failure that nobody was told when the queue got idle is told by what follows. */
+/* If a failure was not reported when the queue became idle, the next call reports it. */
 TEST(an_idle_queue_tells) {
     wrong_t wrong = make_wrong();
     if (!told_at_once(wrong, queue, NULL)) {
@@ -144,8 +147,9 @@ TEST(its_event_tells) {
     works_again(wrong, queue);
 }
 
-/* "CL_OUT_OF_RESOURCES if there is a failure to queue the execution instance of kernel on the command-queue because of insufficient
- * resources needed to execute the kernel." Everything that is needed to know it is there. */
+/* "CL_OUT_OF_RESOURCES if there is a failure to queue the execution instance of kernel on the
+ * command-queue because of insufficient resources needed to execute the kernel." The client knows
+ * everything it needs for this check. */
 TEST(too_much_local_memory_is_refused_at_the_call) {
     if (on_pocl()) test_skip("PoCL runs the kernel, or ends the process");
     cl_ulong most = device_ulong(device, CL_DEVICE_LOCAL_MEM_SIZE);
@@ -193,7 +197,8 @@ TEST(work_groups_that_can_not_be_are_refused_at_the_call) {
     OK(clReleaseProgram(program));
 }
 
-/* A command that the program itself cancels is none that was refused: PoCL and Intel's runtime give success for what follows. */
+/* A command that the program itself cancels is not a refused one: PoCL and Intel's runtime return
+ * success for later calls. */
 TEST(a_cancelled_command_is_no_failure_of_its_queue) {
     cl_event gate = make_user_event(context);
     cl_uint zero = 0, seven = 7, back = 99;

@@ -1,4 +1,4 @@
-/* The commands of the random programs of stress.c: each is enqueued, and done to the model too. */
+/* The commands of the random programs of stress.c: each is enqueued and applied to the model. */
 #include "stress.h"
 
 static void range(World *w, const Object *object, size_t *from, size_t *words) {
@@ -30,7 +30,8 @@ static void op_write(World *w, int q, Object *o) {
     if (blocking) {
         free(bytes);
     } else if (w->look_count < PENDING_MAX) {
-        /* The bytes must stay until the command has ended: kept as a look at themselves. */
+        /* The bytes must stay until the command has ended, so they are kept as a look that compares
+         * them with themselves. */
         cl_uint *same = malloc(words * 4);
         memcpy(same, bytes, words * 4);
         w->looks[w->look_count++] = (Look){bytes, same, words, keep(done)};
@@ -111,7 +112,8 @@ static void op_kernel(World *w, int q, Object *a, Object *b, Object *to) {
     size_t words = a->words < b->words ? a->words : b->words;
     words = words < to->words ? words : to->words;
     Waits waits = {0};
-    /* The second kernel does not say that it only reads its second argument. Still it may run beside other readers. */
+    /* The second kernel does not declare that it only reads its second argument. Even so, it may
+     * run beside other readers. */
     bool mix = chance(w, 50);
     uses(w, &waits, q, a, 0, a->words, false);
     uses(w, &waits, q, b, 0, b->words, false);
@@ -235,13 +237,13 @@ static void op_image_host(World *w, int q, Object *o) {
     drop(done);
 }
 
-/* Between an image and a buffer, or from one image to the other by a kernel or a copy. */
+/* A copy between an image and a buffer, or between two images by a kernel or a copy. */
 static void op_image(World *w, int q, Object *image, Object *other) {
     Root *root = image->root;
     const size_t zero[3] = {0}, region[3] = {root->width, root->height, 1};
     size_t words = root->words;
     bool to = chance(w, 50);
-    /* PoCL 3.1 crashes where the buffer is a part of another. */
+    /* PoCL 3.1 crashes if the buffer is a sub-buffer. */
     if (!other->image) other -= (other - w->objects) % (1 + SUBS);
     if (other->words < words || other == image) return;
     Waits waits = {0};
@@ -294,14 +296,15 @@ static void op_migrate(World *w, int q) {
     drop(done);
 }
 
-/* A marker or barrier that takes the place of everything before it on one object. */
+/* A marker or barrier that replaces all earlier commands on one object. */
 static void op_marker(World *w, int q, Object *o) {
     Waits waits = {0};
     uses(w, &waits, q, o, 0, o->words, true);
     maybe_user_event(w, &waits);
     say(w, "marker for object %d on queue %d", (int)(o - w->objects), q);
     Lane *lane = &w->lanes[q];
-    /* "If event_wait_list is NULL ... this command waits until all previous enqueued commands have completed." */
+    /* "If event_wait_list is NULL ... this command waits until all previous enqueued commands have
+     * completed." */
     if (waits.count == 0) waits.held |= lane->held;
     cl_event event;
     if (chance(w, 50)) {
@@ -345,7 +348,7 @@ void step(World *w) {
     Object *image = w->object_count > w->buffer_objects
                         ? &w->objects[w->buffer_objects + (int)pick(w, (unsigned)(w->object_count - w->buffer_objects))]
                         : NULL;
-    /* No part has more readers than fit. */
+    /* Keeps the number of readers of each part within the limit. */
     for (int r = 0; r < ROOTS; r++)
         for (int p = 0; p < w->roots[r].parts; p++)
             if (w->roots[r].part[p].reader_count > PENDING_MAX / 2) {

@@ -1,4 +1,5 @@
-/* What the random programs of stress.c have enqueued, in what order it must run, and what the contents must be then. */
+/* Model of the random programs of stress.c: the enqueued commands, the order in which they must
+ * run, and the resulting contents. */
 #include "stress.h"
 
 #include <stdarg.h>
@@ -124,7 +125,7 @@ void used(const Object *object, size_t from, size_t words, bool writes, Done *do
     }
 }
 
-/* A command has been enqueued. */
+/* Records a command that was enqueued. */
 Done *enqueued(World *w, int queue, cl_event event, const Waits *waits) {
     Lane *lane = &w->lanes[queue];
     Done *done = calloc(1, sizeof *done);

@@ -1,14 +1,16 @@
-/* Random programs against a simple model: many commands on many queues of all devices in one context, ordered only as
- * far as they conflict, and every content compared with what the host computed.
+/* Random programs against a simple model. Many commands run on many queues of all devices in one
+ * context, and only conflicting commands are ordered. Every content is compared with the one that
+ * the host computed.
  *
- * STRESS_SEED    seed of the first round (default 1); round n uses seed + n, so a failure names the seed that repeats it
- * STRESS_ROUNDS  rounds of each case (default 12)
- * STRESS_OPS     commands of a round (default 80)
- * STRESS_TRACE   print each command
- * STRESS_NO_USER_EVENTS  without those
- * STRESS_STRICT  before a wait, end only the user events that must have ended by the specification. PoCL needs more where it
- *                has several devices: it orders their commands by the buffers that they use.
- */
+ *     STRESS_SEED    seed of the first round (default 1); round n uses seed + n, so a failure names
+ *                    the seed that reproduces it
+ *     STRESS_ROUNDS  rounds of each case (default 12)
+ *     STRESS_OPS     commands of a round (default 80)
+ *     STRESS_TRACE   print each command
+ *     STRESS_NO_USER_EVENTS  use no user events
+ *     STRESS_STRICT  before a wait, complete only the user events that must be complete by the
+ *                    specification. PoCL with several devices needs more: it orders their commands
+ *                    by the buffers that they use. */
 #include "harness.h"
 #include "stress.h"
 
@@ -34,7 +36,7 @@ static void make_objects(World *w, bool images, size_t part_align) {
     const cl_mem_flags kinds[] = {0, CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR, CL_MEM_ALLOC_HOST_PTR, CL_MEM_COPY_HOST_PTR};
     for (int b = 0; b < BUFFERS; b++) {
         Root *root = &w->roots[b];
-        /* Parts of whole pages, and parts that share some. */
+        /* Parts of whole pages, or parts that share pages. */
         root->part_words = chance(w, 50) || getenv("STRESS_STRICT") ? 1024 * (1 + pick(w, 4)) : part_align / 4 * (1 + pick(w, 3));
         root->parts = PARTS;
         root->words = root->part_words * PARTS;
@@ -58,7 +60,7 @@ static void make_objects(World *w, bool images, size_t part_align) {
             w->objects[w->object_count++] = (Object){sub, root, (size_t)s * root->part_words, root->part_words, false};
         }
         if (!host) {
-            /* What it holds before the first write is not said. */
+            /* The initial content is undefined. */
             MUST(clEnqueueWriteBuffer(w->lanes[0].queue, mem, CL_TRUE, 0, root->words * 4, root->model, 0, NULL, NULL));
             MUST(clFinish(w->lanes[0].queue));
         }
@@ -79,7 +81,7 @@ static void make_objects(World *w, bool images, size_t part_align) {
     }
 }
 
-/* All contents, from a random queue each; then everything goes. */
+/* Checks all contents, each from a random queue, and releases everything. */
 static void end_round(World *w) {
     say(w, "end");
     end_users(w, ~0u);
@@ -206,7 +208,7 @@ static void *run_share(void *arg) {
     return NULL;
 }
 
-/* Several threads with objects of their own on the same queues. */
+/* Several threads with their own objects on the same queues. */
 TEST(random_commands_of_several_threads) {
     prepare();
     signal(SIGALRM, too_long);

@@ -1,11 +1,11 @@
-/* The random programs of stress.c: the world of one round, and what its parts offer each other. */
+/* The random programs of stress.c: the state of one round, and the functions of its files. */
 #ifndef PENSTOCK_TEST_STRESS_H
 #define PENSTOCK_TEST_STRESS_H
 
 #include "harness.h"
 
 #define BUFFERS 5
-#define SUBS 3                      /* of each buffer, all but the last part */
+#define SUBS 3                      /* of each buffer, all except the last part */
 #define PARTS (SUBS + 1)
 #define IMAGES 2
 #define OBJECTS (BUFFERS * (1 + SUBS) + IMAGES)
@@ -18,7 +18,7 @@ typedef struct {
     cl_event event;
     int queue;
     unsigned serial;                /* in its queue */
-    unsigned held;                  /* which user events must end before it can */
+    unsigned held;                  /* user events that must end before the command can end */
     int refs;
 } Done;
 
@@ -28,7 +28,7 @@ typedef struct {
     int reader_count;
 } Part;
 
-/* A buffer or image with its content as it must be when all commands so far have run. */
+/* A buffer or image, with the content that it must have when all commands so far have run. */
 typedef struct {
     cl_uint *model;
     size_t words, part_words;       /* an image is one part */
@@ -41,7 +41,7 @@ typedef struct {
 typedef struct {
     cl_mem mem;
     Root *root;
-    size_t from, words;             /* its words of the root */
+    size_t from, words;             /* its words in the root */
     bool image;
 } Object;
 
@@ -49,7 +49,7 @@ typedef struct {
     cl_command_queue queue;
     bool in_order, shared;
     unsigned serial, barrier;       /* of the last command; of the last barrier */
-    unsigned held, gate;            /* user events of any command so far; of those before the last barrier */
+    unsigned held, gate;            /* user events of all commands; of those before the barrier */
 } Lane;
 
 /* A read that is checked when its event has ended. */
@@ -76,7 +76,7 @@ typedef struct {
     char now[200];
 } World;
 
-/* What a command waits for. */
+/* The events that a command waits for. */
 typedef struct {
     cl_event list[PENDING_MAX * 4];
     cl_uint count;
@@ -86,7 +86,7 @@ typedef struct {
 extern __thread World *here;           /* the round of this thread */
 extern bool trace;                     /* print each command */
 
-/* Says which seed and command it was, and ends the program. */
+/* Prints the seed and the command, and ends the program. */
 _Noreturn void wrong(const char *format, ...);
 
 #define MUST(call)                                                        \
@@ -95,13 +95,13 @@ _Noreturn void wrong(const char *format, ...);
         if (code_ != CL_SUCCESS) wrong("%s gave %s", #call, error_name(code_)); \
     } while (0)
 
-/* Chance: the same seed gives the same program. */
+/* Random choices: the same seed yields the same program. */
 unsigned pick(World *w, unsigned below);
 bool chance(World *w, unsigned percent);
-cl_uint *random_words(World *w, size_t words); /* to be freed */
+cl_uint *random_words(World *w, size_t words); /* the caller frees them */
 
-/* stress-model.c: what has been enqueued, and what it waits for. */
-void say(World *w, const char *format, ...);   /* the command that comes now */
+/* stress-model.c: the enqueued commands and their dependencies. */
+void say(World *w, const char *format, ...);   /* announces the next command */
 void drop(Done *done);
 Done *keep(Done *done);
 void end_users(World *w, unsigned which);      /* completes these user events */
@@ -110,11 +110,11 @@ const cl_event *list(const Waits *waits);      /* NULL if there are none */
 void uses(World *w, Waits *waits, int queue, const Object *object, size_t from, size_t words, bool writes);
 void used(const Object *object, size_t from, size_t words, bool writes, Done *done);
 Done *enqueued(World *w, int queue, cl_event event, const Waits *waits);
-void release_for(World *w, int queue, const Waits *waits); /* before the host waits for a command with these waits */
+void release_for(World *w, int queue, const Waits *waits); /* completes user events before a wait */
 void maybe_user_event(World *w, Waits *waits);
 cl_uint *model(const Object *object);
 void check_words(const cl_uint *got, const cl_uint *want, size_t words, const char *what);
-void check_looks(World *w, bool all);          /* all: waits for those that have not ended */
+void check_looks(World *w, bool all);          /* all: waits for reads that have not ended */
 
 /* stress-commands.c: one random command. */
 void step(World *w);

@@ -1,4 +1,4 @@
-/* Sub-buffers: they are windows into their parent, for transfers, kernels and maps. */
+/* Sub-buffers: windows into their parent, for transfers, kernels and maps. */
 #include "harness.h"
 
 static size_t alignment(void) {

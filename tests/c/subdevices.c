@@ -57,7 +57,7 @@ TEST(by_counts) {
     CHECK(count == 2);
     check_part(parts[0], 1);
     check_part(parts[1], 1);
-    /* Both in one context: buffers go between them. */
+    /* Both in one context: buffers move between them. */
     cl_context own = make_context(2, parts);
     cl_command_queue on[2] = {make_queue(own, parts[0], 0), make_queue(own, parts[1], 0)};
     cl_mem mem = make_buffer(own, 0, 4096, NULL);
@@ -71,7 +71,8 @@ TEST(by_counts) {
     OK(clReleaseContext(own));
 }
 
-/* A context of a device's parts: each has the binary, and a program of it runs there. */
+/* Checks a context of a device's parts: each part has the binary, and a program created from it
+ * runs there. */
 static void check_binaries(cl_uint count, const cl_device_id *parts) {
     cl_context own = make_context(count, parts);
     cl_program program = build(own, "kernel void k(global uint *w) { *w = 17; }", NULL);
@@ -80,7 +81,7 @@ static void check_binaries(cl_uint count, const cl_device_id *parts) {
     unsigned char *binaries[2] = {malloc(sizes[0] + 1), malloc(sizes[1] + 1)};
     OK(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binaries, binaries, NULL));
     for (cl_uint i = 0; i < count; i++) {
-        GAP_BEGIN; /* PoCL 3.1 has the binary of the device alone. */
+        GAP_BEGIN; /* PoCL 3.1 only has the binary of the whole device. */
         CHECK(sizes[i] > 0);
         GAP_END;
         if (sizes[i] == 0) continue;

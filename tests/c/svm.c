@@ -1,4 +1,4 @@
-/* Shared virtual memory, as far as the device has it: coarse-grained buffers. */
+/* Shared virtual memory, as far as the device supports it: coarse-grained buffers. */
 #include "harness.h"
 
 #include <unistd.h>
@@ -43,7 +43,7 @@ TEST(map_kernel_map) {
     OK(clReleaseKernel(kernel));
 }
 
-/* Pointers inside shared memory mean the same on both sides. */
+/* Pointers in shared memory have the same meaning on host and device. */
 TEST(list_of_pointers) {
     need_svm();
     const char *source = "typedef struct Node { global struct Node *next; ulong value; } Node;"
@@ -88,7 +88,8 @@ TEST(copy_and_fill) {
     for (int i = 0; i < 512; i += 4) CHECK(memcmp(back + i, &what, 4) == 0);
     CHECK(memcmp(back + 512, host + 512, 512) == 0);
     GIVES(CL_INVALID_VALUE, clEnqueueSVMMemcpy(queue, CL_TRUE, NULL, a, 16, 0, NULL, NULL));
-    if (!on_pocl()) GIVES(CL_INVALID_VALUE, clEnqueueSVMMemFill(queue, a, NULL, 4, 16, 0, NULL, NULL)); /* PoCL crashes. */
+    /* PoCL crashes. */
+    if (!on_pocl()) GIVES(CL_INVALID_VALUE, clEnqueueSVMMemFill(queue, a, NULL, 4, 16, 0, NULL, NULL));
     GIVES(CL_INVALID_VALUE, clEnqueueSVMMemFill(queue, a, &what, 3, 15, 0, NULL, NULL));
     GIVES(CL_INVALID_VALUE, clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_READ, NULL, 16, 0, NULL, NULL));
     GIVES(CL_INVALID_COMMAND_QUEUE, clEnqueueSVMMemcpy(NULL, CL_TRUE, a, b, 16, 0, NULL, NULL));
@@ -138,11 +139,11 @@ TEST(free_and_migrate_in_the_queue) {
     OK(clFinish(queue));
 }
 
-/* clEnqueueSVMMemcpy takes addresses of the program's own memory, too. Such a copy is a command like all others: what waits for the queue, or
- * comes behind it in order, waits for the copy. */
+/* clEnqueueSVMMemcpy also accepts addresses of the program's own memory. Such a copy is an ordinary
+ * command: a wait for the queue, and commands behind it in order, wait for the copy. */
 enum { HOST_BYTES = 32 << 20, HOST_ROUNDS = 5 };
 
-/* Never freed: a copy that is late must not write to memory that is something else by then. */
+/* Never freed, because a late copy must not write to memory that has been reused. */
 static unsigned char from[HOST_BYTES], to[HOST_BYTES], back[HOST_BYTES];
 
 static bool ends_with(const unsigned char *bytes, int value) { return bytes[0] == value && bytes[HOST_BYTES - 1] == value; }
@@ -155,7 +156,7 @@ TEST(a_finish_waits_for_copies_within_host_memory) {
         OK(clEnqueueSVMMemcpy(queue, CL_FALSE, to, from, HOST_BYTES, 0, NULL, NULL));
         OK(clFinish(queue));
         late += !ends_with(to, i);
-        usleep(50000); /* one that is late ends before the next one starts */
+        usleep(50000); /* a late copy ends before the next one starts */
     }
     if (late) test_fail(__FILE__, __LINE__, "%d of %d copies had not ended after clFinish", late, HOST_ROUNDS);
 }
@@ -189,7 +190,7 @@ TEST(a_write_behind_a_copy_within_host_memory_sends_what_it_brought) {
     OK(clReleaseMemObject(mem));
 }
 
-/* The program fills memory that it has mapped: its own memory, then. */
+/* The program fills memory that it has mapped, which then counts as its own memory. */
 TEST(a_finish_waits_for_a_fill_of_mapped_memory) {
     need_svm();
     unsigned char *at = clSVMAlloc(context, CL_MEM_READ_WRITE, HOST_BYTES, 0);
@@ -209,7 +210,8 @@ TEST(a_finish_waits_for_a_fill_of_mapped_memory) {
     clSVMFree(context, at);
 }
 
-/* A map that fails has given the program nothing to write, so the unmap, before or after that, writes nothing. */
+/* A map that fails gave the program nothing to write. So the unmap, enqueued before or after the
+ * failure, writes nothing. */
 TEST(unmap_of_a_failed_map_keeps_the_content) {
     need_svm();
     const cl_map_flags flags[] = {CL_MAP_READ | CL_MAP_WRITE, CL_MAP_WRITE_INVALIDATE_REGION};
@@ -239,7 +241,7 @@ TEST(unmap_of_a_failed_map_keeps_the_content) {
     }
 }
 
-/* A blocking map that fails maps nothing: copies go on using what the devices have. */
+/* A blocking map that fails maps nothing: copies continue to use the devices' content. */
 TEST(a_blocking_map_that_fails_leaves_nothing_mapped) {
     need_svm();
     if (on_pocl()) test_skip("PoCL waits for ever for a blocking map that fails");

@@ -1,4 +1,5 @@
-/* Several threads in one process: every function but clSetKernelArg on one kernel may be called at the same time. */
+/* Several threads in one process: they may call every function at the same time, except
+ * clSetKernelArg on the same kernel. */
 #include "harness.h"
 
 #include <pthread.h>
@@ -154,7 +155,7 @@ static void *own_build(void *argument) {
 
 TEST(builds) { run_all(own_build, NULL); }
 
-/* More builds at the same time than a driver runs: the others wait for their turn. */
+/* More builds at the same time than a driver runs; the others wait for their turn. */
 #define BUILDS 80
 
 static pthread_barrier_t start;
@@ -166,12 +167,12 @@ static void *build_together(void *argument) {
 
 TEST(many_builds_at_the_same_time) {
     REQUIRE(pthread_barrier_init(&start, NULL, BUILDS) == 0);
-    /* Numbers, and so sources, of this run alone: PoCL takes what it has built before from its cache. */
+    /* The numbers, and so the sources, are unique to this run: PoCL caches earlier builds. */
     run_threads(build_together, NULL, BUILDS, (unsigned)time(NULL) * BUILDS);
     pthread_barrier_destroy(&start);
 }
 
-/* One thread waits while another completes what it waits for. */
+/* Completes the event that another thread waits for. */
 static void *completes(void *argument) {
     usleep(20000);
     clSetUserEventStatus(*(cl_event *)argument, CL_COMPLETE);
@@ -194,7 +195,8 @@ TEST(wait_and_complete) {
     }
 }
 
-/* The child of a fork has no threads and no sockets of ours: an error, not a hang, and the parent goes on. */
+/* The child of a fork has none of our threads and sockets: it gets an error and does not hang, and
+ * the parent continues. */
 TEST(fork_gives_the_child_an_error) {
     if (!on_penstock()) test_skip("a driver may hang here");
     unsigned char bytes[64] = {0};

@@ -1,11 +1,11 @@
-/* Two threads share an in-order queue. Commands of such a queue do not overlap: what one of them reads or writes is never mixed with what the
- * next one does. */
+/* Two threads share an in-order queue. Commands of such a queue do not overlap: the bytes that one
+ * command reads or writes are never mixed with those of the next. */
 #include "harness.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Where the device is slow with small commands, fewer rounds must do. */
+/* On a device that is slow with small commands, fewer rounds run. */
 #define SECONDS_MAX 5.0
 
 static atomic_bool ends;
@@ -33,7 +33,8 @@ static void end(pthread_t other) {
     OK(clReleaseCommandQueue(shared));
 }
 
-/* Threads of ours tell a failed call by their result: the harness belongs to the thread of the case. */
+/* Other threads report a failed call by their result, because the harness belongs to the case's
+ * thread. */
 static void *fill_on(void *failed) {
     for (cl_uint value = 1; !atomic_load(&ends); value++) {
         if (clEnqueueFillBuffer(shared, mem, &value, 4, 0, bytes, 0, NULL, NULL) != CL_SUCCESS) return failed;
