@@ -73,7 +73,7 @@ TEST(device_belongs_to_the_platform) {
 /* A program that relies on unified memory maps once and never unmaps. Over a network it would read
  * old bytes. */
 TEST(pool_memory_is_not_unified) {
-    if (!on_penstock()) test_skip("asked of the pool only");
+    if (!on_penstock()) test_skip("only for the pool");
     for (cl_uint d = 0; d < device_count; d++) CHECK(device_uint(devices[d], CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_FALSE);
     cl_device_svm_capabilities can = 0;
     OK(clGetDeviceInfo(device, CL_DEVICE_SVM_CAPABILITIES, sizeof can, &can, NULL));

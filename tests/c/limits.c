@@ -63,7 +63,7 @@ TEST(many_large_writes_in_flight) {
 /* The next client must not see memory that another one freed. A driver alone does not guarantee
  * this. */
 TEST(new_memory_is_clear_in_the_pool) {
-    if (!on_penstock()) test_skip("asked of the pool only");
+    if (!on_penstock()) test_skip("only for the pool");
     for (int round = 0; round < 3; round++) {
         cl_context own = make_context(1, &device);
         cl_command_queue on = make_queue(own, device, 0);

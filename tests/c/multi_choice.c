@@ -54,7 +54,7 @@ static int seen(const char *query, char *messages, size_t messages_size) {
 }
 
 static void need_a_pool(void) {
-    if (!on_penstock()) test_skip("only a pool is chosen from");
+    if (!on_penstock()) test_skip("needs a pool of devices");
 }
 
 TEST(a_program_sees_what_the_query_selects) {

@@ -95,7 +95,7 @@ TEST(a_refused_launch_hides_no_writer) {
     OK(clReleaseEvent(written));
     OK(clReleaseKernel(slow));
     OK(clReleaseMemObject(mem));
-    if (!refused) test_note("no launch could be refused late here");
+    if (!refused) test_note("this platform refuses no launch late");
 }
 
 /* The reader is enqueued first and held back. The writer on the other device ends before the gate

@@ -18,7 +18,7 @@ static bool has_two_drivers(void) {
 }
 
 static void need_two_nodes(void) {
-    if (device_count < DEVICES || !has_two_drivers()) test_skip("no two nodes");
+    if (device_count < DEVICES || !has_two_drivers()) test_skip("needs devices of two nodes");
     if (both) return;
     both = make_context(DEVICES, devices);
     for (int d = 0; d < DEVICES; d++) on[d] = make_queue(both, devices[d], 0);
@@ -204,7 +204,7 @@ TEST(the_binary_of_the_device_whose_build_did_not_fail) {
 }
 
 TEST(no_more) {
-    if (!both) test_skip("nothing was made");
+    if (!both) test_skip("no earlier case created the context");
     for (int d = 0; d < DEVICES; d++) OK(clReleaseCommandQueue(on[d]));
     OK(clReleaseContext(both));
 }

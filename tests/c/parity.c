@@ -135,7 +135,7 @@ TEST(answers_are_those_of_the_driver) {
         REQUIRE(fclose(to) == 0);
         return;
     }
-    if (!on_penstock()) test_skip("this is the driver itself");
+    if (!on_penstock()) test_skip("the platform is the driver itself");
     char file[] = "/tmp/penstock-parity.XXXXXX", here[512], there[512];
     int fd = mkstemp(file);
     REQUIRE(fd >= 0);

@@ -24,7 +24,7 @@ typedef struct {
 } wrong_t;
 
 static wrong_t make_wrong(void) {
-    if (on_pocl()) test_skip("PoCL makes buffers of any sum");
+    if (on_pocl()) test_skip("PoCL creates buffers of any total size");
     const cl_uint zero = 0;
     const cl_ulong each = device_ulong(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
     /* The pool has as much memory as the host for buffers that it shares with this process, and as

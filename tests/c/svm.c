@@ -244,7 +244,7 @@ TEST(unmap_of_a_failed_map_keeps_the_content) {
 /* A blocking map that fails maps nothing: copies continue to use the devices' content. */
 TEST(a_blocking_map_that_fails_leaves_nothing_mapped) {
     need_svm();
-    if (on_pocl()) test_skip("PoCL waits for ever for a blocking map that fails");
+    if (on_pocl()) test_skip("PoCL waits forever for a blocking map that fails");
     unsigned char *at = clSVMAlloc(context, CL_MEM_READ_WRITE, HOST_BYTES, 0);
     REQUIRE(at);
     pattern(from, HOST_BYTES, 31);

@@ -96,7 +96,7 @@ TEST(a_device_does_not_reach_into_another)
     if (device_count() < 2) SKIP("there is one device only: run with --on two");
     int can = -1;
     REQUIRE(cudaDeviceCanAccessPeer(&can, 0, 1));
-    if (can == 1) SKIP("these devices can");
+    if (can == 1) SKIP("these devices can access each other");
     EXPECT_CODE(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessUnsupported);
     (void)cudaGetLastError();
 }

@@ -768,7 +768,7 @@ TEST(a_graph_can_be_drawn)
     REQUIRE(cudaStreamEndCapture(streams.one, &ready.graph));
     char name[] = "/tmp/penstock-graph-XXXXXX";
     const int file = mkstemp(name);
-    if (file < 0) SKIP("no file can be made in /tmp");
+    if (file < 0) SKIP("cannot create a file in /tmp");
     close(file);
     REQUIRE(cudaGraphDebugDotPrint(ready.graph, name, cudaGraphDebugDotFlagsVerbose));
     std::ifstream drawn(name);

@@ -281,7 +281,7 @@ TEST(messages_go_by_the_proxy)
     REQUIRE_CU(both.code);
     unsigned path = 99;
     REQUIRE_CU(heaps.path(both.heap, 0, 1, &path));
-    if (path != PENSTOCK_HEAP_PROXY) SKIP("the devices are of one process");
+    if (path != PENSTOCK_HEAP_PROXY) SKIP("one process has both devices");
     ping_pong_on(both);
 }
 

@@ -147,7 +147,7 @@ TEST(memory_comes_and_goes_in_the_order_of_a_stream)
     if (code == cudaErrorNotSupported) {
         (void)cudaGetLastError();
         EXPECT_EQUAL(attribute(cudaDevAttrMemoryPoolsSupported), 0);
-        SKIP("cudaMallocAsync() is not served, and the attribute says so");
+        SKIP("cudaMallocAsync() is not supported, as its attribute says");
     }
     REQUIRE(code);
     plain<<<1, 64, 0, stream>>>(memory);

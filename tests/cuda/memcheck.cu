@@ -113,7 +113,7 @@ FORKED_TEST(a_device_that_is_reset_works_again)
 {
     trap_if<<<1, 1>>>(1);
     EXPECT_CODE(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
-    if (cudaDeviceReset() != cudaSuccess) SKIP("cudaDeviceReset() does not mend a broken context here");
+    if (cudaDeviceReset() != cudaSuccess) SKIP("cudaDeviceReset() does not repair a broken context here");
     (void)cudaGetLastError();
     OnDevice<int> memory(1);
     write_at<<<1, 1>>>(memory.data(), 0);
