@@ -30,7 +30,7 @@ fn document() -> String {
     text.push_str("| word | one of |\n|---|---|\n");
     for name in classes() {
         let words = forms::class(name).expect("it is a class").replace('|', ", ");
-        let number = if name == "HINT" { "any number that start with " } else { "" };
+        let number = if name == "HINT" { "any number of words that start with " } else { "" };
         writeln!(text, "| `{name}` | {number}{words} |").expect("a string");
     }
     text.push_str("\n| form | |\n|---|---|\n");
