@@ -47,7 +47,7 @@ fn an_unknown_form_is_quoted() {
         "setp.equ.s32 %p1, %r1, %r2;",
         "cvt.f32.f64 %f1, %fd1;",
         "cvt.rn.u32.u16 %r1, %rs1;",
-        // Conversions for which `.relu` has no meaning.
+        // Conversions that cannot have `.relu`.
         "cvt.rn.relu.f32.bf16 %f1, %rs1;",
         // Memory orders that the instruction does not have, and scopes of weak accesses.
         "ld.acq_rel.gpu.global.u32 %r1, [%rd1];",

@@ -21,7 +21,7 @@ pub(super) struct Raw<'a> {
 
 #[derive(Debug)]
 pub(super) enum RawKind<'a> {
-    /// `!name.component+offset`, of which only the name is required.
+    /// `!name.component+offset`. Only the name is required.
     Name {
         name: &'a str,
         component: Option<&'a str>,

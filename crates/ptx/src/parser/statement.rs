@@ -284,7 +284,7 @@ impl<'a> Parser<'a> {
         if raws.next().is_some() { Err(wrong_count()) } else { Ok(converted) }
     }
 
-    /// Reads `call (results), function, (arguments), prototype;`, most of which is optional.
+    /// Reads `call (results), function, (arguments), prototype;`. Most parts are optional.
     fn call(
         &mut self,
         head: &Head<'a>,

@@ -116,10 +116,9 @@ impl Flow {
         self.postdominator[block]
     }
 
-    /// Returns the blocks that the branch at the end of `branch` leads to, and a depth. If the
-    /// branch takes threads apart, only some of them may pass the blocks from these successors on,
-    /// down the tree of post-dominators to the block of that depth, where all threads are together
-    /// again.
+    /// Returns the successors of `branch`, and the depth of its post-dominator. If the branch
+    /// separates threads, only some of them may pass the blocks between a successor and the block of
+    /// that depth, on the path in the tree of post-dominators.
     pub(super) fn dependents(&self, branch: usize) -> (&[usize], usize) {
         (&self.blocks[branch].next, self.depth[self.postdominator[branch]])
     }

@@ -94,9 +94,8 @@ pub use crate::ir::{HEAP_BYTES_MAX, HEAP_WINDOW};
 pub struct Options {
     /// Base address and size in bytes of each arena; there is at least one.
     pub arenas: Vec<(u64, u64)>,
-    /// Whether kernels get a symmetric heap, to which the addresses from [`HEAP_WINDOW`] on refer,
-    /// as one more argument behind the arenas. [`Options::check`] does not apply to accesses to the
-    /// heap.
+    /// Whether kernels get a symmetric heap as one more argument behind the arenas. Addresses from
+    /// [`HEAP_WINDOW`] on refer to it. [`Options::check`] does not apply to them.
     pub heap: bool,
     /// Whether each memory access is checked before it happens: for its alignment, and for whether
     /// its block of 256 bytes is allocated (bitmap at [`CONTROL_SHADOW`]). Requires exactly one

@@ -140,7 +140,7 @@ impl Writer<'_> {
         text
     }
 
-    /// Returns a sum divided by `unit`, of which all factors are multiples.
+    /// Returns a sum divided by `unit`. All factors must be multiples of `unit`.
     pub(super) fn divided(&mut self, sum: &Sum, unit: i64) -> String {
         let terms = sum.terms.iter().map(|(term, factor)| (*term, factor / unit)).collect();
         self.bytes_of(&Sum { constant: sum.constant / unit, terms })

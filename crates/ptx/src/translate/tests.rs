@@ -394,7 +394,7 @@ fn sums_of_a_block_with_barriers_stay_as_they_are() {
     let translation = of(&text, &options());
     assert!(!translation.kernels[0].is_machine, "{}", translation.source);
     assert_eq!(translation.source.matches("\nbarrier(").count(), 1, "{}", translation.source);
-    // A scan that lanes do in step, without loading before others store, is no such sum.
+    // A scan like this one relies on lanes in step, so it needs a state machine.
     let scan = text
         .replace("setp.ge.u32 %p1", "setp.lt.u32 %p1")
         .replace("add.s32 %r8, %r4", "sub.s32 %r8, %r4");

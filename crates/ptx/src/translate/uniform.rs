@@ -23,7 +23,7 @@ pub(super) struct Uniform {
     /// Number of instructions that write each register. A guarded one counts twice, because it may
     /// leave the old value.
     writes: Vec<u32>,
-    /// Loads of which every thread takes the first thread's value: see `agree.rs`.
+    /// Loads whose value every thread takes from the first thread: see `agree.rs`.
     pub agreed: HashSet<usize>,
 }
 

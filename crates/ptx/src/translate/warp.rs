@@ -12,8 +12,7 @@ use crate::ir::{
     Instruction, Opcode, Operand, Reduce, ShuffleMode, Space, Statement, Type, VoteMode,
 };
 
-/// Declares two halves for the exchanged values, and the sums of `bar.red`, of which three take
-/// turns.
+/// Declares two halves for the exchanged values, and three alternating sums for `bar.red`.
 pub(super) fn declare(threads: u32, sums: bool, text: &mut String) {
     let _ = writeln!(text, "__local ps_word wv[{}];\nuint turn = 0;", 2 * threads);
     if sums {

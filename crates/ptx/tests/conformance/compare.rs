@@ -1,4 +1,4 @@
-//! Comparisons.
+//! Comparisons: `setp` and `set`.
 
 use std::cmp::Ordering;
 

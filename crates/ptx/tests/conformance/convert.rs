@@ -1,4 +1,4 @@
-//! Conversions.
+//! Conversions: `cvt` between all types of numbers.
 
 use crate::case::{Case, Expect, T, run};
 use crate::half::relu;

@@ -303,10 +303,10 @@ fn a_warp_counts_as_a_whole_at_a_barrier_with_a_count() {
             for (thread, value) in (0_u32..).zip(found) {
                 assert_eq!(*value, thread ^ 15, "{}: {thread}", machine.name);
             }
-            assert_eq!(machine.fault().0, 0, "{}: nobody waits for ever", machine.name);
+            assert_eq!(machine.fault().0, 0, "{}: no thread waits forever", machine.name);
         },
     );
-    // Producers and consumers, each of which has one lane that has ended before.
+    // Producers and consumers. Each of the two warps has one lane that has ended before.
     run(
         ".shared .align 4 .b8 s[512]; mov.u32 %r3, s; shl.b32 %r2, %t, 2; add.u32 %r4, %r3, %r2; and.b32 %r7, %t, 31; setp.eq.u32 %p2, %r7, 31; @%p2 bra DONE;
          setp.ge.u32 %p0, %t, 32; @%p0 bra READ; mul.lo.u32 %r5, %t, 3; st.shared.u32 [%r4], %r5; bar.arrive 1, 64; bra DONE;
@@ -321,7 +321,7 @@ fn a_warp_counts_as_a_whole_at_a_barrier_with_a_count() {
                 let t = index % 64;
                 assert_eq!(*value, if t >= 32 && t != 63 { (t - 32) * 3 } else { 0 }, "{}: {index}", machine.name);
             }
-            assert_eq!(machine.fault().0, 0, "{}: nobody waits for ever", machine.name);
+            assert_eq!(machine.fault().0, 0, "{}: no thread waits forever", machine.name);
         },
     );
 }

@@ -193,7 +193,7 @@ fn coordinates_that_are_no_numbers_and_textures_without_texels_give_something() 
                 if mode == 1 || !normalized {
                     assert_eq!(found, clamped, "{}: {mode}, {normalized}", machine.name);
                 }
-                // A texture without texels, whatever address the descriptor has.
+                // A texture without texels: its width is 0 and its address is null.
                 bytes[..8].fill(0);
                 bytes[16..20].fill(0);
                 machine.write(DESCRIPTOR, &bytes);
