@@ -102,7 +102,7 @@ pub enum FatbinError {
     /// An image larger than [`IMAGE_BYTES_MAX`].
     #[error("an image has more than {IMAGE_BYTES_MAX} bytes")]
     TooLarge,
-    /// More entries than [`ENTRIES_MAX`].
+    /// More entries than `ENTRIES_MAX`.
     #[error("the fat binary has more than {ENTRIES_MAX} entries")]
     TooMany,
     /// A compressed image that does not decompress to the size in its header.

@@ -134,7 +134,7 @@ pub const CONTROL_SINK: u64 = 192;
 /// Size of a control block in bytes.
 pub const CONTROL_BYTES: u64 = 256;
 
-/// Values at [`CONTROL_FAULT_CODE`].
+/// Fault codes: the values at [`CONTROL_FAULT_CODE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Fault {
