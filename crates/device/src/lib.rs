@@ -1,12 +1,14 @@
-//! What a worker can drive: [`opencl`], the platforms that the ICD loader of the node finds. CUDA's own driver is one more of them:
-//! `cuda` is an OpenCL driver over it, with OpenCL's dispatch table, so that nothing above it knows of two kinds.
+//! Safe interface to what a worker can drive: [`opencl`], the platforms that the node's ICD loader
+//! finds. CUDA's own driver is one more platform: `cuda` wraps it in an OpenCL driver with OpenCL's
+//! dispatch table, so that the code above it handles only one kind of driver.
 //!
-//! Who checks what: the client checks what its API asks for, because there the program gets its error at once. This
-//! crate does not rely on it. Whatever sizes, offsets and values a client sends, no call here touches memory outside its objects; what
-//! would is refused with the code that OpenCL has for it. A *driver* that crashes takes the worker down, and
-//! only that client's session.
+//! The client checks the arguments that its API requires it to check, because there the program
+//! gets the error at once. This crate does not rely on those checks. Whatever sizes, offsets and
+//! values a client sends, no call here touches memory outside its objects; such a call fails with
+//! OpenCL's code for the mistake. A *driver* that crashes takes down the worker, and only that
+//! client's session.
 //!
-//! All objects are cheap to clone, and may be used from any thread.
+//! All objects are cheap to clone and may be used from any thread.
 
 mod cuda;
 pub mod opencl;

@@ -1,5 +1,5 @@
-//! Bytes on their way between link and device. Large blocks are used again without being cleared: a fresh block of 1 MiB costs
-//! more in page faults than the copy into it.
+//! Bytes on their way between link and device. Large blocks are reused without being cleared: the
+//! page faults of a fresh block of 1 MiB cost more than the copy into it.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -11,11 +11,11 @@ use penstock_wire::status::Status;
 use crate::cuda::Pinned;
 use crate::opencl::home::Mapping;
 
-/// From this size on blocks come from the pool; below it the allocator is as fast.
+/// Smallest size of blocks that come from the pool; below it the allocator is as fast.
 const POOLED_BYTES_MIN: usize = 64 << 10;
-/// Blocks beyond this size go back to the system: mapping costs little beside such a transfer.
+/// Largest size of blocks that return to the pool. Beside a larger transfer, mapping costs little.
 const POOLED_BYTES_MAX: usize = 64 << 20;
-/// What the pool keeps for use: four of the largest blocks.
+/// Most bytes that the pool keeps for reuse: four of the largest blocks.
 const POOL_BYTES_MAX: usize = 256 << 20;
 
 static HELD: AtomicU64 = AtomicU64::new(0);
@@ -26,14 +26,14 @@ struct Pool {
     bytes: usize,
 }
 
-/// A large block's memory.
+/// Memory of a large block.
 struct Pages {
-    // Dropped in this order: pinned memory must be there until it is not pinned any more.
+    // Dropped in this order: pinned memory must exist until it is unpinned.
     pinned: Option<Pinned>,
     mapping: Mapping,
 }
 
-/// Bytes that a command reads or writes, kept until it has ended. Dereferences to `[u8]`.
+/// Bytes that a command reads or writes, kept until the command has ended.
 pub struct Staged {
     block: Block,
     length: usize,
@@ -41,12 +41,13 @@ pub struct Staged {
 
 enum Block {
     Small(Vec<u8>),
-    /// `None` only while it is dropped.
+    /// `None` only while the block is dropped.
     Large(Option<Pages>),
 }
 
 impl Staged {
-    /// So many bytes of unspecified content, which is never another client's: this process serves only one.
+    /// Returns `length` bytes of unspecified content. They never hold another client's data,
+    /// because this process serves only one client.
     ///
     /// # Errors
     /// `CL_OUT_OF_HOST_MEMORY`.
@@ -60,7 +61,7 @@ impl Staged {
             Some(pages) => pages,
             None => Pages { pinned: None, mapping: Mapping::zeroed(capacity)? },
         };
-        // Once for each block: it costs as much as a copy or two.
+        // Pinned once per block: pinning costs as much as a copy or two.
         if pages.pinned.is_none() && capacity <= POOLED_BYTES_MAX {
             pages.pinned = Pinned::new(pages.mapping.address(), capacity);
         }
@@ -68,7 +69,7 @@ impl Staged {
         Ok(Self { block: Block::Large(Some(pages)), length })
     }
 
-    /// Bytes staged in this process now: to be compared with `limits::STAGED_BYTES_MAX`.
+    /// Returns the number of bytes staged in this process now, for `limits::STAGED_BYTES_MAX`.
     pub fn held() -> u64 {
         HELD.load(Ordering::Relaxed)
     }
@@ -87,7 +88,8 @@ impl Deref for Staged {
     fn deref(&self) -> &[u8] {
         match &self.block {
             Block::Small(bytes) => bytes,
-            // SAFETY: the mapping is ours alone, initialised (the kernel clears pages), and at least this long.
+            // SAFETY: this block owns the mapping, the kernel cleared its pages, and it is at least
+            // `length` bytes long.
             Block::Large(Some(block)) => unsafe {
                 std::slice::from_raw_parts(block.mapping.address(), self.length)
             },
@@ -100,7 +102,8 @@ impl DerefMut for Staged {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.block {
             Block::Small(bytes) => bytes,
-            // SAFETY: the mapping is ours alone, initialised (the kernel clears pages), and at least this long.
+            // SAFETY: this block owns the mapping, the kernel cleared its pages, and it is at least
+            // `length` bytes long.
             Block::Large(Some(block)) => unsafe {
                 std::slice::from_raw_parts_mut(block.mapping.address(), self.length)
             },
@@ -130,7 +133,7 @@ impl fmt::Debug for Staged {
 }
 
 impl Pool {
-    /// A block of just this size: sizes are powers of two, so blocks fit again.
+    /// Takes a block of exactly this size. Sizes are powers of two, so blocks are reused often.
     fn take(&mut self, bytes: usize) -> Option<Pages> {
         let index = self.blocks.iter().rposition(|block| block.mapping.bytes() == bytes)?;
         self.bytes -= bytes;

@@ -1,17 +1,17 @@
-//! The answers of `clGet*Info`: their bytes, and how they are written.
+//! Answers of `clGet*Info`, and how they are written.
 
 use std::ffi::c_void;
 
 use penstock_wire::status::Status;
 
-/// Where an answer goes.
+/// Destination of an answer.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    /// Bytes there are.
+    /// Number of bytes at `value`.
     pub(super) size: usize,
-    /// Where; null: only the size is wanted.
+    /// Null if the caller only wants the size.
     pub(super) value: *mut c_void,
-    /// Where the true size goes, or null.
+    /// Receives the answer's full size; may be null.
     pub(super) true_size: *mut usize,
 }
 
@@ -19,29 +19,28 @@ impl Place {
     /// Writes an answer.
     ///
     /// # Safety
-    /// `value` is null or has `size` bytes; `true_size` is null or can be written.
+    /// `value` is null or has `size` bytes; `true_size` is null or writable.
     pub(super) unsafe fn write(self, answer: &Answer) -> Result<(), Status> {
         let bytes = &answer.0;
         if !self.value.is_null() {
-            // "CL_INVALID_VALUE if size in bytes specified by param_value_size is < size of return type and param_value is not a
-            // NULL value."
+            // "CL_INVALID_VALUE if size in bytes specified by param_value_size is < size of return
+            // type and param_value is not a NULL value."
             if self.size < bytes.len() {
                 return Err(Status::INVALID_VALUE);
             }
-            // SAFETY: so many bytes are there, as the caller says; no answer is in the program's memory.
+            // SAFETY: the caller says that `size` bytes are writable; the answer is our own memory.
             unsafe {
                 self.value.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
             };
         }
         if !self.true_size.is_null() {
-            // SAFETY: as the caller says.
+            // SAFETY: not null, so the caller says that it is writable.
             unsafe { self.true_size.write(bytes.len()) };
         }
         Ok(())
     }
 }
 
-/// The bytes of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer(Vec<u8>);
 
@@ -50,7 +49,7 @@ impl Answer {
         Self(bytes)
     }
 
-    /// A text, which ends with a NUL.
+    /// Encodes a text with a terminating NUL.
     pub(super) fn text(text: &str) -> Self {
         let mut bytes = text.as_bytes().to_vec();
         bytes.push(0);
@@ -65,7 +64,6 @@ impl Answer {
         Self(value.to_ne_bytes().to_vec())
     }
 
-    /// `cl_bool`.
     pub(super) fn yes(value: bool) -> Self {
         Self::uint(u32::from(value))
     }
@@ -78,7 +76,6 @@ impl Answer {
         Self(values.iter().flat_map(|value| value.to_ne_bytes()).collect())
     }
 
-    /// A handle.
     pub(super) fn pointer<T>(value: *const T) -> Self {
         Self::sizes(&[value.expose_provenance()])
     }
@@ -93,7 +90,7 @@ mod tests {
         let answer = Answer::text("abc");
         let mut size = 0;
         let ask = |size, value, true_size| {
-            // SAFETY: the places below are as large as they say.
+            // SAFETY: the places below are as large as their sizes say.
             unsafe { Place { size, value, true_size }.write(&answer) }
         };
         assert_eq!(ask(0, std::ptr::null_mut(), &raw mut size), Ok(()));
@@ -103,7 +100,7 @@ mod tests {
             ask(3, bytes.as_mut_ptr().cast(), std::ptr::null_mut()),
             Err(Status::INVALID_VALUE)
         );
-        assert_eq!(bytes, [7; 4], "nothing is written where there is too little room");
+        assert_eq!(bytes, [7; 4], "nothing is written if the place is too small");
         assert_eq!(ask(4, bytes.as_mut_ptr().cast(), std::ptr::null_mut()), Ok(()));
         assert_eq!(&bytes, b"abc\0");
     }

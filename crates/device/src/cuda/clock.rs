@@ -1,5 +1,5 @@
-//! Points in a stream: CUDA's events, used again and again (they are never given back: as many as were in use at once), and the times
-//! between them.
+//! Points in a stream (CUDA's events) and the times between them. Events are reused and never
+//! destroyed, so there are as many as were in use at once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,17 +13,20 @@ use super::device::Device;
 use super::driver::check;
 use super::object::Address;
 
-/// Looking costs a core, sleeping some 20 µs until the thread is awake again: so first it looks, about as long.
+/// Time that a waiting thread polls before it sleeps. Polling costs a core; a sleeping thread needs
+/// some 20 µs to wake up.
 const LOOK_MAX: Duration = Duration::from_micros(30);
-/// CUDA tells times as `f32` milliseconds. After four seconds they are off by at most 0.25 µs; then a later point becomes the new base.
+/// CUDA gives times as `f32` milliseconds, whose values are 0.25 µs apart after four seconds. Then
+/// a later point becomes the new base.
 const BASE_MS_MAX: f32 = 4_000.0;
 
-/// So many times a base is tried.
+/// Most attempts to measure a base.
 const BASE_TRIES: usize = 10;
-/// A recorded event of an idle stream is seen after some 10 µs. What took no longer than this is exact enough.
+/// A recorded event of an idle stream is seen after some 10 µs. A measurement that took no longer
+/// than this is exact enough.
 const UNDISTURBED_NS: u64 = 50_000;
 
-/// This host's monotonic clock, in ns: the clock of all times here.
+/// Returns the time of this host's monotonic clock in ns. All times here are on this clock.
 pub(super) fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
@@ -32,7 +35,7 @@ pub(super) fn now() -> u64 {
         .saturating_add(u64::try_from(now.tv_nsec).unwrap_or_default())
 }
 
-/// A point that a stream reaches when all before it is done.
+/// A point that a stream reaches when all work before it is done.
 pub(super) struct Stamp {
     raw: Address<penstock_cuda_sys::driver::CUevent_st>,
     device: &'static Device,
@@ -40,7 +43,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// A point at the end of `stream`. The device's context is current.
+    /// Records a point at the end of `stream`. The device's context must be current.
     pub(super) fn record(
         device: &'static Device,
         stream: CUstream,
@@ -52,13 +55,13 @@ impl Stamp {
                 let flags =
                     CU_EVENT_BLOCKING_SYNC | if timed { 0 } else { CU_EVENT_DISABLE_TIMING };
                 let mut raw: CUevent = std::ptr::null_mut();
-                // SAFETY: the place lives through the call.
+                // SAFETY: `raw` outlives the call.
                 check(unsafe { (device.cuda().cuEventCreate)(&mut raw, flags) })?;
                 Address::new(raw)
             }
         };
         let stamp = Arc::new(Self { raw, device, timed });
-        // SAFETY: event and stream live.
+        // SAFETY: the caller holds the stream, and this stamp holds the event.
         check(unsafe { (device.cuda().cuEventRecord)(stamp.raw(), stream) })?;
         Ok(stamp)
     }
@@ -67,11 +70,11 @@ impl Stamp {
         self.raw.get()
     }
 
-    /// Blocks until the stream has come here. The device's context is current.
+    /// Blocks until the stream has reached the point. The device's context must be current.
     pub(super) fn wait(&self) -> Result<(), Status> {
         let start = Instant::now();
         while start.elapsed() < LOOK_MAX {
-            // SAFETY: the event lives.
+            // SAFETY: this stamp holds the event.
             let code = unsafe { (self.device.cuda().cuEventQuery)(self.raw()) };
             if code != CUDA_ERROR_NOT_READY {
                 return check(code);
@@ -82,10 +85,10 @@ impl Stamp {
         check(unsafe { (self.device.cuda().cuEventSynchronize)(self.raw()) })
     }
 
-    /// Milliseconds from `self` to `later`, both reached.
+    /// Returns the milliseconds from `self` to `later`. Both points have been reached.
     fn until(&self, later: &Self) -> Result<f32, Status> {
         let mut ms = 0.0;
-        // SAFETY: both events live; the place lives through the call.
+        // SAFETY: the stamps hold both events; `ms` outlives the call.
         check(unsafe {
             (self.device.cuda().cuEventElapsedTime)(&mut ms, self.raw(), later.raw())
         })?;
@@ -95,7 +98,8 @@ impl Stamp {
 
 impl Drop for Stamp {
     fn drop(&mut self) {
-        // Streams that were told to wait for it keep to what was recorded then, so it may be recorded anew at once.
+        // A stream that waits for the event waits for what was recorded when it was told to, so the
+        // event may be recorded anew at once.
         self.device.spare_events(self.timed).push(self.raw);
     }
 }
@@ -107,7 +111,8 @@ pub(super) struct Base {
 }
 
 impl Base {
-    /// The end of an idle stream. Waits for it: some times, until one was not disturbed.
+    /// Measures the end of an idle stream and blocks until it is reached. Repeats the measurement
+    /// until one was not disturbed, and takes the shortest.
     pub(super) fn of(device: &'static Device, stream: CUstream) -> Result<Self, Status> {
         let mut best: Option<(u64, Self)> = None;
         for _ in 0..BASE_TRIES {
@@ -125,7 +130,8 @@ impl Base {
         best.map(|(_, base)| base).ok_or(Status::OUT_OF_RESOURCES)
     }
 
-    /// When the stream reached these two points, in ns. They are later ones than all that were asked before.
+    /// Returns the times, in ns, at which the stream reached these two points. They must be later
+    /// than all points of earlier calls.
     pub(super) fn times(
         &mut self,
         start: &Arc<Stamp>,
@@ -140,10 +146,10 @@ impl Base {
     }
 }
 
-/// Milliseconds in ns; 0 for what is no time.
+/// Converts milliseconds to ns; returns 0 for negative values and NaN.
 fn nanoseconds(ms: f32) -> u64 {
     let ns = f64::from(ms) * 1e6;
-    // Far below what does not fit: a year has 3e16 ns. Negative and NaN become 0.
+    // A year has 3e16 ns, so a real time always fits. Negative values and NaN become 0.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let ns = ns as u64;
     ns

@@ -1,4 +1,4 @@
-//! What commands do, and how a stream is given them.
+//! What commands do, and how they are issued to a stream.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -19,25 +19,26 @@ use super::parts::Layout;
 use super::pinned::{SLOT_BYTES, Slots, is_pinned};
 use super::stream::{Landing, Stream};
 
-/// Up to this size CUDA takes the bytes of a write at once, from whatever memory; beyond it waits for the device.
+/// Most bytes of a write that CUDA copies from any memory within the call. For more it waits for
+/// the device.
 const TAKEN_AT_ONCE_MAX: usize = 64 << 10;
 
-/// A command that has not been given to its stream, or not all of it.
+/// A command that has not been issued to its stream, or not all of it.
 pub(super) struct Command {
     pub(super) work: Work,
     pub(super) waits: Vec<Ref<Event>>,
     pub(super) event: Option<Ref<Event>>,
     /// Memory that must live until the stream has the command.
     pub(super) _keep: [Option<Ref<Memory>>; 2],
-    /// When it was enqueued, in ns; 0 where nobody asks.
+    /// Time at which it was enqueued, in ns; 0 if the queue does not profile.
     pub(super) queued: u64,
-    /// When the stream began to be given it.
+    /// Set when the first part is issued.
     pub(super) begun: Option<super::stream::Begun>,
 }
 
 /// What a command does.
 pub(super) enum Work {
-    /// Nothing: a marker, a barrier.
+    /// A marker or a barrier.
     Nothing,
     Launch(Launch),
     Copy {
@@ -49,13 +50,13 @@ pub(super) enum Work {
         bytes: usize,
         pattern: Vec<u8>,
     },
-    /// From host memory without gaps, of which `done` bytes have been given.
+    /// Writes from host memory without gaps, of which `done` bytes have been issued.
     Write {
         from: Address<u8>,
         to: Layout,
         done: usize,
     },
-    /// The other way.
+    /// Reads to host memory without gaps; `done` as above.
     Read {
         from: Layout,
         to: Address<u8>,
@@ -63,28 +64,28 @@ pub(super) enum Work {
     },
 }
 
-/// A launch.
 pub(super) struct Launch {
     pub(super) function: Arc<Function>,
     pub(super) grid: [u32; 3],
     pub(super) block: [u32; 3],
-    /// Dynamic shared memory.
+    /// Bytes of dynamic shared memory.
     pub(super) shared: u32,
     pub(super) params: Vec<u8>,
-    /// The view of a symmetric heap that is among the parameters: it must live until the stream has the launch.
+    /// View of a symmetric heap that is among the parameters. It must live until the stream has the
+    /// launch.
     pub(super) heap: Option<Ref<Memory>>,
 }
 
-/// How far a command was given to its stream.
+/// How much of a command was issued to its stream.
 pub(super) enum Given {
-    /// Wholly. What is left to be done when the device is through with its last part.
+    /// All of it. The landing is left to be done when the device has finished the last part.
     All(Option<Landing>),
-    /// There is no slot free: the rest later.
+    /// No slot is free; the rest follows later.
     NoRoom,
 }
 
 impl Work {
-    /// Gives it to the stream, as far as that goes. The device's context is current.
+    /// Issues the work to the stream, as much of it as possible. The device's context is current.
     pub(super) fn give(&mut self, stream: &Arc<Stream>, may_wait: bool) -> Result<Given, Status> {
         match self {
             Self::Nothing => Ok(Given::All(None)),
@@ -116,8 +117,8 @@ impl Launch {
             return self.give_whole(stream, extra);
         }
         let ([gx, gy, gz], [bx, by, bz]) = (self.grid, self.block);
-        // SAFETY: the function lives with its module; the parameters have their size, which was checked where the driver tells
-        // it, and are copied by the call. What the kernel does with them is as wild as any kernel's pointers.
+        // SAFETY: the function lives with its module. The parameters have their size, which was
+        // checked if the driver reports it, and the call copies them.
         check(unsafe {
             (cuda.cuLaunchKernel)(
                 self.function.raw(),
@@ -137,12 +138,13 @@ impl Launch {
 }
 
 impl Launch {
-    /// Whether its blocks may wait for each other, so that the driver has to start all or none ("cooperative"). That is so of kernels with a
-    /// heap whose blocks fit; those of more blocks do not meet.
+    /// Returns whether the launch is cooperative: its blocks may wait for each other, so the driver
+    /// has to start all or none. That holds for kernels with a heap whose blocks fit on the GPU.
     fn runs_as_a_whole(&self) -> bool {
         let blocks = self.grid.iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
         let device = self.function.module().device();
-        // Two that are started so might follow each other, where each waits for the other.
+        // Cooperative launches on one GPU may run one after the other. Two devices that share the
+        // GPU would then wait for each other for ever.
         if self.heap.is_none()
             || blocks == 1
             || device.is_shared()
@@ -157,7 +159,7 @@ impl Launch {
 
     fn give_whole(&self, stream: &Arc<Stream>, extra: *mut *mut c_void) -> Result<(), Status> {
         let launch = stream.device().cuda().cuLaunchKernelEx.ok_or(Status::INVALID_OPERATION)?;
-        // The first word of the attribute's union is an `int` that says whether.
+        // The first word of the attribute's union is an `int`: 1 for cooperative.
         let mut value = [0; 16];
         value[0] = 1;
         let mut attribute =
@@ -174,7 +176,8 @@ impl Launch {
             attrs: &raw mut attribute,
             numAttrs: 1,
         };
-        // SAFETY: as for a launch without attributes, of which there is one.
+        // SAFETY: as for a launch without attributes; `attribute` is the only one and outlives the
+        // call.
         check(unsafe { launch(&config, self.function.raw(), std::ptr::null_mut(), extra) })
     }
 }
@@ -196,7 +199,8 @@ fn write(
         let Some(slot) = Slots::take(stream.device(), part.bytes(), may_wait)? else {
             return Ok(Given::NoRoom);
         };
-        // SAFETY: the command's bytes are there until its event ends, and so many follow; the slot has room for the part.
+        // SAFETY: the command's bytes stay until its event ends, and `done` of them were copied;
+        // the slot has room for the part.
         unsafe { slot.address().copy_from_nonoverlapping(from.get().add(*done), part.bytes()) };
         upload(stream, slot.address(), &part)?;
         *done += part.bytes();
@@ -237,12 +241,12 @@ fn read(
     }
 }
 
-/// From host memory without gaps.
+/// Uploads from host memory without gaps.
 fn upload(stream: &Arc<Stream>, from: *const u8, to: &Layout) -> Result<(), Status> {
     let cuda = stream.device().cuda();
     if to.is_linear() {
-        // SAFETY: the range lies within a buffer; `from` has so many bytes until the device has them: it is pinned memory that is
-        // kept, or CUDA copies it in the call.
+        // SAFETY: the range lies within a buffer. `from` has the bytes until the device has read
+        // them: it is pinned memory that is kept, or CUDA copies it in the call.
         return check(unsafe {
             (cuda.cuMemcpyHtoDAsync)(to.address, from.cast(), to.bytes(), stream.raw())
         });
@@ -256,11 +260,12 @@ fn upload(stream: &Arc<Stream>, from: *const u8, to: &Layout) -> Result<(), Stat
     check(unsafe { (cuda.cuMemcpy3DAsync)(&order, stream.raw()) })
 }
 
-/// To host memory without gaps.
+/// Downloads to host memory without gaps.
 fn download(stream: &Arc<Stream>, from: &Layout, to: *mut u8) -> Result<(), Status> {
     let cuda = stream.device().cuda();
     if from.is_linear() {
-        // SAFETY: the range lies within a buffer; `to` is pinned, has room, and is kept until the device is done.
+        // SAFETY: the range lies within a buffer; `to` is pinned, has room, and stays until the
+        // device is done.
         return check(unsafe {
             (cuda.cuMemcpyDtoHAsync)(to.cast(), from.address, from.bytes(), stream.raw())
         });
@@ -295,7 +300,7 @@ fn copy(stream: &Arc<Stream>, from: &Layout, to: &Layout) -> Result<(), Status> 
     check(unsafe { (cuda.cuMemcpy3DAsync)(&order, stream.raw()) })
 }
 
-/// A copy of a box of these extents, from and to nowhere yet.
+/// Describes a copy of a box of this size; the caller sets source and target.
 fn boxes(layout: &Layout) -> CUDA_MEMCPY3D {
     CUDA_MEMCPY3D {
         srcXInBytes: 0,
@@ -340,16 +345,17 @@ fn set_target(order: &mut CUDA_MEMCPY3D, to: &Layout) {
     order.dstHeight = rows_between_slices(to);
 }
 
-/// From slice to slice, in rows: "slice_pitch must be a multiple of row_pitch". A single slice needs no more than its own rows.
+/// Returns the distance of slices in rows: "slice_pitch must be a multiple of row_pitch". A single
+/// slice needs no more than its own rows.
 fn rows_between_slices(layout: &Layout) -> usize {
     (layout.slice_pitch / layout.row_pitch.max(1)).max(layout.extent[1])
 }
 
-/// Fills `bytes` bytes, a multiple of the pattern.
+/// Fills `bytes` bytes, a multiple of the pattern's length.
 fn fill(stream: &Arc<Stream>, to: u64, bytes: usize, pattern: &[u8]) -> Result<(), Status> {
     let cuda = stream.device().cuda();
     match shortest(pattern) {
-        // SAFETY: the range lies within a buffer; so in all of these.
+        // SAFETY: the range lies within a buffer.
         &[byte] => check(unsafe { (cuda.cuMemsetD8Async)(to, byte, bytes, stream.raw()) }),
         &[a, b] if to.is_multiple_of(2) => {
             let value = u16::from_ne_bytes([a, b]);
@@ -362,9 +368,9 @@ fn fill(stream: &Arc<Stream>, to: u64, bytes: usize, pattern: &[u8]) -> Result<(
             check(unsafe { (cuda.cuMemsetD32Async)(to, value, bytes / 4, stream.raw()) })
         }
         pattern => {
-            // Once from here, then each time as much as is there already.
+            // Writes the pattern once, then doubles what is there.
             let start = pattern.as_ptr().cast();
-            // SAFETY: as above; so few bytes are taken in the call.
+            // SAFETY: as above; CUDA copies so few bytes within the call.
             check(unsafe { (cuda.cuMemcpyHtoDAsync)(to, start, pattern.len(), stream.raw()) })?;
             let mut there = pattern.len();
             while there < bytes {
@@ -380,7 +386,7 @@ fn fill(stream: &Arc<Stream>, to: u64, bytes: usize, pattern: &[u8]) -> Result<(
     }
 }
 
-/// The shortest piece of a power of two whose repetition the pattern is.
+/// Halves the pattern as long as both halves are equal.
 fn shortest(pattern: &[u8]) -> &[u8] {
     let mut shortest = pattern;
     while shortest.len().is_multiple_of(2) {

@@ -11,7 +11,6 @@ use penstock_wire::status::Status;
 use super::device::Device;
 use super::object::{self, Body, Object};
 
-/// A context.
 pub(super) struct Context {
     pub(super) device: &'static Object<Device>,
 }
@@ -22,7 +21,7 @@ impl Body for Context {
     const WRONG: Status = Status::INVALID_CONTEXT;
 }
 
-/// What is told of a context's errors; here nothing is.
+/// Type of the callback for errors in a context. It is never called here.
 type Notify = Option<unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void)>;
 
 pub(super) unsafe extern "C" fn create(
@@ -34,25 +33,26 @@ pub(super) unsafe extern "C" fn create(
     code: *mut cl_int,
 ) -> cl_context {
     let make = || {
-        // Memory belongs to one GPU. Several are several contexts, between which the session moves content.
+        // Memory belongs to one GPU. The session uses one context per GPU and moves content between
+        // them.
         if count != 1 || devices.is_null() {
             return Err(Status::INVALID_DEVICE);
         }
-        // SAFETY: the list has one entry, a device as the loader saw; devices stay.
+        // SAFETY: the list has one entry, a handle of this platform; devices are never freed.
         let device = unsafe { object::get::<Device>(devices.read()) }?;
         device.enter()?;
         Ok(object::give(Object::new(Context { device })))
     };
-    // SAFETY: the caller's place.
+    // SAFETY: `code` is the caller's, null or writable.
     unsafe { object::made(code, make) }
 }
 
 pub(super) unsafe extern "C" fn release(context: cl_context) -> cl_int {
-    // SAFETY: the reference is the caller's.
+    // SAFETY: the caller gives up its own reference.
     unsafe { object::release::<Context>(context) }
 }
 
-/// There are no images, so there are no formats.
+/// Reports no image formats, because there are no images.
 pub(super) unsafe extern "C" fn image_formats(
     context: cl_context,
     _flags: cl_mem_flags,
@@ -62,10 +62,10 @@ pub(super) unsafe extern "C" fn image_formats(
     number: *mut cl_uint,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a context as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         unsafe { object::get::<Context>(context) }?;
         if !number.is_null() {
-            // SAFETY: the caller's place.
+            // SAFETY: not null, so the caller made it writable.
             unsafe { number.write(0) };
         }
         Ok(())

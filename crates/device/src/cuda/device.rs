@@ -1,4 +1,4 @@
-//! GPUs, and what they tell of themselves.
+//! GPUs and their properties.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,17 +16,17 @@ use super::platform::{self, Platform};
 use super::reaper::Reaper;
 use super::{clock, kernel};
 
-/// A GPU. There is one object for each, which stays.
+/// A GPU. Its object is never freed.
 pub(super) struct Device {
     cuda: &'static Cuda,
     ordinal: CUdevice,
-    /// The primary context; made when it is first needed, and kept: the process serves one client.
+    /// Primary context, made at the first use and kept: the process serves one client.
     primary: OnceLock<Result<Address<CUctx_st>, Status>>,
-    /// CUDA events without and with times, to be used again.
+    /// CUDA events to be reused, without and with times.
     events: [Mutex<Vec<Address<CUevent_st>>>; 2],
     slots: Slots,
     reaper: Reaper,
-    /// Whether it is one of several of the same GPU.
+    /// Whether several devices stand for this GPU.
     is_shared: bool,
 }
 
@@ -36,24 +36,25 @@ impl Body for Device {
     const WRONG: Status = Status::INVALID_DEVICE;
 }
 
-/// NVIDIA's number among vendors of PCI.
+/// NVIDIA's PCI vendor id.
 const VENDOR_ID: u32 = 0x10DE;
-/// `cuMemAlloc` aligns to 256 bytes; what OpenCL asks for at least are 128, and sub-buffers profit of the smaller number.
+/// `cuMemAlloc` aligns to 256 bytes. This is OpenCL's minimum of 128 bytes, in bits: a smaller
+/// alignment lets sub-buffers start at more offsets.
 const ALIGNMENT_BITS: u32 = 1024;
-/// The packed parameters of a kernel: 4 KiB, on newer GPUs and drivers 32,764 bytes.
+/// Bytes of a kernel's packed parameters on all GPUs. Newer GPUs and drivers allow 32,764 bytes.
 const PARAMETER_BYTES: usize = 4096;
-/// A cache line of the second level.
+/// Size of a line of the second-level cache.
 const CACHE_LINE_BYTES: u32 = 128;
-/// Events are dated in steps of about half a microsecond.
+/// Resolution of the times of CUDA's events: about half a microsecond.
 const TIMER_NS: usize = 500;
-/// IEEE 754 with denormals and correct rounding.
+/// IEEE 754 with denormals and all rounding modes.
 const FULL_FLOAT: u64 = CL_FP_DENORM
     | CL_FP_INF_NAN
     | CL_FP_ROUND_TO_NEAREST
     | CL_FP_ROUND_TO_ZERO
     | CL_FP_ROUND_TO_INF
     | CL_FP_FMA;
-/// Names and bus ids are far shorter.
+/// Bound for names and bus ids, which are far shorter.
 const TEXT_BYTES: usize = 256;
 
 impl Device {
@@ -73,7 +74,7 @@ impl Device {
         self.cuda
     }
 
-    /// Whether another device is the same GPU.
+    /// Whether another device stands for the same GPU.
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared
     }
@@ -86,15 +87,16 @@ impl Device {
         &self.reaper
     }
 
-    /// Makes this device's context current on this thread, as nearly all of CUDA's functions need it.
+    /// Makes this device's context current on this thread. Nearly all of CUDA's functions need
+    /// that.
     pub(super) fn enter(&self) -> Result<(), Status> {
         let context = *self.primary.get_or_init(|| {
             let mut context: CUcontext = std::ptr::null_mut();
-            // SAFETY: the place lives through the call.
+            // SAFETY: `context` outlives the call.
             check(unsafe { (self.cuda.cuDevicePrimaryCtxRetain)(&mut context, self.ordinal) })?;
             Ok(Address::new(context))
         });
-        // SAFETY: the context is retained for good.
+        // SAFETY: the context is never released.
         check(unsafe { (self.cuda.cuCtxSetCurrent)(context?.get()) })
     }
 
@@ -108,15 +110,15 @@ impl Device {
         (if timed { with_times } else { plain }).lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `cuDeviceGetAttribute`.
+    /// Returns the value of `cuDeviceGetAttribute`.
     pub(super) fn attribute(&self, attribute: c_uint) -> Result<c_int, Status> {
         let mut value = 0;
-        // SAFETY: the place lives through the call.
+        // SAFETY: `value` outlives the call.
         check(unsafe { (self.cuda.cuDeviceGetAttribute)(&mut value, attribute, self.ordinal) })?;
         Ok(value)
     }
 
-    /// An attribute that is a size or count; 0 where the driver does not know it.
+    /// Returns an attribute that is a size or count, or 0 if the driver does not know it.
     fn number(&self, attribute: c_uint) -> usize {
         self.attribute(attribute).ok().and_then(|value| usize::try_from(value).ok()).unwrap_or(0)
     }
@@ -125,7 +127,7 @@ impl Device {
         u32::try_from(self.number(attribute)).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of shared memory that a block may have if it asks for them.
+    /// Returns the most bytes of shared memory that a block can opt in to.
     pub(super) fn shared_bytes(&self) -> usize {
         let asked = self.number(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
         asked.max(self.number(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK))
@@ -133,7 +135,7 @@ impl Device {
 
     pub(super) fn memory_bytes(&self) -> u64 {
         let mut bytes = 0;
-        // SAFETY: the place lives through the call.
+        // SAFETY: `bytes` outlives the call.
         match check(unsafe { (self.cuda.cuDeviceTotalMem)(&mut bytes, self.ordinal) }) {
             Ok(()) => bytes as u64,
             Err(_) => 0,
@@ -156,7 +158,7 @@ impl Device {
         let mut bytes = [0_u8; TEXT_BYTES];
         // The last byte stays 0 whatever the driver does.
         let room = c_int::try_from(TEXT_BYTES - 1).unwrap_or(0);
-        // SAFETY: the place has more bytes than are named.
+        // SAFETY: the array has one byte more than the driver is told.
         check(unsafe { function(bytes.as_mut_ptr().cast(), room, self.ordinal) })?;
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
         Ok(String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned())
@@ -166,7 +168,7 @@ impl Device {
         let get = self.cuda.cuDeviceGetUuid_v2.or(self.cuda.cuDeviceGetUuid);
         let get = get.ok_or(Status::INVALID_VALUE)?;
         let mut uuid = CUuuid { bytes: [0; 16] };
-        // SAFETY: the place lives through the call.
+        // SAFETY: `uuid` outlives the call.
         check(unsafe { get(&mut uuid, self.ordinal) })?;
         Ok(uuid.bytes.to_vec())
     }
@@ -179,7 +181,7 @@ impl Device {
         self.text_answer(name).or_else(|_| self.size_answer(name)).or_else(|_| fixed_answer(name))
     }
 
-    /// What CUDA's face asks.
+    /// Answers the queries of Penstock's CUDA library.
     fn cuda_answer(&self, name: u32) -> Result<Answer, Status> {
         match name {
             numbers::DEVICE_DRIVER_VERSION => Ok(Answer::int(platform::driver_version(self.cuda))),
@@ -212,7 +214,7 @@ impl Device {
         Ok(Answer::text(&text))
     }
 
-    /// What depends on the GPU.
+    /// Answers the queries that depend on the GPU.
     fn size_answer(&self, name: u32) -> Result<Answer, Status> {
         Ok(match name {
             CL_DEVICE_MAX_COMPUTE_UNITS => {
@@ -222,7 +224,7 @@ impl Device {
                 Answer::sizes(&[self.number(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)])
             }
             CL_DEVICE_MAX_WORK_ITEM_SIZES => Answer::sizes(&self.block_sizes()),
-            // Told in kHz.
+            // The driver reports kHz.
             CL_DEVICE_MAX_CLOCK_FREQUENCY => {
                 Answer::uint(self.small(CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000)
             }
@@ -271,11 +273,11 @@ impl Device {
     }
 }
 
-/// What is the same for all GPUs.
+/// Answers the queries that have the same value for all GPUs.
 fn fixed_answer(name: u32) -> Result<Answer, Status> {
     Ok(match name {
-        // No OpenCL C: "a custom device does not support programs written in OpenCL C". So programs that ask for all devices do
-        // not get one that can not run them.
+        // There is no OpenCL C: "a custom device does not support programs written in OpenCL C". So
+        // a program that asks for all devices does not get one that cannot run its kernels.
         CL_DEVICE_TYPE => Answer::ulong(CL_DEVICE_TYPE_CUSTOM),
         CL_DEVICE_VENDOR_ID => Answer::uint(VENDOR_ID),
         CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS => Answer::uint(3),
@@ -349,9 +351,9 @@ pub(super) unsafe extern "C" fn get_ids(
     number: *mut cl_uint,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: the platform is ours, as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let platform = unsafe { object::get::<Platform>(platform) }?;
-        // Asked by the node, which wants all there are; programs are answered by the face.
+        // The worker asks, and wants all devices; programs get their answers from the face.
         let wanted = device_type == CL_DEVICE_TYPE_ALL || device_type & CL_DEVICE_TYPE_CUSTOM != 0;
         let devices = if wanted { platform.devices() } else { &[] };
         if devices.is_empty() {
@@ -359,12 +361,12 @@ pub(super) unsafe extern "C" fn get_ids(
         }
         if !list.is_null() {
             for (index, device) in devices.iter().enumerate().take(count as usize) {
-                // SAFETY: the list has so many places.
+                // SAFETY: the caller's list has `count` entries.
                 unsafe { list.add(index).write(device.handle()) };
             }
         }
         if !number.is_null() {
-            // SAFETY: the caller's place.
+            // SAFETY: not null, so the caller made it writable.
             unsafe { number.write(u32::try_from(devices.len()).unwrap_or(0)) };
         }
         Ok(())
@@ -379,16 +381,16 @@ pub(super) unsafe extern "C" fn get_info(
     true_size: *mut usize,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a device of ours, as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let device: &Object<Device> = unsafe { object::get(device) }?;
-        // SAFETY: the caller's places, with the size it names.
+        // SAFETY: the caller's places, with the size that the caller names.
         unsafe { Place { size, value, true_size }.write(&device.answer(name)?) }
     })
 }
 
-/// Devices are not counted.
+/// Checks the handle only: devices are not counted.
 pub(super) unsafe extern "C" fn release(device: cl_device_id) -> cl_int {
-    // SAFETY: a device of ours, as the loader saw.
+    // SAFETY: the caller passes a live handle of this platform.
     object::code(|| unsafe { object::get::<Device>(device) }.map(|_| ()))
 }
 
@@ -398,14 +400,14 @@ pub(super) unsafe extern "C" fn timers(
     host_time: *mut cl_ulong,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a device of ours, as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         unsafe { object::get::<Device>(device) }?;
         if device_time.is_null() || host_time.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        // Events are dated on the host's clock, see `clock`.
+        // The times of events are on the host's clock, see `clock`.
         let now = clock::now();
-        // SAFETY: the caller's place.
+        // SAFETY: not null, so the caller made it writable.
         unsafe { device_time.write(now) };
         // SAFETY: as above.
         unsafe { host_time.write(now) };
@@ -413,7 +415,7 @@ pub(super) unsafe extern "C" fn timers(
     })
 }
 
-/// Numbers of blocks, as a kernel's launch takes them.
+/// Returns the warp size: the multiple that OpenCL prefers for the size of a work-group.
 pub(super) fn preferred_multiple(device: &Device) -> usize {
     device.number(CU_DEVICE_ATTRIBUTE_WARP_SIZE).max(kernel::WARP_MIN)
 }

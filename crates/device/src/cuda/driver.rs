@@ -1,4 +1,4 @@
-//! CUDA's driver interface, found by name at run time.
+//! CUDA's driver interface, loaded by name at run time.
 #![allow(non_snake_case, reason = "names of a C interface")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -11,28 +11,29 @@ use penstock_cuda_sys::driver::{
 use penstock_wire::cuda;
 use penstock_wire::status::Status;
 
-/// The name under which NVIDIA's driver installs itself.
+/// Name under which NVIDIA's driver installs its library.
 const LIBRARY: &str = "libcuda.so.1";
-/// Names another library. It is then driven whatever it is, our own face too.
+/// Names another library. It is then used even if it is Penstock's own `libcuda.so.1`.
 const LIBRARY_VARIABLE: &str = "PENSTOCK_LIBCUDA";
-/// What our own face has beside CUDA's functions: a worker that drove it unasked would call itself for ever.
+/// Symbol that only Penstock's own `libcuda.so.1` has. A worker that drove that library without
+/// being told to would call itself for ever.
 const OUR_MARK: &CStr = c"penstock_libcuda";
 
 macro_rules! functions {
     (needed { $($name:ident = $symbol:literal ($($type:ty),* $(,)?);)* }
      optional { $($newer:ident = $newer_symbol:literal ($($newer_type:ty),* $(,)?);)* }) => {
-        /// The functions that are called. All return a code.
+        /// The functions that this module calls. All return a code.
         pub(super) struct Cuda {
             $(pub(super) $name: unsafe extern "C" fn($($type),*) -> CUresult,)*
             $(pub(super) $newer: Option<unsafe extern "C" fn($($newer_type),*) -> CUresult>,)*
         }
 
         impl Cuda {
-            /// Takes them from a library; none if one that is needed is missing.
+            /// Loads the functions; returns `None` if a needed one is missing.
             fn from(library: &libloading::Library) -> Option<Self> {
                 Some(Self {
                     $($name: {
-                        // SAFETY: CUDA gives the function of this name this type.
+                        // SAFETY: CUDA defines this type for the function of this name.
                         *unsafe { library.get::<unsafe extern "C" fn($($type),*) -> CUresult>($symbol.as_bytes()) }.ok()?
                     },)*
                     $($newer: {
@@ -114,7 +115,7 @@ impl std::fmt::Debug for Cuda {
 
 static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
 
-/// The driver, if there is one and it starts. It is opened once, and stays for the life of the process.
+/// Returns the driver if there is one and it starts. It stays open for the life of the process.
 pub(super) fn cuda() -> Option<&'static Cuda> {
     CUDA.get_or_init(open).as_ref()
 }
@@ -122,25 +123,26 @@ pub(super) fn cuda() -> Option<&'static Cuda> {
 fn open() -> Option<Cuda> {
     let named = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
     let path = named.as_deref().unwrap_or(LIBRARY);
-    // SAFETY: the library's constructors run here; that they may is what installing it means.
+    // SAFETY: the library's constructors run here. Whoever installed it allows that.
     let opened = unsafe { libloading::Library::new(path) };
     if let (Err(error), Some(path)) = (&opened, &named) {
-        // Most machines have no driver, and nobody wants to hear of it; but this one was asked for.
+        // Most machines have no driver, which is no news; but the user named this one.
         eprintln!("penstock: {LIBRARY_VARIABLE}={path}: {error}");
     }
     let library = opened.ok()?;
-    // SAFETY: the symbol is only looked for.
+    // SAFETY: the symbol is only looked up, never used.
     let is_ours = unsafe { library.get::<*const c_void>(OUR_MARK.to_bytes_with_nul()) }.is_ok();
     let found = if is_ours && named.is_none() { None } else { Cuda::from(&library) };
-    // The driver keeps threads running: its code must stay.
+    // The driver keeps threads running, so its code must stay loaded.
     std::mem::forget(library);
     let cuda = found?;
-    // SAFETY: called before any other function; without a GPU it says so.
+    // SAFETY: called before any other function; without a GPU it returns an error.
     check(unsafe { (cuda.cuInit)(0) }).ok()?;
     Some(cuda)
 }
 
-/// What a call's code says. A lack of memory is OpenCL's own, which the session knows; all else keeps CUDA's number.
+/// Translates the code of a call. A lack of memory becomes OpenCL's code, which the session knows;
+/// all other errors keep CUDA's number.
 pub(super) fn check(code: CUresult) -> Result<(), Status> {
     match code {
         CUDA_SUCCESS => Ok(()),
@@ -149,7 +151,7 @@ pub(super) fn check(code: CUresult) -> Result<(), Status> {
     }
 }
 
-/// A name for a call; none where it has a NUL.
+/// Converts a name for a call; fails if it contains a NUL.
 pub(super) fn c_name(name: &str) -> Result<CString, Status> {
     CString::new(name).map_err(|_| Status::INVALID_VALUE)
 }

@@ -1,4 +1,4 @@
-//! Commands that move nothing between host and device, and what all commands share.
+//! Launches, markers, barriers and migrations, and the code that all enqueue functions share.
 
 use penstock_cl_sys::{
     CL_COMMAND_BARRIER, CL_COMMAND_MARKER, CL_COMMAND_MIGRATE_MEM_OBJECTS,
@@ -14,7 +14,7 @@ use super::object::{self, Ref};
 use super::queue::Queue;
 use super::stream::Wish;
 
-/// What each enqueue ends with.
+/// The last arguments of each enqueue function.
 #[derive(Clone, Copy)]
 pub(super) struct Tail {
     pub(super) count: cl_uint,
@@ -25,7 +25,7 @@ pub(super) struct Tail {
 /// Enqueues a command. If it is `blocking`, waits for its end.
 ///
 /// # Safety
-/// The queue is one of ours or null, and the tail as OpenCL asks for it.
+/// The queue is one of ours or null, and the tail is as OpenCL requires.
 pub(super) unsafe fn enqueue(
     queue: cl_command_queue,
     command: u32,
@@ -34,16 +34,16 @@ pub(super) unsafe fn enqueue(
     tail: Tail,
     blocking: bool,
 ) -> Result<(), Status> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes a queue of ours or null.
     let queue = unsafe { object::get::<Queue>(queue) }?;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes `count` live events.
     let waits =
         unsafe { object::share_list(tail.count, tail.waits, Status(CL_INVALID_EVENT_WAIT_LIST)) }?;
     let wish = Wish { command, waits, event: blocking || !tail.event.is_null(), keep };
     let event = queue.stream.enqueue(work, wish)?;
     let Some(event) = event else { return Ok(()) };
     if !tail.event.is_null() {
-        // SAFETY: the caller's place.
+        // SAFETY: not null, so the caller made it writable.
         unsafe { tail.event.write(object::give(event.clone())) };
     }
     if blocking {
@@ -53,7 +53,7 @@ pub(super) unsafe fn enqueue(
     Ok(())
 }
 
-/// Three sizes of a list.
+/// Reads the first `dims` sizes of a list; the others become `unused`.
 ///
 /// # Safety
 /// The list is null or has `dims` entries.
@@ -63,7 +63,7 @@ unsafe fn sizes(list: *const usize, dims: usize, unused: usize) -> Option<[usize
     }
     let mut sizes = [unused; 3];
     for (index, size) in sizes.iter_mut().enumerate().take(dims) {
-        // SAFETY: the caller says that there are so many.
+        // SAFETY: the caller says that there are `dims` entries.
         *size = unsafe { list.add(index).read() };
     }
     Some(sizes)
@@ -81,7 +81,7 @@ pub(super) unsafe extern "C" fn launch(
     event: *mut cl_event,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a kernel as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let kernel = unsafe { object::get::<Kernel>(kernel) }?;
         let dims = usize::try_from(dims).unwrap_or(0);
         if !(1..=3).contains(&dims) {
@@ -92,7 +92,7 @@ pub(super) unsafe extern "C" fn launch(
             unsafe { (sizes(offset, dims, 0), sizes(global, dims, 1), sizes(local, dims, 1)) };
         let global = global.ok_or(Status::INVALID_VALUE)?;
         let work = Work::Launch(kernel.launch(dims, offset, global, local)?);
-        // SAFETY: as the caller gave them.
+        // SAFETY: the caller passes valid handles, lists and locations.
         unsafe {
             enqueue(
                 queue,
@@ -114,7 +114,7 @@ pub(super) unsafe extern "C" fn marker(
 ) -> cl_int {
     object::code(|| {
         let tail = Tail { count, waits, event };
-        // SAFETY: as the caller gave them.
+        // SAFETY: the caller passes valid handles, lists and locations.
         unsafe { enqueue(queue, CL_COMMAND_MARKER, Work::Nothing, [None, None], tail, false) }
     })
 }
@@ -127,12 +127,12 @@ pub(super) unsafe extern "C" fn barrier(
 ) -> cl_int {
     object::code(|| {
         let tail = Tail { count, waits, event };
-        // SAFETY: as the caller gave them.
+        // SAFETY: the caller passes valid handles, lists and locations.
         unsafe { enqueue(queue, CL_COMMAND_BARRIER, Work::Nothing, [None, None], tail, false) }
     })
 }
 
-/// A context has one device: everything is there already.
+/// Moves nothing: a context has one device, so all memory is already there.
 pub(super) unsafe extern "C" fn migrate(
     queue: cl_command_queue,
     _number: cl_uint,
@@ -144,7 +144,7 @@ pub(super) unsafe extern "C" fn migrate(
 ) -> cl_int {
     object::code(|| {
         let tail = Tail { count, waits, event };
-        // SAFETY: as the caller gave them.
+        // SAFETY: the caller passes valid handles, lists and locations.
         unsafe {
             enqueue(queue, CL_COMMAND_MIGRATE_MEM_OBJECTS, Work::Nothing, [None, None], tail, false)
         }

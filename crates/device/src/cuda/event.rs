@@ -1,4 +1,4 @@
-//! Events: how a command stands, whom its end is told, and what others wait for.
+//! Events: the status of commands, callbacks, and what other commands wait for.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,27 +17,26 @@ use super::clock::Stamp;
 use super::context::Context;
 use super::object::{self, Address, Body, Object, Ref};
 
-/// An event.
 pub(super) struct Event {
     command: u32,
-    /// The stream's number; none for a user event.
+    /// Number of the stream; `None` for a user event.
     stream: Option<u64>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
-    /// `CL_QUEUED`, `CL_SUBMITTED`, `CL_COMPLETE`, or the failure.
+    /// `CL_QUEUED`, `CL_SUBMITTED`, `CL_COMPLETE`, or a negative error code.
     status: cl_int,
-    /// Where in its stream the command ends, once it has been given to it.
+    /// End of the command in its stream, once it has been issued.
     stamp: Option<Arc<Stamp>>,
-    /// Whether there is something left to do for the host when the device comes there.
+    /// Whether the host still has to copy bytes when the device reaches `stamp`.
     lands: bool,
     told: Vec<Told>,
     times: Option<Times>,
 }
 
-/// When a command's phases were, in ns on the host's clock.
+/// Times of a command's phases, in ns on the host's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     pub(super) queued: u64,
@@ -48,14 +47,14 @@ pub(super) struct Times {
 
 type Callback = unsafe extern "C" fn(cl_event, cl_int, *mut c_void);
 
-/// A callback that waits for a status.
+/// A callback that is due at `status`.
 struct Told {
     status: cl_int,
     callback: Callback,
     data: Address<c_void>,
 }
 
-/// Callbacks that are to be called, without any lock.
+/// Callbacks that are due. They must be called without any lock.
 #[must_use]
 pub(super) struct Callbacks {
     event: Ref<Event>,
@@ -66,23 +65,24 @@ pub(super) struct Callbacks {
 impl Callbacks {
     pub(super) fn call(self) {
         for told in self.due {
-            // "event_command_status ... if the command was abnormally terminated, the error code": else what was asked for.
+            // "event_command_status ... if the command was abnormally terminated, the error code".
+            // Otherwise it is the status that the callback was registered for.
             let status = if self.status < 0 { self.status } else { told.status };
-            // SAFETY: the function and its data are the caller's of `clSetEventCallback`, each called once; the event lives.
+            // SAFETY: the caller of `clSetEventCallback` passed the function with its data; it is
+            // called once, and the event lives.
             unsafe { (told.callback)(self.event.handle(), status, told.data.get()) };
         }
     }
 }
 
-/// What an event means to a command that waits for it.
+/// What a command must do about an event in its wait list.
 pub(super) enum Wait {
-    /// Nothing: it has ended, or is before it in the same stream.
+    /// Nothing: the event has ended, or is earlier in the same stream.
     Over,
-    /// It has failed.
     Failed,
-    /// The command's stream waits for this. Then the host may still be at work.
+    /// The command's stream waits for the stamp. If the flag is set, the host has work after it.
     Stamp(Arc<Stamp>, bool),
-    /// The host must wait.
+    /// The host must wait for the event.
     Host,
 }
 
@@ -120,7 +120,7 @@ impl Event {
         self.lock().status
     }
 
-    /// What it means to a command of a stream.
+    /// Returns what a command of this stream must do about the event.
     pub(super) fn wait_in(&self, stream: u64) -> Wait {
         let state = self.lock();
         match (&state.stamp, state.status) {
@@ -132,7 +132,7 @@ impl Event {
         }
     }
 
-    /// Blocks until the device knows what it is, or it has ended.
+    /// Blocks until the event has a stamp or has ended.
     pub(super) fn wait_until_sent(&self) {
         let mut state = self.lock();
         while state.status > 0 && state.stamp.is_none() {
@@ -151,7 +151,7 @@ impl Event {
 }
 
 impl Object<Event> {
-    /// Its command has been given to its stream and ends there; `lands`: on the device.
+    /// Marks the command as issued. `lands`: the host has to copy bytes when the device is done.
     pub(super) fn sent(self: &Ref<Event>, stamp: Arc<Stamp>, lands: bool) -> Callbacks {
         self.change(CL_SUBMITTED, |state| {
             state.stamp = Some(stamp);
@@ -159,7 +159,7 @@ impl Object<Event> {
         })
     }
 
-    /// It has ended: `CL_COMPLETE` or a failure. Only the first time counts.
+    /// Ends the event with `CL_COMPLETE` or a failure. Only the first call counts.
     pub(super) fn end(self: &Ref<Event>, status: cl_int, times: Option<Times>) -> Callbacks {
         self.change(status, |state| {
             state.times = times;
@@ -181,7 +181,7 @@ impl Object<Event> {
         Callbacks { event: self.clone(), status, due }
     }
 
-    /// Notes a callback, or hands it back where its time has come.
+    /// Registers a callback, or returns it if it is due already.
     fn tell(self: &Ref<Event>, told: Told) -> Callbacks {
         let mut state = self.lock();
         let status = state.status;
@@ -197,23 +197,25 @@ impl Object<Event> {
 
 pub(super) unsafe extern "C" fn create_user(context: cl_context, code: *mut cl_int) -> cl_event {
     let make = || {
-        // SAFETY: a context as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         unsafe { object::get::<Context>(context) }?;
         Ok(object::give(Event::new(CL_COMMAND_USER, None, CL_SUBMITTED)))
     };
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes null or a writable location.
     unsafe { object::made(code, make) }
 }
 
 pub(super) unsafe extern "C" fn set_user_status(event: cl_event, status: cl_int) -> cl_int {
     object::code(|| {
-        // SAFETY: an event as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let event = unsafe { object::share::<Event>(event) }?;
-        // "CL_INVALID_VALUE if the execution_status is not CL_COMPLETE or a negative integer value."
+        // "CL_INVALID_VALUE if the execution_status is not CL_COMPLETE or a negative integer
+        // value."
         if status > 0 {
             return Err(Status::INVALID_VALUE);
         }
-        // "CL_INVALID_OPERATION if the execution_status for event has already been changed by a previous call".
+        // "CL_INVALID_OPERATION if the execution_status for event has already been changed by a
+        // previous call".
         if event.command != CL_COMMAND_USER || event.status() <= 0 {
             return Err(Status::INVALID_OPERATION);
         }
@@ -229,7 +231,7 @@ pub(super) unsafe extern "C" fn set_callback(
     data: *mut c_void,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: an event as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let event = unsafe { object::share::<Event>(event) }?;
         let callback = callback.ok_or(Status::INVALID_VALUE)?;
         if !(CL_COMPLETE..=CL_SUBMITTED).contains(&status) {
@@ -241,13 +243,13 @@ pub(super) unsafe extern "C" fn set_callback(
 }
 
 pub(super) unsafe extern "C" fn release(event: cl_event) -> cl_int {
-    // SAFETY: the reference is the caller's.
+    // SAFETY: the caller gives up its own reference.
     unsafe { object::release::<Event>(event) }
 }
 
 pub(super) unsafe extern "C" fn wait(count: cl_uint, list: *const cl_event) -> cl_int {
     object::code(|| {
-        // SAFETY: the list has so many events, as the loader saw of the first.
+        // SAFETY: the caller passes `count` live events.
         let events = unsafe { object::share_list::<Event>(count, list, Status::INVALID_VALUE) }?;
         let failed = events.iter().map(|event| event.wait_until_ended()).any(|status| status < 0);
         if failed { Err(Status::WAIT_LIST_FAILED) } else { Ok(()) }
@@ -262,14 +264,14 @@ pub(super) unsafe extern "C" fn get_info(
     true_size: *mut usize,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: an event as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let event = unsafe { object::get::<Event>(event) }?;
         let answer = match name {
             CL_EVENT_COMMAND_EXECUTION_STATUS => Answer::int(event.status()),
             CL_EVENT_COMMAND_TYPE => Answer::uint(event.command),
             _ => return Err(Status::INVALID_VALUE),
         };
-        // SAFETY: the caller's places, with the size it names.
+        // SAFETY: the caller passes locations of the size that it names.
         unsafe { Place { size, value, true_size }.write(&answer) }
     })
 }
@@ -282,7 +284,7 @@ pub(super) unsafe extern "C" fn get_profiling_info(
     true_size: *mut usize,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: an event as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let event = unsafe { object::get::<Event>(event) }?;
         let times = event.lock().times.ok_or(Status(CL_PROFILING_INFO_NOT_AVAILABLE))?;
         let time = match name {
@@ -292,7 +294,7 @@ pub(super) unsafe extern "C" fn get_profiling_info(
             CL_PROFILING_COMMAND_END | CL_PROFILING_COMMAND_COMPLETE => times.ended,
             _ => return Err(Status::INVALID_VALUE),
         };
-        // SAFETY: the caller's places, with the size it names.
+        // SAFETY: the caller passes locations of the size that it names.
         unsafe { Place { size, value, true_size }.write(&Answer::ulong(time)) }
     })
 }

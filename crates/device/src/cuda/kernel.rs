@@ -1,4 +1,4 @@
-//! Kernels and their three arguments.
+//! Kernels and their three arguments: parameters, dynamic shared memory, heap.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -23,12 +23,11 @@ use super::module::Function;
 use super::object::{self, Body, Object};
 use super::program::Program;
 
-/// A warp, where the driver does not tell.
+/// Size of a warp if the driver does not report it.
 pub(super) const WARP_MIN: usize = 32;
-/// Threads of a block where the caller does not say: what most kernels do well with.
+/// Most threads of a block if the caller names no local size; most kernels do well with it.
 const BLOCK_THREADS: usize = 256;
 
-/// A kernel object.
 pub(super) struct Kernel {
     name: String,
     function: Arc<Function>,
@@ -37,10 +36,11 @@ pub(super) struct Kernel {
 
 #[derive(Clone, Default)]
 struct Args {
-    /// None before it is set.
+    /// `None` before it is set.
     params: Option<Vec<u8>>,
     shared: u32,
-    /// The view of a symmetric heap that is among the parameters. As with all memory, "clSetKernelArg does not update the reference count".
+    /// View of a symmetric heap among the parameters. Weak, because "clSetKernelArg does not update
+    /// the reference count".
     heap: Option<Weak<Object<Memory>>>,
 }
 
@@ -55,7 +55,7 @@ impl Kernel {
         self.args.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A launch with the arguments as they are now.
+    /// Makes a launch with the current arguments.
     pub(super) fn launch(
         &self,
         dims: usize,
@@ -80,7 +80,8 @@ impl Kernel {
         let mut args = self.args();
         match (index, value) {
             (ARG_PARAMS, Some(bytes)) => {
-                // "CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type". Room behind the last parameter does no harm, and is left out.
+                // "CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type". Bytes
+                // behind the last parameter do no harm and are dropped.
                 let known = self.function.params_bytes().unwrap_or(bytes.len());
                 let bytes = bytes.get(..known).ok_or(Status(CL_INVALID_ARG_SIZE))?;
                 if bytes.len() as u64 > limits::ARGS_BYTES_MAX {
@@ -104,7 +105,7 @@ impl Kernel {
                 args.heap = if view.is_null() {
                     None
                 } else {
-                    // SAFETY: a handle that the loader saw.
+                    // SAFETY: the caller passes a live handle of this platform.
                     Some(Arc::downgrade(&unsafe { object::share(view) }?))
                 };
             }
@@ -155,7 +156,7 @@ impl Kernel {
     }
 }
 
-/// Grid and block of a range: as many blocks as work-groups.
+/// Returns grid and block of a range: one block per work-group.
 fn shape(
     dims: usize,
     offset: Option<[usize; 3]>,
@@ -186,7 +187,7 @@ fn shape(
     Ok((grid, block))
 }
 
-/// The largest size of a block, up to [`BLOCK_THREADS`], that divides the range.
+/// Returns the largest block size up to [`BLOCK_THREADS`] that divides the range.
 fn largest_divisor(global: usize) -> usize {
     (1..=BLOCK_THREADS).rev().find(|&size| global.is_multiple_of(size)).unwrap_or(1)
 }
@@ -197,7 +198,7 @@ pub(super) unsafe extern "C" fn create(
     code: *mut cl_int,
 ) -> cl_kernel {
     let make = || {
-        // SAFETY: a program as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let program = unsafe { object::get::<Program>(program) }?;
         if name.is_null() {
             return Err(Status::INVALID_VALUE);
@@ -210,24 +211,24 @@ pub(super) unsafe extern "C" fn create(
         let (name, function) = (name.to_owned(), Arc::new(function));
         Ok(object::give(Object::new(Kernel { name, function, args: Mutex::default() })))
     };
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes null or a writable location.
     unsafe { object::made(code, make) }
 }
 
 pub(super) unsafe extern "C" fn duplicate(kernel: cl_kernel, code: *mut cl_int) -> cl_kernel {
     let make = || {
-        // SAFETY: a kernel as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let kernel = unsafe { object::get::<Kernel>(kernel) }?;
         let (name, function) = (kernel.name.clone(), kernel.function.clone());
         let args = Mutex::new(kernel.args().clone());
         Ok(object::give(Object::new(Kernel { name, function, args })))
     };
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes null or a writable location.
     unsafe { object::made(code, make) }
 }
 
 pub(super) unsafe extern "C" fn release(kernel: cl_kernel) -> cl_int {
-    // SAFETY: the reference is the caller's.
+    // SAFETY: the caller gives up its own reference.
     unsafe { object::release::<Kernel>(kernel) }
 }
 
@@ -238,9 +239,9 @@ pub(super) unsafe extern "C" fn set_arg(
     value: *const c_void,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a kernel as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let kernel = unsafe { object::get::<Kernel>(kernel) }?;
-        // SAFETY: a value has its size.
+        // SAFETY: the value has `size` bytes.
         let bytes =
             (!value.is_null()).then(|| unsafe { std::slice::from_raw_parts(value.cast(), size) });
         kernel.set(index, size, bytes)
@@ -255,7 +256,7 @@ pub(super) unsafe extern "C" fn get_info(
     true_size: *mut usize,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a kernel as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let kernel = unsafe { object::get::<Kernel>(kernel) }?;
         let answer = match name {
             CL_KERNEL_FUNCTION_NAME => Answer::text(&kernel.name),
@@ -263,7 +264,7 @@ pub(super) unsafe extern "C" fn get_info(
             CL_KERNEL_ATTRIBUTES => Answer::text(""),
             _ => return Err(Status::INVALID_VALUE),
         };
-        // SAFETY: the caller's places, with the size it names.
+        // SAFETY: the caller passes locations of the size that it names.
         unsafe { Place { size, value, true_size }.write(&answer) }
     })
 }
@@ -277,7 +278,7 @@ pub(super) unsafe extern "C" fn get_arg_info(
     true_size: *mut usize,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a kernel as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         unsafe { object::get::<Kernel>(kernel) }?;
         let (space, type_name, arg_name) = match index {
             ARG_PARAMS => (CL_KERNEL_ARG_ADDRESS_PRIVATE, "params", "params"),
@@ -293,7 +294,7 @@ pub(super) unsafe extern "C" fn get_arg_info(
             CL_KERNEL_ARG_NAME => Answer::text(arg_name),
             _ => return Err(Status::INVALID_VALUE),
         };
-        // SAFETY: the caller's places, with the size it names.
+        // SAFETY: the caller passes locations of the size that it names.
         unsafe { Place { size, value, true_size }.write(&answer) }
     })
 }
@@ -307,9 +308,9 @@ pub(super) unsafe extern "C" fn get_work_group_info(
     true_size: *mut usize,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a kernel as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let kernel = unsafe { object::get::<Kernel>(kernel) }?;
-        // SAFETY: the caller's places, with the size it names.
+        // SAFETY: the caller passes locations of the size that it names.
         unsafe { Place { size, value, true_size }.write(&kernel.work_group_answer(name)?) }
     })
 }

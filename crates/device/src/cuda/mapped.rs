@@ -1,5 +1,5 @@
-//! Memory of this process, and of others that share it, that kernels of a GPU load from and store into: views of symmetric heaps. It stays
-//! where it is; the driver pins its pages and gives the GPU addresses for them.
+//! Memory of this process, shared with others, that a GPU's kernels load from and store into: the
+//! views of symmetric heaps. The driver pins its pages and gives the GPU addresses for them.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -19,27 +19,28 @@ use super::driver::check;
 use super::object::{self, Object};
 use crate::opencl::HostMemory;
 
-/// Lent memory that a GPU can use. Kernels must have ended before it is dropped.
+/// Lent memory that a GPU can use. All kernels that use it must have ended before it is dropped.
 pub(crate) struct Mapped {
     device: &'static Object<Device>,
-    /// Where the memory begins on the host, and for the GPU.
+    /// Its start on the host; `address` is its start on the GPU.
     start: usize,
     address: CUdeviceptr,
     bytes: usize,
-    /// The pieces that were registered, by their starts.
+    /// Starts of the registered pieces.
     registered: Vec<usize>,
-    /// Given back last.
+    /// Dropped last, after the pages are unpinned.
     memory: Box<dyn HostMemory>,
 }
 
-/// All of this process, by their starts on the host.
+/// All mapped memory of this process, by its start on the host.
 static ALL: Mutex<BTreeMap<usize, Weak<Mapped>>> = Mutex::new(BTreeMap::new());
 
 fn all() -> MutexGuard<'static, BTreeMap<usize, Weak<Mapped>>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Memory that begins there on the host and has so many bytes, if it is mapped for this device.
+/// Returns the memory that starts at `start` on the host and has at least `bytes` bytes, if it is
+/// mapped for this device.
 pub(super) fn at(
     device: &'static Object<Device>,
     start: usize,
@@ -50,10 +51,11 @@ pub(super) fn at(
 }
 
 impl Mapped {
-    /// Maps all that is there of the memory for the device of a context.
+    /// Maps all pieces of the memory for the device of a context.
     ///
     /// # Errors
-    /// `CL_INVALID_OPERATION` where the driver can not, or gives addresses whose distances are others than on the host; the driver's.
+    /// `CL_INVALID_OPERATION` if the driver cannot map host memory, or if the pieces have other
+    /// distances on the GPU than on the host; the driver's errors.
     ///
     /// # Safety
     /// The context is one of this platform's.
@@ -61,7 +63,7 @@ impl Mapped {
         context: cl_context,
         memory: Box<dyn HostMemory>,
     ) -> Result<Arc<Self>, Status> {
-        // SAFETY: the caller's promise; devices stay.
+        // SAFETY: the caller passes a context of this platform; devices are never freed.
         let device = unsafe { object::get::<Context>(context) }?.device;
         if !can_map(device) {
             return Err(Status::INVALID_OPERATION);
@@ -78,7 +80,7 @@ impl Mapped {
             }
             let address = register(device, at, piece.len())?;
             mapped.registered.push(at);
-            // Kernels reach one piece from the other by arithmetic.
+            // Kernels compute the address of one piece from that of another.
             let far = address.wrapping_sub(at as u64);
             if *distance.get_or_insert(far) != far {
                 return Err(Status::INVALID_OPERATION);
@@ -90,14 +92,13 @@ impl Mapped {
         Ok(mapped)
     }
 
-    /// Where it begins for the GPU.
     pub(super) fn address(&self) -> CUdeviceptr {
         self.address
     }
 }
 
-/// Whether the driver maps memory that others have. An integrated GPU sees the host's memory by itself, but not always as the host does:
-/// nothing is known of such.
+/// Returns whether the driver can map memory that other processes share. Integrated GPUs are left
+/// out: they do not always see the host's memory as the host does.
 fn can_map(device: &Device) -> bool {
     let is = |attribute| device.attribute(attribute).is_ok_and(|value| value != 0);
     is(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)
@@ -105,30 +106,30 @@ fn can_map(device: &Device) -> bool {
         && !is(CU_DEVICE_ATTRIBUTE_INTEGRATED)
 }
 
-/// Registers a piece, and asks for its address on the GPU. The device's context is current.
+/// Registers a piece and returns its address on the GPU. The device's context is current.
 fn register(device: &Device, at: usize, bytes: usize) -> Result<CUdeviceptr, Status> {
     let cuda = device.cuda();
     let address_of = cuda.cuMemHostGetDevicePointer.ok_or(Status::INVALID_OPERATION)?;
     let start = std::ptr::with_exposed_provenance_mut::<c_void>(at);
     let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
-    // SAFETY: the piece is mapped as long as the memory is lent, which is until it has been unregistered.
+    // SAFETY: the memory is lent, and so the piece mapped, until the piece has been unregistered.
     check(unsafe { (cuda.cuMemHostRegister)(start, bytes, flags) })?;
     let mut address = 0;
-    // SAFETY: the piece was registered above; the place lives through the call. There are no flags.
+    // SAFETY: the piece was registered above; `address` outlives the call.
     check(unsafe { address_of(&mut address, start, 0) }).inspect_err(|_| unregister(device, at))?;
     Ok(address)
 }
 
 fn unregister(device: &Device, at: usize) {
     let start = std::ptr::with_exposed_provenance_mut::<c_void>(at);
-    // SAFETY: it was registered. That it fails is of no consequence: then the pages stay pinned.
+    // SAFETY: the piece was registered. If this fails, the pages merely stay pinned.
     let _ = check(unsafe { (device.cuda().cuMemHostUnregister)(start) });
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
         let mut known = all();
-        // Another one may have come to the same place only after this memory was given back.
+        // New memory may already be at the same start.
         if known.get(&self.start).is_some_and(|one| one.strong_count() == 0) {
             known.remove(&self.start);
         }

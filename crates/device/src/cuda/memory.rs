@@ -1,4 +1,4 @@
-//! Buffers and sub-buffers: memory of one GPU, at an address that does not change.
+//! Buffers and sub-buffers: memory of one GPU at a fixed address.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,24 +22,21 @@ use super::object::{self, Address, Body, Object, Ref};
 use super::parts::Layout;
 use super::reaper::{self, Reaper, Remains};
 
-/// A buffer.
 pub(super) struct Memory {
     device: &'static Object<Device>,
     address: CUdeviceptr,
     size: usize,
-    /// Whose memory it is, if not its own.
+    /// Owner of the memory; `None` if this buffer owns it.
     of: Option<Whole>,
-    /// Who wants to hear that it is gone, the last one first.
+    /// Destructor callbacks in the order of registration.
     destructors: Mutex<Vec<Destructor>>,
 }
 
-/// What a buffer can be a part of: kept, so that the memory stays.
+/// What owns a buffer's memory, kept so that the memory stays.
 #[allow(dead_code, reason = "kept to be dropped")]
 enum Whole {
     Buffer(Ref<Memory>),
-    /// A variable of a module.
     Variable(Arc<Module>),
-    /// Memory of the host.
     Mapped(Arc<Mapped>),
 }
 
@@ -61,13 +58,14 @@ impl Memory {
         device.enter()?;
         let address = reaper::with_memory(device, || {
             let mut address = 0;
-            // SAFETY: the place lives through the call.
+            // SAFETY: the output location outlives the call.
             check(unsafe { (device.cuda().cuMemAlloc)(&mut address, size) }).map(|()| address)
         })?;
         Ok(Self { device, address, size, of: None, destructors: Mutex::default() })
     }
 
-    /// Over memory that the device has already: the host's, if it was mapped, or a variable of a module.
+    /// Makes a buffer over memory that the GPU can already use: mapped host memory or a module's
+    /// variable.
     fn over(
         device: &'static Object<Device>,
         address: CUdeviceptr,
@@ -92,7 +90,7 @@ impl Memory {
         })
     }
 
-    /// `size` bytes from `offset` on, if they lie within.
+    /// Returns the layout of `size` bytes at `offset`, if they lie within the buffer.
     pub(super) fn range(&self, offset: usize, size: usize) -> Result<Layout, Status> {
         let end = offset.checked_add(size).filter(|_| size > 0).ok_or(Status::INVALID_VALUE)?;
         if end > self.size {
@@ -101,7 +99,7 @@ impl Memory {
         Ok(Layout::linear(self.address + offset as u64, size))
     }
 
-    /// A box of it, if it lies within.
+    /// Returns the layout of a box, if it lies within the buffer.
     pub(super) fn rect(
         &self,
         origin: [usize; 3],
@@ -135,10 +133,11 @@ impl Drop for Memory {
         let destructors =
             std::mem::take(self.destructors.get_mut().unwrap_or_else(PoisonError::into_inner));
         let tell = move || {
-            // "The registered callback functions are called in the reverse order in which they were registered."
+            // "The registered callback functions are called in the reverse order in which they were
+            // registered."
             for Destructor { notify, data } in destructors.into_iter().rev() {
-                // SAFETY: the function and its data are the caller's of `clSetMemObjectDestructorCallback`, each called once. The
-                // object is gone, so there is no handle of it.
+                // SAFETY: the caller of `clSetMemObjectDestructorCallback` passed the function with
+                // its data; it is called once. The object is gone, so it has no handle.
                 unsafe { notify(std::ptr::null_mut(), data.get()) };
             }
         };
@@ -159,12 +158,12 @@ pub(super) unsafe extern "C" fn create(
     code: *mut cl_int,
 ) -> cl_mem {
     let make = || {
-        // SAFETY: a context as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let context = unsafe { object::get::<Context>(context) }?;
         if size == 0 {
             return Err(Status(CL_INVALID_BUFFER_SIZE));
         }
-        // The GPU does not work on this process's memory. What is named so is its own.
+        // The pointer names memory that the GPU can already use, at its host or device address.
         if flags & CL_MEM_USE_HOST_PTR != 0 {
             let memory = Memory::over(context.device, host.addr() as u64, size)?;
             return Ok(object::give(Object::new(memory)));
@@ -174,7 +173,7 @@ pub(super) unsafe extern "C" fn create(
         }
         Ok(object::give(Object::new(Memory::new(context.device, size)?)))
     };
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes null or a writable location.
     unsafe { object::made(code, make) }
 }
 
@@ -186,7 +185,7 @@ pub(super) unsafe extern "C" fn create_part(
     code: *mut cl_int,
 ) -> cl_mem {
     let make = || {
-        // SAFETY: a buffer as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let parent = unsafe { object::share::<Memory>(parent) }?;
         if kind != CL_BUFFER_CREATE_TYPE_REGION || info.is_null() {
             return Err(Status::INVALID_VALUE);
@@ -204,12 +203,12 @@ pub(super) unsafe extern "C" fn create_part(
             destructors: Mutex::default(),
         })))
     };
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes null or a writable location.
     unsafe { object::made(code, make) }
 }
 
 pub(super) unsafe extern "C" fn release(memory: cl_mem) -> cl_int {
-    // SAFETY: the reference is the caller's.
+    // SAFETY: the caller gives up its own reference.
     unsafe { object::release::<Memory>(memory) }
 }
 
@@ -219,7 +218,7 @@ pub(super) unsafe extern "C" fn set_destructor(
     data: *mut c_void,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a buffer as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let memory = unsafe { object::get::<Memory>(memory) }?;
         let notify = notify.ok_or(Status::INVALID_VALUE)?;
         let mut destructors = memory.destructors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -236,15 +235,15 @@ pub(super) unsafe extern "C" fn get_info(
     true_size: *mut usize,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a buffer as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let memory = unsafe { object::get::<Memory>(memory) }?;
         let answer = match name {
             CL_MEM_SIZE => Answer::sizes(&[memory.size]),
-            // One address for each device of the context, which has one.
+            // One address per device of the context, which has one device.
             CL_MEM_DEVICE_ADDRESS_EXT => Answer::ulong(memory.address),
             _ => return Err(Status::INVALID_VALUE),
         };
-        // SAFETY: the caller's places, with the size it names.
+        // SAFETY: the caller passes locations of the size that it names.
         unsafe { Place { size, value, true_size }.write(&answer) }
     })
 }

@@ -1,16 +1,20 @@
-//! CUDA's driver as an OpenCL platform, for `crate::opencl`: objects whose first word is a dispatch table, as the objects of every
-//! driver behind an ICD loader have it, over `libcuda.so.1`, which is opened at run time and absent on most machines.
+//! CUDA's driver as an OpenCL platform for `crate::opencl`. The first word of each object is a
+//! dispatch table, as in every driver behind an ICD loader. The objects use `libcuda.so.1`, which
+//! is opened at run time and is absent on most machines.
 //!
-//! What OpenCL's words mean here is said in `penstock_wire::cuda`. Host pointers of commands must be without gaps, contexts have one
-//! device, and there are no images, samplers, pipes, sub-devices and no OpenCL C: `refused` has what answers that.
+//! `penstock_wire::cuda` says what OpenCL's terms mean here. Host memory of commands must have no
+//! gaps, and a context has one device. There are no images, samplers, pipes, sub-devices and no
+//! OpenCL C: `refused` has the functions that answer such calls.
 //!
-//! * A queue is a stream ([`stream`]). A command goes to it at once, on the thread that enqueues it, unless it has to wait for
-//!   something that CUDA does not know (a user event, a command that itself waits) or for room in pinned memory; then a thread of the
-//!   queue, the submitter, does it, and what comes behind it waits too, so that the order stays.
-//! * The end of a command is seen by another thread of the queue, which waits for its CUDA event. No host functions: the device would
-//!   stand still while they run, they must not call CUDA, and they do not come where a context has failed.
-//! * CUDA's failures are kept as numbers (`penstock_wire::cuda::status`). Most of them last: the context is lost, and with it the
-//!   process, which serves one client.
+//! * A queue is a stream ([`stream`]). The thread that enqueues a command usually gives it to the
+//!   stream at once. If the command has to wait for something unknown to CUDA (a user event, a
+//!   command that itself waits) or for free pinned memory, a thread of the queue, the submitter,
+//!   issues it later, together with everything behind it, so that the order stays.
+//! * Another thread of the queue waits for the command's CUDA event and so sees its end. Host
+//!   functions are not used: the device would stand still while they run, they must not call CUDA,
+//!   and CUDA does not call them in a context that has failed.
+//! * CUDA's errors are kept as numbers (`penstock_wire::cuda::status`). Most of them are permanent:
+//!   the context is lost, and with it the process, which serves one client.
 
 mod answer;
 mod clock;

@@ -1,4 +1,3 @@
-//! Modules and their functions.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
@@ -21,34 +20,34 @@ use super::object::{Address, Object};
 use super::reaper::{Reaper, Remains};
 use super::shared::SharedLimits;
 
-/// What the just-in-time compiler may say, good or bad. Longer texts are cut.
+/// Size of each log of the just-in-time compiler. Longer logs are cut.
 const LOG_BYTES: usize = 64 << 10;
-/// Functions of a module that are listed, at most: their addresses take 8 MiB, far beyond what libraries of kernels have.
+/// Most functions that are listed of a module. Their addresses take 8 MiB; libraries of kernels
+/// have far fewer.
 const FUNCTIONS_MAX: u32 = 1 << 20;
-/// Where a launch may take dynamic shared memory without asking for it first.
+/// Dynamic shared memory that any launch may use without a call that allows it first.
 const SHARED_UNASKED: u32 = 48 << 10;
 
 /// A module in a device's context.
 pub(super) struct Module {
     device: &'static Object<Device>,
     raw: Address<CUmod_st>,
-    /// Names that can be seen in its image.
+    /// Names found in its image.
     seen: names::Names,
     shared: SharedLimits,
 }
 
-/// A kernel.
 pub(super) struct Function {
     raw: Address<CUfunc_st>,
     module: Arc<Module>,
-    /// Dynamic shared memory that a launch may have, at least.
+    /// Dynamic shared memory that a launch may have without asking again.
     shared_max: AtomicU32,
-    /// Offset and size of each parameter, where the driver tells.
+    /// Offset and size of each parameter, if the driver reports them.
     params: Option<Vec<(usize, usize)>>,
 }
 
 impl Module {
-    /// Loads an image: the module, or why not; and what the compiler said.
+    /// Loads an image. Returns the module or the error, and the compiler's log.
     pub(super) fn load(
         device: &'static Object<Device>,
         image: &[u8],
@@ -56,7 +55,7 @@ impl Module {
         if let Err(status) = device.enter() {
             return (Err(status), String::new());
         }
-        // A NUL behind a text that may have none; and eight bytes' alignment, which a cubin needs.
+        // Text may lack its NUL, and a cubin must be aligned to eight bytes.
         let mut words = vec![0_u64; image.len() / 8 + 1];
         for (word, bytes) in words.iter_mut().zip(image.chunks(8)) {
             let mut eight = [0; 8];
@@ -70,15 +69,15 @@ impl Module {
             CU_JIT_ERROR_LOG_BUFFER,
             CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
         ];
-        // One byte less than there are, so that there is a NUL in any case.
+        // The driver is told one byte less, so that the last byte stays a NUL.
         let room = std::ptr::without_provenance_mut::<c_void>(LOG_BYTES - 1);
         let mut values =
             [info.as_mut_ptr().cast::<c_void>(), room, error.as_mut_ptr().cast(), room];
         let mut raw: CUmodule = std::ptr::null_mut();
         let number = u32::try_from(options.len()).unwrap_or(0);
-        // SAFETY: the image ends with a NUL; there are as many options as are named, each with its value; both logs have more bytes
-        // than are named. An image that lies about its size is read as far as the driver believes it: that may end this process, which
-        // serves the client who sent it.
+        // SAFETY: the image ends with a NUL, each option has its value, and both logs have more
+        // bytes than the driver is told. The driver may read past an image that lies about its
+        // size; a crash ends this process, which only serves the client that sent the image.
         let loaded = check(unsafe {
             (device.cuda().cuModuleLoadDataEx)(
                 &mut raw,
@@ -105,8 +104,8 @@ impl Module {
         self.device
     }
 
-    /// The names of its kernels: from the driver, where it is new enough to tell, else those that can be seen and that the driver
-    /// knows.
+    /// Returns the names of its kernels: from a driver that can list them, otherwise those found in
+    /// the image that the driver knows.
     pub(super) fn kernel_names(&self) -> Vec<String> {
         self.listed().unwrap_or_else(|| {
             let seen = self.seen.kernels.iter();
@@ -120,20 +119,20 @@ impl Module {
             (cuda.cuModuleGetFunctionCount?, cuda.cuModuleEnumerateFunctions?, cuda.cuFuncGetName?);
         self.device.enter().ok()?;
         let mut number = 0;
-        // SAFETY: the module lives, and the place through the call.
+        // SAFETY: the module lives; `number` outlives the call.
         check(unsafe { count(&mut number, self.raw.get()) }).ok()?;
         let number = number.min(FUNCTIONS_MAX);
         let mut functions: Vec<CUfunction> = vec![std::ptr::null_mut(); number as usize];
-        // SAFETY: the list has as many places as are named.
+        // SAFETY: the list has `number` entries.
         check(unsafe { list(functions.as_mut_ptr(), number, self.raw.get()) }).ok()?;
         let text = |function| {
             let mut start = std::ptr::null();
-            // SAFETY: the function is one of the module's, which lives.
+            // SAFETY: the function belongs to the module, which lives.
             check(unsafe { name(&mut start, function) }).ok()?;
             if start.is_null() {
                 return None;
             }
-            // SAFETY: a text of the driver's, which lives as long as the module.
+            // SAFETY: the driver's text ends with a NUL and lives as long as the module.
             Some(unsafe { CStr::from_ptr(start) }.to_str().ok()?.to_owned())
         };
         functions.into_iter().map(text).collect()
@@ -143,14 +142,15 @@ impl Module {
         self.device.enter()?;
         let name = c_name(name)?;
         let mut function: CUfunction = std::ptr::null_mut();
-        // SAFETY: the module lives; the name ends with a NUL.
+        // SAFETY: the module lives; the name ends with a NUL; `function` outlives the call.
         check(unsafe {
             (self.device.cuda().cuModuleGetFunction)(&mut function, self.raw.get(), name.as_ptr())
         })?;
         Ok(function)
     }
 
-    /// The variables of these names, or, without, all that can be seen, if the module has them.
+    /// Returns the variables of these names that the module has; without names, of all names found
+    /// in the image.
     pub(super) fn globals(self: &Arc<Self>, asked: Option<&[String]>) -> Vec<Global> {
         let names = asked.unwrap_or(&self.seen.globals);
         let globals: Vec<Global> = names.iter().filter_map(|name| self.global(name).ok()).collect();
@@ -167,7 +167,7 @@ impl Module {
         self.device.enter()?;
         let text = c_name(name)?;
         let (mut address, mut size) = (0, 0);
-        // SAFETY: the module lives; the name ends with a NUL; both places live through the call.
+        // SAFETY: the module lives; the name ends with a NUL; both locations outlive the call.
         check(unsafe {
             (self.device.cuda().cuModuleGetGlobal)(
                 &mut address,
@@ -180,10 +180,10 @@ impl Module {
     }
 }
 
-/// The variables of all modules of this process that were told of, by their address.
+/// All reported variables of all modules of this process, by address.
 static VARIABLES: Mutex<BTreeMap<u64, (usize, Weak<Module>)>> = Mutex::new(BTreeMap::new());
 
-/// The module with a variable that these bytes lie in.
+/// Returns the module with a variable that contains these bytes.
 pub(super) fn with_variable(address: u64, bytes: usize) -> Option<Arc<Module>> {
     let variables = VARIABLES.lock().unwrap_or_else(PoisonError::into_inner);
     let (start, (size, module)) = variables.range(..=address).next_back()?;
@@ -223,12 +223,12 @@ impl Function {
         &self.module
     }
 
-    /// Offset and size of each parameter, where the driver tells.
+    /// Returns offset and size of each parameter, if the driver reports them.
     pub(super) fn params(&self) -> Option<&[(usize, usize)]> {
         self.params.as_deref()
     }
 
-    /// Bytes of the packed parameters, where the driver tells.
+    /// Returns the size of the packed parameters, if the driver reports it.
     pub(super) fn params_bytes(&self) -> Option<usize> {
         self.params()
             .map(|params| params.iter().map(|(offset, size)| offset + size).max().unwrap_or(0))
@@ -240,11 +240,11 @@ impl Function {
         let mut params = Vec::new();
         for index in 0..limits::ARG_INDEX_MAX as usize {
             let (mut offset, mut size) = (0, 0);
-            // SAFETY: the function lives with its module; both places live through the call.
+            // SAFETY: the function lives with its module; both locations outlive the call.
             match check(unsafe { ask(self.raw(), index, &mut offset, &mut size) }) {
                 Ok(()) => params.push((offset, size)),
-                // "CUDA_ERROR_INVALID_VALUE if the parameter index is greater than or equal to the number of parameters"; anything
-                // else says nothing about how many there are.
+                // "CUDA_ERROR_INVALID_VALUE if the parameter index is greater than or equal to the
+                // number of parameters". Other errors do not tell the number.
                 Err(status) if cuda::code(status) == Some(1) => return Some(params),
                 Err(_) => return None,
             }
@@ -252,21 +252,22 @@ impl Function {
         Some(params)
     }
 
-    /// `cuFuncGetAttribute`.
+    /// Returns the value of `cuFuncGetAttribute`.
     pub(super) fn attribute(&self, attribute: u32) -> Result<i32, Status> {
         self.module.device.enter()?;
         let mut value = 0;
-        // SAFETY: the function lives with its module; the place lives through the call.
+        // SAFETY: the function lives with its module; `value` outlives the call.
         check(unsafe {
             (self.module.device.cuda().cuFuncGetAttribute)(&mut value, attribute, self.raw())
         })?;
         Ok(value)
     }
 
-    /// Blocks of so many threads, with so much dynamic shared memory, that the GPU runs at the same time if it does nothing else.
+    /// Returns the number of blocks of `threads` threads and `shared` bytes of dynamic shared
+    /// memory that an otherwise idle GPU runs at the same time.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` where the driver can not tell; the driver's.
+    /// `CL_INVALID_VALUE` if the driver cannot tell; the driver's errors.
     pub(super) fn resident_blocks(&self, threads: u32, shared: u32) -> Result<u64, Status> {
         let device = self.module.device;
         let ask = device
@@ -274,18 +275,19 @@ impl Function {
             .cuOccupancyMaxActiveBlocksPerMultiprocessor
             .ok_or(Status::INVALID_VALUE)?;
         device.enter()?;
-        // Else a kernel that may not have that much yet runs nowhere.
+        // Without this, the driver would report 0 for sizes that were never allowed.
         self.allow_shared(shared)?;
         let threads = i32::try_from(threads).map_err(|_| Status::INVALID_VALUE)?;
         let mut blocks = 0;
-        // SAFETY: the function lives with its module; the place lives through the call.
+        // SAFETY: the function lives with its module; `blocks` outlives the call.
         check(unsafe { ask(&mut blocks, self.raw(), threads, shared as usize) })?;
         let units = device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let narrow = |number: i32| u64::try_from(number).unwrap_or(0);
         Ok(narrow(blocks) * narrow(units))
     }
 
-    /// Asks for so much dynamic shared memory, which a launch wants, where that is needed. The device's context is current.
+    /// Allows launches this much dynamic shared memory, if they may not use it already. The
+    /// device's context is current.
     pub(super) fn allow_shared(&self, bytes: u32) -> Result<(), Status> {
         let known = self.shared_max.load(Ordering::Acquire);
         if known >= bytes {
@@ -305,7 +307,7 @@ impl Function {
     }
 }
 
-/// A text up to its NUL.
+/// Returns the text before the first NUL.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()

@@ -1,17 +1,17 @@
-//! Names of kernels and variables that can be seen in a module: in PTX text, or in the symbol table of a cubin. Only hints: whether the
-//! module has them the driver says. All bytes may come from a hostile client.
+//! Names of kernels and variables in a module: from PTX text, or from the symbol table of a cubin.
+//! They are only hints; the driver decides whether the module has them. All bytes may come from a
+//! hostile client.
 
-/// Names found in a module.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     pub(super) kernels: Vec<String>,
     pub(super) globals: Vec<String>,
 }
 
-/// Names that are taken from one module: more than any has.
+/// Most names taken from one module, more than any real module has.
 const NAMES_MAX: usize = 1 << 16;
 
-/// Names in a module image, if it is one that can be read.
+/// Finds the names in a module image, if its format is a known one.
 pub(super) fn names(image: &[u8]) -> Names {
     if image.starts_with(b"\x7fELF") {
         return symbols(image).unwrap_or_default();
@@ -53,7 +53,7 @@ fn in_text(text: &str) -> Names {
     names
 }
 
-/// Words and the signs that matter, without comments.
+/// Splits the text into words and the punctuation that matters, without comments.
 fn tokens(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -84,7 +84,8 @@ fn is_name(token: &str) -> bool {
     token.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '$' | '%'))
 }
 
-/// ELF of 64 bits, little-endian: the functions and objects of its symbol table that are defined.
+/// Finds the functions and objects that the symbol table of a 64-bit little-endian ELF file
+/// defines.
 fn symbols(image: &[u8]) -> Option<Names> {
     const SYMBOL_TABLE: u32 = 2;
     const SECTION_BYTES: usize = 64;
@@ -147,7 +148,8 @@ mod tests {
 
     #[test]
     fn elf_files_name_theirs() {
-        // Header, then the symbol table's section and its strings', then both contents.
+        // The header, the section headers of the symbol table and of its strings, then both
+        // contents.
         let mut image = vec![0_u8; 64];
         image.splice(..4, *b"\x7fELF");
         image.splice(40..48, 64_u64.to_le_bytes());
@@ -176,7 +178,7 @@ mod tests {
             (found.kernels, found.globals),
             (vec!["kernel".to_owned()], vec!["table".to_owned()])
         );
-        // Whatever is cut off or changed, nothing outside is read.
+        // However the image is cut off or changed, nothing outside it is read.
         for length in 0..image.len() {
             _ = names(image.get(..length).unwrap());
             let mut wild = image.clone();

@@ -1,5 +1,5 @@
-//! Handles: pointers to counted objects whose first word is the dispatch table, for the ICD loader, and whose second one says what
-//! they are.
+//! Handles: pointers to reference-counted objects. The first word of an object is the dispatch
+//! table for the ICD loader; the second is a tag that says which kind of object it is.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -11,17 +11,17 @@ use penstock_wire::status::Status;
 
 use super::table;
 
-/// What can be behind a handle.
+/// A kind of object that a handle can point to.
 pub(super) trait Body: Send + Sync + Sized + 'static {
-    /// What the handle points to, for C.
+    /// C's type of the object.
     type Raw;
-    /// Told apart by this. Any number that no other kind has.
+    /// Number that tells this kind from all others.
     const TAG: usize;
-    /// What a wrong handle is answered with.
+    /// Code for a handle that is null or of another kind.
     const WRONG: Status;
 }
 
-/// An object: a body behind what the loader reads.
+/// An object: the dispatch table and the tag, followed by the body.
 #[repr(C)]
 pub(super) struct Object<B> {
     dispatch: *const cl_icd_dispatch,
@@ -29,7 +29,7 @@ pub(super) struct Object<B> {
     body: B,
 }
 
-// SAFETY: the table is never changed, and the body may go and be used anywhere.
+// SAFETY: the table is never changed, and the body is `Send` and `Sync`.
 unsafe impl<B: Send + Sync> Send for Object<B> {}
 // SAFETY: as above.
 unsafe impl<B: Send + Sync> Sync for Object<B> {}
@@ -49,68 +49,70 @@ impl<B: Body> Object<B> {
         Arc::new(Self::plain(body))
     }
 
-    /// One that is not counted: platforms and devices, which stay.
+    /// Makes an object that is not counted: a platform or device, which is never freed.
     pub(super) fn plain(body: B) -> Self {
         Self { dispatch: table::dispatch(), tag: B::TAG, body }
     }
 
-    /// The handle, without a reference of its own.
+    /// Returns the handle and takes no reference.
     pub(super) fn handle(&self) -> *mut B::Raw {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 }
 
-/// The handle of an object, with the caller's reference.
+/// Returns the handle and passes the reference to the caller.
 pub(super) fn give<B: Body>(object: Ref<B>) -> *mut B::Raw {
     Arc::into_raw(object).cast_mut().cast()
 }
 
-/// The object behind a handle.
+/// Returns the object behind a handle.
 ///
 /// # Safety
-/// The handle is null, or one of any of our kinds that lives as long as the result is used.
+/// The handle is null, or belongs to an object of any of our kinds that lives while the result is
+/// used.
 pub(super) unsafe fn get<'a, B: Body>(handle: *mut B::Raw) -> Result<&'a Object<B>, Status> {
     let object = handle.cast::<Object<B>>();
     if object.is_null() || !object.is_aligned() {
         return Err(B::WRONG);
     }
-    // SAFETY: all kinds begin with the same two words.
+    // SAFETY: objects of all kinds begin with the same two words, and the caller says that it
+    // lives.
     let tag = unsafe { (&raw const (*object).tag).read() };
     if tag != B::TAG {
         return Err(B::WRONG);
     }
-    // SAFETY: the tag says that it is of this kind; the caller says that it lives.
+    // SAFETY: the tag says that it is of this kind, and the caller says that it lives.
     Ok(unsafe { &*object })
 }
 
-/// A reference more to the counted object behind a handle.
+/// Takes another reference to the counted object behind a handle.
 ///
 /// # Safety
-/// As [`get`]; the object is a counted one.
+/// As for [`get`]; the object is a counted one.
 pub(super) unsafe fn share<B: Body>(handle: *mut B::Raw) -> Result<Ref<B>, Status> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller keeps the conditions of `get`.
     let object = std::ptr::from_ref(unsafe { get::<B>(handle) }?);
-    // SAFETY: it came from `Arc::into_raw`, and lives.
+    // SAFETY: the pointer came from `Arc::into_raw`, and the object lives.
     unsafe { Arc::increment_strong_count(object) };
-    // SAFETY: the reference of the line above.
+    // SAFETY: this takes the reference that the line above added.
     Ok(unsafe { Arc::from_raw(object) })
 }
 
-/// Gives back a reference that the caller has.
+/// Gives back a reference.
 ///
 /// # Safety
-/// As [`share`], and one reference is the caller's.
+/// As for [`share`], and the caller owns one reference.
 pub(super) unsafe fn release<B: Body>(handle: *mut B::Raw) -> cl_int {
     code(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller keeps the conditions of `get`.
         let object = std::ptr::from_ref(unsafe { get::<B>(handle) }?);
-        // SAFETY: the reference is the caller's, and given back once.
+        // SAFETY: the reference is the caller's, and is given back once.
         drop(unsafe { Arc::from_raw(object) });
         Ok(())
     })
 }
 
-/// The objects of a list. Null with a count is a wrong list.
+/// Takes references to all objects of a list. The list must be null exactly if `count` is 0.
 ///
 /// # Safety
 /// The list has `count` handles, each as for [`share`].
@@ -124,13 +126,13 @@ pub(super) unsafe fn share_list<B: Body>(
     }
     let mut objects = Vec::with_capacity(count as usize);
     for index in 0..count as usize {
-        // SAFETY: within the list; what it has is as for `share`.
+        // SAFETY: the index is within the list, whose handles are as for `share`.
         objects.push(unsafe { share::<B>(list.add(index).read()) }.map_err(|_| wrong)?);
     }
     Ok(objects)
 }
 
-/// The code of a function that returns one. A panic must not reach C: it is a failure like any.
+/// Runs a function and returns its code. A panic must not reach C, so it becomes an error code.
 pub(super) fn code(function: impl FnOnce() -> Result<(), Status>) -> cl_int {
     match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(())) => CL_SUCCESS,
@@ -139,26 +141,27 @@ pub(super) fn code(function: impl FnOnce() -> Result<(), Status>) -> cl_int {
     }
 }
 
-/// The handle of a function that makes an object, its code in `place`.
+/// Runs a function that makes an object. Returns its handle and writes its code to `place`.
 ///
 /// # Safety
-/// `place` is null or can be written.
+/// `place` is null or writable.
 pub(super) unsafe fn made<T>(
     place: *mut cl_int,
     make: impl FnOnce() -> Result<*mut T, Status>,
 ) -> *mut T {
     let made = catch_unwind(AssertUnwindSafe(make)).unwrap_or(Err(Status::OUT_OF_RESOURCES));
     if !place.is_null() {
-        // SAFETY: the caller says so.
+        // SAFETY: not null, so the caller says that it is writable.
         unsafe { place.write(made.as_ref().map_or_else(|status| status.0, |_| CL_SUCCESS)) };
     }
     made.unwrap_or(std::ptr::null_mut())
 }
 
-/// An address that belongs to C, to be sent between threads: whoever holds it keeps to what the call said about it.
+/// An address that belongs to C and is sent between threads. Its users keep to what the call that
+/// passed it in said about it.
 pub(super) struct Address<T>(*mut T, PhantomData<T>);
 
-// SAFETY: it is only an address; each use says why it may be used.
+// SAFETY: it is only an address; each use says why it may be dereferenced.
 unsafe impl<T> Send for Address<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Address<T> {}

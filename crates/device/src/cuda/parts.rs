@@ -1,9 +1,9 @@
-//! Where content lies in a buffer, and how it is cut into parts that fit a slot.
+//! Layout of content in a buffer, and its division into parts that fit a slot.
 
-/// A box of bytes on the device: rows of `extent[0]` bytes, `extent[1]` rows to a slice, `extent[2]` slices.
+/// A box of bytes on the device: `extent[2]` slices of `extent[1]` rows of `extent[0]` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Of the first byte.
+    /// Address of the first byte.
     pub(super) address: u64,
     pub(super) extent: [usize; 3],
     /// Bytes from row to row.
@@ -13,13 +13,13 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Bytes one behind the other.
+    /// Lays out contiguous bytes.
     pub(super) fn linear(address: u64, bytes: usize) -> Self {
         Self { address, extent: [bytes, 1, 1], row_pitch: bytes, slice_pitch: bytes }
     }
 
-    /// A box in a buffer that begins at `base`, as `clEnqueueReadBufferRect` names it; all within the buffer. A pitch of 0 means
-    /// that there are no gaps.
+    /// Lays out a box in a buffer at `base`, with the arguments of `clEnqueueReadBufferRect`. A
+    /// pitch of 0 means no gaps. The caller has checked that the box lies within the buffer.
     pub(super) fn rect(
         base: u64,
         origin: [usize; 3],
@@ -32,7 +32,7 @@ impl Layout {
         Self { address: base + start as u64, extent, row_pitch, slice_pitch }
     }
 
-    /// The same bytes in the same order, without rows or slices that have no gaps between them.
+    /// Returns the same bytes in the same order; rows and slices without gaps are merged.
     pub(super) fn merged(mut self) -> Self {
         let [width, height, depth] = self.extent;
         if height == 1 && depth == 1 {
@@ -62,7 +62,8 @@ impl Layout {
         self.extent.iter().product()
     }
 
-    /// The part that comes after the first `done` bytes, in the order of rows and slices: a box of at most `max` bytes and at least one.
+    /// Returns the part behind the first `done` bytes, in the order of rows and slices: a box of at
+    /// least one byte and at most `max`.
     pub(super) fn part(&self, done: usize, max: usize) -> Self {
         let [width, height, depth] = self.extent;
         let (x, row) = (done % width, done / width);

@@ -1,6 +1,8 @@
-//! Host memory that the GPU reads and writes by itself. Copies from and to other memory stop the thread that asks for them.
+//! Host memory that the GPU reads and writes by itself. Copies from and to other memory block the
+//! thread that requests them.
 //!
-//! What the session stages is pinned where it lies ([`Pinned`]); all else goes through slots, which are used again.
+//! Staged bytes are pinned where they are ([`Pinned`]); all others go through slots, which are
+//! reused.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -16,16 +18,16 @@ use super::driver::check;
 use super::object::{Address, Object};
 use super::platform;
 
-/// What a large slot holds. At 25 GB/s it takes the bus 170 µs, against some 10 µs for a command; two are 8 MiB.
+/// Size of a large slot. At 25 GB/s the bus needs 170 µs for it; issuing a command takes some 10
+/// µs.
 pub(super) const SLOT_BYTES: usize = 4 << 20;
-/// What a small slot holds: the content of most reads.
+/// Size of a small slot; most reads fit.
 pub(super) const SMALL_SLOT_BYTES: usize = 64 << 10;
-/// Large slots: while the bus works on one, the host fills or empties another; four serve two queues.
+/// Most large slots: the host fills or empties one while the bus works on another, for two queues.
 const SLOTS_MAX: usize = 4;
-/// Small slots: 4 MiB.
+/// Most small slots: 4 MiB in total.
 const SMALL_SLOTS_MAX: usize = 64;
 
-/// The slots of a device.
 #[derive(Default)]
 pub(super) struct Slots {
     small: Class,
@@ -44,17 +46,18 @@ struct Made {
     made: usize,
 }
 
-/// Some pinned memory of this process, free again when dropped.
+/// A slot of pinned memory, free again when dropped.
 pub(super) struct Slot {
     address: Address<u8>,
     class: &'static Class,
 }
 
 impl Slots {
-    /// A slot for `bytes`, at most [`SLOT_BYTES`]. Where all are in use: none, or, if it `may_wait`, the first that gets free. The device's
-    /// context is current.
+    /// Takes a slot for `bytes`, at most [`SLOT_BYTES`]. If all are in use, waits for one if
+    /// `may_wait` is set, and returns `None` otherwise. The device's context is current.
     ///
-    /// Slots get free when the device has done what was enqueued before, so that waiting for one ends if that does.
+    /// Slots become free when the device has finished the commands that use them, so the wait ends
+    /// if they do.
     pub(super) fn take(
         device: &'static Device,
         bytes: usize,
@@ -77,7 +80,7 @@ impl Slots {
                         state.made += 1;
                         return Ok(Some(Slot { address, class }));
                     }
-                    // Fewer do as well, if there is one.
+                    // The slots that exist suffice, if there is at least one.
                     Err(status) if state.made == 0 => return Err(status),
                     Err(_) => {}
                 }
@@ -98,7 +101,7 @@ impl Class {
 
 fn allocate(device: &Device, bytes: usize) -> Result<Address<u8>, Status> {
     let mut address: *mut c_void = std::ptr::null_mut();
-    // SAFETY: the place lives through the call.
+    // SAFETY: the output location outlives the call.
     check(unsafe {
         (device.cuda().cuMemHostAlloc)(&mut address, bytes, CU_MEMHOSTALLOC_PORTABLE)
     })?;
@@ -110,7 +113,7 @@ fn allocate(device: &Device, bytes: usize) -> Result<Address<u8>, Status> {
 }
 
 impl Slot {
-    /// Its first byte. It has the bytes that were asked for.
+    /// Returns the first byte's address. The slot has at least the bytes that were asked for.
     pub(super) fn address(&self) -> *mut u8 {
         self.address.get()
     }
@@ -123,21 +126,21 @@ impl Drop for Slot {
     }
 }
 
-/// Memory that is pinned where it lies, by its start; with how many bytes.
+/// Length of each range that is pinned in place, by its start.
 static RANGES: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 
 fn ranges() -> MutexGuard<'static, BTreeMap<usize, usize>> {
     RANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the GPU can use this memory by itself.
+/// Returns whether the GPU can access this memory by itself.
 pub(super) fn is_pinned(start: *const u8, bytes: usize) -> bool {
     let ranges = ranges();
     let Some((&known, &length)) = ranges.range(..=start.addr()).next_back() else { return false };
     start.addr() - known <= length && length - (start.addr() - known) >= bytes
 }
 
-/// Pins memory that somebody has, until it is dropped. That must be before the memory goes away.
+/// Keeps someone's memory pinned. It must be dropped before the memory is freed.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     start: usize,
@@ -145,7 +148,8 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// Pins memory of whole pages, where CUDA's driver is in use; it is not worth it else. None where it can not be.
+    /// Pins whole pages. Returns `None` if that fails, or if CUDA's driver is not in use: then it
+    /// is not worth the time.
     pub(crate) fn new(start: *mut u8, bytes: usize) -> Option<Self> {
         let device = *platform::known_devices().iter().find(|device| device.is_used())?;
         device.enter().ok()?;
@@ -167,7 +171,7 @@ impl Drop for Pinned {
         ranges().remove(&self.start);
         if self.device.enter().is_ok() {
             let start = std::ptr::with_exposed_provenance_mut::<c_void>(self.start);
-            // SAFETY: it was registered when this was made. That it fails is of no consequence: the pages stay pinned.
+            // SAFETY: `new` registered the range. If this fails, the pages merely stay pinned.
             let _ = check(unsafe { (self.device.cuda().cuMemHostUnregister)(start) });
         }
     }

@@ -1,4 +1,4 @@
-//! The one platform.
+//! The one platform: CUDA's driver.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -16,12 +16,12 @@ use super::device::Device;
 use super::driver::{Cuda, check, cuda};
 use super::object::{self, Body, Object};
 
-/// GPUs that a node may have. A driver that reports more has a defect.
+/// Most GPUs of a node. A driver that reports more has a defect.
 const DEVICES_MAX: c_int = 256;
-/// Shows each GPU as so many devices, with one context: kernels in queues of them run at the same time, which those of two processes do not.
-/// For measurements and tests with one GPU.
+/// Number of devices that each GPU appears as. They share one context, so their kernels run at the
+/// same time, which kernels of two processes do not. For measurements and tests with one GPU.
 const EACH_VARIABLE: &str = "PENSTOCK_CUDA_EACH";
-/// More devices than that of one GPU measure nothing that fewer do not.
+/// Upper bound of that number. More devices on one GPU measure nothing new.
 const EACH_MAX: u32 = 8;
 
 /// The platform: CUDA's driver with its GPUs.
@@ -38,7 +38,7 @@ impl Body for Platform {
 
 static PLATFORM: OnceLock<Option<&'static Object<Platform>>> = OnceLock::new();
 
-/// The platform's handle, where there is a driver and a GPU.
+/// Returns the platform's handle if there are a driver and a GPU.
 pub(crate) fn platform() -> Option<cl_platform_id> {
     found().map(Object::handle)
 }
@@ -47,12 +47,12 @@ fn found() -> Option<&'static Object<Platform>> {
     *PLATFORM.get_or_init(|| {
         let cuda = cuda()?;
         let devices = devices(cuda).ok().filter(|devices| !devices.is_empty())?;
-        // Handles of platforms and devices are good for ever.
+        // Handles of platforms and devices stay valid for ever.
         Some(Box::leak(Box::new(Object::plain(Platform { cuda, devices }))))
     })
 }
 
-/// The devices of the platform, if it has been found.
+/// Returns the devices of the platform if it has been found already.
 pub(super) fn known_devices() -> &'static [&'static Object<Device>] {
     match PLATFORM.get() {
         Some(Some(platform)) => &platform.devices,
@@ -62,12 +62,12 @@ pub(super) fn known_devices() -> &'static [&'static Object<Device>] {
 
 fn devices(cuda: &'static Cuda) -> Result<Vec<&'static Object<Device>>, Status> {
     let mut count = 0;
-    // SAFETY: the place lives through the call.
+    // SAFETY: `count` outlives the call.
     check(unsafe { (cuda.cuDeviceGetCount)(&mut count) })?;
     let (each, mut devices) = (each(), Vec::new());
     for index in 0..count.min(DEVICES_MAX) {
         let mut ordinal = 0;
-        // SAFETY: as above.
+        // SAFETY: `ordinal` outlives the call.
         check(unsafe { (cuda.cuDeviceGet)(&mut ordinal, index) })?;
         for _ in 0..each {
             devices.push(&*Box::leak(Box::new(Object::plain(Device::new(
@@ -80,7 +80,7 @@ fn devices(cuda: &'static Cuda) -> Result<Vec<&'static Object<Device>>, Status> 
     Ok(devices)
 }
 
-/// As how many devices each GPU is shown. What is no number is one, and said.
+/// Returns the number of devices that each GPU appears as. A bad value is reported and counts as 1.
 fn each() -> u32 {
     let Some(text) = std::env::var_os(EACH_VARIABLE).filter(|text| !text.is_empty()) else {
         return 1;
@@ -88,7 +88,7 @@ fn each() -> u32 {
     let number = text.to_str().and_then(|text| text.parse().ok());
     number.filter(|each| (1..=EACH_MAX).contains(each)).unwrap_or_else(|| {
         eprintln!(
-            "penstock: {EACH_VARIABLE}={}: it is a number from 1 to {EACH_MAX}",
+            "penstock: {EACH_VARIABLE}={}: the value must be a number from 1 to {EACH_MAX}",
             text.display()
         );
         1
@@ -113,20 +113,21 @@ impl Platform {
     }
 }
 
-/// `cuDriverGetVersion`; 0 where it fails.
+/// Returns the number of `cuDriverGetVersion`, or 0 if that fails.
 pub(super) fn driver_version(cuda: &Cuda) -> c_int {
     let mut version = 0;
-    // SAFETY: the place lives through the call.
+    // SAFETY: `version` outlives the call.
     check(unsafe { (cuda.cuDriverGetVersion)(&mut version) }).map_or(0, |()| version)
 }
 
-/// "13.0".
+/// Formats the driver's version, like "13.0".
 pub(super) fn version_text(cuda: &Cuda) -> String {
     let version = driver_version(cuda);
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// The version of OpenCL whose functions may be called: one with device timers and copies of kernels. Most else is optional in it.
+/// Returns the OpenCL version whose functions may be called. 3.0 is needed for device timers and
+/// copies of kernels; most of its other features are optional.
 pub(super) fn opencl_version(cuda: &Cuda) -> String {
     format!("OpenCL 3.0 CUDA {}", version_text(cuda))
 }
@@ -139,11 +140,11 @@ pub(super) unsafe extern "C" fn get_ids(
     object::code(|| {
         let platform = found().ok_or(Status::INVALID_VALUE)?;
         if !list.is_null() && count > 0 {
-            // SAFETY: the list has at least one place.
+            // SAFETY: the caller's list has at least one entry.
             unsafe { list.write(platform.handle()) };
         }
         if !number.is_null() {
-            // SAFETY: the caller's place.
+            // SAFETY: not null, so the caller made it writable.
             unsafe { number.write(1) };
         }
         Ok(())
@@ -158,9 +159,9 @@ pub(super) unsafe extern "C" fn get_info(
     true_size: *mut usize,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a platform of ours, as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let platform = unsafe { object::get::<Platform>(platform) }?;
-        // SAFETY: the caller's places, with the size it names.
+        // SAFETY: the caller's places, with the size that the caller names.
         unsafe { Place { size, value, true_size }.write(&platform.answer(name)?) }
     })
 }

@@ -1,4 +1,4 @@
-//! Programs: a module image for the context's device, loaded when it is built.
+//! Programs: a module image for the context's device, loaded by `clBuildProgram`.
 
 use std::ffi::{CStr, c_char, c_uchar, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,17 +21,16 @@ use super::device::Device;
 use super::module::Module;
 use super::object::{self, Body, Object};
 
-/// A program.
 pub(super) struct Program {
     device: &'static Object<Device>,
     image: Vec<u8>,
     built: Mutex<Built>,
 }
 
-/// How the last build ended.
+/// Result of the last build.
 #[derive(Default)]
 struct Built {
-    /// None before the first build.
+    /// `None` before the first build.
     module: Option<Result<Arc<Module>, Status>>,
     options: String,
     log: String,
@@ -48,7 +47,7 @@ impl Program {
         self.built.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its module, if it has been built.
+    /// Returns the module, if the program has been built.
     pub(super) fn module(&self) -> Result<Arc<Module>, Status> {
         match &self.built().module {
             Some(Ok(module)) => Ok(module.clone()),
@@ -57,7 +56,7 @@ impl Program {
     }
 
     fn build(&self, options: &str) -> Result<(), Status> {
-        // Without the lock: it may take long, and others may ask meanwhile.
+        // Loaded without the lock: it may take long, and others may ask meanwhile.
         let (loaded, log) = Module::load(self.device, &self.image);
         let loaded = loaded.map(Arc::new);
         let status = loaded.as_ref().map(|_| ()).map_err(|&status| status);
@@ -112,7 +111,7 @@ impl Program {
     }
 }
 
-/// The names behind [`GLOBALS_OPTION`]; none where it was not given.
+/// Returns the names behind [`GLOBALS_OPTION`]; `None` if the option was not given.
 fn asked_globals(options: &str) -> Option<Vec<String>> {
     let lists = options.split_whitespace().filter_map(|option| option.strip_prefix(GLOBALS_OPTION));
     let mut asked = None;
@@ -133,26 +132,27 @@ pub(super) unsafe extern "C" fn with_binary(
     code: *mut cl_int,
 ) -> cl_program {
     let make = || {
-        // SAFETY: a context as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let context = unsafe { object::get::<Context>(context) }?;
         if count != 1 || devices.is_null() || lengths.is_null() || binaries.is_null() {
             return Err(Status::INVALID_VALUE);
         }
         // SAFETY: each list has one entry.
         let (device, length, binary) = unsafe { (devices.read(), lengths.read(), binaries.read()) };
-        // "CL_INVALID_DEVICE if any device in device_list is not in the list of devices associated with context."
+        // "CL_INVALID_DEVICE if any device in device_list is not in the list of devices associated
+        // with context."
         if device != context.device.handle() {
             return Err(Status::INVALID_DEVICE);
         }
         let is_there = length > 0 && !binary.is_null();
         if !statuses.is_null() {
-            // SAFETY: the list has one entry. Whether it is a module is seen when it is built.
+            // SAFETY: the list has one entry. The build finds out whether it is a module.
             unsafe { statuses.write(if is_there { 0 } else { Status::INVALID_VALUE.0 }) };
         }
         if !is_there {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: the binary has its length.
+        // SAFETY: the caller passes a binary of this length.
         let image = unsafe { std::slice::from_raw_parts(binary, length) }.to_vec();
         Ok(object::give(Object::new(Program {
             device: context.device,
@@ -160,7 +160,7 @@ pub(super) unsafe extern "C" fn with_binary(
             built: Mutex::default(),
         })))
     };
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes null or a writable location.
     unsafe { object::made(code, make) }
 }
 
@@ -175,7 +175,7 @@ pub(super) unsafe extern "C" fn build(
     data: *mut c_void,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a program as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let built = unsafe { object::share::<Program>(program) }?;
         let options = if options.is_null() {
             String::new()
@@ -193,7 +193,7 @@ pub(super) unsafe extern "C" fn build(
 }
 
 pub(super) unsafe extern "C" fn release(program: cl_program) -> cl_int {
-    // SAFETY: the reference is the caller's.
+    // SAFETY: the caller gives up its own reference.
     unsafe { object::release::<Program>(program) }
 }
 
@@ -205,14 +205,15 @@ pub(super) unsafe extern "C" fn get_info(
     true_size: *mut usize,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a program as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let program = unsafe { object::get::<Program>(program) }?;
         let place = Place { size, value, true_size };
         if name != CL_PROGRAM_BINARIES {
-            // SAFETY: the caller's places, with the size it names.
+            // SAFETY: the caller passes locations of the size that it names.
             return unsafe { place.write(&program.answer(name)?) };
         }
-        // "an array of n pointers allocated by the caller": one, or null for an image that is not wanted.
+        // "an array of n pointers allocated by the caller": n is 1; null if the image is not
+        // wanted.
         let pointer_bytes = size_of::<*mut u8>();
         if !value.is_null() {
             if size < pointer_bytes {
@@ -222,12 +223,12 @@ pub(super) unsafe extern "C" fn get_info(
             let target = unsafe { value.cast::<*mut u8>().read() };
             if !target.is_null() {
                 let image = &program.image;
-                // SAFETY: it has the bytes that CL_PROGRAM_BINARY_SIZES told.
+                // SAFETY: it has the number of bytes that CL_PROGRAM_BINARY_SIZES reported.
                 unsafe { target.copy_from_nonoverlapping(image.as_ptr(), image.len()) };
             }
         }
         if !true_size.is_null() {
-            // SAFETY: the caller's place.
+            // SAFETY: the caller passes null or a writable location.
             unsafe { true_size.write(pointer_bytes) };
         }
         Ok(())
@@ -243,9 +244,9 @@ pub(super) unsafe extern "C" fn get_build_info(
     true_size: *mut usize,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a program as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let program = unsafe { object::get::<Program>(program) }?;
-        // SAFETY: the caller's places, with the size it names.
+        // SAFETY: the caller passes locations of the size that it names.
         unsafe { Place { size, value, true_size }.write(&program.build_answer(name)?) }
     })
 }

@@ -13,7 +13,7 @@ use super::context::Context;
 use super::object::{self, Body, Object};
 use super::stream::Stream;
 
-/// A queue. Commands that it still has are executed after it is gone.
+/// A queue. When it is dropped, its remaining commands still run.
 pub(super) struct Queue {
     pub(super) stream: Arc<Stream>,
 }
@@ -30,7 +30,7 @@ impl Drop for Queue {
     }
 }
 
-/// Entries in a list of properties. There is one property that matters.
+/// Most entries of a list of properties; only one property has a meaning here.
 const PROPERTIES_MAX: usize = 16;
 
 unsafe fn make(
@@ -38,7 +38,7 @@ unsafe fn make(
     device: cl_device_id,
     properties: cl_command_queue_properties,
 ) -> Result<cl_command_queue, Status> {
-    // SAFETY: a context as the loader saw.
+    // SAFETY: the caller passes a live handle of this platform.
     let context = unsafe { object::get::<Context>(context) }?;
     if device != context.device.handle() {
         return Err(Status::INVALID_DEVICE);
@@ -57,7 +57,7 @@ pub(super) unsafe extern "C" fn create(
     properties: cl_command_queue_properties,
     code: *mut cl_int,
 ) -> cl_command_queue {
-    // SAFETY: the caller's handles and place.
+    // SAFETY: the caller passes live handles, and null or a writable location.
     unsafe { object::made(code, || make(context, device, properties)) }
 }
 
@@ -71,7 +71,7 @@ pub(super) unsafe extern "C" fn create_with_properties(
         let mut bits = 0;
         if !properties.is_null() {
             for index in 0..PROPERTIES_MAX {
-                // SAFETY: the list ends with a 0 in place of a name, and was read no further.
+                // SAFETY: the list ends with a 0 in place of a name, and none was read so far.
                 let name = unsafe { properties.add(2 * index).read() };
                 if name == 0 {
                     break;
@@ -79,31 +79,31 @@ pub(super) unsafe extern "C" fn create_with_properties(
                 if name != cl_queue_properties::from(CL_QUEUE_PROPERTIES) {
                     return Err(Status::INVALID_VALUE);
                 }
-                // SAFETY: behind a name is its value.
+                // SAFETY: each name is followed by its value.
                 bits = unsafe { properties.add(2 * index + 1).read() };
             }
         }
-        // SAFETY: the caller's handles.
+        // SAFETY: the caller passes live handles of this platform.
         unsafe { make(context, device, bits) }
     };
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes null or a writable location.
     unsafe { object::made(code, make_it) }
 }
 
 pub(super) unsafe extern "C" fn release(queue: cl_command_queue) -> cl_int {
-    // SAFETY: the reference is the caller's.
+    // SAFETY: the caller gives up its own reference.
     unsafe { object::release::<Queue>(queue) }
 }
 
-/// Streams start by themselves.
+/// Does nothing: streams start by themselves.
 pub(super) unsafe extern "C" fn flush(queue: cl_command_queue) -> cl_int {
-    // SAFETY: a queue as the loader saw.
+    // SAFETY: the caller passes a live handle of this platform.
     object::code(|| unsafe { object::get::<Queue>(queue) }.map(|_| ()))
 }
 
 pub(super) unsafe extern "C" fn finish(queue: cl_command_queue) -> cl_int {
     object::code(|| {
-        // SAFETY: a queue as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         unsafe { object::get::<Queue>(queue) }?.stream.finish()
     })
 }

@@ -1,4 +1,5 @@
-//! Gives back what commands may still use: in a thread of its own, after waiting for all that the device has been given.
+//! Frees resources that commands may still use, on a thread per device, once the device has
+//! finished all the work that it was given.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -11,25 +12,25 @@ use super::mapped::Mapped;
 use super::object::Address;
 use super::platform;
 
-/// What is to be given back.
+/// A resource to be freed.
 pub(super) enum Remains {
-    /// Memory, and who wants to hear that it is gone.
+    /// Device memory; the function runs when it is freed.
     Memory(CUdeviceptr, Box<dyn FnOnce() + Send>),
     Module(Address<CUmod_st>),
-    /// Memory of the host, and who wants to hear that nothing uses it.
+    /// Host memory; the function runs when nothing uses it any more.
     Mapped(Arc<Mapped>, Box<dyn FnOnce() + Send>),
-    /// Nothing: tells when all before is gone.
+    /// Reports that everything before it is freed.
     Mark(Sender<()>),
 }
 
-/// The way to a device's thread.
+/// The channel to a device's freeing thread.
 #[derive(Default)]
 pub(super) struct Reaper {
     way: OnceLock<Option<Sender<Remains>>>,
 }
 
 impl Reaper {
-    /// Gives something back, now or soon.
+    /// Frees a resource soon, or now if there is no thread.
     pub(super) fn take(device: &'static Device, remains: Remains) {
         let way = device.reaper().way.get_or_init(|| {
             let (way, remains) = channel();
@@ -42,12 +43,13 @@ impl Reaper {
                     reap(device, vec![unsent.0]);
                 }
             }
-            // Without a thread, whoever lets go waits.
+            // If no thread could be started, the caller waits.
             None => reap(device, vec![remains]),
         }
     }
 
-    /// Waits until all that was given back is gone. False where nothing was.
+    /// Waits until everything passed in so far is freed. Returns false if nothing was ever passed
+    /// in.
     pub(super) fn drain(device: &'static Device) -> bool {
         if device.reaper().way.get().is_none() {
             return false;
@@ -59,7 +61,7 @@ impl Reaper {
 }
 
 fn run(device: &'static Device, remains: &Receiver<Remains>) {
-    // The way is never closed: the device stays.
+    // The channel is never closed, because devices are never freed.
     while let Ok(first) = remains.recv() {
         let mut all = vec![first];
         all.extend(remains.try_iter());
@@ -69,37 +71,38 @@ fn run(device: &'static Device, remains: &Receiver<Remains>) {
 
 fn reap(device: &'static Device, all: Vec<Remains>) {
     let entered = device.enter();
-    // `cuMemFree` may wait for the commands that use the memory; that it does must not be relied on.
-    // SAFETY: the context is current. Where it has failed, nothing runs in it any more.
+    // `cuMemFree` may wait for the commands that use the memory, but does not promise it.
+    // SAFETY: the context is current. If it has failed, nothing runs in it any more.
     let _ = entered.map(|()| unsafe { (device.cuda().cuCtxSynchronize)() });
     for remains in all {
         match remains {
             Remains::Memory(address, then) => {
-                // SAFETY: the memory's object is gone, so this is the last use. Failures have no one to be told to.
+                // SAFETY: the memory's object is gone, so this is the last use. Nobody could be
+                // told of a failure.
                 let _ = entered.map(|()| unsafe { (device.cuda().cuMemFree)(address) });
                 then();
             }
             Remains::Module(module) => {
-                // SAFETY: as above: its kernels are gone too.
+                // SAFETY: as above; the module's kernels are gone too.
                 let _ = entered.map(|()| unsafe { (device.cuda().cuModuleUnload)(module.get()) });
             }
             Remains::Mapped(mapped, then) => {
                 drop(mapped);
                 then();
             }
-            // Whoever asked may have given up.
+            // The receiver may be gone.
             Remains::Mark(tell) => _ = tell.send(()),
         }
     }
 }
 
-/// Waits until all that was released is gone. False where nothing was.
+/// Waits until everything that was released is freed. Returns false if nothing was ever released.
 pub(crate) fn drain() -> bool {
     let drained = platform::known_devices().iter().filter(|device| Reaper::drain(device));
     drained.count() > 0
 }
 
-/// Runs something that needs memory; where there is none, once more when what was given back is gone.
+/// Runs a call that needs device memory. If there is too little, drains the reaper and calls again.
 pub(super) fn with_memory<T>(
     device: &'static Device,
     mut call: impl FnMut() -> Result<T, Status>,

@@ -1,5 +1,6 @@
-//! What CUDA's driver has nothing for, or not in OpenCL's form: images, samplers, pipes, shared virtual memory, sub-devices, and programs
-//! that need a compiler of OpenCL C. Each function answers with its code.
+//! Functions for what CUDA's driver lacks or has in another form than OpenCL's: images, samplers,
+//! pipes, shared virtual memory, sub-devices, and programs that need a compiler of OpenCL C. Each
+//! function only returns its error code.
 
 use std::ffi::{c_char, c_void};
 
@@ -18,7 +19,7 @@ macro_rules! handles {
     ($($code:path => { $(fn $name:ident($($type:ty),* $(,)?) -> $handle:ty;)* })*) => {$($(
         pub(super) unsafe extern "C" fn $name($(_: $type,)* code: *mut cl_int) -> $handle {
             if !code.is_null() {
-                // SAFETY: the caller's place.
+                // SAFETY: not null, so the caller made it writable.
                 unsafe { code.write($code) };
             }
             std::ptr::null_mut()
@@ -95,12 +96,12 @@ handles! {
     }
 }
 
-/// There is no compiler to unload.
+/// Succeeds: there is no compiler to unload.
 pub(super) unsafe extern "C" fn unload_compiler(_: cl_platform_id) -> cl_int {
     CL_SUCCESS
 }
 
-/// There are no functions of extensions.
+/// Returns null: there are no extension functions.
 pub(super) unsafe extern "C" fn extension_function(
     _: cl_platform_id,
     _: *const c_char,

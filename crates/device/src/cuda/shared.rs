@@ -1,19 +1,22 @@
-//! How much dynamic shared memory the functions of a module may have. CUDA's attribute is set and not raised: two launches that both asked
-//! for more, each for its own size, could leave the smaller one.
+//! How much dynamic shared memory each function of a module may use. CUDA's attribute is
+//! overwritten, not raised: of two launches that each ask for their own size, the smaller one could
+//! come last.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// What each function may have now, by its address. One table for a module: its kernels may name one function several times.
+/// Limit of each function by its address. A module has one table, because several of its kernels
+/// may name one function.
 #[derive(Debug, Default)]
 pub(super) struct SharedLimits(Mutex<BTreeMap<usize, u32>>);
 
 impl SharedLimits {
-    /// Has a function allowed so many bytes. `known`: what it may have without anybody having asked. `set` asks the driver, which others
-    /// wait for: who finds the size allowed may launch at once. What the function may have now.
+    /// Allows a function at least `bytes` of dynamic shared memory and returns its limit. `known`
+    /// is the limit that it has by default. `set` asks the driver; other callers wait for it,
+    /// because a caller that finds the size allowed launches at once.
     ///
     /// # Errors
-    /// What `set` says; then nothing is allowed beyond what was.
+    /// The error of `set`; the limit then stays as it was.
     pub(super) fn allow<E>(
         &self,
         function: usize,
@@ -42,7 +45,7 @@ mod tests {
         let (limits, allowed) = (SharedLimits::default(), AtomicU32::new(48));
         let launch = |bytes| {
             let set = || {
-                // Longer than it takes others to come by.
+                // Long enough for other threads to arrive.
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 allowed.store(bytes, Ordering::SeqCst);
                 Ok::<_, ()>(())

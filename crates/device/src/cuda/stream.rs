@@ -1,5 +1,5 @@
-//! Streams: commands in their order, given to the device from the thread that enqueues them or, where they must wait, by the
-//! submitter; and what is left to do when the device is through with them, by the lander.
+//! Streams: commands in order. The thread that enqueues a command issues it to the device, or the
+//! submitter if the command must wait. The lander does the host's work when the device is done.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,34 +19,33 @@ use super::memory::Memory;
 use super::object::{Address, Object, Ref};
 use super::pinned::Slot;
 
-/// A stream.
 pub(super) struct Stream {
     id: u64,
     device: &'static Object<Device>,
     raw: Address<CUstream_st>,
-    /// Where events have times: a point to count from.
+    /// Reference point of times; `None` if events have no times.
     base: Option<Mutex<Base>>,
     order: Mutex<Order>,
-    /// Something was enqueued, or all has been given to the device.
+    /// Signalled when a command is enqueued, and when all have been issued.
     ordered: Condvar,
     air: Mutex<Air>,
-    /// Something flies, or all has landed.
+    /// Signalled when a flight is added, and when all have landed.
     flown: Condvar,
 }
 
-/// What the device has not been given yet.
+/// Commands that have not been issued to the device.
 #[derive(Default)]
 struct Order {
     pending: VecDeque<Command>,
-    /// The submitter has one in its hands.
+    /// Whether the submitter holds a command.
     submitting: bool,
     has_submitter: bool,
     closed: bool,
-    /// First failure of a command without an event that the submitter gave.
+    /// First failure of a command without an event that the submitter issued.
     failure: Option<Status>,
 }
 
-/// What the device has been given and somebody waits for.
+/// Issued work that somebody waits for.
 #[derive(Default)]
 struct Air {
     flights: VecDeque<Flight>,
@@ -55,24 +54,24 @@ struct Air {
     closed: bool,
 }
 
-/// A point in the stream, and what is to be done when it is reached.
+/// A point in the stream, and what the lander does when the device reaches it.
 struct Flight {
     stamp: Arc<Stamp>,
     landing: Option<Landing>,
     event: Option<(Ref<Event>, Begun)>,
-    /// Reads of other streams that the device has done before, but whose bytes may still be in their slots: who hears of the end of
-    /// this must find theirs.
+    /// Reads of other streams that the device has finished, but whose bytes may still be in slots.
+    /// This flight's end is reported after theirs.
     after: Vec<Ref<Event>>,
 }
 
-/// Pinned memory that the device is through with.
+/// Pinned memory that the device has finished with.
 pub(super) struct Landing {
     pub(super) slot: Slot,
-    /// Where its first bytes go, and how many.
+    /// Target and number of the bytes to copy out of the slot; `None` for a write.
     pub(super) to: Option<(Address<u8>, usize)>,
 }
 
-/// When a command was begun.
+/// Times at which a command was begun.
 #[derive(Clone, Default)]
 pub(super) struct Begun {
     queued: u64,
@@ -80,7 +79,7 @@ pub(super) struct Begun {
     start: Option<Arc<Stamp>>,
 }
 
-/// What the caller of an enqueue asks for beside the work itself.
+/// Arguments of an enqueue beside the work itself.
 pub(super) struct Wish {
     pub(super) command: u32,
     pub(super) waits: Vec<Ref<Event>>,
@@ -88,7 +87,7 @@ pub(super) struct Wish {
     pub(super) keep: [Option<Ref<Memory>>; 2],
 }
 
-/// How often the lander of a stream that is no longer used looks whether the submitter has ended.
+/// How often the lander of a closed stream checks whether the submitter has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -100,7 +99,7 @@ impl Stream {
     ) -> Result<Arc<Self>, Status> {
         device.enter()?;
         let mut raw: CUstream = std::ptr::null_mut();
-        // SAFETY: the place lives through the call.
+        // SAFETY: the output location outlives the call.
         check(unsafe { (device.cuda().cuStreamCreate)(&mut raw, CU_STREAM_NON_BLOCKING) })?;
         let base = if profiles { Some(Mutex::new(Base::of(device, raw)?)) } else { None };
         Ok(Arc::new(Self {
@@ -131,7 +130,6 @@ impl Stream {
         self.air.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enqueues a command.
     pub(super) fn enqueue(
         self: &Arc<Self>,
         work: Work,
@@ -148,8 +146,8 @@ impl Stream {
             queued,
             begun: None,
         };
-        // Held while the device is given the command, so that no other one gets before it. Nobody listens to the event yet, so
-        // no callback runs in here.
+        // The lock is held while the command is issued, so that no other gets ahead of it. Nobody
+        // listens to the event yet, so no callback runs meanwhile.
         let mut order = self.order();
         let given = !order.is_busy() && self.give(&mut command, false)?;
         if !given {
@@ -160,9 +158,10 @@ impl Stream {
         Ok(event)
     }
 
-    /// Gives the device a command, if nothing is in its way. The device's context is current.
+    /// Issues a command to the device. Returns false if it must wait for an event or a slot. The
+    /// device's context is current.
     fn give(self: &Arc<Self>, command: &mut Command, may_wait: bool) -> Result<bool, Status> {
-        // Before anything else: what can not run must not have begun.
+        // First check the wait list: a command that cannot run must not be begun.
         let (mut stamps, mut after) = (Vec::new(), Vec::new());
         for event in &command.waits {
             match event.wait_in(self.id) {
@@ -177,7 +176,7 @@ impl Stream {
         }
         if command.begun.is_none() {
             for stamp in stamps {
-                // SAFETY: stream and event live; the stream keeps to what is recorded now.
+                // SAFETY: stream and event live; the stream waits for what is recorded now.
                 check(unsafe {
                     (self.device.cuda().cuStreamWaitEvent)(self.raw(), stamp.raw(), 0)
                 })?;
@@ -211,13 +210,13 @@ impl Stream {
         Ok(Begun { queued: command.queued, submitted: clock::now(), start: Some(start) })
     }
 
-    /// Lets a slot fly to the end of what the stream has now.
+    /// Keeps a slot until the stream reaches its current end.
     pub(super) fn fly_slot(self: &Arc<Self>, landing: Landing) -> Result<(), Status> {
         let stamp = Stamp::record(self.device, self.raw(), false)?;
         self.fly(Flight { stamp, landing: Some(landing), event: None, after: Vec::new() })
     }
 
-    /// Notes a flight, and sees to it that somebody lands it.
+    /// Adds a flight and starts the lander if there is none.
     fn fly(self: &Arc<Self>, flight: Flight) -> Result<(), Status> {
         let mut air = self.air();
         if !air.has_lander {
@@ -241,7 +240,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The submitter.
+    /// Body of the submitter thread.
     fn submit_all(self: Arc<Self>) {
         while let Some(mut command) = self.next_command() {
             let event = command.event.clone();
@@ -261,7 +260,7 @@ impl Stream {
                 callbacks.call();
             }
         }
-        // The lander may wait for what this thread would have let fly.
+        // The lander may be waiting for a flight of this thread.
         let _air = self.air();
         self.flown.notify_all();
     }
@@ -286,14 +285,14 @@ impl Stream {
             for event in &command.waits {
                 event.wait_until_sent();
             }
-            // Waits for room; so what is not given waits for an event again.
+            // This waits for a slot itself, so false means that an event must be waited for again.
             if self.give(command, true)? {
                 return Ok(());
             }
         }
     }
 
-    /// The lander.
+    /// Body of the lander thread.
     fn land_all(self: Arc<Self>) {
         let entered = self.device.enter();
         while let Some(flight) = self.next_flight() {
@@ -301,8 +300,8 @@ impl Stream {
             if let (Ok(()), Some(Landing { slot, to: Some((to, bytes)) })) =
                 (reached, &flight.landing)
             {
-                // SAFETY: the device has written so many bytes to the slot; the command's memory has room for them until its event
-                // ends.
+                // SAFETY: the device has written `bytes` bytes to the slot; the command's memory
+                // has room for them until its event ends.
                 unsafe { to.get().copy_from_nonoverlapping(slot.address(), *bytes) };
             }
             drop(flight.landing);
@@ -327,7 +326,8 @@ impl Stream {
                 return Some(flight);
             }
             if air.closed {
-                // What the submitter has left still comes. Asked without the lock, which it takes within its own.
+                // The submitter may add more flights. `order` is asked without `air`'s lock,
+                // because the submitter takes `air` while it holds `order`.
                 drop(air);
                 let is_over = self.order().is_over();
                 air = self.air();
@@ -335,7 +335,7 @@ impl Stream {
                     return None;
                 }
                 if !is_over && air.flights.is_empty() {
-                    // The submitter may have ended in between, so not for ever.
+                    // The submitter may have ended in between, so this wait is bounded.
                     let waited = self.flown.wait_timeout(air, LOOK_EVERY);
                     air = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
@@ -366,7 +366,7 @@ impl Stream {
         event.end(CL_COMPLETE, times)
     }
 
-    /// Blocks until all commands so far have ended.
+    /// Blocks until all commands enqueued so far have ended.
     pub(super) fn finish(&self) -> Result<(), Status> {
         {
             let mut order = self.order();
@@ -387,7 +387,7 @@ impl Stream {
         self.order().failure.take().map_or(Ok(()), Err)
     }
 
-    /// No more is enqueued. What was is still done.
+    /// Closes the stream: nothing more is enqueued. Earlier commands still run.
     pub(super) fn close(&self) {
         self.order().closed = true;
         self.ordered.notify_all();
@@ -397,12 +397,12 @@ impl Stream {
 }
 
 impl Order {
-    /// Whether something is before what is enqueued now.
+    /// Whether a command that is enqueued now would have to wait for others.
     fn is_busy(&self) -> bool {
         self.submitting || !self.pending.is_empty()
     }
 
-    /// Whether nothing comes any more.
+    /// Whether no command can come any more.
     fn is_over(&self) -> bool {
         self.closed && !self.is_busy()
     }
@@ -411,7 +411,8 @@ impl Order {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.device.enter().is_ok() {
-            // SAFETY: the stream is ours, and no thread has it any more. The device still does what it was given.
+            // SAFETY: this object owns the stream and no thread uses it any more. The device still
+            // executes what was issued.
             let _ = check(unsafe { (self.device.cuda().cuStreamDestroy)(self.raw()) });
         }
     }

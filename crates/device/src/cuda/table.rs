@@ -1,4 +1,5 @@
-//! The dispatch table that is the first word of every object, and the way to its functions where no ICD loader is installed.
+//! The dispatch table that is the first word of every object. [`function`] looks up its functions
+//! by name where no ICD loader is installed.
 
 use std::ffi::{CStr, c_void};
 
@@ -9,21 +10,21 @@ use super::{
 };
 
 /// A table without any function.
-// SAFETY: the table is SLOTS pointers, functions or none.
+// SAFETY: the table is `SLOTS` pointers to functions, each of which may be null.
 const EMPTY: cl_icd_dispatch = unsafe {
     std::mem::transmute::<[*const c_void; SLOTS], cl_icd_dispatch>([std::ptr::null(); SLOTS])
 };
 
 /// The table, never changed.
 struct Shared(cl_icd_dispatch);
-// SAFETY: its pointers are to code.
+// SAFETY: its pointers are to code and never change.
 unsafe impl Sync for Shared {}
 
 macro_rules! table {
     ($($name:ident: $function:expr,)*) => {
         static TABLE: Shared = Shared(cl_icd_dispatch { $($name: Some($function),)* ..EMPTY });
 
-        /// The functions of the table, by name and slot.
+        /// Name and slot of each function of the table.
         const NAMES: &[(&str, usize)] = &[$((stringify!($name), slot!($name)),)*];
     };
 }
@@ -105,15 +106,14 @@ table! {
     clGetDeviceAndHostTimer: device::timers,
 }
 
-/// The table.
 pub(super) fn dispatch() -> *const cl_icd_dispatch {
     &raw const TABLE.0
 }
 
-/// The function of a name, if the table has it.
+/// Returns the function of this name, if the table has it.
 pub(crate) fn function(name: &CStr) -> Option<*const c_void> {
     let name = name.to_str().ok()?;
     let (_, slot) = NAMES.iter().find(|(known, _)| *known == name)?;
-    // SAFETY: the slot is one of the table's, all of which are pointers.
+    // SAFETY: the slot is within the table, which is an array of pointers.
     Some(unsafe { dispatch().cast::<*const c_void>().add(*slot).read() })
 }

@@ -27,12 +27,13 @@ pub(super) unsafe extern "C" fn write(
     event: *mut cl_event,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a buffer as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let memory = unsafe { object::share::<Memory>(memory) }?;
         let to = memory.range(offset, size)?;
         let from = host(from.cast_mut())?;
         let (work, tail) = (Work::Write { from, to, done: 0 }, Tail { count, waits, event });
-        // SAFETY: as the caller gave them; the bytes are there until the command has ended.
+        // SAFETY: the caller passes valid handles, lists and locations; the bytes stay until the
+        // command has ended.
         unsafe {
             enqueue(queue, CL_COMMAND_WRITE_BUFFER, work, [Some(memory), None], tail, blocking != 0)
         }
@@ -51,12 +52,13 @@ pub(super) unsafe extern "C" fn read(
     event: *mut cl_event,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a buffer as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let memory = unsafe { object::share::<Memory>(memory) }?;
         let from = memory.range(offset, size)?;
         let to = host(to)?;
         let (work, tail) = (Work::Read { from, to, done: 0 }, Tail { count, waits, event });
-        // SAFETY: as the caller gave them; there is room until the command has ended.
+        // SAFETY: the caller passes valid handles, lists and locations; the memory stays until the
+        // command has ended.
         unsafe {
             enqueue(queue, CL_COMMAND_READ_BUFFER, work, [Some(memory), None], tail, blocking != 0)
         }
@@ -80,7 +82,7 @@ pub(super) unsafe extern "C" fn write_rect(
     event: *mut cl_event,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a buffer as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let memory = unsafe { object::share::<Memory>(memory) }?;
         // SAFETY: all lists have three entries.
         let (origin, host_origin, region) =
@@ -120,7 +122,7 @@ pub(super) unsafe extern "C" fn read_rect(
     event: *mut cl_event,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a buffer as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let memory = unsafe { object::share::<Memory>(memory) }?;
         // SAFETY: all lists have three entries.
         let (origin, host_origin, region) =
@@ -155,12 +157,12 @@ pub(super) unsafe extern "C" fn copy(
     event: *mut cl_event,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: buffers as the loader saw.
+        // SAFETY: the caller passes live handles of this platform.
         let (source, target) =
             unsafe { (object::share::<Memory>(source)?, object::share::<Memory>(target)?) };
         let (from, to) = (source.range(source_offset, size)?, target.range(target_offset, size)?);
         let (work, tail) = (Work::Copy { from, to }, Tail { count, waits, event });
-        // SAFETY: as the caller gave them.
+        // SAFETY: the caller passes valid handles, lists and locations.
         unsafe {
             enqueue(queue, CL_COMMAND_COPY_BUFFER, work, [Some(source), Some(target)], tail, false)
         }
@@ -183,7 +185,7 @@ pub(super) unsafe extern "C" fn copy_rect(
     event: *mut cl_event,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: buffers as the loader saw.
+        // SAFETY: the caller passes live handles of this platform.
         let (source, target) =
             unsafe { (object::share::<Memory>(source)?, object::share::<Memory>(target)?) };
         // SAFETY: all lists have three entries.
@@ -193,7 +195,7 @@ pub(super) unsafe extern "C" fn copy_rect(
         let to = target.rect(target_origin, region, (target_row_pitch, target_slice_pitch))?;
         let (work, tail) = (Work::Copy { from, to }, Tail { count, waits, event });
         let keep = [Some(source), Some(target)];
-        // SAFETY: as the caller gave them.
+        // SAFETY: the caller passes valid handles, lists and locations.
         unsafe { enqueue(queue, CL_COMMAND_COPY_BUFFER_RECT, work, keep, tail, false) }
     })
 }
@@ -210,7 +212,7 @@ pub(super) unsafe extern "C" fn fill(
     event: *mut cl_event,
 ) -> cl_int {
     object::code(|| {
-        // SAFETY: a buffer as the loader saw.
+        // SAFETY: the caller passes a live handle of this platform.
         let memory = unsafe { object::share::<Memory>(memory) }?;
         let to = memory.range(offset, size)?;
         let fits = pattern_size.is_power_of_two() && pattern_size <= limits::PATTERN_BYTES_MAX;
@@ -226,7 +228,7 @@ pub(super) unsafe extern "C" fn fill(
             unsafe { std::slice::from_raw_parts(pattern.cast::<u8>(), pattern_size) }.to_vec();
         let (work, tail) =
             (Work::Fill { to: to.address, bytes: size, pattern }, Tail { count, waits, event });
-        // SAFETY: as the caller gave them.
+        // SAFETY: the caller passes valid handles, lists and locations.
         unsafe { enqueue(queue, CL_COMMAND_FILL_BUFFER, work, [Some(memory), None], tail, false) }
     })
 }
@@ -235,7 +237,7 @@ fn host(address: *mut c_void) -> Result<Address<u8>, Status> {
     if address.is_null() { Err(Status::INVALID_VALUE) } else { Ok(Address::new(address.cast())) }
 }
 
-/// Host memory with gaps is not served: the session has none.
+/// Refuses host memory with gaps: the session has none.
 fn expect_no_gaps(
     origin: [usize; 3],
     region: [usize; 3],
@@ -253,6 +255,6 @@ unsafe fn three(list: *const usize) -> Result<[usize; 3], Status> {
     if list.is_null() {
         return Err(Status::INVALID_VALUE);
     }
-    // SAFETY: as the caller says.
+    // SAFETY: not null, so the caller says that it has three entries.
     Ok(unsafe { list.cast::<[usize; 3]>().read() })
 }
