@@ -1,4 +1,4 @@
-//! The memory that a worker's client has in its devices: counted until the driver has deleted the objects.
+//! Counts the device memory of this worker's client, until the driver has deleted the objects.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,17 +13,16 @@ use crate::cuda;
 /// Bytes of all memory objects of this process, which serves one client.
 static USED: AtomicU64 = AtomicU64::new(0);
 
-/// So many bytes of the session's share; given back when dropped.
+/// Some bytes of the session's share, given back when dropped.
 #[derive(Debug)]
 pub struct Share(u64);
 
 impl Share {
-    /// Takes `bytes`.
     ///
     /// # Errors
     /// `CL_MEM_OBJECT_ALLOCATION_FAILURE` beyond [`limits::MEMORY_SHARE_MAX`].
     pub fn take(bytes: u64) -> Result<Self, Status> {
-        // What was released may not be gone yet where CUDA's driver frees it.
+        // CUDA memory that was released may not be freed yet.
         let again =
             |status| if cuda::drain() { Self::take_of(bytes, memory_max()) } else { Err(status) };
         Self::take_of(bytes, memory_max()).or_else(again)
@@ -44,7 +43,7 @@ impl Drop for Share {
     }
 }
 
-/// What all devices of the node have together, times the share.
+/// Returns the memory of all devices of the node together, times the share.
 fn memory_max() -> u64 {
     static MAX: OnceLock<u64> = OnceLock::new();
     *MAX.get_or_init(|| {

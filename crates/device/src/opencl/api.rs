@@ -1,5 +1,5 @@
-//! The loader's functions, found by name at run time, and the two shapes that all of OpenCL's calls have: a code, or a
-//! handle with a code beside it.
+//! The loader's functions, found by name at run time, and the two forms of OpenCL's calls: they
+//! return a code, or a handle and write a code.
 
 use std::ffi::{CString, c_void};
 use std::sync::OnceLock;
@@ -7,15 +7,17 @@ use std::sync::OnceLock;
 use penstock_cl_sys::{CL_SUCCESS, CORE_FUNCTIONS, SLOTS, cl_icd_dispatch, cl_int, slot};
 use penstock_wire::status::Status;
 
-/// An answer of a driver to a query, in bytes: as much as a reply may carry (a program's binaries are the largest).
+/// Longest answer of a driver, limited by what a reply may carry; a program's binaries are the
+/// largest.
 const ANSWER_BYTES_MAX: usize = 512 << 20;
 
-/// Functions of the loader in the shape of its own dispatch table; what it does not have is `None`.
+/// Functions of the loader, in the form of a dispatch table; missing ones are `None`.
 pub(super) struct Functions {
     table: cl_icd_dispatch,
 }
 
-// SAFETY: the table is never changed, and its pointers (among them the `void *` of Direct3D's slots) are to code.
+// SAFETY: the table is never changed, and its pointers (also the `void *` of Direct3D's slots) are
+// to code.
 unsafe impl Send for Functions {}
 // SAFETY: as above.
 unsafe impl Sync for Functions {}
@@ -25,13 +27,13 @@ static NONE: Functions = Functions::from_slots([std::ptr::null(); SLOTS]);
 
 impl Functions {
     const fn from_slots(slots: [*const c_void; SLOTS]) -> Self {
-        // SAFETY: the table is SLOTS pointers, functions or none; each slot holds the function of that slot's name, or null.
+        // SAFETY: the table is `SLOTS` pointers; each slot holds null or the function of its name.
         Self {
             table: unsafe { std::mem::transmute::<[*const c_void; SLOTS], cl_icd_dispatch>(slots) },
         }
     }
 
-    /// Takes every core function that `find` finds, for the life of the process.
+    /// Keeps every needed function that `find` finds, for the life of the process.
     pub(super) fn load(find: &dyn Fn(&CString) -> Option<*const c_void>) {
         let mut slots = [std::ptr::null(); SLOTS];
         for &(name, slot) in NEEDED {
@@ -55,7 +57,7 @@ macro_rules! needed {
     ($($name:ident),* $(,)?) => { &[$((stringify!($name), slot!($name))),*] };
 }
 
-/// The functions that this crate calls.
+/// Functions that this crate calls.
 const NEEDED: &[(&str, usize)] = needed![
     clGetPlatformIDs,
     clGetPlatformInfo,
@@ -132,7 +134,7 @@ const NEEDED: &[(&str, usize)] = needed![
     clGetDeviceAndHostTimer,
 ];
 
-/// The loader's function, or `CL_INVALID_OPERATION` where it has none of this name.
+/// Returns the loader's function, or `CL_INVALID_OPERATION` if it has none of this name.
 macro_rules! function {
     ($name:ident) => {
         $crate::opencl::api::Functions::get()
@@ -142,38 +144,37 @@ macro_rules! function {
 }
 pub(super) use function;
 
-/// What a call's code says.
 pub(super) fn check(code: cl_int) -> Result<(), Status> {
     if code == CL_SUCCESS { Ok(()) } else { Err(failure(code)) }
 }
 
-/// A code as a failure. A positive one is none of OpenCL's; it must not pass for a success.
+/// Converts a code to a failure. Positive codes are not OpenCL's and must not pass for success.
 fn failure(code: cl_int) -> Status {
     if code < 0 { Status(code) } else { Status::OUT_OF_RESOURCES }
 }
 
-/// The handle that a call made, or its code.
+/// Returns the handle that a call made, or its code.
 pub(super) fn made<T>(handle: *mut T, code: cl_int) -> Result<*mut T, Status> {
     check(code)?;
-    // A driver that reports success must give a handle; one that does not has a defect that must not become ours.
+    // A driver that reports success must return a handle; a null is the driver's defect.
     if handle.is_null() { Err(Status::OUT_OF_RESOURCES) } else { Ok(handle) }
 }
 
-/// Makes an owner of one reference to an OpenCL object, which it gives back when dropped.
+/// Defines the owner of one reference to an OpenCL object, which it releases when dropped.
 macro_rules! owned {
     ($(#[$doc:meta])* $name:ident($handle:ty), $release:ident) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub(super) struct $name($handle);
 
-        // SAFETY: OpenCL's objects may be used from any thread; what is not safe by itself (a kernel's arguments) is
-        // behind a lock.
+        // SAFETY: any thread may use OpenCL's objects; a lock protects those that are not
+        // thread-safe (a kernel's arguments).
         unsafe impl Send for $name {}
         // SAFETY: as above.
         unsafe impl Sync for $name {}
 
         impl $name {
-            /// Takes over one reference, which the caller has.
+            /// Takes over one reference from the caller.
             pub(super) fn take(handle: $handle) -> Self {
                 Self(handle)
             }
@@ -195,8 +196,8 @@ macro_rules! owned {
 }
 pub(super) use owned;
 
-/// The answer of a `clGet*Info`, which is asked first for its size and then for its bytes. `ask` gets size, place and the
-/// place of the true size.
+/// Runs a `clGet*Info` query, first for the size and then for the bytes. `ask` gets the size, the
+/// value's location and the true size's location.
 pub(super) fn query(
     ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
 ) -> Result<Vec<u8>, Status> {
@@ -214,7 +215,7 @@ pub(super) fn query(
     Ok(bytes)
 }
 
-/// A number of fixed size asked of a `clGet*Info`.
+/// Runs a `clGet*Info` query for a number of fixed size.
 pub(super) fn number<T: Number>(
     ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
 ) -> Result<T, Status> {
@@ -223,25 +224,25 @@ pub(super) fn number<T: Number>(
     Ok(value)
 }
 
-/// Numbers that any bytes make a value of.
+/// Numbers for which any bytes are a valid value.
 pub(super) trait Number: Default + Copy {}
 impl Number for u32 {}
 impl Number for i32 {}
 impl Number for u64 {}
 impl Number for usize {}
 
-/// The text of an answer, without its final NUL.
+/// Returns an answer's text up to its NUL.
 pub(super) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }
 
-/// A length or offset of a peer as the size type of this machine.
+/// Converts a peer's length or offset to `usize`.
 pub(super) fn size(value: u64) -> Result<usize, Status> {
     usize::try_from(value).map_err(|_| Status::INVALID_VALUE)
 }
 
-/// How many there are, as OpenCL counts.
+/// Converts a length to OpenCL's counts.
 pub(super) fn count(length: usize) -> Result<u32, Status> {
     u32::try_from(length).map_err(|_| Status::INVALID_VALUE)
 }

@@ -1,4 +1,4 @@
-//! Commands that move nothing between host and device: launches, markers, barriers, migration.
+//! Commands that move no bytes between host and device: launches, markers, barriers, migrations.
 
 use penstock_wire::status::Status;
 
@@ -24,30 +24,33 @@ pub struct Range {
 }
 
 impl Range {
-    /// A range of `dims` dimensions; without `local` the driver chooses the size of work-groups.
+    /// Checks a range of `dims` dimensions. Without `local` the driver chooses the size of
+    /// work-groups.
     ///
     /// # Errors
     /// `CL_INVALID_WORK_DIMENSION`, `CL_INVALID_GLOBAL_OFFSET`, `CL_INVALID_GLOBAL_WORK_SIZE`,
-    /// `CL_INVALID_WORK_GROUP_SIZE`. What depends on the device
-    /// is for the launch to find.
+    /// `CL_INVALID_WORK_GROUP_SIZE`. The launch finds errors that depend on the device.
     pub fn checked(
         dims: u32,
         offset: [u64; 3],
         global: [u64; 3],
         local: Option<[u64; 3]>,
     ) -> Result<Self, Status> {
-        // "CL_INVALID_WORK_DIMENSION if work_dim is not a valid value (i.e. a value between 1 and 3)."
+        // "CL_INVALID_WORK_DIMENSION if work_dim is not a valid value (i.e. a value between 1 and
+        // 3)."
         if !(1..=3).contains(&dims) {
             return Err(INVALID_WORK_DIMENSION);
         }
         let used = dims as usize;
         for (start, length) in offset.into_iter().zip(global).take(used) {
-            // "CL_INVALID_GLOBAL_OFFSET if the value specified in global_work_size + the corresponding values in
-            // global_work_offset for any dimensions is greater than the maximum value representable by size t".
+            // "CL_INVALID_GLOBAL_OFFSET if the value specified in global_work_size + the
+            // corresponding values in global_work_offset for any dimensions is greater than the
+            // maximum value representable by size t".
             let end = start.checked_add(length).ok_or(INVALID_GLOBAL_OFFSET)?;
             usize::try_from(end).map_err(|_| INVALID_GLOBAL_OFFSET)?;
         }
-        // No kernel of so many work-items ever ends, and drivers count them in one word (PoCL 3.1 aborts).
+        // No kernel with more work-items ever ends, and drivers count them in one word (PoCL 3.1
+        // aborts).
         let items = global.into_iter().take(used).try_fold(1_u64, u64::checked_mul);
         if items.is_none_or(|items| items > isize::MAX as u64) {
             return Err(INVALID_GLOBAL_WORK_SIZE);
@@ -80,10 +83,10 @@ impl Range {
 }
 
 impl Queue {
-    /// `clEnqueueNDRangeKernel`, with the arguments set before.
+    /// `clEnqueueNDRangeKernel`, with the current arguments.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_KERNEL_ARGS` where an argument's memory is gone.
+    /// The driver's error; `CL_INVALID_KERNEL_ARGS` if an argument's memory is gone.
     pub fn launch(
         &self,
         kernel: &Kernel,
@@ -98,8 +101,8 @@ impl Queue {
         args.hold()?;
         let local = range.local.as_ref().map_or(std::ptr::null(), |local| local.as_ptr());
         let launched = self.enqueue(waits, want, |length, list, event| {
-            // SAFETY: queue, kernel and the memory among its arguments live; the sizes have three entries, of which the
-            // driver reads `dims`; list and event are as `enqueue` made them.
+            // SAFETY: queue, kernel and the memory among its arguments live; the sizes have three
+            // entries, of which the driver reads `dims`; `enqueue` made list and event.
             unsafe {
                 launch(
                     self.raw(),
@@ -118,10 +121,10 @@ impl Queue {
         launched
     }
 
-    /// `clEnqueueMarkerWithWaitList`: without a wait list it waits for all commands before.
+    /// `clEnqueueMarkerWithWaitList`. Without a wait list it waits for all earlier commands.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn marker(&self, waits: &[&Event], want: Want) -> Result<Option<Event>, Status> {
         marker(self, waits, want)
     }
@@ -129,11 +132,11 @@ impl Queue {
     /// `clEnqueueBarrierWithWaitList`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn barrier(&self, waits: &[&Event], want: Want) -> Result<Option<Event>, Status> {
         let barrier = function!(clEnqueueBarrierWithWaitList)?;
         self.enqueue(waits, want, |length, list, event| {
-            // SAFETY: the queue lives; list and event are as `enqueue` made them.
+            // SAFETY: the queue lives; `enqueue` made list and event.
             unsafe { barrier(self.raw(), length, list, event) }
         })
     }
@@ -141,7 +144,7 @@ impl Queue {
     /// `clEnqueueMigrateMemObjects`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn migrate(
         &self,
         mems: &[&Mem],
@@ -157,16 +160,18 @@ impl Queue {
         let handles: Vec<_> = mems.iter().map(|mem| mem.raw()).collect();
         let number = api::count(handles.len())?;
         self.enqueue(waits, want, |length, list, event| {
-            // SAFETY: the queue lives; there are as many objects as are named; list and event are as `enqueue` made them.
+            // SAFETY: the queue lives; the list has `number` objects; `enqueue` made list and
+            // event.
             unsafe { migrate(self.raw(), number, handles.as_ptr(), flags, length, list, event) }
         })
     }
 
-    /// A migration where there is nowhere to go: the devices work on this process's memory. Not left to the driver, because
-    /// PoCL 3.1 gives out the event of a migration without a reference for the caller: it may be gone when we touch it.
+    /// Migrates nothing, because the devices work on this process's memory. The driver is not
+    /// called: PoCL 3.1 returns the event of a migration without a reference for the caller, so the
+    /// event may be gone when it is used.
     fn stay(&self, waits: &[&Event], want: Want) -> Result<Option<Event>, Status> {
         if waits.is_empty() && self.is_out_of_order() && !self.profiles() {
-            // A marker without a wait list would wait for all commands before it.
+            // A marker without a wait list would wait for all earlier commands.
             let ended = Event::user(self.context())?;
             ended.complete(Status::OK)?;
             return Ok((want == Want::Event).then_some(ended));
@@ -174,7 +179,8 @@ impl Queue {
         marker(self, waits, want)
     }
 
-    /// "CL_INVALID_CONTEXT if the context associated with command_queue and buffer are not the same": not all drivers look.
+    /// "CL_INVALID_CONTEXT if the context associated with command_queue and buffer are not the
+    /// same": not all drivers check that.
     pub(super) fn expect_same_context(&self, mems: &[&Mem]) -> Result<(), Status> {
         let same = mems.iter().all(|mem| mem.context().id() == self.context().id());
         if same { Ok(()) } else { Err(Status::INVALID_CONTEXT) }
@@ -184,7 +190,7 @@ impl Queue {
 pub(super) fn marker(queue: &Queue, waits: &[&Event], want: Want) -> Result<Option<Event>, Status> {
     let marker = function!(clEnqueueMarkerWithWaitList)?;
     queue.enqueue(waits, want, |length, list, event| {
-        // SAFETY: the queue lives; list and event are as `enqueue` made them.
+        // SAFETY: the queue lives; `enqueue` made list and event.
         unsafe { marker(queue.raw(), length, list, event) }
     })
 }

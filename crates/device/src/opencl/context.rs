@@ -1,5 +1,3 @@
-//! Contexts.
-
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
@@ -25,19 +23,20 @@ owned!(
     clReleaseContext
 );
 
-/// Events of failed commands that a context keeps, see [`Context::keep_failed`]. A session has at most 65,536 events at a
-/// time, and a failed command is behind few of them. With what PoCL keeps for an event this is 8 MiB.
+/// Most events of failed commands that a context keeps, see [`Context::keep_failed`]. A session has
+/// at most 65,536 events at a time, and a failed command is behind few of them. With PoCL's memory
+/// for them these events take 8 MiB.
 const FAILED_EVENTS_MAX: usize = 1 << 14;
 
-/// Image formats that one context may list. A driver that reports more has a defect.
+/// Most image formats that one context may list. A driver that reports more has a defect.
 const FORMATS_MAX: u32 = 1 << 14;
 
-/// Devices of one platform that share objects. Cheap to clone.
+/// A context: devices of one platform that share objects. Cheap to clone.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
 struct Inner {
-    // Dropped in this order: the queues and events before their context.
+    // Dropped in this order: queues and events before their context.
     init_queue: OnceLock<Result<OwnedQueue, Status>>,
     transfer_queue: OnceLock<Result<Arc<OwnedQueue>, Status>>,
     failed: Mutex<VecDeque<OwnedEvent>>,
@@ -53,17 +52,17 @@ struct Inner {
 
 type Notify = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Who is told of a context's errors, by the context's number. A driver may report an error while or after a context
-/// goes away; it then finds nobody, not freed memory.
+/// Receivers of contexts' errors, by the context's id. A driver may report an error while or after
+/// a context is freed; it then finds no receiver instead of freed memory.
 static NOTIFIED: LazyLock<Mutex<HashMap<u64, Notify>>> = LazyLock::new(Mutex::default);
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Context {
-    /// A context over devices of one platform. `notify` is called in any thread with the driver's errors, never after
-    /// the last clone was dropped.
+    /// Makes a context over devices of one platform. `notify` gets the driver's errors, on any
+    /// thread. It is not called once the last clone has been dropped.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_DEVICE` for a device of another platform.
+    /// The driver's error; `CL_INVALID_DEVICE` for a device of another platform.
     pub fn new(
         platform: &Platform,
         devices: &[Device],
@@ -83,14 +82,15 @@ impl Context {
             platform.raw().expose_provenance().cast_signed(),
             0,
         ];
-        // Loaders look for the platform among their own; without one, the device says where to go.
+        // Loaders only accept their own platforms; without a platform, the device decides.
         let start = if platform.is_cuda() { properties.len() - 1 } else { 0 };
         let handles: Vec<_> = devices.iter().map(Device::raw).collect();
         let number = api::count(handles.len())?;
         let data =
             std::ptr::without_provenance_mut::<c_void>(usize::try_from(id).unwrap_or_default());
         let mut code = 0;
-        // SAFETY: the properties end with 0, there are as many devices as are named, and `told` takes a number for data.
+        // SAFETY: the properties end with 0, the list has `number` devices, and `told` expects a
+        // number as data.
         let handle = unsafe {
             create(
                 &raw const properties[start],
@@ -123,22 +123,21 @@ impl Context {
         self.0.raw.raw()
     }
 
-    /// A number that no other context of this process has or had. Events of one context can not be waited for in another.
+    /// Returns a number that is unique in this process. Events of one context cannot be waited for
+    /// in another.
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// Its platform.
     pub fn platform(&self) -> &Platform {
         &self.0.platform
     }
 
-    /// Its devices.
     pub fn devices(&self) -> &[Device] {
         &self.0.devices
     }
 
-    /// Whether all its devices share host memory: then buffers have home memory.
+    /// Returns whether all its devices share host memory; buffers then have home memory.
     pub fn shares_host_memory(&self) -> bool {
         *self
             .0
@@ -146,14 +145,14 @@ impl Context {
             .get_or_init(|| self.devices().iter().all(Device::shares_host_memory))
     }
 
-    /// `clGetSupportedImageFormats`: channel order and channel type.
+    /// `clGetSupportedImageFormats`; returns pairs of channel order and channel type.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn image_formats(&self, flags: u64, image_type: u32) -> Result<Vec<(u32, u32)>, Status> {
         let list = function!(clGetSupportedImageFormats)?;
         let mut count = 0;
-        // SAFETY: no list is asked for, only how long it is.
+        // SAFETY: only the length of the list is asked for.
         api::check(unsafe {
             list(self.raw(), flags, image_type, 0, std::ptr::null_mut(), &mut count)
         })?;
@@ -161,7 +160,7 @@ impl Context {
         let mut formats = vec![none; count.min(FORMATS_MAX) as usize];
         if !formats.is_empty() {
             let places = api::count(formats.len())?;
-            // SAFETY: the list has as many places as are named.
+            // SAFETY: the list has `places` entries.
             api::check(unsafe {
                 list(
                     self.raw(),
@@ -179,26 +178,27 @@ impl Context {
             .collect())
     }
 
-    /// Makes a queue on the first device for transfers that belong to no queue of the client, out of order where the
-    /// device can, so that one transfer does not wait for another one.
+    /// Returns a queue on the first device for transfers that belong to no queue of the client. It
+    /// is out of order if the device allows that, so that no transfer waits for another one.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn transfer_queue(&self) -> Result<Queue, Status> {
         let device = self.devices().first().ok_or(Status::INVALID_DEVICE)?;
         let properties = device.queue_properties() & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
         if properties == 0 {
-            // In one queue each transfer would wait for the one before.
+            // An in-order queue of its own, because transfers would wait for each other in a shared
+            // one.
             return Queue::new(self, device, properties, 0);
         }
-        // One for all, which lives as long as the context: Intel's runtime waits for ever where a command that ends has the
-        // last reference to its queue.
+        // All transfers share one queue that lives as long as the context: Intel's runtime hangs if
+        // a command that ends holds the last reference to its queue.
         let make = || OwnedQueue::create(self, device, properties, 0).map(Arc::new);
         let raw = self.0.transfer_queue.get_or_init(make).clone()?;
         Ok(Queue::over(raw, self, device, properties))
     }
 
-    /// The queue on which objects get their first content. Whoever uses it waits for it.
+    /// Returns the queue that sets the first content of objects. Its users wait for it.
     pub(super) fn init_queue(&self) -> Result<&OwnedQueue, Status> {
         let make = || {
             let device = self.devices().first().ok_or(Status::INVALID_DEVICE)?;
@@ -207,8 +207,9 @@ impl Context {
         self.0.init_queue.get_or_init(make).as_ref().map_err(|&status| status)
     }
 
-    /// Held for reading while a command is enqueued, and for writing while a user event fails: PoCL 3.1 never ends a
-    /// command that is enqueued behind an event that has failed already.
+    /// Lock that is held for reading while a command is enqueued and for writing while a user event
+    /// fails: PoCL 3.1 never ends a command that is enqueued behind an event that has already
+    /// failed.
     pub(super) fn failing(&self) -> &RwLock<()> {
         &self.0.failing
     }
@@ -217,23 +218,23 @@ impl Context {
         self.0.open_user_events.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A user event has been set, and all that it fails has failed.
+    /// Counts a user event that was set, when everything that it fails has failed.
     pub(super) fn note_user_event_ended(&self) {
         self.0.open_user_events.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether commands may fail, or have failed, because a user event does.
+    /// Returns whether user events may fail commands, or have done so.
     pub(super) fn may_fail(&self) -> bool {
         self.0.open_user_events.load(Ordering::Acquire) > 0 || self.has_failed_user_event()
     }
 
-    /// Keeps the event of a failed command while others may still tell it of their ends: the newest of them, and not longer
-    /// than the context.
+    /// Keeps the event of a failed command while others may still notify it. Only the newest events
+    /// are kept, and none longer than the context.
     pub(super) fn keep_failed(&self, event: OwnedEvent) {
         let mut failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let oldest = if failed.len() < FAILED_EVENTS_MAX { None } else { failed.pop_front() };
         failed.push_back(event);
-        // The driver is not called with the lock.
+        // The driver is called without the lock.
         drop(failed);
         drop(oldest);
     }
@@ -266,18 +267,18 @@ fn notified() -> std::sync::MutexGuard<'static, HashMap<u64, Notify>> {
     NOTIFIED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `pfn_notify` of every context.
+/// Receives the errors of every context (`pfn_notify`).
 unsafe extern "C" fn told(
     message: *const c_char,
     _private: *const c_void,
     _size: usize,
     data: *mut c_void,
 ) {
-    // A panic must not reach the driver's code; there is nobody to tell of it.
+    // A panic must not reach the driver's code; there is nobody to report it to.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         let notify = notified().get(&(data.addr() as u64)).cloned();
         if let (Some(notify), false) = (notify, message.is_null()) {
-            // SAFETY: "errinfo is a pointer to an error string", and lives through the call.
+            // SAFETY: "errinfo is a pointer to an error string", which lives through the call.
             let text = unsafe { CStr::from_ptr(message) };
             notify(&text.to_string_lossy());
         }

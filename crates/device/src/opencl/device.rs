@@ -1,5 +1,3 @@
-//! Devices and sub-devices.
-
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
@@ -17,9 +15,9 @@ use super::api::{self, function};
 use super::platform::Platform;
 use super::probe;
 
-/// Where `clGetDeviceInfo` has queries: core; command buffers; termination, semaphores and external memory; vendors'
-/// (NVIDIA, AMD, EXT, Qualcomm, SPIR, Intel, ARM). Whole ranges are asked, so that a query that Penstock has never heard of is
-/// answered too; a driver refuses what it does not know.
+/// Ranges of `clGetDeviceInfo`'s queries: core; command buffers; termination, semaphores and
+/// external memory; vendors (NVIDIA, AMD, EXT, Qualcomm, SPIR, Intel, ARM). Whole ranges are asked
+/// to include queries that Penstock does not know; a driver refuses what it does not know.
 const QUERIES: &[std::ops::RangeInclusive<u32>] = &[
     0x1000..=0x107F,
     0x1298..=0x12BF,
@@ -31,13 +29,13 @@ const QUERIES: &[std::ops::RangeInclusive<u32>] = &[
     0x4200..=0x425F,
 ];
 
-/// The same where CUDA's driver is behind the platform, see [`cuda`].
+/// Further queries on CUDA's platform, see [`cuda`].
 const CUDA_QUERIES: &[std::ops::RangeInclusive<u32>] = &[
     cuda::DEVICE_ATTRIBUTE..=cuda::DEVICE_ATTRIBUTE + cuda::DEVICE_ATTRIBUTES_MAX - 1,
     cuda::DEVICE_DRIVER_VERSION..=cuda::DEVICE_PCI_BUS_ID,
 ];
 
-/// Answers that are handles, which mean nothing in another process.
+/// Queries whose answers are handles, which mean nothing in another process.
 const HANDLES: &[u32] = &[
     CL_DEVICE_PLATFORM,
     CL_DEVICE_PARENT_DEVICE,
@@ -45,10 +43,10 @@ const HANDLES: &[u32] = &[
     CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR,
 ];
 
-/// Sub-devices that one partition may make: a driver with more has a defect.
+/// Most sub-devices of one partition. A driver that reports more has a defect.
 const SUB_DEVICES_MAX: u32 = 1 << 16;
 
-/// A device or sub-device. Cheap to clone; equal if it is the same device.
+/// A device or sub-device. Cheap to clone; clones and handles of the same device are equal.
 #[derive(Clone, Debug)]
 pub struct Device(Arc<Inner>);
 
@@ -56,27 +54,25 @@ pub struct Device(Arc<Inner>);
 struct Inner {
     handle: Handle,
     platform: Platform,
-    /// The device that a sub-device is a part of. A sub-device counts references; a root device lives as long as its platform.
+    /// The device that a sub-device is a part of; `None` for a root device, which is not counted.
     parent: Option<Device>,
     shares_host_memory: OnceLock<bool>,
     must_not_wait: OnceLock<bool>,
     limits: OnceLock<Limits>,
 }
 
-/// What is asked of a device with each buffer.
+/// Limits that are needed for each buffer or launch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// `CL_DEVICE_MAX_MEM_ALLOC_SIZE`.
     pub(super) allocation: u64,
-    /// `CL_DEVICE_MEM_BASE_ADDR_ALIGN`, in bytes.
+    /// `CL_DEVICE_MEM_BASE_ADDR_ALIGN`, converted to bytes.
     pub(super) alignment: usize,
-    /// `CL_DEVICE_LOCAL_MEM_SIZE`.
     pub(super) local: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Handle(cl_device_id);
-// SAFETY: a device may be used from any thread.
+// SAFETY: any thread may use a device.
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
@@ -98,7 +94,7 @@ impl Drop for Inner {
         if self.parent.is_some()
             && let Ok(release) = function!(clReleaseDevice)
         {
-            // SAFETY: the reference that clCreateSubDevices gave is ours, and given back once.
+            // SAFETY: the reference from clCreateSubDevices is ours, and given back once.
             let _ = unsafe { release(self.handle.0) };
         }
     }
@@ -124,22 +120,20 @@ impl Device {
         self.0.handle.0
     }
 
-    /// The device that this one is a part of.
+    /// Returns the device that this one is a part of.
     pub(super) fn parent(&self) -> Option<&Self> {
         self.0.parent.as_ref()
     }
 
-    /// Its platform.
     pub fn platform(&self) -> &Platform {
         &self.0.platform
     }
 
-    /// Its name.
     pub fn name(&self) -> String {
         self.ask(CL_DEVICE_NAME).map(|bytes| api::text(&bytes)).unwrap_or_default()
     }
 
-    /// Answers of `clGetDeviceInfo`, for `DeviceDescription::info`; handles are left out.
+    /// Returns the answers of `clGetDeviceInfo`, for `DeviceDescription::info`, without handles.
     pub fn info(&self) -> Info {
         let more = if self.platform().is_cuda() { CUDA_QUERIES } else { &[] };
         let numbers =
@@ -147,15 +141,15 @@ impl Device {
         numbers.filter_map(|name| Some((name, self.ask(name).ok()?))).collect()
     }
 
-    /// Whether kernels and this process see the same memory: found by trying, once.
+    /// Returns whether kernels and this process see the same memory. Tested once.
     pub fn shares_host_memory(&self) -> bool {
         *self.0.shares_host_memory.get_or_init(|| probe::shares_host_memory(self))
     }
 
-    /// `clCreateSubDevices`. `properties` come without the last 0.
+    /// `clCreateSubDevices`. `properties` lack the final 0.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn sub_devices(&self, properties: &[i64]) -> Result<Vec<Self>, Status> {
         let split = function!(clCreateSubDevices)?;
         let mut list = Vec::with_capacity(properties.len() + 1);
@@ -164,13 +158,13 @@ impl Device {
         }
         list.push(0);
         let mut count = 0;
-        // SAFETY: the list of properties ends with 0; no sub-devices are asked for, only how many there will be.
+        // SAFETY: the list of properties ends with 0; only the number of sub-devices is asked for.
         api::check(unsafe {
             split(self.raw(), list.as_ptr(), 0, std::ptr::null_mut(), &mut count)
         })?;
         let mut handles = vec![std::ptr::null_mut(); count.min(SUB_DEVICES_MAX) as usize];
         let places = api::count(handles.len())?;
-        // SAFETY: the list of properties ends with 0, and there are as many places as are named.
+        // SAFETY: the list of properties ends with 0, and the list of devices has `places` entries.
         api::check(unsafe {
             split(self.raw(), list.as_ptr(), places, handles.as_mut_ptr(), std::ptr::null_mut())
         })?;
@@ -183,19 +177,19 @@ impl Device {
     /// `clGetDeviceAndHostTimer`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_OPERATION` where it has no such clock.
+    /// The driver's error; `CL_INVALID_OPERATION` if it has no such timer.
     pub fn timers(&self) -> Result<Timers, Status> {
         self.platform().needs(2, 1)?;
         let get = function!(clGetDeviceAndHostTimer)?;
         let (mut device, mut host) = (0, 0);
-        // SAFETY: both places live through the call.
+        // SAFETY: both locations outlive the call.
         api::check(unsafe { get(self.raw(), &mut device, &mut host) })?;
         Ok(Timers { device, host })
     }
 
     pub(super) fn ask(&self, name: u32) -> Result<Vec<u8>, Status> {
         let get = function!(clGetDeviceInfo)?;
-        // SAFETY: `query` gives a place of the size it names.
+        // SAFETY: `query` passes a location of the given size.
         api::query(|size, value, true_size| unsafe {
             get(self.raw(), name, size, value, true_size)
         })
@@ -203,7 +197,7 @@ impl Device {
 
     pub(super) fn number<T: api::Number>(&self, name: u32) -> Result<T, Status> {
         let get = function!(clGetDeviceInfo)?;
-        // SAFETY: `number` gives a place of the size it names.
+        // SAFETY: `number` passes a location of the given size.
         api::number(|size, value, true_size| unsafe {
             get(self.raw(), name, size, value, true_size)
         })
@@ -213,9 +207,10 @@ impl Device {
         self.number(CL_DEVICE_QUEUE_PROPERTIES).unwrap_or(0)
     }
 
-    /// Whether commands must not be enqueued before what they wait for has ended. PoCL's `basic` device runs a command on
-    /// the thread that ends the event it waited for, inside a lock that the command needs: that thread then hangs for ever.
-    /// Oclgrind runs commands within `clFlush`, which then waits for ever.
+    /// Whether commands must not be enqueued before their wait lists have ended. PoCL's `basic`
+    /// device runs a command on the thread that ends its wait list, inside a lock that the command
+    /// needs, so that thread hangs. Oclgrind runs commands within `clFlush`, which then waits for
+    /// ever.
     pub fn must_not_wait(&self) -> bool {
         *self.0.must_not_wait.get_or_init(|| match self.platform().name().as_str() {
             "Portable Computing Language" => self.name().starts_with("basic"),

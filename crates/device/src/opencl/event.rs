@@ -1,4 +1,4 @@
-//! Events: how a command ended, and when.
+//! Events: how and when a command ended.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,17 +22,17 @@ owned!(
     clReleaseEvent
 );
 
-/// What PoCL gives a command that fails because another one did. As a code it is `CL_DEVICE_NOT_FOUND`, which no command
-/// ends with.
+/// Status that PoCL gives a command that fails because another one did. As a code it is
+/// `CL_DEVICE_NOT_FOUND`, which no command ends with.
 const POCL_FAILED: i32 = -1;
 
-/// The completion of one command, or a user event. Cheap to clone.
+/// The completion of a command, or a user event. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Event(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Released by `drop`.
+    /// Released by `drop` of this type.
     raw: ManuallyDrop<OwnedEvent>,
     context: Context,
     kind: Kind,
@@ -42,10 +42,10 @@ struct Inner {
 enum Kind {
     Command {
         profiles: bool,
-        /// Whether it had a wait list.
+        /// Whether the command had a wait list.
         waited: bool,
     },
-    /// A user event, and whether nobody has set it.
+    /// A user event; `is_open` until its status is set.
     User { is_open: AtomicBool },
     /// An event without times.
     Other,
@@ -71,7 +71,7 @@ impl Event {
     /// `clCreateUserEvent`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn user(context: &Context) -> Result<Self, Status> {
         let create = function!(clCreateUserEvent)?;
         let mut code = 0;
@@ -82,19 +82,21 @@ impl Event {
         Ok(Self::of_kind(raw, context, Kind::User { is_open: AtomicBool::new(true) }))
     }
 
-    /// `clSetUserEventStatus`: [`Status::OK`] or a failure. Whatever waits for the event, directly or not, then ends with
-    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`. May be called from anywhere, also from a completion.
+    /// `clSetUserEventStatus` with [`Status::OK`] or a failure. After a failure, all commands that
+    /// wait for the event, directly or not, end with
+    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`. May be called anywhere, also in a completion
+    /// callback.
     ///
     /// # Errors
-    /// The driver's, so `CL_INVALID_OPERATION` the second time.
+    /// The driver's error; `CL_INVALID_OPERATION` for the second call.
     pub fn complete(&self, status: Status) -> Result<(), Status> {
         if !status.is_error() {
             return self.set_status(Status::OK);
         }
         let context = &self.0.context;
         context.note_user_event_failed();
-        // Not to be waited for: who enqueues may be below us on this very stack, inside the driver, or wait for a
-        // completion that we are part of.
+        // This must not block: the thread that enqueues may be this one, further down the stack
+        // inside the driver, or it may wait for the completion callback that runs this.
         match context.failing().try_write() {
             Ok(_nobody_enqueues) => self.set_status(status)?,
             Err(TryLockError::Poisoned(_)) => self.set_status(status)?,
@@ -107,15 +109,15 @@ impl Event {
         Ok(())
     }
 
-    /// As [`Self::complete`] with a failure, where waiting is no danger.
+    /// As [`Self::complete`] with a failure, for threads that may block.
     pub(super) fn fail_now(&self, status: Status) {
         {
             let _nobody_enqueues = loop {
                 match self.0.context.failing().try_write() {
                     Ok(guard) => break guard,
                     Err(TryLockError::Poisoned(guard)) => break guard.into_inner(),
-                    // Enqueuing takes microseconds. A waiting writer would make later readers wait, of whom one may hold
-                    // the lock already, further down its stack.
+                    // Enqueueing takes microseconds. A blocked writer would block later readers,
+                    // and such a reader may hold the lock already, further down its stack.
                     Err(TryLockError::WouldBlock) => {
                         std::thread::sleep(std::time::Duration::from_micros(50))
                     }
@@ -143,16 +145,18 @@ impl Event {
         self.0.raw.raw()
     }
 
-    /// The number of its context, see [`Context::id`].
+    /// Returns the number of its context, see [`Context::id`].
     pub fn context_id(&self) -> u64 {
         self.0.context.id()
     }
 
-    /// How its command stands: positive (`CL_QUEUED`, `CL_SUBMITTED`, `CL_RUNNING`) while it has not ended.
+    /// Returns the command's status: positive (`CL_QUEUED`, `CL_SUBMITTED`, `CL_RUNNING`) until it
+    /// ends.
     pub fn status(&self) -> Status {
         match raw_status(&self.0.raw) {
-            // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the execution status of any of the events in the wait list is
-            // a negative integer value": PoCL 3.1 has a code of its own for it, Oclgrind hands on the first failure's.
+            // "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the execution status of any of the
+            // events in the wait list is a negative integer value": PoCL 3.1 uses its own code;
+            // Oclgrind passes the first failure's code on.
             Ok(code)
                 if code < 0
                     && (self.has_waited() || code == POCL_FAILED)
@@ -169,39 +173,40 @@ impl Event {
         matches!(self.0.kind, Kind::Command { waited: true, .. })
     }
 
-    /// When its command's phases were.
+    /// Returns the times of its command's phases; all are 0 if the queue does not profile.
     pub fn times(&self) -> Times {
         if !matches!(self.0.kind, Kind::Command { profiles: true, .. }) {
             return Times::default();
         }
         let started = self.time(CL_PROFILING_COMMAND_START);
         let ended = self.time(CL_PROFILING_COMMAND_END);
-        // Intel's runtime gives a marker no time at which it was queued. No phase begins later than the one after it, so
-        // that one's time stands in.
+        // Intel's runtime gives a marker no queueing time. No phase begins later than the next one,
+        // so the next one's time stands in.
         let submitted = known_or(self.time(CL_PROFILING_COMMAND_SUBMIT), started);
         Times {
             queued: known_or(self.time(CL_PROFILING_COMMAND_QUEUED), submitted),
             submitted,
             started,
             ended,
-            // A driver older than 2.0 does not know it: there, no kernel has children that end later.
+            // A driver older than 2.0 has no such time; its kernels have no children that end
+            // later.
             completed: known_or(self.time(CL_PROFILING_COMMAND_COMPLETE), ended),
         }
     }
 
     fn time(&self, name: u32) -> u64 {
         let Ok(get) = function!(clGetEventProfilingInfo) else { return 0 };
-        // SAFETY: the event lives, and `number` gives a place of the size it names.
+        // SAFETY: the event lives, and `number` passes a location of the given size.
         api::number(|size, value, true_size| unsafe {
             get(self.raw(), name, size, value, true_size)
         })
         .unwrap_or(0)
     }
 
-    /// Blocks until it has ended.
+    /// Blocks until the event has ended.
     ///
     /// # Errors
-    /// How its command failed.
+    /// The error with which its command failed.
     pub fn wait(&self) -> Result<(), Status> {
         let wait = function!(clWaitForEvents)?;
         let list = [self.raw()];
@@ -214,23 +219,25 @@ impl Event {
         if status.is_error() { Err(status) } else { waited }
     }
 
-    /// Calls `done` once when the event has ended, well or not: in a thread of the driver or a helper's, or in this one
-    /// before this returns. It must not block. The queue must be flushed, or it may never be called.
+    /// Calls `done` once when the event has ended, successfully or not: on a thread of the driver,
+    /// on the helper thread, or on this thread before this returns. `done` must not block. Unless
+    /// the queue is flushed, it may never be called.
     pub fn on_complete(&self, done: Box<dyn FnOnce(Status, Times) + Send>) {
         watch::on_complete(self, done);
     }
 }
 
 impl Drop for Inner {
-    /// Releases the event, or keeps it until that does no harm.
+    /// Releases the event, or keeps it until releasing it does no harm.
     ///
-    /// PoCL 3.1 aborts the process where a command fails whose event has no other reference than its queue's: it gives that
-    /// one back and then unlocks the event. It does the same where something that a failed command waited for ends later,
-    /// which may be the command before it in its queue: it still tells the failed one. Commands fail with a user event, in
-    /// the call that sets it. So while a context has user events, and after one has failed, only the event of a command
-    /// that has succeeded is released, and not within such a call.
+    /// PoCL 3.1 aborts the process if a command fails whose event only its queue holds: it drops
+    /// that reference and then unlocks the event. The same happens if something that a failed
+    /// command waited for ends later, for example the command before it in its queue, because it
+    /// still notifies the failed one. Commands fail with a user event, within the call that sets
+    /// it. So while a context has user events, and after one has failed, only events of commands
+    /// that succeeded are released, and not within such a call.
     fn drop(&mut self) {
-        // SAFETY: This is done once, and nobody uses the place again.
+        // SAFETY: `drop` runs once, and nothing uses the field afterwards.
         let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
         let context = &self.context;
         if let Kind::User { is_open } = &self.kind {
@@ -253,7 +260,7 @@ impl Drop for Inner {
                 let (raw, context) = (ManuallyDrop::new(raw), context.clone());
                 watch::keep(Event(Arc::new(Self { raw, context, kind })));
             }
-            // While no user event can fail.
+            // No user event can fail meanwhile.
             Ok(0) => drop(raw),
             _ => context.keep_failed(raw),
         }
@@ -267,16 +274,16 @@ impl PartialEq for Event {
 }
 impl Eq for Event {}
 
-/// `CL_EVENT_COMMAND_EXECUTION_STATUS` as the driver says it.
+/// Returns `CL_EVENT_COMMAND_EXECUTION_STATUS` as the driver reports it.
 fn raw_status(event: &OwnedEvent) -> Result<i32, Status> {
     let get = function!(clGetEventInfo)?;
-    // SAFETY: the event lives, and `number` gives a place of the size it names.
+    // SAFETY: the event lives, and `number` passes a location of the given size.
     api::number::<i32>(|size, value, true_size| unsafe {
         get(event.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS, size, value, true_size)
     })
 }
 
-/// A time that the driver gave, or the other one where it gave 0.
+/// Returns the driver's time, or `other` if the driver gave 0.
 fn known_or(time: u64, other: u64) -> u64 {
     if time == 0 { other } else { time }
 }

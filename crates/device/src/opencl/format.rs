@@ -1,5 +1,3 @@
-//! Bytes of an image's elements.
-
 use penstock_cl_sys::{
     CL_A, CL_ABGR, CL_ARGB, CL_BGRA, CL_DEPTH, CL_FLOAT, CL_HALF_FLOAT, CL_INTENSITY, CL_LUMINANCE,
     CL_R, CL_RA, CL_RG, CL_RGB, CL_RGBA, CL_SIGNED_INT8, CL_SIGNED_INT16, CL_SIGNED_INT32,
@@ -8,8 +6,8 @@ use penstock_cl_sys::{
     CL_UNSIGNED_INT16, CL_UNSIGNED_INT32, CL_sBGRA, CL_sRGB, CL_sRGBA,
 };
 
-/// Bytes of an element of this channel order and type, where the specification says them. (It leaves the formats of some
-/// extensions to the driver.)
+/// Returns the bytes per element of this channel order and type, if the specification defines them.
+/// It leaves formats of some extensions to the driver.
 #[allow(non_upper_case_globals, reason = "OpenCL's names")]
 pub fn pixel_bytes(order: u32, channel_type: u32) -> Option<u64> {
     // Packed types are one word for all channels.
@@ -19,12 +17,12 @@ pub fn pixel_bytes(order: u32, channel_type: u32) -> Option<u64> {
         CL_SNORM_INT8 | CL_UNORM_INT8 | CL_SIGNED_INT8 | CL_UNSIGNED_INT8 => 1,
         CL_SNORM_INT16 | CL_UNORM_INT16 | CL_SIGNED_INT16 | CL_UNSIGNED_INT16 | CL_HALF_FLOAT => 2,
         CL_SIGNED_INT32 | CL_UNSIGNED_INT32 | CL_FLOAT => 4,
-        // Only with CL_DEPTH_STENCIL, whose layout is the driver's.
+        // Only for CL_DEPTH_STENCIL, whose layout is up to the driver.
         CL_UNORM_INT24 => return None,
         _ => return None,
     };
     let channels = match order {
-        // Drivers differ in whether the x of Rx, RGx and RGBx takes room.
+        // Rx, RGx and RGBx are left out: drivers differ in whether the x takes room.
         CL_R | CL_A | CL_INTENSITY | CL_LUMINANCE | CL_DEPTH => 1,
         CL_RG | CL_RA => 2,
         CL_RGB | CL_sRGB => 3,

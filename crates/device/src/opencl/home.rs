@@ -1,4 +1,5 @@
-//! Memory of this process that kernels work on: no copy lies between link and device.
+//! Home memory: memory of this process that kernels work on, without a copy between link and
+//! device.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -9,40 +10,40 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::memory::Mem;
 
-/// From this size on huge pages pay: a fault then clears 2 MiB at once instead of 4 KiB.
+/// Smallest size for huge pages, whose faults clear 2 MiB at once instead of 4 KiB.
 const HUGE_BYTES_MIN: usize = 4 << 20;
 
-/// Memory of this process that somebody lends for a buffer, and gets back when this is dropped.
+/// Memory of this process that is lent for a buffer and given back by dropping this value.
 ///
 /// # Safety
-/// From [`HostMemory::range`] on so many bytes are mapped, for reading and writing, until the value is dropped; where
-/// [`HostMemory::pieces`] says less, these.
+/// Until the value is dropped, the bytes of [`HostMemory::range`] that [`HostMemory::pieces`] lists
+/// are mapped for reading and writing.
 pub unsafe trait HostMemory: Send + Sync {
-    /// Where it begins, and how many bytes it has.
+    /// Returns start and size in bytes.
     fn range(&self) -> (NonNull<u8>, usize);
 
-    /// Which of the bytes are there: ranges of whole pages, in order. All, if it says nothing else.
+    /// Returns the mapped parts: ranges of whole pages, in order. By default everything is mapped.
     fn pieces(&self) -> Vec<Range<usize>> {
         std::iter::once(0..self.range().1).collect()
     }
 }
 
-/// Pages of this process: own ones, zero when made, unmapped when dropped; or lent ones.
+/// Pages of this process: its own, which are zero at first and unmapped when dropped, or lent ones.
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
     lent: Option<Box<dyn HostMemory>>,
 }
 
-// SAFETY: the pages belong to the mapping alone; whoever shares it copies through raw pointers.
+// SAFETY: only the mapping refers to its pages; shared users copy through raw pointers.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `bytes` zero bytes, anywhere.
+    /// Maps `bytes` zero bytes anywhere.
     pub(crate) fn zeroed(bytes: usize) -> Result<Self, Status> {
-        // SAFETY: without an address the kernel chooses pages that nobody uses.
+        // SAFETY: without an address the kernel chooses unused pages.
         let pages = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -55,17 +56,17 @@ impl Mapping {
         Ok(Self::of(start.ok_or(Status::OUT_OF_HOST_MEMORY)?, bytes))
     }
 
-    /// `bytes` zero bytes at `address`, a whole page's, if nothing is there.
+    /// Maps `bytes` zero bytes at `address`, which is a page's, if nothing is mapped there.
     pub(crate) fn zeroed_at(address: usize, bytes: usize) -> Result<Self, Status> {
         let wanted = std::ptr::with_exposed_provenance_mut(address);
         let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
-        // SAFETY: FIXED_NOREPLACE fails where anything is mapped, so no memory of this process is touched.
+        // SAFETY: FIXED_NOREPLACE fails if anything is mapped there, so no other memory is touched.
         let pages = unsafe {
             rustix::mm::mmap_anonymous(wanted, bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
         };
         let start = pages.ok().and_then(|pages| NonNull::new(pages.cast()));
         let mapping = Self::of(start.ok_or(Status::MEM_OBJECT_ALLOCATION_FAILURE)?, bytes);
-        // A kernel older than 4.17 takes the address as a mere wish.
+        // A kernel older than 4.17 takes the address as a mere hint.
         if mapping.address().addr() == address {
             Ok(mapping)
         } else {
@@ -75,14 +76,13 @@ impl Mapping {
 
     fn of(start: NonNull<u8>, bytes: usize) -> Self {
         if bytes >= HUGE_BYTES_MIN {
-            // SAFETY: the range is the mapping. The advice is only about speed, so its failure does not matter.
+            // SAFETY: the range is the mapping. The advice only affects speed, so it may fail.
             let _ =
                 unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         }
         Self { start, bytes, lent: None }
     }
 
-    /// Memory that somebody lends.
     pub(crate) fn lent(memory: Box<dyn HostMemory>) -> Self {
         let (start, bytes) = memory.range();
         Self { start, bytes, lent: Some(memory) }
@@ -96,17 +96,19 @@ impl Mapping {
         self.bytes
     }
 
-    /// Copies bytes from `offset` on. Panics where the caller did not check the range.
+    /// Copies bytes out from `offset`. Panics if they are out of bounds.
     pub(crate) fn read(&self, offset: usize, into: &mut [u8]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.bytes));
-        // SAFETY: the range was checked above; `into` is no part of the mapping, of which no reference exists.
+        // SAFETY: the range was checked above; `into` is no part of the mapping, to which no
+        // reference exists.
         unsafe { std::ptr::copy(self.address().add(offset), into.as_mut_ptr(), into.len()) }
     }
 
-    /// Copies bytes to `offset` on. Panics where the caller did not check the range.
+    /// Copies bytes to `offset`. Panics if they are out of bounds.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.bytes));
-        // SAFETY: the range was checked above; `bytes` is no part of the mapping, of which no reference exists.
+        // SAFETY: the range was checked above; `bytes` is no part of the mapping, to which no
+        // reference exists.
         unsafe { std::ptr::copy(bytes.as_ptr(), self.address().add(offset), bytes.len()) }
     }
 }
@@ -125,13 +127,13 @@ impl Drop for Mapping {
         if self.lent.is_some() {
             return;
         }
-        // SAFETY: the pages are ours, and whoever drops the mapping has no pointer to them left.
+        // SAFETY: the pages are ours; no pointer to them is left when the mapping is dropped.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// Home memory of a buffer or sub-buffer: the bytes that kernels see. Kernels may change them at any time, so they are
-/// only ever copied, through raw pointers; no reference to them is handed out.
+/// Home memory of a buffer or sub-buffer. Kernels may change it at any time, so most users copy it
+/// through raw pointers; `fill` and [`HomeBytes`] lend it as a slice.
 #[derive(Debug)]
 pub struct Home<'a> {
     start: NonNull<u8>,
@@ -140,7 +142,7 @@ pub struct Home<'a> {
 }
 
 impl<'a> Home<'a> {
-    /// Part of a mapping; `None` where it does not lie within.
+    /// Makes the home memory of part of a mapping; `None` if it is out of bounds.
     pub(super) fn part(
         mapping: NonNull<u8>,
         mapped: usize,
@@ -153,45 +155,46 @@ impl<'a> Home<'a> {
         Some(Self { start, bytes, owner: PhantomData::<&'a Mapping> })
     }
 
-    /// Copies bytes from `offset` on.
+    /// Copies bytes out from `offset`.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` where they do not lie within the buffer.
+    /// `CL_INVALID_VALUE` if they are out of bounds.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Status> {
         let place = self.place(offset, into.len())?;
-        // SAFETY: the range lies within the buffer, as checked; `into` is no part of it.
+        // SAFETY: the range was checked; `into` is no part of the buffer.
         unsafe { std::ptr::copy(place, into.as_mut_ptr(), into.len()) }
         Ok(())
     }
 
-    /// Copies `bytes` to `offset` on.
+    /// Copies `bytes` to `offset`.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` where they do not lie within the buffer.
+    /// `CL_INVALID_VALUE` if they are out of bounds.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Status> {
         let place = self.place(offset, bytes.len())?;
-        // SAFETY: the range lies within the buffer, as checked; `bytes` is no part of it.
+        // SAFETY: the range was checked; `bytes` is no part of the buffer.
         unsafe { std::ptr::copy(bytes.as_ptr(), place, bytes.len()) }
         Ok(())
     }
 
-    /// Copies another buffer's bytes to `offset` on. Both may be the same memory: a client chooses where its buffers lie.
+    /// Copies another buffer's bytes to `offset`. The ranges may overlap: a client chooses where
+    /// its buffers are.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` where they do not lie within the buffer.
+    /// `CL_INVALID_VALUE` if they are out of bounds.
     pub fn copy(&self, offset: u64, bytes: &HomeBytes) -> Result<(), Status> {
         let place = self.place(offset, bytes.length)?;
         let from = bytes.place().ok_or(Status::INVALID_VALUE)?;
-        // SAFETY: both ranges lie within their buffers, as checked, which `self` and `bytes` keep; they may overlap.
+        // SAFETY: both ranges were checked; `self` and `bytes` keep their buffers; `copy` allows
+        // overlap.
         unsafe { std::ptr::copy(from, place, bytes.length) }
         Ok(())
     }
 
-    /// Has `fill` put `size` bytes at `offset`, straight from where they come from. `None` where they do not lie within the
-    /// buffer.
+    /// Lets `fill` write `size` bytes at `offset` directly. `None` if they are out of bounds.
     ///
-    /// A kernel that works on the same bytes meanwhile, which OpenCL leaves undefined, makes them any bytes: they are plain
-    /// bytes to everybody here, and the program that did it is the only one that sees them.
+    /// If a kernel works on the same bytes meanwhile, OpenCL leaves their content undefined. They
+    /// are plain bytes to everybody here, and only the program that did it sees them.
     pub fn fill<E>(
         &self,
         offset: u64,
@@ -200,11 +203,11 @@ impl<'a> Home<'a> {
     ) -> Option<Result<(), E>> {
         let length = usize::try_from(size).ok()?;
         let place = self.place(offset, length).ok()?;
-        // SAFETY: the range lies within the buffer, as checked, and stays mapped while `self` borrows its owner.
+        // SAFETY: the range was checked, and stays mapped while `self` borrows its owner.
         Some(fill(unsafe { std::slice::from_raw_parts_mut(place, length) }))
     }
 
-    /// Address and length, for system calls that copy to or from them.
+    /// Returns address and length, for system calls that copy to or from them.
     pub fn range(&self) -> (*mut u8, usize) {
         (self.start.as_ptr(), self.bytes)
     }
@@ -215,12 +218,12 @@ impl<'a> Home<'a> {
         if end > self.bytes {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: the offset lies within the buffer, as checked.
+        // SAFETY: the offset was checked.
         Ok(unsafe { self.start.as_ptr().add(offset) })
     }
 }
 
-/// Bytes of a buffer's home memory, on their way to somebody. They keep the buffer.
+/// Bytes of a buffer's home memory that are on their way. They keep the buffer alive.
 #[derive(Debug)]
 pub struct HomeBytes {
     mem: Mem,
@@ -229,27 +232,27 @@ pub struct HomeBytes {
 }
 
 impl HomeBytes {
-    /// `None` where the buffer has no home memory, or not these bytes.
+    /// Returns `None` if the buffer has no home memory or the bytes are out of bounds.
     pub(super) fn of(mem: &Mem, offset: u64, size: u64) -> Option<Self> {
         let length = usize::try_from(size).ok()?;
         mem.home()?.place(offset, length).ok()?;
         Some(Self { mem: mem.clone(), offset, length })
     }
 
-    /// How many there are.
     #[allow(clippy::len_without_is_empty, reason = "a size to compare; nobody asks for nothing")]
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Copies them out.
+    /// Copies the bytes out.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` where `into` is not as long.
+    /// `CL_INVALID_VALUE` if `into` has another length.
     pub fn read(&self, into: &mut [u8]) -> Result<(), Status> {
         let from =
             self.place().filter(|_| into.len() == self.length).ok_or(Status::INVALID_VALUE)?;
-        // SAFETY: the range lies within the buffer, which `self` keeps, and `into` is as long and no part of it.
+        // SAFETY: the range was checked, `self` keeps the buffer, and `into` is as long and no part
+        // of it.
         unsafe { std::ptr::copy(from, into.as_mut_ptr(), into.len()) }
         Ok(())
     }
@@ -262,8 +265,9 @@ impl HomeBytes {
 impl AsRef<[u8]> for HomeBytes {
     fn as_ref(&self) -> &[u8] {
         let Some(place) = self.place() else { return &[] };
-        // SAFETY: the range was checked, and stays mapped while `self` keeps the buffer. What a kernel writes to it meanwhile,
-        // which OpenCL leaves undefined, makes them other plain bytes.
+        // SAFETY: the range was checked, and stays mapped while `self` keeps the buffer. If a
+        // kernel writes there meanwhile, which OpenCL leaves undefined, the bytes are other plain
+        // bytes.
         unsafe { std::slice::from_raw_parts(place, self.length) }
     }
 }

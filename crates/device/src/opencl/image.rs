@@ -1,5 +1,3 @@
-//! Images.
-
 use penstock_cl_sys::{
     CL_IMAGE_ELEMENT_SIZE, CL_MEM_OBJECT_IMAGE1D, CL_MEM_OBJECT_IMAGE1D_ARRAY,
     CL_MEM_OBJECT_IMAGE1D_BUFFER, CL_MEM_OBJECT_IMAGE2D, CL_MEM_OBJECT_IMAGE2D_ARRAY,
@@ -19,27 +17,29 @@ const INVALID_IMAGE_DESCRIPTOR: Status = Status(penstock_cl_sys::CL_INVALID_IMAG
 const INVALID_IMAGE_FORMAT: Status = Status(penstock_cl_sys::CL_INVALID_IMAGE_FORMAT_DESCRIPTOR);
 const INVALID_IMAGE_SIZE: Status = Status(penstock_cl_sys::CL_INVALID_IMAGE_SIZE);
 
-/// What regions of an image are checked against.
+/// Shape that regions of an image are checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// The region that is all of it: elements, rows (or layers of a 1D array), slices (or layers).
+    /// Region of the whole image: elements, rows (or layers of a 1D array), slices (or layers).
     pub(super) whole: [u64; 3],
-    /// Bytes of an element.
+    /// Number of bytes per element.
     pub(super) pixel: u64,
 }
 
 impl Mem {
-    /// `clCreateImage`, from a buffer or image where there is a `parent`. The content of one without parent is zero.
+    /// `clCreateImage`, from the buffer or image `parent` if there is one. An image without a
+    /// parent is filled with zeros.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_IMAGE_DESCRIPTOR` for what does not fit the parent, mip-maps and multi-sampling.
+    /// The driver's error; `CL_INVALID_IMAGE_DESCRIPTOR` for mip-maps, multi-sampling, or an image
+    /// that does not fit its parent.
     pub fn image(
         context: &Context,
         flags: u64,
         description: &ImageDescription,
         parent: Option<&Self>,
     ) -> Result<Self, Status> {
-        // No device known here offers either; regions of mip levels would need other checks.
+        // No known device offers either, and regions of mip levels would need other checks.
         if description.mip_levels > 1 || description.samples > 1 {
             return Err(INVALID_IMAGE_DESCRIPTOR);
         }
@@ -50,18 +50,19 @@ impl Mem {
         } else if description.image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER {
             return Err(INVALID_IMAGE_DESCRIPTOR);
         }
-        // Drivers look at each dimension, but not all of them at the product, which some then fail to allocate.
+        // Drivers check each dimension, but not all of them the product; some then fail to
+        // allocate.
         let least = region::bytes(whole, known.unwrap_or(1)).map_err(|_| INVALID_IMAGE_SIZE)?;
         if context.devices().iter().all(|device| least > device.limits().allocation) {
             return Err(INVALID_IMAGE_SIZE);
         }
-        // One that is made from another object has that one's memory.
+        // An image with a parent uses the parent's memory.
         let share = if parent.is_none() { Some(Share::take(least)?) } else { None };
         let raw = create(context, flags, description, parent)?;
         if let Some(share) = share {
             keep_until_deleted(&raw, share)?;
         }
-        // What the driver reads and writes goes by its own size of an element, so that must be the one checked with.
+        // The driver reads and writes by its own element size, so the checks must use the same.
         let pixel = element_size(&raw)?;
         if pixel == 0 || known.is_some_and(|known| known != pixel) {
             return Err(INVALID_IMAGE_FORMAT);
@@ -74,24 +75,26 @@ impl Mem {
         Ok(mem)
     }
 
-    /// The region that is all of an image.
+    /// Returns the region of the whole image.
     pub fn whole_region(&self) -> Option<[u64; 3]> {
         self.shape().ok().map(|shape| shape.whole)
     }
 
-    /// Bytes of a region of an image without gaps.
+    /// Returns the size in bytes of a region without gaps.
     ///
     /// # Errors
-    /// `CL_INVALID_MEM_OBJECT` for what is no image, `CL_INVALID_VALUE` where the region does not lie within.
+    /// `CL_INVALID_MEM_OBJECT` if this is no image; `CL_INVALID_VALUE` if the region is out of
+    /// bounds.
     pub fn region_bytes(&self, origin: [u64; 3], region: [u64; 3]) -> Result<u64, Status> {
         let shape = self.shape()?;
         region::image(shape.whole, shape.pixel, origin, region)
     }
 
-    /// Sets part of an image, `bytes` being rows and slices without gaps. Blocks until it is there.
+    /// Sets part of an image from rows and slices without gaps. Blocks until the content is set.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where the region does not lie within, or has not so many bytes.
+    /// The driver's error; `CL_INVALID_VALUE` if the region is out of bounds or has another size
+    /// than `bytes`.
     pub fn init_image(
         &self,
         origin: [u64; 3],
@@ -105,7 +108,8 @@ impl Mem {
         let write = function!(clEnqueueWriteImage)?;
         let queue = self.context().init_queue()?;
         let _inside = super::watch::Inside::enter();
-        // SAFETY: the call blocks, so `bytes` lives until they are copied; without pitches the region has just as many.
+        // SAFETY: the call blocks, so `bytes` lives until it was copied; without pitches the region
+        // has exactly its size.
         api::check(unsafe {
             write(
                 queue.raw(),
@@ -131,13 +135,14 @@ impl Mem {
         }
     }
 
-    /// No client may see what another one left in the device's memory.
+    /// Clears the image: a client must not see what another one left in the device's memory.
     fn clear_image(&self) -> Result<(), Status> {
         let whole = self.shape()?.whole;
         if self.fill_zero(whole).is_ok() {
             return Ok(());
         }
-        // Some formats can not be filled. Layer by layer, so that no second image's worth of memory is needed.
+        // Some formats cannot be filled. They are written layer by layer, so that no second image's
+        // worth of memory is needed.
         let layer = [whole[0], whole[1], 1];
         let zeros = vec![0; api::size(self.region_bytes([0; 3], layer)?)?];
         (0..whole[2]).try_for_each(|z| self.init_image([0, 0, z], layer, &zeros))
@@ -148,10 +153,10 @@ impl Mem {
         let finish = function!(clFinish)?;
         let queue = self.context().init_queue()?;
         let (origin, region) = ([0; 3], region::triple(whole)?);
-        // As float, signed and unsigned: zero.
+        // Zero as float, signed and unsigned.
         let colour = [0_u32; 4];
         let _inside = super::watch::Inside::enter();
-        // SAFETY: the colour has the four words that any format takes at most; the region is the whole image.
+        // SAFETY: no format needs more than the colour's four words; the region is the whole image.
         api::check(unsafe {
             fill(
                 queue.raw(),
@@ -169,7 +174,7 @@ impl Mem {
     }
 }
 
-/// The region that is all of an image, by its type.
+/// Returns the region of the whole image, by its type.
 fn whole(description: &ImageDescription) -> Result<[u64; 3], Status> {
     let ImageDescription { width, height, depth, array_size, .. } = *description;
     let whole = match description.image_type {
@@ -180,12 +185,12 @@ fn whole(description: &ImageDescription) -> Result<[u64; 3], Status> {
         CL_MEM_OBJECT_IMAGE3D => [width, height, depth],
         _ => return Err(INVALID_IMAGE_DESCRIPTOR),
     };
-    // 64 bytes are more than an element of any format.
+    // No format has elements of 64 bytes or more.
     region::extent(whole).and_then(|_| region::bytes(whole, 64)).map_err(|_| INVALID_IMAGE_SIZE)?;
     Ok(whole)
 }
 
-/// Whether the image lies within what it is made from. Drivers check this too, but not all of them everything.
+/// Checks that the image lies within its parent. Drivers check this too, but not all of them fully.
 fn check_parent(
     context: &Context,
     description: &ImageDescription,
@@ -244,7 +249,7 @@ fn create(
         image_height: api::size(description.height)?,
         image_depth: api::size(description.depth)?,
         image_array_size: api::size(description.array_size)?,
-        // "image_row_pitch must be 0 if host_ptr is NULL", but for an image from a buffer.
+        // "image_row_pitch must be 0 if host_ptr is NULL", except for an image from a buffer.
         image_row_pitch: if from_buffer { api::size(description.row_pitch)? } else { 0 },
         image_slice_pitch: if from_buffer { api::size(description.slice_pitch)? } else { 0 },
         num_mip_levels: 0,
@@ -263,7 +268,7 @@ fn create(
 
 fn element_size(image: &OwnedMem) -> Result<u64, Status> {
     let get = function!(clGetImageInfo)?;
-    // SAFETY: the image lives, and `number` gives a place of the size it names.
+    // SAFETY: the image lives, and `number` passes a location of the given size.
     let size = api::number::<usize>(|size, value, true_size| unsafe {
         get(image.raw(), CL_IMAGE_ELEMENT_SIZE, size, value, true_size)
     })?;

@@ -1,5 +1,3 @@
-//! Commands on images.
-
 use penstock_cl_sys::CL_FALSE;
 use penstock_wire::status::Status;
 
@@ -14,10 +12,11 @@ use crate::staging::Staged;
 const IMAGE_FORMAT_MISMATCH: Status = Status(penstock_cl_sys::CL_IMAGE_FORMAT_MISMATCH);
 
 impl Queue {
-    /// `clEnqueueWriteImage`; `bytes` are rows and slices without gaps.
+    /// `clEnqueueWriteImage` of rows and slices without gaps.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where the region does not lie within, or has not so many bytes.
+    /// The driver's error; `CL_INVALID_VALUE` if the region is out of bounds or has another size
+    /// than `bytes`.
     pub fn write_image(
         &self,
         mem: &Mem,
@@ -34,7 +33,8 @@ impl Queue {
         }
         let (origin, size) = (region::triple(origin)?, region::extent(region)?);
         self.give(bytes, waits, want, |start, number, list, event| {
-            // SAFETY: queue and image live; the region lies within; without pitches it has just the bytes of `start`.
+            // SAFETY: queue and image live; the region lies within the image and has the size of
+            // the bytes at `start`.
             unsafe {
                 write(
                     self.raw(),
@@ -53,10 +53,10 @@ impl Queue {
         })
     }
 
-    /// `clEnqueueReadImage`; the bytes are rows and slices without gaps.
+    /// `clEnqueueReadImage` into rows and slices without gaps.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where the region does not lie within.
+    /// The driver's error; `CL_INVALID_VALUE` if the region is out of bounds.
     pub fn read_image(
         &self,
         mem: &Mem,
@@ -69,7 +69,8 @@ impl Queue {
         let bytes = mem.region_bytes(origin, region)?;
         let (origin, size) = (region::triple(origin)?, region::extent(region)?);
         self.take(bytes, waits, |start, number, list, event| {
-            // SAFETY: queue and image live; the region lies within; without pitches `start` has room for just its bytes.
+            // SAFETY: queue and image live; the region lies within the image and has the size of
+            // the memory at `start`.
             unsafe {
                 read(
                     self.raw(),
@@ -91,7 +92,8 @@ impl Queue {
     /// `clEnqueueCopyImage`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where a region does not lie within; `CL_IMAGE_FORMAT_MISMATCH`.
+    /// The driver's error; `CL_INVALID_VALUE` if a region is out of bounds;
+    /// `CL_IMAGE_FORMAT_MISMATCH`.
     #[allow(clippy::too_many_arguments, reason = "they are those of the OpenCL call")]
     pub fn copy_image(
         &self,
@@ -114,7 +116,8 @@ impl Queue {
         let (from, to) = (region::triple(source_origin)?, region::triple(target_origin)?);
         let size = region::extent(region)?;
         self.enqueue(waits, want, |number, list, event| {
-            // SAFETY: queue and images live; both regions lie within, and elements have the same size.
+            // SAFETY: queue and images live; both regions lie within, and elements have the same
+            // size.
             unsafe {
                 copy(
                     self.raw(),
@@ -134,7 +137,7 @@ impl Queue {
     /// `clEnqueueCopyImageToBuffer`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where region or range do not lie within.
+    /// The driver's error; `CL_INVALID_VALUE` if region or range are out of bounds.
     #[allow(clippy::too_many_arguments, reason = "they are those of the OpenCL call")]
     pub fn copy_image_to_buffer(
         &self,
@@ -152,7 +155,7 @@ impl Queue {
         let (to, _) = region::range(target.size(), offset, source.region_bytes(origin, region)?)?;
         let (from, size) = (region::triple(origin)?, region::extent(region)?);
         self.enqueue(waits, want, |number, list, event| {
-            // SAFETY: queue and objects live; the region and its bytes lie within.
+            // SAFETY: queue, image and buffer live; region and range lie within them.
             unsafe {
                 copy(
                     self.raw(),
@@ -172,7 +175,7 @@ impl Queue {
     /// `clEnqueueCopyBufferToImage`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where region or range do not lie within.
+    /// The driver's error; `CL_INVALID_VALUE` if region or range are out of bounds.
     #[allow(clippy::too_many_arguments, reason = "they are those of the OpenCL call")]
     pub fn copy_buffer_to_image(
         &self,
@@ -190,7 +193,7 @@ impl Queue {
         let (from, _) = region::range(source.size(), offset, target.region_bytes(origin, region)?)?;
         let (to, size) = (region::triple(origin)?, region::extent(region)?);
         self.enqueue(waits, want, |number, list, event| {
-            // SAFETY: queue and objects live; the region and its bytes lie within.
+            // SAFETY: queue, image and buffer live; region and range lie within them.
             unsafe {
                 copy(
                     self.raw(),
@@ -207,10 +210,10 @@ impl Queue {
         })
     }
 
-    /// `clEnqueueFillImage`; the colour's four words are as the image's format asks.
+    /// `clEnqueueFillImage`; the format defines the meaning of the colour's four words.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where the region does not lie within.
+    /// The driver's error; `CL_INVALID_VALUE` if the region is out of bounds.
     pub fn fill_image(
         &self,
         mem: &Mem,
@@ -224,12 +227,13 @@ impl Queue {
         self.expect_same_context(&[mem])?;
         mem.region_bytes(origin, region)?;
         let (at, size) = (region::triple(origin)?, region::extent(region)?);
-        // As words, because drivers read it as such.
+        // Aligned words, because drivers read them as words.
         let words: [u32; 4] = std::array::from_fn(|index| {
             colour.as_chunks().0.get(index).map_or(0, |&word| u32::from_ne_bytes(word))
         });
         self.enqueue(waits, want, |number, list, event| {
-            // SAFETY: queue and image live; the region lies within; the colour has the four words of any format.
+            // SAFETY: queue and image live; the region lies within the image; the colour has the
+            // four words of any format.
             unsafe {
                 fill(
                     self.raw(),

@@ -1,5 +1,3 @@
-//! Kernel objects.
-
 use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -32,16 +30,14 @@ const INVALID_ARG_VALUE: Status = Status(penstock_cl_sys::CL_INVALID_ARG_VALUE);
 const INVALID_KERNEL_ARGS: Status = Status(penstock_cl_sys::CL_INVALID_KERNEL_ARGS);
 const INVALID_KERNEL_NAME: Status = Status(penstock_cl_sys::CL_INVALID_KERNEL_NAME);
 
-/// The value of a kernel argument.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg<'a> {
     /// A value, as the device sees it.
     Bytes(&'a [u8]),
-    /// A memory object, or none (`NULL`).
+    /// A memory object or `NULL`.
     Mem(Option<&'a Mem>),
-    /// A sampler.
     Sampler(&'a Sampler),
-    /// So many bytes of local memory.
+    /// Local memory of this size in bytes.
     Local(u64),
     /// An address in shared virtual memory.
     Svm(u64),
@@ -49,12 +45,12 @@ pub enum Arg<'a> {
     Queue(&'a Queue),
 }
 
-/// What an argument is, as far as the driver tells.
+/// Kind of an argument, as far as the driver reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
-    /// A handle or value: there is no argument info.
+    /// Anything: the driver gave no argument info.
     Unknown,
-    /// Its size, where its type is one of OpenCL's own.
+    /// A value; the size is known for OpenCL's own types.
     Value(Option<usize>),
     Memory,
     Local,
@@ -62,7 +58,7 @@ enum Takes {
     Queue,
 }
 
-/// A kernel object. A clone is the same object, see [`Kernel::duplicate`].
+/// A kernel object. A clone refers to the same object, see [`Kernel::duplicate`].
 #[derive(Clone, Debug)]
 pub struct Kernel(Arc<Inner>);
 
@@ -70,20 +66,19 @@ pub struct Kernel(Arc<Inner>);
 struct Inner {
     raw: OwnedKernel,
     program: Program,
-    /// "clSetKernelArg is not safe to be called from any thread on the same kernel object": held while arguments are set, and
-    /// while the kernel is enqueued.
+    /// "clSetKernelArg is not safe to be called from any thread on the same kernel object": locked
+    /// while arguments are set and while the kernel is enqueued.
     args: Mutex<Args>,
 }
 
-/// What is known of a kernel's arguments.
 #[derive(Debug, Default)]
 pub(super) struct Args {
     takes: Vec<Takes>,
-    /// The driver keeps no reference to memory that is set, so a launch must look whether it is still there.
+    /// Weak references to the memory arguments. The driver keeps none, so a launch checks them.
     mems: Vec<Option<Weak<memory::Inner>>>,
-    /// Local memory that is given as arguments, by place.
+    /// Index and size of local-memory arguments.
     locals: Vec<(usize, u64)>,
-    /// Keeps memory while a launch is enqueued; here so that its room is used again.
+    /// Memory that is kept while a launch is enqueued; a field, so that its allocation is reused.
     held: Vec<Mem>,
 }
 
@@ -91,12 +86,12 @@ impl Kernel {
     /// `clCreateKernel`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn new(program: &Program, name: &str) -> Result<Self, Status> {
         let create = function!(clCreateKernel)?;
         let name = CString::new(name).map_err(|_| INVALID_KERNEL_NAME)?;
         let mut code = 0;
-        // SAFETY: the program lives; the name ends with NUL.
+        // SAFETY: the program lives; the name ends with a NUL.
         let raw = unsafe { create(program.raw(), name.as_ptr(), &mut code) };
         let raw = OwnedKernel::take(api::made(raw, code)?);
         let kernel =
@@ -109,7 +104,7 @@ impl Kernel {
     /// `clCloneKernel`: another kernel object with the same arguments.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_OPERATION` before OpenCL 2.1.
+    /// The driver's error; `CL_INVALID_OPERATION` before OpenCL 2.1.
     pub fn duplicate(&self) -> Result<Self, Status> {
         self.0.program.context().platform().needs(2, 1)?;
         let clone = function!(clCloneKernel)?;
@@ -123,19 +118,21 @@ impl Kernel {
         Ok(Self(Arc::new(Inner { raw, program: self.0.program.clone(), args: Mutex::new(args) })))
     }
 
-    /// `clSetKernelArg`, `clSetKernelArgSVMPointer`.
+    /// `clSetKernelArg` or `clSetKernelArgSVMPointer`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_ARG_VALUE` for a value where the driver would take it for a handle.
+    /// The driver's error; `CL_INVALID_ARG_VALUE` for bytes that the driver would take for a
+    /// handle.
     pub fn set(&self, index: u32, arg: Arg<'_>) -> Result<(), Status> {
         let mut args = self.args();
         let place = usize::try_from(index).map_err(|_| INVALID_ARG_INDEX)?;
         let &takes = args.takes.get(place).ok_or(INVALID_ARG_INDEX)?;
         let fits = match arg {
             Arg::Bytes(bytes) => match takes {
-                // "CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type": PoCL 3.1 does not look.
+                // "CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type": PoCL
+                // 3.1 does not check.
                 Takes::Value(Some(size)) if size != bytes.len() => return Err(INVALID_ARG_SIZE),
-                // Before OpenCL C 2.0 a program may call a type of its own `queue_t`.
+                // Before OpenCL C 2.0 a program may define its own type `queue_t`.
                 Takes::Queue => bytes.len() != size_of::<cl_kernel>(),
                 takes => matches!(takes, Takes::Value(_)),
             },
@@ -170,7 +167,7 @@ impl Kernel {
                 self.0.program.context().platform().needs(2, 0)?;
                 let set = function!(clSetKernelArgSVMPointer)?;
                 let address = std::ptr::with_exposed_provenance::<c_void>(api::size(address)?);
-                // SAFETY: the driver keeps the address; what kernels do with it is as wild as any pointer of theirs.
+                // SAFETY: the driver only keeps the address; a kernel may use any address anyway.
                 api::check(unsafe { set(self.raw(), index, address) })
             }
         }
@@ -182,21 +179,22 @@ impl Kernel {
 
     fn set_value(&self, index: u32, size: usize, value: *const c_void) -> Result<(), Status> {
         let set = function!(clSetKernelArg)?;
-        // SAFETY: the value has its size, or is null for local memory; the driver copies it. The caller holds the lock.
+        // SAFETY: the value has its size, or is null for local memory; the driver copies it. The
+        // caller holds the lock on the arguments.
         api::check(unsafe { set(self.raw(), index, size, value) })
     }
 
     /// `clSetKernelExecInfo`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn set_exec_info(&self, name: u32, value: &[u8]) -> Result<(), Status> {
-        /// `CL_KERNEL_EXEC_INFO_SVM_PTRS`.
         const SVM_PTRS: u32 = 0x11B6;
         self.0.program.context().platform().needs(2, 0)?;
         if name == SVM_PTRS {
-            // What kernels reach is memory of this process over which there are buffers, not the driver's own, and the
-            // driver may refuse the addresses. The device works on this memory, so the driver has nothing to move.
+            // These addresses are in buffers over this process's memory, which the driver does not
+            // know as its own and may refuse. The device works on that memory, so nothing has to
+            // move.
             return Ok(());
         }
         let set = function!(clSetKernelExecInfo)?;
@@ -208,19 +206,19 @@ impl Kernel {
     /// `clGetKernelWorkGroupInfo`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn work_group_info(&self, device: &Device, name: u32) -> Result<Vec<u8>, Status> {
         let get = function!(clGetKernelWorkGroupInfo)?;
-        // SAFETY: kernel and device live, and `query` gives a place of the size it names.
+        // SAFETY: kernel and device live, and `query` passes a location of the given size.
         api::query(|size, value, true_size| unsafe {
             get(self.raw(), device.raw(), name, size, value, true_size)
         })
     }
 
-    /// `clGetKernelSubGroupInfo`, with room for so many bytes of output.
+    /// `clGetKernelSubGroupInfo`, for an answer of at most `output_bytes`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_OPERATION` where it has no sub-groups.
+    /// The driver's error; `CL_INVALID_OPERATION` if it has no sub-groups.
     pub fn sub_group_info(
         &self,
         device: &Device,
@@ -256,17 +254,17 @@ impl Kernel {
     /// `clGetKernelSuggestedLocalWorkSizeKHR`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_OPERATION` where it does not suggest any.
+    /// The driver's error; `CL_INVALID_OPERATION` if it does not have the extension.
     pub fn suggested_local_size(&self, queue: &Queue, range: &Range) -> Result<[u64; 3], Status> {
         const NAME: &std::ffi::CStr = c"clGetKernelSuggestedLocalWorkSizeKHR";
         let platform = self.0.program.context().platform();
         let find = function!(clGetExtensionFunctionAddressForPlatform)?;
-        // SAFETY: the platform lives, the name ends with NUL.
+        // SAFETY: the platform lives; the name ends with a NUL.
         let address = unsafe { find(platform.raw(), NAME.as_ptr()) };
         if address.is_null() {
             return Err(Status::INVALID_OPERATION);
         }
-        // SAFETY: the extension gives the function of this name this type.
+        // SAFETY: the extension defines this type for the function of this name.
         let suggest = unsafe {
             std::mem::transmute::<
                 *mut c_void,
@@ -276,7 +274,8 @@ impl Kernel {
         let suggest = suggest.ok_or(Status::INVALID_OPERATION)?;
         let args = self.args();
         let mut local = [1_usize; 3];
-        // SAFETY: queue and kernel live, and the lists have three entries, of which the driver reads `dims`.
+        // SAFETY: queue and kernel live; the lists have three entries, of which the driver reads
+        // `dims`.
         let code = unsafe {
             suggest(
                 queue.raw(),
@@ -306,20 +305,21 @@ impl Kernel {
 
     pub(super) fn ask(&self, name: u32) -> Result<Vec<u8>, Status> {
         let get = function!(clGetKernelInfo)?;
-        // SAFETY: the kernel lives, and `query` gives a place of the size it names.
+        // SAFETY: the kernel lives, and `query` passes a location of the given size.
         api::query(|size, value, true_size| unsafe {
             get(self.raw(), name, size, value, true_size)
         })
     }
 
-    /// `CL_KERNEL_NUM_ARGS`.
+    /// Returns `CL_KERNEL_NUM_ARGS`, but at most [`limits::ARG_INDEX_MAX`].
     pub fn arg_count(&self) -> usize {
         let bytes = self.ask(CL_KERNEL_NUM_ARGS).unwrap_or_default();
         let count = bytes.first_chunk().map_or(0, |&bytes| u32::from_ne_bytes(bytes));
         count.min(limits::ARG_INDEX_MAX) as usize
     }
 
-    /// `clGetKernelArgInfo` of every argument, if there is any.
+    /// Returns `clGetKernelArgInfo` of every argument; `None` if the driver lacks it for any of
+    /// them.
     pub(super) fn arg_descriptions(&self) -> Option<Vec<ArgDescription>> {
         (0..self.arg_count())
             .map(|index| self.arg_description(api::count(index).ok()?).ok())
@@ -327,7 +327,7 @@ impl Kernel {
     }
 
     fn arg_description(&self, index: u32) -> Result<ArgDescription, Status> {
-        // The names are only missing where the compiler did not keep them; what matters is the address space.
+        // The compiler may not have kept the names; what matters is the address space.
         Ok(ArgDescription {
             address: self.arg_number(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER)?,
             access: self.arg_number(index, CL_KERNEL_ARG_ACCESS_QUALIFIER)?,
@@ -339,7 +339,7 @@ impl Kernel {
 
     fn arg_number<T: api::Number>(&self, index: u32, name: u32) -> Result<T, Status> {
         let get = function!(clGetKernelArgInfo)?;
-        // SAFETY: the kernel lives, and `number` gives a place of the size it names.
+        // SAFETY: the kernel lives, and `number` passes a location of the given size.
         api::number(|size, value, true_size| unsafe {
             get(self.raw(), index, name, size, value, true_size)
         })
@@ -347,7 +347,7 @@ impl Kernel {
 
     fn arg_text(&self, index: u32, name: u32) -> String {
         let Ok(get) = function!(clGetKernelArgInfo) else { return String::new() };
-        // SAFETY: the kernel lives, and `query` gives a place of the size it names.
+        // SAFETY: the kernel lives, and `query` passes a location of the given size.
         let answer = api::query(|size, value, true_size| unsafe {
             get(self.raw(), index, name, size, value, true_size)
         });
@@ -363,7 +363,8 @@ impl Kernel {
             CL_KERNEL_ARG_ADDRESS_PRIVATE => match arg.type_name.as_str() {
                 "sampler_t" => Takes::Sampler,
                 "queue_t" => Takes::Queue,
-                // Images and pipes should be global, but not all drivers say so. Nothing else has an access qualifier.
+                // Images and pipes should be global, but not all drivers say so. Only they have an
+                // access qualifier.
                 _ if arg.access != CL_KERNEL_ARG_ACCESS_NONE => Takes::Memory,
                 name => Takes::Value(value_bytes(name)),
             },
@@ -374,8 +375,9 @@ impl Kernel {
 }
 
 impl Args {
-    /// Whether the local memory among the arguments is more than a device has. "CL_OUT_OF_RESOURCES if there is a failure to
-    /// queue the execution instance of kernel ... because of insufficient resources": PoCL 3.1 aborts instead.
+    /// Refuses more local memory among the arguments than the device has. "CL_OUT_OF_RESOURCES if
+    /// there is a failure to queue the execution instance of kernel ... because of insufficient
+    /// resources": PoCL 3.1 aborts instead.
     pub(super) fn check_local(&self, device: &Device) -> Result<(), Status> {
         if self.locals.is_empty() {
             return Ok(());
@@ -388,7 +390,7 @@ impl Args {
         }
     }
 
-    /// Keeps all memory arguments until [`Self::let_go`].
+    /// Keeps all memory arguments until [`Self::let_go`]. Fails if one of them is gone.
     pub(super) fn hold(&mut self) -> Result<(), Status> {
         for mem in self.mems.iter().flatten() {
             match mem.upgrade() {
@@ -407,7 +409,7 @@ impl Args {
     }
 }
 
-/// Size of a value of one of OpenCL's own scalar and vector types.
+/// Returns the size of OpenCL's own scalar and vector types.
 fn value_bytes(type_name: &str) -> Option<usize> {
     let name = type_name.trim_end_matches(|c: char| c.is_ascii_digit());
     let scalar = match name {

@@ -1,4 +1,4 @@
-//! Memory objects: buffers, sub-buffers, pipes and shared virtual memory. Images are in `image`.
+//! Buffers, sub-buffers, pipes and shared virtual memory. Images are in `image`.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -26,19 +26,19 @@ owned!(
     clReleaseMemObject
 );
 
-/// `CL_INVALID_BUFFER_SIZE`.
 const INVALID_BUFFER_SIZE: Status = Status(penstock_cl_sys::CL_INVALID_BUFFER_SIZE);
 
-/// Flags that say what kernels do. What the host may do was checked in the client, and must not hinder the worker, which
-/// moves the content from node to node; where the host's memory is, is the worker's business.
+/// Flags about kernels' accesses, the only ones that reach the driver. The client has checked the
+/// host's accesses; these flags must not hinder the worker, which moves content between nodes. The
+/// worker decides where host memory is.
 pub(super) const KERNEL_FLAGS: u64 =
     CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY | CL_MEM_KERNEL_READ_AND_WRITE;
 
-/// Pages are what home memory is made of.
+/// Size of a page; home memory consists of pages.
 const PAGE_BYTES: usize = 4096;
 
-/// A buffer, sub-buffer, image, pipe or SVM allocation. Cheap to clone; the driver's object lives until the last clone is
-/// dropped and the commands that use it have ended.
+/// A buffer, sub-buffer, image, pipe or SVM allocation. Cheap to clone. The driver's object lives
+/// until the last clone is dropped and all commands that use it have ended.
 #[derive(Clone, Debug)]
 pub struct Mem(pub(super) Arc<Inner>);
 
@@ -48,9 +48,9 @@ pub(super) struct Inner {
     context: Context,
     kind: Kind,
     size: u64,
-    /// The memory of the object itself or, for a sub-buffer, of its parent.
+    /// Home memory of the object itself or, for a sub-buffer, of its parent.
     home: Option<HomeOf>,
-    /// What this is made from. The driver holds on to it too; this is for the home memory's sake.
+    /// The object that this one was made from, kept for its home memory.
     _parent: Option<Mem>,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Kind {
     Pipe,
 }
 
-/// Where home memory is. It is unmapped when the driver has deleted the object it belongs to, not before.
+/// Location of home memory. It is unmapped when the driver has deleted the object, not before.
 #[derive(Debug, Clone, Copy)]
 struct HomeOf {
     start: NonNull<u8>,
@@ -69,16 +69,16 @@ struct HomeOf {
     offset: usize,
 }
 
-// SAFETY: it is only the place of a mapping, which may be used from any thread.
+// SAFETY: this is only the address of a mapping, which any thread may use.
 unsafe impl Send for HomeOf {}
 // SAFETY: as above.
 unsafe impl Sync for HomeOf {}
 
 impl Mem {
-    /// `clCreateBuffer`; the content is zero. Of `flags` only those of kernels count.
+    /// `clCreateBuffer`; the content is zero. Only the flags about kernels matter.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_BUFFER_SIZE` beyond what the devices can allocate.
+    /// The driver's error; `CL_INVALID_BUFFER_SIZE` for 0 or more than the devices can allocate.
     pub fn buffer(context: &Context, flags: u64, size: u64) -> Result<Self, Status> {
         let bytes = check_size(context, size)?;
         let share = Share::take(size)?;
@@ -98,12 +98,12 @@ impl Mem {
         Ok(mem)
     }
 
-    /// `clCreateBuffer` in memory that somebody lends, and gets back when neither driver nor session use it. Its content
-    /// stays as it is.
+    /// `clCreateBuffer` in lent memory, which is given back when neither driver nor session use it
+    /// any more. Its content stays.
     ///
     /// # Errors
-    /// `CL_INVALID_OPERATION` where the devices do not work on this process's memory, or not at such an address; the
-    /// driver's.
+    /// `CL_INVALID_OPERATION` if the devices cannot work on this memory or at this address; the
+    /// driver's error.
     pub fn buffer_in(
         context: &Context,
         flags: u64,
@@ -131,12 +131,12 @@ impl Mem {
         Self::over(context, flags & KERNEL_FLAGS, size, (mapping, None))
     }
 
-    /// `clSVMAlloc` at just this address, where the client has its own memory for it. The result is a buffer too, so all
-    /// commands of buffers work on it.
+    /// `clSVMAlloc` at exactly this address, where the client has its own memory. The result is a
+    /// buffer: all commands on buffers accept it.
     ///
     /// # Errors
-    /// `CL_INVALID_OPERATION` where the devices do not work on this process's memory;
-    /// `CL_MEM_OBJECT_ALLOCATION_FAILURE` where the address is taken.
+    /// `CL_INVALID_OPERATION` if the devices do not work on this process's memory;
+    /// `CL_MEM_OBJECT_ALLOCATION_FAILURE` if the address is taken.
     pub fn svm(
         context: &Context,
         flags: u64,
@@ -147,7 +147,7 @@ impl Mem {
         if context.platform().is_cuda() {
             return Self::variable(context, flags, size, address);
         }
-        // A device without SVM may still work on our memory, but its kernels need not see our addresses.
+        // A device without SVM may work on this memory, but its kernels may see other addresses.
         let can =
             |device: &Device| device.number::<u64>(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0) != 0;
         context.platform().needs(2, 0)?;
@@ -156,7 +156,7 @@ impl Mem {
         }
         let bytes = check_size(context, size)?;
         let address = api::size(address)?;
-        // "alignment must be a power of two"; page-aligned memory has any alignment that OpenCL's types need.
+        // "alignment must be a power of two"; page-aligned memory suits all of OpenCL's types.
         let alignment = usize::try_from(alignment.max(1)).map_err(|_| Status::INVALID_VALUE)?;
         if address == 0
             || address % PAGE_BYTES != 0
@@ -170,7 +170,7 @@ impl Mem {
         Self::over(context, flags & KERNEL_FLAGS, size, (mapping, Some(share)))
     }
 
-    /// A variable of a module as a buffer, where CUDA's driver is behind the platform.
+    /// On CUDA's platform: wraps a variable of a module in a buffer.
     fn variable(context: &Context, flags: u64, size: u64, address: u64) -> Result<Self, Status> {
         let place = std::ptr::without_provenance_mut(api::size(address)?);
         let flags = flags & KERNEL_FLAGS | CL_MEM_USE_HOST_PTR;
@@ -178,8 +178,8 @@ impl Mem {
         Ok(Self::of(raw, context, Kind::Buffer, size))
     }
 
-    /// As [`Mem::buffer_in`] where CUDA's driver is behind the platform: its GPUs get addresses for the memory. Commands copy from and to it as
-    /// from and to any buffer of theirs.
+    /// As [`Mem::buffer_in`], on CUDA's platform: the GPU gets addresses for the memory. Commands
+    /// copy it like any buffer of the GPU.
     fn mapped(
         context: &Context,
         flags: u64,
@@ -190,16 +190,16 @@ impl Mem {
         if api::size(size)? > bytes {
             return Err(Status::INVALID_OPERATION);
         }
-        // SAFETY: the context is of that platform, and lives.
+        // SAFETY: the context is of CUDA's platform, and lives.
         let mapped = unsafe { Mapped::new(context.raw(), memory) }?;
         let flags = flags & KERNEL_FLAGS | CL_MEM_USE_HOST_PTR;
         let raw = create_buffer(context, flags, api::size(size)?, start.as_ptr().cast())?;
-        // The buffer has it now, and gives it back when the device is through with it.
+        // The buffer holds the mapping now, and frees it when the device has finished with it.
         drop(mapped);
         Ok(Self::of(raw, context, Kind::Buffer, size))
     }
 
-    /// A buffer whose content is in a mapping.
+    /// Makes a buffer whose content is in a mapping.
     fn over(
         context: &Context,
         flags: u64,
@@ -241,7 +241,7 @@ impl Mem {
     /// `clCreateSubBuffer`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where it does not lie within its parent.
+    /// The driver's error; `CL_INVALID_VALUE` if it is outside of its parent.
     pub fn sub_buffer(parent: &Self, flags: u64, origin: u64, size: u64) -> Result<Self, Status> {
         parent.expect_buffer()?;
         if size == 0 {
@@ -262,8 +262,8 @@ impl Mem {
             )
         };
         let raw = OwnedMem::take(api::made(raw, code)?);
-        // "buffer must be a valid buffer object and cannot be a sub-buffer object", so the parent's offset is 0; adding is right
-        // in any case.
+        // "buffer must be a valid buffer object and cannot be a sub-buffer object", so the parent's
+        // offset is 0; adding it is right in any case.
         let home = parent.0.home.map(|home| HomeOf { offset: home.offset + offset, ..home });
         let context = parent.context().clone();
         Ok(Self(Arc::new(Inner {
@@ -279,7 +279,7 @@ impl Mem {
     /// `clCreatePipe`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn pipe(
         context: &Context,
         flags: u64,
@@ -307,10 +307,10 @@ impl Mem {
         Ok(Self::of(raw, context, Kind::Pipe, size))
     }
 
-    /// Sets a buffer's content from `offset` on. Blocks until it is there; commands under way are not waited for.
+    /// Sets a buffer's content from `offset`. Blocks until it is set, but not for pending commands.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where the range does not lie within.
+    /// The driver's error; `CL_INVALID_VALUE` if the range is out of bounds.
     pub fn init(&self, offset: u64, bytes: &[u8]) -> Result<(), Status> {
         self.expect_buffer()?;
         let (place, length) = region::range(self.size(), offset, bytes.len() as u64)?;
@@ -320,7 +320,7 @@ impl Mem {
         let write = function!(clEnqueueWriteBuffer)?;
         let queue = self.context().init_queue()?;
         let _inside = super::watch::Inside::enter();
-        // SAFETY: the call blocks, so `bytes` lives until they are copied; the range was checked.
+        // SAFETY: the call blocks, so `bytes` lives until it was copied; the range was checked.
         api::check(unsafe {
             write(
                 queue.raw(),
@@ -337,41 +337,40 @@ impl Mem {
         queue.finish()
     }
 
-    /// Bytes of a buffer; of an image, of all its content without gaps.
+    /// Size in bytes of a buffer, or of an image's content without gaps.
     pub fn size(&self) -> u64 {
         self.0.size
     }
 
-    /// Where kernels see its first byte. It stays there as long as it lives.
+    /// Returns the address of the first byte for kernels. It does not change.
     ///
     /// # Errors
-    /// `CL_INVALID_OPERATION` where the driver tells no addresses, or one for each of several devices.
+    /// `CL_INVALID_OPERATION` if the driver reports no address, or one for each of several devices.
     pub fn device_address(&self) -> Result<u64, Status> {
         let get = function!(clGetMemObjectInfo)?;
-        // SAFETY: the object lives, and `number` gives a place of the size it names.
+        // SAFETY: the object lives, and `number` passes a location of the given size.
         let address = api::number(|size, value, true_size| unsafe {
             get(self.raw(), CL_MEM_DEVICE_ADDRESS_EXT, size, value, true_size)
         });
         address.map_err(|_| Status::INVALID_OPERATION)
     }
 
-    /// Its context.
     pub fn context(&self) -> &Context {
         &self.0.context
     }
 
-    /// Whether it is an image.
     pub fn is_image(&self) -> bool {
         matches!(self.0.kind, Kind::Image(_))
     }
 
-    /// The memory itself, where kernels and worker share it.
+    /// Returns the memory itself, if kernels and worker share it.
     pub fn home(&self) -> Option<Home<'_>> {
         let home = self.0.home?;
         Home::part(home.start, home.mapped, home.offset, api::size(self.size()).ok()?)
     }
 
-    /// Bytes of the home memory, kept for who sends them.
+    /// Returns bytes of the home memory that keep the buffer alive, to be sent. `None` without home
+    /// memory or out of bounds.
     pub fn home_bytes(&self, offset: u64, size: u64) -> Option<HomeBytes> {
         HomeBytes::of(self, offset, size)
     }
@@ -389,10 +388,10 @@ impl Mem {
     }
 }
 
-/// The size of a buffer that some device of the context can have.
+/// Checks the size of a buffer; at least one device of the context must support it.
 fn check_size(context: &Context, size: u64) -> Result<usize, Status> {
-    // "CL_INVALID_BUFFER_SIZE if size is 0 or if size is greater than CL_DEVICE_MAX_MEM_ALLOC_SIZE for all devices in
-    // context."
+    // "CL_INVALID_BUFFER_SIZE if size is 0 or if size is greater than CL_DEVICE_MAX_MEM_ALLOC_SIZE
+    // for all devices in context."
     let most = context.devices().iter().map(|device| device.limits().allocation).max().unwrap_or(0);
     if size == 0 || size > most {
         return Err(INVALID_BUFFER_SIZE);
@@ -408,39 +407,39 @@ fn create_buffer(
 ) -> Result<OwnedMem, Status> {
     let create = function!(clCreateBuffer)?;
     let mut code = 0;
-    // SAFETY: the context lives; host memory, where given, has so many bytes, and stays until the driver has deleted the
-    // object, see `keep_until_deleted`.
+    // SAFETY: the context lives; `host` is null or has `bytes` bytes that stay until the driver has
+    // deleted the object, see `keep_until_deleted`.
     let raw = unsafe { create(context.raw(), flags, bytes, host, &mut code) };
     api::made(raw, code).map(OwnedMem::take)
 }
 
-/// Keeps what a memory object needs (its home memory, its share of the session's) until the driver no longer uses it.
+/// Keeps a value (home memory, share of the session) until the driver has deleted a memory object.
 pub(super) fn keep_until_deleted<T: Send + 'static>(mem: &OwnedMem, kept: T) -> Result<(), Status> {
     let set = function!(clSetMemObjectDestructorCallback)?;
     let data = Box::into_raw(Box::new(kept));
-    // SAFETY: `deleted` takes the box, of this very type, and is called once at most.
-    // Where it can not be set nobody learns when the driver is done with the pages: better that they stay than that the
-    // driver meets a hole.
+    // SAFETY: `deleted` takes the box, of this type, and is called at most once. If setting the
+    // callback fails, the box leaks: the driver might still use the pages.
     api::check(unsafe { set(mem.raw(), Some(deleted::<T>), data.cast()) })
 }
 
-/// "called when the memory object is deleted": after that nothing of the driver points to the home memory.
+/// "called when the memory object is deleted": no pointer to the home memory is left then.
 unsafe extern "C" fn deleted<T>(_mem: cl_mem, data: *mut c_void) {
     // SAFETY: the data is the box that `keep_until_deleted` made, and the driver calls once.
     drop(unsafe { Box::from_raw(data.cast::<T>()) });
 }
 
-/// Fills a buffer with zeros, and waits: no client may see what another one left in the device's memory.
+/// Fills a buffer with zeros and waits: a client must not see what another one left in the device's
+/// memory.
 fn clear(context: &Context, mem: &OwnedMem, bytes: usize) -> Result<(), Status> {
     let fill = function!(clEnqueueFillBuffer)?;
     let finish = function!(clFinish)?;
     let queue = context.init_queue()?;
-    // The largest pattern that divides the size: drivers are slow with small ones.
+    // Drivers are slow with small patterns, so this takes the largest that divides the size.
     let zeros = [0_u8; 16];
     let pattern =
         [16, 8, 4, 2, 1].into_iter().find(|&pattern| bytes.is_multiple_of(pattern)).unwrap_or(1);
     let _inside = super::watch::Inside::enter();
-    // SAFETY: the pattern is copied by the call; the range is the whole buffer.
+    // SAFETY: the call copies the pattern; the range is the whole buffer.
     api::check(unsafe {
         fill(
             queue.raw(),

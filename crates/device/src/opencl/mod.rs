@@ -1,5 +1,5 @@
-//! The OpenCL back end: a safe layer over the ICD loader of the node. One file for each kind of object; commands by what
-//! they move.
+//! The OpenCL back end: a safe layer over the node's ICD loader. Each kind of object has a file;
+//! commands are sorted by what they move.
 
 mod account;
 mod api;

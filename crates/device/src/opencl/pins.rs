@@ -1,9 +1,10 @@
-//! Threads of drivers that hold on to one CPU.
+//! Gives drivers' threads that are tied to one CPU all CPUs of the process back.
 //!
-//! A driver for CPUs may think that the host is its own. Intel's runtime ties its threads to CPUs, counted from the same one in
-//! each process. A worker of each client has a driver of its own, so the first threads of all of them come to stand on one CPU
-//! while others idle: a launch of 0.1 ms beside another client's long queue took 4 ms, a tick of the scheduler. So a worker
-//! gives each such thread all CPUs of its process back, once: a driver that insists is left alone.
+//! A driver for CPUs may assume that it has the host to itself. Intel's runtime ties its threads to
+//! CPUs and starts at the same CPU in each process. Each client's worker has its own driver, so the
+//! first threads of all workers share one CPU while others idle: a launch of 0.1 ms beside another
+//! client's long queue took 4 ms, a tick of the scheduler. A worker unties each thread only once: a
+//! driver that ties it again is left alone.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -11,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
-/// Where one of them is set, who runs the node has said how the threads are to be placed.
+/// If one of these is set, the operator has chosen how the threads are placed.
 const PLACEMENTS: [&str; 3] = ["POCL_AFFINITY", "DPCPP_CPU_CU_AFFINITY", "SYCL_CPU_CU_AFFINITY"];
 
-/// The CPUs of this process, where its drivers share them with other processes.
+/// CPUs of this process, set if its drivers share them with other processes.
 static SHARED: OnceLock<CpuSet> = OnceLock::new();
 static STATE: Mutex<Option<State>> = Mutex::new(None);
-/// A thread may stay tied so long. A look at the 100 threads of a large host takes 0.3 ms: about 0.1 % of a CPU.
+/// Longest time that a thread stays tied. Checking the 100 threads of a large host takes 0.3 ms:
+/// about 0.1 % of a CPU.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 struct State {
@@ -25,19 +27,19 @@ struct State {
     freed: HashSet<i32>,
 }
 
-/// From now on drivers' threads in this process may run on all its CPUs. For a process that shares the host's devices
-/// with others like it; call it before a driver is loaded.
+/// From now on, gives drivers' threads in this process all its CPUs. For a process that shares the
+/// host's devices with similar processes; call it before a driver is loaded.
 pub fn share_cpus() {
     if PLACEMENTS.iter().any(|name| std::env::var_os(name).is_some()) {
         return;
     }
-    // On a host with more CPUs than the set has room for, the threads stay where they are.
+    // If the host has more CPUs than a `CpuSet` can hold, the threads stay where they are.
     if let Ok(cpus) = sched_getaffinity(None) {
         SHARED.get_or_init(|| cpus);
     }
 }
 
-/// Frees the threads that have been tied lately. Does nothing before it is time to look again.
+/// Unties the threads that were tied lately. Does nothing until the next look is due.
 pub(super) fn look() {
     let Some(cpus) = SHARED.get() else { return };
     let now = Instant::now();
@@ -57,7 +59,7 @@ fn free(cpus: &CpuSet, freed: &mut HashSet<i32>) {
         };
         let Some(thread) = Pid::from_raw(number) else { continue };
         let tied = sched_getaffinity(Some(thread)).is_ok_and(|its| its.count() < cpus.count());
-        // A thread may end meanwhile.
+        // The thread may have ended meanwhile.
         if tied && freed.insert(number) {
             _ = sched_setaffinity(Some(thread), cpus);
         }
@@ -99,7 +101,7 @@ mod tests {
         assert_eq!(
             thread.join().unwrap(),
             [all.count(), 1],
-            "freed at first; what is tied again is meant so"
+            "the first look frees the thread; a thread that is tied again stays tied"
         );
     }
 }

@@ -1,5 +1,3 @@
-//! Platforms.
-
 use std::sync::{Arc, OnceLock};
 
 use penstock_cl_sys::{CL_PLATFORM_NAME, CL_PLATFORM_VERSION, cl_platform_id};
@@ -11,8 +9,8 @@ use super::device::Device;
 use super::driver;
 use crate::cuda;
 
-/// Where `clGetPlatformInfo` has queries: core, the ICD's, external memory and semaphores. Whole ranges are asked, so that
-/// a query of a newer version is answered too; a driver refuses what it does not know.
+/// Ranges of `clGetPlatformInfo`'s queries: core, the ICD's, external memory and semaphores. Whole
+/// ranges are asked to include queries of newer versions; a driver refuses what it does not know.
 const QUERIES: &[std::ops::RangeInclusive<u32>] = &[0x0900..=0x093F, 0x2036..=0x2053];
 
 /// One OpenCL platform of the node. Cheap to clone.
@@ -24,7 +22,7 @@ struct Inner {
     handle: Handle,
     version: (u32, u32),
     is_cuda: bool,
-    /// Kept, so that a device is the same object (and its tries are made once) whoever asks.
+    /// Kept, so that each device is one object, whose tests run once.
     devices: OnceLock<Vec<Device>>,
 }
 
@@ -32,7 +30,7 @@ struct Inner {
 struct Handle(cl_platform_id);
 // SAFETY: a platform lives as long as the loader, which is never unloaded.
 unsafe impl Send for Handle {}
-// SAFETY: as above, and it may be asked from any thread.
+// SAFETY: as above, and any thread may query it.
 unsafe impl Sync for Handle {}
 
 impl Platform {
@@ -50,42 +48,41 @@ impl Platform {
         self.0.handle.0
     }
 
-    /// Its name.
     pub fn name(&self) -> String {
         ask(self.raw(), CL_PLATFORM_NAME).map(|bytes| api::text(&bytes)).unwrap_or_default()
     }
 
-    /// Answers of `clGetPlatformInfo`, for `PlatformDescription::info`.
+    /// Returns the answers of `clGetPlatformInfo`, for `PlatformDescription::info`.
     pub fn info(&self) -> Info {
         let numbers = QUERIES.iter().cloned().flatten();
         numbers.filter_map(|name| Some((name, ask(self.raw(), name).ok()?))).collect()
     }
 
-    /// Its devices, of all types.
+    /// Returns its devices of all types.
     pub fn devices(&self) -> Vec<Device> {
         self.0.devices.get_or_init(|| driver::devices(self).unwrap_or_default()).clone()
     }
 
-    /// `clUnloadPlatformCompiler`.
+    /// `clUnloadPlatformCompiler`; errors are ignored.
     pub fn unload_compiler(&self) {
         if let Ok(unload) = function!(clUnloadPlatformCompiler) {
-            // SAFETY: the platform is one of the loader's. That it fails is of no consequence.
+            // SAFETY: the platform is one of the loader's. A failure does not matter.
             let _ = unsafe { unload(self.raw()) };
         }
     }
 
-    /// Whether it is CUDA's driver: none that an ICD loader knows, and none that takes OpenCL C.
+    /// Whether it is CUDA's driver, which no ICD loader knows and which takes no OpenCL C.
     pub fn is_cuda(&self) -> bool {
         self.0.is_cuda
     }
 
-    /// Whether it is of this version of OpenCL or a newer one.
+    /// Whether it has at least this version of OpenCL.
     pub(super) fn is_at_least(&self, major: u32, minor: u32) -> bool {
         self.0.version >= (major, minor)
     }
 
-    /// The loader calls a driver's function without looking whether it has one, so what is newer than the platform must
-    /// not be called.
+    /// Fails if the platform is older than this version. The loader calls a driver's function
+    /// without checking that the driver has it, so newer functions must not be called.
     pub(super) fn needs(&self, major: u32, minor: u32) -> Result<(), Status> {
         if self.is_at_least(major, minor) { Ok(()) } else { Err(Status::INVALID_OPERATION) }
     }
@@ -93,11 +90,11 @@ impl Platform {
 
 fn ask(platform: cl_platform_id, name: u32) -> Result<Vec<u8>, Status> {
     let get = function!(clGetPlatformInfo)?;
-    // SAFETY: the platform is one of the loader's, and `query` gives a place of the size it names.
+    // SAFETY: the platform is one of the loader's, and `query` passes a location of the given size.
     api::query(|size, value, true_size| unsafe { get(platform, name, size, value, true_size) })
 }
 
-/// "OpenCL 3.0 vendor's words".
+/// Parses "OpenCL 3.0 vendor's words".
 fn version(text: &str) -> (u32, u32) {
     let number = text.split_whitespace().nth(1).unwrap_or_default();
     let mut parts = number.split('.').map(|part| part.parse().unwrap_or(0));

@@ -1,5 +1,5 @@
-//! Finds out by trying what drivers do not tell: whether a device works on this process's own memory, and whether kernels describe
-//! their arguments when nobody asks for that.
+//! Tests what drivers do not report: whether a device works on this process's own memory, and
+//! whether kernels have argument descriptions without an option for that.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
@@ -18,11 +18,12 @@ use super::memory::OwnedMem;
 use super::program::Program;
 use super::queue::Queue;
 
-/// A page is what the smallest home memory takes.
+/// Size of the tested buffer: one page, the smallest home memory.
 const BYTES: usize = 4096;
 
-/// Whether a device shares host memory. `CL_MEM_USE_HOST_PTR` alone says nothing: a driver may keep a copy on the device
-/// and bring it up to date only when the buffer is mapped. So both directions are tried without a map.
+/// Tests whether a device shares host memory. `CL_MEM_USE_HOST_PTR` alone does not tell: a driver
+/// may keep a copy on the device and update it only when the buffer is mapped. So both directions
+/// are tested without a map.
 pub(super) fn shares_host_memory(device: &Device) -> bool {
     let unified = device.number::<u32>(CL_DEVICE_HOST_UNIFIED_MEMORY).unwrap_or(0) != 0;
     let is_cpu = device.number::<u64>(CL_DEVICE_TYPE).unwrap_or(0) & CL_DEVICE_TYPE_CPU != 0;
@@ -35,7 +36,7 @@ fn tried(device: &Device) -> Result<bool, Status> {
     let mapping = Mapping::zeroed(BYTES)?;
     let mem = mem_over(&context, &mapping)?;
 
-    // What the device writes is here without a map.
+    // What the device writes must be visible here without a map.
     fill(&queue, &mem, 0xA5A5_5A5A)?;
     queue.finish()?;
     let mut seen = vec![0; BYTES];
@@ -43,7 +44,7 @@ fn tried(device: &Device) -> Result<bool, Status> {
     if seen.chunks(4).any(|word| word != 0xA5A5_5A5A_u32.to_ne_bytes()) {
         return Ok(false);
     }
-    // What is written here the device sees without an unmap.
+    // What is written here must be visible to the device without an unmap.
     let expected: Vec<u8> = (0..BYTES).map(|index| index.to_le_bytes()[0]).collect();
     mapping.write(0, &expected);
     let mut read = vec![0; BYTES];
@@ -54,17 +55,18 @@ fn tried(device: &Device) -> Result<bool, Status> {
     Ok(read == expected)
 }
 
-/// Whether kernels of a device describe their arguments although the options, empty or none at all, do not ask for it. Drivers differ:
-/// PoCL 3.1 shows them where there are no options, Intel's runtime always, NVIDIA's never. Tried once for each device.
+/// Tests, once per device, whether kernels have argument descriptions although the options, empty
+/// or null, do not ask for them. PoCL 3.1 shows them with null options, Intel's runtime always,
+/// NVIDIA's never.
 pub(super) fn shows_arg_info(context: &Context, device: &Device, with_options: bool) -> bool {
     static KNOWN: Mutex<Vec<((usize, bool), bool)>> = Mutex::new(Vec::new());
     let key = (device.raw().addr(), with_options);
-    // Held while it is tried: others that ask would have to try, too.
+    // Held during the test, so that other threads do not repeat it.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, shows)) = known.iter().find(|(tried, _)| *tried == key) {
         return *shows;
     }
-    // A driver that does not compile this kernel has none to describe.
+    // If the driver does not compile this kernel, there are no descriptions.
     let shows = Program::try_arg_info(context, device, with_options).unwrap_or(false);
     known.push((key, shows));
     shows
@@ -73,7 +75,8 @@ pub(super) fn shows_arg_info(context: &Context, device: &Device, with_options: b
 fn mem_over(context: &Context, mapping: &Mapping) -> Result<OwnedMem, Status> {
     let create = function!(clCreateBuffer)?;
     let mut code = 0;
-    // SAFETY: the mapping has the bytes, and outlives the object: it is dropped after it, with nothing under way.
+    // SAFETY: the mapping has the bytes and is dropped after the object, when no command is
+    // pending.
     let handle = unsafe {
         create(
             context.raw(),
@@ -88,7 +91,7 @@ fn mem_over(context: &Context, mapping: &Mapping) -> Result<OwnedMem, Status> {
 
 fn fill(queue: &Queue, mem: &OwnedMem, pattern: u32) -> Result<(), Status> {
     let fill = function!(clEnqueueFillBuffer)?;
-    // SAFETY: the pattern is copied by the call; the range is the whole buffer.
+    // SAFETY: the call copies the pattern; the range is the whole buffer.
     api::check(unsafe {
         fill(
             queue.raw(),

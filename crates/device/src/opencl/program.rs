@@ -1,4 +1,4 @@
-//! Programs: making and building them. What they tell of themselves is in `report`.
+//! Programs: creation and builds. Queries are in `report`.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -19,15 +19,15 @@ owned!(
     clReleaseProgram
 );
 
-/// Makes the compiler keep what `clGetKernelArgInfo` tells. The client needs it to know which arguments are memory, and the
-/// worker to refuse bytes where the driver would take them for a handle.
+/// Makes the compiler keep the data of `clGetKernelArgInfo`. The client needs it to know which
+/// arguments are memory; the worker needs it to refuse bytes that the driver would take for a
+/// handle.
 pub(super) const ARG_INFO_OPTION: &str = "-cl-kernel-arg-info";
 
 const INVALID_BUILD_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_BUILD_OPTIONS);
 const INVALID_COMPILER_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_COMPILER_OPTIONS);
 const INVALID_LINKER_OPTIONS: Status = Status(penstock_cl_sys::CL_INVALID_LINKER_OPTIONS);
 
-/// A program. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Program(Arc<Inner>);
 
@@ -35,11 +35,11 @@ pub struct Program(Arc<Inner>);
 struct Inner {
     raw: OwnedProgram,
     context: Context,
-    /// Whether the last build had [`ARG_INFO_OPTION`] from us.
+    /// Whether the worker added [`ARG_INFO_OPTION`] to the last build.
     arg_info_added: AtomicBool,
-    /// Whether the client had given options for it.
+    /// Whether the client gave options for the last build.
     had_options: AtomicBool,
-    /// Whether it was made of an intermediate language.
+    /// Whether it was made from an intermediate language.
     is_of_il: bool,
 }
 
@@ -53,7 +53,7 @@ impl Program {
     /// `clCreateProgramWithSource`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn with_source(context: &Context, source: &[u8]) -> Result<Self, Status> {
         let create = function!(clCreateProgramWithSource)?;
         let mut code = 0;
@@ -67,7 +67,7 @@ impl Program {
         Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context, false))
     }
 
-    /// `clCreateProgramWithBinary`. The codes are one for each binary, also where no program could be made.
+    /// `clCreateProgramWithBinary`. Returns a code for each binary, even if no program was made.
     pub fn with_binary(
         context: &Context,
         binaries: &[(Device, Vec<u8>)],
@@ -92,7 +92,8 @@ impl Program {
         let mut starts: Vec<_> = binaries.iter().map(|(_, binary)| binary.as_ptr()).collect();
         let number = api::count(binaries.len())?;
         let mut code = 0;
-        // SAFETY: all lists have as many entries as are named, the binaries their lengths; the driver copies them.
+        // SAFETY: all lists have `number` entries, and each binary has its length; the driver
+        // copies them.
         let raw = unsafe {
             create(
                 context.raw(),
@@ -110,7 +111,7 @@ impl Program {
     /// `clCreateProgramWithIL`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_OPERATION` where it takes no IL.
+    /// The driver's error; `CL_INVALID_OPERATION` if it takes no IL.
     pub fn with_il(context: &Context, il: &[u8]) -> Result<Self, Status> {
         context.platform().needs(2, 1)?;
         if il.is_empty() {
@@ -126,7 +127,7 @@ impl Program {
     /// `clCreateProgramWithBuiltInKernels`. `names` are separated by semicolons.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn with_built_in(
         context: &Context,
         devices: &[Device],
@@ -137,16 +138,16 @@ impl Program {
         let list = handles(devices);
         let number = api::count(list.len())?;
         let mut code = 0;
-        // SAFETY: there are as many devices as are named; the names end with NUL.
+        // SAFETY: the list has `number` devices; the names end with a NUL.
         let raw =
             unsafe { create(context.raw(), number, list.as_ptr(), names.as_ptr(), &mut code) };
         Ok(Self::of(OwnedProgram::take(api::made(raw, code)?), context, false))
     }
 
-    /// `clBuildProgram`. Blocks, it may be for minutes.
+    /// `clBuildProgram`. Blocks, possibly for minutes.
     ///
     /// # Errors
-    /// The driver's: then the report has the log.
+    /// The driver's error; the report then has the log.
     pub fn build<'a>(
         &self,
         devices: &[Device],
@@ -161,17 +162,17 @@ impl Program {
         let list = handles(devices);
         let number = api::count(list.len())?;
         let options = options.map_or(std::ptr::null(), CStr::as_ptr);
-        // SAFETY: the program lives, there are as many devices as are named, the options end with NUL or are null; without a
-        // callback the call ends when the build has.
+        // SAFETY: the program lives, the list has `number` devices, and the options end with a NUL
+        // or are null. Without a callback the call blocks until the build has ended.
         api::check(unsafe {
             build(self.raw(), number, some_start(&list), options, None, std::ptr::null_mut())
         })
     }
 
-    /// `clCompileProgram`. `headers` come with the name under which each is included. Blocks.
+    /// `clCompileProgram`. Each header comes with the name by which it is included. Blocks.
     ///
     /// # Errors
-    /// The driver's: then the report has the log.
+    /// The driver's error; the report then has the log.
     pub fn compile(
         &self,
         devices: &[Device],
@@ -187,11 +188,12 @@ impl Program {
         let mut name_starts: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
         let programs: Vec<_> = headers.iter().map(|(_, program)| program.raw()).collect();
         let (number, header_number) = (api::count(list.len())?, api::count(programs.len())?);
-        // "CL_INVALID_VALUE if num_input_headers is zero and header_include_names or input_headers are not NULL".
+        // "CL_INVALID_VALUE if num_input_headers is zero and header_include_names or input_headers
+        // are not NULL".
         let name_start =
             if names.is_empty() { std::ptr::null_mut() } else { name_starts.as_mut_ptr() };
-        // SAFETY: all lists have as many entries as are named, all texts end with NUL; without a callback the call ends
-        // when the compilation has.
+        // SAFETY: all lists have their named lengths, and all texts end with a NUL. Without a
+        // callback the call blocks until the compilation has ended.
         api::check(unsafe {
             compile(
                 self.raw(),
@@ -207,7 +209,7 @@ impl Program {
         })
     }
 
-    /// `clLinkProgram`. Blocks. A failed link may still give a program, which has the log.
+    /// `clLinkProgram`. Blocks. A failed link may still return a program, which has the log.
     pub fn link(
         context: &Context,
         devices: &[Device],
@@ -235,8 +237,8 @@ impl Program {
         let list = handles(devices);
         let programs: Vec<_> = inputs.iter().map(Self::raw).collect();
         let (number, input_number) = (api::count(list.len())?, api::count(programs.len())?);
-        // SAFETY: all lists have as many entries as are named, the options end with NUL or are null; without a callback the call
-        // ends when the link has.
+        // SAFETY: all lists have their named lengths, and the options end with a NUL or are null.
+        // Without a callback the call blocks until the link has ended.
         Ok(unsafe {
             link(
                 context.raw(),
@@ -255,11 +257,11 @@ impl Program {
     /// `clSetProgramSpecializationConstant`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_OPERATION` where it takes no IL.
+    /// The driver's error; `CL_INVALID_OPERATION` if it takes no IL.
     pub fn set_spec_constant(&self, id: u32, value: &[u8]) -> Result<(), Status> {
         self.0.context.platform().needs(2, 2)?;
-        // "CL_INVALID_PROGRAM if program is not a valid program object created from an intermediate language". PoCL 3.1 ends the process
-        // for one whose link has failed.
+        // "CL_INVALID_PROGRAM if program is not a valid program object created from an intermediate
+        // language". PoCL 3.1 ends the process for a program whose link has failed.
         if !self.0.is_of_il {
             return Err(Status::INVALID_PROGRAM);
         }
@@ -280,10 +282,10 @@ impl Program {
         self.0.arg_info_added.load(Ordering::Relaxed)
     }
 
-    /// Whether the driver would have shown the arguments' descriptions (`clGetKernelArgInfo`) if it had been given the client's own
-    /// options. What it knows with ours is in the report; this is what the client's program may see of it.
+    /// Returns whether the driver would show the arguments' descriptions (`clGetKernelArgInfo`)
+    /// with the client's own options, so whether the client's program may see those in the report.
     ///
-    /// The first question of a process for a device compiles a kernel of one line.
+    /// The first call of a process for a device compiles a small kernel.
     pub fn shows_arg_info(&self) -> bool {
         if !self.arg_info_was_added() {
             return true;
@@ -292,7 +294,8 @@ impl Program {
         probe::shows_arg_info(self.context(), device, self.0.had_options.load(Ordering::Relaxed))
     }
 
-    /// Whether a kernel of one line has its arguments' descriptions when it is built with empty options, or with none.
+    /// Returns whether a small kernel has argument descriptions, built with empty options or with
+    /// null.
     pub(super) fn try_arg_info(
         context: &Context,
         device: &Device,
@@ -303,7 +306,7 @@ impl Program {
         Ok(Kernel::new(&program, "probe")?.arg_descriptions().is_some())
     }
 
-    /// The options with ours; `None` where they have a NUL.
+    /// Adds [`ARG_INFO_OPTION`] to the options; `None` if they contain a NUL.
     fn with_arg_info(&self, options: Option<&str>) -> Option<CString> {
         self.0.had_options.store(options.is_some(), Ordering::Relaxed);
         let options = options.unwrap_or_default();
@@ -322,7 +325,7 @@ fn handles(devices: &[Device]) -> Vec<cl_device_id> {
     devices.iter().map(Device::raw).collect()
 }
 
-/// Start of a list, null for an empty one: a list without entries must be NULL in most calls.
+/// Returns the start of a list, or null for an empty list, as most calls require.
 fn some_start<T>(list: &[T]) -> *const T {
     if list.is_empty() { std::ptr::null() } else { list.as_ptr() }
 }

@@ -1,4 +1,4 @@
-//! Command queues, and how every command is enqueued.
+//! Command queues, and the code that enqueues every command.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,30 +26,30 @@ owned!(
 /// A queue that is released when the driver can take it.
 #[derive(Debug)]
 pub(super) struct OwnedQueue {
-    /// `None` only while it is dropped.
+    /// `None` only while the queue is dropped.
     raw: Option<RawQueue>,
-    /// See [`Device::keeps_queues_until_idle`].
+    /// Whether the driver must not free it earlier, see [`Device::keeps_queues_until_idle`].
     is_kept_until_idle: bool,
 }
 
-/// How long a command for a device that must not wait is held back, see [`Device::must_not_wait`]. Whoever enqueues waits
-/// as long, so it is less than what a peer takes for a dead worker.
+/// Longest time that a command for a device that must not wait is held back, see
+/// [`Device::must_not_wait`]. The caller waits meanwhile, so it is shorter than the silence after
+/// which a peer takes a worker for dead.
 const HELD_BACK_MAX: Duration = Duration::from_secs(2);
 
-/// Whether a command shall have an event. One without is cheaper; that it fails after it was enqueued is seen by nobody.
+/// Whether a command gets an event. A command without one is cheaper, but nobody sees a failure
+/// after it was enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// With an event.
     Event,
-    /// Without one.
     Nothing,
 }
 
-/// A command queue. Cheap to clone. Commands are in `command`, `transfer` and `image_command`, by what they move.
+/// A command queue. Cheap to clone. Its commands are in `command`, `transfer` and `image_command`.
 ///
-/// Of all commands: `waits` must be events of the queue's context; the result is `Some` just where an event is wanted;
-/// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST` as an error means that an event of the wait list has failed already,
-/// so that the command will never run.
+/// For all commands: `waits` must be events of the queue's context. The result is `Some` exactly if
+/// an event is wanted. The error `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST` means that an event
+/// of the wait list has already failed, so the command will never run.
 #[derive(Clone, Debug)]
 pub struct Queue(Arc<Inner>);
 
@@ -63,7 +63,6 @@ struct Inner {
 }
 
 impl RawQueue {
-    /// `clFinish`.
     pub(super) fn finish(&self) -> Result<(), Status> {
         let finish = function!(clFinish)?;
         // SAFETY: the queue lives.
@@ -84,7 +83,8 @@ impl OwnedQueue {
         self.raw.as_ref().map_or(std::ptr::null_mut(), RawQueue::raw)
     }
 
-    /// `clFinish`. A blocking write alone says only that its bytes were taken: Intel's is visible to other queues later.
+    /// `clFinish`. Needed after a blocking write: in Intel's runtime, such a write returns before
+    /// other queues see its bytes.
     pub(super) fn finish(&self) -> Result<(), Status> {
         self.raw.as_ref().map_or(Ok(()), RawQueue::finish)
     }
@@ -133,10 +133,11 @@ impl RawQueue {
 }
 
 impl Queue {
-    /// `clCreateCommandQueueWithProperties`: `CL_QUEUE_PROPERTIES`, and `CL_QUEUE_SIZE` or 0.
+    /// `clCreateCommandQueueWithProperties` with `CL_QUEUE_PROPERTIES`, and `CL_QUEUE_SIZE` unless
+    /// `size` is 0.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_DEVICE` for a device that is not the context's.
+    /// The driver's error; `CL_INVALID_DEVICE` if the context does not have the device.
     pub fn new(
         context: &Context,
         device: &Device,
@@ -147,7 +148,7 @@ impl Queue {
         Ok(Self::over(Arc::new(raw), context, device, properties))
     }
 
-    /// A queue over one that the context keeps.
+    /// Makes a queue over one that the context keeps.
     pub(super) fn over(
         raw: Arc<OwnedQueue>,
         context: &Context,
@@ -162,17 +163,14 @@ impl Queue {
         self.0.raw.raw()
     }
 
-    /// Its context.
     pub fn context(&self) -> &Context {
         &self.0.context
     }
 
-    /// Its device.
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 
-    /// Whether commands may overtake each other.
     pub fn is_out_of_order(&self) -> bool {
         self.0.properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0
     }
@@ -182,7 +180,7 @@ impl Queue {
         self.0.properties & CL_QUEUE_PROFILING_ENABLE != 0
     }
 
-    /// Whether it is a queue for kernels on the device, which takes no commands from here.
+    /// Whether it is a queue on the device, which takes no commands from the host.
     pub fn is_on_device(&self) -> bool {
         self.0.properties & CL_QUEUE_ON_DEVICE != 0
     }
@@ -190,7 +188,7 @@ impl Queue {
     /// `clFlush`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn flush(&self) -> Result<(), Status> {
         let flush = function!(clFlush)?;
         let _inside = Inside::enter();
@@ -198,10 +196,10 @@ impl Queue {
         api::check(unsafe { flush(self.raw()) })
     }
 
-    /// `clFinish`: blocks until all its commands have ended.
+    /// `clFinish`: blocks until all commands of the queue have ended.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn finish(&self) -> Result<(), Status> {
         let finish = function!(clFinish)?;
         let slabs = self.reclaim_state().take_doubtful();
@@ -219,8 +217,8 @@ impl Queue {
         finished
     }
 
-    /// Frees staged bytes of commands that have ended. The commands themselves do so now and then; whoever runs into
-    /// `limits::STAGED_BYTES_MAX` calls it for each queue.
+    /// Frees staged bytes of commands that have ended. Commands do so now and then; a caller that
+    /// reaches `limits::STAGED_BYTES_MAX` calls this for each queue.
     pub fn reclaim(&self) {
         self.reclaim_state().sweep();
     }
@@ -229,19 +227,21 @@ impl Queue {
         self.0.reclaim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enqueues a command: `call` gets length and start of the wait list and the event's place, or null.
+    /// Enqueues a command. `call` gets length and start of the wait list, and the event's location
+    /// or null.
     pub(super) fn enqueue(
         &self,
         waits: &[&Event],
         want: Want,
         call: impl FnOnce(cl_uint, *const cl_event, *mut cl_event) -> cl_int,
     ) -> Result<Option<Event>, Status> {
-        // Most commands wait for nothing; then there is no list to make.
+        // Most commands have an empty wait list; an empty `Vec` does not allocate.
         let late = self.late_start(waits);
         let list: Vec<cl_event> =
             waits.iter().copied().chain(late.as_ref()).map(|event| event.raw()).collect();
         let length = api::count(list.len())?;
-        // "CL_INVALID_CONTEXT if the context associated with command_queue and events in event_wait_list are not the same."
+        // "CL_INVALID_CONTEXT if the context associated with command_queue and events in
+        // event_wait_list are not the same."
         if waits.iter().any(|event| event.context_id() != self.context().id()) {
             return Err(Status::INVALID_CONTEXT);
         }
@@ -250,7 +250,8 @@ impl Queue {
         }
         let start = if list.is_empty() { std::ptr::null() } else { list.as_ptr() };
         let mut event = std::ptr::null_mut();
-        // Also where only the driver has to have it: dropping it keeps it until the command has ended.
+        // If only the driver needs the event, `Event`'s `drop` keeps it until the command has
+        // ended.
         let has_event = want == Want::Event || self.context().may_fail();
         let place = if has_event { &raw mut event } else { std::ptr::null_mut() };
         let _inside = Inside::enter();
@@ -270,12 +271,13 @@ impl Queue {
         if want == Want::Event { event.map(Some) } else { Ok(None) }
     }
 
-    /// In builds that inject delays, for some commands: an event that ends a little later, for which the command waits.
+    /// Only in builds that inject delays: for some commands, makes an event that ends a little
+    /// later and holds the command back.
     fn late_start(&self, waits: &[&Event]) -> Option<Event> {
         if !penstock_trial::is_put_off(Place::DeviceStarts) {
             return None;
         }
-        // Out of order, a wait list would give a marker another meaning.
+        // In an out-of-order queue a wait list would change the meaning of a marker.
         if self.device().must_not_wait() || (waits.is_empty() && self.is_out_of_order()) {
             return None;
         }
@@ -283,7 +285,7 @@ impl Queue {
         let late = event.clone();
         std::thread::spawn(move || {
             penstock_trial::delay(Place::DeviceStarts);
-            // The event of a context that is gone holds nothing back.
+            // If the context is gone, the event holds nothing back.
             _ = late.complete(Status::OK);
         });
         Some(event)
@@ -295,12 +297,12 @@ impl Queue {
         waits: &[&Event],
         call: impl FnOnce(cl_uint, *const cl_event, *mut cl_event) -> cl_int,
     ) -> Result<Event, Status> {
-        // `enqueue` gives an event where one is wanted.
+        // `enqueue` returns an event if one is wanted.
         self.enqueue(waits, Want::Event, call)?.ok_or(Status::OUT_OF_RESOURCES)
     }
 }
 
-/// Waits until all have ended.
+/// Blocks until all events have ended, for at most [`HELD_BACK_MAX`].
 fn wait_here(waits: &[&Event]) -> Result<(), Status> {
     let start = Instant::now();
     while waits.iter().any(|event| event.status().0 > 0) {

@@ -1,8 +1,9 @@
 //! Keeps the bytes of writes until the device has read them.
 //!
-//! A callback or even an event for each write costs more than a small write itself. So small writes are copied one
-//! behind the other into slabs; a full slab is followed by one marker, and is used again when that has ended. Middle-sized
-//! ones are kept beside their events, which are looked at when the next one comes. Large ones are freed by a callback.
+//! A callback or even an event per write costs more than a small write itself. Small writes are
+//! therefore copied one behind the other into slabs; one marker follows a full slab, and the slab
+//! is reused when the marker has ended. Middle-sized writes are kept with their events, which are
+//! checked when the next write comes. Large ones are freed by a callback.
 
 use std::collections::VecDeque;
 
@@ -15,15 +16,15 @@ use super::home::Mapping;
 use super::queue::{OwnedQueue, Queue, Want};
 use crate::staging::Staged;
 
-/// Up to this size a write is copied into a slab: 32 of them fill one.
+/// Largest write that is copied into a slab; 32 of them fill one.
 pub(super) const SMALL_BYTES_MAX: usize = 2 << 10;
-/// From this size on a write is freed by a callback, so that no large memory waits for the next command.
+/// Smallest write that a callback frees, so that no large memory waits for the next command.
 pub(super) const LARGE_BYTES_MIN: usize = 64 << 10;
-/// One marker for 1,024 writes of a cache line.
+/// Size of a slab: one marker for 1,024 writes of a cache line each.
 const SLAB_BYTES: usize = 64 << 10;
-/// Writes start on cache lines of their own.
+/// Size of a cache line; each write starts on a new one.
 const LINE_BYTES: usize = 64;
-/// Slabs kept for use: 1 MiB, 16,384 small writes under way.
+/// Most spare slabs: 1 MiB, 16,384 small writes under way.
 const SPARE_MAX: usize = 16;
 
 /// The bytes of one queue's writes.
@@ -31,10 +32,11 @@ const SPARE_MAX: usize = 16;
 pub(super) struct Reclaim {
     current: Option<Mapping>,
     used: usize,
-    /// In the order of their commands.
+    /// Kept bytes in the order of their commands.
     pending: VecDeque<(Event, Kept)>,
     spare: Vec<Mapping>,
-    /// Slabs whose marker failed. The commands before it may still run: they are kept until the queue has finished.
+    /// Slabs whose marker failed. The commands before the marker may still run, so these slabs are
+    /// kept until the queue has finished.
     doubtful: Vec<Mapping>,
 }
 
@@ -46,8 +48,8 @@ enum Kept {
 }
 
 impl Reclaim {
-    /// Copies a small write's bytes to where they stay until its command has ended. The command must be enqueued before
-    /// the lock on `self` is given up.
+    /// Copies a small write's bytes to memory that stays until its command has ended. The command
+    /// must be enqueued before the lock on `self` is released.
     pub(super) fn place(&mut self, queue: &Queue, bytes: &[u8]) -> Result<*const u8, Status> {
         debug_assert!(bytes.len() <= SMALL_BYTES_MAX);
         if self.current.is_none() || SLAB_BYTES - self.used < bytes.len() {
@@ -83,8 +85,9 @@ impl Reclaim {
         self.pending.push_back((event, Kept::Bytes(bytes)));
     }
 
-    /// Frees what is no longer used. Looks from the oldest command on and stops at the first that has not ended: out of
-    /// order that keeps some bytes longer than needed, but costs one look for each command.
+    /// Frees bytes of ended commands, the oldest first, up to the first command that has not ended.
+    /// In an out-of-order queue some bytes stay longer than needed, but each command costs one
+    /// look.
     pub(super) fn sweep(&mut self) {
         while let Some((event, _)) = self.pending.front() {
             let status = event.status();
@@ -99,19 +102,20 @@ impl Reclaim {
         }
     }
 
-    /// Slabs that are free once the queue has finished; to be taken before it does.
+    /// Takes the slabs that are free once the queue has finished. Call it before the queue
+    /// finishes.
     pub(super) fn take_doubtful(&mut self) -> Vec<Mapping> {
         self.sweep();
         std::mem::take(&mut self.doubtful)
     }
 
-    /// The queue has finished since `slabs` were taken.
+    /// Reuses `slabs`: the queue has finished since they were taken.
     pub(super) fn all_ended(&mut self, slabs: Vec<Mapping>) {
         slabs.into_iter().for_each(|slab| self.spare(slab));
         self.sweep();
     }
 
-    /// The queue could not finish.
+    /// Keeps `slabs`: the queue could not finish.
     pub(super) fn none_ended(&mut self, slabs: Vec<Mapping>) {
         self.doubtful.extend(slabs);
     }
@@ -122,7 +126,7 @@ impl Reclaim {
         }
     }
 
-    /// The queue goes away: "commands enqueued before are still executed", so the bytes must live as long.
+    /// Keeps the bytes when the queue goes away: "commands enqueued before are still executed".
     pub(super) fn outlive(mut self, queue: &OwnedQueue, context: &Context) {
         self.sweep();
         if self.used == 0 && self.pending.is_empty() && self.doubtful.is_empty() {
@@ -130,7 +134,8 @@ impl Reclaim {
         }
         self.spare.clear();
         let Some(last) = last_marker(queue, context) else {
-            // Nobody can tell when they are free. What is left is little, and this process ends with its client.
+            // Nobody can tell when the bytes are free. They are few, and this process ends with its
+            // client.
             std::mem::forget(self);
             return;
         };
@@ -149,7 +154,7 @@ impl Reclaim {
 fn last_marker(queue: &OwnedQueue, context: &Context) -> Option<Event> {
     let marker = function!(clEnqueueMarkerWithWaitList).ok()?;
     let mut event = std::ptr::null_mut();
-    // SAFETY: the queue lives; the event's place outlives the call.
+    // SAFETY: the queue lives; `event` outlives the call.
     let code = unsafe { marker(queue.raw(), 0, std::ptr::null(), &mut event) };
     api::made(event, code).ok().map(|event| Event::of_context(event, context))
 }

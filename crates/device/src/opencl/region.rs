@@ -1,21 +1,20 @@
-//! Checks of ranges, rectangles and image regions. All numbers may come from a hostile client: whatever passes here lies
-//! within the object, and its size is just what the driver reads or writes.
+//! Checks of ranges, rectangles and image regions. All numbers may come from a hostile client. A
+//! range that passes lies within the object, and the driver accesses exactly the returned size.
 
 use penstock_wire::status::Status;
 
-/// Part of a buffer as `clEnqueueReadBufferRect` means it: where it starts (`x` in bytes, `y` in rows, `z` in slices) and
-/// how far rows and slices are apart (0: without gaps).
+/// Place and layout of a rectangle in a buffer, as in `clEnqueueReadBufferRect`. A pitch of 0 means
+/// no gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rect {
-    /// Where it starts.
+    /// Start: `x` in bytes, `y` in rows, `z` in slices.
     pub origin: [u64; 3],
-    /// From row to row, in bytes.
+    /// Distance of rows in bytes.
     pub row_pitch: u64,
-    /// From slice to slice, in bytes.
+    /// Distance of slices in bytes.
     pub slice_pitch: u64,
 }
 
-/// A checked rectangle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
     pub(super) origin: [usize; 3],
@@ -23,12 +22,13 @@ pub(super) struct Placed {
     pub(super) slice_pitch: usize,
 }
 
-/// The largest size an object of this process can have.
+/// Largest size of an object of this process.
 const BYTES_MAX: u64 = isize::MAX as u64;
 
-/// Offset and length of a part of a buffer of `size` bytes, if it lies within and is not empty.
+/// Returns offset and length of a non-empty part of a buffer of `size` bytes.
 pub(super) fn range(size: u64, offset: u64, length: u64) -> Result<(usize, usize), Status> {
-    // "CL_INVALID_VALUE if the region being read or written specified by (offset, size) is out of bounds" or size is 0.
+    // "CL_INVALID_VALUE if the region being read or written specified by (offset, size) is out of
+    // bounds" or size is 0.
     let end = offset.checked_add(length).ok_or(Status::INVALID_VALUE)?;
     if length == 0 || end > size || end > BYTES_MAX {
         return Err(Status::INVALID_VALUE);
@@ -36,7 +36,7 @@ pub(super) fn range(size: u64, offset: u64, length: u64) -> Result<(usize, usize
     Ok((narrow(offset)?, narrow(length)?))
 }
 
-/// Width, height and depth, of which none may be 0.
+/// Returns width, height and depth, none of which may be 0.
 pub(super) fn extent(region: [u64; 3]) -> Result<[usize; 3], Status> {
     // "CL_INVALID_VALUE if values in region are 0."
     if region.contains(&0) {
@@ -49,7 +49,7 @@ pub(super) fn triple([x, y, z]: [u64; 3]) -> Result<[usize; 3], Status> {
     Ok([narrow(x)?, narrow(y)?, narrow(z)?])
 }
 
-/// Bytes of a region without gaps, `unit` bytes to an element.
+/// Returns the size of a region without gaps, with elements of `unit` bytes.
 pub(super) fn bytes([width, height, depth]: [u64; 3], unit: u64) -> Result<u64, Status> {
     let all = width
         .checked_mul(height)
@@ -58,16 +58,17 @@ pub(super) fn bytes([width, height, depth]: [u64; 3], unit: u64) -> Result<u64, 
     all.filter(|&all| all <= BYTES_MAX).ok_or(Status::INVALID_VALUE)
 }
 
-/// A rectangle of a buffer of `size` bytes, if it lies within.
+/// Checks that a rectangle lies within a buffer of `size` bytes.
 pub(super) fn rect(size: u64, rect: &Rect, region: [u64; 3]) -> Result<Placed, Status> {
     const BAD: Status = Status::INVALID_VALUE;
     extent(region)?;
     let [width, height, depth] = region;
-    // "If row_pitch is 0, row_pitch is computed as region[0]." "CL_INVALID_VALUE if row_pitch is not 0 and is less than
-    // region[0]."
+    // "If row_pitch is 0, row_pitch is computed as region[0]." "CL_INVALID_VALUE if row_pitch is
+    // not 0 and is less than region[0]."
     let row_pitch = if rect.row_pitch == 0 { width } else { rect.row_pitch };
     let slice_least = height.checked_mul(row_pitch).ok_or(BAD)?;
-    // "CL_INVALID_VALUE if slice_pitch is not 0 and is less than region[1] x row_pitch and not a multiple of row_pitch."
+    // "CL_INVALID_VALUE if slice_pitch is not 0 and is less than region[1] x row_pitch and not a
+    // multiple of row_pitch."
     let slice_pitch = if rect.slice_pitch == 0 { slice_least } else { rect.slice_pitch };
     if row_pitch < width || slice_pitch < slice_least || slice_pitch % row_pitch != 0 {
         return Err(BAD);
@@ -88,7 +89,8 @@ pub(super) fn rect(size: u64, rect: &Rect, region: [u64; 3]) -> Result<Placed, S
     })
 }
 
-/// Whether a region of an image lies within the image's `whole` region; its bytes, `pixel` to an element.
+/// Checks that a region lies within an image. Returns the region's size in bytes, with elements of
+/// `pixel` bytes.
 pub(super) fn image(
     whole: [u64; 3],
     pixel: u64,
@@ -97,7 +99,8 @@ pub(super) fn image(
 ) -> Result<u64, Status> {
     extent(region)?;
     for ((start, length), end) in origin.into_iter().zip(region).zip(whole) {
-        // "CL_INVALID_VALUE if the region being read or written specified by origin and region is out of bounds."
+        // "CL_INVALID_VALUE if the region being read or written specified by origin and region is
+        // out of bounds."
         if start.checked_add(length).is_none_or(|reached| reached > end) {
             return Err(Status::INVALID_VALUE);
         }
@@ -126,7 +129,7 @@ mod tests {
     #[test]
     fn rectangles_lie_within() {
         let at = |origin, row_pitch, slice_pitch| Rect { origin, row_pitch, slice_pitch };
-        // 4 x 3 x 2 bytes in a buffer of 8-byte rows, 4 rows to a slice.
+        // 4 x 3 x 2 bytes in a buffer of 8-byte rows, 4 rows per slice.
         let placed = rect(64, &at([2, 1, 0], 8, 32), [4, 3, 2]).unwrap();
         assert_eq!(placed, Placed { origin: [2, 1, 0], row_pitch: 8, slice_pitch: 32 });
         // The last byte: slice 1, row 3, byte 5 = 32 + 24 + 5.

@@ -1,4 +1,4 @@
-//! What programs tell of themselves: all that a client may ask after a build, in one answer.
+//! Reports on programs: everything that a client may query after a build, in one answer.
 
 use std::iter;
 
@@ -48,13 +48,13 @@ const WORK_GROUP_QUERIES: [u32; 7] = [
     CL_KERNEL_SPILL_MEM_SIZE_INTEL,
 ];
 
-/// Beside them, where CUDA's driver is behind the platform.
+/// Further queries on CUDA's platform.
 const CUDA_WORK_GROUP_QUERIES: std::ops::Range<u32> =
     cuda::KERNEL_ATTRIBUTE..cuda::KERNEL_ATTRIBUTE + cuda::KERNEL_ATTRIBUTES_MAX;
 
 impl Program {
-    /// All that a client may ask after a build, compile or link that ended with `status`. `devices` are the program's, with their
-    /// indices in the node.
+    /// Returns everything that a client may query after a build, compile or link that ended with
+    /// `status`. `devices` are the program's, with their indices in the node.
     pub fn report(&self, status: Result<(), Status>, devices: &[(u32, Device)]) -> BuildReport {
         let infos: Vec<(u32, Info)> =
             devices.iter().map(|(index, device)| (*index, self.build_info(device))).collect();
@@ -74,8 +74,9 @@ impl Program {
         }
     }
 
-    /// What may be asked of a program of binaries before it is built: for each device, what kind of binary it is and whether it counts
-    /// as built. Nothing more: Intel's runtime ends the process when it is asked for the kernels of such a program.
+    /// Returns what a client may query of a program of binaries before its build: kind and build
+    /// status of each device's binary. Nothing more: Intel's runtime ends the process if it is
+    /// asked for the kernels of such a program.
     pub fn load_report(&self, devices: &[(u32, Device)]) -> Vec<(u32, Info)> {
         let known = |device| {
             let queries = [CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_BINARY_TYPE];
@@ -87,12 +88,13 @@ impl Program {
         devices.iter().map(|(index, device)| (*index, known(device))).collect()
     }
 
-    /// `clGetProgramInfo(CL_PROGRAM_BINARIES)`: a binary for each of `devices` in the program's context that has one.
+    /// `clGetProgramInfo(CL_PROGRAM_BINARIES)`: the binary of each of `devices` in the context that
+    /// has one.
     ///
     /// # Errors
-    /// The driver's; `CL_OUT_OF_RESOURCES` where they are more than a reply may carry.
+    /// The driver's error; `CL_OUT_OF_RESOURCES` if they exceed what a reply may carry.
     pub fn binaries(&self, devices: &[(u32, Device)]) -> Result<Vec<(u32, Vec<u8>)>, Status> {
-        // The order of the driver's answer is that of its list of devices.
+        // The driver's answers are in the order of its list of devices.
         let handles = words(&self.ask(CL_PROGRAM_DEVICES)?);
         let sizes = words(&self.ask(CL_PROGRAM_BINARY_SIZES)?);
         let all = sizes.iter().try_fold(0_usize, |sum, &size| sum.checked_add(size));
@@ -109,8 +111,8 @@ impl Program {
             )
             .collect();
         let get = function!(clGetProgramInfo)?;
-        // SAFETY: the answer is written to where the list points: as many places, each with the size the driver named for
-        // it; a null is skipped.
+        // SAFETY: the driver writes each binary to its pointer, which has the size that the driver
+        // named, and skips nulls.
         api::check(unsafe {
             get(
                 self.raw(),
@@ -126,7 +128,7 @@ impl Program {
         let found: Vec<(u32, &[u8])> = in_context
             .filter_map(|(index, device)| Some((*index, binary_of(device, &listed)?)))
             .collect();
-        // The parts of a device share one binary, and the reply has it once for each.
+        // Parts of a device share one binary, which the reply repeats for each part.
         if found.iter().map(|(_, binary)| binary.len() as u64).sum::<u64>()
             > limits::REPLY_BYTES_MAX
         {
@@ -147,13 +149,13 @@ impl Program {
 
     fn build_answer(&self, device: &Device, name: u32) -> Result<Vec<u8>, Status> {
         let get = function!(clGetProgramBuildInfo)?;
-        // SAFETY: program and device live, and `query` gives a place of the size it names.
+        // SAFETY: program and device live, and `query` passes a location of the given size.
         api::query(|size, value, true_size| unsafe {
             get(self.raw(), device.raw(), name, size, value, true_size)
         })
     }
 
-    /// The options as the client gave them.
+    /// Returns the options as the client gave them.
     fn own_options(&self, bytes: Vec<u8>) -> Vec<u8> {
         let text = api::text(&bytes);
         if !self.arg_info_was_added() || !text.trim_end().ends_with(ARG_INFO_OPTION) {
@@ -168,7 +170,7 @@ impl Program {
 
     fn ask(&self, name: u32) -> Result<Vec<u8>, Status> {
         let get = function!(clGetProgramInfo)?;
-        // SAFETY: the program lives, and `query` gives a place of the size it names.
+        // SAFETY: the program lives, and `query` passes a location of the given size.
         api::query(|size, value, true_size| unsafe {
             get(self.raw(), name, size, value, true_size)
         })
@@ -212,14 +214,15 @@ impl Kernel {
     }
 }
 
-/// The binary of a device among those of the devices that the driver lists. PoCL lists a device where the program is for parts of it.
+/// Returns a device's binary. If the program is for parts of a device, PoCL lists the whole device,
+/// so the parents are tried too.
 fn binary_of<'a>(device: &Device, listed: &'a [(usize, Vec<u8>)]) -> Option<&'a [u8]> {
     let own = |device: &Device| listed.iter().find(|(handle, _)| *handle == device.raw().addr());
     let (_, binary) = iter::successors(Some(device), |device| device.parent()).find_map(own)?;
     Some(binary.as_slice()).filter(|binary| !binary.is_empty())
 }
 
-/// An answer that is a list of sizes or handles.
+/// Decodes a list of sizes or handles.
 fn words(bytes: &[u8]) -> Vec<usize> {
     bytes.as_chunks().0.iter().map(|&word| usize::from_ne_bytes(word)).collect()
 }

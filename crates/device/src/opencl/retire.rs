@@ -1,17 +1,19 @@
-//! Queues that a driver must not free itself.
+//! Releases queues that a driver must not free on its own threads.
 //!
-//! Intel's runtime for CPUs keeps a released queue until its last command has ended, and then destroys it on the thread that
-//! has run that command. The destructor waits for all tasks of the queue, of which that thread's own is one: the thread waits
-//! for itself for ever, and nothing that needs it runs any more (`tests/model/found/intel-queue-release.c`). So a queue of
-//! this driver is released here, when its commands have ended and the driver's threads are through with them.
+//! Intel's runtime for CPUs keeps a released queue until its last command has ended, and then
+//! destroys it on the thread that ran that command. The destructor waits for all tasks of the
+//! queue, which include that thread's own: the thread waits for itself for ever, and everything
+//! that needs it hangs (`tests/model/found/intel-queue-release.c`). Queues of this driver are
+//! therefore released here, when their commands have ended and the driver's threads have finished
+//! with them.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::queue::RawQueue;
 
-/// How long a driver's thread may still be at work on a command whose end it has told. That takes some microseconds;
-/// this is ten thousand times as much, for threads that the system does not let run.
+/// Time that a driver's thread may still work on a command whose end it has reported. That takes
+/// some microseconds; this is ten thousand times as long, in case the system does not let it run.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
@@ -29,7 +31,7 @@ pub(super) fn retire(queue: RawQueue) {
     state.retired.push(queue);
     if !state.is_started {
         let thread = std::thread::Builder::new().name("penstock-retire".to_owned());
-        // Without a thread the queues stay: the process serves one client, and ends with it.
+        // If no thread starts, the queues stay. The process serves one client and ends with it.
         state.is_started = thread.stack_size(128 << 10).spawn(release_all).is_ok();
     }
     WAKE.notify_one();
@@ -45,7 +47,7 @@ fn release_all() {
             std::mem::take(&mut state.retired)
         };
         for queue in &retired {
-            // A command that failed has ended, too.
+            // The result does not matter: a command that failed has ended, too.
             _ = queue.finish();
         }
         std::thread::sleep(PATIENCE);

@@ -1,5 +1,3 @@
-//! Samplers.
-
 use std::sync::Arc;
 
 use penstock_cl_sys::{
@@ -17,7 +15,6 @@ owned!(
     clReleaseSampler
 );
 
-/// A sampler. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Sampler(Arc<Inner>);
 
@@ -29,12 +26,12 @@ struct Inner {
 }
 
 impl Sampler {
-    /// `clCreateSamplerWithProperties`. `properties` come without the last 0.
+    /// `clCreateSamplerWithProperties`. `properties` lack the final 0.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn new(context: &Context, properties: &[u64]) -> Result<Self, Status> {
-        // A 0 would end the list before its end, and an odd one has a name without value.
+        // A 0 as a name would end the list early; a list of odd length has a name without a value.
         if !properties.len().is_multiple_of(2)
             || properties.iter().step_by(2).any(|&name| name == 0)
         {
@@ -61,7 +58,7 @@ impl Sampler {
     }
 }
 
-/// What `clCreateSampler` takes, with the defaults of the list.
+/// Returns the arguments of `clCreateSampler`, with the list's defaults.
 fn old_properties(properties: &[u64]) -> Result<(u32, u32, u32), Status> {
     let (mut normalized, mut addressing, mut filter) =
         (CL_TRUE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST);

@@ -16,14 +16,13 @@ use super::region::{self, Rect};
 use super::watch::Inside;
 use crate::staging::Staged;
 
-/// A read under way. Dropped, it still keeps the bytes until the command has ended.
+/// A pending read. If dropped, it still keeps the bytes until the command has ended.
 pub struct Reading {
     event: Event,
     bytes: Option<Staged>,
 }
 
 impl Reading {
-    /// The read's event.
     pub fn event(&self) -> &Event {
         &self.event
     }
@@ -38,7 +37,7 @@ impl Reading {
     /// Blocks until the bytes are there.
     ///
     /// # Errors
-    /// How the read failed.
+    /// The error with which the read failed.
     pub fn wait(mut self) -> Result<Staged, Status> {
         self.event.wait()?;
         self.bytes.take().ok_or(Status::OUT_OF_RESOURCES)
@@ -60,10 +59,10 @@ impl fmt::Debug for Reading {
 }
 
 impl Queue {
-    /// `clEnqueueWriteBuffer`. The bytes are kept until the device has them.
+    /// `clEnqueueWriteBuffer`. Keeps the bytes until the device has them.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where the range does not lie within.
+    /// The driver's error; `CL_INVALID_VALUE` if the range is out of bounds.
     pub fn write(
         &self,
         mem: &Mem,
@@ -77,7 +76,8 @@ impl Queue {
         self.expect_same_context(&[mem])?;
         let (place, length) = region::range(mem.size(), offset, bytes.len() as u64)?;
         self.give(bytes, waits, want, |start, number, list, event| {
-            // SAFETY: queue and buffer live; the range lies within; `start` has `length` bytes that `give` keeps.
+            // SAFETY: queue and buffer live; the range lies within the buffer; `give` keeps the
+            // `length` bytes at `start`.
             unsafe {
                 write(self.raw(), mem.raw(), CL_FALSE, place, length, start, number, list, event)
             }
@@ -87,7 +87,7 @@ impl Queue {
     /// `clEnqueueReadBuffer`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where the range does not lie within.
+    /// The driver's error; `CL_INVALID_VALUE` if the range is out of bounds.
     pub fn read(
         &self,
         mem: &Mem,
@@ -100,17 +100,19 @@ impl Queue {
         self.expect_same_context(&[mem])?;
         let (place, length) = region::range(mem.size(), offset, size)?;
         self.take(size, waits, |start, number, list, event| {
-            // SAFETY: queue and buffer live; the range lies within; `start` has room for `length` bytes that `take` keeps.
+            // SAFETY: queue and buffer live; the range lies within the buffer; `take` keeps the
+            // `length` bytes at `start`.
             unsafe {
                 read(self.raw(), mem.raw(), CL_FALSE, place, length, start, number, list, event)
             }
         })
     }
 
-    /// `clEnqueueWriteBufferRect`; `bytes` are the region without gaps.
+    /// `clEnqueueWriteBufferRect` of a region without gaps.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where the region does not lie within, or has not so many bytes.
+    /// The driver's error; `CL_INVALID_VALUE` if the region is out of bounds or has another size
+    /// than `bytes`.
     pub fn write_rect(
         &self,
         mem: &Mem,
@@ -129,7 +131,8 @@ impl Queue {
         }
         let size = region::extent(region)?;
         self.give(bytes, waits, want, |start, number, list, event| {
-            // SAFETY: queue and buffer live; the rectangle lies within; `start` has the region's bytes without gaps.
+            // SAFETY: queue and buffer live; the rectangle lies within the buffer; `start` has the
+            // region's bytes without gaps.
             unsafe {
                 write(
                     self.raw(),
@@ -151,10 +154,10 @@ impl Queue {
         })
     }
 
-    /// `clEnqueueReadBufferRect`; the bytes are the region without gaps.
+    /// `clEnqueueReadBufferRect` into a region without gaps.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where the region does not lie within.
+    /// The driver's error; `CL_INVALID_VALUE` if the region is out of bounds.
     pub fn read_rect(
         &self,
         mem: &Mem,
@@ -168,7 +171,8 @@ impl Queue {
         let at = region::rect(mem.size(), rect, region)?;
         let size = region::extent(region)?;
         self.take(region::bytes(region, 1)?, waits, |start, number, list, event| {
-            // SAFETY: queue and buffer live; the rectangle lies within; `start` has room for the region without gaps.
+            // SAFETY: queue and buffer live; the rectangle lies within the buffer; `start` has room
+            // for the region without gaps.
             unsafe {
                 read(
                     self.raw(),
@@ -193,7 +197,7 @@ impl Queue {
     /// `clEnqueueCopyBuffer`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where a range does not lie within.
+    /// The driver's error; `CL_INVALID_VALUE` if a range is out of bounds.
     #[allow(clippy::too_many_arguments, reason = "they are those of the OpenCL call")]
     pub fn copy(
         &self,
@@ -222,7 +226,7 @@ impl Queue {
     /// `clEnqueueCopyBufferRect`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` where a region does not lie within.
+    /// The driver's error; `CL_INVALID_VALUE` if a region is out of bounds.
     #[allow(clippy::too_many_arguments, reason = "they are those of the OpenCL call")]
     pub fn copy_rect(
         &self,
@@ -266,7 +270,8 @@ impl Queue {
     /// `clEnqueueFillBuffer`.
     ///
     /// # Errors
-    /// The driver's; `CL_INVALID_VALUE` for a range that does not lie within, or is no multiple of the pattern.
+    /// The driver's error; `CL_INVALID_VALUE` if the range is out of bounds or not a multiple of
+    /// the pattern.
     pub fn fill(
         &self,
         mem: &Mem,
@@ -280,15 +285,16 @@ impl Queue {
         mem.expect_buffer()?;
         self.expect_same_context(&[mem])?;
         let (place, length) = region::range(mem.size(), offset, size)?;
-        // "pattern_size must be one of { 1, 2, 4, 8, 16, 32, 64, 128 }"; "CL_INVALID_VALUE if offset and size are not a
-        // multiple of pattern_size."
+        // "pattern_size must be one of { 1, 2, 4, 8, 16, 32, 64, 128 }"; "CL_INVALID_VALUE if
+        // offset and size are not a multiple of pattern_size."
         let step = pattern.len();
         let fits = step.is_power_of_two() && step <= limits::PATTERN_BYTES_MAX;
         if !fits || place % step != 0 || length % step != 0 {
             return Err(Status::INVALID_VALUE);
         }
         self.enqueue(waits, want, |number, list, event| {
-            // SAFETY: queue and buffer live; the range lies within; the driver copies the pattern.
+            // SAFETY: queue and buffer live; the range lies within the buffer; the driver copies
+            // the pattern.
             unsafe {
                 fill(
                     self.raw(),
@@ -305,7 +311,7 @@ impl Queue {
         })
     }
 
-    /// Enqueues a command that reads `bytes`, and keeps them until it has.
+    /// Enqueues a command that reads `bytes`, and keeps them until it has ended.
     pub(super) fn give(
         &self,
         bytes: Staged,
@@ -333,7 +339,7 @@ impl Queue {
         Ok(Some(event).filter(|_| want == Want::Event))
     }
 
-    /// Enqueues a command that writes `size` bytes to where it is told.
+    /// Enqueues a command that writes `size` bytes to the address that `call` gets.
     pub(super) fn take(
         &self,
         size: u64,

@@ -1,12 +1,13 @@
-//! Completions: each is told exactly once, whatever the driver does.
+//! Completion callbacks: each is called exactly once, whatever the driver does.
 //!
-//! Drivers differ when commands fail. PoCL 3.1 calls nobody back for a command that failed because of its wait list, and
-//! calls back at once, with success, where the callback is set after the failure. So a callback is only a hint to look; what waits
-//! is kept here, looked at after each failure of a user event, and in any case every [`LOOK_EVERY`].
+//! Drivers differ when commands fail. PoCL 3.1 does not call back for a command that failed because
+//! of its wait list; if the callback is set after the failure, it calls back at once, with success.
+//! So a driver's callback is only a hint to look. Awaited events are kept here and checked after
+//! each failure of a user event, and every [`LOOK_EVERY`] in any case.
 //!
-//! A driver may also call back while one of our own calls is in progress on the same thread. What is told then may call us
-//! again and meet a lock that is held further down the stack. So within our calls ([`Inside`]) completions are collected, and told
-//! when the outermost call is done.
+//! A driver may also call back within a call of ours on the same thread. A completion could then
+//! make further calls and meet a lock that is held further down the stack. So completions are
+//! collected within our calls ([`Inside`]), and run when the outermost call returns.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,12 +22,12 @@ use penstock_wire::status::Status;
 use super::api::{self, function};
 use super::event::{Event, Times};
 
-/// How long a completion that no callback reported may stay unseen. Ten looks a second cost nothing, and only while
-/// something is awaited.
+/// Longest time that an end without a callback stays unseen. Ten looks per second cost next to
+/// nothing, and happen only while something is awaited.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The same where the driver refused the callback, so that looking is the only way.
+/// The same for events whose callback the driver refused.
 const LOOK_OFTEN: Duration = Duration::from_millis(1);
-/// Events looked at in one round, the oldest first: 200 µs.
+/// Most events that one round checks, the oldest first: 200 µs.
 const LOOKS_MAX: usize = 4096;
 
 type Done = Box<dyn FnOnce(Status, Times) + Send>;
@@ -34,9 +35,10 @@ type Done = Box<dyn FnOnce(Status, Times) + Send>;
 struct Awaited {
     event: Event,
     done: Done,
-    /// The driver will not call back.
+    /// Whether the driver refused the callback.
     only_looked_at: bool,
-    /// It had ended at the last look: if no callback comes until the next one, none will.
+    /// Whether the last look found it ended. If it still awaits its callback at the next look, none
+    /// will come.
     had_ended: bool,
 }
 
@@ -45,7 +47,7 @@ struct State {
     next: usize,
     awaited: BTreeMap<usize, Awaited>,
     failures: Vec<(Event, Status)>,
-    /// Events that nobody has any more, but that must not be released yet.
+    /// Events that nobody holds any more, but that must not be released yet.
     kept: Vec<Event>,
     only_looked_at: usize,
     helper: Helper,
@@ -56,7 +58,7 @@ enum Helper {
     #[default]
     NotStarted,
     Working,
-    /// Nothing is awaited: it sleeps until it is woken.
+    /// Nothing is awaited; the helper sleeps until it is woken.
     Asleep,
 }
 
@@ -75,7 +77,8 @@ thread_local! {
     static COLLECTED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// While this lives, completions on this thread wait. Make it before any lock that completions could meet.
+/// Delays completions on this thread while it lives. Make it before taking a lock that they may
+/// need.
 #[derive(Debug)]
 pub(super) struct Inside(());
 
@@ -93,7 +96,7 @@ impl Drop for Inside {
             depth.get() == 0
         });
         if left {
-            // Telling may collect more.
+            // A completion may collect more.
             while let Some(number) = COLLECTED.with(|collected| collected.borrow_mut().pop()) {
                 tell(number);
             }
@@ -115,11 +118,12 @@ pub(super) fn on_complete(event: &Event, done: Done) {
     let data = std::ptr::without_provenance_mut::<c_void>(number);
     let inside = Inside::enter();
     let set = function!(clSetEventCallback).and_then(|set| {
-        // SAFETY: the event lives; `called_back` takes a number for data, so a late or second call does no harm.
+        // SAFETY: the event lives; `called_back` takes a number as data, so a late or second call
+        // is harmless.
         api::check(unsafe { set(event.raw(), CL_COMPLETE, Some(called_back), data) })
     });
     drop(inside);
-    // Oclgrind does not call back for what has ended before. Telling is done once, whoever comes first.
+    // Oclgrind does not call back for an event that ended before. `tell` runs each completion once.
     if event.status().0 <= 0 {
         return tell(number);
     }
@@ -133,7 +137,7 @@ pub(super) fn on_complete(event: &Event, done: Done) {
     }
 }
 
-/// Lets a user event fail as soon as nobody is enqueuing.
+/// Fails a user event as soon as nobody is enqueueing.
 pub(super) fn fail_later(event: Event, status: Status) {
     let mut state = lock();
     state.failures.push((event, status));
@@ -141,14 +145,15 @@ pub(super) fn fail_later(event: Event, status: Status) {
     WAKE.notify_one();
 }
 
-/// Keeps an event until it may be released. Nobody waits for that, so it is only looked at now and then.
+/// Keeps an event until it may be released. Nobody waits for that, so the next round is soon
+/// enough.
 pub(super) fn keep(event: Event) {
     let mut state = lock();
     state.kept.push(event);
     state.wake_helper();
 }
 
-/// Tells of every event that has failed.
+/// Runs the completions of all events that have failed.
 pub(super) fn look_for_failures() {
     look(usize::MAX, false);
 }
@@ -162,7 +167,7 @@ unsafe extern "C" fn called_back(_event: cl_event, _status: cl_int, data: *mut c
     }
 }
 
-/// Tells of a completion, if that is still to be done.
+/// Runs a completion, unless that has been done.
 fn tell(number: usize) {
     let awaited = {
         let mut state = lock();
@@ -173,18 +178,20 @@ fn tell(number: usize) {
         awaited
     };
     let Some(Awaited { event, done, .. }) = awaited else { return };
-    // The code that comes with a callback is not to be trusted, see above.
+    // The code that comes with a callback is not reliable, see above.
     let status = event.status();
     let status = if status.0 > 0 { Status::OK } else { status };
     let times = if status.is_error() { Times::default() } else { event.times() };
-    // A panic must not reach the driver's code. Who panics here has a defect that its own tests must find.
+    // A panic must not reach the driver's code. A completion that panics has a defect that its own
+    // tests must find.
     let _ = catch_unwind(AssertUnwindSafe(move || {
         done(status, times);
         drop(event);
     }));
 }
 
-/// Looks at what is awaited. Failures are told at once; a success only if no callback came between two looks.
+/// Checks the awaited events. A failure is reported at once, a success only if no callback came
+/// between two looks.
 fn look(most: usize, for_successes: bool) {
     let events: Vec<(usize, Event)> = {
         let state = lock();
@@ -255,7 +262,7 @@ fn help() {
         }
         look(LOOKS_MAX, true);
         let kept = std::mem::take(&mut lock().kept);
-        // Those that may still not be released keep themselves again.
+        // Those that still must not be released put themselves back.
         drop(kept);
         super::pins::look();
     }
