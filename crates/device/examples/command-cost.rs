@@ -1,4 +1,6 @@
-//! What a command costs through this crate, on the first device. `cargo run --release -p penstock-device --example command-cost`
+//! Measures the cost of commands through this crate, on the first device:
+//!
+//! `cargo run --release -p penstock-device --example command-cost`
 
 use std::hint::black_box;
 use std::sync::mpsc;
@@ -10,7 +12,7 @@ use penstock_device::{
 
 const ROUNDS: u32 = 7;
 
-/// Median of some rounds, in µs for each of `count`.
+/// Prints median and least time of some rounds, in µs per command; `work` issues `count` commands.
 fn measure(name: &str, count: u32, mut work: impl FnMut()) {
     work();
     let mut times: Vec<f64> = (0..ROUNDS)
@@ -61,7 +63,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What is measured with.
 struct Costs {
     context: Context,
     queue: Queue,
@@ -75,7 +76,7 @@ impl Costs {
         self.queue.launch(&self.kernel, &self.range, &[], want).ok().flatten()
     }
 
-    /// Many commands, for which the program waits once.
+    /// Measures many commands that are waited for once.
     fn many(&self) {
         measure("10,000 kernels, one finish", 10_000, || {
             (0..10_000).for_each(|_| drop(self.launch(Want::Nothing)));
@@ -113,7 +114,7 @@ impl Costs {
         });
     }
 
-    /// Commands for each of which somebody waits.
+    /// Measures commands that are waited for one by one.
     fn one_by_one(&self) {
         measure("kernel + finish", 1_000, || {
             (0..1_000).for_each(|_| {
@@ -143,7 +144,7 @@ impl Costs {
         });
     }
 
-    /// Transfers, and buffers that come and go.
+    /// Measures transfers, and the creation of buffers.
     fn memory(&self) {
         for size in [64 << 10, 1 << 20, 16 << 20] {
             measure(&format!("write {} KiB + finish", size >> 10), 20, || {

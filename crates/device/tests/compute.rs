@@ -1,4 +1,4 @@
-//! Programs, kernels and buffers on a real driver.
+//! Tests of programs, kernels and buffers on a real driver.
 
 mod common;
 use common::*;
@@ -36,7 +36,7 @@ fn argument_kinds_are_checked() {
         c[0] = b; a[0] = c[0]; }";
     let kernel = kernel(&context, source, "k");
     let refused = Err(Status(penstock_cl_sys::CL_INVALID_ARG_VALUE));
-    // Eight bytes that the driver would take for a handle.
+    // The driver would take these eight bytes for a handle.
     for index in [0, 2, 3, 4] {
         assert_eq!(kernel.set(index, Arg::Bytes(&[0x41; 8])), refused, "argument {index}");
     }
@@ -114,7 +114,7 @@ fn sub_buffers_are_kernel_arguments() {
     let part = Mem::sub_buffer(&whole, READ_WRITE, 1024, 1024).unwrap();
     assert!(Mem::sub_buffer(&whole, READ_WRITE, 4096, 1).is_err());
     assert!(Mem::sub_buffer(&whole, READ_WRITE, u64::MAX - 10, 100).is_err());
-    assert!(Mem::sub_buffer(&part, READ_WRITE, 0, 128).is_err(), "of a sub-buffer");
+    assert!(Mem::sub_buffer(&part, READ_WRITE, 0, 128).is_err(), "a sub-buffer of a sub-buffer");
     kernel.set(0, Arg::Mem(Some(&part))).unwrap();
     drop(whole.clone());
     queue.launch(&kernel, &range(256), &[], Want::Nothing).unwrap();
@@ -221,7 +221,7 @@ fn shared_virtual_memory_is_where_the_client_wants_it() {
     );
     let address = 0x5000_0000_0000;
     let mem = Mem::svm(&context, READ_WRITE, 8192, 64, address).unwrap();
-    // A pointer in the memory itself points to the memory, as the client's kernels expect.
+    // A pointer in the memory points to the memory itself, as the client's kernels expect.
     mem.init(0, &(address + 4096).to_ne_bytes()).unwrap();
     kernel.set(0, Arg::Svm(address)).unwrap();
     queue.launch(&kernel, &range(1), &[], Want::Nothing).unwrap();

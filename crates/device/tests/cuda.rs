@@ -1,4 +1,4 @@
-//! The back end over CUDA's driver, on a stand-in for it with the functions of CUDA 12.4, where no ICD loader is installed.
+//! Tests of the back end over a stand-in for CUDA 12.4's driver, without an ICD loader.
 
 mod cuda_common;
 
@@ -33,7 +33,8 @@ fn a_gpu_tells_the_truth_about_itself() {
     assert_eq!(int(cuda::DEVICE_DRIVER_VERSION), 13_000);
     assert_eq!(find(&info, cuda::DEVICE_UUID), Some([0x50; 16].as_slice()));
     assert_eq!(find(&info, cuda::DEVICE_PCI_BUS_ID), Some(b"0000:01:00.0\0".as_slice()));
-    // CL_DEVICE_TYPE: custom, so that programs that want OpenCL C do not get it; CL_DEVICE_GLOBAL_MEM_SIZE.
+    // CL_DEVICE_TYPE (custom, so that programs that want OpenCL C do not get it) and
+    // CL_DEVICE_GLOBAL_MEM_SIZE.
     assert_eq!(find(&info, 0x1000), Some(16_u64.to_ne_bytes().as_slice()));
     assert_eq!(find(&info, 0x101F), Some((1_u64 << 30).to_ne_bytes().as_slice()));
     let timers = devices[0].timers().unwrap();
@@ -58,7 +59,7 @@ fn what_cuda_has_nothing_for_is_refused() {
 #[test]
 fn content_goes_there_and_back() {
     let Some((context, queue)) = first(0) else { return };
-    // Taken at once, by a small slot; with several large ones.
+    // Copied within the call, through a small slot, and through several large slots.
     for size in [1, 1000, 70_000, 5 * MIB + 13, 24 * MIB] {
         let mem = buffer(&context, size as u64 + 3);
         assert!(read_all(&queue, &mem).iter().all(|&byte| byte == 0), "new memory is zero");
@@ -124,7 +125,7 @@ fn kernels_get_addresses_in_packed_parameters() {
     assert!(all_words_are(&queue, &c, 7));
     let part = Mem::sub_buffer(&c, 1, 256, 512).unwrap();
     assert_eq!(part.device_address(), c.device_address().map(|address| address + 256));
-    // Fewer bytes than the driver says that the kernel has.
+    // Fewer bytes than the driver reports for the kernel's parameters.
     assert_eq!(kernel.set(cuda::ARG_PARAMS, Arg::Bytes(&[0; 27])), Err(Status(-51)));
     assert!(kernel.set(2, Arg::Bytes(&[0; 8])).is_err());
     // A kernel without its parameters.
@@ -149,13 +150,13 @@ fn work_groups_are_blocks_and_local_memory_is_dynamic_shared_memory() {
     };
     let range = |local| Range::checked(3, [0; 3], [64, 8, 2], Some(local)).unwrap();
     assert_eq!(shape(range([16, 4, 1])).unwrap(), [4, 2, 2, 16, 4, 1, 0]);
-    // More than a launch may have without asking: the back end asks.
+    // More than a launch may have without asking; the back end asks.
     kernel.set(cuda::ARG_SHARED, Arg::Local(90 << 10)).unwrap();
     assert_eq!(shape(range([64, 8, 1])).unwrap(), [1, 1, 2, 64, 8, 1, 90 << 10]);
     kernel.set(cuda::ARG_SHARED, Arg::Local(101 << 10)).unwrap();
     assert_eq!(shape(range([1, 1, 1])), Err(Status::OUT_OF_RESOURCES));
     kernel.set(cuda::ARG_SHARED, Arg::Local(0)).unwrap();
-    // CL_INVALID_WORK_GROUP_SIZE, and CUDA's own answer to a block that is too large.
+    // CL_INVALID_WORK_GROUP_SIZE, and CUDA's own error for a block that is too large.
     assert_eq!(shape(range([48, 1, 1])), Err(Status(-54)));
     let large = Range::checked(1, [0; 3], [2048, 1, 1], Some([2048, 1, 1])).unwrap();
     assert_eq!(shape(large).map_err(cuda::code), Err(Some(1)));
@@ -180,7 +181,7 @@ fn a_build_tells_of_kernels_and_variables() {
     let params: Vec<u8> =
         [0_u64, 8, 8, 8, 16, 8, 24, 4].iter().flat_map(|word| word.to_le_bytes()).collect();
     assert_eq!(find(numbers, cuda::KERNEL_PARAMS), Some(params.as_slice()));
-    // A variable is a buffer too, as far as it reaches.
+    // A part of a variable is a buffer, too.
     let queue = Queue::new(&context, &context.devices()[0], 0, 0).unwrap();
     let variable = Mem::svm(&context, 1, 32, 1, globals[0].address + 16).unwrap();
     queue.write(&variable, 0, staged(&[5; 32]), &[], Want::Nothing).unwrap();
@@ -189,7 +190,7 @@ fn a_build_tells_of_kernels_and_variables() {
     // CL_INVALID_HOST_PTR
     assert_eq!(Mem::svm(&context, 1, 49, 1, globals[0].address + 16).err(), Some(Status(-37)));
     assert_eq!(Mem::svm(&context, 1, 1, 1, 0x1000).err(), Some(Status(-37)));
-    // Only those that are asked for, if the module has them.
+    // Only the variables that are asked for, if the module has them.
     program.build(context.devices(), "--globals=none,table").unwrap();
     let report = program.report(Ok(()), &devices);
     let globals = cuda::globals(find(&report.devices[0].1, cuda::BUILD_GLOBALS).unwrap()).unwrap();
@@ -239,7 +240,7 @@ fn a_user_event_holds_back_what_waits_and_all_behind_it() {
     let add = adder(&context, [&a, &b, &c]);
     let gate = Event::user(&context).unwrap();
     queue.launch(&add, &one(), &[&gate], Want::Nothing).unwrap();
-    // Behind it in the queue, although it waits for nothing itself.
+    // Behind the launch in the queue, although it waits for nothing itself.
     let behind = queue.fill(&a, &[0], 0, 256, &[], Want::Event).unwrap().unwrap();
     let ended = completion(&behind);
     assert!(ended.recv_timeout(Duration::from_millis(50)).is_err());
@@ -264,7 +265,7 @@ fn a_failed_user_event_fails_what_waits_for_it() {
     assert_eq!(first_end.recv_timeout(PATIENCE).unwrap().0, Status::WAIT_LIST_FAILED);
     assert_eq!(second_end.recv_timeout(PATIENCE).unwrap().0, Status::WAIT_LIST_FAILED);
     assert!(read_all(&queue, &mem).iter().all(|&byte| byte == 0), "nothing ran");
-    // Known at once.
+    // The event's failure is known at once.
     assert_eq!(queue.marker(&[&gate], Want::Event).err(), Some(Status::WAIT_LIST_FAILED));
     queue.finish().unwrap();
 }
@@ -322,14 +323,14 @@ fn events_have_the_times_of_the_device() {
 #[test]
 fn memory_ends_and_comes_back() {
     let Some(platform) = platform(SETUP) else { return };
-    // Of this device no other test takes memory.
+    // No other test takes memory of this device.
     let device = platform.devices()[1].clone();
     let context = context(&platform, &device);
     let queue = Queue::new(&context, &device, 0, 0).unwrap();
     let half = 40 * MIB as u64;
     let first = buffer(&context, half);
     assert_eq!(Mem::buffer(&context, 1, half).err(), Some(Status::MEM_OBJECT_ALLOCATION_FAILURE));
-    // Released while the device still works with it.
+    // Released while the device still uses it.
     let sleep = sleeper(&context, Duration::from_millis(30));
     queue.launch(&sleep, &one(), &[], Want::Nothing).unwrap();
     queue.fill(&first, &[7], 0, half, &[], Want::Nothing).unwrap();

@@ -1,5 +1,5 @@
-//! The back end over CUDA's driver behind an ICD loader, whose functions find it by the first word of its objects; the driver is one
-//! of before CUDA 12.4.
+//! Tests of the back end over CUDA's driver behind an ICD loader, which dispatches by the first
+//! word of the driver's objects. The driver is older than CUDA 12.4.
 
 mod cuda_common;
 
@@ -38,11 +38,11 @@ fn an_older_driver_tells_less_of_kernels() {
     let (program, built) = program(&context, MODULE);
     built.unwrap();
     let report = program.report(Ok(()), &[(0, context.devices()[0].clone())]);
-    // From the module's own text.
+    // The names are from the module's text.
     let names: Vec<&str> = report.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
     assert_eq!(names, ["add", "sleep_ns", "shape", "trap", "empty"]);
     assert_eq!(find(&report.kernels[0].work_group[0].1, cuda::KERNEL_PARAMS), None);
-    // Whatever size is taken, then.
+    // The back end then accepts parameters of any size.
     let kernel = kernel(&context, "add");
     kernel.set(cuda::ARG_PARAMS, Arg::Bytes(&[0; 3])).unwrap();
 }

@@ -1,5 +1,5 @@
-//! Memory of the host that kernels of CUDA's driver store into, on a stand-in for the driver, which sees only what was registered and has addresses
-//! of its own for it.
+//! Tests of host memory that CUDA kernels store into. The driver is a stand-in, whose GPU sees only
+//! registered memory and has its own addresses for it.
 
 mod cuda_common;
 
@@ -15,22 +15,22 @@ use penstock_wire::cuda;
 
 const SETUP: Setup = Setup { newer: true, loader: false };
 const PAGE: usize = 4096;
-/// The memory that is lent: three pages, the second of which is said not to be there.
+/// Size of the lent memory: three pages, the second of which is declared missing.
 const BYTES: usize = 3 * PAGE;
 
 const MODULE: &str = ".version 9.0\n.target sm_75\n.address_size 64\n\
     .visible .entry put(.param .u64 at, .param .u64 value) { ret; }\n.visible .entry empty() { ret; }\n";
 
-/// The stand-in has one set of numbers for the process: tests that look at them come one after the other.
+/// Locks the stand-in's counters, which are global: tests that read them run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One of the numbers that the stand-in shows.
+/// Returns the address of one of the stand-in's counters.
 fn number(name: &str) -> *mut i32 {
     let path = std::env::var("PENSTOCK_LIBCUDA").unwrap();
-    // SAFETY: it is loaded already.
+    // SAFETY: the library is loaded already.
     let library = unsafe { libloading::Library::new(path) }.unwrap();
     // SAFETY: a variable of this type, in a library that stays loaded.
     let symbol = unsafe { library.get::<*mut i32>(name.as_bytes()) }.unwrap();
@@ -38,17 +38,17 @@ fn number(name: &str) -> *mut i32 {
 }
 
 fn value(name: &str) -> i32 {
-    // SAFETY: see `number`; read in one piece.
+    // SAFETY: see `number`; the value is read in one piece.
     unsafe { number(name).read_volatile() }
 }
 
-/// Pages that tell when they are given back.
+/// Pages that report when they are given back.
 struct Pages {
     start: NonNull<u8>,
     gone: Arc<AtomicBool>,
 }
 
-// SAFETY: only addresses; the pages live as long as the value.
+// SAFETY: it only holds an address; the pages live as long as the value.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
@@ -66,7 +66,7 @@ impl Pages {
     }
 }
 
-// SAFETY: all of the range is there, and so are the pieces.
+// SAFETY: the whole range is mapped, and so are the pieces.
 unsafe impl HostMemory for Pages {
     fn range(&self) -> (NonNull<u8>, usize) {
         (self.start, BYTES)
@@ -102,7 +102,7 @@ fn first() -> Option<(Context, Queue)> {
 }
 
 fn word(start: NonNull<u8>, at: usize) -> u64 {
-    // SAFETY: within the pages, which live while the caller looks.
+    // SAFETY: the address lies within the pages, which live while the caller looks.
     unsafe { start.as_ptr().add(at).cast::<u64>().read_volatile() }
 }
 
@@ -110,7 +110,7 @@ fn blocks(count: u64, threads: u64) -> Range {
     Range::checked(1, [0; 3], [count * threads, 1, 1], Some([threads, 1, 1])).unwrap()
 }
 
-/// Until the thread that gives memory back has done it.
+/// Waits until a condition holds, for example until the freeing thread has run.
 fn comes_true(what: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while !what() && Instant::now() < deadline {
@@ -134,7 +134,7 @@ fn kernels_store_into_memory_of_the_host_and_read_what_is_there() {
         queue.finish().unwrap();
         assert_eq!(word(start, at), 4711 + at as u64);
     }
-    // A part of it, as a PE's own: copies see what the host sees.
+    // A part of it, like a PE's own: copies see what the host sees.
     let part = Mem::sub_buffer(&mem, 1, 2 * PAGE as u64, PAGE as u64).unwrap();
     let read = queue.read(&part, 16, 8, &[]).unwrap().wait().unwrap();
     assert_eq!(*read, (4711 + 2 * PAGE as u64 + 16).to_ne_bytes());
@@ -171,7 +171,7 @@ fn memory_is_given_back_when_the_device_is_through_with_it() {
     assert!(!gone.load(Ordering::Acquire), "a part of it is there");
     drop(part);
     assert!(comes_true(|| gone.load(Ordering::Acquire)));
-    assert!(began.elapsed() >= Duration::from_millis(300), "a kernel might have used it");
+    assert!(began.elapsed() >= Duration::from_millis(300), "a kernel may still use it");
     assert_eq!(value("standin_mapped"), 0);
 }
 
@@ -180,7 +180,7 @@ fn pieces_at_other_distances_are_refused_and_given_back() {
     let Some((context, _)) = first() else { return };
     let _alone = alone();
     assert!(comes_true(|| value("standin_mapped") == 0));
-    // SAFETY: see `number`; nobody else is at it.
+    // SAFETY: see `number`; the lock excludes other users.
     unsafe { number("standin_scatters").write_volatile(1) };
     let (mem, _, gone) = lend(&context);
     // SAFETY: as above.
@@ -199,7 +199,7 @@ fn the_driver_says_how_many_blocks_run_at_a_time() {
         let answer = kernel.work_group_info(&device, cuda::KERNEL_RESIDENT + threads).unwrap();
         u64::from_ne_bytes(*answer.first_chunk().unwrap())
     };
-    // 4 multiprocessors of 2,048 threads and 8 blocks, as the stand-in has it.
+    // The stand-in has 4 multiprocessors of 2,048 threads and 8 blocks.
     assert_eq!((ask(1), ask(512), ask(1024), ask(1025)), (32, 16, 8, 0));
     kernel.set(cuda::ARG_SHARED, Arg::Local(50 << 10)).unwrap();
     assert_eq!(ask(1), 8);
@@ -227,8 +227,8 @@ fn blocks_with_a_heap_start_together_where_they_fit() {
     kernel.set(cuda::ARG_HEAP, Arg::Mem(Some(&mem))).unwrap();
     assert_eq!(whole(&blocks(1, 1)), 0, "one block has nobody to wait for");
     assert_eq!(whole(&blocks(32, 1)), 1);
-    assert_eq!(whole(&blocks(33, 1)), 0, "they can not meet");
-    // The kernel does not keep the heap, and says so where it is gone.
+    assert_eq!(whole(&blocks(33, 1)), 0, "more blocks than fit cannot meet");
+    // The kernel does not keep the heap alive, and refuses a launch without it.
     drop(mem);
     assert!(queue.launch(&kernel, &blocks(1, 1), &[], Want::Nothing).is_err());
     kernel.set(cuda::ARG_HEAP, Arg::Mem(None)).unwrap();

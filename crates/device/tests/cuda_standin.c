@@ -1,9 +1,10 @@
-/* A stand-in for CUDA's driver, for tests where there is none: streams are threads, device memory is host memory, and kernels are
- * functions of this file, found by the names that a module's text has. With -DNEWER it has the functions of 12.4 too.
+/* A stand-in for CUDA's driver, for tests on machines without one. Streams are threads, device
+ * memory is host memory, and kernels are functions of this file, found by the names in a
+ * module's text. With -DNEWER it also has the functions of CUDA 12.4.
  *
- * It is stricter than a driver: a call without a current context, a range outside an allocation, a read into memory that is not
- * pinned, are errors, as they would be slow or wrong on a real one. A GPU reaches memory of the host at addresses of its own, and only what
- * was registered for that. */
+ * It is stricter than the driver: a call without a current context, a range outside an
+ * allocation and a read into memory that is not pinned are errors, because they would be wrong
+ * or slow on the driver. A GPU sees only registered host memory, at addresses of its own. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -21,7 +22,7 @@ typedef uint64_t ptr;
 enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_PTX = 218, INVALID_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600,
        ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, ALREADY_REGISTERED = 712, TOO_LARGE = 720 };
 
-/* What each device really has; it claims GLOBAL_BYTES. */
+/* Memory that each device really has; it reports GLOBAL_BYTES. */
 #ifndef MEMORY_BYTES
 #define MEMORY_BYTES (64ull << 20)
 #endif
@@ -31,15 +32,15 @@ enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_PTX = 218, INVALID_CONT
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static __thread int current;
-static int sticky; /* the error that ended the context */
+static int sticky; /* error that ended the context */
 
-/* -- memory ---------------------------------------------------------------------------------------------------------------- */
+/* -- memory ------------------------------------------------------------------------------------ */
 
-/* `mapped`: how far behind its place on the host the GPU sees it; 0: it does not. */
+/* `mapped`: GPU address minus host address; 0 if the GPU does not see the range. */
 struct range { uint64_t start, bytes; int pinned, device; uint64_t mapped; struct range *next; };
 static struct range *ranges;
-static uint64_t used[3]; /* by device, counted from 1 */
-int standin_mapped; /* pieces of the host's memory that the GPU sees now */
+static uint64_t used[3]; /* bytes by device, counted from 1 */
+int standin_mapped; /* pieces of host memory that the GPU sees now */
 
 static int within(uint64_t start, uint64_t bytes, int pinned) {
     for (struct range *r = ranges; r; r = r->next)
@@ -47,7 +48,7 @@ static int within(uint64_t start, uint64_t bytes, int pinned) {
     return 0;
 }
 
-/* Where the bytes are that the GPU has at an address, or 0. */
+/* Returns the host address of bytes at a GPU address, or 0. */
 static uint64_t seen(uint64_t at, uint64_t bytes) {
     pthread_mutex_lock(&lock);
     uint64_t found = within(at, bytes, 0) ? at : 0;
@@ -70,7 +71,7 @@ static void add_range(uint64_t start, uint64_t bytes, int pinned) {
     ranges = r;
 }
 
-/* The size of the device memory that starts at an address, or 0. */
+/* Returns the size of the device memory that starts at an address, or 0. */
 static uint64_t size_of(uint64_t start) {
     for (struct range *r = ranges; r; r = r->next)
         if (r->start == start && !r->pinned) return r->bytes;
@@ -93,8 +94,9 @@ static int remove_range(uint64_t start, int pinned) {
 
 #define NEEDS_CONTEXT do { if (!current) return INVALID_CONTEXT; if (sticky) return sticky; } while (0)
 
-/* Takes device memory from the process. STANDIN_AT is the address (in hexadecimal) from which allocations are to lie one behind the other: a test
- * that has something at the same addresses gets collisions as often as it likes. */
+/* Allocates device memory. If STANDIN_AT is set, it is a hexadecimal address from which
+ * allocations lie one behind the other; a test with memory at the same addresses then gets
+ * collisions. */
 static void *take(size_t bytes) {
     static uint64_t next;
     const char *at = getenv("STANDIN_AT");
@@ -115,7 +117,7 @@ CUresult cuMemAlloc_v2(ptr *out, size_t bytes) {
     pthread_mutex_lock(&lock);
     void *start = used[current] + bytes <= MEMORY_BYTES ? take(bytes) : NULL;
     if (start) {
-        memset(start, 0xA5, bytes); /* whoever needs zeros must ask for them */
+        memset(start, 0xA5, bytes); /* callers must not rely on zeros */
         used[current] += bytes;
         add_range((uint64_t)start, bytes, 0);
     }
@@ -144,10 +146,10 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
     return OK;
 }
 
-int standin_registered; /* how often memory was pinned where it lies */
-int standin_scatters;   /* not 0: the GPU sees each at another distance */
+int standin_registered; /* number of times that memory was pinned in place */
+int standin_scatters;   /* if not 0, the GPU sees each piece at another distance */
 
-/* Whether there is a page at an address: what was only reserved can not be pinned. */
+/* Returns whether there is a page at an address: reserved addresses cannot be pinned. */
 static int is_there(const void *at) {
     char byte;
     struct iovec to = {&byte, 1}, from = {(void *)at, 1};
@@ -184,7 +186,7 @@ CUresult cuMemHostUnregister(void *start) {
     return found ? OK : INVALID_VALUE;
 }
 
-/* -- streams and events ------------------------------------------------------------------------------------------------------ */
+/* -- streams and events ------------------------------------------------------------------------ */
 
 struct event { uint64_t recorded, reached, at_ns; int timed; };
 
@@ -195,7 +197,7 @@ struct launch { int kernel; unsigned grid[3], block[3], shared; unsigned char pa
 struct op {
     enum { BOX, SET, RECORD, WAIT, LAUNCH } kind;
     struct box box;
-    void *owned; /* bytes that were taken in the call */
+    void *owned; /* bytes that the call copied */
     uint64_t to, bytes;
     unsigned value, width;
     struct event *event;
@@ -372,7 +374,7 @@ CUresult cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags) {
     return OK;
 }
 
-/* -- copies ------------------------------------------------------------------------------------------------------------------ */
+/* -- copies ------------------------------------------------------------------------------------ */
 
 static CUresult copy(struct stream *s, uint64_t from, uint64_t to, uint64_t bytes, void *owned) {
     struct op op = {.kind = BOX, .owned = owned};
@@ -385,7 +387,7 @@ CUresult cuMemcpyHtoDAsync_v2(ptr to, const void *from, size_t bytes, struct str
     NEEDS_CONTEXT;
     if (!(to = seen(to, bytes))) return INVALID_VALUE;
     if (is_pinned(from, bytes)) return copy(s, (uint64_t)from, to, bytes, NULL);
-    if (bytes > 64 << 10) return INVALID_VALUE; /* a driver would wait here */
+    if (bytes > 64 << 10) return INVALID_VALUE; /* the driver would wait here */
     void *owned = malloc(bytes);
     memcpy(owned, from, bytes);
     return copy(s, (uint64_t)owned, to, bytes, owned);
@@ -442,7 +444,7 @@ CUresult cuMemsetD8Async(ptr to, unsigned char v, size_t n, struct stream *s) { 
 CUresult cuMemsetD16Async(ptr to, unsigned short v, size_t n, struct stream *s) { return set(to, v, 2, n, s); }
 CUresult cuMemsetD32Async(ptr to, unsigned v, size_t n, struct stream *s) { return set(to, v, 4, n, s); }
 
-/* -- modules and kernels ------------------------------------------------------------------------------------------------------ */
+/* -- modules and kernels ----------------------------------------------------------------------- */
 
 enum { ADD, SLEEP, TRAP, SHAPE, EMPTY, PUT, PING_PONG, BARRIERS, WAIT_IN_VAIN,
        BENCH_PING_PONG, BENCH_BANDWIDTH, BENCH_MEET, SHAPED_LAST };
@@ -453,12 +455,12 @@ static const struct { const char *name; int count; struct parameter params[9]; }
     [TRAP] = {"trap", 0, {{0, 0}}},
     [SHAPE] = {"shape", 1, {{0, 8}}}, /* grid, block, dynamic shared memory */
     [EMPTY] = {"empty", 0, {{0, 0}}},
-    [PUT] = {"put", 2, {{0, 8}, {8, 8}}}, /* a word to an address */
-    [PING_PONG] = {"heap_ping_pong", 3, {{0, 8}, {8, 8}, {16, 8}}}, /* these are in tests/cuda/heap_kernels.h */
+    [PUT] = {"put", 2, {{0, 8}, {8, 8}}}, /* stores a word at an address */
+    [PING_PONG] = {"heap_ping_pong", 3, {{0, 8}, {8, 8}, {16, 8}}}, /* tests/cuda/heap_kernels.h */
     [BARRIERS] = {"heap_barriers", 3, {{0, 8}, {8, 8}, {16, 8}}},
     [WAIT_IN_VAIN] = {"heap_wait", 1, {{0, 8}}},
 #define NINE 9, {{0, 8}, {8, 8}, {16, 8}, {24, 8}, {32, 8}, {40, 8}, {48, 8}, {56, 8}, {64, 8}}
-    [BENCH_PING_PONG] = {"ping_pong", NINE}, /* in crates/bench/src/device/kernels.cl */
+    [BENCH_PING_PONG] = {"ping_pong", NINE}, /* crates/bench/src/device/kernels.cl */
     [BENCH_BANDWIDTH] = {"bandwidth", NINE},
     [BENCH_MEET] = {"meet", NINE},
 };
@@ -568,7 +570,7 @@ CUresult cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, unsigned g
     return OK;
 }
 
-/* Multiprocessors, and what each has: threads, and blocks whatever they are. */
+/* Number of multiprocessors, and the most threads and blocks of each. */
 enum { UNITS = 4, THREADS_PER_UNIT = 2048, BLOCKS_PER_UNIT = 8 };
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, struct function *f, int threads, size_t shared) {
@@ -580,7 +582,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, struct function *
     return OK;
 }
 
-int standin_whole; /* launches of which all blocks had to start or none */
+int standin_whole; /* number of cooperative launches */
 
 struct attribute { unsigned id; char pad[4]; unsigned value[16]; };
 struct config { unsigned grid[3], block[3], shared; struct stream *stream; struct attribute *attributes; unsigned count; };

@@ -1,7 +1,8 @@
-/* What the stand-in for CUDA's driver tells of itself and its devices. With STANDIN_NO_REGISTER or STANDIN_INTEGRATED in the environment they can not
- * map memory of the host, or are of a kind that is not known to see it as the host does. */
+/* Properties of the stand-in for CUDA's driver and of its devices. If STANDIN_NO_REGISTER is set
+ * in the environment, the devices cannot map host memory. If STANDIN_INTEGRATED is set, they are
+ * integrated GPUs, for which the back end maps none. */
 
-/* -- devices ------------------------------------------------------------------------------------------------------------------ */
+/* -- devices ----------------------------------------------------------------------------------- */
 
 CUresult cuInit(unsigned flags) { return flags ? INVALID_VALUE : OK; }
 CUresult cuDriverGetVersion(int *out) { return *out = 13000, OK; }

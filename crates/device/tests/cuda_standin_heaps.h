@@ -1,5 +1,6 @@
-/* The stand-in's kernels for symmetric heaps: those of tests/cuda/heap_kernels.h, with the verbs of ggas.h itself, as C. To ggas.h this is a
- * compiler of OpenCL C 1.2: here is what that has and C has not. Each thread of a launch is a thread. */
+/* The stand-in's kernels for symmetric heaps: tests/cuda/heap_kernels.h, compiled as C with
+ * ggas.h itself. To ggas.h this is a compiler of OpenCL C 1.2, so this file defines what OpenCL
+ * C has and C lacks. Each CUDA thread of a launch is a POSIX thread. */
 #include <sched.h>
 
 #define __OPENCL_VERSION__ 120
@@ -29,7 +30,8 @@ static inline ulong get_num_groups(uint axis) { return item->launch->grid[axis];
 #define HEAP_ITEM item->local[0]
 #include "../../../tests/cuda/heap_kernels.h"
 
-/* Those of `penstock bench comm` too. As C each is of one thread, and the clock of a GPU counts nanoseconds. */
+/* The kernels of `penstock bench comm`. As C each runs on one thread, with a clock in
+ * nanoseconds. */
 #define __kernel static
 #define TICKS() now()
 #include "../../bench/src/device/kernels.cl"
@@ -47,7 +49,8 @@ static void *run_item(void *argument) {
     return NULL;
 }
 
-/* Whether the GPU sees all of a heap that its kernels store into: its head, and the parts that are not reached by the proxy. */
+/* Returns a heap if the GPU sees all of it that kernels store into: the head and the mapped
+ * parts. */
 static void *seen_heap(ptr at) {
     ggas_heap_t *heap = (ggas_heap_t *)seen(at, sizeof *heap);
     if (!heap || heap->magic != GGAS_MAGIC) return NULL;
@@ -58,7 +61,7 @@ static void *seen_heap(ptr at) {
 
 #define ITEMS_MAX 512
 
-/* Runs all threads of a launch at once. */
+/* Runs all threads of a launch at the same time. */
 static void run_heap_kernel(const struct launch *l) {
     ptr at;
     memcpy(&at, l->params, sizeof at);

@@ -1,4 +1,5 @@
-//! A kernel that ends its context: in a process of its own, because nothing runs in it after that.
+//! Test of a kernel that ends its context. It has a process of its own, because nothing else can
+//! run there afterwards.
 
 mod cuda_common;
 
@@ -6,7 +7,6 @@ use cuda_common::*;
 use penstock_device::{Status, Want};
 use penstock_wire::cuda;
 
-/// `CUDA_ERROR_LAUNCH_FAILED`.
 const LAUNCH_FAILED: u32 = 719;
 
 #[test]
@@ -15,7 +15,7 @@ fn all_commands_behind_a_fault_end_with_what_happened() {
     let mem = buffer(&context, 1 << 20);
     let trap = kernel(&context, "trap");
     let code = |status: Status| cuda::code(status);
-    // A fast fault is told by the launch itself, which then has no event.
+    // If the kernel traps fast, the launch itself fails and has no event.
     let event = queue.launch(&trap, &one(), &[], Want::Event).map(Option::unwrap);
     let ended = match &event {
         Ok(event) => completion(event).recv_timeout(PATIENCE).unwrap().0,
@@ -27,7 +27,7 @@ fn all_commands_behind_a_fault_end_with_what_happened() {
         queue.launch(&trap, &one(), &[], Want::Event).map_err(code).err(),
         Some(Some(LAUNCH_FAILED))
     );
-    // A read's bytes are not there, and it says so.
+    // The read fails, because its bytes never came.
     let read = queue.read(&mem, 0, mem.size(), &[]).and_then(|reading| reading.wait().map(|_| ()));
     assert_eq!(read.map_err(code), Err(Some(LAUNCH_FAILED)));
     assert_eq!(
@@ -35,6 +35,6 @@ fn all_commands_behind_a_fault_end_with_what_happened() {
         Some(LAUNCH_FAILED)
     );
     assert_eq!(ended.to_string(), "CUDA error 719");
-    // Nothing of it hangs while it goes.
+    // Dropping everything must not hang.
     drop((mem, trap, event, queue, context));
 }

@@ -1,4 +1,4 @@
-//! Events on a real driver: how they end, who is told, and what becomes of commands behind a failure.
+//! Tests of events on a real driver: how they end, their callbacks, and commands behind a failure.
 
 mod common;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn callbacks_come_once_with_times() {
     while told.load(Ordering::Relaxed) < 100 && start.elapsed() < PATIENCE {
         std::thread::yield_now();
     }
-    // Late ones are told as well.
+    // Callbacks that are set after the end run as well.
     for event in &events {
         assert_eq!(completion(event).recv_timeout(PATIENCE).unwrap().0, Status::OK);
     }
@@ -79,7 +79,7 @@ fn user_events_hold_commands_back() {
         gate.complete(Status::OK).unwrap();
         assert_eq!(told.recv_timeout(PATIENCE).unwrap().0, Status::OK);
         assert_eq!(read_all(&queue, &mem), [1, 2, 3, 4]);
-        assert!(gate.complete(Status::OK).is_err(), "the second time");
+        assert!(gate.complete(Status::OK).is_err(), "the event is already set");
     }
 }
 
@@ -110,10 +110,10 @@ fn what_waits_for_a_failure_fails_with_the_code_of_the_specification() {
         }
         assert_eq!(large_told.recv_timeout(PATIENCE).unwrap().0, Status::WAIT_LIST_FAILED);
         assert_eq!(first.status(), Status::WAIT_LIST_FAILED);
-        // Late questions get the same answer.
+        // Later queries return the same status.
         assert_eq!(completion(&first).recv_timeout(PATIENCE).unwrap().0, Status::WAIT_LIST_FAILED);
         assert_eq!(first.wait(), Err(Status::WAIT_LIST_FAILED));
-        // A command behind what has failed already does not hang, nor do those behind it.
+        // Neither a command behind the failed event nor those behind that command hang.
         let behind = queue.write(&mem, 0, staged(&[2; 64]), &[&gate], Want::Event);
         assert_eq!(behind, Err(Status::WAIT_LIST_FAILED));
         assert_eq!(queue.marker(&[&first], Want::Nothing), Err(Status::WAIT_LIST_FAILED));
@@ -254,7 +254,8 @@ fn a_device_that_must_not_wait_gets_an_error_and_no_hang() {
     thread.join().unwrap();
 }
 
-/// Commands behind a failed user event whose events nobody has, and one that fails before all that it waits for has ended.
+/// Fails commands whose events nobody holds behind a user event; some fail before everything that
+/// they wait for has ended.
 #[test]
 fn a_failure_reaches_commands_whose_events_nobody_has() {
     let Some((context, queue)) = first_that_waits(0) else { return };

@@ -1,4 +1,4 @@
-//! Images on a real driver.
+//! Tests of images on a real driver.
 
 mod common;
 use common::*;
@@ -77,7 +77,7 @@ fn every_type_and_format_keeps_its_content() {
                 (0..size).map(|index| (index * 7 % 255).to_le_bytes()[0]).collect();
             queue.write_image(&mem, [0; 3], whole, staged(&content), &[], Want::Nothing).unwrap();
             assert_eq!(read([0; 3], whole), content, "type {image_type:x} format {format:x?}");
-            // One column, from the second row on.
+            // Part of the last row, from the second column.
             let (origin, region) = ([1, whole[1] - 1, 0], [2, 1, 1]);
             let place = usize::try_from((whole[1] - 1) * whole[0] * pixel + pixel).unwrap();
             let part = &content[place..place + usize::try_from(2 * pixel).unwrap()];
@@ -107,7 +107,7 @@ fn fills_and_copies() {
     queue.copy_buffer_to_image(&buffer, 16, &a, [0; 3], [8, 1, 1], &[], Want::Nothing).unwrap();
     let row = queue.read_image(&a, [0; 3], [8, 1, 1], &[]).unwrap().wait().unwrap();
     assert_eq!(row[..], [1, 2, 3, 4].repeat(8));
-    // A buffer too small, an image of another format.
+    // A buffer that is too small, and an image of another format.
     assert!(
         queue
             .copy_image_to_buffer(&b, [0; 3], [8, 4, 1], &buffer, 129, &[], Want::Nothing)

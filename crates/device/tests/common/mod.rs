@@ -1,4 +1,4 @@
-//! What the tests on a real driver share.
+//! Helpers of the tests on a real driver.
 #![allow(dead_code, reason = "not every test file uses all of it")]
 
 use std::sync::mpsc;
@@ -8,14 +8,15 @@ use penstock_device::{
     Arg, Context, Device, Driver, Event, Kernel, Mem, Program, Queue, Range, Staged, Status, Times,
 };
 
-/// Nothing in these tests takes longer, even on a busy machine.
+/// Longer than anything in these tests takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const READ_WRITE: u64 = 1;
 pub const OUT_OF_ORDER: u64 = 1;
 pub const PROFILING: u64 = 2;
 
-/// A context over the first device, and a queue. `None`, with words, where there is no device.
+/// Makes a context over the first device, and a queue. Without a device, prints that and returns
+/// `None`.
 pub fn first(properties: u64) -> Option<(Context, Queue)> {
     let (platform, device) = first_device()?;
     let context = Context::new(
@@ -28,7 +29,7 @@ pub fn first(properties: u64) -> Option<(Context, Queue)> {
     Some((context, queue))
 }
 
-/// As [`first`], where commands may wait for what has not ended yet.
+/// As [`first`], but only if commands on the device may wait for pending ones.
 pub fn first_that_waits(properties: u64) -> Option<(Context, Queue)> {
     let found = first(properties)?;
     if found.1.device().must_not_wait() {
@@ -81,7 +82,7 @@ pub fn set_mems(kernel: &Kernel, mems: &[&Mem]) {
     }
 }
 
-/// How the event ends, by its callback, which must come just once.
+/// Reports how the event ends, through its callback, which must come exactly once.
 pub fn completion(event: &Event) -> mpsc::Receiver<(Status, Times)> {
     let (tell, told) = mpsc::channel();
     event.on_complete(Box::new(move |status, times| tell.send((status, times)).unwrap()));

@@ -1,4 +1,4 @@
-//! What the tests over CUDA's driver share: a stand-in for it, built from `cuda_standin.c`.
+//! Helpers of the tests over CUDA's driver: a stand-in for the driver, built from `cuda_standin.c`.
 #![allow(dead_code, reason = "not every test file uses all of it")]
 
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use penstock_device::{
 };
 use penstock_wire::cuda;
 
-/// Nothing in these tests takes longer, even on a busy machine.
+/// Longer than anything in these tests takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const PROFILING: u64 = 2;
 
-/// The kernels of the stand-in, and a variable.
+/// PTX text with kernels of the stand-in and a variable.
 pub const MODULE: &str = ".version 9.0\n.target sm_75\n.address_size 64\n\
     .visible .global .align 8 .b8 table[64];\n\
     .visible .entry add(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) { ret; }\n\
@@ -25,22 +25,23 @@ pub const MODULE: &str = ".version 9.0\n.target sm_75\n.address_size 64\n\
     .visible .entry trap() { ret; }\n\
     .visible .entry empty() { ret; }\n";
 
-/// Which driver and loader the process gets. Each test file chooses one, for all its tests.
+/// Driver and loader of the process. Each test file chooses one setup for all its tests.
 #[derive(Clone, Copy)]
 pub struct Setup {
-    /// Whether the driver has the functions of 12.4.
+    /// Whether the driver has the functions of CUDA 12.4.
     pub newer: bool,
-    /// Whether there is an ICD loader.
+    /// Whether the process may load an ICD loader.
     pub loader: bool,
 }
 
-/// Builds the stand-in, and loads it as the process's driver. False, with words, where there is no C compiler.
+/// Builds the stand-in and loads it as the process's driver. Without a C compiler, prints that and
+/// returns false.
 fn prepare(setup: Setup) -> bool {
     static ONCE: Once = Once::new();
     static BUILT: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     ONCE.call_once(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda_standin.c");
-        // One for each process: test files run at the same time.
+        // One per process: test files run at the same time.
         let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("standin-{}.so", std::process::id()));
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
@@ -54,7 +55,8 @@ fn prepare(setup: Setup) -> bool {
             command.arg("-DNEWER");
         }
         let built = command.status().is_ok_and(|status| status.success());
-        // SAFETY: no other thread reads the environment: the first test comes here before anything is loaded, all others wait.
+        // SAFETY: no other thread reads the environment: the first test runs this before anything
+        // is loaded, and all others wait.
         unsafe { std::env::set_var("PENSTOCK_LIBCUDA", &library) };
         if !setup.loader {
             // SAFETY: as above.
@@ -68,12 +70,12 @@ fn prepare(setup: Setup) -> bool {
     });
     let built = BUILT.get().copied().unwrap_or(false);
     if !built {
-        eprintln!("SKIPPED: no C compiler to build the stand-in for CUDA's driver with");
+        eprintln!("SKIPPED: no C compiler that builds the stand-in for CUDA's driver");
     }
     built
 }
 
-/// The platform over CUDA's driver.
+/// Returns the platform over CUDA's driver.
 pub fn platform(setup: Setup) -> Option<Platform> {
     if !prepare(setup) {
         return None;
@@ -84,7 +86,7 @@ pub fn platform(setup: Setup) -> Option<Platform> {
     Some(found.expect("the stand-in is a platform"))
 }
 
-/// A context over the first device, with a queue.
+/// Makes a context over the first device, and a queue.
 pub fn first(setup: Setup, properties: u64) -> Option<(Context, Queue)> {
     let platform = platform(setup)?;
     let device = platform.devices().first().unwrap().clone();
@@ -97,7 +99,7 @@ pub fn context(platform: &Platform, device: &Device) -> Context {
     Context::new(platform, std::slice::from_ref(device), Box::new(|_| ())).unwrap()
 }
 
-/// A program of a module's text, built.
+/// Makes a program from a module's text and builds it.
 pub fn program(context: &Context, text: &str) -> (Program, Result<(), Status>) {
     let device = context.devices().first().unwrap().clone();
     let (codes, program) = Program::with_binary(context, &[(device, text.as_bytes().to_vec())]);
@@ -118,14 +120,14 @@ pub fn set_params(kernel: &Kernel, words: &[u64]) {
     kernel.set(cuda::ARG_PARAMS, Arg::Bytes(&bytes)).unwrap();
 }
 
-/// A kernel that takes its time.
+/// Makes a kernel that runs for `time`.
 pub fn sleeper(context: &Context, time: Duration) -> Kernel {
     let kernel = kernel(context, "sleep_ns");
     set_params(&kernel, &[u64::try_from(time.as_nanos()).unwrap()]);
     kernel
 }
 
-/// `c = a + b` in words.
+/// Makes a kernel that computes `c = a + b` in words.
 pub fn adder(context: &Context, [a, b, c]: [&Mem; 3]) -> Kernel {
     let kernel = kernel(context, "add");
     let address = |mem: &Mem| mem.device_address().unwrap();
@@ -141,7 +143,7 @@ pub fn buffer(context: &Context, size: u64) -> Mem {
     Mem::buffer(context, 1, size).unwrap()
 }
 
-/// A buffer of so many equal words.
+/// Makes a buffer of equal words.
 pub fn words(context: &Context, queue: &Queue, count: usize, value: u32) -> Mem {
     let mem = buffer(context, count as u64 * 4);
     queue.fill(&mem, &value.to_ne_bytes(), 0, mem.size(), &[], Want::Nothing).unwrap();
@@ -158,19 +160,19 @@ pub fn read_all(queue: &Queue, mem: &Mem) -> Vec<u8> {
     queue.read(mem, 0, mem.size(), &[]).unwrap().wait().unwrap().to_vec()
 }
 
-/// Whether all words of a buffer have this value.
+/// Returns whether all words of a buffer have this value.
 pub fn all_words_are(queue: &Queue, mem: &Mem, value: u32) -> bool {
     read_all(queue, mem).chunks(4).all(|word| word == value.to_ne_bytes())
 }
 
-/// How the event ends, by its callback, which must come just once.
+/// Reports how the event ends, through its callback, which must come exactly once.
 pub fn completion(event: &Event) -> mpsc::Receiver<(Status, Times)> {
     let (tell, told) = mpsc::channel();
     event.on_complete(Box::new(move |status, times| tell.send((status, times)).unwrap()));
     told
 }
 
-/// Bytes that differ from place to place.
+/// Returns bytes that differ from place to place.
 pub fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0]).collect()
 }
