@@ -1,4 +1,6 @@
-//! Figures of a worker without the client's library: `cargo run --release --example latency -- ADDRESS`.
+//! Latency and throughput of a worker, without the client's library:
+//!
+//! `cargo run --release --example latency -- ADDRESS`
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of the tests themselves")]
 
 #[path = "../tests/common/mod.rs"]

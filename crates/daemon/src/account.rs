@@ -11,21 +11,21 @@ use serde_json::{Value, json};
 use crate::message::Found;
 use crate::usage::Used;
 
-/// Joules by component, since the meter was started.
+/// Joules by component since the meter was started.
 pub(crate) type Joules = BTreeMap<String, f64>;
 
-/// What the names of cards' counters begin with.
+/// Prefix of the names of cards' counters.
 const CARD: &str = "gpu";
 
-/// How often the counters are read. A client is charged from the last reading before it came: of a node that takes 1 kW, 500 J too
-/// much at most.
+/// Interval at which the counters are read. A client is charged from the last reading before it
+/// came: on a node that takes 1 kW, at most 500 J too much.
 const READ_EVERY: Duration = Duration::from_millis(500);
 
-/// A reading that is older is told no more: the counters hang.
+/// Age at which a reading is no longer reported: the counters hang.
 const READING_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// The node's meter. It is opened when the first client comes, and read by a thread of its own: finding that a counter is dead takes
-/// a second, and a driver that hangs must not stop the daemon.
+/// The node's meter. It is opened when the first client comes. A thread of its own reads it,
+/// because finding a dead counter takes a second and a driver that hangs must not stop the daemon.
 #[derive(Clone, Default)]
 pub(crate) struct Account(Arc<Mutex<State>>);
 
@@ -42,7 +42,7 @@ enum State {
 }
 
 impl Account {
-    /// What was taken up to the last reading; the reason where that is not known. Does not wait.
+    /// Returns the joules up to the last reading, or why they are unknown. Does not block.
     pub(crate) fn now(&self) -> Result<Joules, String> {
         match &*self.state() {
             State::NotOpened => Err("no client was served yet".to_owned()),
@@ -55,7 +55,7 @@ impl Account {
         }
     }
 
-    /// Looks for counters, once.
+    /// Starts the search for counters, once.
     pub(crate) fn open(&self) {
         let mut state = self.state();
         if !matches!(*state, State::NotOpened) {
@@ -63,7 +63,7 @@ impl Account {
         }
         *state = State::Opening;
         drop(state);
-        // It ends with the daemon.
+        // The thread ends with the daemon.
         let account = Arc::downgrade(&self.0);
         let started = thread::Builder::new().name("energy".into()).spawn(move || {
             let opened = open();
@@ -110,7 +110,7 @@ fn read(meter: &Meter) -> Result<Joules, String> {
     Ok(of_total.filter_map(|figure| Some((figure.component.clone(), figure.joules?))).collect())
 }
 
-/// Joules of the node since `mark`; from the meter's start without one.
+/// Returns the node's joules since `mark`, or since the meter's start.
 pub(crate) fn joules(now: &Result<Joules, String>, mark: Option<&Joules>) -> Value {
     let since = |(component, joules): (&String, &f64)| {
         let before = mark.and_then(|mark| mark.get(component)).copied().unwrap_or(0.0);
@@ -125,7 +125,7 @@ pub(crate) fn joules(now: &Result<Joules, String>, mark: Option<&Joules>) -> Val
     }
 }
 
-/// Core-seconds of a client's worker: all its threads, those of the drivers' CPU devices too.
+/// Returns the core-seconds of a client's worker: all its threads, including those of CPU devices.
 pub(crate) fn cores(worker: u32) -> Value {
     let (seconds, reason) = match penstock_energy::cores::of_process(worker) {
         Ok(time) => (Some(time.as_secs_f64()), None),
@@ -134,7 +134,8 @@ pub(crate) fn cores(worker: u32) -> Value {
     json!({ "busy": seconds, "unavailable": reason })
 }
 
-/// What a client has of each device of the node: how long it used it, and, as far as they can be told apart, its core-seconds and joules.
+/// Reports a client's use of each device: the time, and its core-seconds and joules if they can be
+/// told apart from those of other devices.
 pub(crate) fn devices(
     found: &[Found],
     cores: &Value,
@@ -162,7 +163,7 @@ pub(crate) fn devices(
     found.iter().enumerate().map(|(index, device)| one(index, device)).collect()
 }
 
-/// Whether the core-seconds of the worker are those of a device: the kernel counts by process.
+/// Succeeds if the worker's core-seconds are this device's. The kernel counts by process.
 fn cores_of(device: &Found, found: &[Found]) -> Result<(), &'static str> {
     match found.iter().filter(|it| it.is_of_host).count() {
         _ if !device.is_of_host => Err("it does not compute with the host's cores"),
@@ -171,7 +172,7 @@ fn cores_of(device: &Found, found: &[Found]) -> Result<(), &'static str> {
     }
 }
 
-/// The one counter that counts a device, and nothing else.
+/// Returns the one counter that counts this device and nothing else.
 fn counter_of<'a>(device: &Found, found: &[Found], joules: &'a Value) -> Result<&'a str, String> {
     if let Some(reason) = joules["unavailable"].as_str() {
         return Err(reason.to_owned());
@@ -186,7 +187,7 @@ fn counter_of<'a>(device: &Found, found: &[Found], joules: &'a Value) -> Result<
     match (cards.next(), cards.next()) {
         (Some(card), None) if alone => Ok(card),
         (None, _) => Err("no counter of a card".to_owned()),
-        // Drivers and counters number cards in ways of their own.
+        // Drivers and counters number cards differently.
         _ => Err("which counter is whose is not known where there are several cards".to_owned()),
     }
 }

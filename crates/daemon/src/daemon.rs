@@ -17,43 +17,41 @@ use crate::message::{Control, ToDaemon, ToWorker};
 use crate::transport::{Transport, UnknownTransport};
 use crate::workers::{Ended, Workers};
 
-/// Messages taken from one worker before the others get their turn.
+/// Most messages taken from one worker before the others get their turn.
 const MESSAGES_PER_TURN: usize = 64;
 
-/// What a daemon is told at its start.
+/// Options of a daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where to listen.
+    /// Addresses to listen on.
     pub listen: Vec<Address>,
-    /// Users besides its own that it serves on Unix sockets.
+    /// Users besides the daemon's own that may connect through Unix sockets.
     pub allow_users: Vec<u32>,
-    /// File of the pool's key. Without one nobody is served over TCP.
+    /// File of the pool's key. Without a key, the daemon serves nobody over TCP.
     pub key: Option<PathBuf>,
-    /// Form of the log.
     pub log: Log,
-    /// End when the process that started this one ends.
+    /// Whether to end when the process that started the daemon ends.
     pub ends_with_parent: bool,
 }
 
-/// Why a daemon could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nowhere to listen.
+    /// No address was given.
     #[error("no address to listen on; give one with --listen unix:PATH or --listen tcp:HOST:PORT")]
     NoAddress,
-    /// An address or the key can not be used.
+    /// An address or the key cannot be used.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The environment names a transport that there is not.
+    /// The environment names an unknown transport.
     #[error(transparent)]
     Transport(#[from] UnknownTransport),
-    /// The system refused something.
+    /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was tried.
+        /// Action that failed.
         doing: &'static str,
-        /// Why it failed.
+        /// Reason of the failure.
         source: io::Error,
     },
 }
@@ -64,37 +62,37 @@ impl Error {
     }
 }
 
-/// What all threads of a daemon share.
+/// State that all threads of a daemon share.
 pub(crate) struct Daemon {
     pub(crate) addresses: Vec<Address>,
     pub(crate) key: Option<Key>,
-    /// Which running daemon this is.
+    /// Identity of this running daemon.
     pub(crate) instance: Instance,
     allow_users: Vec<u32>,
     user: u32,
     pub(crate) started: Instant,
     pub(crate) log: Logger,
     workers: Mutex<Workers>,
-    /// A worker became ready, or is not to be expected.
+    /// Signalled when a worker became ready, failed or ended.
     pub(crate) changed: Condvar,
     /// Wakes the daemon's own thread.
     wake: OwnedFd,
     pub(crate) hellos: Hellos,
-    /// Tools that ask for the node.
+    /// Number of tools that wait for the node's description.
     pub(crate) surveys: AtomicUsize,
     pub(crate) refused: AtomicU64,
     refusals: Throttle,
-    /// Of workers.
+    /// Limits the log lines about problems that workers report.
     complaints: Throttle,
 }
 
-/// Runs a daemon until it is asked to end (SIGTERM, SIGINT, or its parent's end where that was asked for). `ready` is called
-/// once, with the addresses, when clients can connect.
+/// Runs a daemon until SIGTERM, SIGINT or SIGHUP, or until its parent ends if `ends_with_parent` is
+/// set. Calls `ready` once, with the addresses, when clients can connect.
 ///
-/// The calling thread's end ends all workers, so it should be the process's main thread.
+/// All workers end with the calling thread, so it should be the process's main thread.
 ///
 /// # Errors
-/// When it can not start; everything later is logged, and goes on.
+/// Fails if the daemon cannot start. Later errors are logged, and the daemon goes on.
 pub fn serve(options: Options, ready: impl FnOnce(&[Address])) -> Result<(), Error> {
     let signals = crate::sys::end_signals().map_err(Error::system("taking signals"))?;
     if options.ends_with_parent {
@@ -105,7 +103,7 @@ pub fn serve(options: Options, ready: impl FnOnce(&[Address])) -> Result<(), Err
     serve_until(options, Path::new("/proc/self/exe"), signals.as_fd(), ready)
 }
 
-/// As [`serve`], with another executable for the workers, and until `end` becomes readable.
+/// As [`serve`], but with another executable for the workers, and until `end` becomes readable.
 ///
 /// # Errors
 /// As [`serve`].
@@ -121,7 +119,7 @@ pub fn serve_until(
     let transport = Transport::configured()?;
     crate::sys::raise_descriptor_limit();
     let key = options.key.as_deref().map(Key::load).transpose()?;
-    // Others on the list must be able to connect; the hello then asks the kernel who they are.
+    // Other allowed users must be able to connect; the hello then asks the kernel who they are.
     let mode = if options.allow_users.is_empty() { 0o600 } else { 0o666 };
     let listeners = options.listen.iter().map(|address| Listener::bind_with_mode(address, mode));
     let listeners: Vec<Arc<Listener>> =
@@ -173,14 +171,14 @@ impl Daemon {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a Unix user may use this daemon.
+    /// Returns whether a Unix user may use this daemon.
     pub(crate) fn allows(&self, user: u32) -> bool {
         user == self.user || user == 0 || self.allow_users.contains(&user)
     }
 
-    /// Has the daemon's own thread look at what changed.
+    /// Makes the daemon's own thread look for changes.
     pub(crate) fn wake(&self) {
-        // An eventfd whose counter is full is readable already.
+        // If the counter is full, the eventfd is readable already.
         _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
@@ -212,7 +210,7 @@ impl Daemon {
             match poll(&mut fds, timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
-                    self.log.warn("the daemon can not wait", &[("error", &error)]);
+                    self.log.warn("the daemon cannot wait for events", &[("error", &error)]);
                     return;
                 }
             }
@@ -220,7 +218,8 @@ impl Daemon {
             if ready.first() == Some(&true) {
                 return;
             }
-            // Reading empties the counter; nothing to read is as good.
+            // Reading empties the counter; if there is nothing to read, the counter is empty
+            // already.
             _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
             for ((id, control), ready) in controls.iter().zip(ready.iter().skip(2)) {
                 if *ready {
@@ -232,7 +231,7 @@ impl Daemon {
             }
             let hanging = self.workers().end_hanging(Instant::now());
             for id in hanging {
-                self.log.warn("a worker hangs in its start and is ended", &[("worker", &id)]);
+                self.log.warn("a worker hangs while it starts and is killed", &[("worker", &id)]);
             }
             self.serve_line();
             self.start_workers(program, start);
@@ -240,7 +239,7 @@ impl Daemon {
         }
     }
 
-    /// Gives workers to the clients that wait for one, and tells the others that the daemon lives.
+    /// Gives workers to waiting clients, and tells the other clients in line that the daemon lives.
     fn serve_line(&self) {
         loop {
             let matched = self.workers().serve_next(Instant::now());
@@ -263,12 +262,13 @@ impl Daemon {
         }
     }
 
-    /// Takes what a worker says, or its end. One that talks without end gets its turn like others.
+    /// Takes a worker's messages, or notes its end. Takes a limited number, so that a worker that
+    /// sends without end does not hold up the others.
     fn hear(&self, id: u32, control: &Control) {
         for _ in 0..MESSAGES_PER_TURN {
             match control.receive::<ToDaemon>(Patience::Never) {
                 Ok(Some((message, came))) => {
-                    // Each worker finds the same: it is told once.
+                    // All workers find the same problem, so it is logged once.
                     let known = self.workers().problem.clone();
                     if let ToDaemon::Ready { problem: Some(problem), .. } = &message
                         && known.as_ref() != Some(problem)
@@ -305,19 +305,20 @@ impl Daemon {
         }
     }
 
-    /// Ends everything: no more clients, no workers, no socket files.
+    /// Ends the daemon: refuses clients, ends the workers, removes the socket files.
     fn end(&self, listeners: &[Arc<Listener>]) {
         self.log.info("ending", &[]);
-        // Said first, so that a listener's end is no failure.
+        // Set first, so that a listener's end does not count as a failure.
         self.workers().ending = true;
         for listener in listeners {
-            // Wakes the thread that accepts; the file goes with the last hold on the listener.
+            // Wakes the accepting thread. The file goes when the last reference to the listener
+            // does.
             _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
         }
         self.workers().end_all();
         self.changed.notify_all();
         self.hellos.end();
-        // The accepting threads let go of their listeners, and so of the socket files.
+        // The accepting threads drop their listeners, and so the socket files.
         let deadline = Instant::now() + Duration::from_secs(1);
         while Instant::now() < deadline
             && listeners.iter().any(|listener| Arc::strong_count(listener) > 1)
@@ -326,12 +327,11 @@ impl Daemon {
         }
     }
 
-    /// Whether the daemon is ending.
     pub(crate) fn is_ending(&self) -> bool {
         self.workers().ending
     }
 
-    /// Logs that there are no descriptors or threads for a connection, unless there are too many of those.
+    /// Logs that a connection found no descriptor or thread, unless there are too many such lines.
     pub(crate) fn note_dropped(&self, why: &io::Error) {
         if let Some(suppressed) = self.refusals.pass(self.started.elapsed().as_secs()) {
             self.log
@@ -339,7 +339,7 @@ impl Daemon {
         }
     }
 
-    /// Counts a refusal, and logs it unless too many are.
+    /// Counts a refusal, and logs it unless there are too many such lines.
     pub(crate) fn note_refusal(&self, peer: &str, why: &LinkError) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         if let Some(suppressed) = self.refusals.pass(self.started.elapsed().as_secs()) {
@@ -348,7 +348,8 @@ impl Daemon {
     }
 }
 
-/// The addresses under which workers of other nodes reach this daemon: for one that listens everywhere, its host's name.
+/// Returns the addresses at which workers of other nodes reach this daemon. The host's name
+/// replaces a wildcard address.
 fn reachable(addresses: &[Address]) -> Vec<String> {
     let public = |address: &Address| match address {
         Address::Tcp { host, port } if matches!(host.as_str(), "0.0.0.0" | "::") => {

@@ -1,4 +1,4 @@
-//! The daemon's doors: connections are accepted, asked who they are, and handed on.
+//! The daemon's doors: they accept connections, identify them, and hand them on.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -18,23 +18,22 @@ use crate::daemon::Daemon;
 use crate::message::ToWorker;
 use crate::workers::{Arrival, Match, hand_over};
 
-/// Stack of a hello's thread, in bytes: a few messages of fixed size, and a line of log.
+/// Stack of a hello's thread, in bytes: a few messages of fixed size and a log line.
 const HELLO_STACK_BYTES: usize = 128 << 10;
 
-/// Pause after a failed accept: the process is out of descriptors, and only others' ends free some.
+/// Pause after a failed accept: the process has no free descriptor until a connection ends.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// Tools that wait for the first description of the node. They wait only while the daemon is young,
-/// and each is a thread, like a pending hello.
+/// Most tools that wait for the first description of the node. They wait only after the daemon's
+/// start, and each is a thread, like a pending hello.
 const SURVEYS_WAITING_MAX: usize = PENDING_HELLOS_MAX;
 
-/// One listening socket.
 pub(crate) struct Door {
     pub(crate) daemon: Arc<Daemon>,
     pub(crate) listener: Arc<Listener>,
 }
 
-/// Connections whose hello is not complete, the oldest first.
+/// Connections whose hellos are incomplete, the oldest first.
 #[derive(Default)]
 pub(crate) struct Hellos(Mutex<Pending>);
 
@@ -51,7 +50,8 @@ struct Hello {
 }
 
 impl Pending {
-    /// Who gives way when there are too many: the oldest, which had the most time. Strangers come over TCP, so those first.
+    /// Removes the hello that gives way if there are too many: the oldest, which had the most time.
+    /// Strangers connect over TCP, so TCP goes first.
     fn pop(&mut self) -> Option<Hello> {
         let oldest = self.open.iter().position(|hello| !hello.is_unix).unwrap_or(0);
         self.open.remove(oldest)
@@ -59,7 +59,7 @@ impl Pending {
 }
 
 impl Hellos {
-    /// Notes a connection. If there are too many, one is closed.
+    /// Registers a connection. If there are too many, closes one.
     fn begin(&self, stream: &Stream) -> std::io::Result<u64> {
         let handle = rustix::io::fcntl_dupfd_cloexec(stream, 0)?;
         let mut pending = self.pending();
@@ -74,12 +74,12 @@ impl Hellos {
         Ok(id)
     }
 
-    /// A hello is over. The connection may live on elsewhere.
+    /// Removes a finished hello. Its connection may live on elsewhere.
     fn end_one(&self, id: u64) {
         self.pending().open.retain(|hello| hello.id != id);
     }
 
-    /// Closes all.
+    /// Closes all connections.
     pub(crate) fn end(&self) {
         for hello in self.pending().open.drain(..) {
             _ = rustix::net::shutdown(&hello.handle, Shutdown::Both);
@@ -92,7 +92,7 @@ impl Hellos {
 }
 
 impl Door {
-    /// Accepts until the daemon ends.
+    /// Accepts connections until the daemon ends.
     pub(crate) fn run(self) {
         loop {
             match self.listener.accept() {
@@ -133,13 +133,13 @@ impl Door {
 }
 
 impl Daemon {
-    /// Hears a hello and hands the connection to whom it is for.
+    /// Hears a hello and hands the connection on by its role.
     fn meet(&self, stream: Stream, id: u64) -> Result<(), LinkError> {
         let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
         let allow = |peer: &penstock_link::Credentials| self.allows(peer.uid);
         let accepted =
             accept_hello_as(Some(&self.instance), stream, self.key.as_ref(), &allow, deadline)?;
-        // It has spoken, and is no longer among those that may give way to others.
+        // Its hello is complete, so it no longer gives way to others.
         self.hellos.end_one(id);
         match accepted.role {
             Role::Client => self.meet_client(accepted),
@@ -169,7 +169,7 @@ impl Daemon {
     /// Hands a client to its worker.
     pub(crate) fn hand(&self, Match { client, control, turn }: Match) -> Result<(), LinkError> {
         let (features, peer) = (client.features, client.peer().to_owned());
-        // From here on a failure costs the worker its client; it sees the hang-up and ends.
+        // If this fails, the worker sees the hang-up and ends.
         let stream = client.finish(Verdict::Welcome);
         let handed = stream.and_then(|stream| {
             hand_over(&control, &ToWorker::Client { features, turn }, stream.as_fd())
@@ -177,7 +177,7 @@ impl Daemon {
         if handed.is_ok() {
             self.log.info("session", &[("client", &peer)]);
         } else {
-            // Nobody will come: the worker is told by the end of its control socket.
+            // No client will come. Closing its control socket tells the worker.
             _ = rustix::net::shutdown(&*control, Shutdown::Both);
         }
         handed
@@ -192,8 +192,8 @@ impl Daemon {
         hand_over(&control, &ToWorker::Peer(ticket), stream.as_fd())
     }
 
-    /// Tells what the node is like. Right after the daemon's start the first worker has to find
-    /// that out.
+    /// Sends the node's description. Right after the daemon's start, it waits for the first worker,
+    /// which has to find out.
     fn tell_node(&self, accepted: Accepted) -> Result<(), LinkError> {
         let waiting = Waiting::begin(&self.surveys);
         let note_every = Duration::from_millis(LINE_NOTE_MS);
@@ -219,7 +219,7 @@ impl Daemon {
         let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
         let stream = accepted.finish(Verdict::Welcome)?;
         let bytes = frame::encode(&survey);
-        // Not longer than the description of a client and a sentence.
+        // Not longer than the description that a client gets, plus a sentence.
         let length = u32::try_from(bytes.len()).unwrap_or_default();
         stream.write_all_until(&length.to_le_bytes(), deadline)?;
         stream.write_all_until(&bytes, deadline)
@@ -234,7 +234,7 @@ impl Daemon {
     }
 }
 
-/// One of those who are counted while they wait.
+/// A tool that waits, counted in `count`.
 struct Waiting<'a> {
     count: &'a AtomicUsize,
     before: usize,
@@ -245,7 +245,7 @@ impl<'a> Waiting<'a> {
         Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// What one too many is told.
+    /// Returns the verdict for a tool beyond the limit.
     fn refusal(&self) -> Option<Verdict> {
         (self.before >= SURVEYS_WAITING_MAX).then_some(Verdict::Full)
     }

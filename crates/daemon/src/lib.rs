@@ -1,8 +1,10 @@
 //! penstockd: the daemon of a node, and the worker that serves one client.
 //!
-//! * [`serve`] is the daemon: it accepts, asks who is there, and hands each client to a worker that waits for it.
-//! * [`worker_main`] is a worker: the same executable again, one process for each client, the only one that touches drivers.
-//! * [`session`] are the worker's handlers, one for each call of the protocol.
+//! * [`serve`] is the daemon: it accepts connections, checks who connects, and hands each client to
+//!   a spare worker.
+//! * [`worker_main`] is a worker: the same executable, one process per client. Only workers use
+//!   drivers.
+//! * [`session`] has the worker's handlers, one for each call of the protocol.
 #![deny(unsafe_code)]
 
 mod account;

@@ -12,11 +12,12 @@ use penstock_wire::limits::{CLIENTS_IN_LINE_MAX, LINE_NOTE_MS};
 
 const NOTE_EVERY: Duration = Duration::from_millis(LINE_NOTE_MS);
 
-/// Clients of one kind, as the caller knows them.
+/// Clients in line, oldest first; `C` is the caller's type of client.
 #[derive(Debug)]
 pub(crate) struct Line<C> {
     waiting: VecDeque<C>,
-    /// When all of them are told that the daemon lives; each was told its place when it joined.
+    /// When all clients are next told that the daemon lives; each was told its place when it
+    /// joined.
     note_at: Option<Instant>,
 }
 
@@ -27,25 +28,22 @@ impl<C> Default for Line<C> {
 }
 
 impl<C> Line<C> {
-    /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether nobody can join.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.len() >= CLIENTS_IN_LINE_MAX
     }
 
-    /// Takes a client to the end.
+    /// Adds a client at the end.
     ///
     /// # Errors
-    /// Gives the client back if the line is full.
+    /// Returns the client if the line is full.
     pub(crate) fn join(&mut self, client: C, now: Instant) -> Result<(), C> {
         if self.is_full() {
             return Err(client);
@@ -55,7 +53,7 @@ impl<C> Line<C> {
         Ok(())
     }
 
-    /// Gives the first client away.
+    /// Removes the first client.
     pub(crate) fn next(&mut self) -> Option<C> {
         let next = self.waiting.pop_front();
         if self.waiting.is_empty() {
@@ -64,13 +62,14 @@ impl<C> Line<C> {
         next
     }
 
-    /// When the clients are to be told something although nothing happens.
+    /// Returns when the clients must be told something even if nothing happens.
     pub(crate) fn next_note(&self) -> Option<Instant> {
         self.note_at
     }
 
-    /// Has `tell` tell each client how many are before it, if it is time. Clients that cannot be
-    /// told are gone: they leave the line, those behind them move up, and the caller gets them.
+    /// If it is time, calls `tell` for each client with the number of clients before it. Clients
+    /// for which `tell` fails are gone: they leave the line, those behind them move up, and they
+    /// are returned.
     pub(crate) fn note(&mut self, now: Instant, mut tell: impl FnMut(&C, u32) -> bool) -> Vec<C> {
         if self.note_at.is_none_or(|at| now < at) {
             return Vec::new();

@@ -1,17 +1,17 @@
-//! Structured logs: one line for each event, on standard error.
+//! Structured logs: one line per event, on standard error.
 
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// How lines look.
+/// Format of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Log {
     /// `TIME LEVEL event key=value ...`
     #[default]
     Text,
-    /// One JSON object for each line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -36,21 +36,21 @@ impl Display for Log {
     }
 }
 
-/// Where lines go, and who writes them.
+/// A log: its format, and the process that writes it.
 #[derive(Clone, Debug, Default)]
 pub struct Logger {
     format: Log,
-    /// A worker's lines name it.
+    /// Process id of a worker, whose lines name it.
     worker: Option<u32>,
 }
 
-/// The longest value in a line, in characters: longer ones are cut. A client's own text may be in it.
+/// Longest value in a line, in characters; longer ones are cut. A client may have chosen the text.
 const VALUE_CHARS_MAX: usize = 500;
 
-/// Lines of one kind in a second at most: whoever knocks often enough must not fill the disk.
+/// Most lines of one kind per second, so that frequent connections do not fill the disk.
 const LINES_PER_SECOND_MAX: u32 = 20;
 
-/// Lets through only so many lines of one kind.
+/// Limits the number of lines of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle(Mutex<Window>);
 
@@ -62,7 +62,8 @@ struct Window {
 }
 
 impl Throttle {
-    /// Whether a line may be written in this second, and how many were not since the last that was.
+    /// Returns whether a line may be written in this second: the number of lines suppressed since
+    /// the last one, or `None`.
     pub(crate) fn pass(&self, second: u64) -> Option<u64> {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if window.second != second {
@@ -77,27 +78,25 @@ impl Throttle {
     }
 }
 
-/// What an event is about.
+/// Keys and values of an event.
 pub type Fields<'a> = [(&'a str, &'a dyn Display)];
 
 impl Logger {
-    /// A daemon's log.
     pub fn new(format: Log) -> Self {
         Self { format, worker: None }
     }
 
-    /// A worker's log.
     #[must_use]
     pub fn of_worker(self) -> Self {
         Self { worker: Some(std::process::id()), ..self }
     }
 
-    /// Something happened as it should.
+    /// Logs an event that is as it should be.
     pub fn info(&self, event: &str, fields: &Fields<'_>) {
         self.write("info", event, fields);
     }
 
-    /// Something happened that somebody should look at.
+    /// Logs an event that somebody should look at.
     pub fn warn(&self, event: &str, fields: &Fields<'_>) {
         self.write("warn", event, fields);
     }
@@ -105,7 +104,8 @@ impl Logger {
     fn write(&self, level: &str, event: &str, fields: &Fields<'_>) {
         let mut line = self.line(SystemTime::now(), level, event, fields);
         line.push('\n');
-        // One write for each line, so that lines of several processes do not mix. A log that nobody reads is no error.
+        // One write per line, so that lines of several processes do not mix. Errors are ignored:
+        // nobody may be reading the log.
         _ = std::io::stderr().write_all(line.as_bytes());
     }
 
@@ -148,14 +148,15 @@ fn cut(value: &dyn Display) -> String {
     text
 }
 
-/// A value with spaces or control characters in quotes, so that nobody's text looks like another field or line.
+/// Quotes a value with spaces or control characters, so that it cannot look like another field or
+/// line.
 fn quoted(value: &str) -> String {
     let plain = !value.is_empty()
         && value.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != '"');
     if plain { value.to_owned() } else { format!("{value:?}") }
 }
 
-/// Universal time to the millisecond, as in RFC 3339.
+/// Formats a time as in RFC 3339, in UTC with milliseconds.
 fn timestamp(now: SystemTime) -> String {
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -167,7 +168,7 @@ fn timestamp(now: SystemTime) -> String {
     )
 }
 
-/// The date of a day since 1970-01-01 in the Gregorian calendar, counted in years that begin in March.
+/// Returns the Gregorian date of a day since 1970-01-01. It counts in years that begin in March.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);

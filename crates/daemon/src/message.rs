@@ -1,4 +1,4 @@
-//! What a daemon and its workers tell each other, over a pair of sockets that keeps messages apart.
+//! Messages between a daemon and its workers, over a pair of sockets that preserves messages.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -12,31 +12,30 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::log::Log;
 
-/// Bytes of a message at most: the longest lists a daemon's addresses or a node's devices.
+/// Longest message in bytes; the longest ones list a daemon's addresses or a node's devices.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// What a daemon tells a worker.
+/// Messages from a daemon to a worker.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) enum ToWorker {
-    /// First of all: what it needs to be ready for a client.
+    /// First message: what the worker needs to become ready for a client.
     Start {
-        /// Where the daemon listens.
+        /// Addresses of the daemon.
         addresses: Vec<String>,
-        /// The file of the pool's key.
+        /// File of the pool's key.
         key: Option<PathBuf>,
-        /// Form of the log.
         log: Log,
     },
-    /// Its client, whose socket comes with this.
+    /// Its client; the socket comes with the message.
     Client {
-        /// What both sides of the link can.
+        /// Features that both sides of the link have.
         features: u64,
-        /// Its place among the daemon's clients.
+        /// The client's place among the daemon's clients.
         turn: Turn,
     },
-    /// The daemon knows a ticket.
+    /// The daemon has registered this ticket.
     Admitted([u8; TICKET_BYTES]),
-    /// Who brought a ticket, whose socket comes with this.
+    /// A peer has brought this ticket; the socket comes with the message.
     Peer([u8; TICKET_BYTES]),
 }
 
@@ -48,24 +47,23 @@ pub(crate) struct Found {
     pub(crate) is_of_host: bool,
 }
 
-/// What a worker tells its daemon.
+/// Messages from a worker to its daemon.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) enum ToDaemon {
-    /// It is ready for a client. Memory in which it counts the use of its devices comes with this.
+    /// Ready for a client. Memory in which the worker counts the use of its devices comes with it.
     Ready {
-        /// The devices that it found.
         devices: Vec<Found>,
-        /// Why there may be fewer than there should be.
+        /// Why devices may be missing.
         problem: Option<String>,
     },
-    /// What its node is like: memory with the description as clients get it comes with this. Said
-    /// before [`ToDaemon::Ready`].
+    /// Sent before [`ToDaemon::Ready`]. Memory with the node's description, as clients get it,
+    /// comes with the message.
     Describe,
-    /// Whoever brings this ticket is to be handed to it.
+    /// Hand the peer that brings this ticket to this worker.
     Admit([u8; TICKET_BYTES]),
     /// Nobody will bring this ticket.
     Forget([u8; TICKET_BYTES]),
-    /// The session has ended, and how.
+    /// The session has ended for this reason.
     Ended(String),
 }
 
@@ -73,23 +71,24 @@ pub(crate) enum ToDaemon {
 #[derive(Debug)]
 pub(crate) struct Control(OwnedFd);
 
-/// A message, and what came with it.
+/// A message and the descriptor that came with it.
 pub(crate) type Received<M> = (M, Option<OwnedFd>);
 
 impl Control {
-    /// Both ends of a new pair.
+    /// Makes a new pair.
     pub(crate) fn pair() -> std::io::Result<(Self, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self(ours), theirs))
     }
 
-    /// The end that this process was started with.
+    /// Wraps the end that this process was started with.
     pub(crate) fn of(fd: OwnedFd) -> Self {
         Self(fd)
     }
 
-    /// Sends a message, with a socket beside it. Does not wait: a process that does not take its messages is in trouble.
+    /// Sends a message, optionally with a descriptor. Never blocks: a receiver that does not take
+    /// its messages has failed.
     pub(crate) fn send<M: Serialize>(
         &self,
         message: &M,
@@ -114,7 +113,7 @@ impl Control {
         }
     }
 
-    /// Receives a message; `None` if none comes in time.
+    /// Receives a message; returns `None` if none comes in time.
     pub(crate) fn receive<M: DeserializeOwned>(
         &self,
         patience: Patience,

@@ -1,4 +1,5 @@
-//! What a worker finds on its node: the drivers' platforms and devices, and their description for clients.
+//! What a worker finds on its node: the drivers' platforms and devices, and their description for
+//! clients.
 
 use std::fmt;
 use std::fs::File;
@@ -12,7 +13,7 @@ use penstock_wire::{frame, limits};
 
 use crate::usage::Usage;
 
-/// The platforms and devices that a worker can drive.
+/// Platforms and devices that a worker can use.
 pub struct Node {
     platforms: Vec<device::Platform>,
     devices: Vec<device::Device>,
@@ -21,7 +22,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Loads the drivers and asks them everything. A node without a driver has no platforms; `Err` says why beside it.
+    /// Loads the drivers and queries them. If loading fails, the node has no platforms, and the
+    /// error is returned beside it.
     pub fn find(addresses: Vec<String>) -> (Self, Option<device::LoadError>) {
         match device::Driver::load() {
             Ok(driver) => (Self::of(driver.platforms(), addresses), None),
@@ -51,33 +53,32 @@ impl Node {
             platforms: described,
             turn: Turn::default(),
         };
-        // Without memory for it the time is not told.
+        // If there is no memory for it, the time of use is not reported.
         let usage = Usage::new(devices.len()).ok();
         Self { platforms, devices, description, usage }
     }
 
-    /// Its platforms.
     pub fn platforms(&self) -> &[device::Platform] {
         &self.platforms
     }
 
-    /// Its devices, over all platforms.
+    /// Returns the devices of all platforms.
     pub fn devices(&self) -> &[device::Device] {
         &self.devices
     }
 
-    /// Where it is counted how long its devices are in use.
+    /// Returns the counters of its devices' use.
     pub(crate) fn usage(&self) -> Option<&Usage> {
         self.usage.as_ref()
     }
 
-    /// What clients are told.
+    /// Returns the description that clients get.
     pub fn description(&self) -> &NodeDescription {
         &self.description
     }
 
-    /// The description as it travels before any call, to the client whose turn it is: length and content. Devices beyond the
-    /// limit are left out.
+    /// Encodes the description as it is sent before any call: length and content, with the client's
+    /// `turn`. Leaves out the last platforms if the description would be too long.
     pub fn encoded(&self, turn: Turn) -> Vec<u8> {
         let mut description = NodeDescription { turn, ..self.description.clone() };
         let mut bytes = frame::encode(&description);
@@ -90,7 +91,7 @@ impl Node {
     }
 }
 
-/// Memory with the description, for the daemon.
+/// Returns memory with the description, for the daemon.
 pub(crate) fn description_file(node: &Node) -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create("penstock-description", rustix::fs::MemfdFlags::CLOEXEC)?;
     let file = File::from(file);
@@ -98,8 +99,8 @@ pub(crate) fn description_file(node: &Node) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The description in the memory that a worker sent; none if it is none. The worker may write to
-/// the memory meanwhile.
+/// Reads the description from memory that a worker sent; returns `None` if it is invalid. The
+/// worker may write to the memory meanwhile.
 pub(crate) fn read_description(memory: OwnedFd) -> Option<NodeDescription> {
     let file = File::from(memory);
     let length = usize::try_from(file.metadata().ok()?.len()).ok()?;
@@ -117,12 +118,12 @@ impl fmt::Debug for Node {
     }
 }
 
-/// The host's name.
+/// Returns the host's name.
 pub(crate) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The kernel's boot id: processes with the same one are on the same host.
+/// Returns the kernel's boot id. Processes with the same id are on the same host.
 fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()

@@ -2,44 +2,44 @@
 //! or clocks.
 //!
 //! A worker's start loads drivers, which costs CPU time and little else. So as many workers start
-//! at the same time as there are cores: more would only make each start take longer. Clients in
-//! line have a worker started for each of them. Beside those, some workers are kept ready (spares),
-//! as many as clients came within the busiest of the last seconds.
+//! at the same time as there are cores: more would only make each start take longer. One worker is
+//! started for each client in line. In addition, some workers are kept ready (spares), as many as
+//! clients came within the busiest of the last seconds.
 
 use std::time::{Duration, Instant};
 
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 
-/// Workers that are kept ready at least. A client that comes while the next spare starts waits for
+/// Fewest workers that are kept ready. A client that comes while the next spare starts waits for
 /// it: some 100 ms.
 pub(crate) const SPARES_MIN: usize = 2;
 
-/// Workers that are kept ready at most, for each core. One is a process of some 60 MB. More would
-/// not help: a burst of more clients than that keeps the cores busy for longer than the starts of
-/// their workers take.
+/// Most workers that are kept ready, per core. Each is a process of some 60 MB. More would not
+/// help: a burst of more clients than that keeps the cores busy for longer than the starts of their
+/// workers take.
 const SPARES_PER_CORE_MAX: usize = 2;
 
-/// Workers that start at the same time, for each core: a start works and does not wait.
+/// Most workers that start at the same time, per core: a start computes and does not wait.
 const STARTS_PER_CORE_MAX: usize = 1;
 
-/// Spares are kept for a demand like the greatest within so many of the last seconds. A script that
-/// starts programs one after the other comes back within that time.
+/// Number of last seconds whose greatest demand decides the number of spares. A script that starts
+/// programs one after the other comes back within that time.
 const DEMAND_SECONDS: usize = 10;
 
-/// After a failed start the next one waits so long, ...
+/// Delay after a failed start, ...
 const RETRY_MIN: Duration = Duration::from_millis(100);
-/// ... and twice as long after each further one, up to this.
+/// ... which doubles with each further failure, up to this.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// A spare is replaced so long after it was taken, if another is left: loading drivers must not
-/// slow down the start of the very client that took it.
+/// Delay before a spare is replaced, if another one is left: loading drivers must not slow down the
+/// start of the client that took the spare.
 const REPLACE_AFTER: Duration = Duration::from_millis(500);
 
-/// So many failed starts in a row are no accident (both first spares, and one more): clients are
-/// refused at once then.
+/// Number of failed starts in a row that cannot be an accident (both first spares, and one more).
+/// From then on clients are refused at once.
 const FAILURES_HOPELESS: u32 = 3;
 
-/// How many workers there are, and who waits for one.
+/// Numbers of workers and of waiting clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Census {
     /// Workers without a client.
@@ -52,14 +52,14 @@ pub(crate) struct Census {
     pub(crate) waiting: usize,
 }
 
-/// What has happened, as far as it decides over starts.
+/// Past events that decide how many workers to start.
 #[derive(Debug)]
 pub(crate) struct Refill {
     cores: usize,
     began: Instant,
     /// Clients that came in each of the last seconds: the second, and their number.
     came: [(u64, usize); DEMAND_SECONDS],
-    /// Failed starts since the last good one.
+    /// Number of failed starts since the last good one.
     failures: u32,
     retry_at: Option<Instant>,
     /// When the spares are filled up again.
@@ -67,7 +67,7 @@ pub(crate) struct Refill {
 }
 
 impl Refill {
-    /// For a daemon that may use so many cores.
+    /// Makes the state of a daemon that may use `cores` cores.
     pub(crate) fn new(cores: usize, now: Instant) -> Self {
         let came = [(0, 0); DEMAND_SECONDS];
         Self {
@@ -80,7 +80,7 @@ impl Refill {
         }
     }
 
-    /// A client has come.
+    /// Notes that a client has come.
     pub(crate) fn client_came(&mut self, now: Instant) {
         let second = self.second(now);
         let slot = usize::try_from(second).unwrap_or(0) % DEMAND_SECONDS;
@@ -89,23 +89,23 @@ impl Refill {
         }
     }
 
-    /// A client has got a spare.
+    /// Notes that a client got a spare.
     pub(crate) fn spare_taken(&mut self, now: Instant) {
         self.replace_at = Some(now + REPLACE_AFTER);
     }
 
-    /// A start was begun.
+    /// Notes that a start was begun.
     pub(crate) fn start_began(&mut self) {
         self.retry_at = None;
         self.replace_at = None;
     }
 
-    /// A worker is ready.
+    /// Notes that a worker is ready.
     pub(crate) fn start_succeeded(&mut self) {
         self.failures = 0;
     }
 
-    /// A worker could not be started, or ended before it had a client.
+    /// Notes that a worker could not be started, or ended before it had a client.
     pub(crate) fn start_failed(&mut self, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         let delay = RETRY_MIN.saturating_mul(1 << (self.failures - 1).min(10)).min(RETRY_MAX);
@@ -122,24 +122,24 @@ impl Refill {
         self.failures >= FAILURES_HOPELESS && census.spares == 0
     }
 
-    /// How many workers are to be started now.
+    /// Returns how many workers to start now.
     pub(crate) fn starts(&self, census: Census, now: Instant) -> usize {
         if self.retry_at.is_some_and(|at| now < at) {
             return 0;
         }
         let spares =
             if self.replace_at.is_some_and(|at| now < at) { 1 } else { self.spares_wanted(now) };
-        // Those for whom there is no session wait for the end of another one, and not for a start.
+        // Clients beyond the limit of sessions wait for the end of a session, not for a start.
         let servable = census.waiting.min(SESSIONS_PER_DAEMON_MAX.saturating_sub(census.serving));
         let wanted = (spares + servable).saturating_sub(census.spares + census.starting);
-        // A failing driver is tried by one worker at a time.
+        // While starts fail, one worker at a time tries the driver.
         let at_once = if self.failures > 0 { 1 } else { STARTS_PER_CORE_MAX * self.cores };
         let workers = census.serving + census.spares + census.starting;
         let room = (SESSIONS_PER_DAEMON_MAX + SPARES_MIN).saturating_sub(workers);
         wanted.min(at_once.saturating_sub(census.starting)).min(room)
     }
 
-    /// How many spares are to be ended, because the demand for which they were made is over.
+    /// Returns how many spares to end, because the demand for them is over.
     pub(crate) fn surplus(&self, census: Census, now: Instant) -> usize {
         if census.waiting > 0 || census.starting > 0 {
             return 0;
@@ -147,7 +147,7 @@ impl Refill {
         census.spares.saturating_sub(self.spares_wanted(now))
     }
 
-    /// When the answers can change although nothing happens.
+    /// Returns when the answers can change even if nothing happens.
     pub(crate) fn next_look(&self, census: Census, now: Instant) -> Option<Instant> {
         // The demand is counted in whole seconds.
         let demand = (census.spares > SPARES_MIN).then(|| now + Duration::from_secs(1));
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(refill.starts(left, now), 0);
         assert_eq!(refill.next_look(left, now), Some(now + REPLACE_AFTER));
         assert_eq!(refill.starts(left, now + REPLACE_AFTER), 1);
-        // Nobody waits for a client that is served when another one waits for a worker.
+        // Replacement is not delayed when no spare is left or another client waits.
         assert_eq!(refill.starts(Census { spares: 0, ..left }, now), 1);
         assert_eq!(refill.starts(Census { spares: 0, waiting: 5, ..left }, now), 2);
     }
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(refill.next_look(spares(SPARES_MIN), over), None, "a daemon at rest sleeps");
     }
 
-    /// Workers that start on some cores, one second of work each, in virtual time.
+    /// Workers that start on some cores in virtual time, each with one second of work.
     struct Model {
         refill: Refill,
         line: Line<usize>,
@@ -274,7 +274,7 @@ mod tests {
             Census { spares, starting, serving: self.served.len(), waiting: self.line.len() }
         }
 
-        /// One millisecond: the cores are shared by all that start.
+        /// Simulates one millisecond. All starts share the cores.
         fn step(&mut self) {
             let starts = self.refill.starts(self.census(), self.now);
             for _ in 0..starts {

@@ -1,4 +1,4 @@
-//! What a daemon tells of itself, as JSON.
+//! A daemon's status, as JSON.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use crate::account;
 use crate::daemon::Daemon;
 
 impl Daemon {
-    /// Sessions, workers, devices, limits.
+    /// Returns sessions, workers, devices and limits.
     pub(crate) fn status(&self) -> Value {
         let workers = self.workers();
         let taken = workers.account.now();
@@ -23,7 +23,7 @@ impl Daemon {
                 "client": session.client,
                 "seconds": session.since.elapsed().as_secs(),
                 "core_seconds": cores,
-                // Of the whole node while the client was served, whoever used it.
+                // Joules of the whole node while the client was served, whoever used it.
                 "joules": joules,
                 "devices": devices,
             })

@@ -1,26 +1,28 @@
-//! What carries the bytes of heaps between nodes: TCP, or UCX where the daemon's environment asks for it and the build has it.
+//! What carries the bytes of heaps between nodes: TCP, or UCX if the daemon's environment asks for
+//! it and the build has it.
 //!
-//! It is the node's matter, not the client's: whether there is a network that UCX knows, its operator knows.
+//! The node decides, not the client: its operator knows whether there is a network that UCX
+//! supports.
 
-/// The variable of the daemon, which its workers inherit.
+/// Variable of the daemon, which its workers inherit.
 const VARIABLE: &str = "PENSTOCK_HEAP_TRANSPORT";
 
-/// What heaps of this node offer to other nodes; both sides have to offer UCX.
+/// Transport that this node offers to other nodes for heaps. UCX is used only if both sides offer
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// The stream that the members have anyway.
     Tcp,
-    /// UCX.
     Ucx,
 }
 
-/// A name that is none.
+/// An unknown name of a transport.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{VARIABLE}: `{0}` is no transport of heaps; write `tcp` or `ucx`")]
 pub struct UnknownTransport(String);
 
 impl Transport {
-    /// As the environment says.
+    /// Returns the transport that the environment names.
     pub(crate) fn configured() -> Result<Self, UnknownTransport> {
         match std::env::var_os(VARIABLE) {
             None => Ok(Self::Tcp),
@@ -36,14 +38,14 @@ impl Transport {
         }
     }
 
-    /// Why it can not be used in this build, if so.
+    /// Returns why this build cannot use it, or `None`.
     pub(crate) fn lack(self) -> Option<&'static str> {
         let is_built_in = cfg!(feature = "ucx");
         (self == Self::Ucx && !is_built_in)
             .then_some("this build has no UCX (cargo build --features ucx makes one that has)")
     }
 
-    /// What a worker's environment needs besides, before it begins.
+    /// Returns the variables that a worker needs in its environment before it starts.
     pub(crate) fn environment(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Tcp => &[],

@@ -1,8 +1,9 @@
-//! How long a client has had its devices: its worker counts, and the daemon reads it from memory that both have.
+//! How long a client has used its devices: its worker counts, and the daemon reads the shared
+//! memory.
 //!
-//! A device is in use from the first command that it is given until all that it was given are known to have ended. The end of a
-//! command without an event is known when the client next waits for its queue: what is told is the time for which the client held the
-//! device, and no less than that for which the device worked.
+//! A device is in use from its first command until all its commands are known to have ended. The
+//! end of a command without an event is known when the client next waits for its queue. So the
+//! reported time is how long the client held the device, at least as long as the device worked.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,20 +12,20 @@ use penstock_link::{LinkError, SharedMemory};
 
 use crate::sys::{PAGE_BYTES, Words};
 
-/// Devices whose use is counted at most: as many as have a word in a page. Nodes have 16.
+/// Most devices whose use is counted: one word each in a page. Nodes have 16.
 const DEVICES_MAX: usize = PAGE_BYTES / size_of::<u64>();
 
-/// In a word: the device is in use.
+/// Bit of a word: the device is in use.
 const IN_USE: u64 = 1;
 
-/// A worker's side.
+/// The worker's side.
 #[derive(Debug)]
 pub(crate) struct Usage {
     memory: SharedMemory,
     devices: Vec<Arc<Meter>>,
 }
 
-/// One device of a worker.
+/// Counter of one device.
 #[derive(Debug)]
 pub(crate) struct Meter {
     words: Arc<Words>,
@@ -34,19 +35,19 @@ pub(crate) struct Meter {
 
 #[derive(Debug, Default)]
 struct Held {
-    /// Queues with commands that have not ended.
+    /// Number of queues with commands that have not ended.
     queues: u32,
-    /// When the first of them came, on the host's clock.
+    /// Time on the host's clock at which the first of them got its command.
     since_ns: u64,
-    /// The time before.
+    /// Time of use before that.
     used_ns: u64,
 }
 
 impl Usage {
-    /// For so many devices.
+    /// Makes counters for `count` devices.
     ///
     /// # Errors
-    /// When the system has no memory for it.
+    /// Fails if the system has no memory for them.
     pub(crate) fn new(count: usize) -> Result<Self, LinkError> {
         let memory = SharedMemory::create("penstock-usage", PAGE_BYTES)?;
         let words = Arc::new(Words::map(&memory)?);
@@ -54,7 +55,7 @@ impl Usage {
         Ok(Self { memory, devices: (0..count.min(DEVICES_MAX)).map(meter).collect() })
     }
 
-    /// Those of the devices, in their order.
+    /// Returns the devices' counters, in the devices' order.
     pub(crate) fn meters(&self) -> &[Arc<Meter>] {
         &self.devices
     }
@@ -67,7 +68,7 @@ impl AsFd for Usage {
 }
 
 impl Meter {
-    /// A queue of the device, which had nothing to do, has been given a command.
+    /// Notes that an idle queue of the device got a command.
     pub(crate) fn begin(&self) {
         self.change(|held, now| {
             if held.queues == 0 {
@@ -77,7 +78,7 @@ impl Meter {
         });
     }
 
-    /// All that one queue was given has ended.
+    /// Notes that all commands of one queue have ended.
     pub(crate) fn end(&self) {
         self.change(|held, now| {
             held.queues = held.queues.saturating_sub(1);
@@ -90,8 +91,8 @@ impl Meter {
     fn change(&self, change: impl FnOnce(&mut Held, u64)) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut held, now_ns());
-        // One word, so that who reads it never sees half of a change: the time so far, or when it would have begun if it had
-        // been one piece.
+        // One word, so that a reader never sees half of a change: the time of use so far, or the
+        // time at which the use would have begun if it had been uninterrupted.
         let word = match held.queues {
             0 => held.used_ns << 1,
             _ => held.since_ns.saturating_sub(held.used_ns) << 1 | IN_USE,
@@ -105,19 +106,19 @@ impl Meter {
 pub(crate) struct Used(SharedMemory);
 
 impl Used {
-    /// Of what a worker sent.
+    /// Takes the memory that a worker sent.
     ///
     /// # Errors
-    /// When it is not such memory.
+    /// Fails if it is not sealed shared memory.
     pub(crate) fn of_worker(memory: OwnedFd) -> Result<Self, LinkError> {
         SharedMemory::of_peer(memory).map(Self)
     }
 
-    /// Seconds for which the device of this index was in use, up to now.
+    /// Returns the seconds for which this device was in use up to now.
     pub(crate) fn seconds(&self, index: usize) -> Option<f64> {
         let mut word = [0; size_of::<u64>()];
         let at = u64::try_from(index.checked_mul(word.len())?).ok()?;
-        // Not mapped: a worker is no reason for the daemon to crash.
+        // Read and not mapped, so that a worker cannot crash the daemon.
         let got = rustix::io::pread(&self.0, &mut word, at).ok()?;
         (got == word.len()).then(|| seconds_of(u64::from_ne_bytes(word), now_ns()))
     }
@@ -129,7 +130,8 @@ fn seconds_of(word: u64, now_ns: u64) -> f64 {
     std::time::Duration::from_nanos(ns).as_secs_f64()
 }
 
-/// The clock that all processes of the host share. It begins with the host, so 63 bits last for 292 years.
+/// Returns the time of a clock that all processes of the host share. It starts at boot, so 63 bits
+/// last for 292 years.
 fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or_default() * 1_000_000_000
@@ -155,13 +157,13 @@ mod tests {
         sleep(nap);
         meter.end();
         let before = used.seconds(1).unwrap();
-        assert!(before >= nap.as_secs_f64(), "it is counted while it lasts: {before}");
+        assert!(before >= nap.as_secs_f64(), "a use counts while it lasts: {before}");
         sleep(nap);
         meter.end();
         let all = used.seconds(1).unwrap();
         assert!(all >= 2.0 * nap.as_secs_f64() && all <= began.elapsed().as_secs_f64(), "{all}");
         sleep(nap);
-        assert_eq!(used.seconds(1).unwrap(), all, "and not while it has nothing to do");
+        assert_eq!(used.seconds(1).unwrap(), all, "an idle device is not in use");
         meter.begin();
         meter.end();
         assert!(used.seconds(1).unwrap() >= all);

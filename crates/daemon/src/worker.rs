@@ -1,4 +1,4 @@
-//! A worker's process: made ready before it has a client, gone with it.
+//! A worker's process: it becomes ready before it has a client, and ends with its client.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +18,7 @@ use crate::message::{Control, Found, ToDaemon, ToWorker};
 use crate::node::Node;
 use crate::session::{Admissions, Output, PeerSetup, Session, Shared};
 
-/// After its client's hang-up a worker tries so long to end in order; then it ends whatever its drivers do.
+/// Time that a worker has for an orderly end after its client has hung up, whatever its drivers do.
 const END_MAX: Duration = Duration::from_millis(300);
 
 /// Runs a worker: a process that [`crate::serve`] started with the argument `worker`.
@@ -37,7 +37,7 @@ fn run() -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let control = Arc::new(Control::of(take_stdin()?));
     crate::sys::offer_to_oom_killer();
-    // If the daemon ended before it could be asked to take us along, its socket has closed.
+    // If the daemon ended before the signal above was requested, its socket has closed.
     let Ok(Some((ToWorker::Start { addresses, key, log }, _))) = control.receive(Patience::Forever)
     else {
         return Ok(());
@@ -65,7 +65,7 @@ fn run() -> io::Result<()> {
             None
         }
     };
-    // Without it, tools wait for another worker's description.
+    // If this fails, tools wait for another worker's description.
     if let Ok(description) = crate::node::description_file(&node)
         && control.send(&ToDaemon::Describe, Some(description.as_fd())).is_err()
     {
@@ -85,7 +85,8 @@ fn run() -> io::Result<()> {
     serve(client, &node, &control, setup, output, log)
 }
 
-/// A defect in any thread ends this worker, and so its session: nobody must wait for a thread that is gone.
+/// Ends this worker, and so its session, after a panic in any thread: nobody must wait for a dead
+/// thread.
 fn end_at_panic(log: Logger) {
     std::panic::set_hook(Box::new(move |what| {
         log.warn("a defect ends the session", &[("panic", what)]);
@@ -93,7 +94,7 @@ fn end_at_panic(log: Logger) {
     }));
 }
 
-/// The control socket is the standard input that the daemon gave us; drivers get an empty one.
+/// Takes the control socket from standard input, and gives drivers an empty input instead.
 fn take_stdin() -> io::Result<OwnedFd> {
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let null = std::fs::File::open("/dev/null")?;
@@ -115,7 +116,7 @@ fn serve(
     output: Arc<Output>,
     log: Logger,
 ) -> io::Result<()> {
-    // Seen beside the thread that serves: that one may be inside a driver when the client ends.
+    // This thread watches for the client's end, because the serving thread may be inside a driver.
     let watched = rustix::io::fcntl_dupfd_cloexec(&client.socket, 3)?;
     let (ended, end) = mpsc::channel();
     let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -126,7 +127,7 @@ fn serve(
         let session = move || {
             let why = match open(client, node, setup, output, log_of_session) {
                 Ok((session, receiver)) => {
-                    // Nobody asks for the session only after the end of this process.
+                    // This fails only if the process is ending.
                     _ = started.send(session.shared());
                     session.run(receiver)
                 }
@@ -148,12 +149,13 @@ fn serve(
         );
         log.info("the session ends", &[("why", &why)]);
         _ = control.send(&ToDaemon::Ended(why), None);
-        // Not by returning: drivers' own ends wait for kernels, and may crash.
+        // The process does not return from `main`: drivers' exit handlers wait for kernels and may
+        // crash.
         crate::sys::exit_now(0)
     })
 }
 
-/// Describes the node to the client, and makes the link.
+/// Sends the node's description to the client and makes the link.
 fn open(
     client: Client,
     node: &Node,
@@ -176,7 +178,7 @@ enum Watched {
     Ended(LinkError),
 }
 
-/// Serves the daemon until the client, the daemon, or the session is gone.
+/// Handles the daemon's messages until the client, the daemon or the session is gone.
 fn watch(
     client: &OwnedFd,
     control: &Control,
@@ -225,12 +227,12 @@ fn hear(session: &Arc<Shared>, message: ToWorker, socket: Option<OwnedFd>) {
                 session.arrived(&ticket, stream);
             }
         }
-        // A daemon of this very executable says nothing else here.
+        // A daemon of the same executable sends nothing else here.
         _ => {}
     }
 }
 
-/// The daemon, as far as sessions need it.
+/// The daemon, as sessions see it.
 struct Daemon(Arc<Control>);
 
 impl Admissions for Daemon {
@@ -239,7 +241,7 @@ impl Admissions for Daemon {
     }
 
     fn forget(&self, ticket: &[u8; TICKET_BYTES]) {
-        // A daemon that does not hear it keeps a ticket that lets nobody in: the session does not know it any more.
+        // If the message is lost, the daemon keeps a ticket that the session no longer accepts.
         _ = self.0.send(&ToDaemon::Forget(*ticket), None);
     }
 }

@@ -1,8 +1,8 @@
-//! The daemon's workers: spares that wait for a client, and those that serve one; and the clients
+//! The daemon's workers: spares that wait for a client, and workers that serve one; and the clients
 //! that wait in line.
 //!
-//! One thread, the one that runs the daemon, starts and reaps all of them: a worker ends with the thread that started it
-//! (`PR_SET_PDEATHSIG`), so that none outlives its daemon.
+//! Only the daemon's own thread starts and reaps workers. A worker ends with the thread that
+//! started it (`PR_SET_PDEATHSIG`), so no worker outlives its daemon.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,37 +26,38 @@ use crate::refill::{Census, Refill};
 use crate::transport::Transport;
 use crate::usage::Used;
 
-/// A driver that has not loaded in this time hangs. The slowest seen took 8 s, on a node with eight GPUs just booted.
+/// Longest start of a worker; a driver that takes longer hangs. The slowest seen took 8 s, on a
+/// node with eight GPUs that had just booted.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Tickets that one worker can have open: as many as a session has peers. A worker is not trusted with more of our memory.
+/// Most open tickets of one worker, as many as a session has peers. This bounds the daemon's memory
+/// for a worker.
 const TICKETS_PER_WORKER_MAX: usize = 1024;
 
-/// A worker that has closed its control socket is given so long to end; then it is made to.
+/// Time that a worker has to end after it has closed its control socket; then it is killed.
 const DYING_MAX: Duration = Duration::from_millis(200);
 
-/// How often dying workers are looked at.
+/// Interval at which dying workers are checked.
 const DYING_LOOK: Duration = Duration::from_millis(5);
 
-/// All workers, and who waits for one.
+/// All workers, and the clients that wait for one.
 pub(crate) struct Workers {
     table: FxHashMap<u32, Worker>,
     spares: VecDeque<u32>,
-    /// Those whose control socket has closed, until their processes have ended.
+    /// Workers whose control sockets have closed, until their processes have ended.
     dying: Vec<Dying>,
     tickets: FxHashMap<[u8; TICKET_BYTES], u32>,
-    /// Clients that wait for a worker.
     pub(crate) line: Line<Accepted>,
-    /// Clients that got one, ever.
+    /// Number of clients that ever got a worker.
     served: u64,
-    /// How many are to be started.
+    /// Decides how many workers to start.
     refill: Refill,
-    /// Why the last worker could not start, or what it missed.
+    /// Why the last worker could not start, or what it lacked.
     pub(crate) problem: Option<String>,
     pub(crate) devices: Vec<Found>,
-    /// The node, as the last worker that was ready found it.
+    /// Description of the node from the last worker that sent one.
     description: Option<NodeDescription>,
-    /// The daemon is ending: no more workers.
+    /// Set when the daemon ends: no more workers are started.
     pub(crate) ending: bool,
     /// What clients cost.
     pub(crate) account: Account,
@@ -66,17 +67,17 @@ struct Worker {
     child: Child,
     control: Arc<Control>,
     state: State,
-    /// Its open tickets.
+    /// Number of its open tickets.
     tickets: usize,
-    /// How its session ended, if it told.
+    /// How its session ended, if it reported that.
     ended: Option<String>,
-    /// Where it counts the use of its devices.
+    /// Memory in which the worker counts the use of its devices.
     usage: Option<Arc<Used>>,
 }
 
 struct Dying {
     worker: u32,
-    /// The daemon has ended it, because it had more spares than it needed.
+    /// Whether the daemon has ended it, because it was a surplus spare.
     retired: bool,
     child: Child,
     client: Option<String>,
@@ -91,15 +92,15 @@ enum State {
     Serving(Session),
 }
 
-/// A session, for the status.
+/// A session, as shown in the status.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) worker: u32,
     pub(crate) client: String,
     pub(crate) since: Instant,
-    /// What the node had taken at its beginning, if that is known.
+    /// Joules that the node had taken when it began, if known.
     pub(crate) mark: Option<Joules>,
-    /// How long it has had each device.
+    /// Time that it has used each device.
     pub(crate) usage: Option<Arc<Used>>,
 }
 
@@ -108,29 +109,29 @@ pub(crate) struct Ended {
     pub(crate) worker: u32,
     /// Its client, if it had one.
     pub(crate) client: Option<String>,
-    /// What it told of the end.
+    /// Its own report of the end.
     pub(crate) told: Option<String>,
     pub(crate) status: String,
-    /// Whether it ended by itself, as it should.
+    /// Whether it reported its end.
     pub(crate) orderly: bool,
 }
 
-/// A client, and the worker that it gets.
+/// A client and the worker that it gets.
 pub(crate) struct Match {
     pub(crate) client: Accepted,
     pub(crate) control: Arc<Control>,
     pub(crate) turn: Turn,
 }
 
-/// What becomes of a client that has come.
+/// What happens to a client that has arrived.
 pub(crate) enum Arrival {
-    /// It is served at once.
+    /// It has a worker.
     Served(Match),
-    /// It waits, and has been told so.
+    /// It waits in line and was told so.
     InLine,
     /// It had hung up already.
     Gone,
-    /// It is told this, and goes.
+    /// The caller must tell it the verdict.
     Refused(Accepted, Verdict),
 }
 
@@ -152,12 +153,12 @@ impl Workers {
         }
     }
 
-    /// How many workers should be started now.
+    /// Returns how many workers should be started now.
     pub(crate) fn missing(&self, now: Instant) -> usize {
         if self.ending { 0 } else { self.refill.starts(self.census(), now) }
     }
 
-    /// When the daemon must look again although nothing happens.
+    /// Returns when the daemon must look again even if nothing happens.
     pub(crate) fn next_look(&self, now: Instant) -> Option<Instant> {
         let starts = self.table.values().filter_map(|worker| match worker.state {
             State::Starting(since) => Some(since + START_MAX),
@@ -193,12 +194,12 @@ impl Workers {
         self.table.values().filter(|worker| matches!(worker.state, State::Serving(_))).count()
     }
 
-    /// The control sockets of all workers, to wait for.
+    /// Returns the control sockets of all workers, to wait on.
     pub(crate) fn controls(&self) -> Vec<(u32, Arc<Control>)> {
         self.table.iter().map(|(id, worker)| (*id, worker.control.clone())).collect()
     }
 
-    /// Starts one. Only the daemon's own thread may.
+    /// Starts a worker. Only the daemon's own thread may call this.
     pub(crate) fn start(
         &mut self,
         program: &std::path::Path,
@@ -232,7 +233,7 @@ impl Workers {
         }
     }
 
-    /// A worker has said something.
+    /// Handles a message from a worker; `came` is the descriptor that came with it.
     pub(crate) fn heard(&mut self, id: u32, message: ToDaemon, came: Option<OwnedFd>) {
         let Some(worker) = self.table.get_mut(&id) else { return };
         match message {
@@ -255,8 +256,8 @@ impl Workers {
                 }
             }
             ToDaemon::Admit(ticket) => {
-                // One that is taken stays its owner's. Known before it is said to be. A worker that does not take the
-                // answer ends its session.
+                // A ticket that is taken keeps its owner. The ticket is entered before the worker
+                // is told. If the worker does not take the answer, its session ends.
                 if worker.tickets < TICKETS_PER_WORKER_MAX && !self.tickets.contains_key(&ticket) {
                     worker.tickets += 1;
                     self.tickets.insert(ticket, id);
@@ -273,7 +274,7 @@ impl Workers {
         }
     }
 
-    /// A client has come: it gets a spare, or joins the line.
+    /// Gives an arriving client a spare, or lets it join the line.
     pub(crate) fn arrive(&mut self, client: Accepted, now: Instant) -> Arrival {
         self.refill.client_came(now);
         if self.is_hopeless() {
@@ -288,7 +289,7 @@ impl Workers {
         if self.line.is_full() {
             return Arrival::Refused(client, Verdict::Full);
         }
-        // Told under the lock, so that nobody says the last word before.
+        // The client is told under the lock, so that no other thread can serve it first.
         let ahead = u32::try_from(self.line.len()).unwrap_or(u32::MAX);
         if client.tell_in_line(ahead).is_err() {
             return Arrival::Gone;
@@ -299,7 +300,7 @@ impl Workers {
         }
     }
 
-    /// The first in line and its worker, if there is one for it. Who has died in line gets none.
+    /// Returns the first client in line and its worker, if one is free. Skips clients that hung up.
     pub(crate) fn serve_next(&mut self, now: Instant) -> Option<Match> {
         while self.can_serve() {
             let client = self.line.next()?;
@@ -312,7 +313,7 @@ impl Workers {
         None
     }
 
-    /// Whom no worker will ever serve.
+    /// Returns the clients in line if no worker will ever serve them.
     pub(crate) fn give_up_line(&mut self) -> Vec<Accepted> {
         if !self.is_hopeless() {
             return Vec::new();
@@ -320,7 +321,8 @@ impl Workers {
         std::iter::from_fn(|| self.line.next()).collect()
     }
 
-    /// Tells those in line that the daemon lives, if it is time. Those who have died leave.
+    /// Tells clients in line that the daemon lives, if it is time. Returns the number of clients
+    /// that had left; they are removed.
     pub(crate) fn note_line(&mut self, now: Instant) -> usize {
         self.line.note(now, |client, ahead| client.tell_in_line(ahead).is_ok()).len()
     }
@@ -348,13 +350,14 @@ impl Workers {
         Turn { before: self.served, beside: u32::try_from(self.serving()).unwrap_or(u32::MAX) }
     }
 
-    /// The node, as a client that came now would see it; none if no worker has been ready yet.
+    /// Returns the node's description as a client that came now would see it; `None` before the
+    /// first worker has sent one.
     pub(crate) fn description(&self) -> Option<NodeDescription> {
         let description = self.description.clone()?;
         Some(NodeDescription { turn: self.turn(), ..description })
     }
 
-    /// The worker that registered a ticket, once.
+    /// Returns the worker that registered a ticket, and forgets the ticket.
     pub(crate) fn redeem(&mut self, ticket: &[u8; TICKET_BYTES]) -> Option<Arc<Control>> {
         let id = self.tickets.remove(ticket)?;
         let worker = self.table.get_mut(&id)?;
@@ -367,7 +370,7 @@ impl Workers {
         self.ending || self.refill.is_hopeless(self.census())
     }
 
-    /// A worker's control socket has closed: it has ended, or is about to.
+    /// Notes that a worker's control socket has closed: the worker has ended or is about to.
     pub(crate) fn closed(&mut self, id: u32, now: Instant) {
         let Some(worker) = self.table.remove(&id) else { return };
         self.spares.retain(|spare| *spare != id);
@@ -391,11 +394,11 @@ impl Workers {
         });
     }
 
-    /// Ends spares that no demand needs any more; the newest, whose memory is least used.
+    /// Ends surplus spares, the newest first, because the least of their memory is in use.
     pub(crate) fn retire(&mut self, now: Instant) {
         for _ in 0..self.refill.surplus(self.census(), now) {
             let Some(id) = self.spares.pop_back() else { return };
-            // A spare whose control socket closes ends by itself.
+            // A spare ends by itself when its control socket closes.
             let Some(Worker { child, .. }) = self.table.remove(&id) else { return };
             let (client, told) = (None, None);
             self.dying.push(Dying {
@@ -410,7 +413,8 @@ impl Workers {
         }
     }
 
-    /// Those that have ended since the last look. One that only closed its socket is ended, and nobody waits for it.
+    /// Returns the workers that have ended since the last look. A worker that only closed its
+    /// socket is killed after [`DYING_MAX`], and nobody waits for it.
     pub(crate) fn reap(&mut self, now: Instant) -> Vec<Ended> {
         let mut ended = Vec::new();
         let (mut at, failing) = (0, self.refill.is_failing());
@@ -419,7 +423,7 @@ impl Workers {
                 Ok(Some(status)) => describe(status),
                 Ok(None) => {
                     if !dying.killed && now >= dying.since + DYING_MAX {
-                        // One that has ended meanwhile is reaped at the next look.
+                        // If it has ended meanwhile, the next look reaps it.
                         _ = dying.child.kill();
                         dying.killed = true;
                     }
@@ -440,12 +444,12 @@ impl Workers {
         ended
     }
 
-    /// Ends workers whose start takes too long; their sockets then close.
+    /// Kills workers whose start takes too long; their sockets then close.
     pub(crate) fn end_hanging(&mut self, now: Instant) -> Vec<u32> {
         let mut hanging = Vec::new();
         for (id, worker) in &mut self.table {
             if matches!(worker.state, State::Starting(since) if now >= since + START_MAX) {
-                // One that has ended meanwhile is reaped as well.
+                // If it has ended meanwhile, it is reaped as well.
                 _ = worker.child.kill();
                 worker.state = State::Starting(now);
                 hanging.push(*id);
@@ -454,7 +458,7 @@ impl Workers {
         hanging
     }
 
-    /// Ends all workers, and waits for their end.
+    /// Kills all workers and waits for their end.
     pub(crate) fn end_all(&mut self) {
         self.ending = true;
         for worker in self.table.values_mut() {
@@ -465,11 +469,11 @@ impl Workers {
         }
         let children = self.table.drain().map(|(_, worker)| worker.child);
         for mut child in children.chain(self.dying.drain(..).map(|dying| dying.child)) {
-            // Killed: the wait is short.
+            // They were killed, so the wait is short.
             _ = child.wait();
         }
         self.spares.clear();
-        // Their connections close.
+        // Drops the clients, which closes their connections.
         self.line = Line::default();
     }
 
@@ -479,33 +483,34 @@ impl Workers {
     }
 }
 
-/// Where PENSTOCK_LIBCUDA names our own library for workers to drive: the nodes of its pool. Not for a daemon that is one of them.
+/// Nodes of the pool that workers use if PENSTOCK_LIBCUDA names Penstock's own library. Not for a
+/// daemon that is itself one of these nodes.
 const DRIVER_NODES_VARIABLE: &str = "PENSTOCK_LIBCUDA_NODES";
 
-/// Cores that this daemon may use.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
 }
 
-/// Starts a worker's process: its control socket is its standard input.
+/// Starts a worker's process; its standard input is the control socket.
 fn spawn(program: &std::path::Path) -> io::Result<(Child, Control)> {
     let (ours, theirs) = Control::pair()?;
     let child = Command::new(program)
-        // Its name in `ps`, where /proc/self/exe would tell nothing.
+        // The name shown by `ps`, which otherwise shows /proc/self/exe.
         .arg0("penstockd")
         .arg("worker")
-        // Our own libraries, if a loader finds them, must not open a pool from inside a worker.
+        // If a loader finds Penstock's own libraries, they must not open a pool from inside a
+        // worker.
         .env("PENSTOCK_WORKER", "1")
         .env(
             "PENSTOCK_NODES",
             std::env::var_os(DRIVER_NODES_VARIABLE).unwrap_or_else(|| "none".into()),
         )
-        // Looked at when the daemon began: what is no name is none any more.
+        // The name was checked when the daemon started, so an error here means no settings.
         .envs(Transport::configured().map_or(&[][..], Transport::environment).iter().copied())
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::inherit())
-        // A terminal's ^C is for the program in front, not for the workers behind it.
+        // A terminal's ^C is for the program in the foreground, not for the workers.
         .process_group(0)
         .spawn()?;
     Ok((child, ours))

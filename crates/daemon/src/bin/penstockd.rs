@@ -8,8 +8,8 @@ use penstock_daemon::Options;
 use penstock_link::Address;
 
 const USAGE: &str = "\
-usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT]... [--key FILE] [--allow-user UID]... [--log text|json]
-                 [--ends-with-parent]
+usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT]... [--key FILE] [--allow-user UID]...
+                 [--log text|json] [--ends-with-parent]
 What each means: penstock serve --help";
 
 fn main() -> ExitCode {
@@ -59,7 +59,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
 fn announce(addresses: &[Address]) {
     let mut out = std::io::stdout().lock();
     for address in addresses {
-        // A daemon whose output nobody reads serves as well.
+        // The daemon also serves if nobody reads its output.
         _ = writeln!(out, "listening on {address}");
     }
     _ = out.flush();
